@@ -96,8 +96,8 @@ def test_a_masked_first_token_is_not_plain(first, kind, tmp_path):
         source = tmp_path / f"b.{kind}"
     with pytest.raises(LossyConversionError, match="(loss|label) masks.*loss-mask"):
         tokfmt.convert(source, tmp_path / "x.pbin", eos=EOS)
-    with pytest.raises(FormatError, match="has (loss|label) masks.*loss-mask"):
-        tokfmt.recipe([source], eos=EOS, seq_len=2, pack="stream")
+    stream = tokfmt.recipe([source], eos=EOS, seq_len=5, pack="stream", labels="same")
+    assert stream[0]["labels"].tolist() == ([-100, EOS, 2, 3, EOS] if first else [1, EOS, 2, -100, EOS])
     if kind in ("parquet", "arrow"):
         with tokfmt.open(source) as dataset:
             assert dataset.info.nonstandard_masks == 1

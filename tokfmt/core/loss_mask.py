@@ -14,13 +14,14 @@ and the writer of a format:
     Encoding                                   is decoded in                        is encoded in
     a byte 0 or 1 per token, in a second file  core/annotation.py `mask_bytes`      core/annotation.py `bytes_of_marks`
     a column of labels (Hugging Face)          formats/arrow/reader.py `_labeled`   core/loss_mask.py `labels_of`
+    a field of labels or of a mask             formats/jsonl/reader.py `_marks`     -
     columns of packed rows (Megatron Bridge)   formats/arrow/reader.py `_packed`    core/loss_mask.py `of_next`
     a mask and labels of each sample           core/loss_mask.py `beside_samples`   formats/hdf5/writer.py `_blocks`
     none, made by a recipe                     recipes/samples.py `marks`
 
 To give a format a mask, define `marks` on its reader (`protocols.HasMarks`), call `protocols.marks_of(source, a, b)` in
 its writer, and set `WriterTraits.keeps_masks`. A flat format needs only `FileLayout.masks` and `FlatWriter.mask_file`.
-Records (`core.records`) carry no marks: a format with masks has a `TokenReader`.
+Records (`core.records`) return marks with their IDs, and state them in `RecordInfo.loss_masks`.
 """
 
 from __future__ import annotations
@@ -38,6 +39,14 @@ from tokfmt.core.reader import TokenReader, sequence_at
 TARGET, MASKED_END, BEGINS = 1, 2, 4
 IGNORED = -100
 """The label that losses of PyTorch ignore."""
+
+LABELS, MASKS = "labels", ("completion_mask", "assistant_masks")
+"""Names beside `input_ids` of Hugging Face's labels (the ID of the token, or -100), and of TRL's masks of tokens."""
+POSITIONS, LENGTHS = "position_ids", "seq_lengths"
+"""Names beside `input_ids` of packed rows: positions that begin at 0 in each document, or the lengths of documents."""
+LOSS_MASK = "loss_mask"
+"""A name of masks that speak of the ID itself or, as those of Megatron-LM, of the ID after it: an option decides."""
+MASK_OPTION = "--from-opt loss_mask=own (of each ID) or loss_mask=next (of the ID after it) reads it"
 
 Marks = NDArray[np.uint8]
 Flags = NDArray[np.bool_]

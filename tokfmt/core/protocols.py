@@ -297,6 +297,11 @@ class HasLabels(Protocol):
         """Return the label of each token as stored, int64[stop - start]; -100 where it is ignored."""
 
 
+def are_shifted(reader: HasLabels) -> bool:
+    """Return True if labels are the next tokens; False in a recipe whose labels are the tokens themselves."""
+    return bool(getattr(reader, "shifted", True))
+
+
 @runtime_checkable
 class HasMarks(Protocol, metaclass=CachedProtocolMeta):
     """A reader of any layout that may have marks beside its tokens; see `core.loss_mask`."""

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tokfmt.core.errors import Loss
 from tokfmt.core.ragged import Offsets, Ragged
@@ -105,8 +106,6 @@ class SkippedRecords(NamedTuple):
 class RecordBatch(NamedTuple):
     """Some consecutive records. The method that returned it determines which attribute is filled.
 
-    Records have no loss masks and no labels: only readers that are `protocols.HasMarks` have.
-
     Attributes:
         texts: One string per record (`RecordReader.texts`).
         ragged: The token IDs of the records (`RecordReader.ids`).
@@ -115,6 +114,7 @@ class RecordBatch(NamedTuple):
         skipped: Lines left out with `--allow-loss invalid-lines`; with `Hints.collect_invalid`, fields as well.
         begins: int64, byte offset of the line of each of `texts` in the decompressed text of its file; None if records
             are not lines.
+        marks: uint8 per token of `ragged`, see `core.loss_mask`; None if `RecordInfo.loss_masks` is empty.
     """
 
     texts: Sequence[str] = ()
@@ -123,6 +123,7 @@ class RecordBatch(NamedTuple):
     tokens: int | None = None
     skipped: SkippedRecords = SkippedRecords()
     begins: Offsets | None = None
+    marks: NDArray[np.uint8] | None = None
 
     @property
     def invalid(self) -> int:
@@ -143,6 +144,7 @@ class RecordInfo:
             (`JsonLines.lines`). If False, jsonl gets what `texts` or `ids` return.
         field: Dotted path of the text or the IDs in a record.
         eos_id: The separator, if the records state it.
+        loss_masks: Description of loss masks or labels beside the IDs, which `ids` returns as marks; "" without any.
         inferred, notes, split, other_splits, extras, facts, damage, lost, made_by: As in `reader.Info`.
     """
 
@@ -155,6 +157,7 @@ class RecordInfo:
     notes: tuple[str, ...] = ()
     field: str = ""
     eos_id: int | None = None
+    loss_masks: str = ""
     split: str | None = None
     other_splits: tuple[str, ...] = ()
     extras: Mapping[str, object] = dataclasses.field(default_factory=dict)
@@ -165,7 +168,8 @@ class RecordInfo:
     @property
     def facts(self) -> Mapping[str, object]:
         splits = {"split": self.split, "other_splits": self.other_splits} if self.split is not None else {}
-        return {**splits, **self.extras, "field": self.field}
+        masks = {"loss_masks": self.loss_masks.removeprefix("loss masks ")} if self.loss_masks else {}
+        return {**splits, **masks, **self.extras, "field": self.field}
 
 
 @runtime_checkable

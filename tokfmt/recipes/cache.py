@@ -2,6 +2,7 @@
 
     $XDG_CACHE_HOME/tokfmt/recipes/KEY-NAME.i64     little-endian int64, without a header
     $XDG_CACHE_HOME/tokfmt/recipes/KEY-tokens.u16   the tokens of a source that takes long to decode; or .u32
+    $XDG_CACHE_HOME/tokfmt/recipes/KEY-tokens.u8    the loss masks of such a source
     $XDG_CACHE_HOME/tokfmt/recipes/KEY.json         facts of sources, and the byte offsets of their tokens
 
 KEY is a hash of all facts that the array depends on: files with their sizes, times and inodes, and how they are read.
@@ -41,7 +42,7 @@ SMALL = 1 << 20
 
 _UNUSED = 30 * 86400  # seconds
 _PATIENCE = 600.0  # seconds that a process waits for another that computes the same arrays
-_DTYPES = {".i64": "<i8", ".u16": "<u2", ".u32": "<u4"}
+_DTYPES = {".i64": "<i8", ".u8": "<u1", ".u16": "<u2", ".u32": "<u4"}
 LARGEST_COPY = 1 << 34
 """The largest copy of the tokens of a source in bytes. A copy takes at most half of the free space."""
 
@@ -49,7 +50,7 @@ _NOTES: ContextVar[dict[str, None] | None] = ContextVar("what the cache does not
 
 
 class Column:
-    """int64[n], in memory or mapped from the cache; mapped tokens are uint16 or uint32.
+    """int64[n], in memory or mapped from the cache; mapped tokens are uint16 or uint32, and mapped marks uint8.
 
     It is picklable; a mapped array is mapped again on unpickling.
     """
@@ -160,7 +161,7 @@ def copied_tokens(key: str, dtype: np.dtype[Any], parts: Parts | None) -> Column
 
     Args:
         key: The key, from `key_of`.
-        dtype: uint16 or uint32.
+        dtype: uint16 or uint32; uint8 for their marks.
         parts: Yields the tokens in parts. None only looks for a copy.
 
     Returns:

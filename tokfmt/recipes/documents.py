@@ -3,6 +3,8 @@
 A position of the joined axis (`Axis`) is a token or a separator. Each sequence is followed by its separator, and empty
 sequences are left out. `starts` holds the position at which each sequence begins. If a source stores its tokens as the
 axis has them (a pack with separators), they are read directly from the file, otherwise by the reader of the source.
+Loss masks are a second axis over the same positions (`Axis.read_marks`): the mark of a position is 1 if its token
+counts as a target. In a source without masks, every token counts, and so does a separator that is inserted.
 """
 
 from __future__ import annotations
@@ -20,11 +22,13 @@ from numpy.typing import NDArray
 
 from tokfmt.core.errors import ShortfallError, TokenRangeError
 from tokfmt.core.files import File, known_file
+from tokfmt.core.loss_mask import TARGET, Marks, separated
 from tokfmt.core.place import Identity, Place, place_of, text_of
-from tokfmt.core.protocols import pieces_of, read_scattered
+from tokfmt.core.protocols import marks_of, pieces_of, read_scattered
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
 from tokfmt.core.reader import (
     INT32_MAX,
+    U8,
     U16,
     U32,
     Info,
@@ -41,12 +45,14 @@ from tokfmt.core.seeds import DRAWN, draws
 from tokfmt.core.text_format import printable
 from tokfmt.core.tokenizer_ids import TokenizerIds
 from tokfmt.model.bridge import stored_reader
-from tokfmt.recipes.cache import Column, Numbers, columns, copied_tokens, key_of, recalled, remember
+from tokfmt.recipes.cache import Column, Numbers, Parts, columns, copied_tokens, key_of, recalled, remember
 from tokfmt.recipes.language import VERSION, RecipeFile
 from tokfmt.recipes.order import ORDER_DOCUMENTS, permutation
 from tokfmt.views.select import Chosen, Concat
+from tokfmt.views.view import View
 
 _AT_ONCE = 1 << 18  # sequences
+_TARGET = np.uint8(TARGET)
 _LARGE = 1 << 22  # tokens; a smaller part of the axis is not copied, as readers hold it decoded
 
 
@@ -93,6 +99,7 @@ class Source:
         checksums: The checksum that each of its manifests states; None for one that is missing.
         seen: The identity of each of its files when it was opened.
         decoded: True if tokens are decoded in blocks, so that reads in another order than that of the files take long.
+        masked: True if its tokens have loss masks that are not plain, which its reader returns as marks.
     """
 
     name: str
@@ -110,6 +117,7 @@ class Source:
     checksums: tuple[str | None, ...] = ()
     seen: Mapping[Place, Identity] = field(default_factory=dict)
     decoded: bool = False
+    masked: bool = False
 
     @property
     def info(self) -> Info:
@@ -235,6 +243,7 @@ class Slow(NamedTuple):
         key: The cache key of a copy of its tokens.
         dtype: The dtype of a copy.
         tokens: The length of the part.
+        marks: The cache key of a copy of its marks; "" if the source has none.
     """
 
     source: Source
@@ -242,11 +251,12 @@ class Slow(NamedTuple):
     key: str
     dtype: np.dtype[Any]
     tokens: int
+    marks: str = ""
 
     @property
     def size_bytes(self) -> int:
         """The size of a copy in bytes."""
-        return self.tokens * self.dtype.itemsize
+        return self.tokens * (self.dtype.itemsize + bool(self.marks))
 
 
 StoredParts = list[tuple["_Stored", int]]
@@ -294,15 +304,40 @@ class _Made(NamedTuple):
         if self.eos_id is None:
             out[:] = self.reader.tokens(start, stop)
             return
+        plain, first, last = self._between(start, stop)
+        out[plain] = self.reader.tokens(first, last)
+        out[~plain] = self.eos_id
+
+    def read_marks(self, start: int, stop: int) -> Marks:
+        """Return the marks of positions `start <= p < stop` of the part."""
+        if self.eos_id is None:
+            found = marks_of(self.reader, start, stop)
+            return np.ones(stop - start, np.uint8) if found is None else found & _TARGET
+        lead = max(start - 1, 0)  # the token before `start` has the mark of a separator at `start`
+        plain, first, last = self._between(lead, stop)
+        found = marks_of(self.reader, first, last)
+        marks = np.ones(last - first, np.uint8) if found is None else found
+        return separated(marks, plain)[start - lead :] & _TARGET
+
+    def _between(self, start: int, stop: int) -> tuple[NDArray[np.bool_], int, int]:
+        """Return a mask that is False at separators, and the interval of the reader that has the other positions."""
         bounds, base = self.starts.array, self.begin
         low = int(np.searchsorted(bounds, start + base, side="right")) - 1
         high = int(np.searchsorted(bounds, stop + base, side="right")) - 1
         marks = bounds[low + 1 : high + 1] - (1 + base + start)  # separators; the first may be before the interval
         plain = np.ones(stop - start, np.bool_)
         plain[marks[marks >= 0]] = False
-        before = low - self.first
-        out[plain] = self.reader.tokens(start - before, stop - (high - self.first))
-        out[~plain] = self.eos_id
+        return plain, start - (low - self.first), stop - (high - self.first)
+
+
+class _Marked(NamedTuple):
+    """The marks of a part of the axis, as its reader returns them."""
+
+    part: _Made
+
+    def read(self, start: int, stop: int, out: NDArray[Any]) -> None:
+        """Read the marks of positions `start <= p < stop` of the part into an array of that length."""
+        out[:] = self.part.read_marks(start, stop)
 
 
 class Axis:
@@ -317,6 +352,7 @@ class Axis:
         sequences: The number of sequences on the axis.
         empty: The number of empty sequences, which are not on the axis.
         dtype: A dtype that holds every ID.
+        masked: True if a source has loss masks.
         slow: The parts that take long to read in another order, if samples are shuffled.
     """
 
@@ -392,9 +428,12 @@ class Axis:
             remember(f"{key}-laid", [_to_json(parts) for parts in laid])
         self._parts: list[_Stored | _Made | _Copied] = []
         self._at: list[int] = []
+        self._marks: list[_Marked | _Copied | None] = [None] * len(self.sources)
+        self.masked = any(source.masked for source in self.sources)
         for k, parts in zip(self._occupied(), laid, strict=True):
             begin = self.begins[k]
             made = _Made(self.sources[k].reader, self.eos_id, self.starts, self.places[k], begin)
+            self._marks[k] = _Marked(made) if self.sources[k].masked else None
             found: Sequence[tuple[_Stored | _Made | _Copied, int]] = [(made, 0)] if parts is None else parts
             for part, length in found:
                 self._at.append(begin)
@@ -412,16 +451,15 @@ class Axis:
             tokens = self._at[place + 1] - self._at[place]
             if not isinstance(part, _Made) or tokens < _LARGE:
                 continue
-            source = self.sources[bisect.bisect_right(self.begins, self._at[place]) - 1]
+            k = bisect.bisect_right(self.begins, self._at[place]) - 1
+            source = self.sources[k]
             if not source.decoded:
                 continue
             top = source.info.max_id
             dtype = U32 if top is None else np.result_type(smallest(max(top, self.eos_id or 0)), U16)
-            one = Slow(source, place, key_of(key, "tokens", place), dtype, tokens)
-            copy = copied_tokens(one.key, one.dtype, None)
-            if copy is not None and len(copy) == tokens:
-                self._parts[place] = _Copied(copy)
-            else:
+            marks = key_of(key, "marks", place) if source.masked else ""
+            one = Slow(source, place, key_of(key, "tokens", place), dtype, tokens, marks)
+            if not self._copied(one, None, None):
                 found.append(one)
         return found
 
@@ -437,10 +475,24 @@ class Axis:
                     raise TokenRangeError(str(one.source.paths[0]), top, int(np.iinfo(one.dtype).max), a)
                 yield (out,)
 
-        copy = copied_tokens(one.key, one.dtype, parts)
-        if copy is None or len(copy) != one.tokens:
+        def marks() -> Iterator[Sequence[Marks]]:
+            for a, b in windows(self._at[one.place], self._at[one.place + 1]):
+                out = np.empty(b - a, np.uint8)
+                self.read_marks(a, b, out)
+                yield (out,)
+
+        return self._copied(one, parts, marks)
+
+    def _copied(self, one: Slow, tokens: Parts | None, marks: Parts | None) -> bool:
+        """Read a part and its marks from copies in the cache. Return False if there are none and none can be made."""
+        copies = [copied_tokens(one.key, one.dtype, tokens)]
+        copies += [copied_tokens(one.marks, U8, marks)] if one.marks else []
+        if any(copy is None or len(copy) != one.tokens for copy in copies):
             return False
-        self._parts[one.place] = _Copied(copy)
+        laid = [_Copied(copy) for copy in copies if copy is not None]
+        self._parts[one.place] = laid[0]
+        if one.marks:
+            self._marks[bisect.bisect_right(self.begins, self._at[one.place]) - 1] = laid[1]
         return True
 
     def _cached_parts(self, key: str) -> list[StoredParts | None] | None:
@@ -485,6 +537,20 @@ class Axis:
             begin, end = at[k], min(at[k + 1], stop)
             if done < end:
                 self._parts[k].read(done - begin, end - begin, out[done - start : end - start])
+                done = end
+            k += 1
+
+    def read_marks(self, start: int, stop: int, out: Marks) -> None:
+        """Read the marks of positions `start <= p < stop` of the axis: 1 if the token counts as a target, else 0."""
+        k, done = bisect.bisect_right(self.begins, start) - 1, start
+        while done < stop:
+            begin, end, marks = self.begins[k], min(self.begins[k + 1], stop), self._marks[k]
+            if done < end:
+                part = out[done - start : end - start]
+                if marks is None:
+                    part[:] = TARGET
+                else:
+                    marks.read(done - begin, end - begin, part)
                 done = end
             k += 1
 
@@ -609,6 +675,7 @@ class Documents:
             if turn < file.passes(k)
         ]
         self._base = Concat([self.sources[k].reader for k in self._members])
+        self._marks = Concat([_MarksOf(self.sources[k]) for k in self._members])
         self._firsts = offsets_of([self.sources[k].info.sequences for k in self._members])
         self._order = self._starts = self._begins = None
         count, info = int(self._firsts[-1]), self._base.info
@@ -631,6 +698,9 @@ class Documents:
             extras={},
             inferred=(),
             made_by=made_by,
+            nonstandard_masks=None,
+            first_nonstandard=-1,
+            loss_masks=masks_of_sources(self.sources),
             notes=(*notes, *(f"{source.name}: {note}" for source in self.sources for note in source.notes)),
         )
 
@@ -697,18 +767,26 @@ class Documents:
         return self._base.offsets(first, last) if self._starts is None else self._starts.array[first : last + 1]
 
     def tokens(self, start: int, stop: int) -> Tokens:
+        return self._read(self._base, start, stop)
+
+    def marks(self, start: int, stop: int) -> Marks | None:
+        """See `protocols.HasMarks`. Return None if no source has loss masks."""
+        return self._read(self._marks, start, stop) if self.info.loss_masks else None
+
+    def _read(self, base: TokenReader, start: int, stop: int) -> Tokens:
+        """Return the tokens or the marks of an interval of positions, from those of the joined sources."""
         check_interval(start, stop, self.info.tokens)
         if self._starts is None or self._begins is None:
-            return self._base.tokens(start, stop)
+            return base.tokens(start, stop)
         if start == stop:
-            return np.empty(0, self.info.dtype)
-        bounds, out = self._starts.array, np.empty(stop - start, self.info.dtype)
+            return np.empty(0, base.info.dtype)
+        bounds, out = self._starts.array, np.empty(stop - start, base.info.dtype)
         first = int(np.searchsorted(bounds, start, side="right")) - 1
         last = int(np.searchsorted(bounds, stop, side="left"))
         edges = np.clip(bounds[first : last + 1], start, stop)
         begins, lengths = self._begins.array[first:last] + (edges[:-1] - bounds[first:last]), np.diff(edges)
         filled = lengths > 0
-        read_scattered(self._base, begins[filled], edges[:-1][filled] - start, lengths[filled], out)
+        read_scattered(base, begins[filled], edges[:-1][filled] - start, lengths[filled], out)
         return out
 
     def spans(self, sequence: int) -> list[Span]:
@@ -747,6 +825,23 @@ class Documents:
     def close(self) -> None:
         """Release open files."""
         self._base.close()
+
+
+class _MarksOf(View):
+    """The marks of a source instead of its tokens; every token of a source without loss masks counts."""
+
+    def __init__(self, source: Source) -> None:
+        super().__init__(source.reader, replace(source.info, dtype=U8))
+        self.masked = source.masked
+
+    def tokens(self, start: int, stop: int) -> Tokens:
+        found = marks_of(self.source, start, stop) if self.masked else None
+        return np.full(stop - start, TARGET, np.uint8) if found is None else found
+
+
+def masks_of_sources(sources: Sequence[Source]) -> str:
+    """Return the loss masks of sources in words; "" if none has any."""
+    return "loss masks of its sources" if any(source.masked for source in sources) else ""
 
 
 def quota_of(file: RecipeFile, number: int) -> int | None:

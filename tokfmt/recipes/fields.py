@@ -68,12 +68,16 @@ class Grid:
         tokens: [n, width + 1], the tokens, with one more if the last label is read; padding elsewhere.
         filled: The number of positions of each row before its padding.
         runs: The runs of each sample.
+        marks: uint8[n, width + 1], 1 where a token counts as a target; None if no source has loss masks, and for stored
+            samples.
     """
 
     def __init__(self, places: Sequence[PackedSample], recipe: RecipeFile, pad: int, dtype: np.dtype[Any]) -> None:
         """Read samples; if all files have one dtype, `dtype` is it, so that no token is converted."""
         self.places, self.recipe, self.width, self.pad = places, recipe, recipe.seq_len or 1, pad
         self.tokens: NDArray[Any] = np.empty((len(places), self.width + 1), dtype)
+        masked = any(packing.axis.masked for packing, _ in places) and recipe.pack != "stored"
+        self.marks = np.ones(self.tokens.shape, np.uint8) if masked else None
         self.filled: list[int] = []
         self.runs: list[Sequence[Run]] = []
         self._ends: list[int] = []  # flat indexes of labels that are not the next token of the row
@@ -85,16 +89,19 @@ class Grid:
 
     def _fill(self, row: int, packing: Packing, sample: int) -> None:
         line, axis, runs = self.tokens[row], packing.axis, packing.runs(sample)
+        marks = None if self.marks is None else self.marks[row]
         base, end = row * self.width, 0
         for column, start, length, more in runs:
             end = column + length
             axis.read(start, start + length + more, line[column : end + more])
+            if marks is not None:
+                axis.read_marks(start, start + length + more, marks[column : end + more])
             if not packing.inner:
                 self._ends.append(base + end - 1)
-                self._last.append(int(line[end]) if more else IGNORED)
+                self._last.append(int(line[end]) if more and (marks is None or marks[end]) else IGNORED)
         if packing.inner and not (more and end == self.width):
             self._ends.append(base + end - 1)
-            self._last.append(int(line[end]) if more else IGNORED)
+            self._last.append(int(line[end]) if more and (marks is None or marks[end]) else IGNORED)
         if end < self.width or not more:
             line[end:] = self.pad
         self.filled.append(self._real(line, packing, sample) if isinstance(packing, Rows) else end)
@@ -133,10 +140,14 @@ class Grid:
             return self._stored_labels(dtype)
         if convention in ("starts", "same"):
             found = self.rows.astype(dtype)
+            if self.marks is not None:
+                found[self.marks[:, : self.width] == 0] = IGNORED
             if convention == "same" and not all(packing.inner for packing, _ in self.places):
                 found.reshape(-1)[self.begins()] = IGNORED  # the model shifts labels, and another part is before it
         else:
             found = self.tokens[:, 1:].astype(dtype)
+            if self.marks is not None:
+                found[self.marks[:, 1:] == 0] = IGNORED
             if self._ends:
                 found.reshape(-1)[self._ends] = self._last
         self._pad(found, IGNORED)
@@ -155,7 +166,8 @@ class Grid:
     def _stored_labels(self, dtype: Ids) -> NDArray[Any]:
         """Return the labels of stored samples.
 
-        Stored labels are -100 where the stored mask is 0. Samples without stored labels get them from their IDs.
+        Stored labels are -100 where the stored mask is 0. Without stored labels, they are the IDs, and -100 where the
+        loss mask of the ID is 0.
         """
         found = np.empty(self.rows.shape, dtype)
         for row, (packing, sample) in enumerate(self.places):
@@ -163,10 +175,14 @@ class Grid:
             if isinstance(reader, HasLabels):
                 labels, mask = reader.labels(start, start + self.width), reader.masks(start, start + self.width)
                 found[row] = np.where(mask, labels, IGNORED)
-            elif self.recipe.convention == "next":
-                found[row, :-1], found[row, -1] = self.rows[row, 1:], IGNORED
-            else:
-                found[row] = self.rows[row]
+                continue
+            found[row] = self.rows[row]
+            if packing.axis.masked:
+                marks = np.empty(self.width, np.uint8)
+                packing.axis.read_marks(sample * self.width, (sample + 1) * self.width, marks)
+                found[row][marks == 0] = IGNORED
+            if self.recipe.convention == "next":
+                found[row, :-1], found[row, -1] = found[row, 1:].copy(), IGNORED
         return found
 
     def begins(self) -> NDArray[np.int64]:

@@ -36,7 +36,7 @@ from tokfmt.core.ragged import Offsets, Tokens, offsets_of
 from tokfmt.core.reader import Info, Layout, TokenReader, check_interval, check_position, smallest, windows
 from tokfmt.core.text_format import counted, human_bytes, printable
 from tokfmt.recipes.cache import has_room, key_of
-from tokfmt.recipes.documents import Axis, Slow, Source, Span, SpanTable, Vocabulary
+from tokfmt.recipes.documents import Axis, Slow, Source, Span, SpanTable, Vocabulary, masks_of_sources
 from tokfmt.recipes.fields import Grid, Ids, PackedSample, arrays, check_fields, sampled_beneath
 from tokfmt.recipes.language import VERSION, RecipeFile
 from tokfmt.recipes.order import ORDER_SAMPLES, EvenTree, Permutation, numbers, permutation
@@ -48,8 +48,6 @@ _FEW = 0.5  # seconds of slow reads after which tokens are copied, however few t
 _COPIED_PER_SECOND = 2e8  # tokens of a source per second of slow reads, at most, before they are copied
 _TRIED = 3  # intervals that are read to measure a source
 DEFAULT = ("input_ids", "labels")
-WITH_MASKS = 'tokfmt convert SRC DST --to hdf5 --seq-len N stores samples with masks, which pack = "stored" takes'
-"""The remedy for masks in sources that are not samples of HDF5."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,7 +259,7 @@ class Samples:
             notes=tuple(notes),
             pad_id=self.pad_id,
             nonstandard_masks=sum(info.nonstandard_masks or 0 for info in stored) if stored else None,
-            loss_masks=next((info.loss_masks for info in stored if info.loss_masks), ""),
+            loss_masks=next((info.loss_masks for info in stored if info.loss_masks), masks_of_sources(self.sources)),
             segmented=any(info.segmented for info in stored),
             extras={"pack": file.pack or "stream", "labels": file.labels_from},
         )
@@ -286,12 +284,13 @@ class Samples:
         """Yield notes on a source whose sequences are samples that are stored without labels."""
         count, tokens = source.info.sequences, source.info.tokens
         if self.file.pack == "stored":
-            if tokens and not _has_labels(source):
+            if tokens and not _has_labels(source) and not (source.masked and self.file.labels):
+                lacks = "no labels" if source.masked else "neither labels nor masks"
                 yield (
                     "stores no masks, so that padding counts"
                     if self.file.labels
-                    else "stores neither labels nor masks: the labels of a sample are its own IDs, not moved by one, "
-                    'and padding counts. labels = "next" moves them'
+                    else f"stores {lacks}: the labels of a sample are its own IDs, not moved by one"
+                    f'{"" if source.masked else ", and padding counts"}. labels = "next" moves them'
                 )
         elif self.after is not None and count > 1 and tokens == count * self.seq_len:
             first, last = (int(np.diff(source.reader.offsets(k, k + 1))[0]) for k in (0, count - 1))
@@ -551,11 +550,14 @@ class Samples:
         return found
 
     def marks(self, start: int, stop: int) -> NDArray[np.uint8] | None:
-        """See `protocols.HasMarks`. Return None unless samples are stored, and a source has marks."""
-        if self.file.pack != "stored" or all(marks_of(source.reader) is None for source in self.sources):
+        """See `protocols.HasMarks`. Return None unless a source has loss masks or labels."""
+        stored = self.file.pack == "stored" and any(marks_of(source.reader) is not None for source in self.sources)
+        if not stored and not any(source.masked for source in self.sources):
             return None
         check_interval(start, stop, self.info.tokens)
-        return beside_samples(self, start, stop)
+        if self.shifted or (stored and any(map(_has_labels, self.sources))):
+            return beside_samples(self, start, stop)
+        return self.masks(start, stop)
 
     def labels(self, start: int, stop: int) -> NDArray[np.int64]:
         """See `protocols.HasLabels`."""
@@ -748,17 +750,13 @@ def separator_of(file: RecipeFile, sources: Sequence[Ending]) -> int | None:
     return next(iter(known), None)
 
 
-_WITHOUT = "--allow-loss loss-mask leaves them out"
+def has_labels(reader: TokenReader) -> bool:
+    """Return True if a reader has samples that are stored with labels and masks."""
+    return bool(reader.info.tokens) and isinstance(sampled_beneath(reader, 0)[0], HasLabels)
 
 
 def _has_labels(source: Source) -> bool:
-    """Return True if a source stores samples with labels and masks."""
-    return bool(source.info.tokens) and isinstance(sampled_beneath(source.reader, 0)[0], HasLabels)
-
-
-def _masked(source: Source) -> bool:
-    """Return True if a source has loss masks or labels that a cut of its sequences would lose."""
-    return bool(source.info.loss_masks or source.info.nonstandard_masks)
+    return has_labels(source.reader)
 
 
 def _check_rows(source: Source, width: int, labels: str | None) -> None:
@@ -772,7 +770,7 @@ def _check_rows(source: Source, width: int, labels: str | None) -> None:
         raise FormatError(
             path,
             "its rows are packed documents, each of which ends with a token that is only a label",
-            remedy=WITH_MASKS if _masked(source) else 'pack = "bestfit" packs its documents again',
+            remedy='pack = "bestfit" packs its documents again',
         )
     own = _has_labels(source)
     if own and labels is not None:
@@ -783,9 +781,6 @@ def _check_rows(source: Source, width: int, labels: str | None) -> None:
             remedy = f'Set options = {{ seq_len = "{width}" }} for the source, if its blocks have that length'
         what, found = "its samples have another length", info.sample_length
         raise FormatError(path, what, expected=width, found=found, remedy=remedy)
-    if not own and (_masked(source) or marks_of(source.reader) is not None):
-        what, remedy = 'pack = "stored" takes masks only from HDF5', f"{WITH_MASKS}; {_WITHOUT}"
-        raise FormatError(path, f"has loss masks, and {what}", remedy=remedy)
     for a, b in () if info.sample_length == width else windows(0, info.sequences, _WINDOW):
         lengths = np.diff(source.reader.offsets(a, b))
         if (other := np.flatnonzero(lengths != width)).size:
@@ -794,5 +789,5 @@ def _check_rows(source: Source, width: int, labels: str | None) -> None:
                 f"its sequences are not samples of one length: sequence {a + int(other[0]):,} has another",
                 expected=width,
                 found=int(lengths[other[0]]),
-                remedy=WITH_MASKS if _masked(source) else 'pack = "stream" cuts its sequences into samples',
+                remedy='pack = "stream" cuts its sequences into samples',
             )

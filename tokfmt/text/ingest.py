@@ -4,6 +4,7 @@ Each block of records has one shard. `ShardReader` reads all shards as one token
 
     shard-000000.tokens   uint32, native byte order: the IDs of the block
     shard-000000.lengths  int64, native byte order: the length of each sequence
+    shard-000000.marks    uint8: the mark of each ID; see `core.loss_mask`. Only of records with loss masks or labels
 
 Shards exist in a scratch directory during one conversion. They are not a format.
 """
@@ -254,6 +255,7 @@ def ingest_block(job: Ingestion, item: tuple[int, Block]) -> Shard:
     with (
         whole(Path(f"{path}.tokens")) as tokens,
         whole(Path(f"{path}.lengths")) as lengths,
+        _marking(job, path) as mark,
         _reading(job, number, path) as ids_of,
     ):
         for batch in _batches(job, block):
@@ -261,9 +263,11 @@ def ingest_block(job: Ingestion, item: tuple[int, Block]) -> Shard:
                 ragged = ids_of(batch)
             tokens.write(np.ascontiguousarray(ragged.tokens, np.uint32).data)
             lengths.write(np.diff(ragged.offsets).data)
+            mark(batch)
             sequences, total = sequences + len(ragged), total + len(ragged.tokens)
             top, skipped = max(top, largest_id(ragged.tokens)), skipped + batch.skipped
-    return Shard(number, path, sequences, total, top, block.stop - block.start, skipped)
+    masks = job.records.info.loss_masks if job.encoder is None else ""
+    return Shard(number, path, sequences, total, top, block.stop - block.start, skipped, masks)
 
 
 def _batches(job: Ingestion, block: Block) -> Iterator[RecordBatch]:
@@ -282,6 +286,16 @@ def _batches(job: Ingestion, block: Block) -> Iterator[RecordBatch]:
             yield RecordBatch(texts, skipped=skipped)
             texts, skipped, size = [], SkippedRecords(), 0
     yield RecordBatch(texts, skipped=skipped)
+
+
+@contextmanager
+def _marking(job: Ingestion, path: Path) -> Iterator[Callable[[RecordBatch], object]]:
+    """Yield the function that writes the marks of a batch."""
+    if job.encoder is not None or not job.records.info.loss_masks:
+        yield lambda batch: None
+        return
+    with whole(Path(f"{path}.marks")) as file:
+        yield lambda batch: None if batch.marks is None else file.write(batch.marks.data)
 
 
 @contextmanager
@@ -358,6 +372,7 @@ class Shard:
         max_id: Largest ID; -1 without any token.
         size: Bytes of the block.
         skipped: The records and fields that were left out.
+        loss_masks: `RecordInfo.loss_masks`; "" for a shard without marks.
     """
 
     number: int
@@ -367,19 +382,23 @@ class Shard:
     max_id: int
     size: int
     skipped: SkippedRecords
+    loss_masks: str = ""
 
     def facts(self) -> list[object]:
         """Return the facts for a journal."""
-        return [*(int(n) for n in (self.sequences, self.tokens, self.max_id, self.size)), self.skipped.facts()]
+        counts = (int(n) for n in (self.sequences, self.tokens, self.max_id, self.size))
+        return [*counts, self.skipped.facts(), self.loss_masks]
 
     @staticmethod
     def recalled(home: Path, number: int, facts: list[Any]) -> Shard | None:
         """Return the shard that an earlier run wrote to `home`; None if the files differ from the journal."""
-        sequences, tokens, max_id, size, skipped = facts
+        sequences, tokens, max_id, size, skipped, masks = facts
         shard = Shard(
-            number, shard_path(home, number), sequences, tokens, max_id, size, SkippedRecords.recalled(skipped)
+            number, shard_path(home, number), sequences, tokens, max_id, size, SkippedRecords.recalled(skipped), masks
         )
-        for suffix, size in (("tokens", 4 * shard.tokens), ("lengths", 8 * shard.sequences)):
+        sizes = {"tokens": 4 * shard.tokens, "lengths": 8 * shard.sequences}
+        sizes |= {"marks": shard.tokens} if masks else {}
+        for suffix, size in sizes.items():
             file = Path(f"{shard.path}.{suffix}")
             if not file.is_file() or file.stat().st_size != size:
                 return None
@@ -398,6 +417,8 @@ class ShardReader:
         """Open the shards; `blocks` are their blocks by number, from which a caller derives the files of origin."""
         self.shards, self.blocks = sorted(shards, key=lambda shard: shard.number), blocks
         self._files = [File(f"{shard.path}.tokens") for shard in self.shards]
+        masks = next((shard.loss_masks for shard in self.shards), "")
+        self._marks = [File(f"{shard.path}.marks") for shard in self.shards] if masks else []
         self._starts = offsets_of([shard.tokens for shard in self.shards])
         count = sum(shard.sequences for shard in self.shards)
         self._offsets = np.zeros(count + 1, np.int64)
@@ -408,7 +429,7 @@ class ShardReader:
             at += len(lengths)
         np.cumsum(self._offsets, out=self._offsets)
         top = max((shard.max_id for shard in self.shards), default=-1)
-        self.info = Info(Layout.DOCUMENTS, U32, count, int(self._offsets[-1]), max_id=top)
+        self.info = Info(Layout.DOCUMENTS, U32, count, int(self._offsets[-1]), max_id=top, loss_masks=masks)
 
     @property
     def skipped(self) -> SkippedRecords:
@@ -418,12 +439,25 @@ class ShardReader:
     def tokens(self, start: int, stop: int) -> Tokens:
         check_interval(start, stop, self.info.tokens)
         out = np.empty(stop - start, np.uint32)
-        k = int(self._starts.searchsorted(start, side="right")) - 1
+        self._read(self._files, start, stop, out)
+        return out
+
+    def marks(self, start: int, stop: int) -> NDArray[np.uint8] | None:
+        """See `protocols.HasMarks`."""
+        check_interval(start, stop, self.info.tokens)
+        if not self._marks:
+            return None
+        out = np.empty(stop - start, np.uint8)
+        self._read(self._marks, start, stop, out)
+        return out
+
+    def _read(self, files: Sequence[File], start: int, stop: int, out: NDArray[Any]) -> None:
+        """Read values at positions `start <= p < stop` from the file of each shard."""
+        k, width = int(self._starts.searchsorted(start, side="right")) - 1, out.itemsize
         while k < len(self.shards) and (base := int(self._starts[k])) < stop:
             a, b = max(start - base, 0), min(stop, int(self._starts[k + 1])) - base
-            self._files[k].read_into(a * 4, out[base + a - start : base + b - start].view(np.uint8).data)
+            files[k].read_into(a * width, out[base + a - start : base + b - start].view(np.uint8).data)
             k += 1
-        return out
 
     def read_scattered(self, begins: Offsets, places: Offsets, lengths: Offsets, out: Tokens) -> None:
         """See `protocols.ReadsScattered`."""
@@ -447,5 +481,5 @@ class ShardReader:
         return self._offsets[first : last + 1]
 
     def close(self) -> None:
-        for file in self._files:
+        for file in (*self._files, *self._marks):
             file.close()

@@ -13,7 +13,12 @@
     loss_mask         list<int8>                               packed rows of Megatron-Bridge: 1 if the next counts
     seq_start_id      list<int32>                              packed rows: position in the row where each part begins
     labels            list<int>                                aligned with the tokens, not shifted; -100 does not count
+    completion_mask   list<int>                                TRL: 1 if the token itself counts; also assistant_masks
+    position_ids      list<int>                                packed rows: from 0 in each document
+    seq_lengths       list<int>                                packed rows: the length of each document
 
+- A column loss_mask without seq_start_id can speak of each token, or of the token after it. The option `loss_mask`
+  states which. Without it, the column is not read, which is a loss (`loss-mask`).
 - The label of the first token of a document counts, unless rows are read as samples (`view=samples`). Where documents
   are joined, that token is the label of the token before it. A -100 there is a loss mask, as in flat-tokens formats.
 - A NULL row is not an empty row. tokfmt refuses it with its number. With `--allow-loss null-rows`, tokfmt reads it as

@@ -59,10 +59,11 @@ _MEANINGS = {
         "invalid IDs", "An ID is NULL, negative, or 2^32 or more. -100 belongs in labels only. Write the file again."
     ),
     5: Code(
-        "packed rows that contradict themselves",
-        "loss_mask has another length than input_ids, or seq_start_id does not begin with 0, decreases, or reaches "
-        "the end of its row. The upstream check validate_row finds the same, but training does not run it. Pack the "
-        "documents again.",
+        "labels, masks or packed rows that contradict themselves",
+        "Labels or a mask have another length than input_ids, or the starts of documents do not fit: seq_start_id does "
+        "not begin with 0, decreases, or reaches the end of its row; position_ids neither go on by 1 nor begin again "
+        "at 0; seq_lengths do not sum to the row. For seq_start_id, the upstream check validate_row finds the same, "
+        "but training does not run it. Pack the documents again.",
     ),
     6: Code(
         "not UTF-8",

@@ -26,6 +26,7 @@ from tokfmt.core.errors import (
 )
 from tokfmt.core.files import File, Held, Stream, open_file
 from tokfmt.core.findings import Problem, loss_in, noted
+from tokfmt.core.loss_mask import LABELS, LENGTHS, LOSS_MASK, MASKS, POSITIONS
 from tokfmt.core.place import Place, Url
 from tokfmt.core.records import CHATS, are_chats
 from tokfmt.core.text_format import counted, printable
@@ -774,12 +775,20 @@ class Column(NamedTuple):
     Attributes:
         kind: "ids" or "text".
         name: Dotted path of the column.
-        mask_columns: Columns that are read with it: none, ("labels",), or ("loss_mask", "seq_start_id") of packed rows.
+        mask_columns: Columns that are read with it: none, labels, masks and starts of documents, or ("loss_mask",
+            "seq_start_id") of packed rows of Megatron-Bridge.
+        unread: The column "loss_mask" is there and is not read, as no option states which IDs it speaks of.
     """
 
     kind: str
     name: str
     mask_columns: tuple[str, ...] = ()
+    unread: bool = False
+
+    @property
+    def packed(self) -> bool:
+        """True if rows hold several documents, whose starts are read."""
+        return not {"seq_start_id", POSITIONS, LENGTHS}.isdisjoint(self.mask_columns)
 
 
 def open_containers(format_: Variant, files: Sequence[Place], *, tail: bool = False) -> list[Container]:
@@ -853,17 +862,24 @@ def chosen(container: Container, options: ReadOptions) -> Column:
         if not kind or (options.text_field and kind != TEXT):
             what = f'column "{printable(name)}" holds {"no text" if options.text_field else "neither IDs nor text"}'
             raise UnsupportedError(container.path, what, found=listed)
-        labels = ("labels",) if every.get("labels") == "ids" and kind == "ids" else ()
-        return Column(kind, name, labels)
+        return Column(kind, name, *_beside(every, options)) if kind == "ids" else Column(kind, name)
     if all(every.get(name) == "ids" for name in PACKED):
         return Column("ids", "input_ids", PACKED[1:])
     for name in IDS:
         if every.get(name) == "ids":
-            return Column("ids", name, ("labels",) if every.get("labels") == "ids" else ())
+            return Column("ids", name, *_beside(every, options))
         if name in every and str(plain(typed(schema, name))).startswith(("list", "large_list", "fixed_size_list")):
             what = f'column "{name}" is not a list of IDs'
             raise UnsupportedError(container.path, what, expected="list<int32>", found=str(typed(schema, name)))
     return _text_column(container, every, listed)
+
+
+def _beside(every: Mapping[str, str], options: ReadOptions) -> tuple[tuple[str, ...], bool]:
+    """Return the columns of labels, masks and starts to read, and whether "loss_mask" is not read."""
+    own = tuple(name for name in (LABELS, *MASKS) if every.get(name) == "ids")
+    own += tuple(name for name in (POSITIONS, LENGTHS) if every.get(name) == "ids")[:1]
+    there = every.get(LOSS_MASK) == "ids"
+    return (*own, *((LOSS_MASK,) if there and options.loss_mask else ())), there and not options.loss_mask
 
 
 def _text_column(container: Container, every: Mapping[str, str], listed: str) -> Column:

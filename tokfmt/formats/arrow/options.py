@@ -21,6 +21,9 @@ class ReadOptions:
     rows: Literal["documents", "blocks"] | None = option(
         None, "rows are documents, or blocks of a stream that --eos splits (lists of fixed size are blocks)"
     )
+    loss_mask: Literal["own", "next"] | None = option(
+        None, "column loss_mask: whether each ID counts (own), or the ID after it (next); auto: not read, a loss"
+    )
     split: str | None = option(None, "split of a folder to read: train, or the only one")
 
 

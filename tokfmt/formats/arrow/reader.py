@@ -11,7 +11,7 @@ import itertools
 import threading
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -24,7 +24,18 @@ from numpy.typing import NDArray
 from tokfmt.core.errors import ConversionError, CorruptError, Loss
 from tokfmt.core.findings import Problem, fatal, raise_fatal
 from tokfmt.core.format import Hints
-from tokfmt.core.loss_mask import BEGINS, IGNORED, TARGET, other_label
+from tokfmt.core.loss_mask import (
+    BEGINS,
+    IGNORED,
+    LABELS,
+    LENGTHS,
+    LOSS_MASK,
+    MASK_OPTION,
+    MASKS,
+    POSITIONS,
+    TARGET,
+    other_label,
+)
 from tokfmt.core.place import Place
 from tokfmt.core.protocols import ByteOffset
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
@@ -171,8 +182,8 @@ def open_reader(
         damage += keep_readable(containers, decode, first_only=blocks)
     if column.kind == TEXT:
         return TextReader(containers, column, hints, found[0], tuple(damage))
-    kinds = (ColumnReader, MaskedReader, PackedReader)
-    return kinds[len(column.mask_columns)](containers, column, options, hints, found[0], tuple(damage))
+    kind = PackedReader if column.packed else MaskedReader if column.mask_columns else ColumnReader
+    return kind(containers, column, options, hints, found[0], tuple(damage))
 
 
 def _lost(containers: Sequence[Container], column: Column, hints: Hints) -> tuple[Loss, ...]:
@@ -210,10 +221,11 @@ class Rows:
         format_hundred: Base of the numbers of findings, 660 or 680.
         column: Column to read, with the columns of labels or masks.
         samples: Keep each row as one sequence, instead of the documents in it.
+        following: "loss_mask" speaks of the ID after its own.
     """
 
-    def __init__(self, format_hundred: int, column: Column, *, samples: bool) -> None:
-        self.hundred, self.column, self.samples = format_hundred, column, samples
+    def __init__(self, format_hundred: int, column: Column, *, samples: bool, following: bool = False) -> None:
+        self.hundred, self.column, self.samples, self.following = format_hundred, column, samples, following
 
     def decode(self, container: Container, group: Group) -> Iterator[tuple[Decoded, list[Problem]]]:
         """Yield the rows of a group, some at a time, with the problems found in them.
@@ -262,8 +274,8 @@ class Rows:
         if lacking := next((name for name, (found, _) in masks.items() if found.null_count), ""):
             found, ends = masks[lacking]
             wrong(5, _row(ends, int(np.argmax(found.is_null()))), f"has a NULL in its {lacking}")
-        elif "labels" in masks:
-            rows = _labeled(rows, masks["labels"], wrong, samples=self.samples)
+        elif "seq_start_id" not in masks and masks:
+            rows = _labeled(rows, masks, wrong, samples=self.samples, following=self.following)
         elif masks:
             rows = _packed(rows, masks["loss_mask"], masks["seq_start_id"], wrong, samples=self.samples)
         return rows, problems
@@ -278,25 +290,76 @@ def _row(bounds: Offsets, at: int) -> int:
     return int(np.searchsorted(bounds, at, side="right")) - 1
 
 
-def _labeled(rows: Decoded, labels: tuple[Any, Offsets], wrong: Any, *, samples: bool) -> Decoded:
-    """Add the labels of Hugging Face to rows: each one moves from its token to the token before, which predicts it."""
-    found, bounds = labels
-    if not np.array_equal(bounds, rows.offsets):
-        at = max(int(np.argmax(bounds != rows.offsets)) - 1, 0)
-        expected, there = (int(np.diff(some)[at]) for some in (rows.offsets, bounds))
-        wrong(5, at, "has labels of another length", expected, there)
-        return rows
+def _labeled(
+    rows: Decoded, columns: Mapping[str, tuple[Any, Offsets]], wrong: Any, *, samples: bool, following: bool
+) -> Decoded:
+    """Add the labels of Hugging Face to rows: each one moves from its token to the token before, which predicts it.
+
+    Without a column of labels they are the tokens. A label is ignored where a mask is 0. Rows that hold several
+    documents are divided; with `samples`, each row stays one sequence.
+    """
+    for name, (_, bounds) in columns.items():
+        if name != LENGTHS and not np.array_equal(bounds, rows.offsets):
+            at = max(int(np.argmax(bounds != rows.offsets)) - 1, 0)
+            expected, there = (int(np.diff(some)[at]) for some in (rows.offsets, bounds))
+            wrong(5, at, f"has {name} of another length", expected, there)
+            return rows
+    values = {name: found.to_numpy(zero_copy_only=False) for name, (found, _) in columns.items()}
+    packed = POSITIONS in values or LENGTHS in values
+    if POSITIONS in values:
+        starts = _starts_of_positions(rows, values[POSITIONS], wrong)
+    elif packed:
+        starts = _starts_of_lengths(rows, values[LENGTHS], columns[LENGTHS][1], wrong)
+    else:
+        starts = rows.offsets[:-1][np.diff(rows.offsets) > 0]
+    documents = np.append(starts, len(rows.tokens))
+    own = values.get(LABELS, rows.tokens).astype(np.int64)
+    for name in (*MASKS, LOSS_MASK):
+        if name in values:
+            counts = values[name] != 0
+            if name == LOSS_MASK and following:
+                counts = np.append(False, counts)[:-1]
+                counts[starts] = False
+            own[~counts] = IGNORED
     moved = np.full(len(rows.tokens), IGNORED, np.int64)
-    own = found.to_numpy(zero_copy_only=False)
     moved[:-1] = own[1:]
-    moved[rows.offsets[1:][rows.offsets[1:] > 0] - 1] = IGNORED
-    mask = (moved != IGNORED).astype(np.uint8)
+    moved[documents[1:] - 1] = IGNORED
     marks = np.where(own == IGNORED, 0, np.where(own == rows.tokens, TARGET, _OTHER)).astype(np.uint8)
     plain_labels = marks == TARGET
     if samples:  # no token of a sample predicts its first token, but the first token of a document has one before it
-        plain_labels[rows.offsets[:-1][np.diff(rows.offsets) > 0]] = True
-    odd = np.diff(offsets_of(~plain_labels)[rows.offsets]) > 0
-    return rows._replace(mask=mask, labels=moved, marks=marks, odd=_count_and_first(odd))
+        plain_labels[starts] = True
+    offsets = documents if packed and not samples else rows.offsets
+    odd = np.diff(offsets_of(~plain_labels)[offsets]) > 0
+    begins = None
+    if packed:
+        begins = np.zeros(len(rows.tokens), np.bool_)
+        begins[starts] = True
+        marks |= begins * np.uint8(BEGINS if samples else 0)
+    mask = (moved != IGNORED).astype(np.uint8)
+    return Decoded(rows.tokens, offsets, mask, moved, begins, marks, _count_and_first(odd))
+
+
+def _starts_of_positions(rows: Decoded, positions: NDArray[np.integer[Any]], wrong: Any) -> Offsets:
+    """Return where documents begin: at the first token of a row, and where a position is 0."""
+    begins = positions == 0
+    begins[rows.offsets[:-1][np.diff(rows.offsets) > 0]] = True
+    other = np.flatnonzero(~begins & (np.diff(positions, prepend=0) != 1))
+    if len(other):
+        at = int(other[0])
+        what = f"has {POSITIONS} that neither go on by 1 nor begin again at 0"
+        wrong(5, _row(rows.offsets, at), what, int(positions[at - 1]) + 1, int(positions[at]))
+    return np.flatnonzero(begins)
+
+
+def _starts_of_lengths(rows: Decoded, lengths: NDArray[np.integer[Any]], bounds: Offsets, wrong: Any) -> Offsets:
+    """Return where documents begin, by the lengths of the documents of each row."""
+    sizes = np.diff(rows.offsets)
+    sums = np.diff(offsets_of(lengths)[bounds])
+    if (other := sums != sizes).any() or (lengths <= 0).any():
+        at = int(np.argmax(other)) if other.any() else _row(bounds, int(np.argmax(lengths <= 0)))
+        wrong(5, at, f"has {LENGTHS} that are not those of its documents", f"a sum of {sizes[at]:,}", f"{sums[at]:,}")
+        return rows.offsets[:-1][sizes > 0]
+    return offsets_of(lengths)[:-1]
 
 
 def _odd(mask: NDArray[np.uint8], offsets: Offsets) -> tuple[int, int]:
@@ -434,7 +497,7 @@ class ColumnReader:
     ) -> None:
         hundred = 660 if isinstance(containers[0], ParquetContainer) else 680
         self.samples = options.view == "samples"
-        self.rows = Rows(hundred, column, samples=self.samples)
+        self.rows = Rows(hundred, column, samples=self.samples, following=options.loss_mask == "next")
         self.allow_loss = hints.allow_loss
         self.is_readable = hints.allow_partial  # `keep_readable` decoded every group and left out the damaged ones
         self.groups = [(container, group) for container in containers for group in container.groups]
@@ -472,13 +535,14 @@ class ColumnReader:
         fixed = {kind.list_size if arrow().types.is_fixed_size_list(kind) else None for kind in kinds}
         width = fixed.pop() if len(fixed) == 1 else None
         blocks = options.rows == "blocks" or (width is not None and options.rows is None) or own_blocks(containers[0])
-        stream = blocks and hints.eos_id is not None and not self.samples and not column.mask_columns[1:]
+        stream = blocks and hints.eos_id is not None and not self.samples and not column.packed
         notes, count, total = list[str](), int(self._firsts[-1]), int(self._starts[-1])
         if blocks and not stream and not self.samples:
             notes.append(
                 "rows are blocks of a stream, and the starts of its documents are unknown; --eos ID splits it there"
             )
         notes += unread(containers, column)
+        unread_mask = column.unread and "loss-mask" not in hints.allow_loss
         layout = Layout.STREAM if stream else Layout.SAMPLES if self.samples or blocks else Layout.DOCUMENTS
         return Info(
             layout,
@@ -495,13 +559,14 @@ class ColumnReader:
             other_splits=found.others,
             nonstandard_masks=odd[0] if column.mask_columns else None,
             first_nonstandard=odd[1],
-            segmented=self.samples and bool(column.mask_columns[1:]),
+            loss_masks=f'masks in "{LOSS_MASK}": {MASK_OPTION}' if unread_mask else "",
+            segmented=self.samples and column.packed,
             extras={
                 "column": column.name,
                 "type": str(kinds[0]),
                 "files": len(containers),
                 "groups": len(self.groups),
-                "variant": "packed" if column.mask_columns[1:] else "blocks" if blocks else "rows",
+                "variant": "packed" if column.packed else "blocks" if blocks else "rows",
             },
         )
 

@@ -3,6 +3,8 @@
     file      bytes                                content
     records   {"text": "..."} \\n                   a document of text; options give the path of the field
          or   {"input_ids": [1, 2, 3]} \\n          a sequence of token IDs, 0..2^32-1
+              "labels": [-100, 2, 3]           of each ID: the ID, or -100 if it does not count in the loss
+              "completion_mask": [0, 1, 1]     of each ID: 1 if it counts; also assistant_masks, and loss_mask by option
     start     EF BB BF, or nothing                 UTF-8 byte order mark; not part of the first record
     line end  0A, or 0D 0A                         the last line may lack it; nothing else ends a line
     X.jsonl.gz, X.jsonl.zst                        the same, compressed; several members or frames are one text

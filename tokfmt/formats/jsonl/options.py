@@ -22,6 +22,9 @@ class ReadOptions:
         "auto",
         "X.idx beside X.jsonl; auto: must list every line; trust: may leave lines out; none: not read",
     )
+    loss_mask: Literal["own", "next"] | None = option(
+        None, "field loss_mask: whether each ID counts (own), or the ID after it (next); auto: not read, a loss"
+    )
     max_line: int = option(MAX_LINE, "longest line accepted, in bytes", minimum=1)
 
 

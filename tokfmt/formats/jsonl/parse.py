@@ -153,17 +153,22 @@ class Parser:
         kind: "text" or "ids".
         path: The keys that lead to the value.
         others: True if other fields are ignored; else a record with other fields is a problem.
+        beside: Fields at the top level that are read elsewhere, so that they are not other fields.
     """
 
-    def __init__(self, kind: Kind, path: tuple[str, ...], others: bool) -> None:
-        self.kind, self.path, self.others = kind, path, others
+    def __init__(self, kind: Kind, path: tuple[str, ...], others: bool, beside: tuple[str, ...] = ()) -> None:
+        self.kind, self.path, self.others, self.beside = kind, path, others, beside
         self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
         self._value: Callable[[Any], Any] = self._walk
         if not any(key.isdecimal() or _UNFIT.search(key) for key in path):
             value: Any = str if kind == "text" else list[Annotated[int, msgspec.Meta(ge=0, le=LARGEST_ID)]]
-            for key in reversed(path):
+            for depth, key in reversed(list(enumerate(path))):
+                more = {f"beside{k}": name for k, name in enumerate(() if depth else beside)}
                 value = msgspec.defstruct(
-                    "Record", [("value", value)], rename={"value": key}, forbid_unknown_fields=not others
+                    "Record",
+                    [("value", value), *((name, msgspec.Raw, msgspec.Raw()) for name in more)],
+                    rename={"value": key, **more},
+                    forbid_unknown_fields=not others,
                 )
             self._decoder = msgspec.json.Decoder(value)
             self._value = operator.attrgetter(".".join(["value"] * len(path)))
@@ -190,7 +195,7 @@ class Parser:
 
     def at_once(self, lines: Lines) -> Parsed | None:
         """Return the records of a batch if all lines are surely valid, else None."""
-        if not lines.braced() or (self.others and not skippable(lines)):
+        if not lines.braced() or ((self.others or self.beside) and not skippable(lines)):
             return None
         try:
             records = self._decoder.decode_lines(lines.joined())
@@ -215,7 +220,7 @@ class Parser:
 
     def one(self, line: bytes) -> Value | Problem:
         """Return the record of one line, or its problem."""
-        if not self.others or skippable_line(line):
+        if not (self.others or self.beside) or skippable_line(line):
             try:
                 value: Value = self._value(self._decoder.decode(line))
             except _REFUSED:
@@ -242,7 +247,8 @@ class Parser:
                     remedy = _read_as_ids(shown_path((*self.path[:depth], of_ids)))
                 what = CHATS if self.kind == "text" and not depth and are_chats(names) else f'has no field "{name}"'
                 return Fault(what, found=_fields_of(names, self.path[:depth]), remedy=remedy)
-            others += [shown_path((*self.path[:depth], other)) for other in names if other != key]
+            known = (key, *self.beside) if not depth else (key,)
+            others += [shown_path((*self.path[:depth], other)) for other in names if other not in known]
             document = step(document, key)
         value = self._checked(document, name)
         return (
@@ -259,7 +265,8 @@ class Parser:
                 loaded = json.loads(bytes(value))
                 fields = loaded if isinstance(loaded, dict) else {str(k): item for k, item in enumerate(loaded)}
                 fields[key] = json.dumps(fields[key]).encode()
-            others = [other for other in fields if other != key]
+            known = (key, *self.beside) if not depth else (key,)
+            others = [other for other in fields if other not in known]
             if len(others) > NAMED_FIELDS:
                 others = heapq.nsmallest(NAMED_FIELDS, others)
             found += [shown_path((*self.path[:depth], other)) for other in others]

@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 import itertools
+import json
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from tokfmt.core import listing
 from tokfmt.core.errors import NO_DAMAGE, FormatError, SourceChangedError, TokfmtError, TruncatedError
 from tokfmt.core.files import names_in, natural_key
 from tokfmt.core.format import Hints
+from tokfmt.core.loss_mask import IGNORED, LABELS, LOSS_MASK, MASK_OPTION, MASKS
 from tokfmt.core.place import Place
 from tokfmt.core.protocols import ByteOffset, Line
 from tokfmt.core.ragged import Ragged, offsets_of
 from tokfmt.core.reader import Damage, check_interval
 from tokfmt.core.records import Block, RecordBatch, RecordInfo, SkippedRecords, Spot
+from tokfmt.core.text_format import counted
 from tokfmt.formats.jsonl.index import RawIndex, load_certain, load_index, misplaced
 from tokfmt.formats.jsonl.lines import FILE_NAME, Lines, Positions, TextFile, border, line_number, walk
 from tokfmt.formats.jsonl.options import ReadOptions
@@ -30,6 +36,7 @@ from tokfmt.formats.jsonl.parse import (
     Parser,
     Problem,
     dotted,
+    kind_of,
     line_error,
     load,
     shown_path,
@@ -212,6 +219,7 @@ class Part:
         return None
 
 
+_FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _BOTH = 'records have both "{1}" and "{0}": read as IDs; --from-opt kind=text reads "{0}"'
 
 
@@ -252,6 +260,8 @@ class JsonlReader:
             raise TruncatedError(paths[0], what, remedy="Copy it again")
         kind, inferred = self._kind() if options.kind == "auto" else (options.kind, ())
         self.kind: Kind = kind
+        self._unread = False  # there is a loss mask, and no option states which IDs it speaks of
+        self._beside = self._mask_fields() if kind == "ids" and len(self._keys["ids"]) == 1 else ()
         plain = not any(part.text.compression for part in self.parts)
         indexes = [part.index for part in self.parts if part.index is not None]
         notes = [note for index in indexes for note in index.notes]
@@ -259,6 +269,8 @@ class JsonlReader:
             notes.append(
                 "compressed lines are read from their start, so a record near the end takes as long as the whole file"
             )
+        if self._unread:
+            notes.append(f'the field "{LOSS_MASK}" of its records is not read: {MASK_OPTION}')
         known = len(indexes) == len(self.parts) and not self._lenient
         self.info = RecordInfo(
             kind=self.kind,
@@ -269,6 +281,7 @@ class JsonlReader:
             inferred=inferred,
             notes=tuple(notes),
             field=shown_path(self._keys[self.kind]),
+            loss_masks=f"loss masks of its records ({', '.join(self._beside)})" if self._masked else "",
             extras={"files": len(self.parts), "indexes": [index.path.name for index in indexes]},
             damage=tuple(damage),
         )
@@ -300,7 +313,24 @@ class JsonlReader:
 
     def parser(self, *, others: bool) -> Parser:
         """Return a parser of these records; with `others`, it ignores other fields."""
-        return Parser(self.kind, self._keys[self.kind], others)
+        return Parser(self.kind, self._keys[self.kind], others, self._beside)
+
+    def _mask_fields(self) -> tuple[str, ...]:
+        """Return the fields of labels and of masks that the first record has, as far as they are to be read."""
+        for lines in itertools.chain.from_iterable(part.lines(0, None) for part in self.parts):
+            for line in lines.tolist():
+                document = load(line)
+                if isinstance(document, Document) and isinstance(document.value, dict):
+                    record = document.value
+                    names = (LABELS, *MASKS, *((LOSS_MASK,) if self.options.loss_mask else ()))
+                    self._unread = self.options.loss_mask is None and isinstance(record.get(LOSS_MASK), list)
+                    return tuple(name for name in names if isinstance(record.get(name), list))
+        return ()
+
+    @property
+    def _masked(self) -> bool:
+        """True if records have marks."""
+        return bool(self._beside) and "loss-mask" not in self.allow_loss
 
     # Counts and blocks
 
@@ -398,12 +428,51 @@ class JsonlReader:
             yield RecordBatch(texts=parsed.values, skipped=skipped, begins=begins)
 
     def ids(self, block: Block) -> Iterator[RecordBatch]:
-        for _, parsed, skipped in self._parsed(block):
+        for lines, parsed, skipped in self._parsed(block):
             tokens = array("I")  # Four times as fast as numpy.fromiter.
             for ids in parsed.values:
                 tokens.fromlist(ids)
             ragged = Ragged(np.asarray(tokens, np.uint32), offsets_of([len(ids) for ids in parsed.values]))
-            yield RecordBatch(ragged=ragged, skipped=skipped)
+            marks = self._marks(lines, parsed) if self._masked else None
+            yield RecordBatch(ragged=ragged, skipped=skipped, marks=marks)
+
+    def _marks(self, lines: Lines, parsed: Parsed) -> NDArray[np.uint8]:
+        """Return the marks of records: 1 where each mask is not 0, and where labels have the ID of the token.
+
+        Raises:
+            FormatError: A record has no such field, or one of another length, or with other values.
+        """
+        found = [np.empty(0, np.uint8)]
+        for index, ids in zip(range(len(lines)) if parsed.kept is None else parsed.kept, parsed.values, strict=True):
+            try:
+                fields: dict[str, Any] = _FIELDS.decode(lines[index])
+                fields = {name: json.loads(bytes(fields[name])) for name in self._beside if name in fields}
+            except (msgspec.DecodeError, UnicodeDecodeError):  # NaN or lone surrogates in another field
+                fields = json.loads(lines[index])
+            marks = np.ones(len(ids), np.uint8)
+            for name in self._beside:
+                counts = self._counted_in(lines, index, name, fields.get(name), ids)
+                if name == LOSS_MASK and self.options.loss_mask == "next":
+                    counts = np.append(False, counts)[: len(counts)]
+                marks &= counts
+            found.append(marks)
+        return np.concatenate(found)
+
+    @staticmethod
+    def _counted_in(lines: Lines, index: int, name: str, values: object, ids: list[int]) -> NDArray[np.bool_]:
+        """Return which tokens of a record count by one of its fields."""
+        remedy = "Correct it; --allow-loss loss-mask reads the IDs without it"
+        if not isinstance(values, list) or len(values) != len(ids):
+            found = counted(len(values), "value") if isinstance(values, list) else kind_of(values)
+            what = f'has no field "{name}" of {counted(len(ids), "value")}, one for each ID'
+            raise line_error(lines, index, Fault(what, found=found, remedy=remedy))
+        left_out, expected = (IGNORED, "the ID of its token, or -100") if name == LABELS else (0, "0 or 1")
+        wanted = ids if name == LABELS else [1] * len(ids)
+        for value, token in zip(values, wanted, strict=True):
+            if type(value) not in (int, bool) or value not in (left_out, token):
+                what = f'has a value in field "{name}" that is not {expected}'
+                raise line_error(lines, index, Fault(what, found=str(value), remedy=remedy))
+        return np.array([value != left_out for value in values], np.bool_)
 
     def lines(self, block: Block) -> Iterator[RecordBatch]:
         for lines, parsed, skipped in self._parsed(block, whole=True):

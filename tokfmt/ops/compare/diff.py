@@ -14,7 +14,7 @@ from tokfmt.core.errors import OptionError
 from tokfmt.core.format import Encoder, Format
 from tokfmt.core.locks import Scratch
 from tokfmt.core.place import place_of
-from tokfmt.core.protocols import HasLabels, HasMarks
+from tokfmt.core.protocols import HasLabels, HasMarks, are_shifted, marks_of
 from tokfmt.core.reader import Info, Layout, TokenReader
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import printable
@@ -261,7 +261,11 @@ def open_both(
     if all(texts):
         encoder = Utf8()
         decoder = ByteLevelDecoder({byte: bytes([byte]) for byte in range(256)}, lenient=True)
-    masked = samples and all(isinstance(source.reader, HasLabels) for source in sources)
+    labeled = [source.reader for source in sources if isinstance(source.reader, HasLabels)]
+    masked = samples and len(labeled) == len(sources)
+    if masked and len(set(map(are_shifted, labeled))) > 1:
+        packed = all(marks_of(reader) is not None for reader in labeled)
+        masked = packed
 
     def side(source: Source) -> Side:
         reader = source.reader

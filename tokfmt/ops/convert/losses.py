@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tokfmt.core.errors import FormatError, Loss, LossyConversionError, TokenRangeError, TokfmtError
 from tokfmt.core.format import Format, Target, TokenWriter, WriterTraits
 from tokfmt.core.place import place_of
-from tokfmt.core.protocols import CollectsInvalid, HasLabels, marks_of
+from tokfmt.core.protocols import CollectsInvalid, HasLabels, are_shifted, marks_of
 from tokfmt.core.reader import Info, Layout, Separators, TokenReader, sequence_at, windows
 from tokfmt.core.records import RecordInfo, RecordReader, SkippedRecords
 from tokfmt.core.text_format import counted, printable
@@ -227,7 +227,8 @@ def _unmarked(axis: TokenReader, sources: Sequence[Source], traits: WriterTraits
     from tokfmt.core.loss_mask import MASKED_END
 
     yield from _masked_empties(sources)
-    sampled = [source.reader for source in sources if isinstance(source.reader, HasLabels)]
+    labeled = [source.reader for source in sources if isinstance(source.reader, HasLabels)]
+    sampled = [reader for reader in labeled if are_shifted(reader)]
     if traits.needs_eos and not sampled:
         return
     separators = _Tally("masked-separators", "separators of {} that do not count in the loss", "sequence")
@@ -346,7 +347,9 @@ def _of_sources(sources: Sequence[Source], *, masks: bool, split_chosen: bool) -
     for source in sources:
         info = source.reader.info
         remade = source.made_labels and isinstance(source.reader, HasLabels)  # the recipe makes its labels again
-        if not isinstance(info, RecordInfo) and (masks or not remade):
+        if isinstance(info, RecordInfo):
+            losses += [Loss("loss-mask", info.loss_masks)] if info.loss_masks else []
+        elif masks or not remade:
             losses += _masks(info)
         if info.other_splits and not split_chosen:
             others = ", ".join(info.other_splits)

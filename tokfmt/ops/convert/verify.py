@@ -12,7 +12,7 @@ from xxhash import xxh3_128, xxh3_128_digest
 
 from tokfmt.core.errors import VerificationError
 from tokfmt.core.format import REGION, Decoder, Format, Target
-from tokfmt.core.protocols import HasLabels, marks_of
+from tokfmt.core.protocols import HasLabels, are_shifted, marks_of
 from tokfmt.core.reader import Separators, TokenReader, batches, sequence_at, windows
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import printable
@@ -155,8 +155,10 @@ def _first_difference(shared: tuple[TokenReader, TokenReader, bool], interval: t
     expected, found, last_labels = shared
     for a, b in windows(*interval):
         different = expected.tokens(a, b) != found.tokens(a, b)
-        if isinstance(expected, HasLabels) and isinstance(
-            found, HasLabels
+        if (
+            isinstance(expected, HasLabels)
+            and isinstance(found, HasLabels)
+            and are_shifted(expected) == are_shifted(found)
         ):  # samples stored as they are, with any labels
             other = expected.masks(a, b) != found.masks(a, b)
             other |= expected.labels(a, b) != found.labels(a, b)

@@ -187,7 +187,7 @@ def ingested(
     encoder: Encoder | None,
     jobs: int = 1,
     progress: Callable[[Shard], None] = lambda shard: None,
-) -> TokenReader:
+) -> ShardReader:
     """Return a token axis of records like `tokenized`, with an encoder; None if the records hold token IDs."""
     home = Scratch()
     try:

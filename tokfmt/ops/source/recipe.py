@@ -21,8 +21,10 @@ import numpy as np
 from tokfmt import registry
 from tokfmt.core import listing
 from tokfmt.core.errors import (
+    ConversionError,
     FormatError,
     Loss,
+    LossyConversionError,
     OptionError,
     SeparatorUnknownError,
     TokenizerMismatchError,
@@ -30,12 +32,13 @@ from tokfmt.core.errors import (
 )
 from tokfmt.core.findings import loss_in
 from tokfmt.core.format import Hints
+from tokfmt.core.loss_mask import Marks
 from tokfmt.core.named import place_named
 from tokfmt.core.options import given_options
 from tokfmt.core.place import Identity, Place, Url, absolute, place_of, text_of
-from tokfmt.core.protocols import MappedView, Piece, pieces_of
+from tokfmt.core.protocols import CollectsInvalid, MappedView, Piece, marks_of, pieces_of
 from tokfmt.core.ragged import Offsets, Tokens
-from tokfmt.core.reader import Info, Layout, Separators, TokenReader
+from tokfmt.core.reader import Info, Layout, Separators, TokenReader, windows
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import counted, printable
 from tokfmt.core.tokenizer_ids import TokenizerIds
@@ -58,7 +61,7 @@ from tokfmt.ops.source.stored import Source as Opened
 from tokfmt.recipes.cache import key_of, recalled, remember, unkept
 from tokfmt.recipes.documents import Documents, Source, Vocabulary, quotas
 from tokfmt.recipes.language import VERSION, RecipeFile, SourceEntry, read_recipe
-from tokfmt.recipes.samples import WITH_MASKS, Samples, separator_of
+from tokfmt.recipes.samples import Samples, has_labels, separator_of
 from tokfmt.views.select import Concat, Slice
 
 if TYPE_CHECKING:
@@ -67,7 +70,8 @@ if TYPE_CHECKING:
 _MAX_DEPTH, _MAX_RECIPES = 32, 1024  # nested recipes in a chain; and in all, because each recipe may name several
 _FILES, _SEQUENCES = 64, 1 << 16
 """The cache stores a source of at least so many files or sequences."""
-_READING = 3
+_READING = 4
+_NAMED = 12  # fields that a message names
 """Version of the rules that turn files into sequences; an entry of the cache with another version is not used."""
 
 
@@ -120,19 +124,19 @@ def _lost(parts: Sequence[Opened], allow_loss: frozenset[str], *, cut: bool) -> 
     Args:
         parts: The parts of its sources.
         allow_loss: The accepted losses.
-        cut: The recipe cuts sequences, so that their borders and loss masks are lost.
+        cut: The recipe cuts sequences, so that borders inside of them are lost.
     """
     for part in parts:
         info = part.reader.info
         yield from info.lost
         yield from (Loss("other-files", note) for note in part.left_out)
-        if not cut or not isinstance(info, Info):
+        if not isinstance(info, Info) or isinstance(part.reader, RecordReader):
             continue
-        if "inner-boundaries" in allow_loss:
+        if cut and "inner-boundaries" in allow_loss:
             yield from (Loss("inner-boundaries", boundaries_of(inner)) for inner in info.inner)
             if info.segmented and info.sample_length is None:
                 yield loss_in(part.paths[0], "inner-boundaries", "where documents begin inside of rows")
-        if "loss-mask" in allow_loss and (what := _masks_of(info)):
+        if "loss-mask" in allow_loss and (what := _masks_of(info)) and (cut or not has_labels(part.reader)):
             yield loss_in(part.paths[0], "loss-mask", what)
 
 
@@ -378,10 +382,13 @@ def _opened(
         return _text_source(file, entry, parts, places, handle), parts
     if handle is not None and entry.select is None and "tokenizers" not in hints.allow_loss:
         _refuse_beyond(parts, handle)
-    readers = [_axis(part) for part in parts]
+    records = any(isinstance(part.reader, RecordReader) for part in parts)
+    parts = [_axis(part, hints.allow_loss) for part in parts]
+    readers: list[TokenReader] = [part.reader for part in parts if not isinstance(part.reader, RecordReader)]
     _refuse_samples(file, readers, parts)
     if file.pack != "stored":
-        _refuse_masks(readers, parts, hints.allow_loss)
+        _refuse_borders(readers, parts, hints.allow_loss)
+    masked = _are_masked(readers, parts, hints.allow_loss, stored=file.pack == "stored")
     separators = {part.separator.eos_id for part in parts}
     if len(separators) > 1 and file.eos is None:
         listed = ", ".join(sorted(map(str, separators)))
@@ -404,15 +411,16 @@ def _opened(
         reader,
         next(iter(separators)),
         [str(absolute(file.where.parent)), _on_disk(places), read, inner],
-        {"format": [part.format.name for part in parts], "sizes": sizes, "counts": counts, "options": read[1]},
+        {"format": [part.format.name for part in parts], "sizes": sizes, "counts": counts, "options": read[1]}
+        | ({"masked": True} if masked else {}),
         _notes(entry, parts, readers, reader, handle),
         checksums=checksums,
         decoded=any(map(_is_decoded, readers)),
+        masked=masked,
         seen=dict(stats)
         | {file: seen for one in readers for source in _inner(one) for file, seen in source.seen.items()},
     )
     lossy = any(_lost(parts, hints.allow_loss, cut=file.pack != "stored"))  # The cache stores no losses.
-    records = any(isinstance(part.reader, RecordReader) for part in parts)
     if plain and kinds == {"ids"} and not (any(inner) or records or lossy):
         found = _kept(key, found, parts, stats)
     return found, parts
@@ -499,9 +507,30 @@ def _text_source(
     return TextSource(entry, tuple(parts), filters, eos_id, state, facts)
 
 
-def _axis(part: Opened) -> TokenReader:
-    """Return the token axis of a part; gather records of token IDs first."""
-    return ingested(part.reader, None) if isinstance(part.reader, RecordReader) else part.reader
+def _axis(part: Opened, allow_loss: frozenset[str]) -> Opened:
+    """Return a part with its token axis; gather records of token IDs first.
+
+    Raises:
+        FormatError: A line is invalid.
+        LossyConversionError: Records have other fields.
+    """
+    records = part.reader
+    if not isinstance(records, RecordReader):
+        return part
+    axis = ingested(records, None)
+    skipped, path = axis.skipped, part.paths[0]
+    if skipped.invalid and "invalid-lines" not in allow_loss and isinstance(records, CollectsInvalid):
+        raise records.record_error(skipped.faults[0])
+    found = list[Loss]()
+    if skipped.others:
+        names = ", ".join(f'"{name}"' for name in sorted(skipped.fields)[:_NAMED])
+        found.append(Loss("fields", f"fields beside the IDs of {counted(skipped.others, 'record')} ({names})"))
+        if "fields" not in allow_loss:
+            raise LossyConversionError(str(path), found)
+    if skipped.invalid:
+        found.append(loss_in(path, "invalid-lines", counted(skipped.invalid, "invalid line")))
+    axis.info = replace(axis.info, notes=records.info.notes, lost=(*records.info.lost, *found))
+    return part._replace(reader=axis)
 
 
 def _refuse_samples(file: RecipeFile, readers: Sequence[TokenReader], parts: Sequence[Opened]) -> None:
@@ -516,8 +545,8 @@ def _refuse_samples(file: RecipeFile, readers: Sequence[TokenReader], parts: Seq
             )
 
 
-def _refuse_masks(readers: Sequence[TokenReader], parts: Sequence[Opened], allow_loss: frozenset[str]) -> None:
-    """Refuse loss masks that are not plain, and borders inside rows, because cutting sequences loses them."""
+def _refuse_borders(readers: Sequence[TokenReader], parts: Sequence[Opened], allow_loss: frozenset[str]) -> None:
+    """Refuse borders inside rows, because cutting sequences loses them."""
     for reader, part in zip(readers, parts, strict=True):
         info = reader.info
         if info.segmented and info.sample_length is None and "inner-boundaries" not in allow_loss:
@@ -530,14 +559,35 @@ def _refuse_masks(readers: Sequence[TokenReader], parts: Sequence[Opened], allow
         if info.inner and "inner-boundaries" not in allow_loss:
             what = f"states {boundaries_of(info.inner[0])}, and a recipe has no place for that"
             raise FormatError(part.paths[0], what, remedy="--allow-loss inner-boundaries joins them")
-        if "loss-mask" in allow_loss:
+
+
+def _are_masked(
+    readers: Sequence[TokenReader], parts: Sequence[Opened], allow_loss: frozenset[str], *, stored: bool
+) -> bool:
+    """Return whether a source has loss masks beside its tokens that are not plain. Stored labels are not among them.
+
+    Raises:
+        FormatError: Marks cannot state the masks or labels, or they are those of samples, which can hold padding, and
+            the recipe cuts its sequences.
+    """
+    masked = False
+    for reader, part in zip(readers, parts, strict=True):
+        what, path, info = _masks_of(reader.info), part.paths[0], reader.info
+        labeled = has_labels(reader)
+        if not what or "loss-mask" in allow_loss or (stored and labeled):
             continue
-        if what := _masks_of(info):
-            raise FormatError(
-                part.paths[0],
-                f"has {what}",
-                remedy=f"{WITH_MASKS}; --allow-loss loss-mask does without them",
-            )
+        if marks_of(reader) is None or (labeled and info.sample_length is not None):
+            remedy = "--allow-loss loss-mask does without them"
+            if labeled or info.nonstandard_masks:
+                remedy = f'pack = "stored" takes its samples with their masks; {remedy}'
+            raise FormatError(path, f"has {what}", remedy=remedy)
+        try:
+            for a, b in windows(0, info.tokens if labeled else 0):
+                marks_of(reader, a, b)  # labels can be other IDs than the tokens
+        except ConversionError as error:
+            raise FormatError(path, f"has {what}: {error}") from error
+        masked = True
+    return masked
 
 
 def _inner_state(reader: TokenReader) -> Any:
@@ -592,6 +642,10 @@ class Deferred:
     def pieces(self, start: int, stop: int) -> Sequence[Piece] | None:
         """See `protocols.RawCopyable`."""
         return pieces_of(self.reader, start, stop)
+
+    def marks(self, start: int, stop: int) -> Marks | None:
+        """See `protocols.HasMarks`."""
+        return marks_of(self.reader, start, stop)
 
     def to_source(self, position: int) -> tuple[TokenReader, int]:
         """See `protocols.MappedView`."""
@@ -664,6 +718,7 @@ def _recalled(
             kept=True,
             checksums=tuple(known["checksums"]),
             decoded=bool(known["decoded"]),
+            masked=bool(known["masked"]),
             seen={place_of(path): Identity(*identity) for path, identity in known["seen"][: known["files"]]},
         )
         made, format_ = tuple(known["tokenizers"]), registry.get(known["format"])
@@ -705,6 +760,7 @@ def _kept(key: str, source: Source, parts: Sequence[Opened], files: Collection[P
             "facts": source.facts,
             "checksums": list(source.checksums),
             "decoded": source.decoded,
+            "masked": source.masked,
             "notes": source.notes,
             "tokenizers": [made and dict(made) for part in parts for made in part.tokenizers],
             "info": {

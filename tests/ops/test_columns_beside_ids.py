@@ -1,0 +1,134 @@
+"""Columns beside `input_ids` of rows for instruction tuning: masks of TRL, masks of either meaning, packed rows."""
+
+import itertools
+import json
+
+import numpy as np
+import pytest
+from amount import examples
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+import tokfmt
+from tokfmt.core.errors import FormatError, LossyConversionError
+
+pa = pytest.importorskip("pyarrow")
+pq = pytest.importorskip("pyarrow.parquet")
+
+EOS = 99
+IDS = [[1, 2, 3, 4], [5, 6], [7, 8, 9]]
+MASK = [[0, 0, 1, 1], [1, 0], [0, 1, 1]]
+AFTER = [[0, 0, 0, 1], [0, 1], [0, 0, 1]]
+"""Which IDs count, if the mask speaks of the ID after each."""
+
+
+def stored(path, **columns):
+    """Write columns of lists: a Parquet file, or lines."""
+    if path.suffix == ".jsonl":
+        rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    else:
+        kinds = {name: pa.array(rows, pa.list_(pa.int64())) for name, rows in columns.items()}
+        pq.write_table(pa.table(kinds), path)
+    return path
+
+
+def marks(source, home, **words):
+    """The sequences of a dataset and the mark of each ID, as datatrove stores them."""
+    tokfmt.convert(source, home / "out.ds", eos=EOS, overwrite=True, verify=True, **words)
+    ids, mask = np.fromfile(home / "out.ds", "<u2"), np.fromfile(home / "out.ds.loss", "u1")
+    ends = np.flatnonzero(ids == EOS)
+    parts = [np.split(some, ends[:-1] + 1) for some in (ids, mask)]
+    return [[part[:-1].tolist() for part in some] for some in parts]
+
+
+@pytest.mark.parametrize("name", ["a.parquet", "a.jsonl"])
+def test_masks_of_trl_are_masks_of_their_ids(name, tmp_path):
+    other = [[1, 0, 1, 1], [1, 1], [1, 1, 0]]
+    source = stored(tmp_path / name, input_ids=IDS, completion_mask=MASK, assistant_masks=other)
+    both = [[a & b for a, b in zip(*rows, strict=True)] for rows in zip(MASK, other, strict=True)]
+    assert marks(source, tmp_path) == [IDS, both]
+    labels = [[i if m else -100 for i, m in zip(*rows, strict=True)] for rows in zip(IDS, other, strict=True)]
+    source = stored(tmp_path / name, input_ids=IDS, labels=labels, completion_mask=MASK)
+    assert marks(source, tmp_path) == [IDS, both]
+
+
+@pytest.mark.parametrize("name", ["a.parquet", "a.jsonl"])
+def test_a_loss_mask_is_read_as_the_option_states(name, tmp_path):
+    source = stored(tmp_path / name, input_ids=IDS, loss_mask=MASK)
+    with pytest.raises(LossyConversionError, match="loss_mask"):
+        tokfmt.convert(source, tmp_path / "x.ds", eos=EOS)
+    with pytest.raises(tokfmt.TokfmtError, match="loss_mask"):
+        tokfmt.recipe([source], seq_len=4, eos=EOS)
+    assert marks(source, tmp_path, options={"loss_mask": "own"}) == [IDS, MASK]
+    assert marks(source, tmp_path, options={"loss_mask": "next"}) == [IDS, AFTER]
+    with tokfmt.open(source) as opened:
+        assert "loss_mask=next" in " ".join((*opened.notes, opened.info.loss_masks))
+
+
+@st.composite
+def packed_rows(draw):
+    """Rows of documents, each with IDs and the labels of Hugging Face."""
+    document = st.lists(st.tuples(st.integers(1, 9), st.booleans()), min_size=1, max_size=5)
+    return draw(st.lists(st.lists(document, min_size=1, max_size=4), min_size=1, max_size=4))
+
+
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=list(HealthCheck))
+@given(packed_rows(), st.sampled_from(["position_ids", "seq_lengths"]))
+def test_packed_rows_are_divided_into_their_documents(tmp_path_factory, rows, how):
+    home = tmp_path_factory.mktemp("packed")
+    ids = [[token for one in row for token, _ in one] for row in rows]
+    labels = [[token if counts else -100 for one in row for token, counts in one] for row in rows]
+    lengths = [[len(one) for one in row] for row in rows]
+    places = [[k for length in row for k in range(length)] for row in lengths]
+    source = stored(
+        home / "a.parquet", input_ids=ids, labels=labels, **{how: places if how == "position_ids" else lengths}
+    )
+    documents = [one for row in rows for one in row]
+    wanted = (
+        [[token for token, _ in one] for one in documents],
+        [[int(counts) for _, counts in one] for one in documents],
+    )
+    with tokfmt.open(source) as opened:
+        assert [one.tolist() for one in opened] == wanted[0]
+    if any(label == -100 for row in labels for label in row):
+        assert marks(source, home) == list(wanted)
+    tokfmt.convert(source, home / "b.parquet", options={"view": "samples"}, verify=True)
+    found = pq.read_table(home / "b.parquet").to_pylist()
+    assert [row["input_ids"] for row in found] == ids
+    assert [row["seq_start_id"] for row in found] == [[0, *itertools.accumulate(row[:-1])] for row in lengths]
+
+
+@pytest.mark.parametrize(
+    ("columns", "words"),
+    [
+        ({"position_ids": [[0, 1, 3, 4], [0, 1], [0, 1, 2]]}, "row 0.*position_ids.*expected 2, found 3"),
+        ({"position_ids": [[0, 1, 2, 3], [0, 1], [0, 1]]}, "row 2.*position_ids of another length"),
+        ({"seq_lengths": [[4], [1, 2], [3]]}, "row 1.*seq_lengths.*sum of 2, found 3"),
+        ({"seq_lengths": [[4], [2], [3, 0]]}, "row 2.*seq_lengths"),
+        ({"completion_mask": [[1, 1, 1, 1], [1], [1, 1, 1]]}, "row 1.*completion_mask of another length"),
+    ],
+)
+def test_columns_that_do_not_fit_are_refused(columns, words, tmp_path):
+    source = stored(tmp_path / "a.parquet", input_ids=IDS, **columns)
+    with pytest.raises(FormatError, match=words):
+        tokfmt.open(source)
+    (report,) = tokfmt.check(source)
+    assert "TF665" in [finding.code for finding in report.findings]
+
+
+def test_a_row_may_go_on_with_a_document(tmp_path):
+    """Positions of a row that is cut from a longer one need not begin at 0."""
+    source = stored(tmp_path / "a.parquet", input_ids=IDS, position_ids=[[0, 1, 0, 1], [2, 3], [4, 0, 1]])
+    with tokfmt.open(source) as opened:
+        assert [one.tolist() for one in opened] == [[1, 2], [3, 4], [5, 6], [7], [8, 9]]
+
+
+def test_packed_rows_of_trl_are_packed_again_in_a_recipe(tmp_path):
+    ids, lengths = [[1, 2, 3, 4, 5], [6, 7, 8]], [[3, 2], [3]]
+    labels = [[-100, 2, 3, -100, 5], [-100, -100, 8]]
+    source = stored(tmp_path / "a.parquet", input_ids=ids, labels=labels, seq_lengths=lengths)
+    view = tokfmt.recipe([source], seq_len=4, pack="document", eos=EOS)
+    ids, labels = ([sample[name].tolist() for sample in view] for name in ("input_ids", "labels"))
+    assert ids == [[1, 2, 3, EOS], [4, 5, EOS, EOS], [6, 7, 8, EOS]]
+    assert labels == [[2, 3, EOS, -100], [5, EOS, -100, -100], [-100, 8, EOS, -100]]

@@ -1,0 +1,503 @@
+"""Documents with loss masks pack and mix like plain ones, against naive lists that share no code with tokfmt.
+
+A document is a list of pairs (token, mark): the mark is 1 if the token counts as a target. OLMo-core concatenates masks
+with their tokens, and shifts masked labels by one. TRL packs the column of masks as it packs the IDs: "wrapped" joins
+the rows and cuts them, "bfd" is best fit decreasing, and the first label of each document is -100.
+"""
+
+import gzip
+import itertools
+import json
+from collections import Counter
+
+import numpy as np
+import pytest
+from amount import FUZZ_ONLY, examples, first
+from click.testing import CliRunner
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from paths import TOKENIZER
+
+import tokfmt
+from tokfmt.cli.main import cli
+from tokfmt.core.errors import FormatError, LoaderWarning, LossyConversionError
+from tokfmt.plugin import marks_of
+
+EOS = 0
+FIELDS = ["input_ids", "labels", "loss_mask"]
+
+
+def written(path, documents, kind):
+    """Write documents of pairs, each with its separator at the end, as `kind`; return the source."""
+    pairs = [pair for one in documents for pair in one]
+    tokens, marks = np.array([pairs], "<u2").reshape(-1, 2).T
+    ends = np.cumsum([len(one) for one in documents], dtype="<u8")
+    if kind == "ds":
+        path = path.with_suffix(".ds")
+        path.write_bytes(tokens.tobytes())
+        path.with_name(f"{path.name}.index").write_bytes(ends.tobytes())
+        path.with_name(f"{path.name}.metadata").write_text(f"x|2\n{len(tokens)}\n{len(tokens)} T")
+        path.with_name(f"{path.name}.loss").write_bytes(marks.astype("u1").tobytes())
+    elif kind == "olmo":
+        path = path.with_suffix(".npy")
+        path.write_bytes(tokens.tobytes())
+        path.with_name(f"labels_mask_{path.name}").write_bytes(marks.astype("u1").tobytes())
+        rows = [f"{a},{b}\n" for a, b in itertools.pairwise([0, *ends.tolist()])]
+        path.with_suffix(".csv.gz").write_bytes(gzip.compress("".join(rows).encode()))
+    elif kind == "hdf5":
+        pytest.importorskip("h5py")
+        tokfmt.convert(written(path, documents, "ds"), path.with_suffix(".h5"), to_options={"seq_len": 24}, eos=EOS)
+        path = path.with_suffix(".h5")
+    elif kind in ("plain", "labels", "completion_mask"):
+        path = path.with_suffix(".jsonl")
+        rows = [{"input_ids": [token for token, _ in one[:-1]]} for one in documents]
+        for row, one in zip(rows, documents, strict=True) if kind != "plain" else ():
+            told = [token if mark else -100 for token, mark in one[:-1]]
+            row[kind] = told if kind == "labels" else [mark for _, mark in one[:-1]]
+        path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    else:
+        pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+        path = path.with_suffix(".parquet")
+        ids = [[token for token, _ in one[:-1]] for one in documents]
+        labels = [[token if mark else -100 for token, mark in one[:-1]] for one in documents]
+        kinds = pa.list_(pa.int32())
+        pq.write_table(pa.table({"input_ids": pa.array(ids, kinds), "labels": pa.array(labels, kinds)}), path)
+    return path
+
+
+def made(seed, count, most=40, *, separators=True):
+    """Documents of pairs: the tokens of each are different from all others, and the separator is at the end."""
+    rng, number, found = np.random.default_rng(seed), 1 + 9_000 * seed, []
+    for _ in range(count):
+        length = int(rng.integers(1, most))
+        marks = rng.integers(0, 2, length).tolist()
+        end = int(rng.integers(0, 2)) if separators else 1
+        found.append([*zip(range(number, number + length), marks, strict=True), (EOS, end)])
+        number += length
+    return found
+
+
+def wrapped(documents, width, labels):
+    """Join all pairs, cut them, and move labels by one, also from one sample to the next."""
+    pairs = [pair for one in documents for pair in one]
+    found = []
+    for at in range(0, len(pairs) - (labels == "next"), width):
+        row = pairs[at : at + width]
+        told = pairs[at + 1 : at + width + 1] if labels == "next" else row
+        found.append(padded([t for t, _ in row], [t if mark else -100 for t, mark in told], width))
+    return found
+
+
+def cut(documents, width, labels):
+    """Parts of up to `width` tokens, each with its labels; the last label of a part is its next token."""
+    found = []
+    for one in documents:
+        for at in range(0, len(one), width):
+            row, told = one[at : at + width], one[at + 1 : at + width + 1]
+            if labels == "same":
+                told = [(token, mark and k > 0) for k, (token, mark) in enumerate(row)]
+            if told and (len(row) > 1 or labels == "next"):
+                found.append(([t for t, _ in row], [t if mark else -100 for t, mark in told]))
+    return found
+
+
+def padded(ids, labels, width):
+    labels = labels + [-100] * (len(ids) - len(labels))
+    rest = width - len(ids)
+    return ids + [EOS] * rest, labels + [-100] * rest
+
+
+def bfd(documents, width, labels):
+    """Best fit decreasing: each part goes to the bin with the least room that is enough. Bins by their first part."""
+    parts = cut(documents, width, labels)
+    bins = []
+    for k in sorted(range(len(parts)), key=lambda k: -len(parts[k][0])):
+        room = {b: width - sum(len(parts[j][0]) for j in bin_) for b, bin_ in enumerate(bins)}
+        fits = [b for b in room if room[b] >= len(parts[k][0])]
+        if fits:
+            bins[min(fits, key=lambda b: (room[b], b))].append(k)
+        else:
+            bins.append([k])
+    found = []
+    for bin_ in sorted(map(sorted, bins)):
+        ids, told = [], []
+        for k in bin_:
+            ids += parts[k][0]
+            told += parts[k][1] + [-100] * (len(parts[k][0]) - len(parts[k][1]))
+        found.append(padded(ids, told, width))
+    return found
+
+
+def packed(documents, pack, width, labels):
+    if pack == "stream":
+        return wrapped(documents, width, labels)
+    if pack == "bestfit":
+        return bfd(documents, width, labels)
+    return [padded(ids, told, width) for ids, told in cut(documents, width, labels)]
+
+
+def samples(view):
+    found = view.samples(range(len(view)), FIELDS)
+    assert ((found["labels"] != -100) == found["loss_mask"]).all()
+    return list(zip(found["input_ids"].tolist(), found["labels"].tolist(), strict=True))
+
+
+KINDS = ["parquet", "olmo", "ds", "hdf5", "labels", "completion_mask"]
+
+
+@pytest.fixture
+def mix(tmp_path):
+    """A function that writes a masked source and a plain one, and returns their paths and their documents."""
+
+    def write(kind, count=30):
+        masked = made(1, count, separators=kind in ("olmo", "ds", "hdf5"))
+        plain = [[(token, 1) for token, _ in one] for one in made(2, count)]
+        paths = [written(tmp_path / "masked", masked, kind), written(tmp_path / "plain", plain, "plain")]
+        return paths, masked + plain
+
+    return write
+
+
+@pytest.mark.parametrize("labels", ["next", "same"])
+@pytest.mark.parametrize("pack", ["stream", "document", "bestfit"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_masks_are_packed_with_their_tokens(kind, pack, labels, mix):
+    paths, documents = mix(kind)
+    view = tokfmt.recipe(paths, seq_len=16, pack=pack, labels=labels, eos=EOS)
+    assert samples(view) == packed(documents, pack, 16, labels)
+    assert view.info.loss_masks
+
+
+documents_of_pairs = st.lists(
+    st.lists(st.tuples(st.integers(1, 9), st.integers(0, 1)), max_size=9), min_size=1, max_size=8
+)
+
+
+@settings(max_examples=examples(90), deadline=None, suppress_health_check=list(HealthCheck))
+@given(documents_of_pairs, st.data())
+def test_random_masks_are_packed_with_their_tokens(tmp_path_factory, drawn, data):
+    """Any documents and marks, also empty ones and those without a token that counts."""
+    ends = data.draw(st.lists(st.integers(0, 1), min_size=len(drawn), max_size=len(drawn)))
+    kind, pack = (
+        data.draw(st.sampled_from(["olmo", "ds"])),
+        data.draw(st.sampled_from(["stream", "document", "bestfit"])),
+    )
+    width, labels = data.draw(st.integers(2, 9)), data.draw(st.sampled_from(["next", "same"]))
+    documents = [[*one, (EOS, end)] for one, end in zip(drawn, ends, strict=True)]
+    source = written(tmp_path_factory.mktemp("random") / "a", documents, kind)
+    wanted = packed([one for one in documents if len(one) > 1], pack, width, labels)
+    if not wanted:
+        return
+    assert samples(tokfmt.recipe([source], seq_len=width, pack=pack, labels=labels, eos=EOS)) == wanted
+
+
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.integers(0, 5), st.integers(1, 25), st.data())
+def test_every_token_is_a_target_once_with_its_mark(tmp_path_factory, seed, count, data):
+    """Shuffled or not: the labels of all samples are the marked tokens, each once, behind the token before it."""
+    shuffle, pack = (
+        data.draw(st.sampled_from(["none", "samples", "documents"])),
+        data.draw(st.sampled_from(["stream", "document", "bestfit"])),
+    )
+    documents = made(seed, count, 12)
+    source = written(tmp_path_factory.mktemp("once") / "a", documents, "ds")
+    width = data.draw(st.integers(2, 20))
+    view = tokfmt.recipe([source], seq_len=width, pack=pack, eos=EOS, shuffle=shuffle, seed=seed)
+    marks = {token: mark for one in documents for token, mark in one if token != EOS}
+    follows = {a: (b, mark) for one in documents for (a, _), (b, mark) in itertools.pairwise(one)}
+    found = samples(view)
+    told = Counter(label for _, labels in found for label in labels if label not in (-100, EOS))
+    inner = {b for _, (b, _) in follows.items()}
+    if pack == "stream":  # the first token of the stream is no target
+        every = {token for token, mark in marks.items() if mark}
+        assert set(told) <= every
+        assert len(every - set(told)) <= 1
+    else:
+        assert set(told) == {token for token, mark in marks.items() if mark and token in inner}
+    assert set(told.values()) <= {1}
+    for ids, labels in found:
+        for token, label in zip(ids, labels, strict=True):
+            if token != EOS:
+                after, mark = follows[token]
+                assert label == (after if mark else -100)
+
+
+@pytest.mark.parametrize(
+    ("field", "values", "found"),
+    [
+        ("labels", [1, 2], "2 values"),
+        ("labels", [-100, 2, 4], "4"),
+        ("labels", [-100, 2, 3.0], "3.0"),
+        ("completion_mask", [0, 1, 2], "2"),
+        ("completion_mask", None, "null"),
+    ],
+)
+def test_records_whose_masks_do_not_fit_are_refused_with_their_line(field, values, found, tmp_path):
+    rows = [{"input_ids": [1, 2, 3], field: [0, 1, 1] if field != "labels" else [-100, 2, 3]}] * 2
+    rows.append({"input_ids": [1, 2, 3], field: values})
+    (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for attempt in (
+        lambda: tokfmt.recipe([tmp_path / "a.jsonl"], seq_len=4, eos=EOS),
+        lambda: tokfmt.convert(tmp_path / "a.jsonl", tmp_path / "a.ds", eos=EOS),
+    ):
+        with pytest.raises(FormatError, match=f'line 3.*"{field}".*found {found}.*loss-mask'):
+            attempt()
+    assert len(tokfmt.recipe([tmp_path / "a.jsonl"], seq_len=4, eos=EOS, allow_loss="loss-mask")) == 3
+
+
+def test_lines_with_labels_are_converted(tmp_path):
+    documents = made(4, 20, separators=False)
+    source = written(tmp_path / "a", documents, "labels")
+    tokfmt.convert(source, tmp_path / "a.ds", eos=EOS, verify=True)
+    flat = [pair for one in documents for pair in one]
+    assert np.fromfile(tmp_path / "a.ds", "<u2").tolist() == [token for token, _ in flat]
+    assert np.fromfile(tmp_path / "a.ds.loss", "u1").tolist() == [mark for _, mark in flat]
+    with pytest.raises(LossyConversionError, match="loss masks of its records.*loss-mask"):
+        tokfmt.convert(source, tmp_path / "a.pbin", eos=EOS)
+    tokfmt.convert(source, tmp_path / "b.jsonl")
+    assert (tmp_path / "b.jsonl").read_bytes() == source.read_bytes()
+
+
+def test_a_stored_recipe_leaves_out_no_line_and_no_field_silently(tmp_path):
+    (tmp_path / "mix.toml").write_text(f'tokfmt = 1\nseq_len = 4\neos = {EOS}\n[[source]]\npath = "a.jsonl"\n')
+    for line, name in (("not json", "invalid-lines"), ('{"input_ids": [1], "url": "x"}', "fields")):
+        (tmp_path / "a.jsonl").write_text(f'{{"input_ids": [1, 2, 3]}}\n{line}\n{{"input_ids": [4]}}\n')
+        with pytest.raises((FormatError, LossyConversionError), match=name):
+            tokfmt.convert(tmp_path / "mix.toml", tmp_path / "a.h5")
+        done = tokfmt.convert(tmp_path / "mix.toml", tmp_path / f"{name}.h5", allow_loss=name)
+        assert list(done.losses) == [name]
+
+
+def test_quotas_selections_and_passes_keep_masks(mix, tmp_path):
+    paths, documents = mix("ds", 60)
+    masked = documents[:60]
+    spans = {one[0][0]: one for one in masked}
+    chosen = tokfmt.recipe([{"path": paths[0], "select": "20:30"}], seq_len=16, eos=EOS)
+    assert samples(chosen) == wrapped(masked[20:30], 16, "next")
+    passes = tokfmt.recipe([{"path": paths[0], "epochs": 2}], seq_len=16, pack="document", eos=EOS)
+    assert samples(passes) == packed(masked, "document", 16, "next") * 2
+    quota = tokfmt.recipe([{"path": paths[0], "tokens": 400}], seq_len=16, pack="document", eos=EOS)
+    begun = [ids[0] for ids, _ in samples(quota) if ids[0] in spans]
+    assert 5 < len(begun) < 60
+    assert samples(quota) == packed([spans[token] for token in begun], "document", 16, "next")
+    weighted = tokfmt.recipe(
+        [{"path": paths[0], "weight": 1}, {"path": paths[1], "weight": 1, "epochs": 3}], seq_len=16, eos=EOS, epochs=3
+    )
+    every = packed(masked, "stream", 16, "next") + packed(documents[60:], "stream", 16, "next")
+    assert all(sample in every for sample in samples(weighted))
+
+
+@pytest.mark.parametrize("shuffle", ["none", "documents"])
+def test_recipes_of_documents_keep_masks(shuffle, mix, tmp_path):
+    """Stored, as source of another recipe, and shuffled by the conversion."""
+    paths, documents = mix("olmo")
+    lines = "".join(f'[[source]]\npath = "{path.name}"\n' for path in paths)
+    (tmp_path / "mix.toml").write_text(f'tokfmt = 1\neos = {EOS}\nshuffle = "{shuffle}"\n{lines}')
+    for name, words in (("a.ds", {}), ("b.ds", {"shuffle": 3})):
+        tokfmt.convert(tmp_path / "mix.toml", tmp_path / name, verify=True, **words)
+        ids, marks = np.fromfile(tmp_path / name, "<u2"), np.fromfile(tmp_path / f"{name}.loss", "u1")
+        cuts = np.flatnonzero(ids == EOS)[:-1] + 1
+        found = [list(map(tuple, part.tolist())) for part in np.split(np.stack([ids, marks], 1), cuts)]
+        assert sorted(found) == sorted(documents)
+        assert (found == documents) == (shuffle == "none" and not words)
+    outer = tokfmt.recipe([tmp_path / "mix.toml"], seq_len=16, eos=EOS)
+    if shuffle == "none":
+        assert samples(outer) == wrapped(documents, 16, "next")
+    with pytest.raises(LossyConversionError, match="loss masks.*loss-mask"):
+        tokfmt.convert(tmp_path / "mix.toml", tmp_path / "c.pbin")
+
+
+@pytest.mark.parametrize("dedup", ["none", "exact"])
+def test_text_and_masked_documents_are_prepared_together(dedup, tmp_path):
+    documents = made(1, 9)
+    written(tmp_path / "masked", documents, "ds")
+    (tmp_path / "text.jsonl").write_text('{"text": "Mens sana"}\n{"text": "in corpore sano"}\n')
+    words = f'tokenizer = {json.dumps(str(TOKENIZER))}\neos = {EOS}\ndedup = "{dedup}"\n'
+    sources = "".join(f'[[source]]\npath = "{name}"\n' for name in ("text.jsonl", "masked.ds"))
+    (tmp_path / "mix.toml").write_text(f"tokfmt = 1\n{words}{sources}")
+    tokfmt.convert(tmp_path / "mix.toml", tmp_path / "out.ds", allow_loss="tokenizers", verify=True)
+    ids, marks = np.fromfile(tmp_path / "out.ds", "<u2"), np.fromfile(tmp_path / "out.ds.loss", "u1")
+    pairs = [pair for one in documents for pair in one]
+    assert list(zip(ids.tolist(), marks.tolist(), strict=True))[-len(pairs) :] == pairs
+    assert len(ids) > len(pairs)
+    assert marks[: -len(pairs)].all()
+
+
+@pytest.fixture
+def stored(mix, tmp_path):
+    """A function that writes a recipe of masked documents."""
+
+    def write(pack="bestfit", labels="next", kind="ds"):
+        paths, _ = mix(kind)
+        lines = "".join(f'[[source]]\npath = "{path.name}"\n' for path in paths)
+        words = f'seq_len = 16\npack = "{pack}"\nlabels = "{labels}"\neos = {EOS}\n'
+        (tmp_path / "mix.toml").write_text(f"tokfmt = 1\n{words}{lines}")
+        return tmp_path / "mix.toml"
+
+    return write
+
+
+@pytest.mark.parametrize("pack", first(1, ["bestfit", "stream", "document"]))
+def test_samples_are_stored_with_their_masks(pack, stored, tmp_path):
+    h5py, pq = pytest.importorskip("h5py"), pytest.importorskip("pyarrow.parquet")
+    recipe = stored(pack)
+    wanted = samples(tokfmt.open(recipe))
+    tokfmt.convert(recipe, tmp_path / "x.h5", verify=True)
+    with h5py.File(tmp_path / "x.h5") as file:
+        ids, mask, labels = np.moveaxis(file["data"][:], 1, 0)
+    assert list(zip(ids.tolist(), labels.tolist(), strict=True)) == wanted
+    assert mask.tolist() == [[int(label != -100) for label in told] for _, told in wanted]
+    again = tokfmt.recipe([tmp_path / "x.h5"], seq_len=16, pack="stored")
+    assert samples(again) == wanted
+    tokfmt.convert(recipe, tmp_path / "p.parquet", to_options={"pack_size": 16}, verify=True)
+    rows = pq.read_table(tmp_path / "p.parquet").to_pylist()
+    assert sum(map(sum, (row["loss_mask"] for row in rows))) == mask.sum()
+
+
+def test_labels_that_are_not_moved_are_stored_beside_their_tokens(stored, tmp_path):
+    pq = pytest.importorskip("pyarrow.parquet")
+    recipe = stored(labels="same")
+    wanted = samples(tokfmt.open(recipe))
+    tokfmt.convert(recipe, tmp_path / "x.parquet", verify=True)
+    rows = pq.read_table(tmp_path / "x.parquet").to_pylist()
+    assert [(row["input_ids"], row["labels"]) for row in rows] == wanted
+    assert tokfmt.diff(recipe, tmp_path / "x.parquet", samples=True).identical
+    tokfmt.convert(recipe, tmp_path / "y.ds", verify=True)
+    mask = np.fromfile(tmp_path / "y.ds.loss", "u1").reshape(-1, 17)[:, :16]
+    assert mask.tolist() == [[int(label != -100) for label in told] for _, told in wanted]
+
+
+@pytest.mark.parametrize("name", first(2, ["x.pbin", "x.jsonl", "x.zarr", "x_document.bin"]))
+def test_destinations_without_masks_name_the_loss(name, stored, tmp_path):
+    recipe = stored()
+    with pytest.raises(LossyConversionError, match="loss masks of its sources.*loss-mask"):
+        tokfmt.convert(recipe, tmp_path / name)
+    done = tokfmt.convert(recipe, tmp_path / name, allow_loss="loss-mask", verify=True)
+    assert "loss-mask" in done.losses
+
+
+def test_masks_are_left_out_if_their_loss_is_accepted(mix):
+    paths, documents = mix("ds")
+    view = tokfmt.recipe(paths, seq_len=16, pack="bestfit", eos=EOS, allow_loss="loss-mask")
+    plain = [[(token, 1) for token, _ in one] for one in documents]
+    assert samples(view) == packed(plain, "bestfit", 16, "next")
+    assert not view.info.loss_masks
+    assert [loss.name for loss in view.info.lost] == ["loss-mask"]
+    assert view.fingerprint != tokfmt.recipe(paths, seq_len=16, pack="bestfit", eos=EOS).fingerprint
+
+
+def test_rows_that_are_stored_with_masks_are_samples_again(stored, tmp_path):
+    """Masks beside rows, as OLMo-core reads them, are labels: those of the tokens, or of the tokens after them."""
+    pytest.importorskip("pyarrow")
+    wanted = samples(tokfmt.open(stored(labels="same")))
+    ids = [[*zip(row, [int(label != -100) for label in told], strict=True), (EOS, 1)] for row, told in wanted]
+    written(tmp_path / "rows", ids, "olmo")
+    source = {"path": tmp_path / "rows.npy"}
+    same = tokfmt.recipe([source], seq_len=17, pack="stored", eos="none")
+    assert samples(same) == [([*row, EOS], [*told, EOS]) for row, told in wanted]
+    moved = tokfmt.recipe([source], seq_len=17, pack="stored", labels="next", eos="none")
+    assert samples(moved) == [([*row, EOS], [*told[1:], EOS, -100]) for row, told in wanted]
+    assert any("no labels" in note for note in same.notes)
+    assert not any("labels" in note or "mask" in note for note in moved.notes)
+
+
+def test_stats_and_show_have_the_masks(stored):
+    recipe = stored("stream")
+    masked = sum(label == -100 for _, labels in samples(tokfmt.open(recipe)) for label in labels)
+    said = CliRunner().invoke(cli, ["stats", str(recipe), "--json"])
+    assert json.loads(said.stdout)["masked"]["count"] == masked
+    said = CliRunner().invoke(cli, ["show", str(recipe), "0:1", "--samples", "--json"])
+    (row,) = json.loads(said.stdout)["shown"]
+    assert (row["input_ids"], row["labels"]) == samples(tokfmt.open(recipe))[0]
+
+
+def test_masks_of_a_source_that_is_read_from_the_cache(tmp_path, monkeypatch):
+    """So many sequences that the second opening opens no file of the source."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    documents = [[(1 + k % 50_000, k % 3 and 1), (EOS, k % 2)] for k in range(1 << 16)]
+    source = written(tmp_path / "a", documents, "ds")
+    for _ in range(2):
+        view = tokfmt.recipe([source], seq_len=8, eos=EOS)
+        found = view.samples(range(200), FIELDS)
+        wanted = wrapped(documents[:1000], 8, "next")[:200]
+        assert list(zip(found["input_ids"].tolist(), found["labels"].tolist(), strict=True)) == wanted
+
+
+def test_samples_with_masks_are_not_cut(tmp_path):
+    """They can hold padding."""
+    h5py = pytest.importorskip("h5py")
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        ids = np.arange(1, 13).reshape(3, 4)
+        file["data"] = np.stack([ids, np.tile([0, 1, 1, 0], (3, 1)), ids + 1], axis=1).astype("<i4")
+    source = {"path": tmp_path / "x.h5", "options": {"view": "samples"}}
+    with pytest.raises(FormatError, match='pack = "stored".*loss-mask'):
+        tokfmt.recipe([source], seq_len=4, eos=EOS)
+    assert len(tokfmt.recipe([source], seq_len=4, eos=EOS, pack="stored")) == 3
+
+
+def test_packed_rows_with_masks_are_packed_again(tmp_path):
+    """Both remedies of rows that `stored` refuses lead to samples."""
+    pytest.importorskip("pyarrow")
+    documents = made(3, 20, separators=False)
+    source = written(tmp_path / "a", documents, "parquet")
+    tokfmt.convert(source, tmp_path / "p.parquet", eos="none", to_options={"pack_size": 64})
+    with pytest.raises(FormatError, match='pack = "bestfit" packs its documents again'):
+        tokfmt.recipe([tmp_path / "p.parquet"], seq_len=64, pack="stored")
+    with tokfmt.open(tmp_path / "p.parquet") as rows:
+        marks = marks_of(rows.reader, 0, rows.info.tokens).tolist()
+        flat = [token for one in rows for token in one.tolist()]
+    again = tokfmt.recipe([tmp_path / "p.parquet"], seq_len=16, pack="bestfit", eos=EOS)
+    of = dict(zip(flat, marks, strict=True))
+    pairs = [[(token, of[token]) for token, _ in one[:-1]] + [(EOS, 1)] for one in documents]
+    assert samples(again) == packed(pairs, "bestfit", 16, "next")
+
+
+@pytest.mark.slow
+def test_a_loader_hands_out_masked_labels(stored):
+    torch = pytest.importorskip("torch", reason="PyTorch is not installed: tests/system.sh brings it where it can")
+    from tokfmt.torch import Loader
+
+    recipe = stored()
+    wanted = samples(tokfmt.open(recipe))
+    batches = list(Loader(recipe, 4))
+    ids, labels = (torch.cat([batch[name] for batch in batches]).tolist() for name in ("input_ids", "labels"))
+    assert list(zip(ids, labels, strict=True)) == wanted[: len(ids)]
+
+
+@FUZZ_ONLY
+def test_masks_of_sources_that_take_long_to_decode_are_copied_with_their_tokens(tmp_path, monkeypatch):
+    """More than 4 Mi tokens in Parquet, in shuffled samples."""
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    rng = np.random.default_rng(0)
+    ids = rng.integers(1, 50_000, 5 << 20, dtype=np.int32)
+    labels = np.where(rng.integers(0, 2, len(ids)), ids, -100).astype(np.int32)
+    offsets = pa.array(np.arange(0, len(ids) + 1, 1 << 10, dtype=np.int32))
+    columns = {
+        name: pa.ListArray.from_arrays(offsets, pa.array(some))
+        for name, some in (("input_ids", ids), ("labels", labels))
+    }
+    pq.write_table(pa.table(columns), tmp_path / "a.parquet")
+    words = {"seq_len": 256, "eos": "none", "labels": "same", "shuffle": "samples"}
+
+    def copies():
+        return sorted(path.suffix for path in (tmp_path / "tokfmt" / "recipes").glob("*-tokens.*"))
+
+    def check(view):
+        places = [span.sequence * 1024 + span.start for (span,) in map(view.spans, range(200))]
+        at = np.array(places)[:, None] + np.arange(256)
+        found = view.samples(range(200), ["input_ids", "labels"])
+        assert (found["input_ids"] == ids[at]).all()
+        assert (found["labels"] == labels[at]).all()
+
+    view = tokfmt.recipe([tmp_path / "a.parquet"], **words)
+
+    def until_copied():
+        while not copies():
+            view.samples(range(3))
+
+    with pytest.warns(LoaderWarning, match="copying"):
+        until_copied()
+    assert copies() == [".u16", ".u8"]
+    check(view)
+    check(tokfmt.recipe([tmp_path / "a.parquet"], **words))
