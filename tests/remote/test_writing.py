@@ -484,7 +484,7 @@ def test_no_secret_is_written(server, bucket, monkeypatch, spool):
 def test_the_plan_of_a_dry_run(server, bucket, spool):
     done = CliRunner().invoke(cli, [*map(str, WORDS), "--dry-run"])
     assert done.exit_code == 0, done.output
-    assert "upload       at least 4.0 kB in 9 requests" in done.output
+    assert "upload       at least 4.1 kB in 9 requests" in done.output
     assert f"spool        {spool}" in done.output
     assert not [one for one in server.seen if one.method in ("PUT", "DELETE")] and not any(spool.iterdir())
 

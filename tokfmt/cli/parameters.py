@@ -106,7 +106,7 @@ class Eos(Count):
             from tokfmt.core.text_format import one_of
 
             found = f"expected {one_of(['a token ID', *self.words])}, found {value!r}"
-            self.fail(f"is not a separator ({found}). Write {one_of(['an ID such as 50256', *self.words])}", param, ctx)
+            self.fail(f"is not a separator ({found}). Write an ID such as 50256, or {one_of(self.words)}", param, ctx)
         return super().convert(value, param, ctx)
 
 
