@@ -6,7 +6,7 @@ from tokfmt.model.bridge import as_reader, from_reader, laid_reader
 
 def with_separators(reader, eos, *, before=False):
     """The axis of a destination that stores a separator after each sequence, or before each."""
-    return laid_reader(reader, eos, before=before)
+    return laid_reader(reader, eos, "before" if before else "after")
 
 
 def without_trailing(reader, eos, path="x"):

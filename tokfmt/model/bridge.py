@@ -30,7 +30,7 @@ from tokfmt.core.protocols import (
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.core.reader import U8, Info, Layout, Separators, TokenReader, bisected, check_interval, check_position
 from tokfmt.model.axis import ArrayAxis, Axis, Joined
-from tokfmt.model.batch import AFTER, BEFORE, MASKED_END, Batch, Target
+from tokfmt.model.batch import AFTER, BEFORE, MASKED_END, Batch, Kind, Target
 from tokfmt.model.dataset import Dataset, concat
 from tokfmt.model.gap import Gap
 from tokfmt.model.laid import Laid, NotPresumedError
@@ -418,18 +418,15 @@ def stored_reader(reader: TokenReader, separator: int | None, *, read: bool = Fa
     return None if found.laid.same_from is None else found
 
 
-def laid_reader(reader: TokenReader, separator: int, *, before: bool = False, name: str = "") -> LaidReader:
-    """Return contents with a separator after (or before) each, also if a content is empty or holds the separator.
+def laid_reader(reader: TokenReader, separator: int, kind: Kind = "after") -> LaidReader:
+    """Return contents with the separators that a destination stores. What it cannot store is for others to refuse.
 
     Args:
         reader: A reader of contents.
         separator: The separator that is written.
-        before: It is written before each.
-        name: The format of the destination, for messages.
+        kind: What marks boundaries in the destination.
     """
-    return LaidReader(
-        dataset_of(reader), Target(separator, "before" if before else "after", accepted=_ALL, name=name), reader.info
-    )
+    return LaidReader(dataset_of(reader), Target(separator, kind, accepted=_ALL), reader.info)
 
 
 _ALL = frozenset({"embedded-separators", "empty-sequences"})

@@ -94,7 +94,7 @@ def stored_axis(contents: TokenReader, target: Target) -> TokenReader:
     """
     if target.separators is Separators.NONE or target.eos_id is None:
         return contents
-    return laid_reader(contents, target.eos_id, before=target.separators is Separators.BEFORE)
+    return laid_reader(contents, target.eos_id, "before" if target.separators is Separators.BEFORE else "after")
 
 
 def count_separators(axis: TokenReader, chosen: Chosen, count: int, eos_id: int | None) -> Counts:
