@@ -114,8 +114,15 @@ class Axis(ABC):
         return found[0] if len(found) == 1 else np.concatenate(found)
 
     def at(self, positions: Numbers) -> Tokens:
-        """Return the tokens of single slots, in the given order."""
-        return self.gather(positions, np.ones(len(positions), np.int64))
+        """Return the tokens of single slots, in the given order. Neighbors are read together."""
+        if len(positions) < 2 or not bool((positions[1:] >= positions[:-1]).all()):
+            return self.gather(positions, np.ones(len(positions), np.int64))
+        cuts = [0, *(np.flatnonzero(np.diff(positions) > _NEAR) + 1).tolist(), len(positions)]
+        wanted = [(int(positions[i]), int(positions[j - 1]) + 1) for i, j in itertools.pairwise(cuts)]
+        if max(stop - start for start, stop in wanted) > WINDOW:
+            return self.gather(positions, np.ones(len(positions), np.int64))
+        places = zip(self.intervals(wanted), itertools.pairwise(cuts), strict=True)
+        return np.concatenate([window[positions[i:j] - positions[i]] for window, (i, j) in places])
 
     def __getitem__(self, positions: Numbers) -> Tokens:
         """Return what `at` returns, so that an axis and a window of it are read in the same way."""

@@ -191,7 +191,10 @@ class Laid(Axis):
         """
         if start == stop:
             return
-        (first, inside), last = self.sequence_at(start), self.sequence_at(stop - 1)[0] + 1
+        first, inside = self.sequence_at(start) if start else (0, 0)
+        last = self.sequence_at(stop - 1)[0] + 1
+        # Sequences of which nothing is stored are looked at as well.
+        last = max(last, self.sequence_at(stop)[0] if stop < self.length else self.count)
         if inside:
             yield from self._sequence(first, inside, stop - start + inside)
             first += 1

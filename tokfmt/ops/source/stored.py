@@ -461,7 +461,9 @@ def without_separators(
             remedy="--eos none reads the sequences as they are stored, with the IDs that end them",
         )
     if spans.usual == AFTER and (not every_end or eos_id == info.eos_id):
-        return as_reader(dataset), []
+        reader = as_reader(dataset)
+        if reader.info.tokens:  # Else no read of a content would look at a separator.
+            return reader, []
     is_long = few_sequences and max(info.tokens, info.sequences) > LITTLE
     if not is_long and (gap.closed or every_end):
         whole = from_reader(stored, eos_id, presumed=None, path=path)
