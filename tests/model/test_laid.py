@@ -92,6 +92,17 @@ def test_the_first_exception_is_named(exception, even):
     assert Laid(dataset, Target(EOS)).exact().length == Laid(dataset, Target(EOS)).length + 1
 
 
+@pytest.mark.parametrize("even", [False, True])
+@pytest.mark.parametrize("documents", [[[8], [EOS], [3, EOS]], [[3, EOS], [EOS], [8], [4, EOS]], [[4, EOS], [EOS], [8]]])
+def test_a_sequence_of_one_token_is_no_separator(documents, even):
+    """Presumed to be a separator alone, it would leave no token behind: each is looked at between two others."""
+    dataset, _ = indexed(documents, EOS, presumed=AFTER)
+    for size in (1, 2, 9):
+        with pytest.raises(NotPresumedError) as error:
+            windows_of(Laid(dataset, Target(None), even=even), size)
+        assert error.value.sequence == documents.index([8])
+
+
 def test_mixed_ends_are_exact_from_the_beginning():
     dataset, sequences = indexed(documents_of(100, {3}), EOS, presumed=None)
     axis = Laid(dataset, Target(EOS))

@@ -284,7 +284,8 @@ class Laid(Axis):
 
     def _contents(self, start: int, stop: int) -> Tokens:
         """Return contents between which nothing but separators is."""
-        dataset, (first, inside), (last, before) = self.dataset, self.sequence_at(start), self.sequence_at(stop - 1)
+        dataset, (last, before) = self.dataset, self.sequence_at(stop - 1)
+        first, inside = self.sequence_at(start) if start else (0, 0)
         axis, separator, pieces = dataset.axis, dataset.gap.id, list[Tokens]()
         if dataset.gap.alone:  # None of their tokens is the separator.
             begin = int(dataset.contents(first, first + 1)[0][0]) + inside
