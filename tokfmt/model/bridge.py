@@ -42,7 +42,7 @@ from tokfmt.views.view import byte_offset_of, position_of
 _HOW: dict[Separators, How] = {
     Separators.AFTER: "after",
     Separators.BEFORE: "before",
-    Separators.BETWEEN: "between",
+    Separators.BETWEEN: "after",
 }
 
 

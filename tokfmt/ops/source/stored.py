@@ -493,7 +493,11 @@ def _of_stream(
     if eos_id is not None:
         watched = progress or NullProgress()
         watched.phase("finding separators", info.tokens, "tokens")
-        return as_reader(from_reader(stored, eos_id, jobs=jobs, scanned=watched.advance, path=path)), []
+        dataset = from_reader(stored, eos_id, jobs=jobs, scanned=watched.advance, path=path)
+        split = as_reader(dataset)
+        empty, first = dataset.spans.empty
+        what = f"{empty:,} of {counted(split.info.sequences, 'sequence')} are empty, the first is {first:,}"
+        return split, [f"{what}: separators follow each other"] if empty else []
     if separator.source == NO_SEPARATOR:
         return stored, [f"read as one sequence of {info.tokens:,} tokens ({NO_SEPARATOR})"]
     if note := _undivided(info, separator):
