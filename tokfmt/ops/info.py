@@ -77,7 +77,7 @@ class Overview:
         stored_tokens: The number of tokens with separators, as they are stored; None for records.
         samples: The number of samples of one length that the dataset is stored in; None without such samples.
         sample_length: Tokens per sample; None without samples of one length.
-        padding: The number of positions of the samples that hold padding; None if they were not counted.
+        padding: The number of stored positions that hold padding; None if they were not counted.
         dtype: The dtype of the token IDs; None for records.
         max_id: The largest token ID, which may be the separator; None if no ID is known.
         max_id_from: "dataset", "manifest", or "N tokens" for the first tokens that were read; "" if no ID is known.
@@ -255,7 +255,7 @@ def _samples(stored: TokenReader) -> dict[str, int | None]:
     counts = stored.padding_counts()
     length = counts.sample_length
     if length is None:
-        return {"samples": None, "sample_length": None, "padding": None}
+        return {"samples": None, "sample_length": None, "padding": counts.padding}
     return {"samples": counts.positions // length, "sample_length": length, "padding": counts.padding}
 
 

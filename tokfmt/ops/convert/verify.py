@@ -67,7 +67,9 @@ def verify_tokens(
         compared = compare_records(expected, target.decoder, reader, workers, progress)
     else:
         progress.phase("verifying", expected.info.tokens, "tokens")
-        if content.embedded and target.separators is Separators.BETWEEN:  # A separator after the last document may be padding.
+        if (
+            content.embedded and target.separators is Separators.BETWEEN
+        ):  # A separator after the last document may be padding.
             expected, reader = _ended(expected), _ended(reader)
         compare(expected, reader, workers, progress, last_labels="last-labels" not in content.losses)
         compared = {"sequences": reader.info.sequences, "tokens": reader.info.tokens}
