@@ -429,6 +429,21 @@ def laid_reader(reader: TokenReader, separator: int, kind: Kind = "after") -> La
     return LaidReader(dataset_of(reader), Target(separator, kind, accepted=_ALL), reader.info)
 
 
+def with_own_separators(reader: TokenReader, separator: int | None) -> TokenReader:
+    """Return contents with a separator after each that has one in the source, as a token of the sequence.
+
+    Args:
+        reader: A reader of contents.
+        separator: The ID that is written; None: no sequence has one.
+    """
+    if separator is None:
+        return reader
+    found = LaidReader(dataset_of(reader), Target(separator, "index", only_closed=True), reader.info)
+    is_closed = found.info.tokens - reader.info.tokens == reader.info.sequences
+    found.info = replace(found.info, separators=Separators.TRAILING if is_closed else Separators.NONE)
+    return found
+
+
 _ALL = frozenset({"embedded-separators", "empty-sequences"})
 
 

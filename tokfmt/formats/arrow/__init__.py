@@ -26,9 +26,10 @@
   are joined, that token is the label of the token before it. A -100 there is a loss mask, as in flat-tokens formats.
 - A NULL row is not an empty row. tokfmt refuses it with its number. With `--allow-loss null-rows`, tokfmt reads it as
   an empty row, and a note has their number.
-- The writer stores the loss masks of the source as labels. If rows hold several documents, or `pack_size` is given, it
-  writes packed rows instead. Their mask describes the next token, so the first token of a document is not a label, and
-  no document has a separator.
+- The writer stores the loss masks of the source as labels, and the separators of such a source as tokens with labels.
+  The schema states the separator. If rows hold several documents, or `pack_size` is given, it writes packed rows
+  instead. Their mask describes the next token, so the first token of a document is not a label, and no document has a
+  separator.
 - The samples of a recipe become packed rows with `pack_size=SEQ_LEN`. Each part of a sample is stored as the recipe
   cuts it, without padding, followed by the token that is its last label if that label counts. Read as documents, such
   parts overlap by that token. Separators that do not count are refused (`--allow-loss masked-separators`); with

@@ -815,13 +815,29 @@ def open_containers(format_: Variant, files: Sequence[Place], *, tail: bool = Fa
     return [format_.Container(path, tail=tail) for path in files]
 
 
-def own_blocks(container: Container) -> bool:
-    """Return True if the schema says that tokfmt wrote the rows as blocks of a stream."""
+def stated_by_tokfmt(container: Container) -> dict[str, object]:
+    """Return what tokfmt stated in the schema when it wrote the file; empty for other writers.
+
+    `rows` is "documents", or "blocks" of a stream. `eos_id` is the separator with which every row ends.
+    """
     try:
         stated = json.loads((container.schema.metadata or {}).get(b"tokfmt", b"{}"))
     except (ValueError, RecursionError):
-        return False
-    return isinstance(stated, dict) and stated.get("rows") == "blocks"
+        return {}
+    return stated if isinstance(stated, dict) else {}
+
+
+def own_blocks(container: Container) -> bool:
+    """Return True if the schema says that tokfmt wrote the rows as blocks of a stream."""
+    return stated_by_tokfmt(container).get("rows") == "blocks"
+
+
+def own_separator(containers: Sequence[Container]) -> int | None:
+    """Return the separator with which tokfmt ended every row of all files; None without one."""
+    stated = [stated_by_tokfmt(container).get("eos_id") for container in containers]
+    first = stated[0] if stated else None
+    same = isinstance(first, int) and not isinstance(first, bool) and 0 <= first < 2**32 and len(set(stated)) == 1
+    return first if same else None  # type: ignore[return-value]  # checked above
 
 
 def typed(schema: Any, name: str) -> Any:

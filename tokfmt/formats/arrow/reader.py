@@ -66,6 +66,7 @@ from tokfmt.formats.arrow.container import (
     lost_rows,
     open_containers,
     own_blocks,
+    own_separator,
     plain,
     typed,
     unread,
@@ -614,6 +615,7 @@ class ColumnReader:
             notes.append(f"{what}: these are content that does not count in the loss")
         notes += unread(containers, column)
         unread_mask = column.unread and "loss-mask" not in hints.allow_loss
+        ending = None if stream or self.samples or column.packed else own_separator(containers)
         layout = Layout.STREAM if stream else Layout.SAMPLES if self.samples or blocks else Layout.DOCUMENTS
         return Info(
             layout,
@@ -622,9 +624,9 @@ class ColumnReader:
             total,
             max_id=max((top for top in tops if top is not None), default=-1) if None not in tops else None,
             sample_length=width if layout is Layout.SAMPLES else None,
-            separators=Separators.AFTER if stream else Separators.NONE,
-            eos_id=hints.eos_id if stream else None,
-            eos_from="given" if stream else "",
+            separators=Separators.AFTER if stream else Separators.NONE if ending is None else Separators.TRAILING,
+            eos_id=hints.eos_id if stream else ending,
+            eos_from="given" if stream else "" if ending is None else "schema of tokfmt",
             notes=tuple(notes),
             split=found.split,
             other_splits=found.others,
