@@ -102,3 +102,29 @@ def test_only_the_run_in_the_last_sample_of_a_block_is_padding(run, tmp_path):
         assert dataset[:].tolist() == [[1] * (24 - run)] + [[]] * max(0, inside - 1)
     (found,) = tokfmt.stats(tmp_path, eos=EOS, options={"seq_len": "8"}).datasets
     assert found.padding.count == run - max(1, inside)
+
+
+def one_document_per_sample(lengths, width):
+    """Samples of one document each, padded with 0, or cut after `width` + 1 tokens; and the documents that they hold."""
+    generator = np.random.default_rng(5)
+    whole = [[*generator.integers(100, 3000, length).tolist(), EOS] for length in lengths]
+    samples = np.zeros((len(whole), 3, width), "<i4")
+    for sample, document in zip(samples, whole, strict=True):
+        kept = document[: width + 1]
+        sample[0, : len(kept) - 1], sample[2, : len(kept) - 1], sample[1, : len(kept) - 1] = kept[:-1], kept[1:], 1
+    return samples, [document[: width + 1] for document in whole]
+
+
+def test_samples_of_one_document_each_end_with_one_separator(tmp_path):
+    """Nothing shows that samples continue each other, and every padded one ends with the same ID."""
+    lengths = [3, 15, 30, 16, 9, 40, 41, 2, 15, 33, 37, 31, 12, 5, 50, 8]
+    samples, wanted = one_document_per_sample(lengths, 16)
+    path = write_h5(tmp_path / "x.h5", samples)
+    with tokfmt.open(path) as dataset:
+        assert dataset[:].tolist() == [one[: len(one) - (one[-1] == EOS)] for one in wanted]
+    done = tokfmt.convert(path, tmp_path / "out.pbin", verify=True)
+    closed = sum(one[-1] == EOS for one in wanted)
+    assert (done.separators["kept"], done.separators["added"]) == (closed, len(wanted) - closed)
+    assert any("stride=" in note for note in done.notes)
+    with tokfmt.open(path, eos="none") as dataset:
+        assert dataset[:].tolist() == wanted

@@ -635,10 +635,13 @@ def _infer(
     if inverted and opening.options.mask == "auto":
         opening.inferred.append("1 in the mask row means padding: inverted_mask (--from-opt mask=loss overrides)")
     _check_labels(opening, rows, scan)
-    stride = _stride(opening, rows, scan, groups)
     separator = opening.separator(None)
-    if separator[0] is None and not opening.hints.no_eos:
-        separator = _ends_alike(opening, scan, rows.width)
+    alike = _ends_alike(scan, rows.width)
+    stride = _stride(opening, rows, scan, groups, closed=alike is not None and separator[0] in (None, alike))
+    if separator[0] is None and alike is not None and not opening.hints.no_eos:
+        padded = np.count_nonzero((scan.valid < rows.width) & (scan.valid > 0))
+        opening.inferred.append(f"separator {alike}: all {padded:,} padded samples end with it (--eos ID overrides)")
+        separator = alike, "every padded sample ends with it"
     return Inferred(inverted, stride, separator)
 
 
@@ -782,8 +785,16 @@ def _check_all_rows(opening: Opening, own: Sequence[WriterAttributes | None]) ->
         )
 
 
-def _stride(opening: Opening, rows: Rows | SampledRows, scan: Scan, groups: NDArray[np.int64]) -> str:
+def _stride(opening: Opening, rows: Rows | SampledRows, scan: Scan, groups: NDArray[np.int64], *, closed: bool) -> str:
     """Return the given stride, or the one that the samples show.
+
+    Args:
+        opening: The opened files.
+        rows: The samples.
+        scan: Scan of these samples.
+        groups: int64[streams + 1], first samples of the streams.
+        closed: The padded samples end with the separator. If nothing shows that samples continue each other, each then
+            holds documents of its own.
 
     Raises:
         UnsupportedError: The samples show no stride, or they were shuffled.
@@ -807,6 +818,9 @@ def _stride(opening: Opening, rows: Rows | SampledRows, scan: Scan, groups: NDAr
             f"its samples do not show how they continue each other ({found.why})",
             remedy=f"{_STRIDES}; {AS_SAMPLES}",
         )
+    if found.how == ROWS and closed and not opening.hints.no_eos:
+        why = f"{found.why}, and all padded samples end with the same ID"
+        found = Continuation("per-document", why)
     opening.inferred.append(_worded_stride(found))
     return found.how
 
@@ -828,15 +842,12 @@ _WORDS = {
 }
 
 
-def _ends_alike(opening: Opening, scan: Scan, width: int) -> tuple[int | None, str]:
-    """Return the ID with which all padded samples end, if there are at least four, and its origin."""
+def _ends_alike(scan: Scan, width: int) -> int | None:
+    """Return the ID with which all padded samples end, if there are at least four; else None."""
     ends = scan.last[(scan.valid < width) & (scan.valid > 0)]
     if len(ends) < _ENDS_NEEDED or int(ends[0]) < 0 or not (ends == ends[0]).all():
-        return None, ""
-    opening.inferred.append(
-        f"separator {int(ends[0])}: all {len(ends):,} padded samples end with it (--eos ID overrides)"
-    )
-    return int(ends[0]), "every padded sample ends with it"
+        return None
+    return int(ends[0])
 
 
 def _note_ambiguous(
