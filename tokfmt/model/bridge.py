@@ -30,7 +30,7 @@ from tokfmt.core.protocols import (
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.core.reader import U8, Info, Layout, Separators, TokenReader, bisected, check_interval, check_position
 from tokfmt.model.axis import ArrayAxis, Axis, Joined
-from tokfmt.model.batch import AFTER, BEFORE, MASKED_END, Batch, Kind, Target
+from tokfmt.model.batch import AFTER, BEFORE, MASKED_END, SEP, Batch, Kind, Target
 from tokfmt.model.dataset import Dataset, concat
 from tokfmt.model.gap import Gap
 from tokfmt.model.laid import Laid, NotPresumedError
@@ -253,6 +253,15 @@ class _Reader:
 def is_split(reader: object) -> bool:
     """Return whether a reader has the contents of a stream, whose separators were found when it was opened."""
     return isinstance(reader, ContentReader) and reader.dataset.gap.alone
+
+
+def is_unfinished(reader: TokenReader) -> bool:
+    """Return whether a stream of several sequences, each before its separator, ends without one."""
+    if not isinstance(reader, ContentReader) or not is_split(reader) or reader.info.sequences < 2:
+        return False
+    last, gap = reader.info.sequences - 1, reader.dataset.gap
+    beside = reader.dataset.contents(last, last + 1)[2]
+    return gap.side == "after" and not reader.info.beginning and not beside[0] & SEP
 
 
 def axes_of(axis: Axis) -> list[ReaderAxis]:
