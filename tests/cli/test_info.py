@@ -186,7 +186,7 @@ def test_the_dtype_of_a_file_is_listed_once_and_tokens_are_counted_with_separato
     ]
     assert "  tokens      12,738; 12,768 with separators" in told
     told = lines(tokfmt.info(FIXTURES / "stage1" / "blocks"))  # three blocks of one sample
-    assert "  tokens      21,286; 24,576 with separators and padding" in told
+    assert "  tokens      21,286; 21,362 with separators" in told
     told = lines(tokfmt.info(FIXTURES / "hdf5" / "new_vsl"))
     assert "  tokens      1,366" in told and "  dtype       uint32" in told
 
@@ -255,15 +255,17 @@ def test_long_samples_are_counted_and_their_padding_is_not_claimed(tmp_path):
     assert "  samples     23,000 of 256" in lines(found)
 
 
-@pytest.mark.parametrize("last", [0, 5])
-def test_samples_of_a_stream_are_full_but_for_separators_that_end_no_sequence(last, tmp_path):
+@pytest.mark.parametrize("run", [0, 1, 2, 500])
+def test_samples_of_a_stream_are_full_but_for_separators_after_the_last_document(run, tmp_path):
     stream = np.random.default_rng(1).integers(1, 900, 2 * 8192).astype("<i4")
-    stream[50::150], stream[9_000:9_500], stream[-1] = 0, 0, last
+    stream[50::150], stream[9_000:9_500], stream[-1] = 0, 0, 5
+    stream[len(stream) - run :] = 0
     stream.tofile(tmp_path / "stage1_block_0000.bin")
     found = tokfmt.info(tmp_path, eos=0)
-    before = np.concatenate(([0], stream[:-1]))
-    assert (found.samples, found.sample_length) == (2, 8192)
-    assert found.padding == int(np.count_nonzero((stream == 0) & (before == 0)))
+    padding = max(0, run - 1)
+    assert (found.samples, found.sample_length, found.padding) == (2, 8192, padding)
+    assert found.sequences == int(np.count_nonzero(stream == 0)) - padding + (run == 0)
+    assert found.stored_tokens == len(stream) - padding
     stream[:-3].tofile(tmp_path / "stage1_block_0000.bin")
     assert tokfmt.info(tmp_path, eos=0).samples is None
 

@@ -113,7 +113,7 @@ def test_split(data, ragged):
     pieces, current = [], []
     for token in flat:
         if token == EOS:
-            pieces, current = pieces + ([current] if current else []), []
+            pieces, current = [*pieces, current], []
         else:
             current.append(token)
     view = split_at(stored_stream(lists), EOS)
@@ -123,7 +123,7 @@ def test_split(data, ragged):
 
 
 def test_split_without_a_last_separator():
-    assert sequences(split_at(MemoryReader(Ragged.of([[EOS, 1, 2, EOS, EOS, 3]])), EOS)) == [[1, 2], [3]]
+    assert sequences(split_at(MemoryReader(Ragged.of([[EOS, 1, 2, EOS, EOS, 3]])), EOS)) == [[], [1, 2], [], [3]]
 
 
 @quick

@@ -5,6 +5,7 @@ import json
 import os
 import re
 
+import h5py
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -39,7 +40,7 @@ GOLDENS = sorted(
     and not (f == "hdf5" and path.suffix == ".jsonl")
 )
 DEFECTIVE = {
-    "padded_pad0_inverted": {"TF340"}, "multi_file": {"TF325"}, "new_packed_disjoint": {"TF342"},
+    "padded_pad0_inverted": {"TF340"}, "multi_file": {"TF325"}, "new_packed_disjoint": {"TF342"}, "new_packed_split_text": {"TF947"},
     "new_shuffled": {"TF901"}, "shuffled": {"TF901"},
     "doc_example_bare.zarr": {"TF414"}, "empties_bare.zarr": {"TF414"}, "multi_chunk_bare.zarr": {"TF414"},
     "empty_dataset.zarr": {"TF418"}, "train_empty.zarr": {"TF418"},
@@ -80,7 +81,7 @@ def test_case(code, tmp_path):
     assert code in look(path, **demands).counts
 
 
-BELOW = {"TF668", "TF688", "TF917", "TF942", "TF943"}
+BELOW = {"TF668", "TF688", "TF917", "TF942", "TF943", "TF944", "TF945", "TF946", "TF947"}
 """Codes whose tests are at the end."""
 
 
@@ -374,3 +375,80 @@ def test_labels_that_are_moved_already(deep, tmp_path):
             assert bool(found) == (expected is not None)
             assert not found or not deep or found == [expected]
             assert verdict.exit_code == int(expected is not None)
+
+
+INDEXED = {"megatron": "x_text_document.bin", "modalities": "x.pbin", "datatrove": "x.ds", "litdata": "x", "mds": "x"}
+FIVES = [[5, 6, 17 + number, 3] for number in range(12)]
+
+
+def as_stored(tmp_path, name, sequences):
+    """A dataset of `name` with these sequences, whatever they end with."""
+    (tmp_path / "rows.jsonl").write_text("".join(f'{{"input_ids": {one}}}\n' for one in sequences))
+    path = tmp_path / "out" / INDEXED[name]
+    path.parent.mkdir()
+    how = {"to_format": name, "eos": "none", "to_options": {"eos": "none"}, "manifest": False}
+    tokfmt.convert(tmp_path / "rows.jsonl", path, **how)
+    return path
+
+
+def of_codes(path, *codes, **demands):
+    (verdict,) = tokfmt.check(path, deep=True, **demands)
+    return {one.code: (one.severity, one.message) for one in verdict.findings if one.code in codes}
+
+
+@pytest.mark.parametrize("eos", [None, 9])
+@pytest.mark.parametrize("name", INDEXED)
+def test_documents_that_lack_the_separator_are_counted_in_every_format(name, eos, tmp_path):
+    documents = [[*one, 9] for one in FIVES]
+    documents[4], documents[7], documents[8] = [1, 2], [9], [3]
+    found = of_codes(as_stored(tmp_path, name, documents), "TF944", "TF116", "TF945", "TF946", "TF121", eos=eos)
+    (code, (severity, message)), *others = found.items()
+    assert (code, severity, others) == ("TF116" if name == "modalities" else "TF944", "warning", [])
+    assert message.startswith("2 of 12 documents") and "first: document 4" in message
+
+
+@pytest.mark.parametrize("eos", [None, 9])
+@pytest.mark.parametrize("name", INDEXED)
+def test_documents_that_end_with_the_separator_twice_are_counted_in_every_format(name, eos, tmp_path):
+    documents = [[*one, 9, 9] for one in FIVES]
+    documents[2] = [1, 9]
+    found = of_codes(as_stored(tmp_path, name, documents), "TF944", "TF945", "TF946", eos=eos)
+    severity, message = found.pop("TF945")
+    assert (severity, found) == ("warning", {})
+    assert message.startswith("11 of 12 documents") and "first: document 0" in message
+
+
+@pytest.mark.parametrize("eos", [None, 9])
+@pytest.mark.parametrize("name", INDEXED)
+def test_separators_inside_documents_are_counted_in_every_format(name, eos, tmp_path):
+    documents = [[*one, 9] for one in FIVES]
+    documents[3], documents[5] = [1, 9, 2, 9, 4, 9], [1, 9, 9]
+    found = of_codes(as_stored(tmp_path, name, documents), "TF944", "TF945", "TF946", "TF121", eos=eos)
+    (code, (severity, message)), *others = found.items()
+    assert (code, severity, others) == ("TF121" if name == "modalities" else "TF946", "info", [])
+    assert " 3x " in message and "first: document 3" in message
+
+
+def test_a_full_stop_that_ends_texts_is_no_separator(tmp_path):
+    documents = [[5, 9, number, 9, 7, 9] for number in range(20)]
+    documents[3].pop()
+    assert of_codes(as_stored(tmp_path, "datatrove", documents), "TF944", "TF945", "TF946") == {}
+
+
+@pytest.mark.parametrize("closed", [True, False])
+@pytest.mark.parametrize("name", ["nanogpt", "stage1", "hdf5"])
+def test_a_last_document_that_is_not_finished_is_reported_in_every_stream(name, closed, tmp_path):
+    ids = [token for one in FIVES for token in (*one, 9)] + [4] * (6 if name == "stage1" else 3) + [9] * closed
+    path = {"nanogpt": "train.bin", "stage1": "stage1_block_0000.bin", "hdf5": "x.h5"}[name]
+    if name == "hdf5":
+        with h5py.File(tmp_path / path, "w") as file:
+            file["data"] = np.array(ids, "<u2")
+    else:
+        np.array(ids, "<i4" if name == "stage1" else "<u2").tofile(tmp_path / path)
+    found = of_codes(tmp_path / path, "TF947", "TF645", format=name, eos=9)
+    assert set(found) == (set() if closed else {"TF645" if name == "nanogpt" else "TF947"})
+    done = tokfmt.convert(tmp_path / path, tmp_path / "out.pbin", format=name, eos=9)
+    assert done.separators["added"] == (not closed)
+    assert [note for note in done.notes if "not finished" in note and "separator 9" in note] == done.notes[-1:] * (
+        not closed
+    )

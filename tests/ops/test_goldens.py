@@ -30,7 +30,7 @@ def pieces(stream, eos):
             found.append([])
         else:
             found[-1].append(token)
-    return [piece for piece in found if piece]
+    return found[: len(found) - (not found[-1])]
 
 
 PACKS = expected("modalities")["pbin"]

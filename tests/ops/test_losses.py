@@ -317,7 +317,8 @@ def _(home):
 
 @case("masked-separators", "datatrove")
 def _(home):
-    return Case(datatrove(home, *MASKED), ["1 sequence", "sequence 1"], "out.parquet")
+    words = ["--eos", str(EOS), "--to-opt", "pack_size=9"]
+    return Case(datatrove(home, *MASKED), ["1 sequence", "sequence 1"], "out.parquet", words)
 
 
 @case("last-labels", "hdf5")

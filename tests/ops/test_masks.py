@@ -1,6 +1,7 @@
 """What stands beside tokens, loss masks and inner boundaries, through views and conversions."""
 
 import itertools
+import json
 
 import numpy as np
 import pytest
@@ -285,6 +286,38 @@ def test_samples_with_masks(tmp_path):
     assert masks_of_rows(tmp_path / "y.ds")[1] == [0, 1, 0, 1, 1]
 
 
+@pytest.mark.parametrize("name", ["x.parquet", "x.arrow"])
+def test_separators_are_stored_with_their_marks_where_no_others_are(name, tmp_path):
+    """A model that is trained on the rows learns to end a text, or not, as from the source."""
+    documents, masks = [[1, 2], [3], [], [4, 5]], [[1, 0, 1], [1, 0], [1], [0, 1, 0]]
+    source = datatrove(tmp_path / "a.ds", documents, masks)
+    done = tokfmt.convert(source, tmp_path / name, eos=EOS, verify=True)
+    assert (done.tokens, done.separators["kept"], done.separators["dropped"]) == (5, 4, 0)
+    assert json.loads((tmp_path / f"{name}.tokfmt.json").read_text())["eos_stored"] == "after"
+    with tokfmt.open(tmp_path / name, eos="none") as found:
+        assert found[:].tolist() == [[*one, EOS] for one in documents]
+        assert marks_of(found.reader, 0, 9).tolist() == [flag for mask in masks for flag in mask]
+    (tmp_path / f"{name}.tokfmt.json").unlink()  # The file itself states the separator.
+    with tokfmt.open(tmp_path / name) as found:
+        assert found[:].tolist() == documents
+    tokfmt.convert(tmp_path / name, tmp_path / "b.ds", verify=True)
+    pairs = [([*one, EOS], mask) for one, mask in zip(documents, masks, strict=True)]
+    assert ids_and_masks(tmp_path / "b.ds", tmp_path / "b.ds.loss") == pairs
+
+
+def test_a_sequence_without_a_separator_gets_none_beside_masks(tmp_path):
+    """An index states the ends of documents; the last one is not finished."""
+    source = tmp_path / "a.ds"
+    datatrove(source, [[1, 2], [3, 4]], [[0, 1, 1], [1, 1, 1]])
+    tokens = np.fromfile(source, "<u2")
+    tokens[-1] = 6
+    tokens.tofile(source)
+    done = tokfmt.convert(source, tmp_path / "x.parquet", eos=EOS, verify=True)
+    assert (done.separators["kept"], done.separators["bare"]) == (1, 1)
+    with tokfmt.open(tmp_path / "x.parquet") as found:
+        assert found[:].tolist() == [[1, 2, EOS], [3, 4, 6]]
+
+
 def masks_of_rows(path):
     ends = np.fromfile(path.with_name(path.name + ".index"), "<u8").astype(int)
     return [one.tolist() for one in np.split(np.fromfile(path.with_name(path.name + ".loss"), "u1"), ends[:-1])]
@@ -292,7 +325,7 @@ def masks_of_rows(path):
 
 @pytest.mark.parametrize(
     ("name", "options"),
-    [("x.parquet", {}), ("x.arrow", {}), ("x.parquet", {"to_options": {"pack_size": 9}}), ("x.ds", {"to_eos": "none"})],
+    [("x.parquet", {"to_options": {"pack_size": 9}}), ("x.parquet", {"to_eos": "none"}), ("x.ds", {"to_eos": "none"})],
 )
 def test_masked_separators_that_a_target_does_not_store_are_refused_and_counted(name, options, tmp_path):
     """Whoever stores separators carries their masks; all others say how many are lost, and carry the rest."""

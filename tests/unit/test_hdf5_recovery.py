@@ -179,14 +179,15 @@ def test_bos(tmp_path):
     rows[:, 2][rows[:, 2] == EOS] = -100
     rows[5, 2, -1], blocks[5, -1] = -100, EOS
     path = save(tmp_path / "a.h5", rows)
-    want = []
-    for token in [*blocks.reshape(-1).tolist(), EOS]:
-        want += [[]] if token == EOS or not want else []
-        if token != EOS:
+    want = [[]]
+    for token in blocks.reshape(-1).tolist():
+        if token == EOS:
+            want.append([])
+        else:
             want[-1].append(token)
     bos = {"stride": "bos"}
     source = opened(path, options=bos)
-    assert sequences(source.reader) == [d for d in want if d]
+    assert sequences(source.reader) == want[: len(want) - (not want[-1])]
     assert source.reader.info.nonstandard_masks == int((rows[:, 2] == -100).any(axis=1).sum())
     with pytest.raises(UnsupportedError, match="sample 5 is -100.*--eos ID"):
         read(path, "none", options=bos)

@@ -121,12 +121,11 @@ def _tokens(found: Overview) -> str:
 
 
 def _stored(found: Overview) -> str:
-    """Return the number of stored tokens. More than one for each sequence are padding, which is the separator too."""
-    if found.tokens is None or found.sequences is None or found.stored_tokens is None:
-        return ""
-    others = found.stored_tokens - found.tokens
-    padding = " and padding" if others > found.sequences else ""
-    return f"; {found.stored_tokens:,} with separators{padding}" if others > 0 else ""
+    """Return the number of tokens with separators, and of padding that is in no samples of one length."""
+    padding = f"; {found.padding:,} of padding" if found.padding and not found.samples else ""
+    if found.tokens is None or found.stored_tokens is None or found.stored_tokens <= found.tokens:
+        return padding
+    return f"; {found.stored_tokens:,} with separators{padding}"
 
 
 def _largest(found: Overview) -> str:

@@ -277,6 +277,7 @@ class WriterTraits:
         separated: Only the separator marks boundaries, so a sequence must not contain it.
         eos_id: The only separator that readers of this variant take; None: they take any.
         keeps_masks: Stores the marks of the source (`protocols.HasMarks`), or its loss masks and labels.
+        keeps_separators: Stores no separators, but with marks those of the source: each is a token that counts or not.
         keeps_labels: Stores any label, not only whether a label counts in the loss.
         keeps_boundaries: Stores where documents begin in a row.
         whole_files: Each file holds whole sequences, so a sample length cuts no sequence.
@@ -292,6 +293,7 @@ class WriterTraits:
     separated: bool = False
     eos_id: int | None = None
     keeps_masks: bool = False
+    keeps_separators: bool = False
     keeps_labels: bool = False
     keeps_boundaries: bool = False
     whole_files: bool = False

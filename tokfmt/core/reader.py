@@ -58,8 +58,8 @@ class Separators(Enum):
 
     NONE = "none"  # An index marks the boundaries, and no separator is stored.
     TRAILING = "trailing"  # An index marks them, and most sequences end with the separator (with `Info.eos_id`, all).
-    BETWEEN = "between"  # Only separators mark them: the axis is one stream, and runs of separators are padding.
     AFTER = "after"  # Only separators mark them, one after each sequence. Two in a row enclose an empty sequence.
+    BETWEEN = "between"  # As AFTER, in samples whose padding is not on the axis. The separator has to be known.
     BEFORE = "before"  # Only separators mark them, one before each sequence.
 
     @property

@@ -895,13 +895,18 @@ class FlatFormat(Format):
     def file_layout(self, paths: Sequence[Place], options: Any, hints: Hints) -> FileLayout:
         """Return the layout that a reader uses: with `Hints.allow_partial`, only the certain part of damaged files.
 
+        If read options have `rows`, and it is "blocks", the rows of the index are joined to one stream.
+
         Args:
             paths: As for `Format.open`.
             options: As for `Format.open`.
             hints: As for `Format.open`.
         """
         file_layout = self.examine(paths, options, hints)
-        return certain(file_layout) if hints.allow_partial else file_layout
+        file_layout = certain(file_layout) if hints.allow_partial else file_layout
+        if getattr(options, "rows", None) == "blocks":
+            return replace(file_layout, starts=None, entries=None, separators=Separators.AFTER)
+        return file_layout
 
     def writer(self, path: Path, options: Any, target: Target) -> TokenWriter:
         """See `Format.writer`."""

@@ -54,6 +54,9 @@ class ReadOptions:
 
     leaf: str = option("input_ids", "array of the cache to read")
     holes: Literal["refuse", "fill"] = option("refuse", "missing chunks are an error, or zeros")
+    rows: Literal["documents", "blocks"] = option(
+        "documents", "rows are documents, or blocks of a stream that --eos splits"
+    )
 
 
 class Cells(File):

@@ -53,6 +53,9 @@ class ReadOptions:
     """Options for reading chunks."""
 
     seq_len: int | None = option(None, "block_size of TokensLoader; a note reports what it drops", minimum=1)
+    rows: Literal["documents", "blocks"] = option(
+        "documents", "rows are documents, or blocks of a stream that --eos splits"
+    )
 
 
 @dataclass(frozen=True, slots=True)

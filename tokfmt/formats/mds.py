@@ -67,6 +67,9 @@ class ReadOptions:
     column: str | None = option(None, "column of token IDs; auto: input_ids or tokens")
     dtype: Literal["uint16", "int32", "uint32", "int64"] | None = option(None, "dtype of IDs in a column of bytes")
     hashes: Literal["check", "ignore"] = option("check", "compare shards with the hashes in the index")
+    rows: Literal["documents", "blocks"] = option(
+        "documents", "rows are documents, or blocks of a stream that --eos splits"
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -147,8 +147,7 @@ class NanoGpt(FlatFormat):
         last = file.array((extent.tokens - 1) * width, 1, extent.dtype)[0] if extent.tokens else ends
         if ends != last and (head == ends).any():
             unended = CorruptError(file.path, f"ends without {ends}", offset=extent.tokens * width)
-            note = f"{file.path.name} {unended.statement}: its last document is not finished"
-            problems.append(Problem("TF645", "warning", unended, note=note))
+            problems.append(Problem("TF645", "warning", unended))
         return FileLayout(
             extents=[extent],
             separators=Separators.AFTER,

@@ -30,7 +30,7 @@ from tokfmt.core.protocols import (
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.core.reader import U8, Info, Layout, Separators, TokenReader, bisected, check_interval, check_position
 from tokfmt.model.axis import ArrayAxis, Axis, Joined
-from tokfmt.model.batch import AFTER, BEFORE, MASKED_END, Batch, Kind, Target
+from tokfmt.model.batch import AFTER, BEFORE, MASKED_END, SEP, Batch, Kind, Target
 from tokfmt.model.dataset import Dataset, concat
 from tokfmt.model.gap import Gap
 from tokfmt.model.laid import Laid, NotPresumedError
@@ -42,7 +42,7 @@ from tokfmt.views.view import byte_offset_of, position_of
 _HOW: dict[Separators, How] = {
     Separators.AFTER: "after",
     Separators.BEFORE: "before",
-    Separators.BETWEEN: "between",
+    Separators.BETWEEN: "after",
 }
 
 
@@ -255,6 +255,15 @@ def is_split(reader: object) -> bool:
     return isinstance(reader, ContentReader) and reader.dataset.gap.alone
 
 
+def is_unfinished(reader: TokenReader) -> bool:
+    """Return whether a stream of several sequences, each before its separator, ends without one."""
+    if not isinstance(reader, ContentReader) or not is_split(reader) or reader.info.sequences < 2:
+        return False
+    last, gap = reader.info.sequences - 1, reader.dataset.gap
+    beside = reader.dataset.contents(last, last + 1)[2]
+    return gap.side == "after" and not reader.info.beginning and not beside[0] & SEP
+
+
 def axes_of(axis: Axis) -> list[ReaderAxis]:
     """Return the axes of readers that an axis joins."""
     if isinstance(axis, Joined):
@@ -427,6 +436,21 @@ def laid_reader(reader: TokenReader, separator: int, kind: Kind = "after") -> La
         kind: What marks boundaries in the destination.
     """
     return LaidReader(dataset_of(reader), Target(separator, kind, accepted=_ALL), reader.info)
+
+
+def with_own_separators(reader: TokenReader, separator: int | None) -> TokenReader:
+    """Return contents with a separator after each that has one in the source, as a token of the sequence.
+
+    Args:
+        reader: A reader of contents.
+        separator: The ID that is written; None: no sequence has one.
+    """
+    if separator is None:
+        return reader
+    found = LaidReader(dataset_of(reader), Target(separator, "index", only_closed=True), reader.info)
+    is_closed = found.info.tokens - reader.info.tokens == reader.info.sequences
+    found.info = replace(found.info, separators=Separators.TRAILING if is_closed else Separators.NONE)
+    return found
 
 
 _ALL = frozenset({"embedded-separators", "empty-sequences"})

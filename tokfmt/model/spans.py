@@ -54,12 +54,14 @@ class Spans(ABC):
         usual: What is presumed beside a content; None if that differs between sequences.
         tiles: Each extent begins where the one before ends.
         max_id: The largest ID on the axis, if a search for separators has read all of it; else -1.
+        empty: The number of empty sequences that this search found, and the first of them (-1 without one).
     """
 
     presumes: bool = True
     usual: int | None = 0
     tiles: bool = False
     max_id: int = -1
+    empty: tuple[int, int] = (0, -1)
 
     @property
     @abstractmethod

@@ -48,6 +48,7 @@ class Compact:
         gaps: list[NDArray[Any]] = [np.empty(0, np.uint8)]
         bases, bare = [np.zeros(1, np.int64)], [np.empty(0, np.int64)]
         self.count = before = base = 0
+        self.empty = (0, -1)
         for starts, stops, beside in blocks:
             if not len(starts):
                 continue
@@ -58,6 +59,9 @@ class Compact:
             gaps.append(_narrow(starts - firsts, np.uint8))
             bases.append(begins)
             bare.append(np.flatnonzero(beside == 0) + self.count)
+            if len(empty := np.flatnonzero(starts == stops)):
+                known, first = self.empty
+                self.empty = known + len(empty), first if known else self.count + int(empty[0])
             self.count, before = self.count + len(starts), int(stops[-1])
             base = int(begins[-1]) if len(begins) else base
         self._gaps, self._bases = np.concatenate(gaps), np.concatenate(bases)[1:]
@@ -182,12 +186,13 @@ class Split(Spans):
 
     @property
     def compact(self) -> Compact:
-        """The contents of all sequences. The first call scans the stream, and finds `max_id`."""
+        """The contents of all sequences. The first call scans the stream, and finds `max_id` and `empty`."""
         with self._lock:
             if self._compact is None:
                 jobs = cpus() if self.jobs is None else self.jobs
                 found = self._pieces(_SCAN if jobs > 1 else WINDOW, jobs, keeps_windows=False)
                 self._compact = Compact((one.starts, one.stops, one.beside) for one in found)
+                self.empty = self._compact.empty
         return self._compact
 
     @property

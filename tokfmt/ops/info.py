@@ -77,7 +77,7 @@ class Overview:
         stored_tokens: The number of tokens with separators, as they are stored; None for records.
         samples: The number of samples of one length that the dataset is stored in; None without such samples.
         sample_length: Tokens per sample; None without samples of one length.
-        padding: The number of positions of the samples that hold padding; None if they were not counted.
+        padding: The number of stored positions that hold padding; None if they were not counted.
         dtype: The dtype of the token IDs; None for records.
         max_id: The largest token ID, which may be the separator; None if no ID is known.
         max_id_from: "dataset", "manifest", or "N tokens" for the first tokens that were read; "" if no ID is known.
@@ -231,7 +231,7 @@ def _of_tokens(source: Source, stored: TokenReader, request: SourceRequest, mani
         "tokens": (counts or stated).get("tokens"),
         "counts_from": "dataset" if counts else "manifest" if stated else "",
         "stored_tokens": about.beginning_of if about.beginning else about.tokens - made,
-        **_samples(stored, axis, eos_id),
+        **_samples(stored),
         "dtype": str(about.dtype),
         "max_id": top,
         "max_id_from": top_from,
@@ -242,14 +242,8 @@ def _of_tokens(source: Source, stored: TokenReader, request: SourceRequest, mani
     }
 
 
-def _samples(stored: TokenReader, axis: TokenReader, eos_id: int | None) -> dict[str, int | None]:
-    """Return the number and the length of the samples that tokens are stored in, and their padding.
-
-    Args:
-        stored: The stored axis.
-        axis: The same without separators; `stored` itself if its sequences were not counted.
-        eos_id: The separator; None if unknown.
-    """
+def _samples(stored: TokenReader) -> dict[str, int | None]:
+    """Return the number and the length of the samples that a stored axis is in, and their padding."""
     about = stored.info
     if about.layout is Layout.SAMPLES or not isinstance(stored, CountsPadding):
         whole = about.layout is Layout.SAMPLES and about.sample_length is not None and not about.beginning
@@ -259,14 +253,10 @@ def _samples(stored: TokenReader, axis: TokenReader, eos_id: int | None) -> dict
             "padding": None,
         }
     counts = stored.padding_counts()
-    padding, length = counts.padding, counts.sample_length
+    length = counts.sample_length
     if length is None:
-        return {"samples": None, "sample_length": None, "padding": None}
-    if padding is None and axis is not stored and about.tokens and not axis.info.beginning:
-        # Separators that end no sequence. The last sequence may go on after the dataset.
-        is_ended = int(stored.tokens(about.tokens - 1, about.tokens)[0]) == eos_id
-        padding = about.tokens - axis.info.tokens - axis.info.sequences + (not is_ended)
-    return {"samples": counts.positions // length, "sample_length": length, "padding": padding}
+        return {"samples": None, "sample_length": None, "padding": counts.padding}
+    return {"samples": counts.positions // length, "sample_length": length, "padding": counts.padding}
 
 
 def _stated_counts(

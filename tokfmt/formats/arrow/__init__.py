@@ -16,16 +16,20 @@
     completion_mask   list<int>                                TRL: 1 if the token itself counts; also assistant_masks
     position_ids      list<int>                                packed rows: from 0 in each document
     seq_lengths       list<int>                                packed rows: the length of each document
+    attention_mask    list<int>                                0 where the tokenizer padded a row
 
 - A column loss_mask without seq_start_id can speak of each token, or of the token after it. The option `loss_mask`
   states which. Without it, the column is not read, which is a loss (`loss-mask`).
+- Positions at either end of a row that `attention_mask` excludes are padding, and are left out. One inside of a row is
+  a token that does not count in the loss. Notes have their numbers. With `view=samples`, rows stay as they are stored.
 - The label of the first token of a document counts, unless rows are read as samples (`view=samples`). Where documents
   are joined, that token is the label of the token before it. A -100 there is a loss mask, as in flat-tokens formats.
 - A NULL row is not an empty row. tokfmt refuses it with its number. With `--allow-loss null-rows`, tokfmt reads it as
   an empty row, and a note has their number.
-- The writer stores the loss masks of the source as labels. If rows hold several documents, or `pack_size` is given, it
-  writes packed rows instead. Their mask describes the next token, so the first token of a document is not a label, and
-  no document has a separator.
+- The writer stores the loss masks of the source as labels, and the separators of such a source as tokens with labels.
+  The schema states the separator. If rows hold several documents, or `pack_size` is given, it writes packed rows
+  instead. Their mask describes the next token, so the first token of a document is not a label, and no document has a
+  separator.
 - The samples of a recipe become packed rows with `pack_size=SEQ_LEN`. Each part of a sample is stored as the recipe
   cuts it, without padding, followed by the token that is its last label if that label counts. Read as documents, such
   parts overlap by that token. Separators that do not count are refused (`--allow-loss masked-separators`); with

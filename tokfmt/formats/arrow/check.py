@@ -123,7 +123,7 @@ def _rows(format_: Variant, containers: Sequence[Container], column: Column, how
         found, tokens, others = list[Problem | FormatError](), 0, OtherLabels()
         try:
             for decoded, problems in rows.decode(*item):
-                found, tokens = [*found, *problems], tokens + len(decoded.tokens)
+                found, tokens = [*found, *problems], tokens + len(decoded.tokens) + decoded.excluded[0]
                 others = others.joined(other_labels(decoded))
             stated = item[0].facts(item[1], column.name).values
             if stated is not None and not found and tokens != stated:

@@ -73,11 +73,13 @@ class Facts(NamedTuple):
 
     Attributes:
         values: Number of values, which are the IDs of all lists together.
+        low: Smallest value.
         top: Largest value.
         nulls: Number of NULL values; of lists, NULL and empty ones.
     """
 
     values: int | None = None
+    low: int | None = None
     top: int | None = None
     nulls: int | None = None
 
@@ -272,8 +274,8 @@ class ParquetContainer:
                 return Facts()
             check_claim(self.path, "IDs in a column", known.num_values, chunks[0].total_compressed_size)
             numbers = known.has_min_max and known.physical_type in ("INT32", "INT64")
-            top = known.max if numbers else None  # the maximum of text may be cut inside a character
-            return Facts(known.num_values, top, known.null_count)
+            low, top = (known.min, known.max) if numbers else (None, None)  # those of text may be cut in a character
+            return Facts(known.num_values, low, top, known.null_count)
 
     def text_bytes(self, group: Group, column: str) -> int:
         """Return the decompressed bytes of a column, as the footer states them."""
@@ -766,6 +768,7 @@ Container = ParquetContainer | ArrowContainer
 
 IDS, TEXT = ("input_ids", "tokens", "token_ids", "ids"), "text"
 PACKED = ("input_ids", "loss_mask", "seq_start_id")
+ATTENTION = "attention_mask"
 _NAME = "--text-field NAME chooses a column of text, --from-opt column=NAME any column"
 
 
@@ -778,12 +781,19 @@ class Column(NamedTuple):
         mask_columns: Columns that are read with it: none, labels, masks and starts of documents, or ("loss_mask",
             "seq_start_id") of packed rows of Megatron-Bridge.
         unread: The column "loss_mask" is there and is not read, as no option states which IDs it speaks of.
+        attention: The column that excludes padding, `attention_mask`; "" without one.
     """
 
     kind: str
     name: str
     mask_columns: tuple[str, ...] = ()
     unread: bool = False
+    attention: str = ""
+
+    @property
+    def beside(self) -> tuple[str, ...]:
+        """All columns that are read with it."""
+        return (*self.mask_columns, *([self.attention] if self.attention else ()))
 
     @property
     def packed(self) -> bool:
@@ -805,13 +815,29 @@ def open_containers(format_: Variant, files: Sequence[Place], *, tail: bool = Fa
     return [format_.Container(path, tail=tail) for path in files]
 
 
-def own_blocks(container: Container) -> bool:
-    """Return True if the schema says that tokfmt wrote the rows as blocks of a stream."""
+def stated_by_tokfmt(container: Container) -> dict[str, object]:
+    """Return what tokfmt stated in the schema when it wrote the file; empty for other writers.
+
+    `rows` is "documents", or "blocks" of a stream. `eos_id` is the separator with which every row ends.
+    """
     try:
         stated = json.loads((container.schema.metadata or {}).get(b"tokfmt", b"{}"))
     except (ValueError, RecursionError):
-        return False
-    return isinstance(stated, dict) and stated.get("rows") == "blocks"
+        return {}
+    return stated if isinstance(stated, dict) else {}
+
+
+def own_blocks(container: Container) -> bool:
+    """Return True if the schema says that tokfmt wrote the rows as blocks of a stream."""
+    return stated_by_tokfmt(container).get("rows") == "blocks"
+
+
+def own_separator(containers: Sequence[Container]) -> int | None:
+    """Return the separator with which tokfmt ended every row of all files; None without one."""
+    stated = [stated_by_tokfmt(container).get("eos_id") for container in containers]
+    first = stated[0] if stated else None
+    same = isinstance(first, int) and not isinstance(first, bool) and 0 <= first < 2**32 and len(set(stated)) == 1
+    return first if same else None  # type: ignore[return-value]  # checked above
 
 
 def typed(schema: Any, name: str) -> Any:
@@ -851,9 +877,20 @@ def kind_of(kind: Any) -> str:
 def chosen(container: Container, options: ReadOptions) -> Column:
     """Choose the column to read: the given one, else packed rows, else IDs, else text.
 
+    `attention_mask` is read with rows of IDs, unless each row is read as it is stored, or lengths divide it.
+
     Raises:
         UnsupportedError: No column fits, or several do; the error lists the columns of the file.
     """
+    column = _column(container, options)
+    is_read = column.kind == "ids" and options.view == "documents"
+    is_divided = not {"seq_start_id", LENGTHS}.isdisjoint(column.mask_columns)
+    is_there = kind_of(typed(container.schema, ATTENTION)) == "ids"
+    return column._replace(attention=ATTENTION) if is_read and is_there and not is_divided else column
+
+
+def _column(container: Container, options: ReadOptions) -> Column:
+    """Choose the column to read, without what excludes padding; see `chosen`."""
     schema = container.schema
     every = {name: kind_of(typed(schema, name)) for name in schema.names}
     listed = printable(", ".join(f"{name}: {schema.field(k).type}" for k, name in enumerate(schema.names[:20])))
@@ -917,13 +954,16 @@ def agreed(containers: Sequence[Container], options: ReadOptions) -> Column:
     kind = "IDs" if column.kind == "ids" else column.kind
     for other in containers[1:]:
         both_ids = column.kind == kind_of(typed(other.schema, column.name)) == "ids"
-        masks = chosen(other, options).mask_columns if both_ids else ()
-        for name in dict.fromkeys((column.name, *column.mask_columns, *masks)):
+        masks = chosen(other, options).beside if both_ids else ()
+        for name in dict.fromkeys((column.name, *column.beside, *masks)):
             for here, there in ((other, containers[0]), (containers[0], other)):
                 if kind_of(found := typed(here.schema, name)) != column.kind:
                     what = f'has no column "{printable(name)}" of {kind}, as {printable(there.path.name)} has'
                     listed = printable(", ".join(here.schema.names[:20])) if found is None else str(found)
                     raise UnsupportedError(here.path, what, found=listed)
+    groups = [(one, group) for one in containers for group in one.groups] if column.attention else []
+    if groups and all((one.facts(group, column.attention).low or 0) > 0 for one, group in groups):
+        return column._replace(attention="")  # The footers state that it excludes nothing.
     return column
 
 
@@ -957,7 +997,7 @@ def lost_rows(containers: Sequence[Container], column: Column) -> Iterator[Loss]
 def unread(containers: Sequence[Container], column: Column) -> tuple[str, ...]:
     """Return notes on problems, and on columns that are not read."""
     notes = [problem.note for container in containers for problem in container.problems]
-    own = {column.name.split(".")[0], *column.mask_columns}
+    own = {column.name.split(".")[0], *column.beside, ATTENTION}
     if others := [name for name in containers[0].schema.names if name not in own]:
         notes.append(f'columns other than "{printable(column.name)}" are not read: {printable(", ".join(others[:12]))}')
     return tuple(notes)

@@ -37,7 +37,7 @@ from tokfmt.core.loss_mask import (
     other_label,
 )
 from tokfmt.core.place import Place
-from tokfmt.core.protocols import ByteOffset
+from tokfmt.core.protocols import ByteOffset, PaddingCounts
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
 from tokfmt.core.reader import (
     U8,
@@ -54,6 +54,7 @@ from tokfmt.core.reader import (
 from tokfmt.core.records import Block, RecordBatch, RecordInfo, TextRecords
 from tokfmt.core.text_format import counted
 from tokfmt.formats.arrow.container import (
+    ATTENTION,
     TEXT,
     Column,
     Container,
@@ -65,6 +66,7 @@ from tokfmt.formats.arrow.container import (
     lost_rows,
     open_containers,
     own_blocks,
+    own_separator,
     plain,
     typed,
     unread,
@@ -95,6 +97,8 @@ class Decoded(NamedTuple):
         begins: bool per token, True at the first token of a document; None unless rows are packed.
         marks: uint8 per token, bits of `core.loss_mask`, and 8 where a label is another ID than the token.
         odd: Number of sequences whose mask leaves out a token or whose labels hold another ID, and the first of them.
+        excluded: Number of positions that `attention_mask` excludes: at the ends of rows, which are left out, and
+            inside of rows, which are content that does not count in the loss.
         first: Index of the first sequence in the dataset.
         start: Position of the first token in the dataset.
     """
@@ -106,6 +110,7 @@ class Decoded(NamedTuple):
     begins: NDArray[np.bool_] | None = None
     marks: NDArray[np.uint8] | None = None
     odd: tuple[int, int] = (0, -1)
+    excluded: tuple[int, int] = (0, 0)
     first: int = 0
     start: int = 0
 
@@ -234,7 +239,7 @@ class Rows:
             FormatError: The group cannot be decoded.
         """
         base = 0
-        for batch in container.batches(group, (self.column.name, *self.column.mask_columns)):
+        for batch in container.batches(group, (self.column.name, *self.column.beside)):
             with worded(container.path, f"{container.unit} {group.number:,} cannot be read"):
                 yield self._decoded(container, group, batch, base)
             base += batch.num_rows
@@ -270,15 +275,26 @@ class Rows:
             wrong(4, _row(bounds, at), "has an ID that no tokenizer assigns", f"below {2**32:,}", int(raw[at]))
         tokens: Tokens = raw.astype(dtype_of(array.type), copy=False)
         rows = Decoded(tokens, bounds)
-        masks = {name: lists(values_of(batch, name)) for name in self.column.mask_columns}
-        if lacking := next((name for name, (found, _) in masks.items() if found.null_count), ""):
-            found, ends = masks[lacking]
+        columns = {name: lists(values_of(batch, name)) for name in self.column.beside}
+        return self._with_columns(rows, columns, wrong), problems
+
+    def _with_columns(self, rows: Decoded, columns: Mapping[str, tuple[Any, Offsets]], wrong: Any) -> Decoded:
+        """Return rows with what the columns beside them state; without that if a problem is reported."""
+        if lacking := next((name for name, (found, _) in columns.items() if found.null_count), ""):
+            found, ends = columns[lacking]
             wrong(5, _row(ends, int(np.argmax(found.is_null()))), f"has a NULL in its {lacking}")
-        elif "seq_start_id" not in masks and masks:
-            rows = _labeled(rows, masks, wrong, samples=self.samples, following=self.following)
-        elif masks:
-            rows = _packed(rows, masks["loss_mask"], masks["seq_start_id"], wrong, samples=self.samples)
-        return rows, problems
+            return rows
+        if "seq_start_id" in columns:
+            return _packed(rows, columns["loss_mask"], columns["seq_start_id"], wrong, samples=self.samples)
+        if not columns or not _fit(rows, columns, wrong):
+            return rows
+        values: Values = {name: found.to_numpy(zero_copy_only=False) for name, (found, _) in columns.items()}
+        if self.column.attention:
+            rows, values = _attended(rows, values)
+        if not self.column.mask_columns:
+            return rows
+        lengths = columns[LENGTHS][1] if LENGTHS in columns else None
+        return _labeled(rows, values, lengths, wrong, samples=self.samples, following=self.following)
 
 
 def dtype_of(kind: Any) -> Any:
@@ -290,31 +306,68 @@ def _row(bounds: Offsets, at: int) -> int:
     return int(np.searchsorted(bounds, at, side="right")) - 1
 
 
-def _labeled(
-    rows: Decoded, columns: Mapping[str, tuple[Any, Offsets]], wrong: Any, *, samples: bool, following: bool
-) -> Decoded:
-    """Add the labels of Hugging Face to rows: each one moves from its token to the token before, which predicts it.
+Values = Mapping[str, NDArray[np.integer[Any]]]
 
-    Without a column of labels they are the tokens. A label is ignored where a mask is 0. Rows that hold several
-    documents are divided; with `samples`, each row stays one sequence.
-    """
+
+def _fit(rows: Decoded, columns: Mapping[str, tuple[Any, Offsets]], wrong: Any) -> bool:
+    """Return whether every column has one value per token, and report the first that has not."""
     for name, (_, bounds) in columns.items():
         if name != LENGTHS and not np.array_equal(bounds, rows.offsets):
             at = max(int(np.argmax(bounds != rows.offsets)) - 1, 0)
             expected, there = (int(np.diff(some)[at]) for some in (rows.offsets, bounds))
             wrong(5, at, f"has {name} of another length", expected, there)
-            return rows
-    values = {name: found.to_numpy(zero_copy_only=False) for name, (found, _) in columns.items()}
+            return False
+    return True
+
+
+def _attended(rows: Decoded, values: Values) -> tuple[Decoded, Values]:
+    """Leave out the positions at both ends of rows that `attention_mask` excludes, in all columns."""
+    attended = values[ATTENTION] != 0
+    at, passed = np.flatnonzero(attended), offsets_of(attended)[rows.offsets]
+    filled = np.diff(passed) > 0
+    starts, stops = at[passed[:-1][filled]], at[passed[1:][filled] - 1] + 1
+    edges = np.bincount(starts, minlength=len(attended) + 1) - np.bincount(stops, minlength=len(attended) + 1)
+    kept = np.cumsum(edges)[:-1] > 0
+    lengths = np.zeros(len(filled), np.int64)
+    lengths[filled] = stops - starts
+    offsets, counts = offsets_of(lengths), attended[kept]
+    holes = np.diff(offsets_of(~counts)[offsets]) > 0
+    found = Decoded(
+        rows.tokens[kept],
+        offsets,
+        marks=counts * np.uint8(TARGET),
+        odd=_count_and_first(holes),
+        excluded=(int(np.count_nonzero(~kept)), int(np.count_nonzero(~counts))),
+    )
+    return found, {name: column[kept] for name, column in values.items()}
+
+
+def _labeled(
+    rows: Decoded, values: Values, lengths: Offsets | None, wrong: Any, *, samples: bool, following: bool
+) -> Decoded:
+    """Add the labels of Hugging Face to rows: each one moves from its token to the token before, which predicts it.
+
+    Without a column of labels they are the tokens. A label is ignored where a mask is 0. Rows that hold several
+    documents are divided; with `samples`, each row stays one sequence.
+
+    Args:
+        rows: The rows.
+        values: The values of each column beside the tokens.
+        lengths: Offsets of the lengths of the documents of each row; None without that column.
+        wrong: Reports a problem of a row.
+        samples: Each row stays one sequence.
+        following: A column loss_mask speaks of the next token.
+    """
     packed = POSITIONS in values or LENGTHS in values
     if POSITIONS in values:
         starts = _starts_of_positions(rows, values[POSITIONS], wrong)
-    elif packed:
-        starts = _starts_of_lengths(rows, values[LENGTHS], columns[LENGTHS][1], wrong)
+    elif lengths is not None:
+        starts = _starts_of_lengths(rows, values[LENGTHS], lengths, wrong)
     else:
         starts = rows.offsets[:-1][np.diff(rows.offsets) > 0]
     documents = np.append(starts, len(rows.tokens))
     own = values.get(LABELS, rows.tokens).astype(np.int64)
-    for name in (*MASKS, LOSS_MASK):
+    for name in (*MASKS, LOSS_MASK, ATTENTION):
         if name in values:
             counts = values[name] != 0
             if name == LOSS_MASK and following:
@@ -336,7 +389,7 @@ def _labeled(
         begins[starts] = True
         marks |= begins * np.uint8(BEGINS if samples else 0)
     mask = (moved != IGNORED).astype(np.uint8)
-    return Decoded(rows.tokens, offsets, mask, moved, begins, marks, _count_and_first(odd))
+    return Decoded(rows.tokens, offsets, mask, moved, begins, marks, _count_and_first(odd), rows.excluded)
 
 
 def _starts_of_positions(rows: Decoded, positions: NDArray[np.integer[Any]], wrong: Any) -> Offsets:
@@ -430,6 +483,15 @@ def _last_at(offsets: Offsets, start: int, first: int, position: int, shift: int
     return first + max(0, found - 1)
 
 
+class _Scanned(NamedTuple):
+    """The facts of a group that was decoded: its offsets and its largest ID; see `Decoded` for the others."""
+
+    offsets: Offsets
+    top: int
+    odd: tuple[int, int]
+    excluded: tuple[int, int]
+
+
 @dataclass(slots=True)
 class _Walk:
     """The decoding of a group, in order.
@@ -506,15 +568,20 @@ class ColumnReader:
         facts = [container.facts(group, column.name) for container, group in self.groups]
         counts = [(group.rows, fact.values) for (_, group), fact in zip(self.groups, facts, strict=True)]
         tops, odd, first = [fact.top for fact in facts], 0, -1
-        if column.mask_columns or any(values is None for _, values in counts):
+        self.padding: int | None = None
+        self.excluded = 0
+        """Number of positions inside of rows that `attention_mask` excludes."""
+        if column.beside or any(values is None for _, values in counts):
             scanned = self._scan(hints.jobs)
-            counts = [(len(offsets) - 1, int(offsets[-1])) for offsets, *_ in scanned]
-            tops = [top for _, top, _ in scanned]
-            self._known = {k: offsets for k, (offsets, *_) in enumerate(scanned)}
-            odd = sum(count for *_, (count, _) in scanned)
+            counts = [(len(one.offsets) - 1, int(one.offsets[-1])) for one in scanned]
+            tops = [one.top for one in scanned]
+            self._known = {k: one.offsets for k, one in enumerate(scanned)}
+            odd = sum(one.odd[0] for one in scanned)
             if odd:
-                number = next(k for k, (*_, (count, _)) in enumerate(scanned) if count)
-                first = sum(rows for rows, _ in counts[:number]) + scanned[number][2][1]
+                number = next(k for k, one in enumerate(scanned) if one.odd[0])
+                first = sum(rows for rows, _ in counts[:number]) + scanned[number].odd[1]
+            if column.attention:
+                self.padding, self.excluded = (sum(one.excluded[k] for one in scanned) for k in (0, 1))
         self._firsts = offsets_of([rows for rows, _ in counts])
         self._starts = offsets_of([values or 0 for _, values in counts])
         info = self._info(containers, column, options, hints, found, (odd, first), tops)
@@ -541,8 +608,14 @@ class ColumnReader:
             notes.append(
                 "rows are blocks of a stream, and the starts of its documents are unknown; --eos ID splits it there"
             )
+        if self.padding:
+            notes.append(f"{counted(self.padding, 'position')} at the ends of rows are padding, by attention_mask")
+        if self.excluded:
+            what = f"attention_mask excludes {counted(self.excluded, 'position')} inside of rows"
+            notes.append(f"{what}: these are content that does not count in the loss")
         notes += unread(containers, column)
         unread_mask = column.unread and "loss-mask" not in hints.allow_loss
+        ending = None if stream or self.samples or column.packed else own_separator(containers)
         layout = Layout.STREAM if stream else Layout.SAMPLES if self.samples or blocks else Layout.DOCUMENTS
         return Info(
             layout,
@@ -551,13 +624,13 @@ class ColumnReader:
             total,
             max_id=max((top for top in tops if top is not None), default=-1) if None not in tops else None,
             sample_length=width if layout is Layout.SAMPLES else None,
-            separators=Separators.AFTER if stream else Separators.NONE,
-            eos_id=hints.eos_id if stream else None,
-            eos_from="given" if stream else "",
+            separators=Separators.AFTER if stream else Separators.NONE if ending is None else Separators.TRAILING,
+            eos_id=hints.eos_id if stream else ending,
+            eos_from="given" if stream else "" if ending is None else "schema of tokfmt",
             notes=tuple(notes),
             split=found.split,
             other_splits=found.others,
-            nonstandard_masks=odd[0] if column.mask_columns else None,
+            nonstandard_masks=odd[0] if column.mask_columns or odd[0] else None,
             first_nonstandard=odd[1],
             loss_masks=f'masks in "{LOSS_MASK}": {MASK_OPTION}' if unread_mask else "",
             segmented=self.samples and column.packed,
@@ -570,16 +643,18 @@ class ColumnReader:
             },
         )
 
-    def _scan(self, jobs: int | None) -> list[tuple[Offsets, int, tuple[int, int]]]:
-        """Decode every group once, on several threads; return offsets, largest ID and nonstandard masks of each."""
+    def _scan(self, jobs: int | None) -> list[_Scanned]:
+        """Decode every group once, on several threads."""
 
-        def look(number: int) -> tuple[Offsets, int, tuple[int, int]]:
+        def look(number: int) -> _Scanned:
             lengths, top, odd, first, at = [np.zeros(0, np.int64)], -1, 0, -1, 0
+            padding = inside = 0
             for piece in self._decode(number):
                 lengths.append(np.diff(piece.offsets))
                 first = at + piece.odd[1] if piece.odd[0] and not odd else first
                 top, odd, at = max(top, largest_id(piece.tokens)), odd + piece.odd[0], at + len(piece.offsets) - 1
-            return offsets_of(np.concatenate(lengths)), top, (odd, first)
+                padding, inside = padding + piece.excluded[0], inside + piece.excluded[1]
+            return _Scanned(offsets_of(np.concatenate(lengths)), top, (odd, first), (padding, inside))
 
         with ThreadPoolExecutor(jobs or 4) as pool:
             return list(pool.map(look, range(len(self.groups))))
@@ -710,6 +785,16 @@ class ColumnReader:
             end, at = piece.span(rows=False)[1], piece.span(rows=True)[1]
             if at == last or end + shift * at > position:
                 return _last_at(piece.offsets, piece.start, piece.first, position, shift)
+
+    def marks(self, start: int, stop: int) -> NDArray[np.uint8] | None:
+        """See `protocols.HasMarks`. Without labels, a mask is what `attention_mask` excludes inside of rows."""
+        if not self.excluded:
+            return None
+        return np.concatenate([np.empty(0, np.uint8), *self._window(start, stop, "marks")])
+
+    def padding_counts(self) -> PaddingCounts:
+        """Return the positions that `attention_mask` excludes at the ends of rows; see `protocols.CountsPadding`."""
+        return PaddingCounts(self.padding, self.info.tokens + (self.padding or 0))
 
     def byte_offset(self, position: int) -> ByteOffset:
         check_position(position, self.info.tokens)

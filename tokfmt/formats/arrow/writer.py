@@ -102,6 +102,7 @@ def traits(options: WriteOptions, suffixes: tuple[str, ...]) -> WriterTraits:
         Separators.AFTER if blocks else Separators.NONE,
         separated=blocks,
         keeps_masks=True,
+        keeps_separators=not blocks and options.pack_size is None,
         keeps_boundaries=not blocks,
         sample_length=options.seq_len,
         pack_size=options.pack_size,
@@ -141,6 +142,7 @@ class ColumnWriter(TokenWriter):
         self._numbers: list[int] | None = None
         self._finished: set[str] = set()
         self.mask_columns: tuple[str, ...] = ()
+        self.ending: int | None = None
         self.masked = False
         plain = self.single or options.split is None or options.split.replace("-", "_").isidentifier()
         if not plain:
@@ -161,10 +163,10 @@ class ColumnWriter(TokenWriter):
         """Columns and metadata of the destination: pyarrow.Schema with the features of Hugging Face."""
         pa = arrow()
         about = {"info": {"features": self.features}}
-        more = {
-            "huggingface": json.dumps(about),
-            "tokfmt": json.dumps({"rows": "documents" if self.options.seq_len is None else "blocks"}),
-        }
+        own: dict[str, object] = {"rows": "documents" if self.options.seq_len is None else "blocks"}
+        if self.ending is not None:
+            own["eos_id"] = self.ending
+        more = {"huggingface": json.dumps(about), "tokfmt": json.dumps(own)}
         lists = ((name, pa.list_(pa.field("element", getattr(pa, dtype)()))) for name, dtype in self._types)
         return pa.schema([pa.field(name, kind) for name, kind in lists], metadata=more)
 
@@ -186,6 +188,7 @@ class ColumnWriter(TokenWriter):
             masked = marks_of(source) is not None and "loss-mask" not in self.target.allow_loss
             self.mask_columns = ("loss_mask", "seq_start_id") if packs else ("labels",) if masked else ()
             self.masked = masked
+            self.ending = source.info.eos_id if source.info.separators is Separators.TRAILING else None
             self._made = self._arranged(source)
         return self._made
 

@@ -27,6 +27,7 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -46,6 +47,7 @@ from tokfmt.formats.hdf5.container import Stored, WriterAttributes, open_stored
 from tokfmt.formats.hdf5.options import PARAMS, Order, ReadOptions
 from tokfmt.formats.hdf5.partial import open_first
 from tokfmt.formats.hdf5.samples import (
+    IGNORED,
     Corpus,
     FirstSamples,
     MaskedRuns,
@@ -61,7 +63,6 @@ from tokfmt.formats.hdf5.samples import (
 )
 from tokfmt.formats.hdf5.stride import chained, continued, join, judge, pieces_of, scan_segments
 from tokfmt.formats.hdf5.table import LARGEST_CHUNK, Rows
-from tokfmt.views.select import Leading
 from tokfmt.views.view import Beginning
 
 _EXAMPLES = re.compile(r"examples_(\d+)_(\d+)\.h5", re.ASCII)
@@ -451,17 +452,17 @@ def open_reader(paths: Sequence[Place], options: ReadOptions, hints: Hints) -> T
     rows = Rows([stored.table for stored in opening.files], hints.jobs)
     if first.rank == 1:
         reader = _corpus(opening, rows)
-        return _without_last_separator(opening, reader) if opening.damage else reader
+        return _cut(opening, reader) if opening.damage else reader
     if options.view == "samples":
         return _rows_as_stored(opening, rows)
     if first.foreign:
         raise UnsupportedError(opening.place, f"holds {first.foreign}, not GPT samples", remedy=AS_SAMPLES)
     reader = _packed(opening, rows) if rows.fields == 5 else _samples(opening, rows)
-    return _without_last_separator(opening, reader) if opening.damage else reader
+    return _cut(opening, reader) if opening.damage else reader
 
 
-def _without_last_separator(opening: Opening, reader: TokenReader) -> TokenReader:
-    """Return a cut stream without the separator after its last run, whose last document is not complete.
+def _cut(opening: Opening, reader: TokenReader) -> TokenReader:
+    """Return a cut stream, whose last document is not complete.
 
     Raises:
         TruncatedError: The separator is unknown, and with it the ends of documents.
@@ -469,7 +470,7 @@ def _without_last_separator(opening: Opening, reader: TokenReader) -> TokenReade
     if not isinstance(reader, Stream):
         what = f"the last complete document is unknown without a separator: {opening.damage[0].what}"
         raise TruncatedError(opening.place, what, remedy="Give --eos ID; --from-opt view=samples reads rows")
-    return Leading(reader, max(0, reader.info.tokens - 1))
+    return reader
 
 
 def _rows_as_stored(opening: Opening, rows: Rows) -> TokenReader:
@@ -534,10 +535,20 @@ def _check_alike(opening: Opening) -> None:
         opening.notes.append(f"files hold IDs of different types ({', '.join(kinds)}); map-style trainers refuse that")
 
 
-def _as_stream(runs: Runs | Corpus) -> TokenReader:
-    """Return runs as one stream if the separator is known; otherwise the runs, which only a separator could split."""
+def _as_stream(runs: Runs | Corpus, ends: NDArray[np.integer] | None = None) -> TokenReader:
+    """Return runs as one stream if the separator is known; otherwise the runs, which only a separator could split.
+
+    Args:
+        runs: The runs.
+        ends: Last token of each run but the last; None: they are read.
+    """
     info = runs.info
-    return Stream(runs, info.eos_id) if info.separators is Separators.BETWEEN and info.eos_id is not None else runs
+    if info.separators is not Separators.BETWEEN or info.eos_id is None:
+        return runs
+    if ends is None:
+        bounds = runs.offsets(0, info.sequences)
+        ends = np.array([runs.tokens(b - 1, b)[0] if a < b else 0 for a, b in pairwise(bounds[:-1].tolist())])
+    return Stream(runs, ends, info.eos_id)
 
 
 def _corpus(opening: Opening, rows: Rows) -> TokenReader:
@@ -624,10 +635,13 @@ def _infer(
     if inverted and opening.options.mask == "auto":
         opening.inferred.append("1 in the mask row means padding: inverted_mask (--from-opt mask=loss overrides)")
     _check_labels(opening, rows, scan)
-    stride = _stride(opening, rows, scan, groups)
     separator = opening.separator(None)
-    if separator[0] is None and not opening.hints.no_eos:
-        separator = _ends_alike(opening, scan, rows.width)
+    alike = _ends_alike(scan, rows.width)
+    stride = _stride(opening, rows, scan, groups, closed=alike is not None and separator[0] in (None, alike))
+    if separator[0] is None and alike is not None and not opening.hints.no_eos:
+        padded = np.count_nonzero((scan.valid < rows.width) & (scan.valid > 0))
+        opening.inferred.append(f"separator {alike}: all {padded:,} padded samples end with it (--eos ID overrides)")
+        separator = alike, "every padded sample ends with it"
     return Inferred(inverted, stride, separator)
 
 
@@ -652,7 +666,6 @@ def _first_samples(opening: Opening, rows: Rows, groups: NDArray[np.int64], most
         reader = _joined(beginning, first, scan, np.minimum(groups, len(first)), inferred)
         eos_id, found = reader.info.eos_id, reader.info.sequences - 1
         if reader.info.separators is Separators.BETWEEN and eos_id is not None:
-            reader = _without_last_separator(opening, reader)
             found = sum(int(np.count_nonzero(reader.tokens(a, b) == eos_id)) for a, b in windows(0, reader.info.tokens))
         whole = found >= most and not (eos_id is not None and Beginning(reader, eos_id, most).whole)
         if whole or (reader.info.separators is Separators.BETWEEN and eos_id is None):
@@ -682,7 +695,9 @@ def _joined(opening: Opening, rows: Rows, scan: Scan, groups: NDArray[np.int64],
     )
     ignored = separator[0] if separator[0] is not None else opening.params.pad_id
     padding = len(rows) * rows.width - int(scan.valid.sum())
-    return _as_stream(Runs(rows, joined.pieces, ignored=ignored, plain=False, info=info, padding=padding))
+    runs = Runs(rows, joined.pieces, ignored=ignored, plain=False, info=info, padding=padding)
+    ends = scan.last[np.flatnonzero(joined.pieces.opens)[1:] - 1]
+    return _as_stream(runs, ends if ignored is None else np.where(ends == IGNORED, ignored, ends))
 
 
 def _across_directories(
@@ -770,8 +785,16 @@ def _check_all_rows(opening: Opening, own: Sequence[WriterAttributes | None]) ->
         )
 
 
-def _stride(opening: Opening, rows: Rows | SampledRows, scan: Scan, groups: NDArray[np.int64]) -> str:
+def _stride(opening: Opening, rows: Rows | SampledRows, scan: Scan, groups: NDArray[np.int64], *, closed: bool) -> str:
     """Return the given stride, or the one that the samples show.
+
+    Args:
+        opening: The opened files.
+        rows: The samples.
+        scan: Scan of these samples.
+        groups: int64[streams + 1], first samples of the streams.
+        closed: The padded samples end with the separator. If nothing shows that samples continue each other, each then
+            holds documents of its own.
 
     Raises:
         UnsupportedError: The samples show no stride, or they were shuffled.
@@ -795,6 +818,9 @@ def _stride(opening: Opening, rows: Rows | SampledRows, scan: Scan, groups: NDAr
             f"its samples do not show how they continue each other ({found.why})",
             remedy=f"{_STRIDES}; {AS_SAMPLES}",
         )
+    if found.how == ROWS and closed and not opening.hints.no_eos:
+        why = f"{found.why}, and all padded samples end with the same ID"
+        found = Continuation("per-document", why)
     opening.inferred.append(_worded_stride(found))
     return found.how
 
@@ -816,15 +842,12 @@ _WORDS = {
 }
 
 
-def _ends_alike(opening: Opening, scan: Scan, width: int) -> tuple[int | None, str]:
-    """Return the ID with which all padded samples end, if there are at least four, and its origin."""
+def _ends_alike(scan: Scan, width: int) -> int | None:
+    """Return the ID with which all padded samples end, if there are at least four; else None."""
     ends = scan.last[(scan.valid < width) & (scan.valid > 0)]
     if len(ends) < _ENDS_NEEDED or int(ends[0]) < 0 or not (ends == ends[0]).all():
-        return None, ""
-    opening.inferred.append(
-        f"separator {int(ends[0])}: all {len(ends):,} padded samples end with it (--eos ID overrides)"
-    )
-    return int(ends[0]), "every padded sample ends with it"
+        return None
+    return int(ends[0])
 
 
 def _note_ambiguous(

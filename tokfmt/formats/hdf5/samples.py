@@ -28,7 +28,7 @@ from tokfmt.core.reader import Info, Separators, TokenReader, check_interval, ch
 from tokfmt.formats.hdf5.beginning import SampledRows
 from tokfmt.formats.hdf5.table import Rows, Values
 from tokfmt.model.bridge import laid_reader
-from tokfmt.views.view import View
+from tokfmt.views.view import Indexed, View
 
 IGNORED = -100
 """The label of Hugging Face collators for a token without loss."""
@@ -486,17 +486,41 @@ def unsigned(values: Values) -> Tokens:
     return values.view(f"u{values.dtype.itemsize}")
 
 
-class Stream(View):
-    """View of runs as one stored stream with a separator after each, so that no document spans two runs.
+class _Openings(Indexed):
+    """View of runs, joined to one where a separator is between them."""
 
-    If a run ends with a separator, there are two in a row, which splitting reads as padding.
+    def __init__(self, runs: TokenReader, ends: NDArray[np.integer], eos_id: int) -> None:
+        offsets = runs.offsets(0, runs.info.sequences)
+        inner = offsets[1:-1]
+        opens = inner[(ends != eos_id) & (inner > offsets[:-2]) & (inner < offsets[-1])]
+        self._offsets = np.concatenate((offsets[:1], opens, offsets[-1:][: runs.info.tokens]))
+        super().__init__(runs, replace(runs.info, sequences=len(self._offsets) - 1))
+
+
+class Stream(View):
+    """View of runs as one stored stream in which no document spans two runs.
+
+    A separator is inserted between two runs if the first does not end with one.
     """
 
-    def __init__(self, runs: TokenReader, eos_id: int) -> None:
-        axis = laid_reader(runs, eos_id)
-        tokens = axis.info.tokens
-        super().__init__(axis, replace(axis.info, sequences=int(tokens > 0), separators=Separators.BETWEEN))
-        self.runs = runs
+    def __init__(self, runs: TokenReader, ends: NDArray[np.integer], eos_id: int) -> None:
+        """Insert separators.
+
+        Args:
+            runs: The runs. Those without tokens are left out.
+            ends: Last token of each run but the last; any number for a run without tokens.
+            eos_id: The separator.
+        """
+        openings = _Openings(runs, ends, eos_id)
+        axis = laid_reader(openings, eos_id)
+        self.runs, self._inserted = runs, (axis.offsets(0, openings.info.sequences) - 1)[1:-1]
+        tokens = runs.info.tokens + len(self._inserted)
+        info = replace(axis.info, tokens=tokens, sequences=int(tokens > 0), separators=Separators.BETWEEN)
+        super().__init__(axis, info)
+
+    def tokens(self, start: int, stop: int) -> Tokens:
+        check_interval(start, stop, self.info.tokens)
+        return self.source.tokens(start, stop)
 
     def offsets(self, first: int, last: int) -> Offsets:
         check_interval(first, last, self.info.sequences, "sequences")
@@ -504,18 +528,16 @@ class Stream(View):
 
     def is_inserted(self, positions: NDArray[np.int64]) -> NDArray[np.bool_]:
         """See `protocols.InsertsSeparators`."""
-        count = self.runs.info.sequences
-        ends = np.append(self.runs.offsets(0, count)[1:] + np.arange(count), self.info.tokens)
-        return np.asarray(ends[np.searchsorted(ends, positions)] == positions)
+        return np.isin(positions, self._inserted)
 
     def padding_counts(self) -> PaddingCounts:
-        """Return the amount of padding in the runs, and of separators after them; see `protocols.CountsPadding`."""
+        """Return the amount of padding in the runs, and of separators between them; see `protocols.CountsPadding`."""
         below = (
             self.runs.padding_counts()
             if isinstance(self.runs, CountsPadding)
             else PaddingCounts(None, self.runs.info.tokens)
         )
-        return replace(below, separators=self.runs.info.sequences)
+        return replace(below, separators=len(self._inserted))
 
 
 class FirstSamples(View):

@@ -9,7 +9,8 @@
   blocks. Padding is EOS at the end of the last sample. There is no index, no count and no checksum.
 - Samples of a recipe are stored as they are. Only the manifest states that each is a sequence. Without
   it, blocks are read as one stream.
-- A run of EOS may be padding or empty documents. Reading drops such runs, and writing refuses empty sequences
+- A run of EOS at the end of the last sample is padding; the first EOS of it ends a document. Any other EOS after an
+  EOS is an empty document. Writing refuses empty sequences, because at the end they would look like padding
   (`--allow-loss empty-sequences`).
 
 Source: the public dataset card of a stage-1 packed pretraining dataset.
@@ -49,6 +50,7 @@ class Stage1Reader(FlatReader):
     """A reader of the stored stream of one or more blocks, or of its samples."""
 
     seq_len: int
+    padding: int
 
     def tokens(self, start: int, stop: int) -> Tokens:
         try:
@@ -61,9 +63,9 @@ class Stage1Reader(FlatReader):
             ) from error
 
     def padding_counts(self) -> PaddingCounts:
-        """Return the samples that the stream is stored in, if they are complete; see `protocols.CountsPadding`."""
-        tokens = self.info.tokens
-        return PaddingCounts(None, tokens, sample_length=None if tokens % self.seq_len else self.seq_len)
+        """Return the padding, and the samples if they are complete; see `protocols.CountsPadding`."""
+        tokens = self.info.tokens + self.padding
+        return PaddingCounts(self.padding, tokens, sample_length=None if tokens % self.seq_len else self.seq_len)
 
     def byte_offset(self, position: int) -> ByteOffset:
         place = super().byte_offset(position)
@@ -173,8 +175,15 @@ class Stage1(FlatFormat):
         )
 
     def open(self, paths: Sequence[Place], options: ReadOptions, hints: Hints) -> Stage1Reader:
-        reader = Stage1Reader(self.file_layout(paths, options, hints), hints.allow_loss)
-        reader.seq_len = options.seq_len
+        file_layout, padding = self.file_layout(paths, options, hints), 0
+        if file_layout.separators is Separators.BETWEEN and not hints.no_eos:
+            padding = _padding(file_layout.extents, file_layout.pad_id, options.seq_len)
+        if padding:
+            *extents, last = file_layout.extents
+            extents.append(last._replace(tokens=last.tokens - padding))
+            file_layout = replace(file_layout, extents=extents)
+        reader = Stage1Reader(file_layout, hints.allow_loss)
+        reader.seq_len, reader.padding = options.seq_len, padding
         reader.info = replace(reader.info, length_given=options.view == "samples")
         return reader
 
@@ -189,6 +198,18 @@ class Stage1(FlatFormat):
             Part(f"samples of {block.name}", block, partial(_samples, block, options.seq_len)) for block in blocks
         ]
         return [Part("blocks", path, lambda: named), *samples]
+
+
+def _padding(extents: Sequence[Extent], eos_id: int | None, seq_len: int) -> int:
+    """Return the number of separators at the end of the last sample that end no document."""
+    last = extents[-1] if extents else None
+    if last is None or not last.tokens:
+        return 0
+    total = sum(extent.tokens for extent in extents)
+    length = min(last.tokens, (total - 1) % seq_len + 2)  # the last sample, and the token before it
+    other = np.flatnonzero(last.file.array(last.begin + 4 * (last.tokens - length), length, TOKEN) != eos_id)
+    run = length - 1 - int(other[-1]) if len(other) else length
+    return max(0, run - 1)
 
 
 def _unbroken(file_layout: FileLayout) -> FileLayout:

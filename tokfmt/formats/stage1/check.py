@@ -392,9 +392,9 @@ CODES: Mapping[str, Code] = {
     ),
     "TF218": Code(
         "padding inside",
-        "Runs of the separator are padding, and only the end of the last sample is padded, as a document that does "
-        "not fit a sample continues in the next. A long run elsewhere means that samples were padded one by one, or "
-        "documents are empty; reading drops such runs.",
+        "Only the end of the last sample is padded with the separator, as a document that does not fit a sample "
+        "continues in the next. A long run elsewhere means that samples were padded one by one, or that documents are "
+        "empty; each separator of it is read as an empty document.",
     ),
     "TF219": Code(
         "not int32 token IDs",

@@ -54,6 +54,7 @@ from tokfmt.ops.check.cross_checks import (
     Beyond,
     Corpus,
     Counted,
+    Endings,
     Splits,
     Vocabulary,
     corpus_findings,
@@ -67,6 +68,7 @@ from tokfmt.ops.check.cross_checks import (
     shard_findings,
     stored_count_findings,
     tokenizer_findings,
+    unfinished_findings,
     width_findings,
 )
 from tokfmt.ops.convert.convert import carry_out
@@ -397,10 +399,11 @@ class _Checking:
             yield from metadata_findings(source)
             self.found.sequences, self.found.tokens = info.sequences, info.tokens
             vocabulary = None if self.handle is None else Vocabulary(reader, self.handle, self.jobs)
-            counted = Counted.of(reader) if self.deep and "TF338" not in self.found.counts else None
+            searches = [one for one in (Counted.of(reader), Endings.of(source)) if one is not None] if self.deep else []
+            yield from self._new(unfinished_findings(self.path, reader))
             # every token of a stream is read when it is opened
-            if self.deep and (vocabulary is not None or counted is not None or not is_split(reader)):
-                max_id = yield from self._walked(reader, vocabulary, counted)
+            if self.deep and (vocabulary is not None or searches or not is_split(reader)):
+                max_id = yield from self._walked(reader, vocabulary, searches)
             if self.handle is not None and vocabulary is not None:
                 yield from tokenizer_findings(source, reader, self.handle, vocabulary)
         if self.deep:
@@ -424,14 +427,14 @@ class _Checking:
             axis.close()
 
     def _walked(
-        self, reader: TokenReader, vocabulary: Vocabulary | None, counted: Counted | None
+        self, reader: TokenReader, vocabulary: Vocabulary | None, searches: Sequence[Counted | Endings]
     ) -> Generator[Finding, None, int | None]:
         """Read every token once, and return the largest ID; None if a region cannot be read.
 
         Args:
             reader: The dataset.
             vocabulary: Receives every window, if a tokenizer is given.
-            counted: Receives every window, if the dataset has masks.
+            searches: Receive every window, and report what they found.
         """
         self.progress.phase(f"reading {self.path.name}", reader.info.tokens, "tokens")
 
@@ -443,8 +446,8 @@ class _Checking:
                     top = max(top, largest_id(tokens))
                     if vocabulary is not None:
                         beyond.append(vocabulary.look(a, tokens))
-                    if counted is not None:
-                        counted.look(a, b)
+                    for search in searches:
+                        search.look(a, tokens)
             except TokfmtError as error:
                 return error, beyond, top
             return None, beyond, top
@@ -460,9 +463,24 @@ class _Checking:
                 max_id = None if error is not None or max_id is None else max(max_id, top)
                 if error is not None:
                     yield _refusal(str(self.path), error)
-        if counted is not None and max_id is not None:
-            yield from counted.findings(self.path)
+        for search in searches if max_id is not None else ():
+            yield from self._new(search.findings(self.path))
         return max_id
+
+    def _new(self, findings: Iterator[Finding]) -> Iterator[Finding]:
+        """Yield the findings that the check of the format has not reported already, with a code of its own."""
+        for finding in findings:
+            if not self.found.counts.keys() & _SAME.get(finding.code, ()):
+                yield finding
+
+
+_SAME: Mapping[str, frozenset[str]] = {
+    "TF942": frozenset({"TF338"}),
+    "TF944": frozenset({"TF116", "TF117", "TF705"}),
+    "TF946": frozenset({"TF121", "TF705"}),
+    "TF947": frozenset({"TF645"}),
+}
+"""Codes of findings of formats that report the same."""
 
 
 class _Spread:

@@ -218,6 +218,28 @@ _CONTENT = {
         "reads each file in its own width. Most trainers take one width for all files, and read wrong IDs. The files "
         "may come from two tokenizers. Find out which tokenizer made each file; a conversion writes one width.",
     ),
+    "TF944": Code(
+        "documents without the separator",
+        "The separator ends other documents of the dataset, but not these. They may be cut, or the writer adds no "
+        "separator to some. A trainer that reads them as one stream sees no boundary after them. A conversion to a "
+        "format that stores separators adds one, and counts it.",
+    ),
+    "TF945": Code(
+        "documents that end with the separator twice",
+        "The tokenizer adds the end of text, and the packer adds another one. Only the last is the separator; tokfmt "
+        "keeps the other as content. A model learns to end a text twice. Pack the text again with one of both.",
+    ),
+    "TF946": Code(
+        "separators inside documents",
+        "The separator occurs before the end of a document: the text held its literal spelling, or rows are pieces of "
+        "a stream. A format that marks boundaries by the separator cannot store such documents. If all rows have one "
+        "length, formats with rows=blocks read them as the stream that they were cut from.",
+    ),
+    "TF947": Code(
+        "the last document is not finished",
+        "No separator follows the last document of a stream. It was cut with its file or its last sample, or the "
+        "writer adds no separator at the end. A conversion adds one, and counts it.",
+    ),
 }
 
 CODES: Mapping[str, Code] = {**_OPENING, **_MANIFEST, **_TOKENIZER, **_AGAINST, **_CONTENT}

@@ -1,7 +1,7 @@
 """Compare a dataset with its manifest, its ledger, a tokenizer, and the corpus that it was made from.
 
 Files      numbers in their names, widths of their tokens
-Content    tokens at all, and sequences without a token that counts in the loss
+Content    tokens at all, sequences without a token that counts in the loss, and separators where they should be
 Manifest   size, checksum and counts of what was written
 Ledger     number of rows, and with --deep every row
 Tokenizer  IDs, end of text, and the text that IDs decode to
@@ -16,8 +16,11 @@ from __future__ import annotations
 
 import os
 import re
+import threading
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
@@ -39,7 +42,8 @@ from tokfmt.core.shard_names import names_by_directory, shard_problem
 from tokfmt.core.text_format import grouped, printable
 from tokfmt.core.tokenizer_ids import TokenizerIds, wrapped_bits
 from tokfmt.formats.flat import FlatFormat
-from tokfmt.model.bridge import ContentReader
+from tokfmt.model.batch import SEP
+from tokfmt.model.bridge import ContentReader, dataset_of, is_split, is_unfinished
 from tokfmt.ops.compare.alignment import Step, Stretch, aligned, check_room, surpluses
 from tokfmt.ops.compare.fingerprint import AxisSide, Fingerprints, Side, empty_fingerprint, hands, read_records
 from tokfmt.ops.source.manifest import (
@@ -309,8 +313,9 @@ class Counted:
         """Return a search; None if the dataset has no masks."""
         return None if marks_of(reader) is None else Counted(reader)
 
-    def look(self, start: int, stop: int) -> None:
-        """Look at the tokens `start <= p < stop`. Threads may call this."""
+    def look(self, start: int, tokens: Tokens) -> None:
+        """Look at the marks of the tokens from position `start` on. Threads may call this."""
+        stop = start + len(tokens)
         marks = marks_of(self.reader, start, stop)
         if marks is None or start == stop:
             return
@@ -331,6 +336,142 @@ class Counted:
             what = f"{len(silent):,} of {len(self.counts):,} sequences have no token that counts in the loss"
             remedy = "Remove them: they add nothing to training"
             yield Finding("TF942", "warning", str(path), f"{what} (first: sequence {silent[0]:,})", remedy)
+
+
+_LOOKED_AT = 256  # sequences whose ends show the ID that ends most of them
+_FEWEST = 8  # fewer sequences may end alike by chance
+_MOST = 0.75  # share of sequences that end with an ID from which on it is taken for the separator
+
+
+class Endings:
+    """A search for separators that documents of an index lack, end with twice, or hold inside.
+
+    Attributes:
+        eos_id: The separator that was removed from ends; else the ID that ends most sequences.
+        ended: The number of sequences that end with it.
+        lack: The number of others that are not empty, and the first.
+        twice: The number of sequences that end with it twice, and the first.
+        inside: The number of these IDs before the end, and the first sequence with one.
+    """
+
+    def __init__(self, reader: TokenReader, eos_id: int, *, removed: bool) -> None:
+        self.reader, self.eos_id, self._removed = reader, eos_id, removed
+        self.ended, self._lock = 0, threading.Lock()
+        self.lack = self.twice = self.inside = (0, -1)
+
+    @staticmethod
+    def of(source: Source) -> Endings | None:
+        """Return a search; None for streams and samples, or if no ID ends most sequences."""
+        reader = source.reader
+        if isinstance(reader, RecordReader) or reader.info.layout is not Layout.DOCUMENTS or is_split(reader):
+            return None
+        if source.format.is_computed:
+            return None
+        gap = dataset_of(reader).gap
+        if gap.id is not None:
+            return Endings(reader, gap.id, removed=True)
+        usual = None
+        with suppress(TokfmtError):  # reported where all tokens are read
+            usual = _usual_end(reader)
+        return None if usual is None else Endings(reader, usual, removed=False)
+
+    def look(self, start: int, tokens: Tokens) -> None:
+        """Look at the tokens from position `start` on. Threads may call this."""
+        found = np.flatnonzero(tokens == self.eos_id)
+        if not len(tokens) or (self._removed and not len(found)):
+            return
+        first = sequence_at(self.reader, start)
+        bounds = self.reader.offsets(first, sequence_at(self.reader, start + len(tokens) - 1) + 1) - start
+        there = np.flatnonzero((bounds[1:] > bounds[:-1]) & (bounds[1:] > 0) & (bounds[1:] <= len(tokens)))
+        last = bounds[1:][there] - 1
+        ends = tokens[last] == self.eos_id
+        before = np.zeros(len(last), np.bool_)
+        if not self._removed:  # The token before the end, in this window or before it.
+            long = np.flatnonzero(ends & (bounds[1:][there] - bounds[:-1][there] > 1))
+            held = long[last[long] > 0]
+            before[held] = tokens[last[held] - 1] == self.eos_id
+            for k in long[last[long] == 0].tolist():
+                before[k] = self.reader.tokens(start - 1, start).item() == self.eos_id
+        twice = there[ends if self._removed else before]
+        closing = np.concatenate((last[ends], last[before] - 1))
+        inside = found[~np.isin(found, closing)]
+        numbers = np.searchsorted(bounds, inside, side="right") - 1
+        with self._lock:
+            self.ended += int(np.count_nonzero(ends))
+            if not self._removed:
+                self.lack = _added(self.lack, first + there[~ends])
+            self.twice = _added(self.twice, first + twice)
+            self.inside = _added(self.inside, first + numbers)
+
+    def findings(self, path: Place) -> Iterator[Finding]:
+        """Report what was found, once every token was looked at."""
+        count, query = self.reader.info.sequences, f"token:{self.eos_id}"
+        if self._removed:
+            self.ended = 0
+            for numbers, closed, lengths in _closed(self.reader):
+                self.ended += int(np.count_nonzero(closed))
+                self.lack = _added(self.lack, numbers[~closed & (lengths > 0)])
+        elif self.inside[0] > self.ended / 2:  # A full stop ends most texts as well.
+            return
+        of, first = f"of {count:,} documents", "first: document"
+        if self.ended and self.lack[0]:
+            what = f"{self.lack[0]:,} {of} do not end with the separator {self.eos_id:,}, as others do"
+            remedy = "They may be cut: compare them with their source"
+            yield Finding("TF944", "warning", str(path), f"{what} ({first} {self.lack[1]:,})", remedy)
+        twice = self.twice[0] > self.ended / 2  # If few do, a text ended with its spelling.
+        if twice:
+            what = f"{self.twice[0]:,} {of} end with the separator {self.eos_id:,} twice"
+            remedy = "Pack the text again: the tokenizer and the packer each added one"
+            yield Finding("TF945", "warning", str(path), f"{what} ({first} {self.twice[1]:,})", remedy)
+        inside = self.inside if twice or not self.twice[0] else _joined(self.inside, self.twice)
+        if inside[0]:
+            what = f"the separator {self.eos_id:,} occurs inside documents {inside[0]:,}x"
+            remedy = (
+                "Formats that split at it cannot store these documents: --allow-loss embedded-separators splits there"
+            )
+            yield Finding("TF946", "info", str(path), f"{what} ({first} {inside[1]:,})", remedy, query=query)
+
+
+def _joined(a: tuple[int, int], b: tuple[int, int]) -> tuple[int, int]:
+    """Return the sum of two numbers of sequences that are not 0, and the first of both."""
+    return (a[0] + b[0], min(a[1], b[1])) if a[0] else b
+
+
+def _added(sum_: tuple[int, int], numbers: NDArray[np.int64]) -> tuple[int, int]:
+    """Return a number of sequences and the first of them, with further ones."""
+    if not len(numbers):
+        return sum_
+    return _joined(sum_, (len(numbers), int(numbers[0])))
+
+
+def _closed(reader: TokenReader) -> Iterator[tuple[NDArray[np.int64], NDArray[np.bool_], NDArray[np.int64]]]:
+    """Yield numbers of sequences, whether the source has a separator beside each, and their lengths."""
+    dataset = dataset_of(reader)
+    for a, b in windows(0, len(dataset)):
+        starts, stops, beside = dataset.contents(a, b)
+        yield np.arange(a, b), beside & SEP != 0, stops - starts
+
+
+def _usual_end(reader: TokenReader) -> int | None:
+    """Return the ID with which most of the sequences end that were looked at; None without one."""
+    count = reader.info.sequences
+    numbers = np.unique(np.linspace(0, max(count - 1, 0), min(count, _LOOKED_AT)).astype(np.int64)).tolist()
+    bounds = [reader.offsets(number, number + 1).tolist() for number in numbers]
+    ends = [reader.tokens(stop - 1, stop).item() for start, stop in bounds if start < stop]
+    if len(ends) < _FEWEST:
+        return None
+    usual, often = Counter(ends).most_common(1)[0]
+    return usual if often >= _MOST * len(ends) else None
+
+
+def unfinished_findings(path: Place, reader: TokenReader) -> Iterator[Finding]:
+    """Report the last document of a stream if no separator follows it."""
+    if is_unfinished(reader):
+        place, last = byte_offset_of(reader, reader.info.tokens - 1), reader.info.sequences - 1
+        what = f"no separator {reader.info.eos_id:,} follows its last document, {last:,}"
+        remedy = "Copy it again if it was cut. A conversion adds a separator"
+        where = (str(path), None) if place is None else (str(place.path), place.offset)
+        yield Finding("TF947", "info", where[0], what, remedy, where[1])
 
 
 def shard_findings(one: SourceFiles) -> Iterator[Finding]:

@@ -82,7 +82,7 @@ class Destination:
         if self.traits.separated:
             what = f"in {self.format.name}, only separators mark where a sequence ends"
             raise OptionError(f"--to-eos {asked}: {what}. --to-eos ID writes one", name="to_eos")
-        return replace(self, traits=replace(self.traits, separators=Separators.NONE))
+        return replace(self, traits=replace(self.traits, separators=Separators.NONE, keeps_separators=False))
 
     def with_rows_of(self, samples: Samples, request: Request) -> Destination:
         """Return the destination that stores the samples of a recipe as they are, if the format stores their length.

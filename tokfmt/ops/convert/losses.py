@@ -153,8 +153,16 @@ def known_losses(
     split_chosen = request.split is not None or "split" in request.options
     found = _of_sources(sources, masks=traits.keeps_masks, split_chosen=split_chosen)
     lost = [loss for loss in found if not kept.get(loss.name)]
-    unmarked = _unmarked(axis, sources, traits) if masks and not traits.keeps_labels else ()
+    closes = keeps_separators(axis, traits, allow_loss)
+    unmarked = _unmarked(axis, sources, traits) if masks and not traits.keeps_labels and not closes else ()
     return [*lost, *unmarked, *traits.lost(axis, allow_loss)]
+
+
+def keeps_separators(axis: TokenReader, traits: WriterTraits, allow_loss: frozenset[str]) -> bool:
+    """Return whether separators are stored as tokens of their sequences, so that their marks are not lost."""
+    is_lost = allow_loss & {"loss-mask", "masked-separators"}
+    documents = axis.info.layout is Layout.DOCUMENTS
+    return traits.keeps_separators and not is_lost and documents and marks_of(axis) is not None
 
 
 def left_out(sources: Sequence[Source], traits: WriterTraits) -> list[str]:

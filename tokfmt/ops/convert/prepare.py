@@ -9,9 +9,18 @@ from typing import Any
 
 from tokfmt.core.format import Target, TokenWriter
 from tokfmt.core.reader import TokenReader
+from tokfmt.model.bridge import with_own_separators
 from tokfmt.ops.convert.axis import token_axis
 from tokfmt.ops.convert.destination import Destination
-from tokfmt.ops.convert.losses import Content, known_losses, left_out, names_lost, record_losses, scanned
+from tokfmt.ops.convert.losses import (
+    Content,
+    keeps_separators,
+    known_losses,
+    left_out,
+    names_lost,
+    record_losses,
+    scanned,
+)
 from tokfmt.ops.convert.notes import Notes
 from tokfmt.ops.convert.resolve import Resolved, with_rows
 from tokfmt.ops.convert.separators import stored_axis
@@ -32,6 +41,7 @@ class Prepared:
         losses: The losses that were accepted, in words, by their --allow-loss name.
         report: What each source of a recipe gives; see `tokfmt.ops.prepare.report`.
         padded: Positions of samples that hold padding.
+        closes: The separators of the source are stored as tokens of their sequences.
     """
 
     destination: Destination
@@ -42,6 +52,7 @@ class Prepared:
     losses: Mapping[str, str]
     report: Sequence[Mapping[str, Any]] = ()
     padded: int = 0
+    closes: bool = False
 
 
 def prepare(resolved: Resolved, place: Workplace, workers: Workers, notes: Notes) -> Prepared:
@@ -99,8 +110,9 @@ def prepare(resolved: Resolved, place: Workplace, workers: Workers, notes: Notes
     for note in (*losses.notes, *reading.notes, *left_out((*resolved.sources, *reading.made), traits)):
         notes.add(note)
     padded = 0 if destination.packed else reading.padded
-    content = Content(axis, embedded, accepted)
-    return Prepared(destination, target, writers, reading.axis, content, accepted, reading.report, padded)
+    closes = destination.packed is None and keeps_separators(axis, traits, allow_loss)
+    content = Content(with_own_separators(axis, target.eos_id) if closes else axis, embedded, accepted)
+    return Prepared(destination, target, writers, reading.axis, content, accepted, reading.report, padded, closes)
 
 
 def _decoder(resolved: Resolved, *, lenient: bool) -> Any:

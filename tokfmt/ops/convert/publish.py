@@ -125,9 +125,10 @@ def _manifests(
     outputs: Mapping[Place, Mapping[str, Any]] | None = None,
 ) -> dict[Place, bytes]:
     request, shares = resolved.request, resolved.request.arrangement.shares
-    stored = written.destination.traits.separators
-    side = None if stored is Separators.NONE else "before" if stored is Separators.BEFORE else "after"
-    dropped = (done.separators or {}).get("dropped") or request.to_eos == "none"
+    stored, separators = written.destination.traits.separators, done.separators or {}
+    is_stored = stored is not Separators.NONE or separators.get("kept")
+    side = None if not is_stored else "before" if stored is Separators.BEFORE else "after"
+    dropped = separators.get("dropped") or request.to_eos == "none"
     given: dict[str, Any] = {
         "eos_stored": "none" if dropped else side,
         "options": {"from": words_of(request.source.options), "to": words_of(written.destination.given)},

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tokfmt.core.errors import Loss, TokenRangeError
 from tokfmt.core.format import Receipt, TokenWriter
-from tokfmt.core.reader import TokenReader
+from tokfmt.core.reader import Separators, TokenReader
 from tokfmt.core.text_format import printable
 from tokfmt.model.batch import Counts
 from tokfmt.ops.convert.arrangement import SplitTarget, arranged
@@ -184,7 +184,9 @@ def _write_portion(
             compared.update(_verify(prepared, carried, path, portion, workers, notes.progress))
         for note in writer.notes(stored):
             notes.add(f"{printable(portion.destination.name)}: {note}")
-    counts = replace(counts, tokens=carried.reader.info.tokens)
+    about = carried.reader.info
+    ends = about.sequences if prepared.closes and about.separators is Separators.TRAILING else 0
+    counts = replace(counts, tokens=about.tokens - ends)
     return replace(counts, separators=_separators(resolved, prepared, content, counts))
 
 
@@ -199,7 +201,10 @@ def _separators(resolved: Resolved, prepared: Prepared, content: Content, counts
         return found if shares is None else found & (shares.split_of(first, last) == number)
 
     eos_id = prepared.target.eos_id if prepared.destination.traits.needs_eos else None
-    return count_separators(prepared.axis, chosen, counts.sequences, eos_id)
+    if not prepared.closes:
+        return count_separators(prepared.axis, chosen, counts.sequences, eos_id)
+    found = count_separators(prepared.axis, chosen, counts.sequences, prepared.target.eos_id)
+    return found._replace(added=0, bare=found.bare + found.added)
 
 
 def _verify(

@@ -29,7 +29,7 @@ from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import counted, printable
 from tokfmt.core.tokenizer_ids import TokenizerIds, wrapped_bits
 from tokfmt.model.batch import AFTER
-from tokfmt.model.bridge import as_reader, from_reader
+from tokfmt.model.bridge import as_reader, from_reader, is_unfinished
 from tokfmt.model.dataset import Dataset
 from tokfmt.model.gap import Gap
 from tokfmt.model.separator import ENOUGH, Ends, Statement, decide, look
@@ -495,7 +495,15 @@ def _of_stream(
     if eos_id is not None:
         watched = progress or NullProgress()
         watched.phase("finding separators", info.tokens, "tokens")
-        return as_reader(from_reader(stored, eos_id, jobs=jobs, scanned=watched.advance, path=path)), []
+        dataset = from_reader(stored, eos_id, jobs=jobs, scanned=watched.advance, path=path)
+        split = as_reader(dataset)
+        (empty, first), notes = dataset.spans.empty, list[str]()
+        if empty:
+            what = f"{empty:,} of {counted(split.info.sequences, 'sequence')} are empty, the first is {first:,}"
+            notes.append(f"{what}: separators follow each other")
+        if is_unfinished(split):
+            notes.append(f"its last document is not finished: no separator {eos_id} follows it")
+        return split, notes
     if separator.source == NO_SEPARATOR:
         return stored, [f"read as one sequence of {info.tokens:,} tokens ({NO_SEPARATOR})"]
     if note := _undivided(info, separator):

@@ -292,7 +292,7 @@ class Statistics:
         lengths: The lengths of the sequences.
         empty: The empty sequences.
         separators: The stored separators, also those inside sequences, and their share of all stored tokens.
-        padding: The padding positions: runs of separators in a stream, or padding of samples. None if the format has no
+        padding: The padding of samples, which is not on the token axis of a stream. None if the format has no
             padding.
         masked: The positions of samples whose label does not count in the loss; None if no mask is stored.
         ids: The IDs; None for text.

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import islice, pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -92,8 +92,8 @@ def _begun(axis: Streamed, begin: int, end: int) -> Iterator[tuple[int, int]]:
     headed = axis.info.separators is Separators.BEFORE and len(separators) > 0 and separators[0] == 0
     front = [-1] if begin == 0 and not headed else []
     edges: NDArray[np.int64] = np.concatenate((front, separators, [end])).astype(np.int64)
-    for k in np.flatnonzero(np.diff(edges) > axis.padded).tolist():
-        start, stop = int(edges[k]) + 1, int(edges[k + 1])
+    for edge, stop in pairwise(edges.tolist()):
+        start = edge + 1
         if start < end:
             yield start, stop if stop < end else _end_of(axis, end)
 

@@ -512,29 +512,12 @@ def figures_of(seen: Surveyed) -> Figures:
         last=stats.last.scaled(weight),
         lengths=stats.lengths.scaled(weight),
         separators=(stats.ids.count(eos_id) - made, axis.info.tokens - made),
-        padding=_in_a_row(seen.survey, made)
-        if padding_counts.padding is None
-        else (padding_counts.padding, padding_counts.positions),
+        padding=None if padding_counts.padding is None else (padding_counts.padding, padding_counts.positions),
         masked=(round(stats.masked * weight), round(axis.info.tokens * weight))
         if isinstance(stored, HasLabels)
         else None,
         size=seen.subject.size,
     )
-
-
-def _in_a_row(survey: Survey, inserted: int) -> tuple[int, int] | None:
-    """Count the separators of a stream that end no sequence, because these look like padding; None otherwise.
-
-    Args:
-        survey: The counts of the stream.
-        inserted: Separators that the reader inserted. They end no sequence either, and are not padding.
-    """
-    axis, stats = survey.axis, survey.stats
-    if not isinstance(axis, Streamed) or inserted or not axis.padded:
-        return None
-    total = axis.info.tokens
-    unended = any(span.stop == total and span.last + 1 < total for span in stats.spans)
-    return axis.separators(stats) - (stats.lengths.total - unended), total
 
 
 def outlined(subject: Subject) -> Statistics:

@@ -69,7 +69,6 @@ class Stats:
         loose: The sequences to read later, in order.
         spans: The regions of a stream, in order; no two of them touch.
         begun: The number of sequences that follow a separator in each region of a stream, by the start of the region.
-            If runs of separators are padding, only sequences that are not empty count.
     """
 
     ids: Counts = field(default_factory=Counts.empty)
@@ -372,10 +371,10 @@ class Indexed:
 
 @dataclass(frozen=True, slots=True)
 class Streamed:
-    """A stored stream that is split at a separator; `info.separators` decides if runs of separators are padding.
+    """A stored stream that is split at a separator; `info.separators` decides on which side of sequences it is.
 
     Regions count the sequences that are not empty. The number of empty sequences is known once all separators are
-    counted. See `model.stream.Split` for the meaning of runs of separators.
+    counted.
 
     Attributes:
         stored: The reader.
@@ -389,11 +388,6 @@ class Streamed:
     def info(self) -> Info:
         """The facts of the stored stream."""
         return self.stored.info
-
-    @property
-    def padded(self) -> bool:
-        """True if runs of separators are padding; otherwise there are empty sequences between them."""
-        return self.info.separators is Separators.BETWEEN
 
     def regions(self, size: int) -> Iterator[tuple[int, int]]:
         """Return disjoint regions that cover the stream."""
@@ -418,12 +412,11 @@ class Streamed:
             tally: Receives the counts.
         """
         first = last = -1
-        begun = separators = 0
+        separators = 0
         piece: Tokens | None = None  # the first tokens of the sequence after the last separator
         for a, b in windows(start, stop):
             tokens = self.stored.tokens(a, b)
             tally.count(tokens)
-            begun += a > start and last == a - 1 and int(tokens[0]) != self.eos_id
             at = np.flatnonzero(tokens == self.eos_id)
             separators += len(at)
             if not len(at):
@@ -440,11 +433,8 @@ class Streamed:
             filled = np.flatnonzero(np.diff(at) > 1)
             tally.sequences(tokens, at[filled] + 1, at[filled + 1], a)
             last = a + int(at[-1])
-            begun += len(filled) + (last + 1 < b)
             piece = tokens[int(at[-1]) + 1 :].copy()
-        if last == stop - 1 and stop < self.info.tokens:
-            begun += int(self.stored.tokens(stop, stop + 1)[0]) != self.eos_id
-        tally.span(StreamSpan(start, stop, first, last), begun if self.padded else separators)
+        tally.span(StreamSpan(start, stop, first, last), separators)
 
     ending = 0
 
@@ -463,7 +453,7 @@ class Streamed:
 
     def with_empties(self, stats: Stats) -> Stats:
         """Return the statistics with the empty sequences, once all regions and all loose sequences are counted."""
-        if self.padded or not self.info.tokens:
+        if not self.info.tokens:
             return stats
         edge = 0 if self.info.separators is Separators.BEFORE else self.info.tokens - 1  # may lack its separator
         loose = int(int(self.stored.tokens(edge, edge + 1)[0]) != self.eos_id)
@@ -493,20 +483,17 @@ class Streamed:
         before = np.cumsum([0, *(begun[start] for start in regions.tolist())])
         # the separator before a sequence belongs to its region; earlier separators belong to earlier sequences
         region = np.searchsorted(regions, positions - 1, side="right") - 1
-        first = -int(headed and self.info.separators is Separators.BEFORE) if not self.padded else int(not headed)
+        first = -int(headed and self.info.separators is Separators.BEFORE)
         for k in np.unique(region[positions > 0]).tolist():
             inside = np.flatnonzero((region == k) & (positions > 0))
-            limits = positions[inside] - self.padded
-            found[inside] = first + before[k] + self._begun_before(int(regions[k]), limits)
+            found[inside] = first + before[k] + self._separators_before(int(regions[k]), positions[inside])
         return found
 
-    def _begun_before(self, start: int, limits: Offsets) -> Offsets:
-        """Return the number of separators that begin a sequence from `start` to before each of ascending positions."""
+    def _separators_before(self, start: int, limits: Offsets) -> Offsets:
+        """Return the number of separators from `start` to before each of ascending positions."""
         found, passed, done = np.zeros(len(limits), np.int64), 0, 0
         for a, b in windows(start, int(limits[-1])):
-            tokens = self.stored.tokens(a, b + self.padded)
-            marks = tokens == self.eos_id
-            at = np.flatnonzero(marks[:-1] & ~marks[1:] if self.padded else marks) + a
+            at = np.flatnonzero(self.stored.tokens(a, b) == self.eos_id) + a
             upto = int(np.searchsorted(limits, b, side="right"))
             found[done:upto] = passed + np.searchsorted(at, limits[done:upto])
             passed, done = passed + len(at), upto
