@@ -90,7 +90,7 @@ LINES = {
     "convert, losses": "convert sample/messy.jsonl out.pbin --tokenizer sample/tokenizer",
     "convert, no tokenizer": "convert sample/corpus.jsonl out.pbin",
     "convert to nothing known": "convert corpus.pbin out.xyz",
-    "convert of a merged pack": "convert sample/merged.pbin out.zarr",
+    "convert of a merged pack": "convert sample/merged.pbin out.zarr --eos 50256",
     "a mistyped option": "stats corpus.pbin --expct 1",
     "a mistyped command": "chek corpus.pbin",
     "a mistyped format": "stats corpus.pbin --from modalites",

@@ -444,8 +444,9 @@ def saved(case, home):
     for path in paths:
         one = tokfmt.open(path, **words)
         whole = one if whole is None else whole + one
-    out = found_at(home, case.target)
-    done, dropped = accepting(lambda allow_loss: whole.save(out, allow_loss=allow_loss, **writing(case.target, case)))
+    out, words = found_at(home, case.target), writing(case.target, case)
+    words["to_eos"] = words.pop("eos")
+    done, dropped = accepting(lambda allow_loss: whole.save(out, allow_loss=allow_loss, **words))
     whole.close()
     documents = kept(documents, dropped)
     return Made([part_of(out, case.target, case, done, documents)], documents)
@@ -582,7 +583,7 @@ VERBS = {
 
 OPTIONS = {
     "select": "convert --select", "shuffle": "convert --shuffle", "split": "convert --split", "seed": "convert --split",
-    "allow_partial": "convert --allow-partial",
+    "allow_partial": "convert --allow-partial", "to_eos": "Dataset.save",
     "task": "convert --task", "resume": "convert --resume", "verify": "convert --verify",
     **dict.fromkeys(
         ("sources", "destination", "format", "to_format", "options", "to_options", "eos", "seq_len", "allow_loss",

@@ -93,7 +93,9 @@ def test_the_first_exception_is_named(exception, even):
 
 
 @pytest.mark.parametrize("even", [False, True])
-@pytest.mark.parametrize("documents", [[[8], [EOS], [3, EOS]], [[3, EOS], [EOS], [8], [4, EOS]], [[4, EOS], [EOS], [8]]])
+@pytest.mark.parametrize(
+    "documents", [[[8], [EOS], [3, EOS]], [[3, EOS], [EOS], [8], [4, EOS]], [[4, EOS], [EOS], [8]]]
+)
 def test_a_sequence_of_one_token_is_no_separator(documents, even):
     """Presumed to be a separator alone, it would leave no token behind: each is looked at between two others."""
     dataset, _ = indexed(documents, EOS, presumed=AFTER)

@@ -288,7 +288,8 @@ def refuse_unclear(sources: Sequence[Source]) -> None:
         path, looked = printable(source.paths[0]), f"{counted(gap.looked, 'sequence')} that were looked at"
         if gap.common is not None:
             alike, count = gap.common
-            what = f"{path}: its separator is not known, and {count:,} of {looked} end with {alike}"
+            those = f"all {looked}" if count == gap.looked else f"{count:,} of {looked}"
+            what = f"{path}: its separator is not known, and {those} end with {alike}"
             raise ConversionError(f"{what}. --eos {alike} reads it as the separator, --eos none as content")
         if separator.source == "tokenizer" and not gap.closed and gap.lack >= ENOUGH and len(separator.endings) == 1:
             (alike,) = separator.endings
