@@ -386,7 +386,7 @@ def as_stored(tmp_path, name, sequences):
     (tmp_path / "rows.jsonl").write_text("".join(f'{{"input_ids": {one}}}\n' for one in sequences))
     path = tmp_path / "out" / INDEXED[name]
     path.parent.mkdir()
-    how = {"to_format": name, "eos": "none", "to_options": {"eos": "none"}, "manifest": False}
+    how = {"to_format": name, "eos": "none", "to_eos": "none", "manifest": False}
     tokfmt.convert(tmp_path / "rows.jsonl", path, **how)
     return path
 

@@ -73,8 +73,7 @@ def parquet(path, stream):
 def converted(path, stream, name):
     flat = path.parent / "rows.jsonl"
     flat.write_text("".join(f'{{"input_ids": {row.tolist()}}}\n' for row in stream.reshape(-1, WIDTH)))
-    options = {"eos": "none"} if name == "litdata" else {}
-    tokfmt.convert(flat, path, to_format=name, eos="none", to_options=options, manifest=False)
+    tokfmt.convert(flat, path, to_format=name, eos="none", to_eos="none", manifest=False)
     return {}
 
 
