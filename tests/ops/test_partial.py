@@ -366,3 +366,23 @@ def test_remedies_of_cut_rows_and_indexes(tmp_path):
     cut(pair.with_suffix(".idx"), 60)
     with pytest.raises(FormatError, match=r"the size of the index.*Copy it again"):
         tokfmt.convert(pair, tmp_path / "refused.pbin", eos=EOS)
+
+
+@pytest.mark.parametrize("size", [4096, 4097, 4098, 13])
+def test_a_pack_that_is_cut_in_its_tokens_is_saved_if_the_separator_is_known(size, tmp_path):
+    """The header states the width, and the separator ends each document, as in a stream."""
+    lists = [[1000 + number, *range(20, 20 + number % 40)] for number in range(200)]
+    path = made(tmp_path / "x.pbin", lists)
+    whole = path.read_bytes()
+    cut(path, size)
+    tokens = np.frombuffer(whole[12:size][: (size - 12) // 2 * 2], "<u2")
+    count = int(np.count_nonzero(tokens == EOS))
+    with pytest.raises(FormatError, match="--eos ID"):
+        tokfmt.convert(path, tmp_path / "y.pbin", allow_partial=True)
+    if not count:
+        with pytest.raises(FormatError, match="no sequence of it is certain"):
+            tokfmt.convert(path, tmp_path / "y.pbin", allow_partial=True, eos=EOS)
+        return
+    assert saved(path, tmp_path / "y.pbin", eos=EOS) == lists[:count]
+    (verdict,) = tokfmt.check(path, eos=EOS)
+    assert verdict.errors

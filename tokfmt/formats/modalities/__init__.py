@@ -130,7 +130,9 @@ class Modalities(FlatFormat):
     def examine_file(self, file: File, options: ReadOptions, hints: Hints) -> FileLayout:
         from tokfmt.formats.modalities.layout import examine, examine_partly
 
-        return examine_partly(file, options) if hints.allow_partial else examine(file, options).file_layout()
+        if hints.allow_partial:
+            return examine_partly(file, options, hints.eos_id)
+        return examine(file, options).file_layout()
 
     def repaired_with(self, path: Place, options: ReadOptions) -> Mapping[str, object]:
         """See `Format.repaired_with`. A width of 3 bytes becomes 4."""

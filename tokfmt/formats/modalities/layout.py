@@ -111,10 +111,16 @@ def glimpse(paths: Sequence[Place], options: ReadOptions, hints: Hints) -> FlatR
     if header is None:
         file.close()
         return None
+    return FlatReader(_stream_of(file, header, options))
+
+
+def _stream_of(file: File, header: Header, options: ReadOptions, damage: FormatError | None = None) -> FileLayout:
+    """Return the tokens of a pack as one stream, as far as the file has them."""
     width = header.width or options.width or 0
-    tokens = min(header.length, file.size - header.size) // width
-    extent = Extent(file, header.size, tokens, token_dtype(width, big=header.big))
-    return FlatReader(FileLayout(extents=[extent], separators=Separators.BETWEEN, extras=_facts(header, width)))
+    there = min(header.length, file.size - header.size)
+    extent = Extent(file, header.size, there // width, token_dtype(width, big=header.big))
+    lost = () if damage is None else (Damage(damage.sentence, None, (header.length - there) // width, there % width),)
+    return FileLayout(extents=[extent], separators=Separators.BETWEEN, extras=_facts(header, width), damage=lost)
 
 
 def examine(file: File, options: ReadOptions) -> Anatomy:
@@ -216,18 +222,29 @@ def _only_header(head: bytes, layout: str) -> Header | None:
     return next(headers(head, layout), None) if layout != "auto" else twelve(head)
 
 
-def examine_partly(file: File, options: ReadOptions) -> FileLayout:
-    """Return the certain part of a pack that ends inside its index: the documents whose entries are complete.
+def examine_partly(file: File, options: ReadOptions, eos_id: int | None) -> FileLayout:
+    """Return the certain part of a cut pack: the documents whose entries in the index are complete.
+
+    If it ends before its index, it is the stream of its tokens, in which the separator ends each document.
+
+    Args:
+        file: The pack.
+        options: The read options.
+        eos_id: The separator; None if it is unknown.
 
     Raises:
-        FormatError: The pack is damaged in another way, or ends before its index, so that it has no document ends.
+        FormatError: The pack is damaged in another way, or ends before its index, and the separator is unknown.
     """
     try:
         return examine(file, options).file_layout()
     except (TruncatedError, CorruptError) as error:
         header = _stated(file, options)
         if header is None:
-            error.advise("Without its index, the ends of documents are not known")
+            early = _ended_early(file, options)
+            if early is not None and eos_id is not None:
+                return _stream_of(file, early, options, error)
+            known = "only the separator shows the ends of documents: add --eos ID"
+            error.advise(f"Without its index, {known if early else 'the ends of documents are not known'}")
             raise
         damage = error
     survey = _Survey(file, header.index_start)
