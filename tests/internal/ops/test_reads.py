@@ -13,7 +13,7 @@ from tokfmt.core.errors import CorruptError, TokfmtError
 from tokfmt.formats import megatron
 from tokfmt.formats.modalities import layout
 from tokfmt.formats.pickled_index import decode
-from tokfmt.ops.source.endings import SequenceEnds
+from tokfmt.ops.source.stored import decided
 
 EOS = 50256
 DOCUMENTS, LENGTH = 100_000, 33
@@ -58,8 +58,8 @@ def test_separator_inferred_from_the_ends_of_sequences(tmp_path, change, eos_id,
     documents[documents == 50_000] = 0
     change(documents)
     path = megatron_pair(tmp_path / "x_document", documents)
-    look = SequenceEnds(tokfmt.open(path, eos="none")._reader, few_sequences=few)
-    assert look.shown() == eos_id
+    with tokfmt.open(path, eos="none") as dataset:
+        assert decided(dataset.reader, None, None, None, path, few=few)[0].eos_id == eos_id
 
 
 # a long index of Megatron

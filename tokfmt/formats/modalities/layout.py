@@ -243,8 +243,8 @@ def examine_partly(file: File, options: ReadOptions, eos_id: int | None) -> File
             early = _ended_early(file, options)
             if early is not None and eos_id is not None:
                 return _stream_of(file, early, options, error)
-            known = "only the separator shows the ends of documents: add --eos ID"
-            error.advise(f"Without its index, {known if early else 'the ends of documents are not known'}")
+            ways = "only the separator shows the ends of documents: add --eos ID"
+            error.advise(f"Without its index, {ways if early else 'the ends of documents are not known'}")
             raise
         damage = error
     survey = _Survey(file, header.index_start)
