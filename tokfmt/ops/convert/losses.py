@@ -153,16 +153,15 @@ def known_losses(
     split_chosen = request.split is not None or "split" in request.options
     found = _of_sources(sources, masks=traits.keeps_masks, split_chosen=split_chosen)
     lost = [loss for loss in found if not kept.get(loss.name)]
-    closes = keeps_separators(axis, traits, allow_loss)
+    closes = traits.keeps_separators and keeps_separators(axis, allow_loss)
     unmarked = _unmarked(axis, sources, traits) if masks and not traits.keeps_labels and not closes else ()
     return [*lost, *unmarked, *traits.lost(axis, allow_loss)]
 
 
-def keeps_separators(axis: TokenReader, traits: WriterTraits, allow_loss: frozenset[str]) -> bool:
-    """Return whether separators are stored as tokens of their sequences, so that their marks are not lost."""
-    is_lost = allow_loss & {"loss-mask", "masked-separators"}
-    documents = axis.info.layout is Layout.DOCUMENTS
-    return traits.keeps_separators and not is_lost and documents and marks_of(axis) is not None
+def keeps_separators(axis: TokenReader, allow_loss: frozenset[str]) -> bool:
+    """Return whether `WriterTraits.keeps_separators` holds for an axis, so that no mark of a separator is lost."""
+    is_lost = bool(allow_loss & {"loss-mask", "masked-separators"})
+    return not is_lost and axis.info.layout is Layout.DOCUMENTS and marks_of(axis) is not None
 
 
 def left_out(sources: Sequence[Source], traits: WriterTraits) -> list[str]:

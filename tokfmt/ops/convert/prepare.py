@@ -110,7 +110,7 @@ def prepare(resolved: Resolved, place: Workplace, workers: Workers, notes: Notes
     for note in (*losses.notes, *reading.notes, *left_out((*resolved.sources, *reading.made), traits)):
         notes.add(note)
     padded = 0 if destination.packed else reading.padded
-    closes = destination.packed is None and keeps_separators(axis, traits, allow_loss)
+    closes = traits.keeps_separators and destination.packed is None and keeps_separators(axis, allow_loss)
     content = Content(with_own_separators(axis, target.eos_id) if closes else axis, embedded, accepted)
     return Prepared(destination, target, writers, reading.axis, content, accepted, reading.report, padded, closes)
 
