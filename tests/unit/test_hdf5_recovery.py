@@ -208,6 +208,23 @@ def test_fine_tuning_masks(tmp_path):
     )
 
 
+def test_few_answers_that_end_in_spaces_do_not_invert_a_mask(tmp_path):
+    """0 on the prompt, 1 on the answer, 0 on padding: a cut answer that ends in equal tokens looks inverted."""
+    rng = np.random.default_rng(3)
+    documents = [[*rng.integers(300, 900, length).tolist(), EOS] for length in rng.integers(8, 14, 60)]
+    rows = samples(documents, 16, pad=EOS)
+    for row in rows:
+        row[1, :4] = 0
+    for row in rows[7::20]:
+        row[0], row[2] = rng.integers(300, 900, 16), 198
+        row[0, -2:], row[2, :-1] = 198, row[0, 1:]
+        row[1] = [0] * 4 + [1] * 12
+    source = opened(save(tmp_path / "a.h5", rows))
+    assert source.reader.info.extras.get("mask", source.reader.info.facts.get("mask")) == "loss"
+    kept = [document[:-1] for number, document in enumerate(documents) if number % 20 != 7]
+    assert [one for number, one in enumerate(sequences(source.reader)) if number % 20 != 7] == kept
+
+
 def test_eos_as_input(tmp_path):
     """The last token may be an input as well, with padding for its label."""
     rows = samples([[1, 2, 3, EOS], [5, 6, EOS], [9, 8, 4, 2, EOS]], 8, pad=0)

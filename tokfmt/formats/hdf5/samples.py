@@ -222,9 +222,13 @@ class Ends:
         return np.asarray((end < width) & (end > 0) & fed & self._padding[each, at])
 
     def votes(self, mask: Values) -> tuple[int, int]:
-        """Return the numbers of padded samples whose mask ends with 0 after 1, and with 1 after 0."""
-        padded = self.run < mask.shape[1]
-        loss = padded & (mask[:, 0] == 1) & (mask[:, -1] == 0)
+        """Return the numbers of padded samples whose mask leaves out the padding, and whose mask marks it.
+
+        A run of one ID is no padding, and neither is one of two that an answer ends with: then the prompt begins with 0
+        and the answer ends with 1, as in an inverted mask. Most samples decide.
+        """
+        padded = self.run < mask.shape[1] - 1
+        loss = padded & (mask == 1).any(axis=1) & (mask[:, -1] == 0)
         inverted = padded & (mask[:, 0] == 0) & (mask[:, -1] == 1)
         return int(np.count_nonzero(loss)), int(np.count_nonzero(inverted))
 
