@@ -16,6 +16,7 @@ import numpy as np
 from tokfmt.core.errors import (
     ConversionError,
     CorruptError,
+    OptionError,
     SeparatorUnknownError,
     TokenizerMismatchError,
     TokfmtError,
@@ -357,7 +358,12 @@ def decided(
         stated = Statement(info.eos_id, "file")
     if choice is None and stated is None and tokenizer_eos is not None:
         ends = ends._replace(inside=lambda _: True)  # Whether the IDs are its own is for a conversion to ask.
-    dataset = decide(dataset, choice, stated, tokenizer_eos, ends=ends)
+    try:
+        dataset = decide(dataset, choice, stated, tokenizer_eos, ends=ends)
+    except OptionError as error:
+        raise OptionError(f"{printable(path)}: {error}", name=error.name) from None
+    except ConversionError as error:
+        raise ConversionError(f"{printable(path)}: {error}") from None
     gap = dataset.gap
     source = {
         "user": GIVEN if gap.id is not None else NO_SEPARATOR,
