@@ -51,7 +51,7 @@ if __name__ == "__main__":
 @pytest.fixture
 def home(tmp_path):
     ids = np.random.default_rng(1).integers(0, 50_000, 8192 * 60).astype("<i4")
-    ids[::701] = 50256
+    ids[700::701] = 50256
     ids.tofile(tmp_path / "in.bin")
     (tmp_path / "small.py").write_text(SCRIPT)
     return tmp_path

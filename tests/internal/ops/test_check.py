@@ -35,7 +35,7 @@ def test_plug_ins(monkeypatch):
     monkeypatch.setattr(registry, "detect", lambda path: plain)
     monkeypatch.setattr(registry, "get", lambda name: plain)
     (verdict,) = check(asked(path, deep=True))
-    assert (verdict.counts, verdict.sequences, verdict.exit_code) == ({"XY1": 1}, 42, 0)
+    assert (verdict.counts, verdict.sequences, verdict.exit_code) == ({"XY1": 1, "TF946": 1}, 42, 0)
     plain.error = UnsafeError(path, "would take all memory")
     (verdict,) = check(asked(path, deep=True))
     assert (verdict.counts, verdict.exit_code) == ({"XY1": 1, "TF902": 1}, 3)

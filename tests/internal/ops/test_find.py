@@ -60,10 +60,10 @@ def views(sequences):
     yield Slice(MemoryReader(Ragged.of([[1, 2], *sequences, [3]])), 1, 1 + len(sequences))
     cut = len(sequences) // 2
     yield Concat([MemoryReader(Ragged.of(sequences[:cut])), Slice(plain, cut, len(sequences))])
-    if all(sequences):
-        stream = [t for s in with_eos for t in s]
-        yield split_at(MemoryReader(Ragged.of([stream] if stream else [])), EOS)
-        yield split_at(MemoryReader(Ragged.of([[EOS, EOS, *stream, EOS]])), EOS)
+    stream = [t for s in with_eos for t in s]
+    yield split_at(MemoryReader(Ragged.of([stream] if stream else [])), EOS)
+    among_empty = split_at(MemoryReader(Ragged.of([[EOS, EOS, *stream, EOS]])), EOS)
+    yield Slice(among_empty, 2, 2 + len(sequences))
 
 
 def bounds(sequences):

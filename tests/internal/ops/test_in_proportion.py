@@ -1,6 +1,7 @@
 """What is asked for decides what is read: `show` and `open` of a few sequences do not walk the dataset."""
 
 import gzip
+import itertools
 import json
 import sys
 
@@ -144,8 +145,9 @@ def test_the_beginning_of_a_stream_holds_what_the_whole_begins_with(monkeypatch,
 
 
 def pieces(stream):
-    cuts = [-1, *np.flatnonzero(stream == 0).tolist(), len(stream)]
-    return [(a + 1, b) for a, b in zip(cuts, cuts[1:], strict=False) if b > a + 1]
+    cuts = [-1, *np.flatnonzero(stream == 0).tolist()]
+    cuts += [len(stream)] if cuts[-1] + 1 < len(stream) else []
+    return [(a + 1, b) for a, b in itertools.pairwise(cuts)]
 
 
 def test_the_command_says_no_number_it_did_not_count(tmp_path):

@@ -83,7 +83,7 @@ def test_layout_a_whose_first_token_looks_like_a_width(made):
 
 
 def test_nothing(tmp_path):
-    empty = write(FORMAT, tmp_path / "d.pbin", Ragged.of([]), eos_id=None)
+    empty = write(FORMAT, tmp_path / "d.pbin", Ragged.of([]), eos_id="none")
     assert empty.read_bytes() == struct.pack("<QI", 0, 1) + b"\x80\x04]\x94."
     old = write(FORMAT, tmp_path / "a.pbin", Ragged.of([]), eos_id=EOS, options={"layout": "A"})
     assert old.read_bytes() == bytes(8) + b"\x80\x04]\x94."
