@@ -241,7 +241,9 @@ class _Reader:
         if found is not None:
             return found
         number, at = self.dataset.spans.at(slot), 0
-        if number is not None:
+        if number is None:  # In front of all sequences, or in none of those that are selected.
+            at = 0 if len(self.dataset) and slot < self.dataset.spans.extent(0)[0] else self.info.tokens
+        else:
             stops = self.dataset.contents(number, number + 1)[1]
             at = int(self.laid.offsets(number, number + 1)[int(slot >= stops[0])])
         return at if at < self.info.tokens else None

@@ -124,14 +124,13 @@ class Beginning(Indexed):
 
     def __init__(self, stored: TokenReader, eos_id: int, documents: int) -> None:
         """Scan the stream up to the end of `documents` documents."""
-        tokens, found, inside = stored.info.tokens, 0, False
+        tokens, found = stored.info.tokens, 0
         for a, b in windows(0, stored.info.tokens):
-            token = stored.tokens(a, b) != eos_id
-            ends = np.flatnonzero(np.concatenate(([inside], token[:-1])) & ~token)
+            ends = np.flatnonzero(stored.tokens(a, b) == eos_id)
             if found + len(ends) >= documents:
                 tokens = a + int(ends[documents - found - 1]) + 1
                 break
-            found, inside = found + len(ends), bool(token[-1])
+            found += len(ends)
         self._offsets = np.array([0, tokens][: 1 + bool(tokens)], np.int64)
         beginning = stored.info.beginning or tokens < stored.info.tokens
         count = len(self._offsets) - 1
