@@ -53,7 +53,7 @@ if __name__ == "__main__":
 @pytest.fixture
 def home(tmp_path):
     ids = np.random.default_rng(1).integers(0, 50_000, 8192 * 60).astype("<i4")
-    ids[::701] = 50256
+    ids[700::701] = 50256
     ids.tofile(tmp_path / "in.bin")
     (tmp_path / "small.py").write_text(SCRIPT)
     return tmp_path
@@ -283,9 +283,9 @@ def test_changed_sources_are_refused(home, tamper):
     interrupted(home, *WORDS)
     kept = tree(home / HOME / "build")
     tamper(home)
-    assert convert(home, *WORDS, check=4) == (
+    assert convert(home, *WORDS, check=4).splitlines()[-1] == (
         "tokfmt: error: out.h5: an unfinished conversion is kept here, and the source in.bin has changed "
-        "since. Ask for the same to continue it; to start over, run once without --resume\n"
+        "since. Ask for the same to continue it; to start over, run once without --resume"
     )
     assert tree(home / HOME / "build") == kept
 

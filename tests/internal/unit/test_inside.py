@@ -121,9 +121,10 @@ def test_what_is_not_on_the_axis_has_no_position_but_separators_taken_away(top):
                     assert here == (reader.from_source(below, min(follows)) if follows else None)
                     assert below.tokens(at, at + 1)[0] == reader.info.eos_id
                 elif isinstance(reader, LaidReader):  # between the tokens around it, beside separators that were added
-                    before = [reader.from_source(below, p) for p in mine if p < at]
-                    follows = [reader.from_source(below, p) for p in mine if p > at]
-                    least, most = max(before, default=-1) + 1, min(follows, default=len(reached))
+                    here_of = {p: reader.from_source(below, p) for p in mine}
+                    before = [found for p, found in here_of.items() if p < at and found is not None]
+                    after = [found for p, found in here_of.items() if p > at and found is not None]
+                    least, most = max(before, default=-1) + 1, min(after, default=len(reached))
                     assert least <= (len(reached) if here is None else here) <= most
                 else:
                     assert here is None
