@@ -99,6 +99,9 @@ class Laid(Axis):
         self._seamless = self._is_seamless()
         adds = target.id is not None and target.kind in {"after", "before"} and self._takes_all()
         self._even = even and (self._seamless or adds) and dataset.spans.tiles and not self.is_exact and self.count > 0
+        if self._even and self._seamless:  # Fewer slots than separators: some sequence is empty.
+            spans = dataset.spans
+            self._even = spans.extent(self.count - 1)[1] - spans.extent(0)[0] >= self.count
         refuses = target.kind != "index" and not {"embedded-separators", "empty-sequences"} <= target.accepted
         self._adds = target.id is not None and not refuses and self._takes_all()
         parts = [np.zeros(1, np.int64)]
@@ -296,6 +299,8 @@ class Laid(Axis):
             # The interval ends at the next token, so that the separators between two reads are looked at as well.
             last = self.sequence_at(stop)[0] if stop < self.length else self.count - 1
             starts, stops = dataset.spans.extents(first, last + 1)
+            if self._even and (empty := np.flatnonzero(starts == stops)).size:
+                raise NotPresumedError(first + int(empty[0]))
             begin = int(starts[0]) + inside
             end = int(starts[-1]) + stop - self._start(last) if stop < self.length else int(stops[-1])
             for a, b in windows(begin, end):
