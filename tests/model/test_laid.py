@@ -88,8 +88,7 @@ def test_the_first_exception_is_named(exception, even):
         with pytest.raises(NotPresumedError) as error:
             windows_of(axis, 1000)
         assert error.value.sequence == exception
-    assert Laid(dataset, Target(EOS)).exact().exception == exception
-    assert Laid(dataset, Target(EOS)).exact().length == Laid(dataset, Target(EOS)).length + 1
+    assert Laid(dataset, Target(EOS), exact=True).length == Laid(dataset, Target(EOS)).length + 1
 
 
 @pytest.mark.parametrize("even", [False, True])
@@ -131,7 +130,7 @@ def test_a_sequence_longer_than_a_window_is_held_in_windows(closed, target):
     stored = np.concatenate([[1, EOS], content, [EOS] * closed, [2, EOS]]).astype("u4")
     bounds = np.array([0, 2, 2 + length + closed, 4 + length + closed])
     dataset = Dataset(ArrayAxis(stored), Ended(Bounds(ArrayAxis(bounds)), EOS, presumed=AFTER), Gap(EOS))
-    axis = Laid(dataset, target).exact()
+    axis = Laid(dataset, target, exact=True)
     found, at = [], 0
     for part in axis.walk(0, axis.length):
         assert len(part) <= (1 << 20) + 2

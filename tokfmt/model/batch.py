@@ -202,9 +202,11 @@ class Batch:
 
         Added leads count in the loss, and so do added separators, but behind a token whose mark says otherwise.
         """
-        if self.read_marks is None:
-            return None
-        window, lengths = self.read_marks(), self.stops - self.starts
+        return None if self.read_marks is None else self.laid_out_marks(target, self.read_marks())
+
+    def laid_out_marks(self, target: Target, window: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """Return what `marks` returns, given the marks of the slots of the window."""
+        lengths = self.stops - self.starts
         separator, lead = target.beside(lengths, self.beside)
         placed = _place(lengths, separator, lead, target)
         marks = pick(window, self.starts, lengths)

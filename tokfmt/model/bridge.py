@@ -163,8 +163,7 @@ class _Reader:
     @property
     def source(self) -> TokenReader:
         """The reader of the stored axis, if the dataset is that of one reader."""
-        axis = self.dataset.axis
-        assert isinstance(axis, ReaderAxis)
+        (axis,) = axes_of(self.dataset.axis)
         return axis.reader
 
     def tokens(self, start: int, stop: int) -> Tokens:
@@ -205,13 +204,13 @@ class _Reader:
             return np.empty(0, np.uint8)
         first, last = self.laid.sequence_at(start)[0], self.laid.sequence_at(stop - 1)[0] + 1
         begin = int(self.offsets(first, first)[0])
-        parts = [self._marks(batch) for batch in self.dataset.batches(first=first, last=last)]
+        batches = self.dataset.batches(first=first, last=last)
+        parts = [self._marks(batch, batch.read_marks()) for batch in batches if batch.read_marks is not None]
         return np.concatenate(parts)[start - begin : stop - begin]
 
-    def _marks(self, batch: Batch) -> NDArray[np.uint8]:
-        found = batch.marks(self.laid.target)
-        assert found is not None
-        return found
+    def _marks(self, batch: Batch, window: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """Return the marks of a batch on this axis, given those of its window."""
+        return batch.laid_out_marks(self.laid.target, window)
 
     def readers(self) -> Sequence[TokenReader]:
         """See `protocols.MappedView`."""
@@ -338,10 +337,9 @@ class ContentReader(_Reader):
 
         return sequence
 
-    def _marks(self, batch: Batch) -> NDArray[np.uint8]:
-        """Return marks. The last token of a sequence has the mark of its separator."""
-        assert batch.read_marks is not None
-        window, found = batch.read_marks(), super()._marks(batch)
+    def _marks(self, batch: Batch, window: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """See `_Reader._marks`. The last token of a sequence has the mark of its separator."""
+        found = super()._marks(batch, window)
         closed = np.flatnonzero((batch.beside & AFTER != 0) & (batch.stops > batch.starts))
         masked = closed[window[batch.stops[closed]] & 1 == 0]
         found = found.copy()

@@ -63,16 +63,14 @@ class Laid(Axis):
     """The axis of a destination. A read presumes positions, or knows them.
 
     Positions are presumed if they follow from the extents alone: every sequence that was looked at was closed, or
-    none was. A read of a sequence that differs raises NotPresumedError; `exact` then returns the axis with positions
-    by a look at the end of every sequence. 8 bytes are held per 4,096 sequences.
+    none was. A read of a sequence that differs raises NotPresumedError; positions are exact after a look at the end of
+    every sequence. 8 bytes are held per 4,096 sequences.
 
     Attributes:
         dataset: The source.
         target: What is written beside contents.
         is_exact: Positions are known.
         bases: Position of every 4,096th sequence, and the length: int64.
-        exception: If positions are known and could be presumed: the first sequence that takes more or fewer slots than
-            presumed; None without one.
     """
 
     def __init__(self, dataset: Dataset, target: Target, *, exact: bool = False, even: bool = False) -> None:
@@ -94,7 +92,6 @@ class Laid(Axis):
         self.is_exact = exact or lacking or not dataset.spans.presumes
         if lacking:
             self._refuse_lacking()
-        self.exception: int | None = None
         self.dtype = target.widest(dataset.axis.dtype)
         self._seamless = self._is_seamless()
         adds = target.id is not None and target.kind in {"after", "before"} and self._takes_all()
@@ -106,10 +103,7 @@ class Laid(Axis):
         self._adds = target.id is not None and not refuses and self._takes_all()
         parts = [np.zeros(1, np.int64)]
         for first, last in windows(0, 0 if self._even else self.count, _AT_ONCE):
-            sizes = self._sizes(first, last, self.is_exact)
-            if self.is_exact and dataset.spans.presumes and self.exception is None:
-                differs = sizes != self._sizes(first, last, is_exact=False)
-                self.exception = first + int(np.argmax(differs)) if differs.any() else None
+            sizes = self._sizes(first, last)
             parts.append(np.add.reduceat(sizes, np.arange(0, last - first, STEP)))
         self.bases = np.cumsum(np.concatenate(parts))
         known, spans = self._seamless or self._even, dataset.spans
@@ -137,17 +131,13 @@ class Laid(Axis):
             return False
         return spans.is_seamless()
 
-    def exact(self) -> Laid:
-        """Return the same axis with positions by a look at the end of every sequence."""
-        return self if self.is_exact else Laid(self.dataset, self.target, exact=True)
-
     def offsets(self, first: int, last: int) -> Offsets:
         """Return the position of each sequence `first <= i < last`, and the end of the last, int64."""
         check_interval(first, last, self.count, "sequences")
         if self._even:
             return self._even_offsets(first, last)
         begin = first - first % STEP
-        offsets: Offsets = offsets_of(self._sizes(begin, last, self.is_exact)) + self.bases[begin // STEP]
+        offsets: Offsets = offsets_of(self._sizes(begin, last)) + self.bases[begin // STEP]
         return offsets[first - begin :]
 
     def _even_offsets(self, first: int, last: int) -> Offsets:
@@ -263,7 +253,7 @@ class Laid(Axis):
         if start == stop:
             return np.empty(0, self.dtype)
         if self.same_from is not None:
-            return self._as_stored(start, stop).astype(self.dtype, copy=False)
+            return self._as_stored(start, stop, self.same_from).astype(self.dtype, copy=False)
         if self._is_plain:
             return self._contents(start, stop)
         if self._adds:
@@ -272,10 +262,9 @@ class Laid(Axis):
         tokens = found[0] if len(found) == 1 else np.concatenate(found)
         return tokens.astype(self.dtype, copy=False)
 
-    def _as_stored(self, start: int, stop: int) -> Tokens:
+    def _as_stored(self, start: int, stop: int, shift: int) -> Tokens:
         """Return slots of the source, after a check of the separators that are presumed among them."""
-        assert self.same_from is not None
-        tokens = self.dataset.axis.read(start + self.same_from, stop + self.same_from)
+        tokens = self.dataset.axis.read(start + shift, stop + shift)
         if not self.is_exact and not self.dataset.spans.checked:
             first, last = self.sequence_at(start)[0], self.sequence_at(stop - 1)[0] + 1
             ends = self.offsets(first, last)[1:] - 1 - start
@@ -392,8 +381,8 @@ class Laid(Axis):
     def close(self) -> None:
         self.dataset.close()
 
-    def _sizes(self, first: int, last: int, is_exact: bool) -> Numbers:
-        starts, stops, beside = self.dataset.spans.read(first, last, self.dataset.axis if is_exact else None)
+    def _sizes(self, first: int, last: int) -> Numbers:
+        starts, stops, beside = self.dataset.spans.read(first, last, self.dataset.axis if self.is_exact else None)
         return self._size(stops - starts, beside)
 
     def _size(self, lengths: Numbers, beside: Beside) -> Numbers:
