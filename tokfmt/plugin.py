@@ -78,6 +78,7 @@ from tokfmt.core.ragged import Offsets, Ragged, Tokens, offsets_of
 from tokfmt.core.reader import (
     WINDOW,
     Damage,
+    Ends,
     Info,
     Layout,
     Separators,
@@ -115,6 +116,7 @@ __all__ = [
     "CountsPadding",
     "Cut",
     "Damage",
+    "Ends",
     "Extent",
     "Field",
     "Fields",

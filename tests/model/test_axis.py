@@ -1,5 +1,6 @@
 """Axes over files: tokens of every width and order, their bytes, changes of files, and what is read and held."""
 
+import itertools
 import os
 import pickle
 import tracemalloc
@@ -11,7 +12,7 @@ from stores import Counting
 
 from tokfmt.core.errors import CorruptError, FormatError, SourceChangedError, TruncatedError
 from tokfmt.model import ArrayAxis, Bounds, Dataset, Ended, Gap, Joined, Laid, Listed, Pieces, RawAxis, Target, decide
-from tokfmt.plugin import open_file, place_of, register_store
+from tokfmt.plugin import Ends, open_file, place_of, register_store
 
 IDS = [0, 1, 7, 100, 3, 7, 127, 5, 7]
 THREE = {"little": np.dtype([("low", "<u2"), ("high", "u1")]), "big": np.dtype([("high", "u1"), ("low", ">u2")])}
@@ -57,13 +58,9 @@ def test_tokens_of_every_width_and_order(dtype, tmp_path):
         assert again.read(3, 3).tolist() == []
         assert again.at(np.array([8, 0, 3, 3])).tolist() == [7, 0, 100, 100]
         assert again.gather(np.array([6, 0, 2]), np.array([3, 2, 0])).tolist() == [127, 5, 7, 0, 1]
-        assert again.interval_reader()(2, 5).tolist() == [7, 100, 3]
-        for ending in (7, 70_000, 1 << 40):
-            read = again.interval_reader(ending)
-            assert [read(a, b).tolist() for a, b in ((0, 3), (0, 2), (2, 3), (3, 3), (1, 9))] == [
-                [0, 1] if ending == 7 else [0, 1, 7], [0, 1], [] if ending == 7 else [7], [],
-                IDS[1:8] if ending == 7 else IDS[1:],
-            ]  # fmt: skip
+        for separator in (7, 70_000, 1 << 40, None):
+            for is_before in (False, True):
+                one_by_one(again, separator, is_before)
         assert [list(again.pair_reader()(k)) for k in (0, 1, 7)] == [[0, 1], [1, 7], [5, 7]]
         again.close()
         assert again.read(0, 9).tolist() == IDS
@@ -78,6 +75,25 @@ def test_tokens_of_every_width_and_order(dtype, tmp_path):
     assert axis.find(tmp_path / "y", len(HEAD)) is None
 
 
+def one_by_one(axis, separator, is_before):
+    """Sequences of two blocks, read fast or by the general function, which is asked for those without a separator."""
+    bounds, asked = [0, 3, 3, 5, 9], []
+    ends = Ends(np.array([0, 3]).data, np.array([3, 3, 2, 6], "<u4").data, 1)
+
+    def general(number):
+        asked.append(number)
+        return axis.read(bounds[number], bounds[number + 1])
+
+    read = axis.sequence_reader(ends, separator, general, is_before=is_before)
+    for number, (a, b) in enumerate(itertools.pairwise(bounds)):
+        found, whole = read(number).tolist(), IDS[a:b]
+        edge = whole[:1] if is_before else whole[-1:]
+        has = separator is not None and edge == [separator]
+        assert found == (whole if number in asked or not has else whole[1:] if is_before else whole[:-1])
+        assert number in asked or number > 0
+        assert number in asked or separator is None or has
+
+
 @pytest.mark.parametrize("wrong", [(-1, 2), (0, 10), (5, 4), (10, 10)])
 def test_what_leaves_an_axis_is_an_index_error(wrong, tmp_path):
     axis = raw(tmp_path, IDS, "<u2")
@@ -85,9 +101,6 @@ def test_what_leaves_an_axis_is_an_index_error(wrong, tmp_path):
     for one in (axis, joined, pieces, Laid(Dataset(axis, Bounds(ArrayAxis(np.array([0, 9])))), Target())):
         with pytest.raises(IndexError):
             one.read(*wrong)
-    for read in (axis.interval_reader(), axis.interval_reader(7)):
-        with pytest.raises(IndexError):
-            read(*wrong)
     for position in (-1, 9):
         for one in (axis, joined, pieces):
             with pytest.raises(IndexError):
@@ -117,9 +130,11 @@ def test_bytes_through_logical_axes(tmp_path):
 
 def test_negative_ids_are_found_with_their_byte(tmp_path):
     axis = raw(tmp_path, [1, 2, -3, 4], "<i4")
-    for read in (axis.read, axis.interval_reader()):
+    bounds = Ends(np.zeros(1, np.int64).data, np.array([1, 4]).data, 62)
+    one = axis.sequence_reader(bounds, None, lambda _: axis.read(1, 4))
+    for read in (lambda: axis.read(1, 4), lambda: one(1)):
         with pytest.raises(CorruptError, match="-3") as error:
-            read(1, 4)
+            read()
         assert error.value.offset == len(HEAD) + 8
     assert axis.read(0, 2).tolist() == [1, 2]
 

@@ -39,6 +39,7 @@ from tokfmt.core.errors import (
 )
 from tokfmt.core.once import open_to_read
 from tokfmt.core.place import AnyPlace, Identity, Kind, Place, PlaceLike, Url, refuse_address, status_of, store_of
+from tokfmt.core.reader import Ends
 from tokfmt.core.text_format import printable
 
 T = TypeVar("T")
@@ -310,45 +311,52 @@ class File:
 
         return read
 
-    def interval_reader(
+    def sequence_reader(
         self,
         begin: int,
-        length: int,
         dtype: np.dtype[Any],
-        ending: int | None,
-        general: Callable[[int, int], NDArray[np.unsignedinteger]],
-    ) -> Callable[[int, int], NDArray[np.unsignedinteger]]:
-        """Return a function that reads the token IDs `start <= k < stop` in as few steps as possible.
+        ends: Ends,
+        separator: int | None,
+        general: Callable[[int], NDArray[np.unsignedinteger]],
+        *,
+        is_before: bool = False,
+    ) -> Callable[[int], NDArray[np.unsignedinteger]]:
+        """Return a function that reads the tokens of a sequence without its separator, in as few steps as possible.
 
         It holds the descriptor of this process, and is not picklable.
 
         Args:
             begin: Byte offset of the first token ID.
-            length: Number of token IDs.
             dtype: As for `ids`.
-            ending: An ID that is taken off the end of an interval, at most once; None: no ID is.
-            general: Reads the other intervals: if the file is not open, or the interval is long, outside or damaged.
+            ends: Where sequences end, their separators included, counted from `begin`.
+            separator: The separator; None: sequences have none.
+            general: Reads the other sequences: the first one, one without the separator, and if the file is not open,
+                or the sequence is long or damaged.
+            is_before: The separator is before each sequence.
         """
         width, signed, pread, array = dtype.itemsize, dtype.kind == "i", os.pread, np.ndarray
-        if not self.is_plain or dtype.names or not dtype.isnative or (ending or 0) >> 8 * width - signed:
+        if not self.is_plain or dtype.names or not dtype.isnative or (separator or 0) >> 8 * width - signed:
             return general
-        end = b"" if ending is None else ending.to_bytes(width, sys.byteorder)
-        native, longest, sign, empty = np.dtype(f"u{width}"), _SMALL // width, 8 * width - 1, bytearray()
+        mark = b"" if separator is None else separator.to_bytes(width, sys.byteorder)
+        edge = slice(0, len(mark)) if is_before or not mark else slice(-width, None)
+        native, sign, empty, taken = np.dtype(f"u{width}"), 8 * width - 1, bytearray(), int(bool(mark))
+        bases, places, bits, skipped = ends.bases, ends.places, ends.bits, len(mark) * is_before
+        begin += ends.shift * width
 
-        def read(start: int, stop: int) -> NDArray[np.unsignedinteger]:
-            count = stop - start
-            if 0 <= start <= stop <= length and count <= longest:
-                try:
-                    raw = pread(self._fd, count * width, begin + start * width)  # type: ignore[arg-type]
-                except (OSError, TypeError):  # `general` opens the file, or raises.
-                    return general(start, stop)
-                if len(raw) == count * width:
-                    if end and raw[-width:] == end:
-                        count -= 1
-                    found = array(count, native, empty + raw)  # A bytearray, because callers may write to it.
-                    if not (signed and count and found.item(found.argmax()) >> sign):
-                        return found
-            return general(start, stop)
+        def read(number: int) -> NDArray[np.unsignedinteger]:
+            try:
+                start = bases[number - 1 >> bits] + places[number - 1] if number else -1
+                size = (bases[number >> bits] + places[number] - start) * width
+                if size <= _SMALL and start >= 0:
+                    raw = pread(self._fd, size, begin + start * width)  # type: ignore[arg-type]
+                    if raw[edge] == mark and len(raw) == size:
+                        # A bytearray, because callers may write to it.
+                        found = array(size // width - taken, native, empty + raw, skipped)
+                        if not (signed and found.size and found.item(found.argmax()) >> sign):
+                            return found
+            except (OSError, TypeError, IndexError):  # `general` reports no descriptor, a short read, a bad number.
+                pass
+            return general(number)
 
         return read
 
@@ -421,15 +429,17 @@ class StoredFile(File):
             raise FormatError(path, "is not a regular file", found=status.kind.value)
         self.__setstate__({"path": path, "identity": status.identity})
 
-    def interval_reader(
+    def sequence_reader(
         self,
         begin: int,  # noqa: ARG002
-        length: int,  # noqa: ARG002
         dtype: np.dtype[Any],  # noqa: ARG002
-        ending: int | None,  # noqa: ARG002
-        general: Callable[[int, int], NDArray[np.unsignedinteger]],
-    ) -> Callable[[int, int], NDArray[np.unsignedinteger]]:
-        """See `File.interval_reader`. There is no descriptor to read from, so the general function reads."""
+        ends: Ends,  # noqa: ARG002
+        separator: int | None,  # noqa: ARG002
+        general: Callable[[int], NDArray[np.unsignedinteger]],
+        *,
+        is_before: bool = False,  # noqa: ARG002
+    ) -> Callable[[int], NDArray[np.unsignedinteger]]:
+        """See `File.sequence_reader`. There is no descriptor to read from, so the general function reads."""
         return general
 
     def read_into(self, offset: int, buffer: memoryview) -> None:

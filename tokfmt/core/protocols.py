@@ -38,7 +38,7 @@ from tokfmt.core.errors import TokfmtError
 from tokfmt.core.files import File
 from tokfmt.core.place import Place
 from tokfmt.core.ragged import Offsets, Tokens
-from tokfmt.core.reader import CachedProtocolMeta, Damage, TokenReader
+from tokfmt.core.reader import CachedProtocolMeta, Damage, Ends, TokenReader
 from tokfmt.core.records import Block, RecordReader, Spot
 
 
@@ -235,8 +235,10 @@ class ReadsIntervals(Protocol, metaclass=CachedProtocolMeta):
             IndexError: If an interval leaves the axis.
         """
 
-    def interval_reader(self, ending: int | None = None) -> Callable[[int, int], Tokens]:
-        """Return a function that reads one interval; see `model.axis.Axis.interval_reader`."""
+    def sequence_reader(
+        self, ends: Ends, separator: int | None, general: Callable[[int], Tokens], *, is_before: bool = False
+    ) -> Callable[[int], Tokens]:
+        """Return a function that reads one sequence in as few steps as possible; see `File.sequence_reader`."""
 
 
 @runtime_checkable

@@ -276,6 +276,24 @@ def bisected(reader: TokenReader, position: int, shift: int = 0) -> int:
     return low
 
 
+class Ends(NamedTuple):
+    """Where each of many sequences ends, each of which begins where the one before ends.
+
+    Sequence i ends before the position bases[i >> bits] + places[i] + shift.
+
+    Attributes:
+        bases: int64[blocks].
+        places: Integers, one per sequence.
+        bits: Base 2 logarithm of the number of sequences per base.
+        shift: Added to all.
+    """
+
+    bases: memoryview[int]
+    places: memoryview[int]
+    bits: int
+    shift: int = 0
+
+
 def windows(start: int, stop: int, size: int = WINDOW) -> Iterator[tuple[int, int]]:
     """Cut an interval into consecutive windows of at most `size` tokens.
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -69,6 +69,7 @@ from tokfmt.core.ragged import Offsets, Tokens, offsets_of
 from tokfmt.core.reader import (
     U16,
     Damage,
+    Ends,
     Info,
     Layout,
     Separators,
@@ -305,27 +306,24 @@ class FlatReader:
         k = bisect_right(self._begins, start) - 1
         return k if start < stop <= self._begins[k + 1] else None
 
-    def interval_reader(self, ending: int | None = None) -> Callable[[int, int], Tokens]:
+    def sequence_reader(
+        self, ends: Ends, separator: int | None, general: Callable[[int], Tokens], *, is_before: bool = False
+    ) -> Callable[[int], Tokens]:
         """See `protocols.ReadsIntervals`."""
-
-        def general(start: int, stop: int) -> Tokens:
-            tokens = self.tokens(start, stop)
-            return tokens[:-1] if ending is not None and len(tokens) and tokens.item(-1) == ending else tokens
-
         if any(NATIVE[extent.dtype.itemsize] != self.info.dtype for extent in self.extents):
             return general
-        begins, readers = self._begins, list[Callable[[int, int], Tokens]]()
+        begins, count, readers, cuts = self._begins, len(ends.places), list[Callable[[int], Tokens]](), list[int]()
+        stop: Callable[[int], int] = lambda i: ends.bases[i >> ends.bits] + ends.places[i] + ends.shift  # noqa: E731
         for extent, base, end in zip(self.extents, begins, begins[1:], strict=False):
             begin = extent.begin - base * extent.dtype.itemsize
-            readers.append(extent.file.interval_reader(begin, end, extent.dtype, ending, general))
-        if len(readers) == 1:
-            return readers[0]
-
-        def read(start: int, stop: int) -> Tokens:
-            k = bisect_right(begins, start) - 1
-            return readers[k](start, stop) if 0 <= k < len(readers) else general(start, stop)
-
-        return read
+            mine = extent.file.sequence_reader(begin, extent.dtype, ends, separator, general, is_before=is_before)
+            if len(self.extents) == 1:
+                return mine
+            # The first sequence that begins in this file, and the first that ends behind it.
+            cuts += [bisect_left(range(count), base, key=stop) + 1 if base else 0]
+            cuts += [bisect_right(range(count), end, key=stop)]
+            readers += [mine, general]
+        return lambda number: readers[bisect_right(cuts, number) - 1](number)
 
     @property
     def bounds(self) -> Offsets | None:

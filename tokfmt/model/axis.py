@@ -26,7 +26,7 @@ from tokfmt.core.files import File
 from tokfmt.core.place import Place
 from tokfmt.core.protocols import ByteOffset
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
-from tokfmt.core.reader import WINDOW, Dtype, check_interval, check_position
+from tokfmt.core.reader import WINDOW, Dtype, Ends, check_interval, check_position
 
 Numbers = NDArray[np.int64]
 """int64[n]: numbers of sequences, or positions on an axis."""
@@ -56,26 +56,20 @@ class Axis(ABC):
             FormatError: If the file does not hold what its header states.
         """
 
-    def interval_reader(self, ending: int | None = None) -> Callable[[int, int], Tokens]:
-        """Return a function that reads as `read` does, in as few steps as possible. It cannot be pickled.
-
-        Args:
-            ending: An ID that the function takes off the end of an interval, at most once.
-        """
-        read = self.read
-        if ending is None:
-            return read
-
-        def ended(start: int, stop: int) -> Tokens:
-            tokens = read(start, stop)
-            return tokens[:-1] if tokens.size and tokens.item(-1) == ending else tokens
-
-        return ended
+    def sequence_reader(
+        self,
+        ends: Ends,  # noqa: ARG002 - an axis without a fast way
+        separator: int | None,  # noqa: ARG002
+        general: Callable[[int], Tokens],
+        *,
+        is_before: bool = False,  # noqa: ARG002
+    ) -> Callable[[int], Tokens]:
+        """Return a function that reads one sequence, in as few steps as possible; see `core.files.File`."""
+        return general
 
     def pair_reader(self) -> Callable[[int], Sequence[int]]:
-        """Return a function that reads two neighboring integers of an index; see `interval_reader`."""
-        read = self.interval_reader()
-        return lambda position: read(position, position + 2).tolist()
+        """Return a function that reads two neighboring integers of an index, in as few steps as possible."""
+        return lambda position: self.read(position, position + 2).tolist()
 
     def intervals(self, wanted: Sequence[tuple[int, int]]) -> Iterator[Tokens]:
         """Yield the tokens of each interval, in the given order. A store is asked for several side by side."""
@@ -200,10 +194,10 @@ class RawAxis(Axis):
         ids = self.file.ids(self.offset + start * self.width, stop - start, self.stored)
         return ids if ids.dtype == self.dtype else ids.astype(self.dtype)
 
-    def interval_reader(self, ending: int | None = None) -> Callable[[int, int], Tokens]:
-        """See `Axis.interval_reader`. The bytes of native IDs are compared with those of `ending`."""
-        general = super().interval_reader(ending)
-        return self.file.interval_reader(self.offset, self.length, self.stored, ending, general)
+    def sequence_reader(
+        self, ends: Ends, separator: int | None, general: Callable[[int], Tokens], *, is_before: bool = False
+    ) -> Callable[[int], Tokens]:
+        return self.file.sequence_reader(self.offset, self.stored, ends, separator, general, is_before=is_before)
 
     def pair_reader(self) -> Callable[[int], Sequence[int]]:
         """See `Axis.pair_reader`. Two integers are unpacked without an array."""

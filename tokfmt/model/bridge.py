@@ -8,7 +8,7 @@ laid_reader     the axis of a destination, which writers store
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -28,7 +28,7 @@ from tokfmt.core.protocols import (
     read_intervals,
 )
 from tokfmt.core.ragged import Offsets, Tokens
-from tokfmt.core.reader import U8, Info, Layout, Separators, TokenReader, bisected, check_interval, check_position
+from tokfmt.core.reader import U8, Ends, Info, Layout, Separators, TokenReader, bisected, check_interval, check_position
 from tokfmt.model.axis import ArrayAxis, Axis, Joined
 from tokfmt.model.batch import AFTER, BEFORE, MASKED_END, SEP, Batch, Kind, Target
 from tokfmt.model.dataset import Dataset, concat
@@ -58,10 +58,12 @@ class ReaderAxis(Axis):
     def intervals(self, wanted: Sequence[tuple[int, int]]) -> Iterator[Tokens]:
         return read_intervals(self.reader, wanted)
 
-    def interval_reader(self, ending: int | None = None) -> Callable[[int, int], Tokens]:
+    def sequence_reader(
+        self, ends: Ends, separator: int | None, general: Callable[[int], Tokens], *, is_before: bool = False
+    ) -> Callable[[int], Tokens]:
         if isinstance(self.reader, ReadsIntervals):
-            return self.reader.interval_reader(ending)
-        return super().interval_reader(ending)
+            return self.reader.sequence_reader(ends, separator, general, is_before=is_before)
+        return general
 
     def locate(self, position: int) -> ByteOffset:
         check_position(position, self.length)
@@ -90,9 +92,6 @@ class ReaderMarks(ReaderAxis):
 
     def intervals(self, wanted: Sequence[tuple[int, int]]) -> Iterator[Tokens]:
         return Axis.intervals(self, wanted)
-
-    def interval_reader(self, ending: int | None = None) -> Callable[[int, int], Tokens]:
-        return Axis.interval_reader(self, ending)
 
 
 class ReaderBounds(Axis):
@@ -296,46 +295,24 @@ class ContentReader(_Reader):
 
     def sequence_reader(self) -> Callable[[int], Tokens]:
         """See `sequence_reader`."""
-        spans, trim = self.dataset.spans, self.dataset.spans.content
-        find, read = spans.finder(), self.dataset.axis.interval_reader(spans.ending)
-        if self.dataset.gap.alone and self.info.sequences:
-            edges = {0, self.info.sequences - 1}
-            bare = {number for number in edges if not self.dataset.contents(number, number + 1)[2][0]}
-            return self._of_stream(find, read, bare, is_before=spans.usual == BEFORE)
-        if spans.ending is None:
-            return lambda number: trim(number, read(*find(number)))
-        if not spans.presumes or self.dataset.gap.empty:
-            return lambda number: read(*find(number))
+        dataset = self.dataset
+        spans, find, trim, read = dataset.spans, dataset.spans.finder(), dataset.spans.content, dataset.axis.read
+        presumes = not dataset.gap.alone and spans.ending is not None and spans.usual == AFTER and not dataset.gap.empty
+        separator, edge = dataset.gap.id, 0 if spans.usual == BEFORE else -1
 
-        def ended(number: int) -> Tokens:
-            start, stop = find(number)
-            tokens = read(start, stop)
-            if tokens.size == stop - start:
-                raise self._unended(number)
-            return tokens
-
-        return ended
-
-    def _of_stream(
-        self,
-        find: Callable[[int], Sequence[int]],
-        read: Callable[[int, int], Tokens],
-        bare: Collection[int],
-        *,
-        is_before: bool,
-    ) -> Callable[[int], Tokens]:
-        """Return a function that reads one sequence of a stream, and looks whether its separator is still there."""
-        separator, edge = self.dataset.gap.id, 0 if is_before else -1
-
-        def sequence(number: int) -> Tokens:
+        def general(number: int) -> Tokens:
             tokens = read(*find(number))
-            if number in bare:
-                return tokens
-            if tokens.item(edge) != separator:
+            content = trim(number, tokens)
+            if len(content) < len(tokens) and tokens.item(edge) != separator:
                 raise IncompleteWriteError("the stream changed since its separators were counted. Run again")
-            return tokens[1:] if is_before else tokens[:-1]
+            if presumes and len(content) == len(tokens):
+                raise self._unended(number)
+            return content
 
-        return sequence
+        ends = spans.ends()
+        if ends is None:
+            return general
+        return dataset.axis.sequence_reader(ends, separator, general, is_before=spans.usual == BEFORE)
 
     def _marks(self, batch: Batch, window: NDArray[np.uint8]) -> NDArray[np.uint8]:
         """See `_Reader._marks`. The last token of a sequence has the mark of its separator."""

@@ -86,15 +86,14 @@ class Dataset:
     def _one(self) -> Callable[[int], Tokens]:
         """The function that reads one sequence: what is the same for all sequences is decided once."""
         spans, count, find = self.spans, self.spans.count, self.spans.finder()
-        read, trim = self.axis.interval_reader(spans.ending), spans.content
-        is_trimmed = spans.ending is not None
+        read, trim = self.axis.read, spans.content
 
         def one(chosen: int) -> Tokens:
             number = chosen if chosen >= 0 else chosen + count
             if not 0 <= number < count:
                 raise IndexError(f"there is no sequence {chosen} (expected 0 to {count - 1})")
             start, stop = find(number)
-            return read(start, stop) if is_trimmed else trim(number, read(start, stop))
+            return trim(number, read(start, stop))
 
         return one
 

@@ -25,11 +25,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
-from tokfmt.core.reader import WINDOW, check_interval, windows
-from tokfmt.model.axis import Axis, Numbers
+from tokfmt.core.reader import WINDOW, Ends, check_interval, windows
+from tokfmt.model.axis import ArrayAxis, Axis, Numbers
 from tokfmt.model.batch import AFTER, LEAD, Batch, Beside
 
 _AT_ONCE = 1 << 18  # Sequences of a batch at most, and entries of an index that are read at once.
+_ZERO = np.zeros(1, np.int64)
 _LOOSE = 1 << 12  # Slots between the extents of a batch that are read with it.
 
 Extents = tuple[Offsets, Offsets]
@@ -91,7 +92,11 @@ class Spans(ABC):
 
     @property
     def ending(self) -> int | None:
-        """The ID that `content` takes off the end, if that is all it does; see `Axis.interval_reader`. Else None."""
+        """The ID that `content` takes off the end, if that is all it does. Else None."""
+        return None
+
+    def ends(self) -> Ends | None:
+        """Return the stop of each extent, if they are in memory and each extent begins where the one before stops."""
         return None
 
     def trim(self, numbers: Numbers, starts: Offsets, stops: Offsets, tokens: TokensAt | None) -> Contents:  # noqa: ARG002
@@ -220,6 +225,10 @@ class Bounds(Spans):
         start, stop = self.bounds.read(number, number + 2).tolist()
         return start // self.scale, stop // self.scale
 
+    def ends(self) -> Ends | None:
+        held = self.bounds.values if isinstance(self.bounds, ArrayAxis) and self.scale == 1 else None
+        return None if held is None or not self.count else Ends(_ZERO.data, held.data[1:], 62)
+
     def finder(self) -> Callable[[int], Sequence[int]]:
         pair, scale = self.bounds.pair_reader(), self.scale
         return pair if scale == 1 else lambda number: [bound // scale for bound in pair(number)]
@@ -256,7 +265,7 @@ class Listed(Spans):
         return start, start + self.lengths.read(number, number + 1).item()
 
     def finder(self) -> Callable[[int], Sequence[int]]:
-        starts, lengths, scale = self.starts.interval_reader(), self.lengths.interval_reader(), self.scale
+        starts, lengths, scale = self.starts.read, self.lengths.read, self.scale
 
         def find(number: int) -> tuple[int, int]:
             start = starts(number, number + 1).item() // scale
@@ -331,6 +340,9 @@ class Ended(Spans):
     @property
     def ending(self) -> int | None:
         return self.separator if self.lead is None else None
+
+    def ends(self) -> Ends | None:
+        return self.spans.ends()
 
     def is_seamless(self) -> bool:
         return self.tiles and self.presumed == AFTER

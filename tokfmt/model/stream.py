@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from tokfmt.core.findings import ignore
 from tokfmt.core.ragged import Offsets, Tokens
-from tokfmt.core.reader import WINDOW, check_interval, largest_id, windows
+from tokfmt.core.reader import WINDOW, Ends, check_interval, largest_id, windows
 from tokfmt.core.resources import cpus
 from tokfmt.model.axis import Axis, Numbers
 from tokfmt.model.batch import AFTER, BEFORE, Batch, Beside
@@ -115,6 +115,10 @@ class Compact:
             return (start, stop) if bare and number in bare else (start - before, stop + after)
 
         return find
+
+    def ends(self, after: int) -> Ends:
+        """Return where each content stops, `after` slots behind it included."""
+        return Ends(self._bases.data, self._ends.data, _BITS, after)
 
     def has_separator(self, number: int) -> bool:
         """Return whether one sequence has a separator."""
@@ -225,6 +229,9 @@ class Split(Spans):
     def finder(self) -> Callable[[int], Sequence[int]]:
         is_before = int(self.bit == BEFORE)
         return self.compact.finder(is_before, 1 - is_before)
+
+    def ends(self) -> Ends | None:
+        return self.compact.ends(int(self.bit == AFTER)) if self.is_seamless() else None
 
     def is_seamless(self) -> bool:
         starts_so = self.how != "before" or not self.count or self.compact.contents(0, 1)[0][0] == 1
