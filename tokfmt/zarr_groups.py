@@ -24,7 +24,7 @@ from tokfmt.core.options import given_options
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.core.reader import INT32_MAX, U32, Info, Layout, Separators, check_interval, windows
 from tokfmt.dataset import Dataset
-from tokfmt.model.bridge import as_reader, from_reader
+from tokfmt.model.bridge import ContentReader, from_reader
 from tokfmt.ops.convert.convert import convert
 from tokfmt.ops.convert.request import Conversion, Request
 from tokfmt.ops.source.request import EosChoice, Options
@@ -99,7 +99,7 @@ def _of_array(array: Any, eos: EosChoice) -> Dataset:
         raise OptionError(f"{_name(array)}: is not an array of token IDs (expected 1 dimension of uint, found {found})")
     stream = PlainArray(array)
     if isinstance(eos, int):
-        return Dataset(as_reader(from_reader(stream, eos)), "zarr")
+        return Dataset(ContentReader(from_reader(stream, eos)), "zarr")
     note = f"read as one sequence of {stream.info.tokens:,} tokens; --eos ID splits it"
     return Dataset(stream, "zarr", notes=() if eos == "none" else (note,))
 

@@ -1,7 +1,7 @@
 """Readers with separators put in or taken off, as commands make them."""
 
 from tokfmt.core.reader import Separators
-from tokfmt.model.bridge import as_reader, from_reader, laid_reader
+from tokfmt.model.bridge import ContentReader, from_reader, laid_reader
 
 
 def with_separators(reader, eos, *, before=False):
@@ -11,10 +11,10 @@ def with_separators(reader, eos, *, before=False):
 
 def without_trailing(reader, eos, path="x"):
     """The contents of an index whose sequences all end with the separator."""
-    return as_reader(from_reader(reader, eos, where=Separators.TRAILING, path=path))
+    return ContentReader(from_reader(reader, eos, where=Separators.TRAILING, path=path))
 
 
 def split_at(reader, eos, jobs=None):
     """The contents of a stream."""
     where = reader.info.separators
-    return as_reader(from_reader(reader, eos, where=where if where.alone else Separators.BETWEEN, jobs=jobs))
+    return ContentReader(from_reader(reader, eos, where=where if where.alone else Separators.BETWEEN, jobs=jobs))

@@ -10,7 +10,7 @@ from paths import FIXTURES, GOLDEN
 
 from tokfmt.core.errors import TokfmtError
 from tokfmt.model import bridge
-from tokfmt.model.bridge import as_reader, sequence_reader
+from tokfmt.model.bridge import ContentReader, sequence_reader
 from tokfmt.plugin import Separators
 
 LEAST = {"modalities": 37, "megatron": 14, "hdf5": 9, "flat-tokens": 10}
@@ -69,7 +69,7 @@ def same(view, stored, eos):
         if spot is not None and spot.width is not None:
             for byte in range(spot.offset, spot.offset + spot.width):
                 assert bridge.position_of(view, spot.path, byte) == position
-    again = as_reader(pickle.loads(pickle.dumps(view.dataset)), view.info)
+    again = ContentReader(pickle.loads(pickle.dumps(view.dataset)), view.info)
     assert np.array_equal(again.tokens(0, total), tokens[flat])
 
 

@@ -121,7 +121,8 @@ class Target(NamedTuple):
 
     def widest(self, dtype: np.dtype[np.unsignedinteger]) -> np.dtype[np.unsignedinteger]:
         """Return the dtype of laid out tokens, given that of the source."""
-        return np.promote_types(dtype, smallest(max(self.id or 0, self.lead or 0)))
+        beside = max(self.id or 0, self.lead or 0)
+        return np.promote_types(dtype, smallest(beside)) if beside else dtype
 
 
 class LaidOut(NamedTuple):

@@ -1,7 +1,7 @@
 """Datasets of readers, and readers of datasets. They go when no reader is left.
 
 from_reader     the dataset of the stored axis of any reader
-as_reader       the axis of contents of a dataset, which commands read
+ContentReader   the axis of contents of a dataset, which commands read
 dataset_of      the dataset under views that select and join contents
 laid_reader     the axis of a destination, which writers store
 """
@@ -154,10 +154,9 @@ class _Reader:
         info: Its facts.
     """
 
+    dataset: Dataset
+    laid: Laid
     info: Info
-
-    def __init__(self, dataset: Dataset, target: Target) -> None:
-        self.dataset, self.laid = dataset, Laid(dataset, target, even=not dataset.gap.empty)
 
     @property
     def source(self) -> TokenReader:
@@ -247,7 +246,7 @@ class _Reader:
         return at if at < self.info.tokens else None
 
     def close(self) -> None:
-        self.dataset.close()
+        self.dataset.axis.close()
 
 
 def is_split(reader: object) -> bool:
@@ -274,9 +273,16 @@ def axes_of(axis: Axis) -> list[ReaderAxis]:
 class ContentReader(_Reader):
     """A reader of the contents of a dataset, without separators and leads."""
 
-    def __init__(self, dataset: Dataset, info: Info) -> None:
-        """Lay out the contents alone; see `as_reader`."""
-        super().__init__(dataset, Target())
+    def __init__(self, dataset: Dataset, info: Info | None = None) -> None:
+        """Lay out the contents alone.
+
+        Args:
+            dataset: The dataset.
+            info: Facts about it (default: those of the reader that it is of, or none).
+        """
+        self.dataset, self.laid = dataset, Laid(dataset, Target(), even=not dataset.gap.empty)
+        stated = dataset.facts.get("info") if info is None else info
+        info = stated if isinstance(stated, Info) else Info(Layout.DOCUMENTS, dataset.axis.dtype, 0, 0)
         if dataset.gap.alone:
             top = dataset.spans.max_id if dataset.spans.max_id >= 0 else None
             info = replace(info, layout=Layout.DOCUMENTS, sample_length=None, free_of=dataset.gap.id, max_id=top)
@@ -329,7 +335,7 @@ class LaidReader(_Reader):
 
     def __init__(self, dataset: Dataset, target: Target, info: Info) -> None:
         """Lay out a dataset; see `laid_reader`."""
-        super().__init__(dataset, target)
+        self.dataset, self.laid = dataset, Laid(dataset, target, even=not dataset.gap.empty)
         top, separator = info.max_id, target.id
         self.info = replace(
             info,
@@ -360,18 +366,6 @@ class LaidReader(_Reader):
 
 
 _SIDES = {AFTER: Separators.TRAILING, BEFORE: Separators.BEFORE}
-
-
-def as_reader(dataset: Dataset, info: Info | None = None) -> ContentReader:
-    """Return a reader of the contents of a dataset, without separators and leads.
-
-    Args:
-        dataset: The dataset.
-        info: Facts about it (default: those of the reader that it is of, or none).
-    """
-    stated = dataset.facts.get("info") if info is None else info
-    known = stated if isinstance(stated, Info) else Info(Layout.DOCUMENTS, dataset.axis.dtype, 0, 0)
-    return ContentReader(dataset, known)
 
 
 def dataset_of(reader: TokenReader) -> Dataset:
@@ -439,5 +433,5 @@ def sequence_reader(reader: TokenReader) -> Callable[[int], Tokens]:
     A short read from the cache takes little longer than a call. Every decision that is the same for all sequences is
     made once. The function holds caches and file descriptors of this process, so it cannot be pickled.
     """
-    content = reader if isinstance(reader, ContentReader) else as_reader(from_reader(reader))
+    content = reader if isinstance(reader, ContentReader) else ContentReader(from_reader(reader))
     return content.sequence_reader()

@@ -58,6 +58,8 @@ class Gap:
     @property
     def ids(self) -> list[int]:
         """The separators of the parts, each once, in order."""
+        if not self.parts:
+            return [] if self.id is None else [self.id]
         return list(dict.fromkeys(part.id for part in self.each() if part.id is not None))
 
     @property

@@ -87,7 +87,7 @@ class Laid(Axis):
             OptionError: Separators are written as they are stored and mark boundaries, and a sequence that is not the
                 last has none.
         """
-        self.dataset, self.target, self.count = dataset, target, len(dataset)
+        self.dataset, self.target, self.count = dataset, target, dataset.spans.count
         lacking = target.only_closed and target.kind != "index"
         self.is_exact = exact or lacking or not dataset.spans.presumes
         if lacking:

@@ -23,7 +23,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from tokfmt.core.errors import ConversionError, Loss, LossyConversionError, OptionError
-from tokfmt.core.ragged import Offsets, Tokens, offsets_of
+from tokfmt.core.ragged import Tokens
 from tokfmt.core.reader import windows
 from tokfmt.core.text_format import counted
 from tokfmt.model.axis import ArrayAxis, Axis, Numbers
@@ -46,6 +46,7 @@ _SHARE = 0.9  # Share of sequences that end with one ID, from which the user is 
 _MOST, _RUNS = 4096, 64  # Sequences that are looked at, in runs of neighbors.
 _SEARCHED, _INSIDE = 256, 1 << 14  # Sequences that are searched for an ID inside, and tokens of each.
 _AT_ONCE = 1 << 18
+_NOTHING = np.empty(0, np.int64)
 _HELD = 1 << 19  # Tokens of the sequences that are looked at, up to which they are read wholly.
 
 
@@ -69,7 +70,8 @@ class Ends(NamedTuple):
     Attributes:
         looked: Number of sequences.
         of: Number of sequences of the dataset.
-        counts: How many end with each ID.
+        full: Number of those that were looked at and are not empty.
+        counts: How many of these end with each ID.
         led: How many begin with the lead.
         inside: Returns whether one of up to 256 of them has an ID before its last token.
         tokens: All tokens of the sequences, if they were read for the look; else None.
@@ -77,15 +79,11 @@ class Ends(NamedTuple):
 
     looked: int
     of: int
+    full: int
     counts: Counter[int]
     led: int
     inside: Callable[[int], bool]
     tokens: Tokens | None = None
-
-    @property
-    def full(self) -> int:
-        """Number of sequences that were looked at and are not empty."""
-        return self.counts.total()
 
     @property
     def rival(self) -> int | None:
@@ -95,7 +93,7 @@ class Ends(NamedTuple):
 
 
 def look(axis: Axis, spans: Spans, runs: Runs | None = None, most: int = _MOST, lead: int | None = None) -> Ends:
-    """Look at the ends of sequences, spread over a dataset.
+    """Look at the ends of sequences, spread over a dataset. Of a few sequences, all tokens are read, each run at once.
 
     Args:
         axis: The axis.
@@ -105,35 +103,28 @@ def look(axis: Axis, spans: Spans, runs: Runs | None = None, most: int = _MOST, 
         lead: An ID that may begin sequences.
     """
     runs = _spread(spans.count, most) if runs is None else runs
-    counts, looked, led = Counter[int](), sum(last - first for first, last in runs), 0
-    if looked <= _AT_ONCE and (whole := _held(axis, spans, runs)) is not None:
-        return _of_tokens(*whole, looked, spans.count, lead)
+    counts, full, led, tokens = Counter[int](), 0, 0, None
+    looked = sum(last - first for first, last in runs)
     for together in [runs] if looked <= _AT_ONCE else [[run] for run in runs]:  # A store is asked side by side.
-        found = [spans.extents(*run) for run in together]
-        starts, stops = (np.concatenate([np.empty(0, np.int64), *(one[k] for one in found)]) for k in (0, 1))
-        starts, stops = starts[stops > starts], stops[stops > starts]
-        ids, times = np.unique(axis.at(stops - 1), return_counts=True)
+        extents = [spans.extents(*run) for run in together]
+        starts, stops = (np.concatenate([_NOTHING, *(one[k] for one in extents)]) for k in (0, 1))
+        places, held = np.cumsum(stops - starts), stops > starts
+        if spans.tiles and looked <= _AT_ONCE and places[-1:].sum() <= _HELD:
+            windows_of_runs = axis.intervals([(int(begins[0]), int(ends[-1])) for begins, ends in extents])
+            tokens = np.concatenate([np.empty(0, axis.dtype), *windows_of_runs])
+            last, first = tokens[places[held] - 1], tokens[(places - stops + starts)[held]]
+        else:
+            last, first = axis.at(stops[held] - 1), axis.at(starts[held][: None if lead is not None else 0])
+        ids, times = np.unique(last, return_counts=True)
         counts.update(dict(zip(ids.tolist(), times.tolist(), strict=True)))
-        if lead is not None:
-            led += int(np.count_nonzero(axis.at(starts) == lead))
-    return Ends(looked, spans.count, counts, led, partial(_is_inside, axis, spans, runs))
+        full, led = full + len(last), led + int(lead is not None and np.count_nonzero(first == lead))
+    inside = partial(_is_inside, axis, spans, runs) if tokens is None else partial(_is_among, tokens, counts)
+    return Ends(looked, spans.count, full, counts, led, inside, tokens)
 
 
-def _held(axis: Axis, spans: Spans, runs: Runs) -> tuple[Tokens, Offsets] | None:
-    """Return the tokens of sequences, and their bounds in these, if they are few; else None."""
-    found = [spans.extents(*run) for run in runs]
-    starts, stops = (np.concatenate([np.empty(0, np.int64), *(one[k] for one in found)]) for k in (0, 1))
-    bounds = offsets_of(stops - starts)
-    return (axis.gather(starts, stops - starts), bounds) if bounds[-1] <= _HELD else None
-
-
-def _of_tokens(tokens: Tokens, bounds: Offsets, looked: int, of: int, lead: int | None) -> Ends:
-    full = bounds[1:] > bounds[:-1]
-    starts, stops = bounds[:-1][full], bounds[1:][full]
-    ids, times = np.unique(tokens[stops - 1], return_counts=True)
-    counts = Counter(dict(zip(ids.tolist(), times.tolist(), strict=True)))
-    led = 0 if lead is None else int(np.count_nonzero(tokens[starts] == lead))
-    return Ends(looked, of, counts, led, lambda id_: int(np.count_nonzero(tokens == id_)) > counts[id_], tokens)
+def _is_among(tokens: Tokens, counts: Counter[int], id_: int) -> bool:
+    """Return whether an ID occurs more often than it ends a sequence."""
+    return int(np.count_nonzero(tokens == id_)) > counts[id_]
 
 
 def _spread(count: int, most: int) -> Runs:
@@ -188,34 +179,30 @@ def decide(
         found = _ended(dataset, None, stated.by, ends, bos)
         return replace(found, gap=replace(found.gap, id=stated.id, stored=False))
     ends = look(axis, spans, most=most, lead=bos) if ends is None else ends
-    if eos is not None:
-        if stated is not None and eos != stated.id and ends.counts[eos] <= ends.counts[stated.id]:  # S3
-            raise _contradiction(eos, stated, ends)
-        found = _checked(dataset, eos, "user", ends, bos)  # S2, S4
-        overruled = stated.id if stated is not None and stated.id != eos else None
-        return replace(found, gap=replace(found.gap, overrules=overruled))
-    if stated is not None:  # S5
-        return _checked(dataset, stated.id, stated.by, ends, bos)
-    if tokenizer is not None:  # S6
-        return _checked(dataset, tokenizer, "tokenizer", ends, bos)
-    if ends.full >= ENOUGH and (rival := ends.rival) is not None:  # S7
-        return _ended(dataset, rival, "inferred", ends, bos)
-    return _ended(dataset, None, "", ends, bos)  # S8
+    if stated is not None and eos not in {None, stated.id} and ends.counts[eos] <= ends.counts[stated.id]:  # S3
+        raise _contradiction(eos, stated, ends)
+    separator, known = _first_known(eos, stated, tokenizer, None)
+    if separator is None or separator == "none":
+        inferred = ends.rival if ends.full >= ENOUGH else None
+        return _ended(dataset, inferred, "" if inferred is None else "inferred", ends, bos)  # S7, S8
+    if not ends.counts[separator] and (rival := ends.rival) is not None:
+        raise _missed(separator, known, rival, ends)
+    found = _ended(dataset, separator, known, ends, bos)  # S2, S5, S6
+    overruled = stated.id if stated is not None and stated.id != separator else None
+    return found if overruled is None else replace(found, gap=replace(found.gap, overrules=overruled))
 
 
 def _not_looked(spans: Spans) -> Ends:
-    return Ends(0, spans.count, Counter(), 0, lambda _: False)
+    return Ends(0, spans.count, 0, Counter(), 0, lambda _: False)
 
 
-def _checked(dataset: Dataset, separator: int, known: Known, ends: Ends, lead: int | None) -> Dataset:
-    """Return a dataset with a separator, unless none of its sequences has it and all end with another one."""
-    if not ends.counts[separator] and (rival := ends.rival) is not None:
-        says = {"user": f"--eos {separator} is given", "tokenizer": f"the tokenizer ends texts with {separator}"}
-        what = f"{says.get(known, f'the {known} states the separator {separator}')}, and no sequence ends with it: "
-        what += f"{_all(ends)} with {rival}. --eos {rival} reads it as the separator; "
-        what += f"--to-eos {separator} writes {separator} in its place"
-        raise OptionError(what, name="eos") if known == "user" else ConversionError(what)
-    return _ended(dataset, separator, known, ends, lead)
+def _missed(separator: int, known: Known, rival: int, ends: Ends) -> OptionError | ConversionError:
+    """Return the error of a separator that no sequence has, where all end with another one: S4, S5."""
+    says = {"user": f"--eos {separator} is given", "tokenizer": f"the tokenizer ends texts with {separator}"}
+    what = f"{says.get(known, f'the {known} states the separator {separator}')}, and no sequence ends with it: "
+    what += f"all {ends.full:,} that were looked at end with {rival}. --eos {rival} reads it as the separator; "
+    what += f"--to-eos {separator} writes {separator} in its place"
+    return OptionError(what, name="eos") if known == "user" else ConversionError(what)
 
 
 def _contradiction(eos: int, stated: Statement, ends: Ends) -> OptionError:
@@ -227,10 +214,6 @@ def _contradiction(eos: int, stated: Statement, ends: Ends) -> OptionError:
 def _contradicts(eos: int, stated: Statement, numbers: str) -> OptionError:
     what = f"--eos {eos} contradicts the {stated.by}, which states {stated.id} ({numbers}). "
     return OptionError(f"{what}--to-eos {eos} writes {eos} in its place", name="eos")
-
-
-def _all(ends: Ends) -> str:
-    return f"all {ends.full:,} that were looked at end"
 
 
 def _ended(dataset: Dataset, separator: int | None, known: Known, ends: Ends, lead: int | None) -> Dataset:

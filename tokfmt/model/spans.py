@@ -51,6 +51,8 @@ class Spans(ABC):
     Starts need not ascend, and spans may repeat and overlap.
 
     Attributes:
+        count: Number of sequences. For a stream, asking scans it.
+        checked: A look at every end, or the search for separators, shows what `trim` returns without tokens.
         presumes: `trim` without tokens is right for every sequence that was looked at. False: some are exceptions.
         usual: What is presumed beside a content; None if that differs between sequences.
         tiles: Each extent begins where the one before ends.
@@ -58,16 +60,13 @@ class Spans(ABC):
         empty: The number of empty sequences that this search found, and the first of them (-1 without one).
     """
 
+    count: int
+    checked: bool = False
     presumes: bool = True
     usual: int | None = 0
     tiles: bool = False
     max_id: int = -1
     empty: tuple[int, int] = (0, -1)
-
-    @property
-    @abstractmethod
-    def count(self) -> int:
-        """Number of sequences. For a stream, asking scans it."""
 
     @abstractmethod
     def extents(self, first: int, last: int) -> Extents:
@@ -119,11 +118,6 @@ class Spans(ABC):
 
         An empty extent has no separator. It may be presumed; see `checked`.
         """
-        return False
-
-    @property
-    def checked(self) -> bool:
-        """True if a look at every end, or the search for separators, shows what `trim` returns without tokens."""
         return False
 
     def after_reading(self) -> Spans:
@@ -207,11 +201,7 @@ class Bounds(Spans):
             bounds: Non-decreasing integers, one more than sequences.
             scale: Units of the bounds per token, such as bytes.
         """
-        self.bounds, self.scale = bounds, scale
-
-    @property
-    def count(self) -> int:
-        return self.bounds.length - 1
+        self.bounds, self.scale, self.count = bounds, scale, bounds.length - 1
 
     def extents(self, first: int, last: int) -> Extents:
         check_interval(first, last, self.count, "sequences")
@@ -245,11 +235,7 @@ class Listed(Spans):
             lengths: Number of tokens of each sequence.
             scale: Units of the starts per token, such as bytes.
         """
-        self.starts, self.lengths, self.scale = starts, lengths, scale
-
-    @property
-    def count(self) -> int:
-        return self.starts.length
+        self.starts, self.lengths, self.scale, self.count = starts, lengths, scale, starts.length
 
     def extents(self, first: int, last: int) -> Extents:
         check_interval(first, last, self.count, "sequences")
@@ -305,7 +291,7 @@ class Ended(Spans):
         """
         self.spans, self.separator, self.lead, self.presumed = spans, separator, lead, presumed
         self.presumes, self.usual, self.tiles = presumed is not None, presumed, spans.tiles
-        self.is_checked = False
+        self.count = spans.count
         self._closed: NDArray[np.uint8] | None = None
 
     def looked_at(self, axis: Axis) -> Ended:
@@ -320,10 +306,6 @@ class Ended(Spans):
         found = Ended(self.spans, self.separator, self.lead)
         found._closed = np.concatenate(parts)
         return found
-
-    @property
-    def count(self) -> int:
-        return self.spans.count
 
     def extents(self, first: int, last: int) -> Extents:
         return self.spans.extents(first, last)
@@ -347,13 +329,9 @@ class Ended(Spans):
     def is_seamless(self) -> bool:
         return self.tiles and self.presumed == AFTER
 
-    @property
-    def checked(self) -> bool:
-        return self.is_checked
-
     def after_reading(self) -> Spans:
         found = copy.copy(self)
-        found.is_checked = True
+        found.checked = True
         return found
 
     def at(self, position: int) -> int | None:
@@ -398,12 +376,8 @@ class Sliced(Spans):
 
     def __init__(self, spans: Spans, first: int, last: int) -> None:
         """Hold the sequences `first <= i < last`."""
-        self.spans, self.first, self._count = spans, first, last - first
+        self.spans, self.first, self.count, self.checked = spans, first, last - first, spans.checked
         self.presumes, self.usual, self.tiles = spans.presumes, spans.usual, spans.tiles
-
-    @property
-    def count(self) -> int:
-        return self._count
 
     def extents(self, first: int, last: int) -> Extents:
         check_interval(first, last, self.count, "sequences")
@@ -426,10 +400,6 @@ class Sliced(Spans):
     def is_seamless(self) -> bool:
         return self.spans.is_seamless()
 
-    @property
-    def checked(self) -> bool:
-        return self.spans.checked
-
     def after_reading(self) -> Spans:
         return Sliced(self.spans.after_reading(), self.first, self.first + self.count)
 
@@ -451,10 +421,7 @@ class Taken(Spans):
     def __init__(self, spans: Spans, numbers: NDArray[np.integer]) -> None:
         """Hold the numbers of the sequences, each any number of times, of any integer dtype."""
         self.spans, self.numbers, self.presumes, self.usual = spans, numbers, spans.presumes, spans.usual
-
-    @property
-    def count(self) -> int:
-        return len(self.numbers)
+        self.count = len(numbers)
 
     def extents(self, first: int, last: int) -> Extents:
         check_interval(first, last, self.count, "sequences")
@@ -496,7 +463,7 @@ class Chain(Spans):
         """Hold the spans and the axis of each dataset. The axes are those of the joined axis."""
         self.spans, self._axes = list(spans), list(axes)
         self._shifts = offsets_of([axis.length for axis in axes])
-        self.presumes = all(one.presumes for one in spans)
+        self.presumes, self.checked = (all(getattr(one, name) for one in spans) for name in ("presumes", "checked"))
         self.usual = spans[0].usual if len({one.usual for one in spans}) == 1 else None
 
     def is_seamless(self) -> bool:
@@ -508,10 +475,6 @@ class Chain(Spans):
             one.extent(0)[0] == 0 and one.extent(one.count - 1)[1] == length for one, length in held
         )
 
-    @property
-    def checked(self) -> bool:
-        return all(one.checked for one in self.spans)
-
     def after_reading(self) -> Spans:
         return Chain([one.after_reading() for one in self.spans], self._axes)
 
@@ -520,8 +483,8 @@ class Chain(Spans):
         """The number of the first sequence of each dataset, and of all: int64[datasets + 1]."""
         return offsets_of([one.count for one in self.spans])
 
-    @property
-    def count(self) -> int:
+    @cached_property
+    def count(self) -> int:  # type: ignore[override]
         return int(self.firsts[-1])
 
     def _holder(self, number: int) -> int:

@@ -151,6 +151,8 @@ class Split(Spans):
     The extent of a sequence is its content with its separator.
     """
 
+    checked = True
+
     def __init__(
         self,
         axis: Axis,
@@ -200,7 +202,7 @@ class Split(Spans):
         return self._compact
 
     @property
-    def count(self) -> int:
+    def count(self) -> int:  # type: ignore[override]
         return self.compact.count
 
     def _closed(self, numbers: Numbers) -> NDArray[np.int64]:
@@ -236,10 +238,6 @@ class Split(Spans):
     def is_seamless(self) -> bool:
         starts_so = self.how != "before" or not self.count or self.compact.contents(0, 1)[0][0] == 1
         return self.compact.tiles and starts_so
-
-    @property
-    def checked(self) -> bool:
-        return True
 
     def at(self, position: int) -> int | None:
         return self.compact.at(position, self.bit == BEFORE)

@@ -163,11 +163,17 @@ def info(given: SourceRequest, tokenizer: str | None = None) -> Overview:
         size_bytes=size,
         eos_id=source.separator.eos_id,
         eos_from=source.separator.source,
-        eos_seen=source.separator.seen,
+        eos_seen=_eos_seen(source),
         tokenizer=None if made is None else {"name": str(made.get("name") or ""), "digest": str(made["digest"])},
         manifest=_written(manifest),
         **facts,
     )
+
+
+def _eos_seen(source: Source) -> str:
+    """Return how many of the sequences that were looked at end with the separator; "" if its origin says it."""
+    gap = None if source.dataset is None else source.dataset.gap
+    return "" if gap is None or gap.id is None or not gap.looked or source.separator.inferred else gap.seen
 
 
 def _with_browse(note: str, source: Source) -> str:

@@ -11,7 +11,7 @@ from tokfmt.core.reader import Separators, TokenReader
 from tokfmt.core.records import RecordReader, SkippedRecords
 from tokfmt.core.text_format import counted, printable
 from tokfmt.model.batch import AFTER
-from tokfmt.model.bridge import ContentReader, as_reader, from_reader
+from tokfmt.model.bridge import ContentReader, from_reader
 from tokfmt.model.separator import look
 from tokfmt.ops.source.ingest import encoder_for, encoder_of, ingest
 from tokfmt.ops.source.open import text_recipe_of
@@ -184,7 +184,7 @@ def _not_twice(
         notes.append(f"{path}: some of its sequences end with {eos_id} already; they get a second one. {read}")
         return axis
     presumed = AFTER if are_alike and not every_end else None
-    reader = as_reader(from_reader(axis, eos_id, where=Separators.TRAILING, presumed=presumed, path=path))
+    reader = ContentReader(from_reader(axis, eos_id, where=Separators.TRAILING, presumed=presumed, path=path))
     count, closed = axis.info.sequences, axis.info.tokens - reader.info.tokens
     if not closed:
         return axis

@@ -17,7 +17,7 @@ from tokfmt.core.reader import Separators, TokenReader, batches, sequence_at, wi
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import printable
 from tokfmt.formats.jsonl.lines import TextFile
-from tokfmt.model.bridge import as_reader, from_reader
+from tokfmt.model.bridge import ContentReader, from_reader
 from tokfmt.ops.compare.fingerprint import Fingerprints, Hashing, RecordSide, Utf8, cuts, fingerprints, hash_axis
 from tokfmt.ops.convert.losses import Content
 from tokfmt.ops.convert.separators import stored_axis
@@ -60,7 +60,7 @@ def verify_tokens(
     if target.separators is not Separators.NONE and target.eos_id is not None:
         eos = target.eos_id
         if content.embedded:
-            expected = as_reader(from_reader(stored_axis(expected, target), eos, where=target.separators))
+            expected = ContentReader(from_reader(stored_axis(expected, target), eos, where=target.separators))
     source = open_source([path], format=format_.name, eos=eos, options=options)
     reader = source.reader
     if isinstance(reader, RecordReader):

@@ -33,7 +33,7 @@ from tokfmt.core.reader import Damage, Info, Layout, Separators, TokenReader, wi
 from tokfmt.core.records import RecordReader, has_records
 from tokfmt.core.shard_names import names_by_directory, notes_on_shards, refuse_incomplete
 from tokfmt.core.text_format import printable
-from tokfmt.model.bridge import ContentReader, as_reader, from_reader
+from tokfmt.model.bridge import ContentReader, from_reader
 from tokfmt.ops.source.discover import find_sources
 from tokfmt.ops.source.manifest import (
     IGNORED,
@@ -317,7 +317,7 @@ def open_found(
 
         beginning = Beginning(source.reader, eos_id, max_sequences)
         if not beginning.whole:
-            return source._replace(reader=as_reader(from_reader(beginning, eos_id, jobs=jobs)))
+            return source._replace(reader=ContentReader(from_reader(beginning, eos_id, jobs=jobs)))
     stored = source.reader
     reader, decided = without_separators(
         stored,

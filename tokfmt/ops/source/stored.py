@@ -30,7 +30,7 @@ from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import counted, printable
 from tokfmt.core.tokenizer_ids import TokenizerIds, wrapped_bits
 from tokfmt.model.batch import AFTER
-from tokfmt.model.bridge import as_reader, from_reader, is_unfinished
+from tokfmt.model.bridge import ContentReader, from_reader, is_unfinished
 from tokfmt.model.dataset import Dataset
 from tokfmt.model.gap import Gap
 from tokfmt.model.separator import ENOUGH, Ends, Statement, decide, look
@@ -65,7 +65,6 @@ class Separator(NamedTuple):
         is_stored: False: the manifest states that the ID is in no gap between sequences. Where it ends one, it is
             content.
         endings: The distinct last IDs of the sequences that were looked at.
-        seen: How many of these end with it, in words; "" if it is inferred, or if none was looked at.
     """
 
     eos_id: int | None
@@ -74,12 +73,11 @@ class Separator(NamedTuple):
     doubt: str = ""
     is_stored: bool = True
     endings: tuple[int, ...] = ()
-    seen: str = ""
 
     @property
     def stated(self) -> Separator:
         """The separator without what was seen of it."""
-        return self._replace(endings=(), seen="")
+        return self._replace(endings=())
 
     @property
     def guess(self) -> tuple[str, ...]:
@@ -284,7 +282,8 @@ def refuse_unclear(sources: Sequence[Source]) -> None:
     """
     for source in sources:
         separator, gap = source.separator, Gap() if source.dataset is None else source.dataset.gap
-        if separator.doubt:
+        by_tokenizer = separator.source == "tokenizer" and not gap.closed and gap.lack >= ENOUGH
+        if separator.doubt or (gap.common is None and not (by_tokenizer and len(separator.endings) == 1)):
             continue
         path, looked = printable(source.paths[0]), f"{counted(gap.looked, 'sequence')} that were looked at"
         if gap.common is not None:
@@ -292,11 +291,10 @@ def refuse_unclear(sources: Sequence[Source]) -> None:
             those = f"all {looked}" if count == gap.looked else f"{count:,} of {looked}"
             what = f"{path}: its separator is not known, and {those} end with {alike}"
             raise ConversionError(f"{what}. --eos {alike} reads it as the separator, --eos none as content")
-        if separator.source == "tokenizer" and not gap.closed and gap.lack >= ENOUGH and len(separator.endings) == 1:
-            (alike,) = separator.endings
-            what = f"{path}: the tokenizer ends texts with {separator.eos_id}, and all of {looked} end with {alike}"
-            what += _wrapped(separator.eos_id or 0, separator.endings)
-            raise ConversionError(f"{what}. --eos {alike} reads it as the separator, --eos none as content")
+        (alike,) = separator.endings
+        what = f"{path}: the tokenizer ends texts with {separator.eos_id}, and all of {looked} end with {alike}"
+        what += _wrapped(separator.eos_id or 0, separator.endings)
+        raise ConversionError(f"{what}. --eos {alike} reads it as the separator, --eos none as content")
 
 
 def known_separator(choice: EosChoice, paths: Sequence[Place], manifests: Sequence[Manifest]) -> Separator | None:
@@ -370,14 +368,13 @@ def decided(
         "manifest": known.source if known is not None else "",
         "file": info.eos_from or "format",
         "tokenizer": "tokenizer",
-        "inferred": f"{gap.seen}, and none has it inside",
     }.get(gap.known, "")
+    if gap.known == "inferred":
+        source = f"{gap.seen}, and none has it inside"
     endings = tuple(ends.counts)
     if gap.known == "inferred" and gap.id is not None and byte_swapped(_some_tokens(stored, ends)):
         return Separator(None, doubt=_swapped(gap.id, info.dtype), endings=endings), from_reader(stored, path=path)
-    seen = gap.seen if gap.id is not None and gap.looked and gap.known != "inferred" else ""
-    inferred = gap.known == "inferred"
-    return Separator(gap.id, source, inferred, is_stored=gap.stored, endings=endings, seen=seen), dataset
+    return Separator(gap.id, source, gap.known == "inferred", is_stored=gap.stored, endings=endings), dataset
 
 
 def _stated_separator(choice: EosChoice, known: Separator | None, tokenizer_eos: int | None, info: Info) -> Separator:
@@ -468,13 +465,13 @@ def without_separators(
             remedy="--eos none reads the sequences as they are stored, with the IDs that end them",
         )
     if spans.usual == AFTER and (not every_end or eos_id == info.eos_id):
-        reader = as_reader(dataset)
+        reader = ContentReader(dataset)
         if reader.info.tokens:  # Else no read of a content would look at a separator.
             return reader, []
     is_long = few_sequences and max(info.tokens, info.sequences) > LITTLE
     if not is_long and (gap.closed or every_end):
         whole = from_reader(stored, eos_id, presumed=None, path=path)
-        reader = as_reader(replace(whole, gap=gap))
+        reader = ContentReader(replace(whole, gap=gap))
         if closed := info.tokens - reader.info.tokens:
             ends = f"{closed:,} of {counted(info.sequences, 'sequence')} end with the separator {eos_id}"
             return reader, [f"{ends}; the others are kept as stored"] if closed < info.sequences else []
@@ -503,7 +500,7 @@ def _of_stream(
         watched = progress or NullProgress()
         watched.phase("finding separators", info.tokens, "tokens")
         dataset = from_reader(stored, eos_id, jobs=jobs, scanned=watched.advance, path=path)
-        split = as_reader(dataset)
+        split = ContentReader(dataset)
         (empty, first), notes = dataset.spans.empty, list[str]()
         if empty:
             what = f"{empty:,} of {counted(split.info.sequences, 'sequence')} are empty, the first is {first:,}"
