@@ -95,10 +95,10 @@ class Laid(Axis):
         self.dtype = target.widest(dataset.axis.dtype)
         self._seamless = self._is_seamless()
         adds = target.id is not None and target.kind in {"after", "before"} and self._takes_all()
+        start, stop = self._edges()
         self._even = even and (self._seamless or adds) and dataset.spans.tiles and not self.is_exact and self.count > 0
-        if self._even and self._seamless:  # Fewer slots than separators: some sequence is empty.
-            spans = dataset.spans
-            self._even = spans.extent(self.count - 1)[1] - spans.extent(0)[0] >= self.count
+        if self._seamless and stop - start < self.count:  # Fewer slots than separators: some sequence is empty.
+            self._even = False
         refuses = target.kind != "index" and not {"embedded-separators", "empty-sequences"} <= target.accepted
         self._adds = target.id is not None and not refuses and self._takes_all()
         parts = [np.zeros(1, np.int64)]
@@ -106,8 +106,6 @@ class Laid(Axis):
             sizes = self._sizes(first, last)
             parts.append(np.add.reduceat(sizes, np.arange(0, last - first, STEP)))
         self.bases = np.cumsum(np.concatenate(parts))
-        known, spans = self._seamless or self._even, dataset.spans
-        start, stop = (spans.extent(0)[0], spans.extent(self.count - 1)[1]) if known else (0, 0)
         self._from, self._added = start, int(adds) - int(target.id is None)
         self.length = stop - start + self.count * self._added if self._even else int(self.bases[-1])
         same = self._seamless and target.id is not None and stop - start == self.length
@@ -116,6 +114,13 @@ class Laid(Axis):
         alone = dataset.gap.alone and dataset.gap.lead is None
         self._is_plain = target.id is None and target.lead is None and (alone or self._seamless) and not exact
         """Contents alone are stored, and nothing but separators is between them in the source."""
+
+    def _edges(self) -> tuple[int, int]:
+        """Return the slot of the first extent, and the slot after the last, if extents follow each other."""
+        spans = self.dataset.spans
+        if not self.count or not (spans.tiles or self._seamless):
+            return 0, 0
+        return int(spans.cuts(0, 0)[0]), int(spans.cuts(self.count, self.count)[0])
 
     def _takes_all(self) -> bool:
         """Return whether the source has nothing beside contents, by a rule that looks at no token."""
@@ -135,26 +140,18 @@ class Laid(Axis):
         """Return the position of each sequence `first <= i < last`, and the end of the last, int64."""
         check_interval(first, last, self.count, "sequences")
         if self._even:
-            return self._even_offsets(first, last)
+            cuts = self.dataset.spans.cuts(first, last)
+            if self._seamless and (empty := np.flatnonzero(cuts[1:] == cuts[:-1])).size:
+                raise NotPresumedError(first + int(empty[0]))
+            even: Offsets = cuts - self._from + self._added * np.arange(first, last + 1)
+            return even
         begin = first - first % STEP
         offsets: Offsets = offsets_of(self._sizes(begin, last)) + self.bases[begin // STEP]
         return offsets[first - begin :]
 
-    def _even_offsets(self, first: int, last: int) -> Offsets:
-        starts, stops = self.dataset.spans.extents(first, last)
-        if self._seamless and (empty := np.flatnonzero(starts == stops)).size:
-            raise NotPresumedError(first + int(empty[0]))
-        end = stops[-1:] if last > first else np.array([self._even_start(first)])
-        return np.append(starts, end) - self._from + self._added * np.arange(first, last + 1)
-
     def _start(self, number: int) -> int:
         """Return the position of a sequence."""
         return int(self.offsets(number, number)[0])
-
-    def _even_start(self, number: int) -> int:
-        """Return the slot at which a sequence begins, or the slot after the last."""
-        spans = self.dataset.spans
-        return spans.extent(number)[0] if number < self.count else spans.extent(number - 1)[1]
 
     def sequence_at(self, position: int) -> tuple[int, int]:
         """Return the sequence that holds a position, and the position in it.
@@ -162,14 +159,15 @@ class Laid(Axis):
         Raises:
             IndexError: If the position leaves the axis.
         """
-        check_position(position, self.length)
+        if not 0 <= position < self.length:
+            check_position(position, self.length)
         if self._even:
-            low, high = 0, self.count
+            low, high, cuts = 0, self.count, self.dataset.spans.cuts
             while high - low > 1:
                 middle = (low + high) // 2
-                is_after = self._even_start(middle) - self._from + self._added * middle > position
+                is_after = int(cuts(middle, middle)[0]) - self._from + self._added * middle > position
                 low, high = (low, middle) if is_after else (middle, high)
-            return low, position - (self._even_start(low) - self._from + self._added * low)
+            return low, position - (int(cuts(low, low)[0]) - self._from + self._added * low)
         block = int(np.searchsorted(self.bases, position, "right")) - 1
         offsets = self.offsets(block * STEP, min(self.count, (block + 1) * STEP))
         k = int(np.searchsorted(offsets, position, "right")) - 1
@@ -287,7 +285,8 @@ class Laid(Axis):
         else:
             # The interval ends at the next token, so that the separators between two reads are looked at as well.
             last = self.sequence_at(stop)[0] if stop < self.length else self.count - 1
-            starts, stops = dataset.spans.extents(first, last + 1)
+            cuts = dataset.spans.cuts(first, last + 1)
+            starts, stops = cuts[:-1], cuts[1:]
             if self._even and (empty := np.flatnonzero(starts == stops)).size:
                 raise NotPresumedError(first + int(empty[0]))
             begin = int(starts[0]) + inside

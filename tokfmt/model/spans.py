@@ -56,6 +56,7 @@ class Spans(ABC):
         presumes: `trim` without tokens is right for every sequence that was looked at. False: some are exceptions.
         usual: What is presumed beside a content; None if that differs between sequences.
         tiles: Each extent begins where the one before ends.
+        ending: The ID that `content` takes off the end, if that is all it does; else None.
         max_id: The largest ID on the axis, if a search for separators has read all of it; else -1.
         empty: The number of empty sequences that this search found, and the first of them (-1 without one).
     """
@@ -65,6 +66,7 @@ class Spans(ABC):
     presumes: bool = True
     usual: int | None = 0
     tiles: bool = False
+    ending: int | None = None
     max_id: int = -1
     empty: tuple[int, int] = (0, -1)
 
@@ -80,6 +82,17 @@ class Spans(ABC):
     def extents_of(self, numbers: Numbers) -> Extents:
         """Return the extents of sequences with given numbers, in the given order."""
 
+    def cuts(self, first: int, last: int) -> Offsets:
+        """Return the start of each extent `first <= i < last`, and the stop of the last, if each begins where one stops.
+
+        Raises:
+            IndexError: If the range leaves the dataset.
+        """
+        starts, stops = self.extents(first, last)
+        if first < last:
+            return np.append(starts, stops[-1])
+        return np.array([self.extent(first)[0] if first < self.count else self.extent(first - 1)[1]])
+
     def extent(self, number: int) -> tuple[int, int]:
         """Return the extent of one sequence."""
         starts, stops = self.extents(number, number + 1)
@@ -88,11 +101,6 @@ class Spans(ABC):
     def finder(self) -> Callable[[int], Sequence[int]]:
         """Return a function that does what `extent` does, in as few steps as possible. It cannot be pickled."""
         return self.extent
-
-    @property
-    def ending(self) -> int | None:
-        """The ID that `content` takes off the end, if that is all it does. Else None."""
-        return None
 
     def ends(self) -> Ends | None:
         """Return the stop of each extent, if they are in memory and each extent begins where the one before stops."""
@@ -203,10 +211,13 @@ class Bounds(Spans):
         """
         self.bounds, self.scale, self.count = bounds, scale, bounds.length - 1
 
-    def extents(self, first: int, last: int) -> Extents:
+    def cuts(self, first: int, last: int) -> Offsets:
         check_interval(first, last, self.count, "sequences")
-        bounds = _integers(self.bounds.read(first, last + 1), self.scale)
-        return bounds[:-1], bounds[1:]
+        return _integers(self.bounds.read(first, last + 1), self.scale)
+
+    def extents(self, first: int, last: int) -> Extents:
+        cuts = self.cuts(first, last)
+        return cuts[:-1], cuts[1:]
 
     def extents_of(self, numbers: Numbers) -> Extents:
         return tuple(_integers(self.bounds.at(numbers + k), self.scale) for k in (0, 1))  # type: ignore[return-value]
@@ -291,7 +302,7 @@ class Ended(Spans):
         """
         self.spans, self.separator, self.lead, self.presumed = spans, separator, lead, presumed
         self.presumes, self.usual, self.tiles = presumed is not None, presumed, spans.tiles
-        self.count = spans.count
+        self.count, self.ending = spans.count, separator if lead is None else None
         self._closed: NDArray[np.uint8] | None = None
 
     def looked_at(self, axis: Axis) -> Ended:
@@ -307,6 +318,9 @@ class Ended(Spans):
         found._closed = np.concatenate(parts)
         return found
 
+    def cuts(self, first: int, last: int) -> Offsets:
+        return self.spans.cuts(first, last)
+
     def extents(self, first: int, last: int) -> Extents:
         return self.spans.extents(first, last)
 
@@ -318,10 +332,6 @@ class Ended(Spans):
 
     def finder(self) -> Callable[[int], Sequence[int]]:
         return self.spans.finder()
-
-    @property
-    def ending(self) -> int | None:
-        return self.separator if self.lead is None else None
 
     def ends(self) -> Ends | None:
         return self.spans.ends()
@@ -377,7 +387,11 @@ class Sliced(Spans):
     def __init__(self, spans: Spans, first: int, last: int) -> None:
         """Hold the sequences `first <= i < last`."""
         self.spans, self.first, self.count, self.checked = spans, first, last - first, spans.checked
-        self.presumes, self.usual, self.tiles = spans.presumes, spans.usual, spans.tiles
+        self.presumes, self.usual, self.tiles, self.ending = spans.presumes, spans.usual, spans.tiles, spans.ending
+
+    def cuts(self, first: int, last: int) -> Offsets:
+        check_interval(first, last, self.count, "sequences")
+        return self.spans.cuts(first + self.first, last + self.first)
 
     def extents(self, first: int, last: int) -> Extents:
         check_interval(first, last, self.count, "sequences")
@@ -392,10 +406,6 @@ class Sliced(Spans):
     def finder(self) -> Callable[[int], Sequence[int]]:
         find, first = self.spans.finder(), self.first
         return lambda number: find(number + first)
-
-    @property
-    def ending(self) -> int | None:
-        return self.spans.ending
 
     def is_seamless(self) -> bool:
         return self.spans.is_seamless()
@@ -421,7 +431,7 @@ class Taken(Spans):
     def __init__(self, spans: Spans, numbers: NDArray[np.integer]) -> None:
         """Hold the numbers of the sequences, each any number of times, of any integer dtype."""
         self.spans, self.numbers, self.presumes, self.usual = spans, numbers, spans.presumes, spans.usual
-        self.count = len(numbers)
+        self.count, self.ending = len(numbers), spans.ending
 
     def extents(self, first: int, last: int) -> Extents:
         check_interval(first, last, self.count, "sequences")
@@ -439,10 +449,6 @@ class Taken(Spans):
     def finder(self) -> Callable[[int], Sequence[int]]:
         find, numbers = self.spans.finder(), np.ascontiguousarray(self.numbers).data
         return lambda number: find(numbers[number])
-
-    @property
-    def ending(self) -> int | None:
-        return self.spans.ending
 
     def trim(self, numbers: Numbers, starts: Offsets, stops: Offsets, tokens: TokensAt | None) -> Contents:
         return self.spans.trim(self.numbers[numbers].astype(np.int64, copy=False), starts, stops, tokens)
