@@ -7,7 +7,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from model.naive import DOCUMENTS, EOS, indexed, laid, streamed
 
-from tokfmt.model import AFTER, ArrayAxis, Bounds, Dataset, Ended, Gap, Laid, Ledger, NotPresumedError, Target, concat
+from tokfmt.core.errors import UnendedError
+from tokfmt.model import AFTER, ArrayAxis, Bounds, Dataset, Ended, Gap, Laid, Ledger, Target, concat
 
 
 def windows_of(axis, size):
@@ -27,7 +28,7 @@ def in_windows(dataset, target, size, tokens, fates):
         axis = Laid(dataset, target, even=even)
         try:
             found = sum(windows_of(axis, size), [])
-        except NotPresumedError as error:
+        except UnendedError as error:
             assert not axis.is_exact
             assert 0 <= error.sequence < len(dataset)
         else:
@@ -72,7 +73,7 @@ def test_without_an_exception_no_end_is_looked_at_and_each_token_is_read_once():
     axis = Laid(dataset, Target(9))
     assert (axis.is_exact, reads) == (False, [])
     assert axis.offsets(5000, 5001).tolist() == [15_000, 15_003]
-    assert axis.sequence_at(15_001) == (5000, 1)
+    assert axis.holder(15_001) == (5000, 1)
     assert len(axis.bases) == 10_000 // 4096 + 2
     assert reads == []
     windows_of(axis, 1000)
@@ -85,7 +86,7 @@ def test_the_first_exception_is_named(exception, even):
     dataset, _ = indexed(documents_of(10_000, {exception}), EOS, presumed=AFTER)
     for target in (Target(EOS), Target(None)):
         axis = Laid(dataset, target, even=even)
-        with pytest.raises(NotPresumedError) as error:
+        with pytest.raises(UnendedError) as error:
             windows_of(axis, 1000)
         assert error.value.sequence == exception
     assert Laid(dataset, Target(EOS), exact=True).length == Laid(dataset, Target(EOS)).length + 1
@@ -99,7 +100,7 @@ def test_a_sequence_of_one_token_is_no_separator(documents, even):
     """Presumed to be a separator alone, it would leave no token behind: each is looked at between two others."""
     dataset, _ = indexed(documents, EOS, presumed=AFTER)
     for size in (1, 2, 9):
-        with pytest.raises(NotPresumedError) as error:
+        with pytest.raises(UnendedError) as error:
             windows_of(Laid(dataset, Target(None), even=even), size)
         assert error.value.sequence == documents.index([8])
 
@@ -147,5 +148,5 @@ def test_a_sequence_longer_than_a_window_is_held_in_windows(closed, target):
     for at in [*range(8), *range(length, len(whole))]:
         assert axis.read(at, at + 1).tolist() == [whole[at]]
     if not closed and target.id is not None:
-        with pytest.raises(NotPresumedError):
+        with pytest.raises(UnendedError):
             Laid(dataset, target).read(length - 5, length + 3)

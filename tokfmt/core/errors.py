@@ -193,7 +193,13 @@ class CorruptError(FormatError):
 
 
 class UnendedError(CorruptError):
-    """A sequence does not end with the separator, although all sequences that were looked at do."""
+    """A sequence does not end with the separator, although all sequences that were looked at do.
+
+    Attributes:
+        sequence: Its number.
+    """
+
+    sequence: int = -1
 
 
 class UnsupportedError(FormatError):

@@ -15,13 +15,13 @@ from tokfmt.model.axis import ArrayAxis, Axis, Joined, Pieces, RawAxis
 from tokfmt.model.batch import AFTER, BEFORE, LEAD, SEP, Batch, Counts, Ledger, Target
 from tokfmt.model.dataset import Dataset, Slots, concat
 from tokfmt.model.gap import Gap
-from tokfmt.model.laid import Laid, NotPresumedError
+from tokfmt.model.laid import Laid
 from tokfmt.model.separator import Statement, decide, divide, look, target
 from tokfmt.model.spans import Bounds, Chain, Ended, Listed, Spans, Taken
 from tokfmt.model.stream import Split
 
 __all__ = [
     "AFTER", "BEFORE", "LEAD", "SEP", "ArrayAxis", "Axis", "Batch", "Bounds", "Chain", "Counts", "Dataset", "Ended",
-    "Gap", "Joined", "Laid", "Ledger", "Listed", "NotPresumedError", "Pieces", "RawAxis", "Slots", "Spans", "Split",
+    "Gap", "Joined", "Laid", "Ledger", "Listed", "Pieces", "RawAxis", "Slots", "Spans", "Split",
     "Statement", "Taken", "Target", "concat", "decide", "divide", "look", "target",
 ]  # fmt: skip

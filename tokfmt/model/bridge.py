@@ -14,7 +14,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.errors import IncompleteWriteError, UnendedError
+from tokfmt.core.errors import IncompleteWriteError
 from tokfmt.core.findings import ignore
 from tokfmt.core.place import Place
 from tokfmt.core.protocols import (
@@ -27,13 +27,13 @@ from tokfmt.core.protocols import (
     pieces_of,
     read_intervals,
 )
-from tokfmt.core.ragged import Offsets, Tokens
+from tokfmt.core.ragged import Tokens
 from tokfmt.core.reader import U8, Ends, Info, Layout, Separators, TokenReader, bisected, check_interval, check_position
 from tokfmt.model.axis import ArrayAxis, Axis, Joined
 from tokfmt.model.batch import AFTER, BEFORE, MASKED_END, SEP, Batch, Kind, Target
 from tokfmt.model.dataset import Dataset, concat
 from tokfmt.model.gap import Gap
-from tokfmt.model.laid import Laid, NotPresumedError
+from tokfmt.model.laid import Laid
 from tokfmt.model.spans import Bounds, Ended, Spans
 from tokfmt.model.stream import How, Split
 from tokfmt.views.select import Concat, Known, Slice
@@ -145,18 +145,15 @@ def from_reader(
     return Dataset(axis, spans, gap, marks, {"info": info, "path": path})
 
 
-class _Reader:
+class _Reader(Laid):
     """What readers of contents and of the axis of a destination have in common.
 
     Attributes:
-        dataset: The source.
-        laid: The axis.
-        info: Its facts.
+        info: The facts of the axis.
     """
 
-    dataset: Dataset
-    laid: Laid
     info: Info
+    tokens = Laid.read
 
     @property
     def source(self) -> TokenReader:
@@ -164,33 +161,10 @@ class _Reader:
         (axis,) = axes_of(self.dataset.axis)
         return axis.reader
 
-    def tokens(self, start: int, stop: int) -> Tokens:
-        check_interval(start, stop, self.info.tokens)
-        try:
-            return self.laid.read(start, stop)
-        except NotPresumedError as error:
-            raise self._unended(error.sequence) from error
-
-    def _unended(self, number: int) -> UnendedError:
-        begin, end = self.dataset.spans.extent(number)
-        found = int(self.dataset.axis.read(end - 1, end)[0]) if begin < end else "an empty sequence"
-        return UnendedError(
-            str(self.dataset.facts.get("path", "dataset")),
-            f"sequence {number:,} does not end with the separator {self.dataset.gap.id}",
-            found=found,
-            remedy="--eos none reads the sequences as they are stored, with the IDs that end them",
-        )
-
-    def offsets(self, first: int, last: int) -> Offsets:
-        try:
-            return self.laid.offsets(first, last)
-        except NotPresumedError as error:
-            raise self._unended(error.sequence) from error
-
     def sequence_at(self, position: int, shift: int = 0) -> int:
         """See `reader.sequence_at`."""
         if not shift and 0 <= position < self.info.tokens:
-            return self.laid.sequence_at(position)[0]
+            return self.holder(position)[0]
         return bisected(self, position, shift)
 
     def marks(self, start: int, stop: int) -> NDArray[np.uint8] | None:
@@ -200,7 +174,7 @@ class _Reader:
             return None
         if start == stop:
             return np.empty(0, np.uint8)
-        first, last = self.laid.sequence_at(start)[0], self.laid.sequence_at(stop - 1)[0] + 1
+        first, last = self.holder(start)[0], self.holder(stop - 1)[0] + 1
         begin = int(self.offsets(first, first)[0])
         batches = self.dataset.batches(first=first, last=last)
         parts = [self._marks(batch, batch.read_marks()) for batch in batches if batch.read_marks is not None]
@@ -208,7 +182,7 @@ class _Reader:
 
     def _marks(self, batch: Batch, window: NDArray[np.uint8]) -> NDArray[np.uint8]:
         """Return the marks of a batch on this axis, given those of its window."""
-        return batch.laid_out_marks(self.laid.target, window)
+        return batch.laid_out_marks(self.target, window)
 
     def readers(self) -> Sequence[TokenReader]:
         """See `protocols.MappedView`."""
@@ -216,7 +190,7 @@ class _Reader:
 
     def to_source(self, position: int) -> tuple[TokenReader, int] | None:
         """See `protocols.MappedView`."""
-        slot = self.laid.slot_of(position)
+        slot = self.slot_of(position)
         if slot is None:
             return None
         for axis in axes_of(self.dataset.axis):
@@ -234,7 +208,7 @@ class _Reader:
         return None
 
     def _from_slot(self, slot: int) -> int | None:
-        found = self.laid.position_of(slot)
+        found = self.position_of(slot)
         if found is not None:
             return found
         number, at = self.dataset.spans.at(slot), 0
@@ -242,11 +216,8 @@ class _Reader:
             at = 0 if len(self.dataset) and slot < self.dataset.spans.extent(0)[0] else self.info.tokens
         else:
             stops = self.dataset.contents(number, number + 1)[1]
-            at = int(self.laid.offsets(number, number + 1)[int(slot >= stops[0])])
+            at = int(self.offsets(number, number + 1)[int(slot >= stops[0])])
         return at if at < self.info.tokens else None
-
-    def close(self) -> None:
-        self.dataset.axis.close()
 
 
 def is_split(reader: object) -> bool:
@@ -280,7 +251,7 @@ class ContentReader(_Reader):
             dataset: The dataset.
             info: Facts about it (default: those of the reader that it is of, or none).
         """
-        self.dataset, self.laid = dataset, Laid(dataset, Target(), even=not dataset.gap.empty)
+        super().__init__(dataset, Target(), even=not dataset.gap.empty)
         stated = dataset.facts.get("info") if info is None else info
         info = stated if isinstance(stated, Info) else Info(Layout.DOCUMENTS, dataset.axis.dtype, 0, 0)
         if dataset.gap.alone:
@@ -288,8 +259,8 @@ class ContentReader(_Reader):
             info = replace(info, layout=Layout.DOCUMENTS, sample_length=None, free_of=dataset.gap.id, max_id=top)
         self.info = replace(
             info,
-            sequences=self.laid.count,
-            tokens=self.laid.length,
+            sequences=self.count,
+            tokens=self.length,
             separators=Separators.NONE,
             eos_id=dataset.gap.id if dataset.gap.id is not None else info.eos_id,
         )
@@ -299,8 +270,8 @@ class ContentReader(_Reader):
         """Number of slots of the dataset that are not content."""
         return self.dataset.axis.length - self.info.tokens
 
-    def sequence_reader(self) -> Callable[[int], Tokens]:
-        """See `sequence_reader`."""
+    def one_reader(self) -> Callable[[int], Tokens]:
+        """See the function `sequence_reader`."""
         dataset = self.dataset
         spans, find, trim, read = dataset.spans, dataset.spans.finder(), dataset.spans.content, dataset.axis.read
         presumes = not dataset.gap.alone and spans.ending is not None and spans.usual == AFTER and not dataset.gap.empty
@@ -335,13 +306,13 @@ class LaidReader(_Reader):
 
     def __init__(self, dataset: Dataset, target: Target, info: Info) -> None:
         """Lay out a dataset; see `laid_reader`."""
-        self.dataset, self.laid = dataset, Laid(dataset, target, even=not dataset.gap.empty)
+        super().__init__(dataset, target, even=not dataset.gap.empty)
         top, separator = info.max_id, target.id
         self.info = replace(
             info,
-            sequences=self.laid.count,
-            tokens=self.laid.length,
-            dtype=self.laid.dtype,
+            sequences=self.count,
+            tokens=self.length,
+            dtype=self.dtype,
             max_id=None if top is None else max(top, separator or 0),
             separators=_SIDES[target.side] if separator is not None else Separators.NONE,
             eos_id=separator if separator is not None else info.eos_id,
@@ -351,9 +322,9 @@ class LaidReader(_Reader):
     def pieces(self, start: int, stop: int) -> Sequence[Piece] | None:
         """See `protocols.RawCopyable`: the slots of the source, if the destination stores them as they are."""
         check_interval(start, stop, self.info.tokens)
-        if self.laid.same_from is None or not self.dataset.spans.checked:
+        if self.same_from is None or not self.dataset.spans.checked:
             return None
-        start, stop, found = start + self.laid.same_from, stop + self.laid.same_from, list[Piece]()
+        start, stop, found = start + self.same_from, stop + self.same_from, list[Piece]()
         for axis in axes_of(self.dataset.axis):
             a, b = max(0, start), min(stop, axis.length)
             if a < b:
@@ -390,12 +361,12 @@ def stored_reader(reader: TokenReader, separator: int | None, *, read: bool = Fa
         read: Every sequence was read before, so that nothing is left to check.
     """
     dataset = dataset_of(reader)
-    if separator is None or dataset.gap.ids != [separator] or dataset.spans.usual != AFTER:
+    if separator is None or dataset.gap.id != separator or dataset.spans.usual != AFTER:
         return None
     if read:
         dataset = replace(dataset, spans=dataset.spans.after_reading())
     found = LaidReader(dataset, Target(separator, "after", accepted=_ALL), reader.info)
-    return None if found.laid.same_from is None else found
+    return None if found.same_from is None else found
 
 
 def laid_reader(reader: TokenReader, separator: int, kind: Kind = "after") -> LaidReader:
@@ -434,4 +405,4 @@ def sequence_reader(reader: TokenReader) -> Callable[[int], Tokens]:
     made once. The function holds caches and file descriptors of this process, so it cannot be pickled.
     """
     content = reader if isinstance(reader, ContentReader) else ContentReader(from_reader(reader))
-    return content.sequence_reader()
+    return content.one_reader()

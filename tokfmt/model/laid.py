@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tokfmt.core.errors import IncompleteWriteError, OptionError
+from tokfmt.core.errors import IncompleteWriteError, OptionError, UnendedError
 from tokfmt.core.place import Place
 from tokfmt.core.protocols import ByteOffset
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
@@ -23,18 +23,6 @@ from tokfmt.model.dataset import Dataset
 STEP = 1 << 12
 """Sequences per position that is held."""
 _AT_ONCE = 1 << 18
-
-
-class NotPresumedError(Exception):
-    """A sequence differs from what the positions of a laid out axis presume.
-
-    Attributes:
-        sequence: Its number.
-    """
-
-    def __init__(self, sequence: int) -> None:
-        super().__init__(sequence)
-        self.sequence = sequence
 
 
 class _Places(NamedTuple):
@@ -63,7 +51,7 @@ class Laid(Axis):
     """The axis of a destination. A read presumes positions, or knows them.
 
     Positions are presumed if they follow from the extents alone: every sequence that was looked at was closed, or
-    none was. A read of a sequence that differs raises NotPresumedError; positions are exact after a look at the end of
+    none was. A read of a sequence that differs raises UnendedError; positions are exact after a look at the end of
     every sequence. 8 bytes are held per 4,096 sequences.
 
     Attributes:
@@ -130,11 +118,11 @@ class Laid(Axis):
     def _is_seamless(self) -> bool:
         """Return whether only separators are between contents, and the destination stores these, or none."""
         spans, gap, target = self.dataset.spans, self.dataset.gap, self.target
-        if not self.count or len(gap.ids) != 1 or gap.lead is not None or target.lead is not None:
+        if not self.count or gap.id is None or gap.lead is not None or target.lead is not None:
             return False
-        if target.id is not None and (gap.ids != [target.id] or target.side != spans.usual):
+        if target.id is not None and (gap.id != target.id or target.side != spans.usual):
             return False
-        return spans.is_seamless()
+        return spans.seamless
 
     def offsets(self, first: int, last: int) -> Offsets:
         """Return the position of each sequence `first <= i < last`, and the end of the last, int64."""
@@ -142,7 +130,7 @@ class Laid(Axis):
         if self._even:
             cuts = self.dataset.spans.cuts(first, last)
             if self._seamless and (empty := np.flatnonzero(cuts[1:] == cuts[:-1])).size:
-                raise NotPresumedError(first + int(empty[0]))
+                raise self._unended(first + int(empty[0]))
             even: Offsets = cuts - self._from + self._added * np.arange(first, last + 1)
             return even
         begin = first - first % STEP
@@ -153,7 +141,7 @@ class Laid(Axis):
         """Return the position of a sequence."""
         return int(self.offsets(number, number)[0])
 
-    def sequence_at(self, position: int) -> tuple[int, int]:
+    def holder(self, position: int) -> tuple[int, int]:
         """Return the sequence that holds a position, and the position in it.
 
         Raises:
@@ -177,15 +165,15 @@ class Laid(Axis):
         """Yield the tokens at positions `start <= p < stop`, in order, in windows of about 2^20 tokens.
 
         Raises:
-            NotPresumedError: A sequence differs from what the positions presume.
+            UnendedError: A sequence differs from what the positions presume.
             LossyConversionError: The destination cannot store a sequence.
         """
         if start == stop:
             return
-        first, inside = self.sequence_at(start) if start else (0, 0)
-        last = self.sequence_at(stop - 1)[0] + 1
+        first, inside = self.holder(start) if start else (0, 0)
+        last = self.holder(stop - 1)[0] + 1
         # Sequences of which nothing is stored are looked at as well.
-        last = max(last, self.sequence_at(stop)[0] if stop < self.length else self.count)
+        last = max(last, self.holder(stop)[0] if stop < self.length else self.count)
         if inside:
             yield from self._sequence(first, inside, stop - start + inside)
             first += 1
@@ -246,7 +234,7 @@ class Laid(Axis):
         return None if len(gap.ids) > 1 else gap.id, gap.lead
 
     def read(self, start: int, stop: int) -> Tokens:
-        """See `Axis.read`. Raises NotPresumedError as `walk` does."""
+        """See `Axis.read`. Raises UnendedError as `walk` does."""
         check_interval(start, stop, self.length)
         if start == stop:
             return np.empty(0, self.dtype)
@@ -264,18 +252,18 @@ class Laid(Axis):
         """Return slots of the source, after a check of the separators that are presumed among them."""
         tokens = self.dataset.axis.read(start + shift, stop + shift)
         if not self.is_exact and not self.dataset.spans.checked:
-            first, last = self.sequence_at(start)[0], self.sequence_at(stop - 1)[0] + 1
+            first, last = self.holder(start)[0], self.holder(stop - 1)[0] + 1
             ends = self.offsets(first, last)[1:] - 1 - start
             inside = (ends >= 0) & (ends < stop - start)
             wrong = np.flatnonzero(tokens[ends[inside]] != self.target.id)
             if len(wrong):
-                raise NotPresumedError(first + int(np.flatnonzero(inside)[wrong[0]]))
+                raise self._unended(first + int(np.flatnonzero(inside)[wrong[0]]))
         return tokens
 
     def _contents(self, start: int, stop: int) -> Tokens:
         """Return contents between which nothing but separators is."""
-        dataset, (last, before) = self.dataset, self.sequence_at(stop - 1)
-        first, inside = self.sequence_at(start) if start else (0, 0)
+        dataset, (last, before) = self.dataset, self.holder(stop - 1)
+        first, inside = self.holder(start) if start else (0, 0)
         axis, separator, pieces = dataset.axis, dataset.gap.id, list[Tokens]()
         if dataset.gap.alone:  # None of their tokens is the separator.
             begin = int(dataset.contents(first, first + 1)[0][0]) + inside
@@ -284,18 +272,18 @@ class Laid(Axis):
                 pieces.append(window[window != separator])
         else:
             # The interval ends at the next token, so that the separators between two reads are looked at as well.
-            last = self.sequence_at(stop)[0] if stop < self.length else self.count - 1
+            last = self.holder(stop)[0] if stop < self.length else self.count - 1
             cuts = dataset.spans.cuts(first, last + 1)
             starts, stops = cuts[:-1], cuts[1:]
             if self._even and (empty := np.flatnonzero(starts == stops)).size:
-                raise NotPresumedError(first + int(empty[0]))
+                raise self._unended(first + int(empty[0]))
             begin = int(starts[0]) + inside
             end = int(starts[-1]) + stop - self._start(last) if stop < self.length else int(stops[-1])
             for a, b in windows(begin, end):
                 window, numbers = axis.read(a, b), np.arange(*np.searchsorted(stops, (a + 1, b + 1)))
                 ends = stops[numbers] - 1 - a
                 if not dataset.spans.checked and (wrong := np.flatnonzero(window[ends] != separator)).size:
-                    raise NotPresumedError(first + int(numbers[wrong[0]]))
+                    raise self._unended(first + int(numbers[wrong[0]]))
                 plain = np.ones(b - a, np.bool_)
                 plain[ends] = False
                 pieces.append(window[plain])
@@ -306,7 +294,7 @@ class Laid(Axis):
 
     def _with_added(self, start: int, stop: int) -> Tokens:
         """Return contents with the separators that the destination adds. Each slot of the source is read once."""
-        first, last = self.sequence_at(start)[0], self.sequence_at(stop - 1)[0] + 1
+        first, last = self.holder(start)[0], self.holder(stop - 1)[0] + 1
         bounds, (starts, stops) = self.offsets(first, last), self.dataset.spans.extents(first, last)
         added = np.diff(bounds) > stops - starts
         places = (bounds[:-1] if self.target.side == BEFORE else bounds[1:] - 1)[added]
@@ -324,7 +312,7 @@ class Laid(Axis):
         Raises:
             IndexError: If the position leaves the axis.
         """
-        number, inside = self.sequence_at(position)
+        number, inside = self.holder(position)
         place = self._places(number)
         if 0 <= inside - place.lead_in < place.stop - place.start:
             return place.start + inside - place.lead_in
@@ -378,7 +366,19 @@ class Laid(Axis):
         self.dataset.check()
 
     def close(self) -> None:
-        self.dataset.close()
+        self.dataset.axis.close()
+
+    def _unended(self, number: int) -> UnendedError:
+        """Return the error of a sequence that has no separator, where it is presumed to have one."""
+        begin, end = self.dataset.spans.extent(number)
+        error = UnendedError(
+            str(self.dataset.facts.get("path", "dataset")),
+            f"sequence {number:,} does not end with the separator {self.dataset.gap.id}",
+            found=int(self.dataset.axis.read(end - 1, end)[0]) if begin < end else "an empty sequence",
+            remedy="--eos none reads the sequences as they are stored, with the IDs that end them",
+        )
+        error.sequence = number
+        return error
 
     def _sizes(self, first: int, last: int) -> Numbers:
         starts, stops, beside = self.dataset.spans.read(first, last, self.dataset.axis if self.is_exact else None)
@@ -389,7 +389,7 @@ class Laid(Axis):
         return lengths + separator + lead
 
     def _check(self, batch: Batch) -> None:
-        """Raise NotPresumedError if a sequence of a batch takes more or fewer slots than presumed."""
+        """Raise UnendedError if a sequence of a batch takes more or fewer slots than presumed."""
         usual, beside = self.dataset.spans.usual, batch.beside
         if self.is_exact or not len(beside) or int(beside.min()) == int(beside.max()) == usual:
             return
@@ -398,7 +398,7 @@ class Laid(Axis):
         if (beside != batch.beside).any():
             differs = self._size(stops - starts, beside) != self._size(batch.stops - batch.starts, batch.beside)
             if differs.any():
-                raise NotPresumedError(batch.first + int(np.argmax(differs)))
+                raise self._unended(batch.first + int(np.argmax(differs)))
 
     def _refuse_lacking(self) -> None:
         """Refuse to write separators as they are stored if a sequence that is not the last has none: D9."""

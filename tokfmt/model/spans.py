@@ -56,6 +56,8 @@ class Spans(ABC):
         presumes: `trim` without tokens is right for every sequence that was looked at. False: some are exceptions.
         usual: What is presumed beside a content; None if that differs between sequences.
         tiles: Each extent begins where the one before ends.
+        seamless: Extents follow each other on the axis, each with a separator on the side `usual` and without a lead. It
+            may be presumed; see `checked`. An empty extent has no separator.
         ending: The ID that `content` takes off the end, if that is all it does; else None.
         max_id: The largest ID on the axis, if a search for separators has read all of it; else -1.
         empty: The number of empty sequences that this search found, and the first of them (-1 without one).
@@ -66,6 +68,7 @@ class Spans(ABC):
     presumes: bool = True
     usual: int | None = 0
     tiles: bool = False
+    seamless: bool = False
     ending: int | None = None
     max_id: int = -1
     empty: tuple[int, int] = (0, -1)
@@ -83,7 +86,7 @@ class Spans(ABC):
         """Return the extents of sequences with given numbers, in the given order."""
 
     def cuts(self, first: int, last: int) -> Offsets:
-        """Return the start of each extent `first <= i < last`, and the stop of the last, if each begins where one stops.
+        """Return the start of each extent `first <= i < last`, and the stop of the last, of extents without gaps.
 
         Raises:
             IndexError: If the range leaves the dataset.
@@ -120,13 +123,6 @@ class Spans(ABC):
     def content(self, number: int, tokens: Tokens) -> Tokens:  # noqa: ARG002
         """Return the content of one sequence, given the tokens of its extent."""
         return tokens
-
-    def is_seamless(self) -> bool:
-        """Return whether extents follow each other on the axis, each with a separator on the side `usual`, no lead.
-
-        An empty extent has no separator. It may be presumed; see `checked`.
-        """
-        return False
 
     def after_reading(self) -> Spans:
         """Return these spans, knowing that every sequence was read, and that none differs from what is presumed."""
@@ -303,6 +299,7 @@ class Ended(Spans):
         self.spans, self.separator, self.lead, self.presumed = spans, separator, lead, presumed
         self.presumes, self.usual, self.tiles = presumed is not None, presumed, spans.tiles
         self.count, self.ending = spans.count, separator if lead is None else None
+        self.seamless = self.tiles and presumed == AFTER
         self._closed: NDArray[np.uint8] | None = None
 
     def looked_at(self, axis: Axis) -> Ended:
@@ -335,9 +332,6 @@ class Ended(Spans):
 
     def ends(self) -> Ends | None:
         return self.spans.ends()
-
-    def is_seamless(self) -> bool:
-        return self.tiles and self.presumed == AFTER
 
     def after_reading(self) -> Spans:
         found = copy.copy(self)
@@ -386,7 +380,8 @@ class Sliced(Spans):
 
     def __init__(self, spans: Spans, first: int, last: int) -> None:
         """Hold the sequences `first <= i < last`."""
-        self.spans, self.first, self.count, self.checked = spans, first, last - first, spans.checked
+        self.spans, self.first, self.count = spans, first, last - first
+        self.checked, self.seamless = spans.checked, spans.seamless
         self.presumes, self.usual, self.tiles, self.ending = spans.presumes, spans.usual, spans.tiles, spans.ending
 
     def cuts(self, first: int, last: int) -> Offsets:
@@ -406,9 +401,6 @@ class Sliced(Spans):
     def finder(self) -> Callable[[int], Sequence[int]]:
         find, first = self.spans.finder(), self.first
         return lambda number: find(number + first)
-
-    def is_seamless(self) -> bool:
-        return self.spans.is_seamless()
 
     def after_reading(self) -> Spans:
         return Sliced(self.spans.after_reading(), self.first, self.first + self.count)
@@ -472,9 +464,10 @@ class Chain(Spans):
         self.presumes, self.checked = (all(getattr(one, name) for one in spans) for name in ("presumes", "checked"))
         self.usual = spans[0].usual if len({one.usual for one in spans}) == 1 else None
 
-    def is_seamless(self) -> bool:
-        """See `Spans.is_seamless`. Each dataset takes its whole axis."""
-        if self.usual is None or not all(one.is_seamless() for one in self.spans):
+    @cached_property
+    def seamless(self) -> bool:  # type: ignore[override]
+        """See `Spans`. Each dataset takes its whole axis."""
+        if self.usual is None or not all(one.seamless for one in self.spans):
             return False
         held = [(one, axis.length) for one, axis in zip(self.spans, self._axes, strict=False) if one.count]
         return len(held) == len(self.spans) and all(

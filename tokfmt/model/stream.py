@@ -233,9 +233,10 @@ class Split(Spans):
         return self.compact.finder(is_before, 1 - is_before)
 
     def ends(self) -> Ends | None:
-        return self.compact.ends(int(self.bit == AFTER)) if self.is_seamless() else None
+        return self.compact.ends(int(self.bit == AFTER)) if self.seamless else None
 
-    def is_seamless(self) -> bool:
+    @property
+    def seamless(self) -> bool:  # type: ignore[override]
         starts_so = self.how != "before" or not self.count or self.compact.contents(0, 1)[0][0] == 1
         return self.compact.tiles and starts_so
 

@@ -109,15 +109,15 @@ def count_separators(axis: TokenReader, chosen: Chosen, count: int, eos_id: int 
     dataset, contents = _contents_of(axis)
     spans, had, kept = dataset.spans, 0, 0
     if spans.ending is not None and spans.usual == AFTER and not dataset.gap.empty:  # As all were read, all have it.
-        had, kept = count, count * (dataset.gap.ids == [eos_id])
-    for first, last in windows(0, axis.info.sequences, _AT_ONCE) if dataset.gap.ids and not had else ():
+        had, kept = count, count * (dataset.gap.id == eos_id)
+    for first, last in windows(0, axis.info.sequences, _AT_ONCE) if not had and dataset.gap.ids else ():
         starts, stops, beside = contents(first, last)
         taken = chosen(first, last, stops - starts)
         starts, stops, beside = starts[taken], stops[taken], beside[taken]
         closed = beside & SEP != 0
         had += int(np.count_nonzero(closed))
-        if len(dataset.gap.ids) == 1:
-            kept += int(np.count_nonzero(closed)) * (dataset.gap.ids[0] == eos_id)
+        if dataset.gap.id is not None:
+            kept += int(np.count_nonzero(closed)) * (dataset.gap.id == eos_id)
         elif eos_id is not None:  # The tokens show which of several it is.
             places = np.where(beside & AFTER, stops, starts - 1 - (beside & LEAD != 0))[closed]
             kept += int(np.count_nonzero(dataset.axis.at(places) == eos_id))
