@@ -130,19 +130,26 @@ def from_reader(
         path: The dataset, for messages.
     """
     info, axis, where = reader.info, ReaderAxis(reader), where or reader.info.separators
-    held = reader.bounds if isinstance(reader, HasBounds) else None
-    bounds: Axis = ReaderBounds(reader) if held is None else ArrayAxis(held)
-    spans: Spans = Bounds(bounds if info.sequences else ArrayAxis(np.zeros(1, np.int64)))
     gap = Gap(eos_id, of=info.sequences)
+    spans: Spans
     if eos_id is not None and where.alone:
         inserted = reader.is_inserted if isinstance(reader, InsertsSeparators) else None
         spans = Split(axis, eos_id, _HOW[where], jobs=jobs, scanned=scanned, inserted=inserted)
         gap = Gap(eos_id, "before" if where is Separators.BEFORE else "after", alone=True)
-    elif eos_id is not None and where is Separators.TRAILING:
-        spans = Ended(spans, eos_id, presumed=presumed)
-        spans = spans.looked_at(axis) if presumed is None else spans
+    else:
+        spans = _bounds_of(reader)
+        if eos_id is not None and where is Separators.TRAILING:
+            spans = Ended(spans, eos_id, presumed=presumed)
+            spans = spans.looked_at(axis) if presumed is None else spans
     marks = None if marks_of(reader) is None else ReaderMarks(reader)
     return Dataset(axis, spans, gap, marks, {"info": info, "path": path})
+
+
+def _bounds_of(reader: TokenReader) -> Bounds:
+    if not reader.info.sequences:
+        return Bounds(ArrayAxis(np.zeros(1, np.int64)))
+    held = reader.bounds if isinstance(reader, HasBounds) else None
+    return Bounds(ReaderBounds(reader) if held is None else ArrayAxis(held))
 
 
 class _Reader(Laid):
@@ -227,9 +234,11 @@ def is_split(reader: object) -> bool:
 
 def is_unfinished(reader: TokenReader) -> bool:
     """Return whether a stream of several sequences, each before its separator, ends without one."""
-    if not isinstance(reader, ContentReader) or not is_split(reader) or reader.info.sequences < 2:
+    if not isinstance(reader, ContentReader) or not reader.dataset.gap.alone or reader.dataset.spans.seamless:
         return False
     last, gap = reader.info.sequences - 1, reader.dataset.gap
+    if last < 1:
+        return False
     beside = reader.dataset.contents(last, last + 1)[2]
     return gap.side == "after" and not reader.info.beginning and not beside[0] & SEP
 

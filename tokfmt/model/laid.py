@@ -84,7 +84,7 @@ class Laid(Axis):
         self._seamless = self._is_seamless()
         adds = target.id is not None and target.kind in {"after", "before"} and self._takes_all()
         start, stop = self._edges()
-        self._even = even and (self._seamless or adds) and dataset.spans.tiles and not self.is_exact and self.count > 0
+        self._even = even and (self._seamless or adds) and not self.is_exact and self.count > 0
         if self._seamless and stop - start < self.count:  # Fewer slots than separators: some sequence is empty.
             self._even = False
         refuses = target.kind != "index" and not {"embedded-separators", "empty-sequences"} <= target.accepted
@@ -266,8 +266,8 @@ class Laid(Axis):
         first, inside = self.holder(start) if start else (0, 0)
         axis, separator, pieces = dataset.axis, dataset.gap.id, list[Tokens]()
         if dataset.gap.alone:  # None of their tokens is the separator.
-            begin = int(dataset.contents(first, first + 1)[0][0]) + inside
-            for a, b in windows(begin, int(dataset.contents(last, last + 1)[0][0]) + before + 1):
+            begin, end = self._slot(first, inside), self._slot(last, before) + 1
+            for a, b in windows(begin, end):
                 window = axis.read(a, b)
                 pieces.append(window[window != separator])
         else:
@@ -291,6 +291,12 @@ class Laid(Axis):
         if len(tokens) != stop - start:
             raise IncompleteWriteError("the files changed since their separators were counted. Run again")
         return tokens
+
+    def _slot(self, number: int, inside: int) -> int:
+        """Return the slot of a token of a content of a stream."""
+        if self._even:  # One separator is in front of each other sequence, and of the first one if it is before.
+            return self._start(number) + inside + self._from + number + (self.dataset.spans.usual == BEFORE)
+        return int(self.dataset.contents(number, number + 1)[0][0]) + inside
 
     def _with_added(self, start: int, stop: int) -> Tokens:
         """Return contents with the separators that the destination adds. Each slot of the source is read once."""

@@ -56,8 +56,8 @@ class Spans(ABC):
         presumes: `trim` without tokens is right for every sequence that was looked at. False: some are exceptions.
         usual: What is presumed beside a content; None if that differs between sequences.
         tiles: Each extent begins where the one before ends.
-        seamless: Extents follow each other on the axis, each with a separator on the side `usual` and without a lead. It
-            may be presumed; see `checked`. An empty extent has no separator.
+        seamless: Extents follow each other on the axis, each with a separator on the side `usual` and without a lead.
+            It may be presumed; see `checked`. An empty extent has no separator.
         ending: The ID that `content` takes off the end, if that is all it does; else None.
         max_id: The largest ID on the axis, if a search for separators has read all of it; else -1.
         empty: The number of empty sequences that this search found, and the first of them (-1 without one).

@@ -70,19 +70,24 @@ class Compact:
         self._ends = np.concatenate(ends)
         self.tiles = not len(self._bare) and bool((self._gaps[1:] == 1).all())
         """True if each sequence has a separator, and nothing else is between two."""
+        self.first_gap = int(self._gaps[0]) if self.count else 0
 
     def contents(self, first: int, last: int) -> tuple[Offsets, Offsets]:
         """Return the starts and the stops of the sequences `first <= i < last`."""
-        if first == last:
-            return np.empty(0, np.int64), np.empty(0, np.int64)
+        cuts = self.cuts(first, last)
+        return cuts[:-1] + self._gaps[first:last], cuts[1:]
+
+    def cuts(self, first: int, last: int) -> Offsets:
+        """Return where the sequence in front of `first` stops, and each of the sequences `first <= i < last`."""
         begin = max(0, first - 1)
+        if begin == last:
+            return np.zeros(1, np.int64)
         blocks = self._bases[begin // _STEP : (last - 1) // _STEP + 1]
         sizes = np.full(len(blocks), _STEP)
         sizes[0] -= begin % _STEP
         sizes[-1] -= len(blocks) * _STEP - begin % _STEP - (last - begin)
-        ends: Offsets = self._ends[begin:last] + np.repeat(blocks, sizes)
-        stops, before = (ends[1:], ends[:-1]) if first else (ends, np.append(0, ends[:-1]))
-        return before + self._gaps[first:last], stops
+        stops: Offsets = self._ends[begin:last] + np.repeat(blocks, sizes)
+        return stops if first else np.append(0, stops)
 
     def contents_of(self, numbers: Numbers) -> tuple[Offsets, Offsets]:
         """Return the starts and the stops of sequences with given numbers."""
@@ -237,8 +242,15 @@ class Split(Spans):
 
     @property
     def seamless(self) -> bool:  # type: ignore[override]
-        starts_so = self.how != "before" or not self.count or self.compact.contents(0, 1)[0][0] == 1
-        return self.compact.tiles and starts_so
+        return self.compact.tiles
+
+    def cuts(self, first: int, last: int) -> Offsets:
+        check_interval(first, last, self.count, "sequences")
+        after = int(self.bit == AFTER)
+        cuts = self.compact.cuts(first, last) + after
+        if not first:  # No sequence is in front of the first.
+            cuts[0] += self.compact.first_gap - 1
+        return cuts
 
     def at(self, position: int) -> int | None:
         return self.compact.at(position, self.bit == BEFORE)

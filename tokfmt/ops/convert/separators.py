@@ -107,8 +107,8 @@ def count_separators(axis: TokenReader, chosen: Chosen, count: int, eos_id: int 
         eos_id: The separator that is written; None: none is.
     """
     dataset, contents = _contents_of(axis)
-    spans, had, kept = dataset.spans, 0, 0
-    if spans.ending is not None and spans.usual == AFTER and not dataset.gap.empty:  # As all were read, all have it.
+    had = kept = 0
+    if dataset.spans.seamless and not dataset.gap.empty:  # As all were read, all have it.
         had, kept = count, count * (dataset.gap.id == eos_id)
     for first, last in windows(0, axis.info.sequences, _AT_ONCE) if not had and dataset.gap.ids else ():
         starts, stops, beside = contents(first, last)
