@@ -39,6 +39,7 @@ from tokfmt.model.stream import How, Split
 from tokfmt.views.select import Concat, Known, Slice
 from tokfmt.views.view import byte_offset_of, position_of
 
+_ZERO = np.zeros(1, np.int64)
 _HOW: dict[Separators, How] = {
     Separators.AFTER: "after",
     Separators.BEFORE: "before",
@@ -137,19 +138,14 @@ def from_reader(
         spans = Split(axis, eos_id, _HOW[where], jobs=jobs, scanned=scanned, inserted=inserted)
         gap = Gap(eos_id, "before" if where is Separators.BEFORE else "after", alone=True)
     else:
-        spans = _bounds_of(reader)
+        held = reader.bounds if isinstance(reader, HasBounds) and info.sequences else None
+        bounds = ReaderBounds(reader) if held is None and info.sequences else ArrayAxis(_ZERO if held is None else held)
+        spans = Bounds(bounds)
         if eos_id is not None and where is Separators.TRAILING:
             spans = Ended(spans, eos_id, presumed=presumed)
             spans = spans.looked_at(axis) if presumed is None else spans
     marks = None if marks_of(reader) is None else ReaderMarks(reader)
     return Dataset(axis, spans, gap, marks, {"info": info, "path": path})
-
-
-def _bounds_of(reader: TokenReader) -> Bounds:
-    if not reader.info.sequences:
-        return Bounds(ArrayAxis(np.zeros(1, np.int64)))
-    held = reader.bounds if isinstance(reader, HasBounds) else None
-    return Bounds(ReaderBounds(reader) if held is None else ArrayAxis(held))
 
 
 class _Reader(Laid):

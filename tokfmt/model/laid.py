@@ -6,6 +6,7 @@ The regions of parallel writers, samples, and windows of a training are interval
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -14,7 +15,7 @@ from tokfmt.core.errors import IncompleteWriteError, OptionError, UnendedError
 from tokfmt.core.place import Place
 from tokfmt.core.protocols import ByteOffset
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
-from tokfmt.core.reader import WINDOW, check_interval, check_position, windows
+from tokfmt.core.reader import WINDOW, Dtype, check_interval, check_position, windows
 from tokfmt.core.text_format import counted
 from tokfmt.model.axis import Axis, Numbers
 from tokfmt.model.batch import AFTER, BEFORE, LEAD, SEP, Batch, Beside, Target, refuse_embedded
@@ -80,7 +81,6 @@ class Laid(Axis):
         self.is_exact = exact or lacking or not dataset.spans.presumes
         if lacking:
             self._refuse_lacking()
-        self.dtype = target.widest(dataset.axis.dtype)
         self._seamless = self._is_seamless()
         adds = target.id is not None and target.kind in {"after", "before"} and self._takes_all()
         start, stop = self._edges()
@@ -102,6 +102,11 @@ class Laid(Axis):
         alone = dataset.gap.alone and dataset.gap.lead is None
         self._is_plain = target.id is None and target.lead is None and (alone or self._seamless) and not exact
         """Contents alone are stored, and nothing but separators is between them in the source."""
+
+    @cached_property
+    def dtype(self) -> Dtype:  # type: ignore[override]
+        """See `Axis`."""
+        return self.target.widest(self.dataset.axis.dtype)
 
     def _edges(self) -> tuple[int, int]:
         """Return the slot of the first extent, and the slot after the last, if extents follow each other."""

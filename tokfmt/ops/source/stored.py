@@ -23,7 +23,6 @@ from tokfmt.core.errors import (
 )
 from tokfmt.core.format import Format
 from tokfmt.core.place import Place
-from tokfmt.core.ragged import Tokens
 from tokfmt.core.raw_ids import byte_swapped
 from tokfmt.core.reader import Damage, Info, Inner, Separators, TokenReader
 from tokfmt.core.records import RecordReader
@@ -33,7 +32,7 @@ from tokfmt.model.batch import AFTER
 from tokfmt.model.bridge import ContentReader, from_reader, is_unfinished
 from tokfmt.model.dataset import Dataset
 from tokfmt.model.gap import Gap
-from tokfmt.model.separator import ENOUGH, Ends, Statement, decide, look
+from tokfmt.model.separator import ENOUGH, Statement, decide, look
 from tokfmt.ops.source.endings import LITTLE, few_runs
 from tokfmt.ops.source.manifest import (
     Manifest,
@@ -372,7 +371,10 @@ def decided(
     if gap.known == "inferred":
         source = f"{gap.seen}, and none has it inside"
     endings = tuple(ends.counts)
-    if gap.known == "inferred" and gap.id is not None and byte_swapped(_some_tokens(stored, ends)):
+    some = ends.tokens if gap.known == "inferred" else None
+    if gap.known == "inferred" and some is None:
+        some = stored.tokens(0, min(info.tokens, _SOME))
+    if some is not None and gap.id is not None and byte_swapped(some[:_SOME]):
         return Separator(None, doubt=_swapped(gap.id, info.dtype), endings=endings), from_reader(stored, path=path)
     return Separator(gap.id, source, gap.known == "inferred", is_stored=gap.stored, endings=endings), dataset
 
@@ -386,10 +388,6 @@ def _stated_separator(choice: EosChoice, known: Separator | None, tokenizer_eos:
     if info.eos_id is not None:
         return Separator(info.eos_id, info.eos_from or "format")
     return Separator(tokenizer_eos, "" if tokenizer_eos is None else "tokenizer")
-
-
-def _some_tokens(stored: TokenReader, ends: Ends) -> Tokens:
-    return ends.tokens[:_SOME] if ends.tokens is not None else stored.tokens(0, min(stored.info.tokens, _SOME))
 
 
 def _undivided(info: Info, separator: Separator) -> list[str]:
