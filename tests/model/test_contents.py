@@ -133,8 +133,6 @@ def test_sequence_at(ragged, position):
     starts = ragged.offsets[:-1].tolist()
     before = [i for i, a in enumerate(starts) if a <= position]
     assert sequence_at(reader, position) == (max(before) if before else 0)
-    shifted = [i for i, a in enumerate(starts) if a + i <= position]
-    assert sequence_at(reader, position, shift=1) == (max(shifted) if shifted else 0)
 
 
 def test_info_is_a_value():

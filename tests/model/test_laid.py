@@ -73,7 +73,7 @@ def test_without_an_exception_no_end_is_looked_at_and_each_token_is_read_once():
     axis = Laid(dataset, Target(9))
     assert (axis.is_exact, reads) == (False, [])
     assert axis.offsets(5000, 5001).tolist() == [15_000, 15_003]
-    assert axis.holder(15_001) == (5000, 1)
+    assert axis.sequence_at(15_001) == 5000
     assert len(axis.bases) == 10_000 // 4096 + 2
     assert reads == []
     windows_of(axis, 1000)

@@ -249,27 +249,21 @@ def check_position(position: int, length: int) -> None:
         raise IndexError(f"token position {position} is outside 0:{length}")
 
 
-def sequence_at(reader: TokenReader, position: int, shift: int = 0) -> int:
-    """Return the last sequence i with `offsets[i] + shift * i <= position`; 0 without one.
+def sequence_at(reader: TokenReader, position: int) -> int:
+    """Return the last sequence that begins at or before a position of an axis; 0 without one.
 
-    With shift 0, it is the sequence that holds a token position. With shift 1, positions are those of the same axis
-    with one separator after each sequence. A reader whose offsets cost a read of the file has a method `sequence_at`.
-
-    Args:
-        reader: Reader of the axis.
-        position: A position of the axis.
-        shift: Separators per sequence that `position` counts and the axis does not have.
+    A reader whose offsets cost a read of the file has a method `sequence_at`.
     """
-    find: Callable[[int, int], int] | None = getattr(reader, "sequence_at", None)
-    return bisected(reader, position, shift) if find is None else find(position, shift)
+    find: Callable[[int], int] | None = getattr(reader, "sequence_at", None)
+    return bisected(reader, position) if find is None else find(position)
 
 
-def bisected(reader: TokenReader, position: int, shift: int = 0) -> int:
+def bisected(reader: TokenReader, position: int) -> int:
     """Return what `sequence_at` returns, by O(log sequences) calls of `offsets`."""
     low, high = 0, reader.info.sequences
     while high - low > 1:
         middle = (low + high) // 2
-        if int(reader.offsets(middle, middle)[0]) + shift * middle <= position:
+        if int(reader.offsets(middle, middle)[0]) <= position:
             low = middle
         else:
             high = middle

@@ -28,7 +28,7 @@ from tokfmt.core.protocols import (
     read_intervals,
 )
 from tokfmt.core.ragged import Tokens
-from tokfmt.core.reader import U8, Ends, Info, Layout, Separators, TokenReader, bisected, check_interval, check_position
+from tokfmt.core.reader import U8, Ends, Info, Layout, Separators, TokenReader, check_interval, check_position
 from tokfmt.model.axis import ArrayAxis, Axis, Joined
 from tokfmt.model.batch import AFTER, BEFORE, MASKED_END, SEP, Batch, Kind, Target
 from tokfmt.model.dataset import Dataset, concat
@@ -164,12 +164,6 @@ class _Reader(Laid):
         (axis,) = axes_of(self.dataset.axis)
         return axis.reader
 
-    def sequence_at(self, position: int, shift: int = 0) -> int:
-        """See `reader.sequence_at`."""
-        if not shift and 0 <= position < self.info.tokens:
-            return self.holder(position)[0]
-        return bisected(self, position, shift)
-
     def marks(self, start: int, stop: int) -> NDArray[np.uint8] | None:
         """See `protocols.HasMarks`."""
         check_interval(start, stop, self.info.tokens)
@@ -177,7 +171,7 @@ class _Reader(Laid):
             return None
         if start == stop:
             return np.empty(0, np.uint8)
-        first, last = self.holder(start)[0], self.holder(stop - 1)[0] + 1
+        first, last = self.sequence_at(start), self.sequence_at(stop - 1) + 1
         begin = int(self.offsets(first, first)[0])
         batches = self.dataset.batches(first=first, last=last)
         parts = [self._marks(batch, batch.read_marks()) for batch in batches if batch.read_marks is not None]

@@ -146,25 +146,19 @@ class Laid(Axis):
         """Return the position of a sequence."""
         return int(self.offsets(number, number)[0])
 
-    def holder(self, position: int) -> tuple[int, int]:
-        """Return the sequence that holds a position, and the position in it.
-
-        Raises:
-            IndexError: If the position leaves the axis.
-        """
-        if not 0 <= position < self.length:
-            check_position(position, self.length)
-        if self._even:
-            low, high, cuts = 0, self.count, self.dataset.spans.cuts
-            while high - low > 1:
-                middle = (low + high) // 2
-                is_after = int(cuts(middle, middle)[0]) - self._from + self._added * middle > position
-                low, high = (low, middle) if is_after else (middle, high)
-            return low, position - (int(cuts(low, low)[0]) - self._from + self._added * low)
-        block = int(np.searchsorted(self.bases, position, "right")) - 1
-        offsets = self.offsets(block * STEP, min(self.count, (block + 1) * STEP))
-        k = int(np.searchsorted(offsets, position, "right")) - 1
-        return block * STEP + k, position - int(offsets[k])
+    def sequence_at(self, position: int) -> int:
+        """Return the last sequence that begins at or before a position; 0 without one. See `reader.sequence_at`."""
+        low, high = 0, self.count
+        if not self._even:  # It is in one of the blocks of which the position is held.
+            block = max(0, int(np.searchsorted(self.bases[:-1], position, "right")) - 1) * STEP
+            offsets = self.offsets(block, min(high, block + STEP))[:-1]
+            return block + max(0, int(np.searchsorted(offsets, position, "right")) - 1)
+        cuts = self.dataset.spans.cuts
+        while high - low > 1:
+            middle = (low + high) // 2
+            is_after = int(cuts(middle, middle)[0]) - self._from + self._added * middle > position
+            low, high = (low, middle) if is_after else (middle, high)
+        return low
 
     def walk(self, start: int, stop: int) -> Iterator[Tokens]:
         """Yield the tokens at positions `start <= p < stop`, in order, in windows of about 2^20 tokens.
@@ -175,10 +169,10 @@ class Laid(Axis):
         """
         if start == stop:
             return
-        first, inside = self.holder(start) if start else (0, 0)
-        last = self.holder(stop - 1)[0] + 1
+        first = self.sequence_at(start) if start else 0
+        inside, last = start - self._start(first), self.sequence_at(stop - 1) + 1
         # Sequences of which nothing is stored are looked at as well.
-        last = max(last, self.holder(stop)[0] if stop < self.length else self.count)
+        last = max(last, self.sequence_at(stop) if stop < self.length else self.count)
         if inside:
             yield from self._sequence(first, inside, stop - start + inside)
             first += 1
@@ -257,7 +251,7 @@ class Laid(Axis):
         """Return slots of the source, after a check of the separators that are presumed among them."""
         tokens = self.dataset.axis.read(start + shift, stop + shift)
         if not self.is_exact and not self.dataset.spans.checked:
-            first, last = self.holder(start)[0], self.holder(stop - 1)[0] + 1
+            first, last = self.sequence_at(start), self.sequence_at(stop - 1) + 1
             ends = self.offsets(first, last)[1:] - 1 - start
             inside = (ends >= 0) & (ends < stop - start)
             wrong = np.flatnonzero(tokens[ends[inside]] != self.target.id)
@@ -267,22 +261,22 @@ class Laid(Axis):
 
     def _contents(self, start: int, stop: int) -> Tokens:
         """Return contents between which nothing but separators is."""
-        dataset, (last, before) = self.dataset, self.holder(stop - 1)
-        first, inside = self.holder(start) if start else (0, 0)
+        dataset, last = self.dataset, self.sequence_at(stop - 1)
+        first = self.sequence_at(start) if start else 0
         axis, separator, pieces = dataset.axis, dataset.gap.id, list[Tokens]()
         if dataset.gap.alone:  # None of their tokens is the separator.
-            begin, end = self._slot(first, inside), self._slot(last, before) + 1
+            begin, end = self._slot(first, start), self._slot(last, stop - 1) + 1
             for a, b in windows(begin, end):
                 window = axis.read(a, b)
                 pieces.append(window[window != separator])
         else:
             # The interval ends at the next token, so that the separators between two reads are looked at as well.
-            last = self.holder(stop)[0] if stop < self.length else self.count - 1
+            last = self.sequence_at(stop) if stop < self.length else self.count - 1
             cuts = dataset.spans.cuts(first, last + 1)
             starts, stops = cuts[:-1], cuts[1:]
             if self._even and (empty := np.flatnonzero(starts == stops)).size:
                 raise self._unended(first + int(empty[0]))
-            begin = int(starts[0]) + inside
+            begin = int(starts[0]) + start - self._start(first)
             end = int(starts[-1]) + stop - self._start(last) if stop < self.length else int(stops[-1])
             for a, b in windows(begin, end):
                 window, numbers = axis.read(a, b), np.arange(*np.searchsorted(stops, (a + 1, b + 1)))
@@ -297,15 +291,15 @@ class Laid(Axis):
             raise IncompleteWriteError("the files changed since their separators were counted. Run again")
         return tokens
 
-    def _slot(self, number: int, inside: int) -> int:
-        """Return the slot of a token of a content of a stream."""
+    def _slot(self, number: int, position: int) -> int:
+        """Return the slot of a token of a stream, of which contents alone are stored, given its sequence."""
         if self._even:  # One separator is in front of each other sequence, and of the first one if it is before.
-            return self._start(number) + inside + self._from + number + (self.dataset.spans.usual == BEFORE)
-        return int(self.dataset.contents(number, number + 1)[0][0]) + inside
+            return position + self._from + number + (self.dataset.spans.usual == BEFORE)
+        return int(self.dataset.contents(number, number + 1)[0][0]) + position - self._start(number)
 
     def _with_added(self, start: int, stop: int) -> Tokens:
         """Return contents with the separators that the destination adds. Each slot of the source is read once."""
-        first, last = self.holder(start)[0], self.holder(stop - 1)[0] + 1
+        first, last = self.sequence_at(start), self.sequence_at(stop - 1) + 1
         bounds, (starts, stops) = self.offsets(first, last), self.dataset.spans.extents(first, last)
         added = np.diff(bounds) > stops - starts
         places = (bounds[:-1] if self.target.side == BEFORE else bounds[1:] - 1)[added]
@@ -323,8 +317,9 @@ class Laid(Axis):
         Raises:
             IndexError: If the position leaves the axis.
         """
-        number, inside = self.holder(position)
-        place = self._places(number)
+        check_position(position, self.length)
+        number = self.sequence_at(position)
+        place, inside = self._places(number), position - self._start(number)
         if 0 <= inside - place.lead_in < place.stop - place.start:
             return place.start + inside - place.lead_in
         is_lead = place.lead and inside == place.lead_in - 1

@@ -50,8 +50,8 @@ class Slice(View):
         check_interval(first, last, self.last - self.first, "sequences")
         return self.source.offsets(first + self.first, last + self.first) - self._start
 
-    def sequence_at(self, position: int, shift: int = 0) -> int:
-        found = sequence_at(self.source, position + self._start + shift * self.first, shift)
+    def sequence_at(self, position: int) -> int:
+        found = sequence_at(self.source, position + self._start)
         return max(0, min(found, self.last - 1) - self.first)
 
     def to_source(self, position: int) -> tuple[TokenReader, int]:
@@ -399,11 +399,10 @@ class Concat:
             pieces.append(self.sources[k].offsets(a, b)[:-1] + self._starts[k])
         return np.concatenate([*pieces, [self._end_before(last)]])
 
-    def sequence_at(self, position: int, shift: int = 0) -> int:
+    def sequence_at(self, position: int) -> int:
         """Implement `reader.FindsSequences`."""
-        begins = self._starts[:-1] + shift * self._firsts[:-1]
-        k = max(0, int(np.searchsorted(begins, position, side="right")) - 1)
-        found = int(self._firsts[k]) + sequence_at(self.sources[k], position - int(begins[k]), shift)
+        k = max(0, int(np.searchsorted(self._starts[:-1], position, side="right")) - 1)
+        found = int(self._firsts[k]) + sequence_at(self.sources[k], position - int(self._starts[k]))
         return max(0, min(found, self.info.sequences - 1))
 
     def holders(self, sequences: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

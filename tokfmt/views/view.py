@@ -51,10 +51,10 @@ class View:
     def offsets(self, first: int, last: int) -> Offsets:
         return self.source.offsets(first, last)
 
-    def sequence_at(self, position: int, shift: int = 0) -> int:
+    def sequence_at(self, position: int) -> int:
         """Implement `reader.FindsSequences`: ask the source if it has the same offsets."""
         same = type(self).offsets is View.offsets
-        return sequence_at(self.source, position, shift) if same else bisected(self, position, shift)
+        return sequence_at(self.source, position) if same else bisected(self, position)
 
     def marks(self, start: int, stop: int) -> NDArray[np.uint8] | None:
         """Return the marks of the source, mapped as the view maps tokens; see `protocols.HasMarks`."""

@@ -468,7 +468,7 @@ def _packed(
     return Decoded(rows.tokens, offsets, mask, labels, begins, marks, _odd(mask, documents))
 
 
-def _last_at(offsets: Offsets, start: int, first: int, position: int, shift: int) -> int:
+def _last_at(offsets: Offsets, start: int, first: int, position: int) -> int:
     """Return the last sequence of some that begins at or before a position; see `reader.sequence_at`.
 
     Args:
@@ -476,10 +476,9 @@ def _last_at(offsets: Offsets, start: int, first: int, position: int, shift: int
         start: The position at which the first one begins, if its offset is 0.
         first: The number of the first one.
         position: The position.
-        shift: See `reader.sequence_at`.
     """
     numbers = range(len(offsets) - 1)
-    found = bisect_right(numbers, position, key=lambda i: start + int(offsets[i]) + shift * (first + i))
+    found = bisect_right(numbers, position, key=lambda i: start + int(offsets[i]))
     return first + max(0, found - 1)
 
 
@@ -763,28 +762,24 @@ class ColumnReader:
                 state.hold(number, piece)
         return start + self._known[number][first : last + 1]
 
-    def sequence_at(self, position: int, shift: int = 0) -> int:
+    def sequence_at(self, position: int) -> int:
         """Implement `reader.FindsSequences`: decode one group, up to the position."""
         if self.info.layout is Layout.STREAM or not self.info.sequences:
             return 0
-
-        def begin(number: int) -> int:
-            return int(self._starts[number]) + shift * int(self._firsts[number])
-
-        number = max(0, bisect_right(range(len(self.groups)), position, key=begin) - 1)
+        number = max(0, bisect_right(range(len(self.groups)), position, key=lambda k: int(self._starts[k])) - 1)
         while self._firsts[number] == self._firsts[number + 1]:  # a group without rows
             number -= 1
         first, last = int(self._firsts[number]), int(self._firsts[number + 1])
         if number in self._known:
-            return _last_at(self._known[number], int(self._starts[number]), first, position, shift)
+            return _last_at(self._known[number], int(self._starts[number]), first, position)
         at = first
         for piece in self._state.of(number):
-            at = max(at, piece.first) if piece.start + shift * piece.first <= position else at
+            at = max(at, piece.first) if piece.start <= position else at
         while True:
             piece = self._piece(number, at, rows=True)
             end, at = piece.span(rows=False)[1], piece.span(rows=True)[1]
-            if at == last or end + shift * at > position:
-                return _last_at(piece.offsets, piece.start, piece.first, position, shift)
+            if at == last or end > position:
+                return _last_at(piece.offsets, piece.start, piece.first, position)
 
     def marks(self, start: int, stop: int) -> NDArray[np.uint8] | None:
         """See `protocols.HasMarks`. Without labels, a mask is what `attention_mask` excludes inside of rows."""

@@ -405,37 +405,36 @@ Positions = NDArray[np.int64]
 
 @dataclass(frozen=True, slots=True)
 class _Searched:
-    """The axis that is searched: the reader's own (shift 0), or one with a separator after each sequence (shift 1)."""
+    """The axis that is searched: the reader's own, or one with a separator after each sequence.
 
-    view: TokenReader
+    Attributes:
+        stored: The axis.
+        separators: Number of separators after each sequence, 0 or 1.
+    """
+
     stored: TokenReader
-    shift: int
-
-    def bounds(self, first: int, last: int) -> Offsets:
-        """Return the positions at which sequences begin, int64[last - first + 1]."""
-        offsets = self.view.offsets(first, last)
-        return offsets + np.arange(first, last + 1) if self.shift else offsets
+    separators: int
 
     def sequences(self, at: Positions) -> tuple[Positions, Positions, Positions]:
         """Return the number, start and end (without separator) of the sequence of each of ascending positions."""
         if len(at) <= _FEW:
-            numbers = np.array([sequence_at(self.view, p, self.shift) for p in at.tolist()], np.int64)
-            bounds = np.array([self.bounds(i, i + 1) for i in numbers.tolist()]).reshape(-1, 2)
-            return numbers, bounds[:, 0], bounds[:, 1] - self.shift
-        low, high = (sequence_at(self.view, int(p), self.shift) for p in at[[0, -1]])
+            numbers = np.array([sequence_at(self.stored, p) for p in at.tolist()], np.int64)
+            bounds = np.array([self.stored.offsets(i, i + 1) for i in numbers.tolist()]).reshape(-1, 2)
+            return numbers, bounds[:, 0], bounds[:, 1] - self.separators
+        low, high = (sequence_at(self.stored, int(p)) for p in at[[0, -1]])
         found = []
         for u, v in token_axis.windows(low, high + 1):  # there may be many more empty sequences than tokens
-            bounds = self.bounds(u, v)
+            bounds = self.stored.offsets(u, v)
             inside = at[np.searchsorted(at, bounds[0]) : np.searchsorted(at, bounds[-1])]
             local = np.searchsorted(bounds, inside, side="right") - 1
-            found.append((local + u, bounds[local], bounds[local + 1] - self.shift))
+            found.append((local + u, bounds[local], bounds[local + 1] - self.separators))
         return tuple(np.concatenate(column) for column in zip(*found, strict=True))  # type: ignore[return-value]
 
 
 def _searched(reader: TokenReader) -> _Searched:
     eos_id = reader.info.eos_id
     stored = stored_reader(reader, eos_id)
-    return _Searched(reader, reader, 0) if stored is None else _Searched(reader, stored, 1)
+    return _Searched(reader, 0) if stored is None else _Searched(stored, 1)
 
 
 def find_ids(part: SearchPart, ids: tuple[int, ...], search: Search) -> Iterator[Hits]:
@@ -474,7 +473,7 @@ def _found_at(
     searched: _Searched, part: SearchPart, width: int, matches: Callable[[Tokens], Positions], search: Search
 ) -> Iterator[Hits]:
     """Yield hits of `width` tokens; `matches` returns the indexes in a window at which they begin."""
-    start, stop = (int(searched.bounds(i, i)[0]) for i in (part.first, part.last))
+    start, stop = (int(searched.stored.offsets(i, i)[0]) for i in (part.first, part.last))
     end = stop
     while start < stop and not search.stopped():
         a, b = _next(start, stop, backwards=search.backwards)
@@ -483,7 +482,7 @@ def _found_at(
             numbers, begins, ends = searched.sequences(at)
             chosen = _chosen(numbers, at + width <= ends, search)
             if len(chosen):
-                p = at[chosen] - searched.shift * numbers[chosen]
+                p = at[chosen] - searched.separators * numbers[chosen]
                 yield Hits(numbers[chosen], p, p + width)
             if search.each and len(chosen):  # the rest of that sequence is skipped
                 a, b = min(a, int(begins[chosen[-1]])), max(b, int(ends[chosen[-1]]))
