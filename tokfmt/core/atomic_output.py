@@ -128,7 +128,7 @@ class Staging:
         if self._kept and not new:
             with writing(self.given):
                 check_private(self.home)
-        self._inode = self._recorded_inode()
+        self._inode = self._recorded_inode() if self._kept else _UNKNOWN
         if not self.published:
             self.check_replaceable()
         try:

@@ -14,6 +14,7 @@ from tokfmt.ops.convert.axis import token_axis
 from tokfmt.ops.convert.destination import Destination
 from tokfmt.ops.convert.losses import (
     Content,
+    Losses,
     keeps_separators,
     known_losses,
     left_out,
@@ -85,7 +86,7 @@ def prepare(resolved: Resolved, place: Workplace, workers: Workers, notes: Notes
         rejects=None if request.task or request.rejects is None else _rejects(workers),
         every_end=request.source.every_end,
     )
-    losses = record_losses(reading.skipped, destination.format, allow_loss)
+    losses = record_losses(reading.skipped, destination.format, allow_loss) if reading.skipped else Losses()
     if request.task is not None and resolved.holds_records:
         return Prepared(destination, target, (), reading.axis, None, resolved.accepted(losses))
     if reading.made and len(resolved.read) == 1:  # the samples of a recipe of text exist only now

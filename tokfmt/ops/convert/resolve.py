@@ -172,8 +172,9 @@ def resolve(request: Request, notes: Notes, given: Given | None = None) -> Resol
         compared = () if request.source.ignore_manifest else files
         stated = {one.path: read_manifest(one.path).of_files for one in compared}
     read = [sources[0]._replace(reader=given[1])] if given else sources
-    tokenizer = _named_tokenizer(sources, tokenizer)
-    if len(sources) == 1:
+    is_computed = any(source.format.is_computed for source in sources)
+    tokenizer = _named_tokenizer(sources, tokenizer) if is_computed else tokenizer
+    if is_computed and len(sources) == 1:
         destination = with_rows(destination, read[0], request)
         if destination.packed is not None:
             sources = read = [sources[0]._replace(reader=destination.packed)]
