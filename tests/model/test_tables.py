@@ -165,12 +165,11 @@ def test_a_statement_that_fewer_sequences_bear_out_is_overruled():
         ({"eos": 7}, "--eos 7 is given", OptionError),
         ({"stated": Statement(7)}, "the manifest states the separator 7", ConversionError),
         ({"stated": Statement(7, "file")}, "the file states the separator 7", ConversionError),
-        ({"tokenizer": 7}, "the tokenizer ends texts with 7", ConversionError),
     ],
 )
 @pytest.mark.parametrize("count", [2, 300])
 def test_an_id_that_ends_none_where_another_ends_all_is_refused(known, says, error, count):
-    """S4, S5, S6: two sequences are enough to refuse."""
+    """S4, S5: two sequences are enough to refuse."""
     with pytest.raises(
         error, match=f"{says}, and no sequence ends with it: all {count} .* with 3. --eos 3 .* --to-eos 7"
     ):

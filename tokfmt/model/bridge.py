@@ -20,12 +20,12 @@ from tokfmt.core.place import Place
 from tokfmt.core.protocols import (
     ByteOffset,
     HasBounds,
+    HasMarks,
     InsertsSeparators,
     Piece,
     ReadsIntervals,
     marks_of,
     pieces_of,
-    read_intervals,
 )
 from tokfmt.core.ragged import Tokens
 from tokfmt.core.reader import U8, Ends, Info, Layout, Separators, TokenReader, check_interval, check_position
@@ -57,7 +57,9 @@ class ReaderAxis(Axis):
         return self.reader.tokens(start, stop)
 
     def intervals(self, wanted: Sequence[tuple[int, int]]) -> Iterator[Tokens]:
-        return read_intervals(self.reader, wanted)
+        if isinstance(self.reader, ReadsIntervals):
+            return self.reader.intervals(wanted)
+        return super().intervals(wanted)
 
     def sequence_reader(
         self, ends: Ends, separator: int | None, general: Callable[[int], Tokens], *, is_before: bool = False
@@ -144,7 +146,7 @@ def from_reader(
         if eos_id is not None and where is Separators.TRAILING:
             spans = Ended(spans, eos_id, presumed=presumed)
             spans = spans.looked_at(axis) if presumed is None else spans
-    marks = None if marks_of(reader) is None else ReaderMarks(reader)
+    marks = ReaderMarks(reader) if isinstance(reader, HasMarks) and reader.marks(0, 0) is not None else None
     return Dataset(axis, spans, gap, marks, {"info": info, "path": path})
 
 

@@ -83,7 +83,9 @@ class Laid(Axis):
             self._refuse_lacking()
         self._seamless = self._is_seamless()
         adds = target.id is not None and target.kind in {"after", "before"} and self._takes_all()
-        start, stop = self._edges()
+        start, stop, spans = 0, 0, dataset.spans
+        if self.count and (spans.tiles or self._seamless):
+            start, stop = int(spans.cuts(0, 0)[0]), int(spans.cuts(self.count, self.count)[0])
         self._even = even and (self._seamless or adds) and not self.is_exact and self.count > 0
         if self._seamless and stop - start < self.count:  # Fewer slots than separators: some sequence is empty.
             self._even = False
@@ -107,13 +109,6 @@ class Laid(Axis):
     def dtype(self) -> Dtype:  # type: ignore[override]
         """See `Axis`."""
         return self.target.widest(self.dataset.axis.dtype)
-
-    def _edges(self) -> tuple[int, int]:
-        """Return the slot of the first extent, and the slot after the last, if extents follow each other."""
-        spans = self.dataset.spans
-        if not self.count or not (spans.tiles or self._seamless):
-            return 0, 0
-        return int(spans.cuts(0, 0)[0]), int(spans.cuts(self.count, self.count)[0])
 
     def _takes_all(self) -> bool:
         """Return whether the source has nothing beside contents, by a rule that looks at no token."""

@@ -45,7 +45,7 @@ _REFUSING = 2  # Sequences that must end with one ID before another one is refus
 _SHARE = 0.9  # Share of sequences that end with one ID, from which the user is asked.
 _MOST, _RUNS = 4096, 64  # Sequences that are looked at, in runs of neighbors.
 _SEARCHED, _INSIDE = 256, 1 << 14  # Sequences that are searched for an ID inside, and tokens of each.
-_AT_ONCE = 1 << 18
+_AT_ONCE, _SEVERAL = 1 << 18, 2
 _NOTHING = np.empty(0, np.int64)
 _HELD = 1 << 19  # Tokens of the sequences that are looked at, up to which they are read wholly.
 
@@ -89,7 +89,9 @@ class Ends(NamedTuple):
     def rival(self) -> int | None:
         """The ID that all non-empty ones end with, and that none of those searched has inside; None without one."""
         only = next(iter(self.counts)) if len(self.counts) == 1 and self.full >= _REFUSING else None
-        return None if only is None or self.inside(only) else only
+        if only is None or self.tokens is None:
+            return None if only is None or self.inside(only) else only
+        return only if int(np.count_nonzero(self.tokens == only)) == self.counts[only] else None
 
 
 def look(axis: Axis, spans: Spans, runs: Runs | None = None, most: int = _MOST, lead: int | None = None) -> Ends:
@@ -102,7 +104,8 @@ def look(axis: Axis, spans: Spans, runs: Runs | None = None, most: int = _MOST, 
         most: Number of sequences that are looked at by default, at most.
         lead: An ID that may begin sequences.
     """
-    runs = _spread(spans.count, most) if runs is None else runs
+    if runs is None:
+        runs = _spread(spans.count, most) if spans.count > most else list(windows(0, spans.count, _AT_ONCE))
     counts, full, led, tokens = Counter[int](), 0, 0, None
     looked = sum(last - first for first, last in runs)
     for together in [runs] if looked <= _AT_ONCE else [[run] for run in runs]:  # A store is asked side by side.
@@ -110,27 +113,20 @@ def look(axis: Axis, spans: Spans, runs: Runs | None = None, most: int = _MOST, 
         starts, stops = (np.concatenate([_NOTHING, *(one[k] for one in extents)]) for k in (0, 1))
         places, held = np.cumsum(stops - starts), stops > starts
         if spans.tiles and looked <= _AT_ONCE and places[-1:].sum() <= _HELD:
-            windows_of_runs = axis.intervals([(int(begins[0]), int(ends[-1])) for begins, ends in extents])
-            tokens = np.concatenate([np.empty(0, axis.dtype), *windows_of_runs])
+            wanted = [(int(begins[0]), int(ends[-1])) for begins, ends in extents]
+            found = [axis.read(*one) for one in wanted] if len(wanted) < _SEVERAL else axis.intervals(wanted)
+            tokens = np.concatenate([np.empty(0, axis.dtype), *found])
             last, first = tokens[places[held] - 1], tokens[(places - stops + starts)[held]]
         else:
             last, first = axis.at(stops[held] - 1), axis.at(starts[held][: None if lead is not None else 0])
         ids, times = np.unique(last, return_counts=True)
         counts.update(dict(zip(ids.tolist(), times.tolist(), strict=True)))
         full, led = full + len(last), led + int(lead is not None and np.count_nonzero(first == lead))
-    inside = partial(_is_inside, axis, spans, runs) if tokens is None else partial(_is_among, tokens, counts)
-    return Ends(looked, spans.count, full, counts, led, inside, tokens)
-
-
-def _is_among(tokens: Tokens, counts: Counter[int], id_: int) -> bool:
-    """Return whether an ID occurs more often than it ends a sequence."""
-    return int(np.count_nonzero(tokens == id_)) > counts[id_]
+    return Ends(looked, spans.count, full, counts, led, partial(_is_inside, axis, spans, runs), tokens)
 
 
 def _spread(count: int, most: int) -> Runs:
     """Return runs of neighbors, `most` sequences in all, of which the first and the last are those of the dataset."""
-    if count <= most:
-        return list(windows(0, count, _AT_ONCE))
     run = max(1, most // _RUNS)
     starts = np.linspace(0, count - run, most // run).astype(np.int64).tolist()
     return [(start, start + run) for start in starts]
@@ -181,11 +177,13 @@ def decide(
     ends = look(axis, spans, most=most, lead=bos) if ends is None else ends
     if stated is not None and eos not in {None, stated.id} and ends.counts[eos] <= ends.counts[stated.id]:  # S3
         raise _contradiction(eos, stated, ends)
-    separator, known = _first_known(eos, stated, tokenizer, None)
-    if separator is None or separator == "none":
+    known: Known = "user" if eos is not None else "tokenizer" if stated is None else stated.by
+    separator = eos if eos is not None else tokenizer if stated is None else stated.id
+    if separator is None:
         inferred = ends.rival if ends.full >= ENOUGH else None
         return _ended(dataset, inferred, "" if inferred is None else "inferred", ends, bos)  # S7, S8
-    if not ends.counts[separator] and (rival := ends.rival) is not None:
+    # S6: whether the IDs are those of a tokenizer, a conversion asks.
+    if known != "tokenizer" and not ends.counts[separator] and (rival := ends.rival) is not None:
         raise _missed(separator, known, rival, ends)
     found = _ended(dataset, separator, known, ends, bos)  # S2, S5, S6
     overruled = stated.id if stated is not None and stated.id != separator else None
@@ -198,8 +196,8 @@ def _not_looked(spans: Spans) -> Ends:
 
 def _missed(separator: int, known: Known, rival: int, ends: Ends) -> OptionError | ConversionError:
     """Return the error of a separator that no sequence has, where all end with another one: S4, S5."""
-    says = {"user": f"--eos {separator} is given", "tokenizer": f"the tokenizer ends texts with {separator}"}
-    what = f"{says.get(known, f'the {known} states the separator {separator}')}, and no sequence ends with it: "
+    says = f"--eos {separator} is given" if known == "user" else f"the {known} states the separator {separator}"
+    what = f"{says}, and no sequence ends with it: "
     what += f"all {ends.full:,} that were looked at end with {rival}. --eos {rival} reads it as the separator; "
     what += f"--to-eos {separator} writes {separator} in its place"
     return OptionError(what, name="eos") if known == "user" else ConversionError(what)
@@ -272,7 +270,13 @@ def divide(
     """
     if isinstance(eos, int) and stated is not None and eos != stated.id and _occurs(axis, stated.id):
         raise _contradicts(eos, stated, f"{stated.id} occurs in the stream")
-    separator, known = _first_known(eos, stated, tokenizer, convention)
+    ways: list[tuple[Choice, Known]] = [
+        (eos, "user"),
+        (None, "") if stated is None else (stated.id, stated.by),
+        (tokenizer, "tokenizer"),
+        (convention, "convention"),
+    ]
+    separator, known = next((way for way in ways if way[0] is not None), (None, ""))
     if separator is None or separator == "none":
         starts = np.zeros(1, np.int64) if opens is None else np.unique(np.append(opens, 0))
         bounds = np.append(starts[starts < axis.length], axis.length)
@@ -285,18 +289,6 @@ def divide(
         raise OptionError(what, name="eos") if known == "user" else ConversionError(what)
     gap = Gap(separator, "before" if how == "before" else "after", known=known, alone=True)
     return Dataset(axis, Split(axis, separator, how, opens, jobs), gap)
-
-
-def _first_known(
-    eos: Choice, stated: Statement | None, tokenizer: int | None, convention: int | None
-) -> tuple[Choice, Known]:
-    if eos is not None:
-        return eos, "user"
-    if stated is not None:
-        return stated.id, stated.by
-    if tokenizer is not None:
-        return tokenizer, "tokenizer"
-    return convention, "" if convention is None else "convention"
 
 
 def _occurs(axis: Axis, id_: int) -> bool:

@@ -35,7 +35,7 @@ def copy_lines(resolved: Resolved, place: Workplace, workers: Workers, notes: No
     copy = path if plain else copies_in(workers) / "lines"
     copied = copy_records(readers, copy, request.select, paths_of(sources), workers, notes.progress)
     skipped = [(source, copied.skipped[k]) for k, source in enumerate(sources)]
-    accepted = resolved.accepted(record_losses(skipped, destination.format, request.source.allow_loss))
+    accepted = record_losses(skipped, destination.format, request.source.allow_loss).accepted(request)
     counts = [PortionCounts(first, copied.records, copied.tokens, None, len(copied.blocks))]
     if not plain:
         lines = LineReader(copy, copied.records)

@@ -98,7 +98,7 @@ def _of_tokens(resolved: Resolved, notes: Notes) -> Written:
         reading = token_axis(resolved.read, None, resolved.request.select, workers, notes.progress, stored_eos=stored)
     for note in reading.notes:
         notes.add(note)
-    accepted = resolved.accepted(Losses(list(resolved.losses)))
+    accepted = Losses(list(resolved.losses)).accepted(resolved.request)
     counts = [_would_write(resolved, reading.axis, portion, target) for portion in destination.portions]
     return Written(destination, counts, accepted, {}, reading.report, reading.padded)
 

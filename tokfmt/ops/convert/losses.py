@@ -19,6 +19,7 @@ from tokfmt.core.records import RecordInfo, RecordReader, SkippedRecords
 from tokfmt.core.text_format import counted, printable
 from tokfmt.model.batch import AFTER, SEP
 from tokfmt.model.bridge import dataset_of, stored_reader
+from tokfmt.ops.convert.request import Request
 from tokfmt.ops.convert.separators import stored_axis
 from tokfmt.ops.source.request import SourceRequest
 from tokfmt.ops.source.stored import Source, boundaries_of
@@ -97,8 +98,8 @@ class Losses:
     notes: list[str] = field(default_factory=list)
     fault: TokfmtError | None = None
 
-    def accepted(self, allow_loss: frozenset[str], target: str) -> dict[str, str]:
-        """Return the losses, in words, by their --allow-loss name, if `allow_loss` accepts all of them.
+    def accepted(self, request: Request) -> dict[str, str]:
+        """Return the losses, in words, by their --allow-loss name, if the request accepts all of them.
 
         Raises:
             LossyConversionError: Some losses are not in `allow_loss`; the message has all of those.
@@ -107,6 +108,7 @@ class Losses:
         """
         if not self.found:
             return {}
+        allow_loss, target = request.source.allow_loss, str(request.destination)
         refused = [loss for loss in self.found if loss.name not in allow_loss]
         if self.fault is not None and any(loss.name == "invalid-lines" for loss in refused):
             raise self._with_rest(self.fault, refused, target)

@@ -123,10 +123,8 @@ def _part(done: Conversion, destination: Place) -> Conversion:
     return replace(done, **facts, splits=splits)
 
 
-def _portable(made: Mapping[str, Any] | None, home: Place) -> Mapping[str, Any] | None:
+def _portable(made: Mapping[str, Any], home: Place) -> Mapping[str, Any]:
     """Return a tokenizer as a manifest in `home` names it: a local file also has its path, relative to `home`."""
-    if made is None:
-        return None
     place, rest = made.get("path", made.get("name")), {key: value for key, value in made.items() if key != "path"}
     if not isinstance(place, str) or isinstance(home, Url) or not os.path.exists(place):
         return rest
@@ -144,7 +142,7 @@ def _manifest(done: Conversion, home: Place, facts: Mapping[str, object]) -> byt
         "eos_id": done.separator["eos_id"],
         "eos_from": done.separator["from"],
         "separators": done.separators,
-        "tokenizer": _portable(done.tokenizer, home),
+        "tokenizer": None if done.tokenizer is None else _portable(done.tokenizer, home),
         "shuffle": done.shuffle,
         "recipe": done.recipe,
         "labels": done.labels,

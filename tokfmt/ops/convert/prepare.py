@@ -88,7 +88,7 @@ def prepare(resolved: Resolved, place: Workplace, workers: Workers, notes: Notes
     )
     losses = record_losses(reading.skipped, destination.format, allow_loss) if reading.skipped else Losses()
     if request.task is not None and resolved.holds_records:
-        return Prepared(destination, target, (), reading.axis, None, resolved.accepted(losses))
+        return Prepared(destination, target, (), reading.axis, None, losses.accepted(request))
     if reading.made and len(resolved.read) == 1:  # the samples of a recipe of text exist only now
         destination = with_rows(destination, reading.made[0], request)
         target = target._replace(separators=destination.traits.separators)
@@ -103,7 +103,7 @@ def prepare(resolved: Resolved, place: Workplace, workers: Workers, notes: Notes
         axis, found = scanned(axis, writers[0], traits, target, workers)
         losses.found.extend(found)
         embedded = bool(found) and traits.separators.alone
-    accepted = resolved.accepted(losses)
+    accepted = losses.accepted(request)
     if request.verify and request.task is None:
         from tokfmt.ops.convert.verify import verify_counts  # fingerprints need numpy.random and xxhash
 

@@ -130,10 +130,6 @@ class Resolved:
         writes_text = "text_field" in option_names(self.destination.format.write_options)
         return self.tokenizer is not None and writes_text and not of_text
 
-    def accepted(self, losses: Losses) -> dict[str, str]:
-        """See `Losses.accepted`."""
-        return losses.accepted(self.request.source.allow_loss, str(self.request.destination))
-
     def facts(self) -> dict[str, object]:
         """Return the facts that the output depends on besides the request; see `resume.facts_of`."""
         return {
@@ -492,7 +488,7 @@ def _refuse_losses(resolved: Resolved, skipped: Sequence[SkippedRecords]) -> Non
         losses = record_losses(pairs, resolved.destination.format, request.source.allow_loss)
     losses.found.extend(resolved.losses)
     try:
-        resolved.accepted(losses)
+        losses.accepted(request)
     except TokfmtError as error:
         if request.dry_run and len(losses.found) > len(resolved.losses):
             error.add_note("A dry run looks at some records only; a run counts all")

@@ -18,7 +18,7 @@ from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import counted, printable
 from tokfmt.model.axis import Numbers
 from tokfmt.model.batch import AFTER, LEAD, SEP, Counts, Flags
-from tokfmt.model.bridge import dataset_of, laid_reader
+from tokfmt.model.bridge import ContentReader, dataset_of, laid_reader
 from tokfmt.model.dataset import Dataset, concat
 from tokfmt.model.separator import ToEos
 from tokfmt.model.spans import Contents
@@ -106,11 +106,12 @@ def count_separators(axis: TokenReader, chosen: Chosen, count: int, eos_id: int 
         count: Number of sequences that are written.
         eos_id: The separator that is written; None: none is.
     """
+    if isinstance(axis, ContentReader) and axis.dataset.spans.seamless and not axis.dataset.gap.empty:
+        kept = count * (axis.dataset.gap.id == eos_id)  # All were read, so all have it.
+        return Counts(dropped=count) if eos_id is None else Counts(kept, count - kept)
     dataset, contents = _contents_of(axis)
     had = kept = 0
-    if dataset.spans.seamless and not dataset.gap.empty:  # As all were read, all have it.
-        had, kept = count, count * (dataset.gap.id == eos_id)
-    for first, last in windows(0, axis.info.sequences, _AT_ONCE) if not had and dataset.gap.ids else ():
+    for first, last in windows(0, axis.info.sequences, _AT_ONCE) if dataset.gap.ids else ():
         starts, stops, beside = contents(first, last)
         taken = chosen(first, last, stops - starts)
         starts, stops, beside = starts[taken], stops[taken], beside[taken]

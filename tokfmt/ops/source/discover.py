@@ -13,7 +13,7 @@ from tokfmt.core import listing
 from tokfmt.core.errors import DetectionError, FormatError, SourceChangedError, TokfmtError, UnknownFormatError
 from tokfmt.core.files import names_in, natural_key, reading_error
 from tokfmt.core.format import Format, unrelated_files
-from tokfmt.core.place import Identity, Kind, Place, PlaceLike, place_of, real, relative
+from tokfmt.core.place import Identity, Kind, Place, PlaceLike, Url, place_of, real, relative
 from tokfmt.core.text_format import printable
 from tokfmt.ops.source.manifest import announce_manifest, describes, read_manifest
 from tokfmt.ops.source.request import Found, SourceFiles, SourceRequest, expanded
@@ -51,7 +51,8 @@ def format_of(path: PlaceLike, name: str | None = None) -> Format:
     if name:
         return registry.get(name)
     place = registry.of_prefix(place_of(path))
-    announce_manifest(place)
+    if isinstance(place, Url):
+        announce_manifest(place)
     try:
         return registry.detect(place)
     except DetectionError:

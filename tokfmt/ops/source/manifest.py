@@ -211,15 +211,14 @@ def read_manifest(path: Place) -> Manifest:
     return listing.once(("manifest", path), functools.partial(_read_manifest, path))
 
 
-def announce_manifest(path: Place) -> None:
+def announce_manifest(path: Url) -> None:
     """Announce the manifest beside a dataset in a store, before its format is known: .idx may stand for .bin."""
-    if isinstance(path, Url):
-        names = {place.name: place for place in listing.beside(path)}
-        own = [name for name in (f"{path.name}{MANIFEST}", f"{path.stem}.bin{MANIFEST}") if name in names][:1]
-        for place in map(names.__getitem__, own):
-            size = listing.status(place).size
-            if size <= _LIMIT:
-                open_file(place).prefetch([(0, size)], keep=True)
+    names = {place.name: place for place in listing.beside(path)}
+    own = [name for name in (f"{path.name}{MANIFEST}", f"{path.stem}.bin{MANIFEST}") if name in names][:1]
+    for place in map(names.__getitem__, own):
+        size = listing.status(place).size
+        if size <= _LIMIT:
+            open_file(place).prefetch([(0, size)], keep=True)
 
 
 def _read_manifest(path: Place) -> Manifest:

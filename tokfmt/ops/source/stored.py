@@ -353,8 +353,6 @@ def decided(
         stated = Statement(known.eos_id, stored=known.is_stored)
     elif info.eos_id is not None:
         stated = Statement(info.eos_id, "file")
-    if choice is None and stated is None and tokenizer_eos is not None:
-        ends = ends._replace(inside=lambda _: True)  # Whether the IDs are its own is for a conversion to ask.
     try:
         dataset = decide(dataset, choice, stated, tokenizer_eos, ends=ends)
     except OptionError as error:
