@@ -42,10 +42,12 @@ class Axis(ABC):
     Attributes:
         length: Number of slots.
         dtype: Unsigned dtype of what `read` returns, in native byte order.
+        values: All of them, if they are in memory; else None.
     """
 
     length: int
     dtype: Dtype
+    values: NDArray[Any] | None = None
 
     @abstractmethod
     def read(self, start: int, stop: int) -> Tokens:
@@ -146,16 +148,16 @@ class ArrayAxis(Axis):
 
     def __init__(self, values: NDArray[Any]) -> None:
         """Hold the values, which are not copied, and do not write to them."""
-        self.values = values.view()
-        self.values.flags.writeable = False
+        self._values = self.values = values.view()
+        self._values.flags.writeable = False
         self.length, self.dtype = len(values), values.dtype
 
     def read(self, start: int, stop: int) -> Tokens:
         check_interval(start, stop, self.length)
-        return self.values[start:stop]
+        return self._values[start:stop]
 
     def pair_reader(self) -> Callable[[int], Sequence[int]]:
-        values, last = self.values.data, self.length - 1
+        values, last = self._values.data, self.length - 1
 
         def pair(position: int) -> Sequence[int]:
             if not 0 <= position < last:
@@ -168,7 +170,7 @@ class ArrayAxis(Axis):
     def at(self, positions: Numbers) -> Tokens:
         if len(positions) and not 0 <= int(positions.min()) <= int(positions.max()) < self.length:
             raise IndexError(f"positions {positions.min()}..{positions.max()} are outside 0:{self.length}")
-        return self.values[positions]
+        return self._values[positions]
 
     def locate(self, position: int) -> ByteOffset:
         raise LookupError(f"position {position} is in memory, and in no file")

@@ -29,7 +29,7 @@ from tokfmt.core.protocols import (
 )
 from tokfmt.core.ragged import Tokens
 from tokfmt.core.reader import U8, Ends, Info, Layout, Separators, TokenReader, check_interval, check_position
-from tokfmt.model.axis import ArrayAxis, Axis, Joined
+from tokfmt.model.axis import Axis, Joined
 from tokfmt.model.batch import AFTER, BEFORE, MASKED_END, SEP, Batch, Kind, Target
 from tokfmt.model.dataset import Dataset, concat
 from tokfmt.model.gap import Gap
@@ -39,7 +39,6 @@ from tokfmt.model.stream import How, Split
 from tokfmt.views.select import Concat, Known, Slice
 from tokfmt.views.view import byte_offset_of, position_of
 
-_ZERO = np.zeros(1, np.int64)
 _HOW: dict[Separators, How] = {
     Separators.AFTER: "after",
     Separators.BEFORE: "before",
@@ -103,6 +102,10 @@ class ReaderBounds(Axis):
     def __init__(self, reader: TokenReader) -> None:
         self.reader, self.length, self.dtype = reader, reader.info.sequences + 1, np.dtype(np.uint64)
 
+    @property
+    def values(self) -> NDArray[np.int64] | None:  # type: ignore[override]
+        return self.reader.bounds if isinstance(self.reader, HasBounds) else None
+
     def read(self, start: int, stop: int) -> Tokens:
         check_interval(start, stop, self.length)
         return self.reader.offsets(start, stop - 1).view(np.uint64) if start < stop else np.empty(0, np.uint64)
@@ -140,9 +143,7 @@ def from_reader(
         spans = Split(axis, eos_id, _HOW[where], jobs=jobs, scanned=scanned, inserted=inserted)
         gap = Gap(eos_id, "before" if where is Separators.BEFORE else "after", alone=True)
     else:
-        held = reader.bounds if isinstance(reader, HasBounds) and info.sequences else None
-        bounds = ReaderBounds(reader) if held is None and info.sequences else ArrayAxis(_ZERO if held is None else held)
-        spans = Bounds(bounds)
+        spans = Bounds(ReaderBounds(reader))
         if eos_id is not None and where is Separators.TRAILING:
             spans = Ended(spans, eos_id, presumed=presumed)
             spans = spans.looked_at(axis) if presumed is None else spans

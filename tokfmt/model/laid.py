@@ -313,7 +313,11 @@ class Laid(Axis):
             IndexError: If the position leaves the axis.
         """
         check_position(position, self.length)
+        if self.same_from is not None:
+            return position + self.same_from
         number = self.sequence_at(position)
+        if self._even and self._seamless:
+            return self._slot(number, position)
         place, inside = self._places(number), position - self._start(number)
         if 0 <= inside - place.lead_in < place.stop - place.start:
             return place.start + inside - place.lead_in

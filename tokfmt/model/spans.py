@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
 from tokfmt.core.reader import WINDOW, Ends, check_interval, windows
-from tokfmt.model.axis import ArrayAxis, Axis, Numbers
+from tokfmt.model.axis import Axis, Numbers
 from tokfmt.model.batch import AFTER, LEAD, Batch, Beside
 
 _AT_ONCE = 1 << 18  # Sequences of a batch at most, and entries of an index that are read at once.
@@ -223,7 +223,7 @@ class Bounds(Spans):
         return start // self.scale, stop // self.scale
 
     def ends(self) -> Ends | None:
-        held = self.bounds.values if isinstance(self.bounds, ArrayAxis) and self.scale == 1 else None
+        held = self.bounds.values if self.scale == 1 else None
         return None if held is None or not self.count else Ends(_ZERO.data, held.data[1:], 62)
 
     def finder(self) -> Callable[[int], Sequence[int]]:
