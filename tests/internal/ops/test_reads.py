@@ -59,7 +59,7 @@ def test_separator_inferred_from_the_ends_of_sequences(tmp_path, change, eos_id,
     change(documents)
     path = megatron_pair(tmp_path / "x_document", documents)
     with tokfmt.open(path, eos="none") as dataset:
-        assert decided(dataset.reader, None, None, None, path, few=few)[0].eos_id == eos_id
+        assert decided(dataset.reader, None, None, None, None, path, few=few)[0].eos_id == eos_id
 
 
 # a long index of Megatron

@@ -459,9 +459,17 @@ def open_stored(
     if isinstance(stored, RecordReader):
         separator = _stated(stored, format_) or known or Separator(default, "tokenizer" if default is not None else "")
         return Source(places, format_, stored, separator, notes, None, tokenizers, left_out, damage)
-    stated = known_separator(None, places, manifests)
+    by_manifest = known if request.eos is None else known_separator(None, places, manifests)
     separator, dataset = decided(
-        stored, request.eos, stated, default, places[0], looks=checked, few=few_sequences, max_sequences=max_sequences
+        stored,
+        request.eos,
+        known,
+        by_manifest,
+        default,
+        places[0],
+        looks=checked,
+        few=few_sequences,
+        max_sequences=max_sequences,
     )
     notes = (*notes, *separator.guess)
     made = all(manifest.made_labels for manifest in manifests)

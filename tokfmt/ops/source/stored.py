@@ -319,6 +319,7 @@ def decided(
     stored: TokenReader,
     choice: EosChoice,
     known: Separator | None,
+    by_manifest: Separator | None,
     tokenizer_eos: int | None,
     path: Place,
     *,
@@ -331,7 +332,8 @@ def decided(
     Args:
         stored: The reader of the dataset as it is stored.
         choice: The option `eos`.
-        known: The separator by its manifest (`known_separator` without a choice); None without one.
+        known: The separator from `known_separator`.
+        by_manifest: The same without a choice.
         tokenizer_eos: The separator of the tokenizer.
         path: The dataset, for messages.
         looks: Look at the ends of sequences, to infer the separator or to find a contradiction.
@@ -344,13 +346,13 @@ def decided(
     """
     info = stored.info
     if not looks or info.separators is not Separators.TRAILING or not info.sequences:
-        return _stated_separator(choice, known, tokenizer_eos, info), None
+        return _stated_separator(known, tokenizer_eos, info), None
     dataset = from_reader(stored, path=path)
     runs = few_runs(dataset.spans, info, max_sequences) if few else None
     ends = look(dataset.axis, dataset.spans, runs)
     stated = None
-    if known is not None and known.eos_id is not None:
-        stated = Statement(known.eos_id, stored=known.is_stored)
+    if by_manifest is not None and by_manifest.eos_id is not None:
+        stated = Statement(by_manifest.eos_id, stored=by_manifest.is_stored)
     elif info.eos_id is not None:
         stated = Statement(info.eos_id, "file")
     try:
@@ -362,7 +364,7 @@ def decided(
     gap = dataset.gap
     source = {
         "user": GIVEN if gap.id is not None else NO_SEPARATOR,
-        "manifest": known.source if known is not None else "",
+        "manifest": by_manifest.source if by_manifest is not None else "",
         "file": info.eos_from or "format",
         "tokenizer": "tokenizer",
     }.get(gap.known, "")
@@ -377,10 +379,7 @@ def decided(
     return Separator(gap.id, source, gap.known == "inferred", is_stored=gap.stored, endings=endings), dataset
 
 
-def _stated_separator(choice: EosChoice, known: Separator | None, tokenizer_eos: int | None, info: Info) -> Separator:
-    if choice is not None:
-        left_out = known is not None and not known.is_stored and known.eos_id == choice
-        return Separator(None, NO_SEPARATOR) if choice == "none" else Separator(choice, GIVEN, is_stored=not left_out)
+def _stated_separator(known: Separator | None, tokenizer_eos: int | None, info: Info) -> Separator:
     if known is not None:
         return known
     if info.eos_id is not None:
