@@ -21,7 +21,6 @@ from tokfmt.core.reader import (
     Info,
     TokenReader,
     batches,
-    check_position,
     largest_id,
 )
 from tokfmt.core.seeds import check_seed
@@ -359,19 +358,6 @@ class Dataset:
     def offsets(self, first: int, last: int) -> Offsets:
         """Return the start of each sequence `first <= i < last`, and the end of the last; see `TokenReader.offsets`."""
         return self.reader.offsets(first, last)
-
-    def to_source(self, position: int) -> tuple[TokenReader, int]:
-        """Implement `protocols.MappedView`."""
-        check_position(position, self.info.tokens)
-        return self.reader, position
-
-    def from_source(self, reader: TokenReader, position: int) -> int | None:
-        """Implement `protocols.MappedView`."""
-        return position if reader is self.reader else None
-
-    def readers(self) -> tuple[TokenReader]:
-        """Implement `protocols.MappedView`."""
-        return (self.reader,)
 
     def close(self) -> None:
         """Close the files. A later read raises ValueError."""

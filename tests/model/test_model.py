@@ -56,7 +56,7 @@ def test_sequences_are_read_alone_and_in_batches(pair, size):
     assert ((starts >= 0) & (starts <= stops) & (stops <= dataset.axis.length)).all()
     assert [bool(bits & SEP) for bits in beside.tolist()] == [one.separator is not None for one in sequences]
     assert [bool(bits & LEAD) for bits in beside.tolist()] == [one.lead is not None for one in sequences]
-    tokens = dataset.axis.read(0, dataset.axis.length)
+    tokens = dataset.axis.tokens(0, dataset.axis.length)
     for one, start, stop, bits in zip(sequences, starts.tolist(), stops.tolist(), beside.tolist()):
         assert tokens[start:stop].tolist() == one.content
         if bits & SEP:
@@ -95,7 +95,7 @@ def test_a_laid_out_axis_is_read_anywhere(pair, target, data):
     for _ in range(3):
         start = data.draw(st.integers(0, len(tokens)))
         stop = data.draw(st.integers(start, len(tokens)))
-        assert axis.read(start, stop).tolist() == tokens[start:stop]
+        assert axis.tokens(start, stop).tolist() == tokens[start:stop]
     for position in range(len(tokens)):
         number = axis.sequence_at(position)
         assert [0, *ends][number] <= position < ends[number]
@@ -176,7 +176,7 @@ def test_an_index_that_is_a_view(documents, data):
     trimmed = Dataset(listed.axis, Ended(listed.spans, EOS), Gap(EOS))
     assert contents(trimmed) == batched(trimmed, 12) == [one[:-1] if one[-1:] == [EOS] else one for one in expected]
     axis = Pieces(ArrayAxis(tokens), starts, lengths)
-    assert axis.read(0, axis.length).tolist() == [token for one in expected for token in one]
+    assert axis.tokens(0, axis.length).tolist() == [token for one in expected for token in one]
     tiled = Dataset(axis, Bounds(ArrayAxis(np.cumsum([0, *lengths]))))
     assert contents(tiled) == batched(tiled, 12) == expected
     order = np.arange(len(starts))[::-1]
@@ -193,14 +193,14 @@ def test_axes_joined_are_one_axis(parts, data):
     for _ in range(4):
         start = data.draw(st.integers(0, len(whole)))
         stop = data.draw(st.integers(start, len(whole)))
-        assert axis.read(start, stop).tolist() == whole[start:stop]
-        assert axis.read(start, stop).dtype == axis.dtype
+        assert axis.tokens(start, stop).tolist() == whole[start:stop]
+        assert axis.tokens(start, stop).dtype == axis.dtype
     if whole:
         positions = np.array(data.draw(st.lists(st.integers(0, len(whole) - 1), max_size=9)), np.int64)
         assert axis.at(positions).tolist() == [whole[p] for p in positions]
     for start, stop in ((-1, 0), (0, len(whole) + 1), (1, 0)):
         with pytest.raises(IndexError):
-            axis.read(start, stop)
+            axis.tokens(start, stop)
 
 
 @settings(max_examples=examples(150))
@@ -312,7 +312,7 @@ def test_what_separators_cannot_mark_is_refused(kind, sequences, what, facts):
 
     def read_all(target):
         axis = Laid(dataset, target)
-        axis.read(0, axis.length)
+        axis.tokens(0, axis.length)
 
     for write in (batch.laid_out, read_all):
         with pytest.raises(LossyConversionError, match="format x") as error:
@@ -326,7 +326,7 @@ def test_nobody_can_write_into_an_axis():
     values = np.arange(5, dtype="u2")
     axis = ArrayAxis(values)
     with pytest.raises(ValueError, match="read-only"):
-        axis.read(0, 5)[0] = 9
+        axis.tokens(0, 5)[0] = 9
     for wrong in (np.array([-1]), np.array([5])):
         with pytest.raises(IndexError):
             axis.at(wrong)
@@ -351,9 +351,9 @@ class Counting(ArrayAxis):
 
     slots = 0
 
-    def read(self, start, stop):
+    def tokens(self, start, stop):
         Counting.slots += stop - start
-        return super().read(start, stop)
+        return super().tokens(start, stop)
 
 
 def test_a_stream_is_not_scanned_for_its_first_sequences():

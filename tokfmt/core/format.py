@@ -276,7 +276,7 @@ class WriterTraits:
         separators: Where the separator is stored. NONE: no separator is stored.
         separated: Only the separator marks boundaries, so a sequence must not contain it.
         eos_id: The only separator that readers of this variant take; None: they take any.
-        keeps_masks: Stores the marks of the source (`protocols.HasMarks`), or its loss masks and labels.
+        keeps_masks: Stores the marks of the source (`TokenReader.marks`), or its loss masks and labels.
         keeps_separators: Stores no separators, but with marks those of the source: each is a token that counts or not.
         keeps_labels: Stores any label, not only whether a label counts in the loss.
         keeps_boundaries: Stores where documents begin in a row.

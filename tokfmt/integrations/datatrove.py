@@ -33,9 +33,8 @@ from tokfmt.core.errors import ConversionError, OptionError, missing_package
 from tokfmt.core.files import names_in, write_error, writing
 from tokfmt.core.options import given_options
 from tokfmt.core.place import absolute, local_path, place_of, text_of
-from tokfmt.core.protocols import HasRecordOffsets, Tabular
 from tokfmt.core.reader import TokenReader, batches, windows
-from tokfmt.core.records import Block, RecordReader, json_lines
+from tokfmt.core.records import Block, RecordReader
 from tokfmt.core.text_format import printable
 from tokfmt.ops.prepare.prepare import selected_records
 from tokfmt.ops.source.draft import TextRecipe, TextSource
@@ -75,7 +74,7 @@ class _Records(NamedTuple):
 
     def file(self, number: int) -> str:
         """Return the file of a record of the block. If each file is one record, a block covers several files."""
-        if not isinstance(self.reader, HasRecordOffsets):
+        if not self.reader.files:
             return self.path
         files = self.reader.files
         return str(files[self.block.file + (number if self.reader.info.records == len(files) else 0)])
@@ -212,9 +211,9 @@ class TokfmtReader(BaseReader):  # type: ignore[misc] # datatrove is not a depen
             reader, block = piece.reader, piece.block
             name = f"{block.file}-{block.start}"
             if reader.info.json_lines:
-                lines = (line for batch in json_lines(reader, block) for line in batch.lines)
+                lines = (line for batch in reader.lines(block) for line in batch.lines)
                 found = (_with_text(json.loads(line), reader.info.field, self.text_key) for line in lines)
-            elif isinstance(reader, Tabular):
+            elif reader.is_table:
                 found = ({**others, self.text_key: text} for text, others in reader.texts_with_columns(block))
             else:
                 found = ({self.text_key: text} for batch in reader.texts(block) for text in batch.texts)

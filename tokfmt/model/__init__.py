@@ -11,7 +11,7 @@ regions    regions of such an axis, written in any order and resumed
 bridge     datasets of readers, and readers of datasets
 """
 
-from tokfmt.model.axis import ArrayAxis, Axis, Joined, Pieces, RawAxis
+from tokfmt.model.axis import ArrayAxis, Joined, Pieces, RawAxis
 from tokfmt.model.batch import AFTER, BEFORE, LEAD, SEP, Batch, Counts, Ledger, Target
 from tokfmt.model.dataset import Dataset, Slots, concat
 from tokfmt.model.gap import Gap

@@ -24,9 +24,9 @@ import numpy as np
 
 from tokfmt.core.errors import ConversionError, Loss, LossyConversionError, OptionError
 from tokfmt.core.ragged import Tokens
-from tokfmt.core.reader import windows
+from tokfmt.core.reader import Axis, windows
 from tokfmt.core.text_format import counted
-from tokfmt.model.axis import ArrayAxis, Axis, Numbers
+from tokfmt.model.axis import ArrayAxis, Numbers
 from tokfmt.model.batch import AFTER, LEAD, Kind, Target
 from tokfmt.model.dataset import Dataset
 from tokfmt.model.gap import Gap, Known
@@ -114,7 +114,7 @@ def look(axis: Axis, spans: Spans, runs: Runs | None = None, most: int = _MOST, 
         places, held = np.cumsum(stops - starts), stops > starts
         if spans.tiles and looked <= _AT_ONCE and places[-1:].sum() <= _HELD:
             wanted = [(int(begins[0]), int(ends[-1])) for begins, ends in extents]
-            found = [axis.read(*one) for one in wanted] if len(wanted) < _SEVERAL else axis.intervals(wanted)
+            found = [axis.tokens(*one) for one in wanted] if len(wanted) < _SEVERAL else axis.intervals(wanted)
             tokens = np.concatenate([np.empty(0, axis.dtype), *found])
             last, first = tokens[places[held] - 1], tokens[(places - stops + starts)[held]]
         else:
@@ -292,7 +292,7 @@ def divide(
 
 
 def _occurs(axis: Axis, id_: int) -> bool:
-    return any((axis.read(start, stop) == id_).any() for start, stop in windows(0, axis.length))
+    return any((axis.tokens(start, stop) == id_).any() for start, stop in windows(0, axis.length))
 
 
 def target(

@@ -24,9 +24,10 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from tokfmt.core.files import Ends
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
-from tokfmt.core.reader import WINDOW, Ends, check_interval, windows
-from tokfmt.model.axis import Axis, Numbers
+from tokfmt.core.reader import WINDOW, Axis, check_interval, windows
+from tokfmt.model.axis import Numbers
 from tokfmt.model.batch import AFTER, LEAD, Batch, Beside
 
 _AT_ONCE = 1 << 18  # Sequences of a batch at most, and entries of an index that are read at once.
@@ -175,7 +176,7 @@ class Spans(ABC):
             total = int(ends[count - 1])
             if longest is not None and total > longest and count == 1:
                 nothing = np.zeros(1, np.int64)
-                yield Batch(first, axis.read(0, 0), None, nothing, nothing, np.zeros(1, np.uint8))
+                yield Batch(first, axis.tokens(0, 0), None, nothing, nothing, np.zeros(1, np.uint8))
             else:
                 yield self._batch(axis, first, starts[:count], stops[:count], total)
             first += count
@@ -184,7 +185,7 @@ class Spans(ABC):
         numbers, base = np.arange(first, first + len(starts)), int(starts[0])
         is_ordered = self.tiles or bool((starts[1:] >= stops[:-1]).all())
         if is_ordered and int(stops[-1]) - base <= total + total // 2 + _LOOSE:
-            window = axis.read(base, int(stops[-1]))
+            window = axis.tokens(base, int(stops[-1]))
             return Batch(first, window, base, *self.trim(numbers, starts - base, stops - base, window))
         lengths = stops - starts
         bounds = offsets_of(lengths)
@@ -209,7 +210,7 @@ class Bounds(Spans):
 
     def cuts(self, first: int, last: int) -> Offsets:
         check_interval(first, last, self.count, "sequences")
-        return _integers(self.bounds.read(first, last + 1), self.scale)
+        return _integers(self.bounds.tokens(first, last + 1), self.scale)
 
     def extents(self, first: int, last: int) -> Extents:
         cuts = self.cuts(first, last)
@@ -219,7 +220,7 @@ class Bounds(Spans):
         return tuple(_integers(self.bounds.at(numbers + k), self.scale) for k in (0, 1))  # type: ignore[return-value]
 
     def extent(self, number: int) -> tuple[int, int]:
-        start, stop = self.bounds.read(number, number + 2).tolist()
+        start, stop = self.bounds.tokens(number, number + 2).tolist()
         return start // self.scale, stop // self.scale
 
     def ends(self) -> Ends | None:
@@ -246,19 +247,19 @@ class Listed(Spans):
 
     def extents(self, first: int, last: int) -> Extents:
         check_interval(first, last, self.count, "sequences")
-        starts = _integers(self.starts.read(first, last), self.scale)
-        return starts, starts + self.lengths.read(first, last).astype(np.int64, copy=False)
+        starts = _integers(self.starts.tokens(first, last), self.scale)
+        return starts, starts + self.lengths.tokens(first, last).astype(np.int64, copy=False)
 
     def extents_of(self, numbers: Numbers) -> Extents:
         starts = _integers(self.starts.at(numbers), self.scale)
         return starts, starts + self.lengths.at(numbers).astype(np.int64, copy=False)
 
     def extent(self, number: int) -> tuple[int, int]:
-        start = self.starts.read(number, number + 1).item() // self.scale
-        return start, start + self.lengths.read(number, number + 1).item()
+        start = self.starts.tokens(number, number + 1).item() // self.scale
+        return start, start + self.lengths.tokens(number, number + 1).item()
 
     def finder(self) -> Callable[[int], Sequence[int]]:
-        starts, lengths, scale = self.starts.read, self.lengths.read, self.scale
+        starts, lengths, scale = self.starts.tokens, self.lengths.tokens, self.scale
 
         def find(number: int) -> tuple[int, int]:
             start = starts(number, number + 1).item() // scale
@@ -270,7 +271,7 @@ class Listed(Spans):
     def _ascends(self) -> bool:
         before = 0
         for a, b in windows(0, self.count, _AT_ONCE):
-            starts = _integers(self.starts.read(a, b), 1)
+            starts = _integers(self.starts.tokens(a, b), 1)
             if int(starts[0]) < before or (starts[1:] < starts[:-1]).any():
                 return False
             before = int(starts[-1])

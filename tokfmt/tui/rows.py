@@ -19,9 +19,8 @@ from numpy.typing import NDArray
 from tokfmt.core.errors import TokfmtError
 from tokfmt.core.format import Encoder
 from tokfmt.core.loss_mask import padding_of
-from tokfmt.core.protocols import HasDocumentStarts, HasLabels
 from tokfmt.core.ragged import Offsets, Tokens
-from tokfmt.core.reader import Layout, TokenReader, sequence_at
+from tokfmt.core.reader import Layout, TokenReader
 from tokfmt.core.records import RecordReader
 from tokfmt.core.resources import Recent
 
@@ -167,7 +166,7 @@ class Viewport:
     def __init__(self, reader: TokenReader) -> None:
         self.reader = reader
         self.count = reader.info.sequences
-        self.sampled = isinstance(reader, HasLabels)
+        self.sampled = reader.has_labels
         self._offsets = Recent[int, Offsets | Damage](_BLOCKS)
         self._windows = Recent[int, Piece | Damage](_WINDOWS)
 
@@ -220,13 +219,13 @@ class Viewport:
     def read(self, start: int, stop: int) -> Piece:
         """Read tokens by position without caching them, and raise the errors of the reader."""
         reader, units = self.reader, self.reader.tokens(start, stop)
-        begins = reader.begins(start, stop) if isinstance(reader, HasDocumentStarts) else None
-        if isinstance(reader, HasLabels):
+        begins = reader.begins(start, stop) if reader.has_begins else None
+        if reader.has_labels:
             return Piece(units, reader.masks(start, stop), reader.labels(start, stop), begins)
         return Piece(units, begins=begins)
 
     def row_at(self, position: int) -> int | None:
-        return sequence_at(self.reader, position) if 0 <= position < self.reader.info.tokens else None
+        return self.reader.sequence_at(position) if 0 <= position < self.reader.info.tokens else None
 
 
 def _joined(pieces: list[Piece], dtype: np.dtype[np.unsignedinteger]) -> Piece:

@@ -39,9 +39,8 @@ from tokfmt.core.files import natural_key, read_whole
 from tokfmt.core.format import Encoder, Format, Hints
 from tokfmt.core.named import place_named
 from tokfmt.core.place import Identity, Kind, Place, Url, place_of, store_of, text_of
-from tokfmt.core.protocols import ByteOffset, HasRecordOffsets
 from tokfmt.core.ragged import Ragged
-from tokfmt.core.reader import Layout, Separators, TokenReader
+from tokfmt.core.reader import ByteOffset, Layout, Separators, TokenReader
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import printable
 from tokfmt.ops.source.discover import format_of
@@ -66,7 +65,6 @@ from tokfmt.tui.state import recall, remember, remember_later
 from tokfmt.tui.workers import Job
 from tokfmt.views.memory import MemoryReader
 from tokfmt.views.select import Rows
-from tokfmt.views.view import byte_offset_of, position_of
 
 if TYPE_CHECKING:
     from tokfmt.ops.check import CheckReport
@@ -673,9 +671,9 @@ def carried(before: View, where: Where, after: View) -> Where:
     at, total = span.start + where[1], before.reader.info.tokens
     position = None
     try:
-        place = byte_offset_of(before.reader, at) if at < total else None
+        place = before.reader.locate(at) if at < total else None
         if place is not None:
-            position = position_of(after.reader, place.path, place.offset)
+            position = after.reader.find(place.path, place.offset)
         if place is not None and place.width is None and position is not None:
             position = _within_chunk(after.reader, position, place)
     except TokfmtError:
@@ -713,7 +711,7 @@ def _within_chunk(reader: TokenReader, first: int, place: ByteOffset) -> int | N
 
     def reached(position: int) -> bool:
         for at in range(position, min(position + 2, reader.info.tokens)):  # a separator that was inserted has no place
-            found = byte_offset_of(reader, at)
+            found = reader.locate(at)
             if found is not None:
                 beyond = (found.path, found.offset) != (place.path, place.offset)
                 return beyond or _numbers(found.detail) >= _numbers(place.detail)
@@ -725,7 +723,7 @@ def _within_chunk(reader: TokenReader, first: int, place: ByteOffset) -> int | N
     candidates = range(first + step // 2, min(first + step, reader.info.tokens - 1) + 1)
     found = bisect_left(candidates, True, key=reached)
     for position in candidates[found : found + 2]:
-        if byte_offset_of(reader, position) == place:
+        if reader.locate(position) == place:
             return position
     return None
 
@@ -751,11 +749,9 @@ def row_at(session: Session, target: Pointer) -> Where | None:
     """
     reader = session.view.reader
     if isinstance(reader, RecordReader):
-        if not isinstance(reader, HasRecordOffsets):
-            return None
         record = reader.record_at(target.path, target.offset)
         return None if record is None or record >= session.port.count else (record, 0)
-    position = position_of(reader, target.path, target.offset)
+    position = reader.find(target.path, target.offset)
     if position is None or not 0 <= position + target.beyond < reader.info.tokens:
         return None
     return located(session.port, position + target.beyond)

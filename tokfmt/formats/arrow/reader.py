@@ -37,16 +37,18 @@ from tokfmt.core.loss_mask import (
     other_label,
 )
 from tokfmt.core.place import Place
-from tokfmt.core.protocols import ByteOffset, PaddingCounts
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
 from tokfmt.core.reader import (
     U8,
     U16,
     U32,
+    ByteOffset,
     Damage,
     Info,
     Layout,
+    PaddingCounts,
     Separators,
+    TokenReader,
     check_interval,
     check_position,
     largest_id,
@@ -544,7 +546,7 @@ def _weight(piece: Decoded) -> int:
     return len(piece.tokens) + len(piece.offsets) + _PIECE
 
 
-class ColumnReader:
+class ColumnReader(TokenReader):
     """Read a column of IDs as a token axis. Threads may share the reader: each keeps its own decoded pieces."""
 
     def __init__(
@@ -560,7 +562,7 @@ class ColumnReader:
         self.samples = options.view == "samples"
         self.rows = Rows(hundred, column, samples=self.samples, following=options.loss_mask == "next")
         self.allow_loss = hints.allow_loss
-        self.is_readable = hints.allow_partial  # `keep_readable` decoded every group and left out the damaged ones
+        self._is_decoded = hints.allow_partial  # `keep_readable` decoded every group and left out the damaged ones
         self.groups = [(container, group) for container in containers for group in container.groups]
         self._local = threading.local()
         self._known: dict[int, Offsets] = {}
@@ -724,6 +726,10 @@ class ColumnReader:
             start += len(values)
         return found
 
+    @property
+    def is_readable(self) -> bool:
+        return self._is_decoded
+
     def tokens(self, start: int, stop: int) -> Tokens:
         found = self._window(start, stop, "tokens")
         tokens: Tokens = found[0] if len(found) == 1 else np.concatenate([np.empty(0, self.info.dtype), *found])
@@ -782,25 +788,25 @@ class ColumnReader:
                 return _last_at(piece.offsets, piece.start, piece.first, position)
 
     def marks(self, start: int, stop: int) -> NDArray[np.uint8] | None:
-        """See `protocols.HasMarks`. Without labels, a mask is what `attention_mask` excludes inside of rows."""
+        """See `TokenReader.marks`. Without labels, a mask is what `attention_mask` excludes inside of rows."""
         if not self.excluded:
             return None
         return np.concatenate([np.empty(0, np.uint8), *self._window(start, stop, "marks")])
 
     def padding_counts(self) -> PaddingCounts:
-        """Return the positions that `attention_mask` excludes at the ends of rows; see `protocols.CountsPadding`."""
+        """Return the positions that `attention_mask` excludes at the ends of rows; see `TokenReader.padding_counts`."""
         return PaddingCounts(self.padding, self.info.tokens + (self.padding or 0))
 
-    def byte_offset(self, position: int) -> ByteOffset:
+    def locate(self, position: int) -> ByteOffset:
         check_position(position, self.info.tokens)
         number = int(np.searchsorted(self._starts, position, side="right")) - 1
         container, group = self.groups[number]
         detail = f"ID {position - int(self._starts[number]):,} of {container.unit} {group.number:,}"
         return ByteOffset(container.path, group.begin, None, detail)
 
-    def position(self, path: Place, offset: int) -> int | None:
+    def find(self, place: Place, byte: int) -> int | None:
         for number, (container, group) in enumerate(self.groups):
-            if container.path == path and 0 <= offset - group.begin < group.size:
+            if container.path == place and 0 <= byte - group.begin < group.size:
                 start = int(self._starts[number])
                 return start if start < int(self._starts[number + 1]) else None
         return None
@@ -821,16 +827,18 @@ class ColumnReader:
 class MaskedReader(ColumnReader):
     """Rows with a column of labels."""
 
+    has_labels = True
+
     def masks(self, start: int, stop: int) -> NDArray[np.uint8]:
-        """See `protocols.HasLabels`."""
+        """See `TokenReader.masks`."""
         return np.concatenate([np.empty(0, np.uint8), *self._window(start, stop, "mask")])
 
     def labels(self, start: int, stop: int) -> NDArray[np.int64]:
-        """See `protocols.HasLabels`; labels of packed rows follow from their IDs and loss mask."""
+        """See `TokenReader.masks`; labels of packed rows follow from their IDs and loss mask."""
         return np.concatenate([np.empty(0, np.int64), *self._window(start, stop, "labels")])
 
     def marks(self, start: int, stop: int) -> NDArray[np.uint8]:
-        """See `protocols.HasMarks`."""
+        """See `TokenReader.marks`."""
         found = np.concatenate([np.empty(0, np.uint8), *self._window(start, stop, "marks")])
         places = np.flatnonzero(found & _OTHER) + start
         if len(places):
@@ -852,8 +860,10 @@ class MaskedReader(ColumnReader):
 class PackedReader(MaskedReader):
     """Packed rows, which hold several documents each."""
 
+    has_begins = True
+
     def begins(self, start: int, stop: int) -> NDArray[np.bool_]:
-        """See `protocols.HasDocumentStarts`."""
+        """See `TokenReader.begins`."""
         return np.concatenate([np.empty(0, np.bool_), *self._window(start, stop, "begins")])
 
 
@@ -867,6 +877,8 @@ class NotTextError(CorruptError):
 
 class TextReader(TextRecords):
     """Read the texts of a column, one record per row. Blocks are whole row groups."""
+
+    is_table = True
 
     def __init__(
         self,
@@ -933,7 +945,7 @@ class TextReader(TextRecords):
                 yield RecordBatch(texts=texts)
 
     def texts_with_columns(self, block: Block) -> Iterator[tuple[str, dict[str, Any]]]:
-        """See `protocols.Tabular`."""
+        """See `RecordReader.texts_with_columns`."""
         above, _, name = self.column.name.rpartition(".")
         for batch, where in self._rows(block, self.containers[block.file].schema.names):
             texts = itertools.chain.from_iterable(self._texts(values_of(batch, self.column.name), where))
@@ -1004,14 +1016,14 @@ class TextReader(TextRecords):
         return found
 
     @property
-    def files(self) -> Sequence[Place]:
+    def files(self) -> Sequence[Place]:  # type: ignore[override]
         return [container.path for container in self.containers]
 
     def record_line(self, index: int) -> None:  # noqa: ARG002 - a row has no line
         return None
 
     def record_byte_offset(self, index: int) -> ByteOffset:
-        """Return the byte offset of the group that holds a row; see `protocols.HasRecordOffsets`."""
+        """Return the byte offset of the group that holds a row; see `RecordReader.record_byte_offset`."""
         check_interval(index, index + 1, self.count(), "records")
         number = int(np.searchsorted(self._firsts, index, side="right")) - 1
         container, row = self.containers[number], index - int(self._firsts[number])

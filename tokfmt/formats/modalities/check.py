@@ -20,7 +20,6 @@ from tokfmt.core.fields import Field, Pointer, Section
 from tokfmt.core.files import File, open_file
 from tokfmt.core.findings import Audit, Code, Finding, Repair
 from tokfmt.core.place import Place, Url
-from tokfmt.core.protocols import read_intervals
 from tokfmt.core.reader import windows
 from tokfmt.formats.flat import FlatReader
 from tokfmt.formats.modalities.header import LONGEST, Header, headers, token_dtype, twelve
@@ -228,7 +227,7 @@ def ending_findings(reader: FlatReader, eos_id: int, ends: Endings) -> Iterator[
                 "Documents may have been cut by a program that used shifted offsets: compare some with their source",
             )
     elif ends.first >= 0:
-        at = reader.byte_offset(int(reader.offsets(ends.first + 1, ends.first + 1)[0]) - 1).offset
+        at = reader.locate(int(reader.offsets(ends.first + 1, ends.first + 1)[0]) - 1).offset
         what = (
             f"{ends.count - ends.usual:,} of {ends.of} do not end with {eos_id:,}, as most do "
             f"(first: document {ends.first:,})"
@@ -250,7 +249,7 @@ def last_tokens(reader: FlatReader) -> tuple[NDArray[np.int64], NDArray[np.gener
     starts = np.concatenate([reader.offsets(i, i + 1) for i in looked.tolist()] or [np.empty(0, np.int64)])
     begins, ends = starts[::2], starts[1::2]
     looked, ends = looked[ends > begins], ends[ends > begins]
-    last = list(read_intervals(reader, [(end - 1, end) for end in ends.tolist()]))
+    last = list(reader.intervals([(end - 1, end) for end in ends.tolist()]))
     return looked, np.concatenate(last) if last else np.empty(0, np.uint32)
 
 
@@ -266,7 +265,7 @@ def length_findings(reader: FlatReader) -> Iterator[Finding]:
             top, same, first = here, 0, a + int(np.argmax(lengths))
         same += int(np.count_nonzero(lengths == top))
     if top >= _LONG and minimum < top and same >= max(_FEW, _SHARE * reader.info.sequences):
-        at = reader.byte_offset(int(reader.offsets(first, first)[0])).offset
+        at = reader.locate(int(reader.offsets(first, first)[0])).offset
         what = f"{same:,} documents have exactly the greatest length, {top:,} tokens (first: document {first:,})"
         yield Finding(
             "TF122",
@@ -375,7 +374,7 @@ def _insides(reader: FlatReader, name: str, eos_id: int, inside: int, first: int
     document = int(np.searchsorted(reader.offsets(0, reader.info.sequences), first, side="right")) - 1
     what = f"{name} occurs inside documents {inside:,}x (first: document {document:,})"
     remedy = "Formats that split at it cannot store these documents: --allow-loss embedded-separators splits there"
-    path, offset = str(reader.extents[0].file.path), reader.byte_offset(first).offset
+    path, offset = str(reader.extents[0].file.path), reader.locate(first).offset
     yield Finding("TF121", "info", path, what, remedy, offset, f"token:{eos_id}")
 
 

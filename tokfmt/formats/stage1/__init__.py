@@ -32,10 +32,9 @@ from tokfmt.core.files import File, open_file
 from tokfmt.core.findings import Problem, fatal
 from tokfmt.core.format import Confidence, Hints, Probe, Target, WriterTraits
 from tokfmt.core.place import Place, place_of
-from tokfmt.core.protocols import ByteOffset, PaddingCounts
 from tokfmt.core.ragged import Tokens
 from tokfmt.core.raw_ids import LARGEST, kind_of, places
-from tokfmt.core.reader import INT32_MAX, Damage, Separators, TokenReader
+from tokfmt.core.reader import INT32_MAX, ByteOffset, Damage, PaddingCounts, Separators, TokenReader
 from tokfmt.core.text_format import counted, printable
 from tokfmt.formats.flat import Extent, FileLayout, FlatFormat, FlatReader, FlatWriter
 from tokfmt.formats.stage1.blocks import GPT2_EOS, MEMBER, NAME, TOKEN, numbering, problems_of, short_blocks, suspicions
@@ -63,12 +62,12 @@ class Stage1Reader(FlatReader):
             ) from error
 
     def padding_counts(self) -> PaddingCounts:
-        """Return the padding, and the samples if they are complete; see `protocols.CountsPadding`."""
+        """Return the padding, and the samples if they are complete; see `TokenReader.padding_counts`."""
         tokens = self.info.tokens + self.padding
         return PaddingCounts(self.padding, tokens, sample_length=None if tokens % self.seq_len else self.seq_len)
 
-    def byte_offset(self, position: int) -> ByteOffset:
-        place = super().byte_offset(position)
+    def locate(self, position: int) -> ByteOffset:
+        place = super().locate(position)
         sample, column = divmod(place.offset // 4, self.seq_len)
         return place._replace(detail=f"sample {sample:,}, column {column:,}")
 

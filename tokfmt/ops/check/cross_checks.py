@@ -34,16 +34,15 @@ from tokfmt.core.files import EMPTY, is_empty
 from tokfmt.core.findings import Finding
 from tokfmt.core.loss_mask import MASKED_END, TARGET
 from tokfmt.core.place import Place, Url
-from tokfmt.core.protocols import MappedView, marks_of, pieces_of
 from tokfmt.core.ragged import Tokens
-from tokfmt.core.reader import Info, Layout, Separators, TokenReader, largest_id, sequence_at, windows
+from tokfmt.core.reader import Info, Layout, Separators, TokenReader, largest_id, windows
 from tokfmt.core.records import RecordReader, has_records
 from tokfmt.core.shard_names import names_by_directory, shard_problem
 from tokfmt.core.text_format import grouped, printable
 from tokfmt.core.tokenizer_ids import TokenizerIds, wrapped_bits
 from tokfmt.formats.flat import FlatFormat
 from tokfmt.model.batch import SEP
-from tokfmt.model.bridge import ContentReader, dataset_of, is_split, is_unfinished
+from tokfmt.model.bridge import ContentReader, dataset_of, is_split, is_unfinished, readers_of
 from tokfmt.ops.compare.alignment import Step, Stretch, aligned, check_room, surpluses
 from tokfmt.ops.compare.fingerprint import AxisSide, Fingerprints, Side, empty_fingerprint, hands, read_records
 from tokfmt.ops.source.manifest import (
@@ -60,7 +59,6 @@ from tokfmt.ops.source.open import open_one
 from tokfmt.ops.source.request import SourceFiles, SourceRequest, viewed
 from tokfmt.ops.source.stored import Source
 from tokfmt.run.execute import Progress
-from tokfmt.views.view import byte_offset_of
 
 if TYPE_CHECKING:
     from tokfmt.text.tokenizer import TokenizerHandle
@@ -285,11 +283,9 @@ def empty_findings(path: Place, reader: TokenReader | RecordReader) -> Iterator[
 
 def width_findings(path: Place, reader: TokenReader) -> Iterator[Finding]:
     """Report files whose tokens have another number of bytes than those of the first file."""
-    stored: TokenReader = reader
-    while isinstance(stored, MappedView) and len(below := stored.readers()) == 1:
-        (stored,) = below
-    pieces = pieces_of(stored, 0, stored.info.tokens) if stored.info.tokens else None
-    files = {piece.dtype.itemsize: piece.file.path.name for piece in reversed(pieces or ())}
+    stored = readers_of(dataset_of(reader).axis)
+    pieces = [piece for one in stored if one.length for piece in one.pieces(0, one.length) or ()]
+    files = {piece.dtype.itemsize: piece.file.path.name for piece in reversed(pieces)}
     if len(files) > 1:
         found = ", ".join(f"{width} bytes in {printable(name)}" for width, name in sorted(files.items()))
         what = f"its files have tokens of several widths ({found})"
@@ -311,16 +307,16 @@ class Counted:
     @staticmethod
     def of(reader: TokenReader) -> Counted | None:
         """Return a search; None if the dataset has no masks."""
-        return None if marks_of(reader) is None else Counted(reader)
+        return None if reader.marks(0, 0) is None else Counted(reader)
 
     def look(self, start: int, tokens: Tokens) -> None:
         """Look at the marks of the tokens from position `start` on. Threads may call this."""
         stop = start + len(tokens)
-        marks = marks_of(self.reader, start, stop)
+        marks = self.reader.marks(start, stop)
         if marks is None or start == stop:
             return
-        first = sequence_at(self.reader, start)
-        bounds = self.reader.offsets(first, sequence_at(self.reader, stop - 1) + 1)
+        first = self.reader.sequence_at(start)
+        bounds = self.reader.offsets(first, self.reader.sequence_at(stop - 1) + 1)
         counted = marks & TARGET != 0
         if self.separated:
             ends = bounds[1:][(bounds[1:] > start) & (bounds[1:] <= stop)] - 1 - start
@@ -380,8 +376,8 @@ class Endings:
         found = np.flatnonzero(tokens == self.eos_id)
         if not len(tokens) or (self._removed and not len(found)):
             return
-        first = sequence_at(self.reader, start)
-        bounds = self.reader.offsets(first, sequence_at(self.reader, start + len(tokens) - 1) + 1) - start
+        first = self.reader.sequence_at(start)
+        bounds = self.reader.offsets(first, self.reader.sequence_at(start + len(tokens) - 1) + 1) - start
         there = np.flatnonzero((bounds[1:] > bounds[:-1]) & (bounds[1:] > 0) & (bounds[1:] <= len(tokens)))
         last = bounds[1:][there] - 1
         ends = tokens[last] == self.eos_id
@@ -467,7 +463,7 @@ def _usual_end(reader: TokenReader) -> int | None:
 def unfinished_findings(path: Place, reader: TokenReader) -> Iterator[Finding]:
     """Report the last document of a stream if no separator follows it."""
     if is_unfinished(reader):
-        place, last = byte_offset_of(reader, reader.info.tokens - 1), reader.info.sequences - 1
+        place, last = reader.locate(reader.info.tokens - 1), reader.info.sequences - 1
         what = f"no separator {reader.info.eos_id:,} follows its last document, {last:,}"
         remedy = "Copy it again if it was cut. A conversion adds a separator"
         where = (str(path), None) if place is None else (str(place.path), place.offset)
@@ -731,8 +727,8 @@ def _beyond(name: str, reader: TokenReader, handle: TokenizerHandle, vocabulary:
                 return
         return
     position, token = found[0].position, found[0].token
-    sequence = sequence_at(reader, position)
-    place = byte_offset_of(reader, position)
+    sequence = reader.sequence_at(position)
+    place = reader.locate(position)
     at = position - int(reader.offsets(sequence, sequence)[0])
     where = "" if vocabulary.whole else _SAMPLED
     number = f"sequence {sequence:,}{'' if vocabulary.complete else ' of those that were read'}"
@@ -1056,7 +1052,7 @@ def _place(name: str, here: Side, sequence: int, token: int) -> tuple[str, int |
     if not isinstance(here, AxisSide) or not here.tokens:
         return name, None
     start = int(here.reader.offsets(sequence, sequence)[0])
-    place = byte_offset_of(here.reader, min(start + token, here.tokens - 1))
+    place = here.reader.locate(min(start + token, here.tokens - 1))
     return (name, None) if place is None else (str(place.path), place.offset)
 
 

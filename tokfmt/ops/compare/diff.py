@@ -14,7 +14,6 @@ from tokfmt.core.errors import OptionError
 from tokfmt.core.format import Encoder, Format
 from tokfmt.core.locks import Scratch
 from tokfmt.core.place import place_of
-from tokfmt.core.protocols import HasLabels, HasMarks, are_shifted, marks_of
 from tokfmt.core.reader import Info, Layout, TokenReader
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import printable
@@ -261,10 +260,11 @@ def open_both(
     if all(texts):
         encoder = Utf8()
         decoder = ByteLevelDecoder({byte: bytes([byte]) for byte in range(256)}, lenient=True)
-    labeled = [source.reader for source in sources if isinstance(source.reader, HasLabels)]
+    readers = [source.reader for source in sources]
+    labeled = [reader for reader in readers if not isinstance(reader, RecordReader) and reader.has_labels]
     masked = samples and len(labeled) == len(sources)
-    if masked and len(set(map(are_shifted, labeled))) > 1:
-        packed = all(marks_of(reader) is not None for reader in labeled)
+    if masked and len({reader.shifted for reader in labeled}) > 1:
+        packed = all(reader.marks(0, 0) is not None for reader in labeled)
         masked = packed
 
     def side(source: Source) -> Side:
@@ -282,9 +282,9 @@ def open_both(
 
 def _beside(reader: TokenReader, *, masked: bool, packed: bool) -> Sequence[Any]:
     """Return the channels of a reader: IDs, and the values of each token that are compared with them."""
-    if packed and isinstance(reader, HasMarks):
+    if packed:
         return reader.tokens, reader.marks
-    if masked and isinstance(reader, HasLabels):
+    if masked and reader.has_labels:
         return reader.tokens, reader.masks, reader.labels
     return ()
 

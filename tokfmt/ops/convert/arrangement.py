@@ -23,7 +23,6 @@ from tokfmt.core.errors import OptionError
 from tokfmt.core.format import Format
 from tokfmt.core.options import parse_options
 from tokfmt.core.place import AnyPlace, Place
-from tokfmt.core.protocols import marks_of
 from tokfmt.core.reader import TokenReader
 from tokfmt.core.seeds import SPLIT, check_seed, draws
 from tokfmt.core.text_format import printable
@@ -210,7 +209,7 @@ def arranged(
 ) -> Iterator[TokenReader]:
     """Yield the sequences of a portion in their order; remove its scratch files at the end, if nothing is kept.
 
-    With `marked`, the loss mask and the borders of documents (`protocols.HasMarks`) are shuffled with the tokens.
+    With `marked`, the loss mask and the borders of documents (`TokenReader.marks`) are shuffled with the tokens.
     """
     chosen = axis if arrangement.shares is None else portion_of(axis, arrangement, portion)
     if arrangement.shuffle is None:
@@ -218,7 +217,7 @@ def arranged(
         return
     from tokfmt.run.shuffle import shuffled
 
-    marked = marked and marks_of(chosen) is not None
+    marked = marked and chosen.marks(0, 0) is not None
     chosen = PackMarks(chosen) if marked else chosen
     progress.phase(" ".join(filter(None, ("shuffling", portion.split))), chosen.info.tokens, "tokens")
     part = portion.split or ""

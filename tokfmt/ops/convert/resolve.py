@@ -21,7 +21,6 @@ from tokfmt.core.errors import (
 from tokfmt.core.format import Target
 from tokfmt.core.output import readable_by
 from tokfmt.core.place import Identity, Place, Url
-from tokfmt.core.protocols import HasLabels
 from tokfmt.core.reader import TokenReader
 from tokfmt.core.records import RecordInfo, RecordReader, SkippedRecords
 from tokfmt.core.spool import StoreStaging
@@ -377,7 +376,7 @@ def with_rows(destination: Destination, source: Source, request: Request) -> Des
 
     For a recipe of text only the options change, because its samples do not exist yet.
     """
-    if isinstance(source.reader, HasLabels):
+    if not isinstance(source.reader, RecordReader) and source.reader.has_labels:
         from tokfmt.recipes.samples import Samples  # only recipes need what it imports
 
         return destination.with_rows_of(source.reader, request) if isinstance(source.reader, Samples) else destination

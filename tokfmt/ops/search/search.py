@@ -33,9 +33,8 @@ from numpy.typing import NDArray
 from tokfmt.core import reader as token_axis
 from tokfmt.core.errors import OptionError
 from tokfmt.core.loss_mask import padding_of
-from tokfmt.core.protocols import HasLabels
 from tokfmt.core.ragged import Offsets, Tokens
-from tokfmt.core.reader import Layout, TokenReader, check_interval, sequence_at
+from tokfmt.core.reader import Layout, TokenReader, check_interval
 from tokfmt.core.records import RecordReader
 from tokfmt.model.bridge import stored_reader
 from tokfmt.ops.search.query import (
@@ -239,7 +238,7 @@ def find_unused(reader: TokenReader, query: UnusedQuery, search: Search, first: 
     """
     if reader.info.layout is not Layout.SAMPLES:
         raise _without_samples(query)
-    stored = reader if isinstance(reader, HasLabels) else None
+    stored = reader if reader.has_labels else None
     known = stored is not None or (reader.info.pad_id is not None and not query.masked)
     each = max(1, token_axis.WINDOW // max(1, reader.info.sample_length or 1))
     for a, b in stretches(first, last, each, backwards=search.backwards):
@@ -261,7 +260,7 @@ def _without_samples(query: UnusedQuery) -> OptionError:
     return OptionError(f"{kind}: is a number of each sample, and this dataset holds no samples", name=kind)
 
 
-def _unused(reader: TokenReader, stored: HasLabels | None, query: UnusedQuery, bounds: Offsets) -> Positions:
+def _unused(reader: TokenReader, stored: TokenReader | None, query: UnusedQuery, bounds: Offsets) -> Positions:
     """Return the number of masked or padding positions of each of consecutive samples, int64."""
     start, stop = int(bounds[0]), int(bounds[-1])
     masks = None if stored is None else stored.masks(start, stop)
@@ -418,10 +417,10 @@ class _Searched:
     def sequences(self, at: Positions) -> tuple[Positions, Positions, Positions]:
         """Return the number, start and end (without separator) of the sequence of each of ascending positions."""
         if len(at) <= _FEW:
-            numbers = np.array([sequence_at(self.stored, p) for p in at.tolist()], np.int64)
+            numbers = np.array([self.stored.sequence_at(p) for p in at.tolist()], np.int64)
             bounds = np.array([self.stored.offsets(i, i + 1) for i in numbers.tolist()]).reshape(-1, 2)
             return numbers, bounds[:, 0], bounds[:, 1] - self.separators
-        low, high = (sequence_at(self.stored, int(p)) for p in at[[0, -1]])
+        low, high = (self.stored.sequence_at(int(p)) for p in at[[0, -1]])
         found = []
         for u, v in token_axis.windows(low, high + 1):  # there may be many more empty sequences than tokens
             bounds = self.stored.offsets(u, v)

@@ -22,7 +22,6 @@ from tokfmt.core.format import Encoder
 from tokfmt.core.loss_mask import padding_of
 from tokfmt.core.options import nearest, parse_count
 from tokfmt.core.place import Place, place_of
-from tokfmt.core.protocols import HasDocumentStarts, HasLabels, count_up_to
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.core.reader import Layout, TokenReader, windows
 from tokfmt.core.records import RecordReader
@@ -297,7 +296,7 @@ def _is_random(selection: str | None) -> bool:
 
 def _count(records: RecordReader, most: int | None) -> int:
     """Return the number of records; if `most` is given, stop counting large sources at `most`."""
-    return count_up_to(records, most) if most is not None and records.info.size > _LITTLE else records.count()
+    return records.count_up_to(most) if most is not None and records.info.size > _LITTLE else records.count()
 
 
 def _all(records: RecordReader, most: int | None) -> int | None:
@@ -505,7 +504,7 @@ def samples(source: SourceRequest, selection: str | None = None, *, tokenizer: s
         eos_id=look.eos_id,
         eos_from=found.separator.source,
         pad_id=look.pad_id,
-        bordered=look.eos_id is not None or isinstance(reader, HasDocumentStarts),
+        bordered=look.eos_id is not None or reader.has_begins,
         notes=found.notes,
         shown=look.rows(first, last),
     )
@@ -544,12 +543,12 @@ class _Rows:
                 yield Sample(a + k, ids[part], mask, label, inner, fill, self._pieces(ids[part]))
 
     def _beside(self, start: int, stop: int) -> tuple[NDArray[np.uint8] | None, NDArray[np.int64] | None]:
-        if not isinstance(self.reader, HasLabels):
+        if not self.reader.has_labels:
             return None, None
         return self.reader.masks(start, stop), self.reader.labels(start, stop)
 
     def _begins(self, ids: Tokens, bounds: Offsets) -> Flags:
-        if isinstance(self.reader, HasDocumentStarts):
+        if self.reader.has_begins:
             return self.reader.begins(*bounds[[0, -1]].tolist())
         begins = np.zeros(len(ids), np.bool_)
         if self.eos_id is not None:

@@ -99,10 +99,10 @@ def _look(source: TextSource) -> SourcePreview:
     )
 
 
-class TextRecipe:
+class TextRecipe(RecordReader):
     """A recipe of text, or with `dedup`, which has to be stored before its sequences or samples can be read. Picklable.
 
-    It is also a `RecordReader`, but reading a record is an error.
+    Reading a record is an error.
 
     Attributes:
         file: The recipe as written.
@@ -130,7 +130,7 @@ class TextRecipe:
         return [source for source in self.sources if isinstance(source, TextSource)]
 
     @property
-    def info(self) -> RecordInfo:
+    def info(self) -> RecordInfo:  # type: ignore[override]
         held = sum(reader.info.size for reader in self._readers)
         held += sum(source.info.tokens for source in self.of_ids)
         used = {name for entry in self.file.sources for name in entry.filter}

@@ -28,12 +28,11 @@ from tokfmt.core.files import refuse_stand_in
 from tokfmt.core.format import Format, Hints
 from tokfmt.core.options import given_options
 from tokfmt.core.place import Place, PlaceLike, Url, notes_of, place_of
-from tokfmt.core.protocols import MappedView, MayContinue, SkipsDamaged
 from tokfmt.core.reader import Damage, Info, Layout, Separators, TokenReader, windows
 from tokfmt.core.records import RecordReader, has_records
 from tokfmt.core.shard_names import names_by_directory, notes_on_shards, refuse_incomplete
 from tokfmt.core.text_format import printable
-from tokfmt.model.bridge import ContentReader, from_reader
+from tokfmt.model.bridge import ContentReader, dataset_of, from_reader, readers_of
 from tokfmt.ops.source.discover import find_sources
 from tokfmt.ops.source.manifest import (
     IGNORED,
@@ -131,16 +130,15 @@ def _check_apart(before: Source, after: Source) -> None:
         FormatError: Joining them would repeat a token, or cut a document.
     """
     first, second = _stored_of(before), _stored_of(after)
-    if isinstance(first, MayContinue):
+    if first is not None:
         first.check_ends_before(second, before.separator.eos_id)
 
 
-def _stored_of(source: Source) -> Any:
-    """Return the first reader beneath all views."""
-    reader: Any = source.reader
-    while isinstance(reader, MappedView):
-        reader = reader.readers()[0]
-    return reader
+def _stored_of(source: Source) -> TokenReader | None:
+    """Return the first reader of the stored axis; None for records."""
+    if isinstance(source.reader, RecordReader):
+        return None
+    return next(iter(readers_of(dataset_of(source.reader).axis)), None)
 
 
 @listing.kept()
@@ -484,7 +482,7 @@ def _readable(
     if not isinstance(stored, RecordReader):
         stored, more = readable(stored)
         damage += more
-    elif isinstance(stored, SkipsDamaged):
+    else:
         damage += tuple(stored.damaged_records())
     signs = (shrunk(one, manifest) for one, manifest in zip(found, manifests, strict=True))
     return stored, (*damage, *(sign for sign in signs if sign is not None))

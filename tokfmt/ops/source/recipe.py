@@ -36,13 +36,12 @@ from tokfmt.core.loss_mask import Marks
 from tokfmt.core.named import place_named
 from tokfmt.core.options import given_options
 from tokfmt.core.place import Identity, Place, Url, absolute, place_of, text_of
-from tokfmt.core.protocols import CollectsInvalid, MappedView, Piece, marks_of, pieces_of
 from tokfmt.core.ragged import Offsets, Tokens
-from tokfmt.core.reader import Info, Layout, Separators, TokenReader, windows
+from tokfmt.core.reader import Info, Layout, Piece, Separators, TokenReader, windows
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import counted, printable
 from tokfmt.core.tokenizer_ids import TokenizerIds
-from tokfmt.model.bridge import dataset_of
+from tokfmt.model.bridge import dataset_of, readers_of
 from tokfmt.model.dataset import Dataset
 from tokfmt.ops.source.discover import dataset_paths, find_sources, format_of, found_at, snapshot
 from tokfmt.ops.source.draft import TextRecipe, TextSource, filters_of
@@ -519,7 +518,7 @@ def _axis(part: Opened, allow_loss: frozenset[str]) -> Opened:
         return part
     axis = ingested(records, None)
     skipped, path = axis.skipped, part.paths[0]
-    if skipped.invalid and "invalid-lines" not in allow_loss and isinstance(records, CollectsInvalid):
+    if skipped.invalid and "invalid-lines" not in allow_loss:
         raise records.record_error(skipped.faults[0])
     found = list[Loss]()
     if skipped.others:
@@ -576,14 +575,14 @@ def _are_masked(
         labeled = has_labels(reader)
         if not what or "loss-mask" in allow_loss or (stored and labeled):
             continue
-        if marks_of(reader) is None or (labeled and info.sample_length is not None):
+        if reader.marks(0, 0) is None or (labeled and info.sample_length is not None):
             remedy = "--allow-loss loss-mask does without them"
             if labeled or info.nonstandard_masks:
                 remedy = f'pack = "stored" takes its samples with their masks; {remedy}'
             raise FormatError(path, f"has {what}", remedy=remedy)
         try:
             for a, b in windows(0, info.tokens if labeled else 0):
-                marks_of(reader, a, b)  # labels can be other IDs than the tokens
+                reader.marks(a, b)  # labels can be other IDs than the tokens
         except ConversionError as error:
             raise FormatError(path, f"has {what}: {error}") from error
         masked = True
@@ -599,9 +598,7 @@ def _is_decoded(reader: TokenReader) -> bool:
     """Return True if a reader decodes tokens in blocks: if the file of its first token does not have it as it is."""
     if isinstance(reader, (Samples, Documents)):
         return any(source.decoded for source in reader.sources)
-    if isinstance(reader, MappedView):
-        return any(map(_is_decoded, reader.readers()))
-    return bool(reader.info.tokens) and pieces_of(reader, 0, 1) is None
+    return any(one.length and one.pieces(0, 1) is None for one in readers_of(dataset_of(reader).axis))
 
 
 def _inner(reader: TokenReader) -> Sequence[Source]:
@@ -609,7 +606,7 @@ def _inner(reader: TokenReader) -> Sequence[Source]:
     return reader.sources if isinstance(reader, (Samples, Documents)) else ()
 
 
-class Deferred:
+class Deferred(TokenReader):
     """A reader that opens its files when tokens are first read. Picklable; threads may share it."""
 
     def __init__(self, info: Info, request: SourceRequest, select: str | None, opener: Opener) -> None:
@@ -640,24 +637,19 @@ class Deferred:
         return dataset_of(self.reader)
 
     def pieces(self, start: int, stop: int) -> Sequence[Piece] | None:
-        """See `protocols.RawCopyable`."""
-        return pieces_of(self.reader, start, stop)
+        """See `TokenReader.pieces`."""
+        return self.reader.pieces(start, stop)
 
     def marks(self, start: int, stop: int) -> Marks | None:
-        """See `protocols.HasMarks`."""
-        return marks_of(self.reader, start, stop)
+        """See `TokenReader.marks`."""
+        return self.reader.marks(start, stop)
 
     def to_source(self, position: int) -> tuple[TokenReader, int]:
-        """See `protocols.MappedView`."""
+        """See `TokenReader.to_source`."""
         return self.reader, position
 
-    def from_source(self, reader: TokenReader, position: int) -> int | None:
-        """See `protocols.MappedView`."""
-        return position if reader is self._reader else None
-
-    def readers(self) -> Sequence[TokenReader]:
-        """See `protocols.MappedView`."""
-        return (self.reader,)
+    def find(self, place: Place, byte: int) -> int | None:
+        return self.reader.find(place, byte)
 
     def close(self) -> None:
         """Release open files."""

@@ -21,9 +21,8 @@ from tokfmt.core.format import Decoder
 from tokfmt.core.locks import Scratch
 from tokfmt.core.options import fit
 from tokfmt.core.place import PlaceLike
-from tokfmt.core.protocols import CountsPadding, HasLabels, PaddingCounts
 from tokfmt.core.ragged import Tokens
-from tokfmt.core.reader import Separators, TokenReader, windows
+from tokfmt.core.reader import PaddingCounts, Separators, TokenReader, windows
 from tokfmt.core.records import RecordReader
 from tokfmt.core.seeds import check_seed
 from tokfmt.core.text_format import printable
@@ -500,7 +499,7 @@ def figures_of(seen: Surveyed) -> Figures:
     """Return the counts of one dataset."""
     axis, stats, weight = seen.survey.axis, seen.survey.stats, seen.weight
     stored = axis.stored
-    padding_counts = stored.padding_counts() if isinstance(stored, CountsPadding) else PaddingCounts(None, 0)
+    padding_counts = stored.padding_counts() or PaddingCounts(None, 0)
     separator = seen.subject.source.separator.eos_id
     eos_id = separator if separator is not None else -1
     made = padding_counts.separators - (stored.trimmed if isinstance(stored, ContentReader) else 0)
@@ -513,9 +512,7 @@ def figures_of(seen: Surveyed) -> Figures:
         lengths=stats.lengths.scaled(weight),
         separators=(stats.ids.count(eos_id) - made, axis.info.tokens - made),
         padding=None if padding_counts.padding is None else (padding_counts.padding, padding_counts.positions),
-        masked=(round(stats.masked * weight), round(axis.info.tokens * weight))
-        if isinstance(stored, HasLabels)
-        else None,
+        masked=(round(stats.masked * weight), round(axis.info.tokens * weight)) if stored.has_labels else None,
         size=seen.subject.size,
     )
 
@@ -546,7 +543,8 @@ def _between(axis: Indexed) -> Share | None:
     """Return the number and share of separators if a scan has counted them, else None."""
     if isinstance(axis.stored, ContentReader) and is_split(axis.stored):
         stored = axis.stored.source
-        made = stored.padding_counts().separators if isinstance(stored, CountsPadding) else 0
+        counts = stored.padding_counts()
+        made = 0 if counts is None else counts.separators
         return Share.of(stored.info.tokens - axis.info.tokens - made, stored.info.tokens - made)
     return None  # a sequence may hold more separators than the one at its end
 
