@@ -48,14 +48,16 @@ class Separators(Enum):
 
     NONE = "none"  # An index marks the boundaries, and no separator is stored.
     TRAILING = "trailing"  # An index marks them, and most sequences end with the separator (with `Info.eos_id`, all).
+    SCANNED = "scanned"  # An index marks them, and readers that look for separators alone find the same sequences.
     AFTER = "after"  # Only separators mark them, one after each sequence. Two in a row enclose an empty sequence.
     BETWEEN = "between"  # As AFTER, in samples whose padding is not on the axis. The separator has to be known.
     BEFORE = "before"  # Only separators mark them, one before each sequence.
 
-    @property
-    def alone(self) -> bool:
+    def __init__(self, name: str) -> None:
+        self.alone = name in ("after", "between", "before")
         """True if only separators mark the boundaries, so that no sequence may contain one."""
-        return self in (Separators.BETWEEN, Separators.AFTER, Separators.BEFORE)
+        self.separated = self.alone or name == "scanned"
+        """True if readers may look for separators alone, so that no sequence may contain one."""
 
 
 class Damage(NamedTuple):
@@ -377,6 +379,7 @@ class TokenReader(Axis):
     Attributes:
         info: Facts that are known without a read of tokens.
         bounds: The offsets of all sequences, int64[sequences + 1]; None if they are not in memory.
+        none_empty: No sequence is empty, as the files state beside their index.
         has_labels: The rows, which are samples, are stored with a loss mask and labels: `masks` and `labels` have them.
         has_begins: `begins` has where documents begin in the rows, without separators.
         inserts_separators: `is_inserted` is True for some positions.
@@ -384,6 +387,7 @@ class TokenReader(Axis):
     """
 
     bounds: Offsets | None = None
+    none_empty: bool = False
     has_labels: bool = False
     has_begins: bool = False
     inserts_separators: bool = False

@@ -15,7 +15,8 @@ from tokfmt.core.errors import Loss, TokenRangeError
 from tokfmt.core.format import Receipt, TokenWriter
 from tokfmt.core.reader import Separators, TokenReader
 from tokfmt.core.text_format import printable
-from tokfmt.model.batch import Counts
+from tokfmt.model.batch import Counts, Target
+from tokfmt.model.bridge import LaidReader
 from tokfmt.ops.convert.arrangement import SplitTarget, arranged
 from tokfmt.ops.convert.destination import Destination
 from tokfmt.ops.convert.losses import Content
@@ -169,7 +170,9 @@ def _write_portion(
     request, arrangement, traits = resolved.request, resolved.request.arrangement, prepared.destination.traits
     path, workers = place.of(portion, workers)
     with_masks = traits.keeps_masks and "loss-mask" not in content.losses
-    with arranged(content.reader, arrangement, portion, workers, notes.progress, marked=with_masks) as view:
+    with arranged(
+        content.reader, arrangement, portion, prepared.target, workers, notes.progress, marked=with_masks
+    ) as view:
         carried = content.carried(view)
         stored = stored_axis(carried.reader, prepared.target)
         if arrangement.shares is not None:
@@ -187,10 +190,12 @@ def _write_portion(
     about = carried.reader.info
     ends = about.sequences if prepared.closes and about.separators is Separators.TRAILING else 0
     counts = replace(counts, tokens=about.tokens - ends)
-    return replace(counts, separators=_separators(resolved, prepared, content, counts))
+    return replace(counts, separators=_separators(resolved, prepared, content, counts, stored))
 
 
-def _separators(resolved: Resolved, prepared: Prepared, content: Content, counts: PortionCounts) -> Counts | None:
+def _separators(
+    resolved: Resolved, prepared: Prepared, content: Content, counts: PortionCounts, stored: TokenReader
+) -> Counts | None:
     """Return what became of the separators of a portion; None if it holds samples of a recipe as they are."""
     if prepared.destination.rows is not None or counts.sequences is None:
         return None
@@ -200,11 +205,9 @@ def _separators(resolved: Resolved, prepared: Prepared, content: Content, counts
         found = lengths > 0 if "empty-sequences" in content.losses else np.ones(last - first, np.bool_)
         return found if shares is None else found & (shares.split_of(first, last) == number)
 
-    eos_id = prepared.target.eos_id if prepared.destination.traits.needs_eos else None
-    if not prepared.closes:
-        return count_separators(prepared.axis, chosen, counts.sequences, eos_id)
-    found = count_separators(prepared.axis, chosen, counts.sequences, prepared.target.eos_id)
-    return found._replace(added=0, bare=found.bare + found.added)
+    to = stored.target if isinstance(stored, LaidReader) else Target()
+    to = Target(prepared.target.eos_id, only_closed=True) if prepared.closes else to
+    return count_separators(prepared.axis, chosen, counts.sequences, to)
 
 
 def _verify(
