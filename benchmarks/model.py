@@ -3,6 +3,7 @@
 Each side does its job once on little data, so that imports do not count. tokfmt also writes manifests.
 """
 
+import ctypes
 import os
 import pickle
 import struct
@@ -127,7 +128,7 @@ def samples_to_pack(path, out):
         rows = [data[a : a + 512] for a in range(0, len(data), 512)]
     counted = np.concatenate([part[:, 0][part[:, 1] != 0] for part in rows])
     stream = np.append(counted, rows[-1][-1, 2][rows[-1][-1, 1] != 0][-1]).astype("<u2")
-    ends = np.append(np.flatnonzero(stream == EOS) + 1, len(stream))
+    ends = np.unique(np.append(np.flatnonzero(stream == EOS) + 1, len(stream)))
     write_pack(out / "x.pbin", stream, np.diff(ends, prepend=0))
 
 
@@ -300,7 +301,8 @@ class OneOfHdf5(OneAtRandom):
 
 
 def anonymous():
-    """Bytes of memory that belong to this process alone; pages of mapped files do not."""
+    """Bytes of memory that this process holds for itself: no pages of mapped files, and none that were freed."""
+    ctypes.CDLL(None).malloc_trim(0)
     return next(int(line.split()[1]) << 10 for line in open("/proc/self/status") if line.startswith("RssAnon"))
 
 
