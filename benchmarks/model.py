@@ -196,7 +196,7 @@ def first_of_stream(corpus, out):
 def open_packs(corpus, out):
     import tokfmt
 
-    return len(tokfmt.open(corpus.packs))
+    return [tokfmt.open(path) for path in corpus.packs]
 
 
 job(
