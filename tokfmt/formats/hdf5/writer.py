@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from tokfmt.core.errors import OptionError, TokenRangeError
 from tokfmt.core.files import write_error, writing
-from tokfmt.core.format import Receipt, Region, Target, TokenWriter, WriterTraits
+from tokfmt.core.format import Receipt, Region, Target, TokenWriter, WriterTraits, lost_nothing
 from tokfmt.core.loss_mask import TARGET
 from tokfmt.core.output import Output, copy_region, whole
 from tokfmt.core.ragged import Tokens
@@ -193,11 +193,11 @@ def traits(options: WriteOptions) -> WriterTraits:
     """Return the traits of the writer of samples or of a corpus; see `Format.writer_traits`."""
     corpus = options.layout == "corpus"
     return WriterTraits(
-        Separators.BETWEEN,
+        Separators.AFTER if corpus else Separators.BETWEEN,
         keeps_masks=not corpus and options.stride == "overlap",
         sample_length=None if corpus else options.seq_len,
         joins_under_lock=not corpus,
-        lost=lost_empties,
+        lost=lost_nothing if corpus else lost_empties,
     )
 
 
