@@ -226,8 +226,10 @@ _CONTENT = {
     ),
     "TF945": Code(
         "documents that end with the separator twice",
-        "The tokenizer adds the end of text, and the packer adds another one. Only the last is the separator; tokfmt "
-        "keeps the other as content. A model learns to end a text twice. Pack the text again with one of both.",
+        "The tokenizer adds the end of text, and the packer adds another one. In an index only the last is the "
+        "separator, and tokfmt keeps the other as content; in a stream each second one is an empty document. A model "
+        "learns to end a text twice. Pack the text again with one of both; or --deep --fix OUT writes a copy without "
+        "the second one. It changes no document that ends with one, and no other command does this.",
     ),
     "TF946": Code(
         "separators inside documents",
