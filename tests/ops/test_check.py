@@ -400,6 +400,29 @@ def test_documents_that_lack_the_separator_are_counted_in_every_format(name, eos
     assert message.startswith("2 of 12 documents") and "first: document 4" in message
 
 
+@pytest.mark.parametrize("name", closed.INDEXED.keys() - {"flat-tokens", "parquet", "arrow"})  # these need none
+def test_a_separator_that_no_document_has_is_reported(name, tmp_path):
+    path = closed.indexed(tmp_path, name, [[*one[:2], one[3], one[2]] for one in FIVES])
+    found = of_codes(path, "TF944", "TF117", eos=9)
+    assert list(found) == ["TF117" if name == "modalities" else "TF944"]
+    if name != "modalities":
+        assert found["TF944"][0] == "warning" and "none of 12 documents" in found["TF944"][1]
+        (verdict,) = tokfmt.check(path, tokenizer=str(TOKENIZER))  # it needs no look at every token
+        assert "none of 12 documents" in " ".join(one.message for one in verdict.findings if one.code == "TF944")
+    assert of_codes(path, "TF944") == {}
+
+
+def test_one_document_of_many_that_lacks_the_separator_is_counted(tmp_path):
+    """It is none of those that were looked at when the dataset was opened, and no error."""
+    documents = [[1 + number % 8, 9] for number in range(6000)]
+    documents[80], documents[81] = [1, 2], []
+    (verdict,) = tokfmt.check(closed.indexed(tmp_path, "megatron", documents), deep=True)
+    assert verdict.counts == {"TF944": 1}
+    assert verdict.findings[0].message.startswith("1 of 6,000 documents")
+    assert "document 80" in verdict.findings[0].message
+    assert (verdict.sequences, verdict.tokens) == (6000, 6000)
+
+
 @pytest.mark.parametrize("eos", [None, 9])
 @pytest.mark.parametrize("name", closed.INDEXED)
 def test_documents_that_end_with_the_separator_twice_are_counted_in_every_format(name, eos, tmp_path):

@@ -33,6 +33,7 @@ from tokfmt.core.errors import (
     OptionError,
     SeparatorUnknownError,
     TokfmtError,
+    UnendedError,
     UnsafeError,
     UnsupportedError,
     VerificationError,
@@ -64,6 +65,7 @@ from tokfmt.ops.check.cross_checks import (
     file_findings,
     ledger_findings,
     metadata_findings,
+    missing_findings,
     number_findings,
     other_findings,
     shard_findings,
@@ -350,8 +352,16 @@ class _Checking:
                 raise
             yield _refusal(str(self.path), error)
             return
+        found = set[Finding]()
         try:
-            yield from self._of_source(source)
+            for finding in self._of_source(source):
+                found.add(finding)
+                yield finding
+        except UnendedError:  # Not every sequence has the separator that those have which were looked at.
+            self.request = replace(self.request, every_end=True)
+            source.reader.close()
+            source = self._opened(format_)
+            yield from (finding for finding in self._of_source(source) if finding not in found)
         finally:
             source.reader.close()
 
@@ -403,6 +413,7 @@ class _Checking:
         else:
             info = reader.info
             yield from metadata_findings(source)
+            yield from self._new(missing_findings(self.path, source))
             self.found.sequences, self.found.tokens = info.sequences, info.tokens
             vocabulary = None if self.handle is None else Vocabulary(reader, self.handle, self.jobs)
             searches = [one for one in (Counted.of(reader), Endings.of(source)) if one is not None] if self.deep else []
@@ -471,10 +482,20 @@ class _Checking:
                     vocabulary.note(beyond, whole=True)
                 max_id = None if error is not None or max_id is None else max(max_id, top)
                 if error is not None:
-                    yield _refusal(str(self.path), error)
+                    yield self._unread(error)
         for search in searches if max_id is not None else ():
             yield from self._new(search.findings(self.path))
         return max_id
+
+    def _unread(self, error: TokfmtError) -> Finding:
+        """Return the finding of tokens that cannot be read.
+
+        Raises:
+            UnendedError: They can, after a look at the end of every sequence.
+        """
+        if isinstance(error, UnendedError) and not self.request.every_end:
+            raise error
+        return _refusal(str(self.path), error)
 
     def _new(self, findings: Iterator[Finding]) -> Iterator[Finding]:
         """Yield the findings that the check of the format has not reported already, with a code of its own."""

@@ -220,9 +220,10 @@ _CONTENT = {
     ),
     "TF944": Code(
         "documents without the separator",
-        "The separator ends other documents of the dataset, but not these. They may be cut, or the writer adds no "
-        "separator to some. A trainer that reads them as one stream sees no boundary after them. A conversion to a "
-        "format that stores separators adds one, and counts it.",
+        "The separator ends other documents of the dataset, but not these; or none ends with the one that --eos, a "
+        "manifest or the tokenizer states. They may be cut, or the writer adds no separator to some. A trainer that "
+        "reads them as one stream sees no boundary after them. A conversion to a format that stores separators adds "
+        "one, and counts it.",
     ),
     "TF945": Code(
         "documents that end with the separator twice",

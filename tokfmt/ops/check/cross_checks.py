@@ -44,6 +44,7 @@ from tokfmt.core.tokenizer_ids import TokenizerIds, wrapped_bits
 from tokfmt.formats.flat import FlatFormat
 from tokfmt.model.batch import SEP
 from tokfmt.model.bridge import ContentReader, dataset_of, is_split, is_unfinished
+from tokfmt.model.gap import Gap
 from tokfmt.ops.check.doubled import Doubled, doubled_in
 from tokfmt.ops.compare.alignment import Step, Stretch, aligned, check_room, surpluses
 from tokfmt.ops.compare.fingerprint import AxisSide, Fingerprints, Side, empty_fingerprint, hands, read_records
@@ -463,6 +464,16 @@ def _usual_end(reader: TokenReader) -> int | None:
         return None
     usual, often = Counter(ends).most_common(1)[0]
     return usual if often >= _MOST * len(ends) else None
+
+
+def missing_findings(path: Place, source: Source) -> Iterator[Finding]:
+    """Report a separator that is known from elsewhere, if none of the documents that were looked at ends with it."""
+    gap = Gap() if source.dataset is None else source.dataset.gap
+    if gap.id is not None and gap.stored and not gap.closed and gap.lack >= _FEWEST:
+        seen = f"{gap.lack:,} documents" + (" that were looked at" if gap.looked < gap.of else "")
+        what = f"none of {seen} ends with the separator {gap.id:,} ({source.separator.source})"
+        remedy = "A trainer that reads them as one stream sees no boundary. A conversion to a pack adds one"
+        yield Finding("TF944", "warning", str(path), what, remedy)
 
 
 def doubled_findings(path: Place, reader: TokenReader) -> Iterator[Finding]:
