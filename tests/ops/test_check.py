@@ -473,7 +473,10 @@ def test_a_last_document_that_is_not_finished_is_reported_in_every_stream(name, 
     path, options = closed.stream(tmp_path, name, ids)
     found = of_codes(path, "TF947", "TF645", format=name, eos=9, options=options)
     assert set(found) == (set() if finished else {"TF645" if name == "nanogpt" else "TF947"})
-    done = tokfmt.convert(path, tmp_path / "out.pbin", format=name, eos=9, options=options)
+    how = {"format": name, "eos": 9, "options": options}
+    for notes in (tokfmt.stats(path, **how).datasets[0].notes, tokfmt.info(path, **how).notes):
+        assert len([note for note in notes if "not finished" in note and "separator 9" in note]) == (not finished)
+    done = tokfmt.convert(path, tmp_path / "out.pbin", **how)
     assert done.separators["added"] == (not finished)
     assert [note for note in done.notes if "not finished" in note and "separator 9" in note] == done.notes[-1:] * (
         not finished
