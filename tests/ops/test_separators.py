@@ -252,7 +252,7 @@ def test_what_one_of_several_sources_shows_is_said_of_it_alone(tmp_path):
         tokfmt.convert(tmp_path / f"{name}.jsonl", paths[-1], to_format="megatron", **how)
     done = tokfmt.convert(paths, tmp_path / "both_text_document.bin", to_format="megatron")
     assert (done.separators["kept"], done.separators["added"]) == (12, 12)
-    assert done.separator["from"].startswith("in with_text_document.bin ")
+    assert str(done.separator["from"]).startswith("in with_text_document.bin ")
 
 
 def test_tasks_publish_the_counts_of_all(tmp_path):
