@@ -247,6 +247,22 @@ def test_several_sources(tmp_path):
     assert convert(sources, tmp_path, "megatron") == ((7, 0, 4, 0, 1), 11)
 
 
+def test_what_one_of_several_sources_shows_is_said_of_it_alone(tmp_path):
+    """Every sequence of the first ends with it; the second has none."""
+    paths = []
+    for name, rows_ in (
+        ("with", [[k, 3, EOS] for k in range(20, 32)]),
+        ("without", [[k, k + 9] for k in range(20, 32)]),
+    ):
+        (tmp_path / f"{name}.jsonl").write_text("".join(f'{{"input_ids": {row}}}\n' for row in rows_))
+        paths.append(tmp_path / f"{name}_text_document.bin")
+        how = {"eos": "none", "to_eos": "none", "manifest": False}
+        tokfmt.convert(tmp_path / f"{name}.jsonl", paths[-1], to_format="megatron", **how)
+    done = tokfmt.convert(paths, tmp_path / "both_text_document.bin", to_format="megatron")
+    assert (done.separators["kept"], done.separators["added"]) == (12, 12)
+    assert str(done.separator["from"]).startswith("in with_text_document.bin ")
+
+
 def test_tasks_publish_the_counts_of_all(tmp_path):
     source, destination = nanogpt(tmp_path, UNFINISHED), tmp_path / "out"
     for k in range(2):

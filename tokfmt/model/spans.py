@@ -5,6 +5,7 @@ Spans know numbers alone. They are given tokens: of the whole axis, of a window 
     Bounds   sequence i is bounds[i] .. bounds[i + 1]
     Listed   a start and a length of each sequence
     Ended    spans of an index whose sequences may end with a separator, or begin with a lead
+    Shorter  spans of an index of which some are one slot shorter
     Sliced   consecutive sequences of the same dataset
     Taken    other sequences of the same dataset: a selection, another order, repeats
     Chain    the spans of several datasets, one after the other on a `Joined` axis
@@ -377,6 +378,29 @@ class Ended(Spans):
         if self.lead is not None and tokens.size and tokens.item(0) == self.lead:
             tokens = tokens[1:]
         return tokens
+
+
+class Shorter(Spans):
+    """Spans of an index, some of which lack their last slot. They hold one bit for each."""
+
+    def __init__(self, spans: Spans, lacking: NDArray[np.bool_]) -> None:
+        """State which extents lack their last slot; these are not empty."""
+        self.spans, self.count, self._lacking = spans, spans.count, np.packbits(lacking)
+
+    def extents(self, first: int, last: int) -> Extents:
+        starts, stops = self.spans.extents(first, last)
+        return starts, stops - self._are_lacking(np.arange(first, last))
+
+    def extents_of(self, numbers: Numbers) -> Extents:
+        starts, stops = self.spans.extents_of(numbers)
+        return starts, stops - self._are_lacking(numbers)
+
+    def _are_lacking(self, numbers: Numbers) -> NDArray[np.uint8]:
+        bits: NDArray[np.uint8] = self._lacking[numbers >> 3] >> (7 - (numbers & 7)).astype(np.uint8) & np.uint8(1)
+        return bits
+
+    def at(self, position: int) -> int | None:
+        return self.spans.at(position)
 
 
 class Sliced(Spans):

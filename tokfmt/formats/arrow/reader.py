@@ -75,6 +75,7 @@ from tokfmt.formats.arrow.container import (
     values_of,
     worded,
 )
+from tokfmt.formats.arrow.padding import Contradictions, contradictions
 from tokfmt.formats.arrow.partial import keep_following, keep_readable, readable_files
 
 if TYPE_CHECKING:
@@ -103,6 +104,7 @@ class Decoded(NamedTuple):
             inside of rows, which are content that does not count in the loss.
         first: Index of the first sequence in the dataset.
         start: Position of the first token in the dataset.
+        against: Rows whose masks contradict their padding, if `Rows` compares them.
     """
 
     tokens: Tokens
@@ -115,6 +117,7 @@ class Decoded(NamedTuple):
     excluded: tuple[int, int] = (0, 0)
     first: int = 0
     start: int = 0
+    against: Contradictions = Contradictions()
 
     def span(self, *, rows: bool) -> tuple[int, int]:
         """Return the first index and the end on the axis of sequences (`rows`) or of tokens."""
@@ -229,10 +232,14 @@ class Rows:
         column: Column to read, with the columns of labels or masks.
         samples: Keep each row as one sequence, instead of the documents in it.
         following: "loss_mask" speaks of the ID after its own.
+        compares: Compare masks with padding.
     """
 
-    def __init__(self, format_hundred: int, column: Column, *, samples: bool, following: bool = False) -> None:
+    def __init__(
+        self, format_hundred: int, column: Column, *, samples: bool, following: bool = False, compares: bool = False
+    ) -> None:
         self.hundred, self.column, self.samples, self.following = format_hundred, column, samples, following
+        self.compares = compares
 
     def decode(self, container: Container, group: Group) -> Iterator[tuple[Decoded, list[Problem]]]:
         """Yield the rows of a group, some at a time, with the problems found in them.
@@ -292,7 +299,7 @@ class Rows:
             return rows
         values: Values = {name: found.to_numpy(zero_copy_only=False) for name, (found, _) in columns.items()}
         if self.column.attention:
-            rows, values = _attended(rows, values)
+            rows, values = _attended(rows, values, compares=self.compares)
         if not self.column.mask_columns:
             return rows
         lengths = columns[LENGTHS][1] if LENGTHS in columns else None
@@ -322,7 +329,7 @@ def _fit(rows: Decoded, columns: Mapping[str, tuple[Any, Offsets]], wrong: Any) 
     return True
 
 
-def _attended(rows: Decoded, values: Values) -> tuple[Decoded, Values]:
+def _attended(rows: Decoded, values: Values, *, compares: bool) -> tuple[Decoded, Values]:
     """Leave out the positions at both ends of rows that `attention_mask` excludes, in all columns."""
     attended = values[ATTENTION] != 0
     at, passed = np.flatnonzero(attended), offsets_of(attended)[rows.offsets]
@@ -340,6 +347,7 @@ def _attended(rows: Decoded, values: Values) -> tuple[Decoded, Values]:
         marks=counts * np.uint8(TARGET),
         odd=_count_and_first(holes),
         excluded=(int(np.count_nonzero(~kept)), int(np.count_nonzero(~counts))),
+        against=contradictions(rows.tokens, rows.offsets, values, kept) if compares else Contradictions(),
     )
     return found, {name: column[kept] for name, column in values.items()}
 
@@ -391,7 +399,9 @@ def _labeled(
         begins[starts] = True
         marks |= begins * np.uint8(BEGINS if samples else 0)
     mask = (moved != IGNORED).astype(np.uint8)
-    return Decoded(rows.tokens, offsets, mask, moved, begins, marks, _count_and_first(odd), rows.excluded)
+    return rows._replace(
+        offsets=offsets, mask=mask, labels=moved, begins=begins, marks=marks, odd=_count_and_first(odd)
+    )
 
 
 def _starts_of_positions(rows: Decoded, positions: NDArray[np.integer[Any]], wrong: Any) -> Offsets:

@@ -234,12 +234,13 @@ class Ends:
     def votes(self, mask: Values) -> tuple[int, int]:
         """Return the numbers of padded samples whose mask leaves out the padding, and whose mask marks it.
 
-        A run of one ID is no padding, and neither is one of two that an answer ends with: then the prompt begins with 0
-        and the answer ends with 1, as in an inverted mask. Most samples decide.
+        A run of one ID is no padding, and neither is one that an answer ends with: then the prompt begins with 0 and
+        the answer ends with 1, as in an inverted mask, but 1 begins before the run. Most samples decide.
         """
         padded = self.run < mask.shape[1] - 1
         loss = padded & (mask == 1).any(axis=1) & (mask[:, -1] == 0)
-        inverted = padded & (mask[:, 0] == 0) & (mask[:, -1] == 1)
+        at_run = np.argmax(mask == 1, axis=1) >= self.run - 1  # One token before it may be padding of the labels.
+        inverted = padded & (mask[:, 0] == 0) & (mask[:, -1] == 1) & at_run
         return int(np.count_nonzero(loss)), int(np.count_nonzero(inverted))
 
 

@@ -288,6 +288,7 @@ class _Look(NamedTuple):
         inside: Separators inside documents.
         first_inside: The position of the first of these; -1 without one.
         padded: Documents that end with a run of one ID before the last token.
+        twice: Documents that end with the separator twice, both of them in it.
     """
 
     ended: int
@@ -296,6 +297,7 @@ class _Look(NamedTuple):
     inside: int
     first_inside: int
     padded: int
+    twice: int
 
 
 def deep_findings(reader: FlatReader, how: Audit) -> Iterator[Finding]:
@@ -311,7 +313,7 @@ def deep_findings(reader: FlatReader, how: Audit) -> Iterator[Finding]:
         except FormatError as error:
             return error
 
-    ended = usual = inside = padded = 0
+    ended = usual = inside = padded = twice = 0
     first_other = first_inside = -1
     cuts = windows(0, reader.info.tokens)
     for found in how.spread(look, cuts):
@@ -319,11 +321,11 @@ def deep_findings(reader: FlatReader, how: Audit) -> Iterator[Finding]:
             yield Finding.of("TF103", found)
             return
         ended, usual, inside = ended + found.ended, usual + found.usual, inside + found.inside
-        padded += found.padded
+        padded, twice = padded + found.padded, twice + found.twice
         first_other = found.first_other if first_other < 0 else first_other
         first_inside = found.first_inside if first_inside < 0 else first_inside
     yield from ending_findings(reader, eos_id, Endings(f"{ended:,} documents", ended, usual, first_other))
-    if 2 * usual > ended:
+    if 2 * usual > ended and 2 * twice <= usual:  # Else TF945 says it, and TF946 counts the others.
         name = "the usual last ID" if how.eos_id is None else "the separator"
         yield from _insides(reader, f"{name} {eos_id:,}", eos_id, inside, first_inside)
     if padded >= max(_FEW, _PADDED * ended):
@@ -365,7 +367,9 @@ def _look(reader: FlatReader, offsets: NDArray[np.int64], eos_id: int, window: t
     for step in range(3, _RUN + 2):
         run &= tokens[long - step] == before
     first_other = -1 if well.all() else int(numbers[np.argmin(well)]) - 1
-    return _Look(len(ends), int(np.count_nonzero(well)), first_other, inside, first_inside, int(run.sum()))
+    several = ends[well & (offsets[numbers] - offsets[numbers - 1] > 1) & (ends > 1)]
+    twice = int(np.count_nonzero(tokens[several - 2] == eos_id))
+    return _Look(len(ends), int(np.count_nonzero(well)), first_other, inside, first_inside, int(run.sum()), twice)
 
 
 def _insides(reader: FlatReader, name: str, eos_id: int, inside: int, first: int) -> Iterator[Finding]:

@@ -18,7 +18,7 @@ Source: the public dataset card of a stage-1 packed pretraining dataset.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -185,6 +185,10 @@ class Stage1(FlatFormat):
         reader.seq_len, reader.padding = options.seq_len, padding
         reader.info = replace(reader.info, length_given=options.view == "samples")
         return reader
+
+    def repaired_with(self, path: Place, options: ReadOptions) -> Mapping[str, object]:  # noqa: ARG002
+        """See `Format.repaired_with`."""
+        return {"seq_len": options.seq_len}
 
     def sections(self, path: Place, options: ReadOptions) -> Sequence[Section]:
         """Return a section of the blocks, and one of the samples of each."""

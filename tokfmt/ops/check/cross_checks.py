@@ -43,6 +43,8 @@ from tokfmt.core.tokenizer_ids import TokenizerIds, wrapped_bits
 from tokfmt.formats.flat import FlatFormat
 from tokfmt.model.batch import SEP
 from tokfmt.model.bridge import ContentReader, dataset_of, is_split, is_unfinished, readers_of
+from tokfmt.model.gap import Gap
+from tokfmt.ops.check.doubled import Doubled, doubled_in
 from tokfmt.ops.compare.alignment import Step, Stretch, aligned, check_room, surpluses
 from tokfmt.ops.compare.fingerprint import AxisSide, Fingerprints, Side, empty_fingerprint, hands, read_records
 from tokfmt.ops.source.manifest import (
@@ -348,12 +350,14 @@ class Endings:
         lack: The number of others that are not empty, and the first.
         twice: The number of sequences that end with it twice, and the first.
         inside: The number of these IDs before the end, and the first sequence with one.
+        is_doubled: Most sequences that end with it end with it twice; known once the findings were asked for.
     """
 
     def __init__(self, reader: TokenReader, eos_id: int, *, removed: bool) -> None:
         self.reader, self.eos_id, self._removed = reader, eos_id, removed
         self.ended, self._lock = 0, threading.Lock()
         self.lack = self.twice = self.inside = (0, -1)
+        self.is_doubled = False
 
     @staticmethod
     def of(source: Source) -> Endings | None:
@@ -414,12 +418,10 @@ class Endings:
             what = f"{self.lack[0]:,} {of} do not end with the separator {self.eos_id:,}, as others do"
             remedy = "They may be cut: compare them with their source"
             yield Finding("TF944", "warning", str(path), f"{what} ({first} {self.lack[1]:,})", remedy)
-        twice = self.twice[0] > self.ended / 2  # If few do, a text ended with its spelling.
-        if twice:
-            what = f"{self.twice[0]:,} {of} end with the separator {self.eos_id:,} twice"
-            remedy = "Pack the text again: the tokenizer and the packer each added one"
-            yield Finding("TF945", "warning", str(path), f"{what} ({first} {self.twice[1]:,})", remedy)
-        inside = self.inside if twice or not self.twice[0] else _joined(self.inside, self.twice)
+        self.is_doubled = self.twice[0] > self.ended / 2  # If few do, a text ended with its spelling.
+        if self.is_doubled:
+            yield _doubled_finding(path, Doubled(self.twice[0], count, self.twice[1]), self.eos_id)
+        inside = self.inside if self.is_doubled or not self.twice[0] else _joined(self.inside, self.twice)
         if inside[0]:
             what = f"the separator {self.eos_id:,} occurs inside documents {inside[0]:,}x"
             remedy = (
@@ -458,6 +460,30 @@ def _usual_end(reader: TokenReader) -> int | None:
         return None
     usual, often = Counter(ends).most_common(1)[0]
     return usual if often >= _MOST * len(ends) else None
+
+
+def missing_findings(path: Place, source: Source) -> Iterator[Finding]:
+    """Report a separator that is known from elsewhere, if none of the documents that were looked at ends with it."""
+    gap = Gap() if source.dataset is None else source.dataset.gap
+    if gap.id is not None and gap.stored and not gap.closed and gap.lack >= _FEWEST:
+        seen = f"{gap.lack:,} documents" + (" that were looked at" if gap.looked < gap.of else "")
+        what = f"none of {seen} ends with the separator {gap.id:,} ({source.separator.source})"
+        remedy = "A trainer that reads them as one stream sees no boundary. A conversion to a pack adds one"
+        yield Finding("TF944", "warning", str(path), what, remedy)
+
+
+def doubled_findings(path: Place, reader: TokenReader) -> Iterator[Finding]:
+    """Report the documents of a stream that have two separators, if most of them have two."""
+    found = doubled_in(reader) if is_split(reader) else Doubled(0, 0, -1)
+    if found.documents > found.of / 2:
+        yield _doubled_finding(path, found, reader.info.eos_id or 0, dataset_of(reader).gap.side)
+
+
+def _doubled_finding(path: Place, found: Doubled, eos_id: int, side: str = "after") -> Finding:
+    verb = "begin" if side == "before" else "end"
+    what = f"{found.documents:,} of {found.of:,} documents {verb} with the separator {eos_id:,} twice"
+    remedy = "The tokenizer and the packer each added one: pack the text again, or let --fix OUT leave one out"
+    return Finding("TF945", "warning", str(path), f"{what} (first: document {found.first:,})", remedy)
 
 
 def unfinished_findings(path: Place, reader: TokenReader) -> Iterator[Finding]:

@@ -47,7 +47,13 @@ def separator_to_write(sources: Sequence[Source], to_eos: ToEos) -> Separator:
         found = [f"{eos_id} in {printable(source.paths[0].name)}" for eos_id, source in known.items()]
         listed = ", ".join(found[:_NAMED]) + (f" and {len(found) - _NAMED:,} more" if len(found) > _NAMED else "")
         raise ConversionError(f"the sources have different separators ({listed}). --to-eos ID replaces all by one")
-    return next(iter(known.values()), sources[0]).separator if len(known) < 2 else Separator(None)
+    if len(known) > 1:
+        return Separator(None)
+    source = next(iter(known.values()), sources[0])
+    if len(sources) > 1 and source.separator.inferred:
+        name = printable(source.paths[0].name)
+        return source.separator._replace(source=f"in {name} {source.separator.source}")
+    return source.separator
 
 
 def as_stored(sources: Sequence[Source]) -> Literal["none"] | None:

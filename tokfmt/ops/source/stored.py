@@ -506,13 +506,18 @@ def _of_stream(
             what = f"{empty:,} of {counted(split.info.sequences, 'sequence')} are empty, the first is {first:,}"
             notes.append(f"{what}: separators follow each other")
         if is_unfinished(split):
-            notes.append(f"its last document is not finished: no separator {eos_id} follows it")
+            notes.append(unfinished(eos_id))
         return split, notes
     if separator.source == NO_SEPARATOR:
         return stored, [f"read as one sequence of {info.tokens:,} tokens ({NO_SEPARATOR})"]
     if note := _undivided(info, separator):
         return stored, note
     raise SeparatorUnknownError(path, "a stream of tokens whose separator is not known")
+
+
+def unfinished(eos_id: int) -> str:
+    """Return the note on a stream that ends without its separator."""
+    return f"its last document is not finished: no separator {eos_id} follows it"
 
 
 def boundaries_of(inner: Inner) -> str:

@@ -33,7 +33,14 @@ from tokfmt.ops.source.ingest import encoder_for, ingest
 from tokfmt.ops.source.manifest import extent
 from tokfmt.ops.source.open import contradicted, open_stored
 from tokfmt.ops.source.request import SourceRequest
-from tokfmt.ops.source.stored import NO_SEPARATOR, Source, manifest_tokenizer, tokenizer_of, without_separators
+from tokfmt.ops.source.stored import (
+    NO_SEPARATOR,
+    Source,
+    manifest_tokenizer,
+    tokenizer_of,
+    unfinished,
+    without_separators,
+)
 from tokfmt.ops.stats.duplicates import (
     LISTED_GROUPS,
     TOO_MANY,
@@ -232,7 +239,10 @@ class _Run:
             with self.recording_failure(subject.source.paths[0]):
                 if survey.error is not None:
                     raise survey.error
-                noted = replace(subject, notes=(*subject.notes, *survey.notes))
+                notes = (*subject.notes, *survey.notes)
+                if isinstance(subject.axis, Streamed) and drawn is None and subject.axis.is_unfinished(survey.stats):
+                    notes += (unfinished(subject.axis.eos_id),)
+                noted = replace(subject, notes=notes)
                 one = Surveyed(noted, survey, drawn.weight if drawn else 1.0)
                 found = described(one, wanted, self.keep)
                 if drawn is None and not request.source.ignore_manifest:

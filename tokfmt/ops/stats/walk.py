@@ -437,6 +437,11 @@ class Streamed:
 
     ending = 0
 
+    def is_unfinished(self, stats: Stats) -> bool:
+        """Return whether tokens follow the last separator of a stream that ends documents; `stats` are those of all."""
+        is_behind, end = self.info.separators is not Separators.BEFORE, self.info.tokens
+        return is_behind and any(span.stop == end and 0 <= span.last < end - 1 for span in stats.spans)
+
     def content(self, loose: Loose, last: Tokens) -> Loose:  # noqa: ARG002
         """Return a loose sequence unchanged, because it includes no separator."""
         return loose
