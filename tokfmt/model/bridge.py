@@ -276,7 +276,6 @@ class ContentReader(_Reader):
         """See the function `sequence_reader`."""
         dataset = self.dataset
         spans, find, trim, read = dataset.spans, dataset.spans.finder(), dataset.spans.content, dataset.axis.read
-        presumes = not dataset.gap.alone and spans.ending is not None and spans.usual == AFTER and not dataset.gap.empty
         separator, edge = dataset.gap.id, 0 if spans.usual == BEFORE else -1
 
         def general(number: int) -> Tokens:
@@ -284,8 +283,6 @@ class ContentReader(_Reader):
             content = trim(number, tokens)
             if len(content) < len(tokens) and tokens.item(edge) != separator:
                 raise IncompleteWriteError("the stream changed since its separators were counted. Run again")
-            if presumes and len(content) == len(tokens):
-                raise self._unended(number)
             return content
 
         ends = spans.ends()

@@ -24,6 +24,8 @@ from tokfmt.model.dataset import Dataset
 STEP = 1 << 12
 """Sequences per position that is held."""
 _AT_ONCE = 1 << 18
+REMEDY = "tokfmt convert without --task reads each sequence by its own end, and writes the separator after it. Read that"
+"""What cures a sequence without the separator where positions were given out that presume it."""
 
 
 class _Places(NamedTuple):
@@ -375,15 +377,30 @@ class Laid(Axis):
 
     def _unended(self, number: int) -> UnendedError:
         """Return the error of a sequence that has no separator, where it is presumed to have one."""
-        begin, end = self.dataset.spans.extent(number)
-        error = UnendedError(
-            str(self.dataset.facts.get("path", "dataset")),
-            f"sequence {number:,} does not end with the separator {self.dataset.gap.id}",
-            found=int(self.dataset.axis.read(end - 1, end)[0]) if begin < end else "an empty sequence",
-            remedy="--eos none reads the sequences as they are stored, with the IDs that end them",
-        )
+        (begin, end), facts = self.dataset.spans.extent(number), self.dataset.facts
+        path, what = str(facts.get("path", "dataset")), f"sequence {number:,} does not end with the separator"
+        found = int(self.dataset.axis.read(end - 1, end)[0]) if begin < end else "an empty sequence"
+        error = UnendedError(path, f"{what} {self.dataset.gap.id}", found=found, remedy=REMEDY)
         error.sequence = number
         return error
+
+    @property
+    def presumes(self) -> bool:
+        """Positions presume that each sequence ends with a separator, and not all sequences were looked at."""
+        spans, gap = self.dataset.spans, self.dataset.gap
+        is_open = not (self.is_exact or spans.checked or gap.alone) and gap.looked < gap.of
+        return is_open and spans.ending is not None and spans.usual == AFTER
+
+    def look_at(self, numbers: Numbers) -> None:
+        """Compare the ends of some sequences with what positions presume. Reads one token of each.
+
+        Raises:
+            UnendedError: A sequence does not end with the separator.
+        """
+        if self.presumes:
+            beside = self.dataset.spans.trim(numbers, *self.dataset.spans.extents_of(numbers), self.dataset.axis)[2]
+            if (wrong := np.flatnonzero(beside != self.dataset.spans.usual)).size:
+                raise self._unended(int(numbers[wrong[0]]))
 
     def _sizes(self, first: int, last: int) -> Numbers:
         starts, stops, beside = self.dataset.spans.read(first, last, self.dataset.axis if self.is_exact else None)

@@ -356,7 +356,8 @@ class _Checking:
         """
 
         def opened(eos: EosChoice, handle: TokenizerHandle | None = None) -> Source:
-            request = replace(self.request, format=format_.name, eos=eos)
+            reads_all = self.deep or self.corpus is not None
+            request = replace(self.request, format=format_.name, eos=eos, every_end=reads_all)
             progress = self.progress if self.deep else None
             return open_found([found_at(self.path, format_, request)], request, handle, self.jobs, progress)
 
