@@ -27,8 +27,8 @@ from tokfmt.core.protocols import (
     marks_of,
     pieces_of,
 )
-from tokfmt.core.ragged import Tokens
-from tokfmt.core.reader import U8, Ends, Info, Layout, Separators, TokenReader, check_interval, check_position
+from tokfmt.core.ragged import Ragged, Tokens, offsets_of
+from tokfmt.core.reader import U8, WINDOW, Ends, Info, Layout, Separators, TokenReader, check_interval, check_position
 from tokfmt.model.axis import Axis, Joined
 from tokfmt.model.batch import AFTER, BEFORE, MASKED_END, SEP, Batch, Kind, Target
 from tokfmt.model.dataset import Dataset, concat
@@ -277,12 +277,16 @@ class ContentReader(_Reader):
         dataset = self.dataset
         spans, find, trim, read = dataset.spans, dataset.spans.finder(), dataset.spans.content, dataset.axis.read
         separator, edge = dataset.gap.id, 0 if spans.usual == BEFORE else -1
+        is_closed = not dataset.gap.alone and spans.ending is not None and spans.usual == AFTER
+        is_certain = is_closed and not dataset.gap.empty and not self.presumes
 
         def general(number: int) -> Tokens:
             tokens = read(*find(number))
             content = trim(number, tokens)
             if len(content) < len(tokens) and tokens.item(edge) != separator:
                 raise IncompleteWriteError("the stream changed since its separators were counted. Run again")
+            if is_certain and len(content) == len(tokens):  # The file changed.
+                raise self._unended(number)
             return content
 
         ends = spans.ends()
@@ -351,19 +355,16 @@ def dataset_of(reader: TokenReader) -> Dataset:
     return from_reader(reader) if known is None else known
 
 
-def stored_reader(reader: TokenReader, separator: int | None, *, read: bool = False) -> LaidReader | None:
+def stored_reader(reader: TokenReader, separator: int | None) -> LaidReader | None:
     """Return the slots of the files under contents, if each is followed by a separator there and by nothing else.
 
     Args:
         reader: A reader of contents.
         separator: The separator; None: there is none.
-        read: Every sequence was read before, so that nothing is left to check.
     """
     dataset = dataset_of(reader)
     if separator is None or dataset.gap.id != separator or dataset.spans.usual != AFTER:
         return None
-    if read:
-        dataset = replace(dataset, spans=dataset.spans.after_reading())
     found = LaidReader(dataset, Target(separator, "after", accepted=_ALL), reader.info)
     return None if found.same_from is None else found
 
@@ -392,6 +393,16 @@ def with_own_separators(reader: TokenReader, separator: int | None) -> TokenRead
     is_closed = found.info.tokens - reader.info.tokens == reader.info.sequences
     found.info = replace(found.info, separators=Separators.TRAILING if is_closed else Separators.NONE)
     return found
+
+
+def batches_of(reader: TokenReader, first: int, last: int, size: int = WINDOW) -> Iterator[Ragged]:
+    """Yield the sequences `first <= i < last` of a reader of contents, in batches of about `size` tokens.
+
+    Each sequence is read by its own end, whatever positions presume.
+    """
+    for batch in dataset_of(reader).batches(size, first, last):
+        tokens, lengths = batch.content()
+        yield Ragged(tokens.astype(reader.info.dtype, copy=False), offsets_of(lengths))
 
 
 _ALL = frozenset({"embedded-separators", "empty-sequences"})

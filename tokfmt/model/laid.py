@@ -24,7 +24,7 @@ from tokfmt.model.dataset import Dataset
 STEP = 1 << 12
 """Sequences per position that is held."""
 _AT_ONCE = 1 << 18
-REMEDY = "tokfmt convert without --task reads each sequence by its own end, and writes the separator after it. Read that"
+REMEDY = "tokfmt convert, without --task, reads each sequence by its own end, and closes it. Read what it writes"
 """What cures a sequence without the separator where positions were given out that presume it."""
 
 

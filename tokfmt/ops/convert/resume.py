@@ -31,8 +31,8 @@ from tokfmt.core.errors import (
     SourceChangedError,
     TokenRangeError,
     TruncatedError,
-    UnsafeError,
     UnendedError,
+    UnsafeError,
     UnsupportedError,
     VerificationError,
 )

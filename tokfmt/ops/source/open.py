@@ -34,6 +34,7 @@ from tokfmt.core.reader import Damage, Info, Layout, Separators, TokenReader, wi
 from tokfmt.core.records import RecordReader, has_records
 from tokfmt.core.shard_names import names_by_directory, notes_on_shards, refuse_incomplete
 from tokfmt.core.text_format import printable
+from tokfmt.model.batch import AFTER
 from tokfmt.model.bridge import ContentReader, from_reader
 from tokfmt.ops.source.discover import find_sources
 from tokfmt.ops.source.manifest import (
@@ -338,7 +339,7 @@ def open_found(
         beginning = Beginning(source.reader, eos_id, max_sequences)
         if not beginning.whole:
             return source._replace(reader=ContentReader(from_reader(beginning, eos_id, jobs=jobs)))
-    stored = source.reader
+    stored, proven = source.reader, _is_closed(source, request)
     reader, decided = without_separators(
         stored,
         source.separator,
@@ -347,8 +348,10 @@ def open_found(
         jobs,
         progress,
         few_sequences=few_sequences,
-        every_end=request.every_end and not _counts_all(source, request),
+        every_end=request.every_end and not proven,
     )
+    if isinstance(reader, ContentReader) and proven:
+        reader = ContentReader(replace(reader.dataset, spans=reader.dataset.spans.after_reading()))
     source = source._replace(reader=reader, notes=(*source.notes, *decided))
     if (
         isinstance(reader, ContentReader) and not reader.dataset.gap.alone
@@ -359,12 +362,19 @@ def open_found(
     return _with_partial(source, found, request) if source.damage else counted(source, request)
 
 
-def _counts_all(source: Source, request: SourceRequest) -> bool:
-    """Return whether the manifest counts as many tokens as there are if every sequence ends with its separator."""
-    reader, (path, *others) = source.reader, source.paths
-    if others or request.ignore_manifest or isinstance(reader, RecordReader):
+def _is_closed(source: Source, request: SourceRequest) -> bool:
+    """Return whether every sequence is known to end with the separator.
+
+    All were looked at, or the manifest counts as many tokens as there are without a separator of each.
+    """
+    dataset, (path, *others) = source.dataset, source.paths
+    if dataset is None or dataset.spans.usual != AFTER or isinstance(source.reader, RecordReader):
         return False
-    info, manifest = reader.info, read_manifest(path)
+    if dataset.gap.closed == len(dataset):
+        return True
+    if others or request.ignore_manifest:
+        return False
+    info, manifest = source.reader.info, read_manifest(path)
     counts = manifest.counts(info.split) if manifest.eos_id == source.separator.eos_id else {}
     return counts.get("tokens") == info.tokens - info.sequences
 

@@ -361,6 +361,9 @@ def _opened(
 ) -> tuple[Source | TextSource, list[Opened]]:
     """Open the datasets of one source, in the order of its paths; return the source and its parts."""
     paths = expanded([place_named(file.where, path) for path in entry.path])
+    # Samples are read without a look at separators, so that these are looked at once, and the cache remembers it. A
+    # store would be read as a whole: what it holds is looked at whenever it is read.
+    every_end = every_end or not any(isinstance(path, Url) for path in paths)
     request = SourceRequest(
         tuple(paths),
         entry.format,

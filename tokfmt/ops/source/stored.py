@@ -459,7 +459,7 @@ def without_separators(
             f"sequences do not end with the separator {eos_id} that the dataset states",
             remedy="--eos none reads the sequences as they are stored, with the IDs that end them",
         )
-    if spans.usual == AFTER and (not every_end or eos_id == info.eos_id or gap.looked == gap.of):
+    if spans.usual == AFTER and (not every_end or eos_id == info.eos_id):
         reader = ContentReader(dataset)
         if reader.info.tokens:  # Else no read of a content would look at a separator.
             return reader, []
