@@ -355,16 +355,19 @@ def dataset_of(reader: TokenReader) -> Dataset:
     return from_reader(reader) if known is None else known
 
 
-def stored_reader(reader: TokenReader, separator: int | None) -> LaidReader | None:
+def stored_reader(reader: TokenReader, separator: int | None, *, raw: bool = False) -> LaidReader | None:
     """Return the slots of the files under contents, if each is followed by a separator there and by nothing else.
 
     Args:
         reader: A reader of contents.
         separator: The separator; None: there is none.
+        raw: The files are read without a look at separators. None is returned if these are only presumed.
     """
     dataset = dataset_of(reader)
     if separator is None or dataset.gap.id != separator or dataset.spans.usual != AFTER:
         return None
+    if raw and dataset.gap.is_known:
+        dataset = replace(dataset, spans=dataset.spans.after_reading())
     found = LaidReader(dataset, Target(separator, "after", accepted=_ALL), reader.info)
     return None if found.same_from is None else found
 

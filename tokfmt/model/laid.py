@@ -387,9 +387,9 @@ class Laid(Axis):
     @property
     def presumes(self) -> bool:
         """Positions presume that each sequence ends with a separator, and not all sequences were looked at."""
-        spans, gap = self.dataset.spans, self.dataset.gap
-        is_open = not (self.is_exact or spans.checked or gap.alone) and gap.looked < gap.of
-        return is_open and spans.ending is not None and spans.usual == AFTER
+        spans = self.dataset.spans
+        is_known = self.is_exact or spans.checked or self.dataset.gap.is_known
+        return not is_known and spans.ending is not None and spans.usual == AFTER
 
     def look_at(self, numbers: Numbers) -> None:
         """Compare the ends of some sequences with what positions presume. Reads one token of each.

@@ -315,7 +315,6 @@ class Ended(Spans):
             closed = self.read(first, last, axis)[2] & AFTER
             parts, all_closed = [*parts, np.packbits(closed)], all_closed and bool(closed.all())
         found = Ended(self.spans, self.separator, self.lead, AFTER if all_closed else None)
-        found.checked = all_closed
         found._closed = None if all_closed else np.concatenate(parts)
         return found
 

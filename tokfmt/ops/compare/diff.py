@@ -201,8 +201,8 @@ def diff(
     jobs = worker_count(jobs)
 
     def compared(every_end: bool) -> DiffReport:
-        pair = (replace(one, every_end=every_end) for one in (a, b))
-        both = open_both(*pair, watched, tokenizer=tokenizer, samples=samples, jobs=jobs, executor=executor)
+        first, second = replace(a, every_end=every_end), replace(b, every_end=every_end)
+        both = open_both(first, second, watched, tokenizer=tokenizer, samples=samples, jobs=jobs, executor=executor)
         try:
             with hands(jobs) as workers:
                 compare = _unordered if ignore_order else _ordered

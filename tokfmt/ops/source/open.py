@@ -34,7 +34,6 @@ from tokfmt.core.reader import Damage, Info, Layout, Separators, TokenReader, wi
 from tokfmt.core.records import RecordReader, has_records
 from tokfmt.core.shard_names import names_by_directory, notes_on_shards, refuse_incomplete
 from tokfmt.core.text_format import printable
-from tokfmt.model.batch import AFTER
 from tokfmt.model.bridge import ContentReader, from_reader
 from tokfmt.ops.source.discover import find_sources
 from tokfmt.ops.source.manifest import (
@@ -339,7 +338,7 @@ def open_found(
         beginning = Beginning(source.reader, eos_id, max_sequences)
         if not beginning.whole:
             return source._replace(reader=ContentReader(from_reader(beginning, eos_id, jobs=jobs)))
-    stored, proven = source.reader, _is_closed(source, request)
+    stored, source = source.reader, _with_count(source, request)
     reader, decided = without_separators(
         stored,
         source.separator,
@@ -348,10 +347,8 @@ def open_found(
         jobs,
         progress,
         few_sequences=few_sequences,
-        every_end=request.every_end and not proven,
+        every_end=request.every_end,
     )
-    if isinstance(reader, ContentReader) and proven:
-        reader = ContentReader(replace(reader.dataset, spans=reader.dataset.spans.after_reading()))
     source = source._replace(reader=reader, notes=(*source.notes, *decided))
     if (
         isinstance(reader, ContentReader) and not reader.dataset.gap.alone
@@ -362,21 +359,16 @@ def open_found(
     return _with_partial(source, found, request) if source.damage else counted(source, request)
 
 
-def _is_closed(source: Source, request: SourceRequest) -> bool:
-    """Return whether every sequence is known to end with the separator.
-
-    All were looked at, or the manifest counts as many tokens as there are without a separator of each.
-    """
+def _with_count(source: Source, request: SourceRequest) -> Source:
+    """Return a source, knowing whether its manifest counts the tokens that there are without a separator of each."""
     dataset, (path, *others) = source.dataset, source.paths
-    if dataset is None or dataset.spans.usual != AFTER or isinstance(source.reader, RecordReader):
-        return False
-    if dataset.gap.closed == len(dataset):
-        return True
-    if others or request.ignore_manifest:
-        return False
+    if dataset is None or others or request.ignore_manifest or dataset.gap.is_known:
+        return source
     info, manifest = source.reader.info, read_manifest(path)
-    counts = manifest.counts(info.split) if manifest.eos_id == source.separator.eos_id else {}
-    return counts.get("tokens") == info.tokens - info.sequences
+    if not isinstance(info, Info) or manifest.eos_id != dataset.gap.id:
+        return source
+    counted = manifest.counts(info.split).get("tokens") == info.tokens - info.sequences
+    return source._replace(dataset=replace(dataset, gap=replace(dataset.gap, counted=counted)))
 
 
 def _closed(source: Source, stored: TokenReader, found: Sequence[SourceFiles]) -> Source:
