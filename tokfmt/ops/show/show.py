@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
@@ -62,6 +62,7 @@ SAMPLES = 2
 _LITTLE = 1 << 22
 """Bytes of records up to which all records are counted, even if only the first are shown."""
 
+_TOGETHER = 256  # sequences whose ends are looked at together
 _RANDOM = re.compile(r"\s*random\s*:(.*)", re.IGNORECASE)
 
 
@@ -143,7 +144,7 @@ def show(
         look, info = Look(reader, decoder, spelling), reader.info
         if query is None:
             numbers = _numbers(source.paths[0], selection, info.sequences, seed)
-            return _sequences(reader, ((i, None) for i in numbers), look)
+            return _sequences(reader, ((i, None) for i in numbers), look, together=_TOGETHER)
         total, unit = (info.sequences, "sequences") if query.whole else (info.tokens, "tokens")
         watched.phase("searching", total, unit)
         hits = find(reader, query, decoder=decoder, each=True, progress=watched.advance)
@@ -261,14 +262,20 @@ def _continued(first: Iterator[Shown], again: Callable[[UnendedError], Iterator[
         yield from islice(again(error), count, None)
 
 
-def _sequences(reader: TokenReader, chosen: Iterator[Chosen], look: Look) -> Iterator[Shown]:
+def _sequences(reader: TokenReader, chosen: Iterator[Chosen], look: Look, *, together: int = 1) -> Iterator[Shown]:
+    """Yield sequences. The ends of `together` of them are looked at before the first of these is shown."""
     presuming = reader if isinstance(reader, ContentReader) and reader.presumes else None
+    while block := list(islice(chosen, together)):
+        if presuming is not None:
+            numbers = np.unique([number for number, _ in block])
+            behind = np.minimum(numbers + 1, reader.info.sequences - 1)  # It is looked at when they are read.
+            presuming.look_at(np.unique(np.concatenate([numbers, behind])))
+        yield from _shown(reader, block, look)
+
+
+def _shown(reader: TokenReader, chosen: Iterable[Chosen], look: Look) -> Iterator[Shown]:
     for index, hit in chosen:
         start, stop = reader.offsets(index, index + 1).tolist()
-        if presuming is not None:  # Nothing is shown whose end is not as presumed.
-            reader.tokens(start, min(start + 1, stop))
-            reader.tokens(max(start, stop - 1), stop)
-            presuming.look_at(np.array([index]))
         found = None if hit is None else (hit.start - start, hit.stop - start)
         yield Shown(index, stop - start, start, found, look)
 
@@ -334,7 +341,9 @@ def _all(records: RecordReader, most: int | None) -> int | None:
     return records.info.records if most is not None and records.info.size > _LITTLE else records.count()
 
 
-def _preview(source: Source, counts: tuple[int | None, int | None], shown: Iterator[Shown], kept: _Kept[Any]) -> Preview:
+def _preview(
+    source: Source, counts: tuple[int | None, int | None], shown: Iterator[Shown], kept: _Kept[Any]
+) -> Preview:
     sequences, tokens = counts
     return Preview(
         path=str(source.paths[0]),
