@@ -113,8 +113,7 @@ def test_saved(source, contents, tmp_path, shuffled):
     done = (dataset.shuffle(4) if shuffled else dataset).save(tmp_path / "out.pbin")
     assert (done.separators["kept"], done.separators["added"]) == (COUNT - 1, 1)
     found = listed(tokfmt.open(tmp_path / "out.pbin"))
-    assert (sorted(found), sorted(contents)) if shuffled else (found, contents)
-    assert sorted(found) == sorted(contents)
+    assert sorted(found) == sorted(contents) if shuffled else found == contents
 
 
 # commands
@@ -156,7 +155,7 @@ def test_show(source, contents):
     near = range(LATE - 2, LATE + 3)
     assert shown(source, f"{near[0]}:{near[-1] + 1}") == [(k, contents[k]) for k in near]
     assert shown(source, f"seq:{LATE - 1},{LATE}") == [(k, contents[k]) for k in (LATE - 1, LATE)]
-    assert sorted(shown(source, "random:6000")) == list(enumerate(contents))
+    assert all(ids == contents[k] for k, ids in shown(source, "random:300"))
 
 
 def wanted(contents, fits, most=None):
@@ -165,12 +164,12 @@ def wanted(contents, fits, most=None):
 
 def test_search(source, contents):
     size = len(contents[LATE])
-    assert shown(source, f"len=={size}", limit=0) == wanted(contents, lambda one: len(one) == size)
+    assert shown(source, f"len=={size}", limit=90) == wanted(contents, lambda one: len(one) == size, 90)
     assert shown(source, f"same:{LATE}", limit=0) == wanted(contents, lambda one: one == contents[LATE])
-    assert shown(source, "last:7", limit=0) == wanted(contents, lambda one: one[-1:] == [7])
+    assert shown(source, "last:7", limit=90) == wanted(contents, lambda one: one[-1:] == [7], 90)
     assert shown(source, "first:5", limit=20) == wanted(contents, lambda one: one[:1] == [5], 20)
-    found = wanted(contents, lambda one: (6, 7) in zip(one, one[1:], strict=False))
-    assert shown(source, "token:6,7", limit=0) == found
+    found = wanted(contents, lambda one: (6, 7) in zip(one, one[1:], strict=False), 90)
+    assert shown(source, "token:6,7", limit=90) == found
 
 
 # conversions
@@ -200,15 +199,15 @@ def test_tasks_in_any_order(source, tmp_path, order):
 def test_a_resumed_conversion_that_was_killed_before_and_after(late, tmp_path):
     stored, contents = late
     source = megatron(tmp_path / "in.bin", stored, np.append(np.arange(1, 1_200_000) % 8 + 10, EOS))
-    words, kills = [sys.executable, "-c", KILLED, str(source), str(tmp_path / "out.pbin")], 0
+    words, kills = [sys.executable, "-c", KILLED, str(source), str(tmp_path / "out.zarr")], 0
     for lines in (1, 2, 99):
         done = forkserver.run([*words, str(lines)], capture_output=True, text=True)
         kills += done.returncode == -9
     assert (kills, done.returncode) == (2, 0)
-    found = tokfmt.open(tmp_path / "out.pbin")
+    found = tokfmt.open(tmp_path / "out.zarr")
     assert listed(found[1:]) == contents
     assert found.info.tokens == 1_199_999 + sum(map(len, contents))
-    assert tokfmt.convert(source, tmp_path / "out.pbin", eos=EOS, resume=True).sequences == COUNT + 1
+    assert tokfmt.convert(source, tmp_path / "out.zarr", eos=EOS, resume=True).sequences == COUNT + 1
 
 
 KILLED = """
@@ -246,11 +245,12 @@ def stream(contents):
 def test_samples_of_a_recipe(source, contents, tmp_path):
     place, flat = recipe(tmp_path, source), stream(contents)
     view = tokfmt.open(place)
-    found = [token for k in range(len(view)) for token in view[k]["input_ids"].tolist()]
+    found = np.concatenate([view[k]["input_ids"] for k in range(len(view))]).tolist()
     assert found[: len(flat)] == flat
-    (tokfmt.convert(place, tmp_path / "out", to_format="stage1"), tokfmt.stats(place), tokfmt.diff(place, place))
-    stored = listed(tokfmt.open(tmp_path / "out", options={"view": "samples"}))
-    assert [token for one in stored for token in one][: len(flat)] == flat
+    tokfmt.convert(place, tmp_path / "out", to_format="stage1")
+    assert tokfmt.stats(place).datasets[0].sequences == len(view)
+    stored = np.concatenate(list(tokfmt.open(tmp_path / "out", options={"view": "samples"}))).tolist()
+    assert stored[: len(flat)] == flat
 
 
 def test_documents_of_a_recipe(source, contents, tmp_path):
