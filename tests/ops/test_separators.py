@@ -15,7 +15,7 @@ from finishing import finish
 
 import tokfmt
 from tokfmt.cli.main import cli
-from tokfmt.core.errors import CorruptError, LossyConversionError
+from tokfmt.core.errors import LossyConversionError
 
 EOS = 7
 NAMES = ("kept", "replaced", "added", "dropped", "bare")
@@ -221,11 +221,6 @@ def test_a_conversion_that_begins_again_says_so_and_repeats_no_note(tmp_path):
     assert sum("sequence 12,444 does not end with" in note for note in notes) == 1
     assert sum("19,999 of 20,000" in note for note in notes) == 1
     assert len(notes) == len(set(notes))
-
-
-def test_work_that_is_kept_is_not_begun_again(tmp_path):
-    with pytest.raises(CorruptError, match="sequence 12,444 does not end with .*without --resume"):
-        convert(nearly_closed(tmp_path), tmp_path, "modalities", resume=True)
 
 
 @pytest.mark.parametrize("name", STORING)

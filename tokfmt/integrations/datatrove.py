@@ -33,9 +33,10 @@ from tokfmt.core.errors import ConversionError, OptionError, missing_package
 from tokfmt.core.files import names_in, write_error, writing
 from tokfmt.core.options import given_options
 from tokfmt.core.place import absolute, local_path, place_of, text_of
-from tokfmt.core.reader import TokenReader, batches, windows
+from tokfmt.core.reader import TokenReader, windows
 from tokfmt.core.records import Block, RecordReader
 from tokfmt.core.text_format import printable
+from tokfmt.model.bridge import batches_of
 from tokfmt.ops.prepare.prepare import selected_records
 from tokfmt.ops.source.draft import TextRecipe, TextSource
 from tokfmt.ops.source.manifest import extent, manifest_path, read_manifest
@@ -226,7 +227,7 @@ class TokfmtReader(BaseReader):  # type: ignore[misc] # datatrove is not a depen
             ragged: Iterator[Ragged] = (batch.ragged for batch in found_ids if batch.ragged is not None)
         else:
             name, first = "", piece.numbers.start
-            ragged = batches(piece.reader, first, piece.numbers.stop)
+            ragged = batches_of(piece.reader, first, piece.numbers.stop)
         sequences = enumerate((ids for some in ragged for ids in some), first)
         yield from ((f"{name}{k}", {self.text_key: decoder.decode(ids)}) for k, ids in sequences)
 

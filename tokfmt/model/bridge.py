@@ -8,7 +8,7 @@ laid_reader     the axis of a destination, which writers store
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import cast
 
@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from tokfmt.core.errors import IncompleteWriteError
 from tokfmt.core.findings import ignore
 from tokfmt.core.place import Place
-from tokfmt.core.ragged import Tokens
-from tokfmt.core.reader import U8, U64, Axis, Info, Layout, Piece, Separators, TokenReader, check_interval
+from tokfmt.core.ragged import Ragged, Tokens, offsets_of
+from tokfmt.core.reader import U8, U64, WINDOW, Axis, Info, Layout, Piece, Separators, TokenReader, check_interval
 from tokfmt.model.axis import Joined
 from tokfmt.model.batch import AFTER, BEFORE, MASKED_END, SEP, Batch, Target
 from tokfmt.model.dataset import Dataset, concat
@@ -219,15 +219,16 @@ class ContentReader(_Reader):
         """See the function `sequence_reader`."""
         dataset = self.dataset
         spans, find, trim, read = dataset.spans, dataset.spans.finder(), dataset.spans.content, dataset.axis.tokens
-        presumes = not dataset.gap.alone and spans.ending is not None and spans.usual == AFTER and dataset.gap.even
         separator, edge = dataset.gap.id, 0 if spans.usual == BEFORE else -1
+        is_closed = not dataset.gap.alone and spans.ending is not None and spans.usual == AFTER
+        is_certain = is_closed and dataset.gap.even and not self.presumes
 
         def general(number: int) -> Tokens:
             tokens = read(*find(number))
             content = trim(number, tokens)
             if len(content) < len(tokens) and tokens.item(edge) != separator:
                 raise IncompleteWriteError("the stream changed since its separators were counted. Run again")
-            if presumes and len(content) == len(tokens):
+            if is_certain and len(content) == len(tokens):  # The file changed.
                 raise self._unended(number)
             return content
 
@@ -309,18 +310,18 @@ def dataset_of(reader: TokenReader, *, drawn: bool = False) -> Dataset:
     return from_reader(reader) if known is None else known
 
 
-def stored_reader(reader: TokenReader, separator: int | None, *, read: bool = False) -> LaidReader | None:
+def stored_reader(reader: TokenReader, separator: int | None, *, raw: bool = False) -> LaidReader | None:
     """Return the slots of the files under contents, if each is followed by a separator there and by nothing else.
 
     Args:
         reader: A reader of contents.
         separator: The separator; None: there is none.
-        read: Every sequence was read before, so that nothing is left to check.
+        raw: The files are read without a look at separators. None is returned if these are only presumed.
     """
     dataset = dataset_of(reader)
     if separator is None or dataset.gap.id != separator or dataset.spans.usual != AFTER:
         return None
-    if read:
+    if raw and dataset.gap.is_known:
         dataset = replace(dataset, spans=dataset.spans.after_reading())
     found = LaidReader(dataset, Target(separator, "after", accepted=_ALL), reader.info)
     return None if found.same_from is None else found
@@ -353,6 +354,16 @@ def with_own_separators(reader: TokenReader, separator: int | None) -> TokenRead
     is_closed = found.info.tokens - reader.info.tokens == reader.info.sequences
     found.info = replace(found.info, separators=Separators.TRAILING if is_closed else Separators.NONE)
     return found
+
+
+def batches_of(reader: TokenReader, first: int, last: int, size: int = WINDOW) -> Iterator[Ragged]:
+    """Yield the sequences `first <= i < last` of a reader of contents, in batches of about `size` tokens.
+
+    Each sequence is read by its own end, whatever positions presume.
+    """
+    for batch in dataset_of(reader).batches(size, first, last):
+        tokens, lengths = batch.content()
+        yield Ragged(tokens.astype(reader.info.dtype, copy=False), offsets_of(lengths))
 
 
 _ALL = frozenset({"embedded-separators", "empty-sequences"})

@@ -23,6 +23,8 @@ from tokfmt.model.dataset import Dataset
 STEP = 1 << 12
 """Sequences per position that is held."""
 _AT_ONCE = 1 << 18
+REMEDY = "tokfmt convert, without --task, reads each sequence by its own end, and closes it. Read what it writes"
+"""What cures a sequence without the separator where positions were given out that presume it."""
 
 
 class _Places(NamedTuple):
@@ -373,17 +375,32 @@ class Laid(Axis):
 
     def _unended(self, number: int) -> UnendedError:
         """Return the error of a sequence that has no separator, where it is presumed to have one."""
-        begin, end = self.dataset.spans.extent(number)
-        error = UnendedError(
-            str(self.dataset.facts.get("path", "dataset")),
-            f"sequence {number:,} does not end with the separator {self.dataset.gap.id}"
-            if self.dataset.gap.id is not None
-            else f"sequence {number:,} is empty, and the file states that none is",
-            found=int(self.dataset.axis.tokens(end - 1, end)[0]) if begin < end else "an empty sequence",
-            remedy="--eos none reads the sequences as they are stored, with the IDs that end them",
-        )
+        (begin, end), facts, separator = self.dataset.spans.extent(number), self.dataset.facts, self.dataset.gap.id
+        what = f"sequence {number:,} does not end with the separator {separator}"
+        if separator is None:
+            what = f"sequence {number:,} is empty, and the file states that none is"
+        found = int(self.dataset.axis.tokens(end - 1, end)[0]) if begin < end else "an empty sequence"
+        error = UnendedError(str(facts.get("path", "dataset")), what, found=found, remedy=REMEDY)
         error.sequence = number
         return error
+
+    @property
+    def presumes(self) -> bool:
+        """Positions presume that each sequence ends with a separator, and not all sequences were looked at."""
+        spans = self.dataset.spans
+        is_known = self.is_exact or spans.checked or self.dataset.gap.is_known
+        return not is_known and spans.ending is not None and spans.usual == AFTER
+
+    def look_at(self, numbers: Numbers) -> None:
+        """Compare the ends of some sequences with what positions presume. Reads one token of each.
+
+        Raises:
+            UnendedError: A sequence does not end with the separator.
+        """
+        if self.presumes:
+            beside = self.dataset.spans.trim(numbers, *self.dataset.spans.extents_of(numbers), self.dataset.axis)[2]
+            if (wrong := np.flatnonzero(beside != self.dataset.spans.usual)).size:
+                raise self._unended(int(numbers[wrong[0]]))
 
     def _sizes(self, first: int, last: int) -> Numbers:
         if self.target.kind == "index" and self.target.id is not None and self._takes_all():

@@ -308,16 +308,19 @@ class Ended(Spans):
         self._closed: NDArray[np.uint8] | None = None
 
     def looked_at(self, axis: Axis) -> Ended:
-        """Return the same spans after a look at the end of every sequence. They hold one bit for each.
+        """Return the same spans after a look at the end of every sequence.
+
+        They hold one bit for each, unless all end with the separator.
 
         Args:
             axis: The axis of the dataset.
         """
-        parts = [np.empty(0, np.uint8)]
+        parts, all_closed = [np.empty(0, np.uint8)], self.lead is None
         for first, last in windows(0, self.count, _AT_ONCE):
-            parts.append(np.packbits(self.read(first, last, axis)[2] & AFTER))
-        found = Ended(self.spans, self.separator, self.lead)
-        found._closed = np.concatenate(parts)
+            closed = self.read(first, last, axis)[2] & AFTER
+            parts, all_closed = [*parts, np.packbits(closed)], all_closed and bool(closed.all())
+        found = Ended(self.spans, self.separator, self.lead, AFTER if all_closed else None)
+        found._closed = None if all_closed else np.concatenate(parts)
         return found
 
     def cuts(self, first: int, last: int) -> Offsets:

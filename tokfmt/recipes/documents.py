@@ -514,7 +514,7 @@ class Axis:
     def _stored(self, k: int) -> StoredParts | None:
         """Return the files that store a source's part of the axis as it is; None without any."""
         source, tokens = self.sources[k], self.begins[k + 1] - self.begins[k]
-        stored = source.reader if self.eos_id is None else stored_reader(source.reader, self.eos_id, read=True)
+        stored = source.reader if self.eos_id is None else stored_reader(source.reader, self.eos_id, raw=True)
         if stored is None or stored.info.tokens < tokens:
             return None
         if self.places[k + 1] - self.places[k] < source.info.sequences and self.eos_id is not None:

@@ -10,13 +10,13 @@ a tokenizer (`RecordSource`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.errors import TokfmtError
+from tokfmt.core.errors import TokfmtError, UnendedError
 from tokfmt.core.format import Encoder
 from tokfmt.core.loss_mask import padding_of
 from tokfmt.core.ragged import Offsets, Tokens
@@ -163,12 +163,29 @@ class Viewport:
 
     unit, whole = "token", True
 
-    def __init__(self, reader: TokenReader) -> None:
-        self.reader = reader
+    def __init__(self, reader: TokenReader, again: Callable[[], TokenReader] | None = None) -> None:
+        """Hold a reader.
+
+        Args:
+            reader: The reader.
+            again: Opens the same rows, and looks at the end of each. None: positions presume nothing.
+        """
+        self.reader, self._again = reader, again
         self.count = reader.info.sequences
         self.sampled = reader.has_labels
+        self._forget()
+
+    def _forget(self) -> None:
         self._offsets = Recent[int, Offsets | Damage](_BLOCKS)
         self._windows = Recent[int, Piece | Damage](_WINDOWS)
+
+    def look_at_ends(self) -> bool:
+        """Read each row by its own end from now on. Return False if positions presume nothing."""
+        if self._again is None:
+            return False
+        self.reader, self._again = self._again(), None
+        self._forget()
+        return True
 
     def peek_span(self, row: int) -> Span | Damage | None:
         block = self._offsets.get(row // BLOCK)
@@ -184,6 +201,9 @@ class Viewport:
                 try:
                     block: Offsets | Damage = self.reader.offsets(a, min(a + BLOCK, self.count)).copy()
                 except TokfmtError as error:
+                    if isinstance(error, UnendedError) and self.look_at_ends():
+                        self.load_spans(first, last)
+                        return
                     block = damage_of(error)
                 self._offsets.put(number, block)
 
@@ -207,14 +227,18 @@ class Viewport:
             return
         a, b = span.start + min(start, span.length), span.start + min(stop, span.length)
         for number in range(a // WINDOW, -(-b // WINDOW) if b > a else a // WINDOW):
-            if self._windows.get(number) is None:
-                self._windows.put(number, self._read(number * WINDOW))
-
-    def _read(self, start: int) -> Piece | Damage:
-        try:
-            return self.read(start, min(start + WINDOW, self.reader.info.tokens))
-        except TokfmtError as error:
-            return damage_of(error)
+            if self._windows.get(number) is not None:
+                continue
+            begin = number * WINDOW
+            try:
+                found: Piece | Damage = self.read(begin, min(begin + WINDOW, self.reader.info.tokens))
+            except TokfmtError as error:
+                if isinstance(error, UnendedError) and self.look_at_ends():  # Positions are others now.
+                    self.load_spans(row, row + 1)
+                    self.load(row, start, stop)
+                    return
+                found = damage_of(error)
+            self._windows.put(number, found)
 
     def read(self, start: int, stop: int) -> Piece:
         """Read tokens by position without caching them, and raise the errors of the reader."""

@@ -20,6 +20,7 @@ import stat
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -43,6 +44,7 @@ from tokfmt.core.ragged import Ragged
 from tokfmt.core.reader import ByteOffset, Layout, Separators, TokenReader
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import printable
+from tokfmt.model.bridge import ContentReader
 from tokfmt.ops.source.discover import format_of
 from tokfmt.ops.source.manifest import found_as_written, located_tokenizer, read_manifest
 from tokfmt.ops.source.open import open_one, open_stored
@@ -229,7 +231,15 @@ def open_in_full(
     if isinstance(reader, RecordReader):
         return Opened(format_, (_records(reader, reader.count()),), source.separator, source.notes)
     name = "documents" if reader.info.layout is not Layout.SAMPLES else "samples"
-    return Opened(format_, (View(name, Viewport(reader)),), source.separator, source.notes)
+    presumes = isinstance(reader, ContentReader) and reader.presumes
+    again = partial(_opened_again, wanted, tokenizer) if presumes else None
+    return Opened(format_, (View(name, Viewport(reader, again)),), source.separator, source.notes)
+
+
+def _opened_again(request: SourceRequest, tokenizer: TokenizerHandle | None) -> TokenReader:
+    reader = open_one(replace(request, every_end=True), tokenizer).reader
+    assert isinstance(reader, TokenReader)
+    return reader
 
 
 def joined(first: Opened, full: Opened) -> Opened:

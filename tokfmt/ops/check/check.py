@@ -372,7 +372,8 @@ class _Checking:
         """
 
         def opened(eos: EosChoice, handle: TokenizerHandle | None = None) -> Source:
-            request = replace(self.request, format=format_.name, eos=eos)
+            reads_all = self.deep or self.corpus is not None
+            request = replace(self.request, format=format_.name, eos=eos, every_end=reads_all)
             progress = self.progress if self.deep else None
             return open_found([found_at(self.path, format_, request)], request, handle, self.jobs, progress)
 
@@ -751,7 +752,7 @@ class _Job:
         if plan.once is None:
             return self._converted(source, written, index=index)
         options: Any = parse_options(plan.format.write_options, written, plan.format.name)
-        if plan.format.writer_traits(options).separated:
+        if plan.format.writer_traits(options).separators.separated:
             source = replace(source, eos=plan.once)
         opened = open_one(source)
         if isinstance(opened.reader, RecordReader):

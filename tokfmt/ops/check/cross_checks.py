@@ -206,7 +206,7 @@ def ledger_findings(one: SourceFiles, asked: SourceRequest, *, deep: bool) -> It
         return
     if not deep:
         return
-    request = replace(asked, format=one.format.name)
+    request = replace(asked, format=one.format.name, every_end=True)
     request = viewed(request, one.format, "samples") if ledger is not None and ledger.unit == "samples" else request
     try:
         reader = open_one(request).reader
@@ -884,7 +884,7 @@ class Corpus:
         self.ignore_order, self.processes = ignore_order, processes
         # only documents are compared, so the user need not allow the loss of other fields
         self.source = open_one(
-            replace(request, allow_loss=request.allow_loss | {"fields"}), jobs=jobs, progress=progress
+            replace(request, allow_loss=request.allow_loss | {"fields"}, every_end=True), jobs=jobs, progress=progress
         )
         reader = self.source.reader
         if handle is None and isinstance(reader, RecordReader) and reader.info.kind == "text":

@@ -22,7 +22,7 @@ from tokfmt.ops.compare.fingerprint import AxisSide, Read, Side, Utf8, hands, re
 from tokfmt.ops.prepare.prepare import prepared_in
 from tokfmt.ops.source.discover import format_of
 from tokfmt.ops.source.draft import TextRecipe
-from tokfmt.ops.source.open import open_one
+from tokfmt.ops.source.open import open_one, presuming
 from tokfmt.ops.source.request import WRITTEN, SourceRequest, option_names, viewed
 from tokfmt.ops.source.stored import Source, boundaries_of, tokenizer_of
 from tokfmt.recipes.language import read_recipe
@@ -198,13 +198,18 @@ def diff(
         why = "every sequence is compared as it is, and what a conversion gave up is a difference"
         raise OptionError(f"--allow-loss {unread[0]}: {why}. Leave the option out", name=unread[0])
     jobs = worker_count(jobs)
-    both = open_both(a, b, watched, tokenizer=tokenizer, samples=samples, jobs=jobs, executor=executor)
-    try:
-        with hands(jobs) as workers:
-            compare = _unordered if ignore_order else _ordered
-            return compare(both, limit, workers, watched)
-    finally:
-        both.close()
+
+    def compared(every_end: bool) -> DiffReport:
+        first, second = replace(a, every_end=every_end), replace(b, every_end=every_end)
+        both = open_both(first, second, watched, tokenizer=tokenizer, samples=samples, jobs=jobs, executor=executor)
+        try:
+            with hands(jobs) as workers:
+                compare = _unordered if ignore_order else _ordered
+                return compare(both, limit, workers, watched)
+        finally:
+            both.close()
+
+    return presuming(compared, watched.note)
 
 
 def counted(differing: Mapping[Kind, int]) -> str:

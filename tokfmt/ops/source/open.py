@@ -6,12 +6,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from tokfmt.core.errors import (
     OptionError,
     SeparatorUnknownError,
     TokfmtError,
+    UnendedError,
 )
 from tokfmt.core.files import refuse_stand_in
 from tokfmt.core.format import Format, Hints
@@ -42,6 +43,7 @@ from tokfmt.ops.source.manifest import (
     describes,
     manifest_of,
     manifests_beside,
+    read_manifest,
     shrunk,
     states_bare,
 )
@@ -65,6 +67,7 @@ if TYPE_CHECKING:
     from tokfmt.text.tokenizer import TokenizerHandle
 
 
+T = TypeVar("T")
 _LITTLE = 1 << 22  # a stream of at most so many tokens is always scanned to its end
 _TRIED = 16  # sequences that are read to find if any is readable
 
@@ -74,6 +77,23 @@ def _has_others(one: SourceFiles) -> FormatError:
     deeper = "--recursive reads the directories below as well; " if one.below else ""
     what = f"is read as {one.format.name}, and holds {one.left_out}"
     return FormatError(one.path, what, remedy=f"{deeper}--allow-loss other-files leaves out what is not read")
+
+
+def presuming(run: Callable[[bool], T], note: Callable[[str], None]) -> T:
+    """Return the result of a command that presumes that sequences end alike, or of the same without a presumption.
+
+    Every command that reads whole datasets runs in this function, so that its result never depends on which sequences
+    were looked at.
+
+    Args:
+        run: Opens its sources and reads them; receives `SourceRequest.every_end`.
+        note: Receives the reason why it runs again.
+    """
+    try:
+        return run(False)
+    except UnendedError as error:
+        note(f"{error.sentence}; it begins again, and looks at the end of every sequence")
+    return run(True)
 
 
 @listing.kept()
@@ -320,7 +340,7 @@ def open_found(
         beginning = Beginning(source.reader, eos_id, max_sequences)
         if not beginning.whole:
             return source._replace(reader=ContentReader(from_reader(beginning, eos_id, jobs=jobs)))
-    stored = source.reader
+    stored, source = source.reader, _with_count(source, request)
     reader, decided = without_separators(
         stored,
         source.separator,
@@ -339,6 +359,18 @@ def open_found(
     if request.allow_partial and stored.info.separators.alone:
         source = _closed(source, stored, found)
     return _with_partial(source, found, request) if source.damage else counted(source, request)
+
+
+def _with_count(source: Source, request: SourceRequest) -> Source:
+    """Return a source, knowing whether its manifest counts the tokens that there are without a separator of each."""
+    dataset, (path, *others) = source.dataset, source.paths
+    if dataset is None or others or request.ignore_manifest or dataset.gap.is_known:
+        return source
+    info, manifest = source.reader.info, read_manifest(path)
+    if not isinstance(info, Info) or manifest.eos_id != dataset.gap.id:
+        return source
+    counted = manifest.counts(info.split).get("tokens") == info.tokens - info.sequences
+    return source._replace(dataset=replace(dataset, gap=replace(dataset.gap, counted=counted)))
 
 
 def _closed(source: Source, stored: TokenReader, found: Sequence[SourceFiles]) -> Source:
@@ -406,7 +438,7 @@ def open_stored(
     known, allow_loss = known_separator(request.eos, places, manifests), request.allow_loss
     no_eos = known is not None and known.eos_id is None
     default = tokenizer.eos_id if tokenizer is not None else None
-    recipes = partial(_recipe_reader, found[0].named)
+    recipes = partial(_recipe_reader, found[0].named, request.every_end)
     hints = Hints(
         known.eos_id if known else None,
         allow_loss,
@@ -500,7 +532,7 @@ def _stated(records: RecordReader, format_: Format) -> Separator | None:
 
 
 def open_recipe(
-    file: RecipeFile, hints: Hints, named: Found | None = None
+    file: RecipeFile, hints: Hints, named: Found | None = None, *, every_end: bool = False
 ) -> tuple[Samples | Documents | TextRecipe, list[Source]]:
     """Open a recipe, and return its reader and its sources; see `ops.source.recipe.assemble`.
 
@@ -508,17 +540,18 @@ def open_recipe(
         file: The recipe.
         hints: The accepted losses, and the number of threads that open sources.
         named: The datasets of its sources, from `named_by`, if they were found already.
+        every_end: See `SourceRequest`.
 
     Raises:
         TokfmtError: A source cannot be opened, or the sources do not go together.
     """
     from tokfmt.ops.source.recipe import assemble
 
-    return assemble(file, hints, open_sources, named)
+    return assemble(file, hints, open_sources, named, every_end=every_end)
 
 
-def _recipe_reader(named: Found | None, file: Any, hints: Hints) -> TokenReader | RecordReader:
-    return open_recipe(file, hints, named)[0]
+def _recipe_reader(named: Found | None, every_end: bool, file: Any, hints: Hints) -> TokenReader | RecordReader:
+    return open_recipe(file, hints, named, every_end=every_end)[0]
 
 
 def text_recipe_of(source: Source) -> TextRecipe | None:

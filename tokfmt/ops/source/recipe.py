@@ -89,7 +89,7 @@ class Opener(Protocol):
 
 
 def assemble(
-    file: RecipeFile, hints: Hints, opener: Opener, named: Found | None = None
+    file: RecipeFile, hints: Hints, opener: Opener, named: Found | None = None, *, every_end: bool = False
 ) -> tuple[Samples | Documents | TextRecipe, list[Opened]]:
     """Open the sources of a recipe, and return its reader with them.
 
@@ -98,6 +98,7 @@ def assemble(
         hints: The accepted losses, and the number of threads that open sources.
         opener: A function that opens the datasets of a source.
         named: The datasets of its sources, from `named_by`, if they were found already.
+        every_end: See `SourceRequest`.
 
     Returns:
         `Samples`, `Documents` if the recipe has no `seq_len`, or a `TextRecipe` if it has text or `dedup`; and the
@@ -107,7 +108,7 @@ def assemble(
         TokfmtError: A source cannot be opened, or the sources do not go together.
     """
     with unkept() as notes:
-        reader, opened, mixed = _laid(file, hints, opener, named)
+        reader, opened, mixed = _laid(file, hints, opener, named, every_end=every_end)
     lost = list(_lost(opened, hints.allow_loss, cut=file.pack != "stored"))
     lost += [Loss("tokenizers", mixed)] if mixed else []
     if isinstance(reader, TextRecipe):
@@ -147,7 +148,7 @@ def _masks_of(info: Info) -> str:
 
 
 def _laid(
-    file: RecipeFile, hints: Hints, opener: Opener, named: Found | None
+    file: RecipeFile, hints: Hints, opener: Opener, named: Found | None, *, every_end: bool
 ) -> tuple[Samples | Documents | TextRecipe, list[Opened], str]:
     """Return the reader of a recipe, its parts, and accepted differences between their tokenizers in words."""
     with _entered(file.where):
@@ -155,7 +156,7 @@ def _laid(
         handle = _tokenizer(file)
         for entry in file.sources:
             try:
-                source, parts = _opened(file, entry, handle, hints, opener, named)
+                source, parts = _opened(file, entry, handle, hints, opener, named, every_end=every_end)
             except _NestingError:
                 raise
             except TokfmtError as error:
@@ -354,18 +355,30 @@ def _opened(
     hints: Hints,
     opener: Opener,
     named: Found | None,
+    *,
+    every_end: bool,
 ) -> tuple[Source | TextSource, list[Opened]]:
     """Open the datasets of one source, in the order of its paths; return the source and its parts."""
     paths = expanded([place_named(file.where, path) for path in entry.path])
+    # Samples are read without a look at separators, so that these are looked at once, and the cache remembers it. A
+    # store would be read as a whole: what it holds is looked at whenever it is read.
+    every_end = every_end or not any(isinstance(path, Url) for path in paths)
     request = SourceRequest(
-        tuple(paths), entry.format, file.eos, given_options(entry.options), entry.text, entry.split, hints.allow_loss
+        tuple(paths),
+        entry.format,
+        file.eos,
+        given_options(entry.options),
+        entry.text,
+        entry.split,
+        hints.allow_loss,
+        every_end=every_end,
     )
     places = find_sources(request, named) if file.pack == "stored" else []
     if places:
         request = viewed(request, places[0].format, "samples")
     places_named = [text_of(absolute(place_of(path))) for path in paths]
     read = [entry.format, entry.options, entry.split, entry.select, file.eos, file.pack == "stored"]
-    key = key_of(VERSION, _READING, "source", places_named, read, sorted(hints.allow_loss))
+    key = key_of(VERSION, _READING, "source", places_named, read, sorted(hints.allow_loss), every_end)
     plain = file.pack != "stored" and handle is None and not entry.filter
     if plain and (known := _recalled(key, entry.name, request, entry.select, opener)):
         return known[0], [known[1]]

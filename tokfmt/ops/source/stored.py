@@ -464,19 +464,26 @@ def without_separators(
             f"sequences do not end with the separator {eos_id} that the dataset states",
             remedy="--eos none reads the sequences as they are stored, with the IDs that end them",
         )
-    if spans.usual == AFTER and (not every_end or eos_id == info.eos_id):
+    if spans.usual == AFTER and (not every_end or gap.is_known or eos_id == info.eos_id):
         reader = ContentReader(dataset)
         if reader.info.tokens:  # Else no read of a content would look at a separator.
             return reader, []
     is_long = few_sequences and max(info.tokens, info.sequences) > LITTLE
     if not is_long and (gap.closed or every_end):
-        whole = from_reader(stored, eos_id, presumed=None, path=path)
-        reader = ContentReader(replace(whole, gap=gap))
+        reader = _looked_at(stored, gap, path)
         if closed := info.tokens - reader.info.tokens:
             ends = f"{closed:,} of {counted(info.sequences, 'sequence')} end with the separator {eos_id}"
             return reader, [f"{ends}; the others are kept as stored"] if closed < info.sequences else []
     kept = f"not every sequence ends with {eos_id}" if gap.closed else f"no sequence that was read ends with {eos_id}"
     return stored, [f"{kept}; sequences are kept as stored{_wrapped(eos_id, separator.endings)}"]
+
+
+def _looked_at(stored: TokenReader, gap: Gap, path: Place) -> ContentReader:
+    """Return the contents of a dataset after a look at the end of every sequence."""
+    whole = from_reader(stored, gap.id, presumed=None, path=path)
+    if whole.spans.usual == AFTER:
+        gap = replace(gap, looked=gap.of, closed=gap.of, lack=0, empty=0)
+    return ContentReader(replace(whole, gap=gap))
 
 
 def _on_unknown(separator: Separator, gap: Gap) -> list[str]:

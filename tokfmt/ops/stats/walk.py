@@ -22,7 +22,7 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from tokfmt.core.errors import CorruptError, FormatError, TokfmtError
+from tokfmt.core.errors import CorruptError, FormatError, TokfmtError, UnendedError
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.core.reader import WINDOW, Info, Separators, TokenReader, windows
 from tokfmt.model.batch import AFTER
@@ -302,7 +302,8 @@ class Indexed:
         wrong = (stops < starts) | (tokens[np.maximum(stops, 0)] != self.eos_id)
         k = int(np.argmax(wrong))
         before = int(np.count_nonzero(starts[:k] == starts[k]))  # empty sequences begin at the same position
-        return CorruptError(
+        kind = CorruptError if self.info.eos_id == self.eos_id else UnendedError
+        return kind(
             self.path,
             f"sequence {self._begun_before(base + int(starts[k])) + before:,} does not end with the separator "
             f"{self.eos_id}",
