@@ -288,6 +288,18 @@ class ContentReader(_Reader):
                 raise self._unended(number)
             return content
 
+        def led(number: int) -> Tokens:
+            tokens = read(*find(number))
+            extent = np.array([number]), np.zeros(1, np.int64), np.array([len(tokens)])
+            starts, stops, beside = (values.item() for values in spans.trim(*extent, tokens))
+            if beside & SEP and tokens.item(0 if beside & BEFORE else -1) not in dataset.gap.ids:
+                raise IncompleteWriteError("the stream changed since its separators were counted. Run again")
+            if not self.is_exact and np.diff(self.offsets(number, number + 1)).item() != stops - starts:
+                raise self._unended(number)
+            return tokens[starts:stops]
+
+        if dataset.gap.lead is not None:
+            return led
         ends = spans.ends()
         if ends is None:
             return general
