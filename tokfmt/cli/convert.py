@@ -19,6 +19,7 @@ from tokfmt.cli.parameters import (
     WRITE_OPTION,
     Command,
     Count,
+    Eos,
     ExecutorName,
     TaskNumber,
     Words,
@@ -61,6 +62,11 @@ _EPILOG = examples(
     "--to-eos",
     type=WrittenEos(0),
     help="Separator ID to write, none, or as-stored, which adds none (default: that of SRC).",
+)
+@click.option(
+    "--to-bos",
+    type=Eos(0),
+    help="Lead ID to write in front of each sequence, or none (default: as in SRC, if DST has an index).",
 )
 @reading
 @tokenizer(

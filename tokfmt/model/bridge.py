@@ -263,14 +263,16 @@ class ContentReader(_Reader):
             info,
             sequences=self.count,
             tokens=self.length,
+            max_id=None if info.max_id == dataset.gap.lead else info.max_id,
             separators=Separators.NONE,
             eos_id=dataset.gap.id if dataset.gap.id is not None else info.eos_id,
         )
 
     @property
     def trimmed(self) -> int:
-        """Number of slots of the dataset that are not content."""
-        return self.dataset.axis.length - self.info.tokens
+        """Number of slots of the dataset that are separators, or in padding."""
+        leads = 0 if self.dataset.gap.lead is None else self.dataset.slots().leads
+        return self.dataset.axis.length - self.info.tokens - leads
 
     def one_reader(self) -> Callable[[int], Tokens]:
         """See the function `sequence_reader`."""

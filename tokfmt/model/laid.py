@@ -382,9 +382,7 @@ class Laid(Axis):
             starts, _, beside = self.dataset.contents(number, number + 1)
             is_led = bool(beside[0] & LEAD)
             if is_led is not bool(self.dataset.spans.read(number, number + 1, None)[2][0] & LEAD):
-                others = (
-                    "none of the others that were looked at does" if is_led else "the others that were looked at do"
-                )
+                others = f"{'none' if is_led else 'each'} of the others that were looked at does"
                 what = f"{'begins' if is_led else 'does not begin'} with {gap.lead}, and {others}"
                 at, remedy = int(starts[0]) - is_led, "--bos none reads the IDs that begin sequences as content"
         error = UnendedError(

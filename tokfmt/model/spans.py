@@ -370,7 +370,8 @@ def _bits_of(spans: Spans, bit: int, axis: Axis) -> NDArray[np.uint8]:
 
 def _bit(bits: NDArray[np.uint8], numbers: Numbers) -> NDArray[np.uint8]:
     """Return the bit of each of some sequences, 0 or 1."""
-    return bits[numbers >> 3] >> (7 - (numbers & 7)).astype(np.uint8) & np.uint8(1)
+    found: NDArray[np.uint8] = bits[numbers >> 3] >> (7 - (numbers & 7)).astype(np.uint8) & np.uint8(1)
+    return found
 
 
 class Led(Spans):

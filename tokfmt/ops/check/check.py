@@ -407,9 +407,9 @@ class _Checking:
             if self.handle is not None and vocabulary is not None:
                 yield from tokenizer_findings(source, reader, self.handle, vocabulary)
         if self.deep:
-            counts, eos_id = (self.found.sequences, self.found.tokens), source.separator.eos_id
+            counts, ids = (self.found.sequences, self.found.tokens), (source.separator.eos_id, source.bos_id)
             samples = isinstance(reader.info, Info) and reader.info.layout is Layout.SAMPLES
-            yield from count_findings(self.path, *counts, eos_id, samples=samples, max_id=max_id)
+            yield from count_findings(self.path, *counts, *ids, samples=samples, max_id=max_id)
         if self.corpus is not None:
             yield from corpus_findings(source, self.corpus)
 
@@ -647,7 +647,8 @@ class _Plan:
         given = given_to(self.format, self.request.source)
         for repair in self.chosen.values():
             given |= repair.options
-        return SourceRequest((path,), self.format.name, eos, given, allow_loss=allow_loss)
+        bos = self.request.source.bos
+        return SourceRequest((path,), self.format.name, eos, given, allow_loss=allow_loss, bos=bos)
 
     def patch_source(self) -> SourceRequest:
         """Return the request with which the files of the dataset are copied and patched."""

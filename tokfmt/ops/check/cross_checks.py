@@ -486,6 +486,7 @@ def count_findings(
     sequences: int | None,
     tokens: int | None,
     eos_id: int | None,
+    bos_id: int | None = None,
     *,
     samples: bool = False,
     max_id: int | None = None,
@@ -497,12 +498,13 @@ def count_findings(
         sequences: The number of sequences that were read; None if unknown.
         tokens: The number of tokens without separators; None if unknown.
         eos_id: The separator that was removed; None without one.
+        bos_id: The lead that was removed; None without one.
         samples: True if the sequences are samples.
         max_id: The largest ID of all tokens that were read; None if unknown.
     """
     manifest = read_manifest(path)
     counts = manifest.counts(samples=samples)  # empty if the manifest counts several splits, and one was read
-    alike = manifest.eos_id == eos_id  # otherwise only one of both counts includes the separators
+    alike = manifest.ids == (eos_id, bos_id)  # otherwise only one counts them
     compared = [("sequences", sequences), ("tokens", tokens if alike else None)]
     different = [(key, found, counts.get(key)) for key, found in compared if found not in (None, counts.get(key))]
     for key, found, expected in different:
@@ -512,7 +514,7 @@ def count_findings(
             yield Finding("TF913", "error", str(path), what, remedy)
     stated = counts.get("max_id")
     if isinstance(stated, int) and max_id is not None and alike and tokens is not None and not different:
-        largest = max(max_id, stated if stated == eos_id else max_id)  # separators count where they are stored
+        largest = max(max_id, stated if stated in (eos_id, bos_id) else max_id)  # they count where they are stored
         if stated != largest:
             what = f"has the largest ID {largest:,}, the manifest states {stated:,}"
             yield Finding("TF913", "error", str(path), what, "The manifest belongs to another dataset")
@@ -527,7 +529,8 @@ def stored_count_findings(path: Place, source: Source) -> Iterator[Finding]:
     if info.separators in (Separators.NONE, Separators.TRAILING):
         tokens = info.tokens if info.separators is Separators.NONE else None
         samples = info.layout is Layout.SAMPLES
-        yield from count_findings(path, info.sequences, tokens, source.separator.eos_id, samples=samples)
+        tokens = tokens if source.bos_id is None else None
+        yield from count_findings(path, info.sequences, tokens, source.separator.eos_id, source.bos_id, samples=samples)
 
 
 def _number(value: object) -> str:
