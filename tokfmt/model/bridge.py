@@ -30,7 +30,7 @@ from tokfmt.core.protocols import (
 from tokfmt.core.ragged import Tokens
 from tokfmt.core.reader import U8, Ends, Info, Layout, Separators, TokenReader, check_interval, check_position
 from tokfmt.model.axis import Axis, Joined
-from tokfmt.model.batch import AFTER, BEFORE, MASKED_END, SEP, Batch, Kind, Target
+from tokfmt.model.batch import AFTER, BEFORE, MASKED_END, SEP, Batch, Target
 from tokfmt.model.dataset import Dataset, concat
 from tokfmt.model.gap import Gap
 from tokfmt.model.laid import Laid
@@ -329,7 +329,7 @@ class LaidReader(_Reader):
             sequences=self.count,
             tokens=self.length,
             dtype=self.dtype,
-            max_id=None if top is None else max(top, separator or 0),
+            max_id=None if top is None else max(top, separator or 0, target.lead or 0),
             separators=_SIDES[target.side] if separator is not None else Separators.NONE,
             eos_id=separator if separator is not None else info.eos_id,
             free_of=info.free_of if separator is None else None,
@@ -385,15 +385,14 @@ def stored_reader(reader: TokenReader, separator: int | None, *, read: bool = Fa
     return None if found.same_from is None else found
 
 
-def laid_reader(reader: TokenReader, separator: int, kind: Kind = "after") -> LaidReader:
+def laid_reader(reader: TokenReader, target: Target) -> LaidReader:
     """Return contents with the separators that a destination stores. What it cannot store is for others to refuse.
 
     Args:
         reader: A reader of contents.
-        separator: The separator that is written.
-        kind: What marks boundaries in the destination.
+        target: What is written beside contents.
     """
-    return LaidReader(dataset_of(reader), Target(separator, kind, accepted=_ALL), reader.info)
+    return LaidReader(dataset_of(reader), target._replace(accepted=_ALL), reader.info)
 
 
 def with_own_separators(reader: TokenReader, separator: int | None) -> TokenReader:

@@ -27,7 +27,7 @@ from tokfmt.core.ragged import Tokens
 from tokfmt.core.reader import windows
 from tokfmt.core.text_format import counted
 from tokfmt.model.axis import ArrayAxis, Axis, Numbers
-from tokfmt.model.batch import AFTER, LEAD, Kind, Target
+from tokfmt.model.batch import AFTER, LEAD, Kind, Leads, Target
 from tokfmt.model.dataset import Dataset
 from tokfmt.model.gap import Gap, Known
 from tokfmt.model.spans import Bounds, Ended, Led, Spans
@@ -207,6 +207,13 @@ def led(dataset: Dataset, lead: int, most: int = _MOST, *, each: bool = False) -
     return replace(dataset, spans=found, gap=replace(dataset.gap, lead=lead))
 
 
+def unled(dataset: Dataset) -> Dataset:
+    """Return the dataset whose contents include their leads."""
+    if not isinstance(dataset.spans, Led):
+        return dataset
+    return replace(dataset, spans=dataset.spans.spans, gap=replace(dataset.gap, lead=None))
+
+
 def _not_looked(spans: Spans) -> Ends:
     return Ends(0, spans.count, 0, Counter(), lambda _: False)
 
@@ -337,23 +344,39 @@ def target(
         LossyConversionError: Leads would be lost.
     """
     gap = dataset.gap
-    lead, leads = _lead(gap, kind, to_bos, accepted, name)
+    lead, leads = lead_to_write(gap.leads, kind, to_bos, accepted, name)
     id_ = _separator_to_write(gap, kind, to_eos, fixed, needs=needs, name=name)
     return Target(id_, kind, lead, leads, to_eos == "as-stored" and id_ is not None, accepted, name)
 
 
-def _lead(
-    gap: Gap, kind: Kind, to_bos: Choice, accepted: frozenset[str], name: str
-) -> tuple[int | None, Literal["as-read", "all"]]:
+def lead_to_write(
+    leads: Sequence[int], kind: Kind, to_bos: Choice, accepted: frozenset[str], name: str = "the destination"
+) -> tuple[int | None, Leads]:
+    """Return the lead that a destination stores, None for none, and the sequences that get it.
+
+    Args:
+        leads: The leads of the sources, each once.
+        kind: What marks boundaries in the destination.
+        to_bos: The lead to write (default: as read if an index marks boundaries, else none).
+        accepted: Names of the accepted losses.
+        name: Name of the format.
+
+    Raises:
+        ConversionError: Sources have different leads.
+        LossyConversionError: Leads would be lost.
+    """
     if isinstance(to_bos, int):  # D10
         return to_bos, "all"
-    if gap.lead is None or to_bos == "none" or kind in {"after", "before"}:  # Q7
+    if not leads or to_bos == "none" or kind in {"after", "before"}:  # Q7
         return None, "as-read"
+    listed = ", ".join(map(str, leads))
     if kind == "between":
         if "leads" not in accepted:
-            raise LossyConversionError(name, [Loss("leads", f"the lead {gap.lead} of sequences")])
+            raise LossyConversionError(name, [Loss("leads", f"the lead {listed} of sequences")])
         return None, "as-read"
-    return gap.lead, "as-read"
+    if len(leads) > 1:
+        raise ConversionError(f"the sources have different leads ({listed}). --to-bos ID replaces all by one")
+    return leads[0], "as-read"
 
 
 def _separator_to_write(

@@ -107,6 +107,9 @@ class Conversion:
         separators: Number of sequences whose separator was kept (`kept`), replaced by another ID (`replaced`), added
             (`added`) or dropped (`dropped`), or which had and got none (`bare`). The sum is the number of sequences.
             None before they are written, and if the destination holds lines, or samples of a recipe as they are.
+        lead: The ID of the lead (`bos_id`) that the destination has, or that the sources have if it was left out; and
+            where it is stored (`stored`): "before" sequences, or "none". Both are None without a lead.
+        leads: The numbers of `separators` for leads; None without one.
         losses: The losses that were accepted, in words, by their --allow-loss name.
         notes: The notes that were reported.
         plan: Number of tasks, executor, workers, and the space that the destination needs.
@@ -136,6 +139,8 @@ class Conversion:
     notes: list[str]
     plan: dict[str, object]
     separators: dict[str, int] | None = None
+    lead: dict[str, object] = field(default_factory=lambda: {"bos_id": None, "stored": None})
+    leads: dict[str, int] | None = None
     verified: bool = False
     compared: dict[str, int] = field(default_factory=dict)
     tokenizer: dict[str, object] | None = None

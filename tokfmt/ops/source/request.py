@@ -36,6 +36,7 @@ WRITTEN = frozenset(
         "masked-separators",
         "last-labels",
         "inner-boundaries",
+        "leads",
         "invalid-utf8",
     }
 )
