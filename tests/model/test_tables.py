@@ -400,9 +400,10 @@ def test_leads_are_written_in_front():
     assert target(source, "between", to_bos="none").lead is None
 
 
-def test_one_id_is_not_a_separator_and_a_lead():
+def test_one_id_is_a_separator_and_a_lead_only_beside_an_index():
+    assert contents(led(decide(dataset_of([[7, 1, 7], [2, 7], [7], [7, 7]]), 7), 7)) == [[1], [2], [], []]
     with pytest.raises(OptionError, match="--bos"):
-        led(decide(dataset_of(texts(10, 7)), 7), 7)
+        led(divide(ArrayAxis(np.array([7, 1, 7, 2, 7], "u2")), "after", 7), 7)
 
 
 @pytest.mark.parametrize(

@@ -192,10 +192,10 @@ def led(dataset: Dataset, lead: int, most: int = _MOST, *, each: bool = False) -
         each: Look at each content.
 
     Raises:
-        OptionError: The lead is the separator.
+        OptionError: The lead is the separator of a stream. If an index marks boundaries, one ID can be both.
     """
-    if lead in dataset.gap.ids and dataset.gap.stored:
-        what = f"--bos {lead}: {dataset.gap.words()}, and one ID is either a separator or a lead"
+    if any(gap.alone and gap.id == lead for gap in dataset.gap.each()):
+        what = f"--bos {lead}: only this ID marks boundaries, so that it cannot be a lead as well"
         raise OptionError(f"{what}. --eos ID names another separator", name="bos")
     spans, full, leads = Led(dataset.spans, lead), 0, 0
     for first, last in [] if each else _spread(spans.count, most) if spans.count > most else [(0, spans.count)]:

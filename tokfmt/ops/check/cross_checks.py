@@ -18,7 +18,7 @@ import os
 import re
 import threading
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -44,6 +44,7 @@ from tokfmt.core.tokenizer_ids import TokenizerIds, wrapped_bits
 from tokfmt.formats.flat import FlatFormat
 from tokfmt.model.batch import SEP
 from tokfmt.model.bridge import ContentReader, dataset_of, is_split, is_unfinished
+from tokfmt.model.spans import Led
 from tokfmt.ops.compare.alignment import Step, Stretch, aligned, check_room, surpluses
 from tokfmt.ops.compare.fingerprint import AxisSide, Fingerprints, Side, empty_fingerprint, hands, read_records
 from tokfmt.ops.source.manifest import (
@@ -58,7 +59,7 @@ from tokfmt.ops.source.manifest import (
 )
 from tokfmt.ops.source.open import open_one
 from tokfmt.ops.source.request import SourceFiles, SourceRequest, viewed
-from tokfmt.ops.source.stored import Source
+from tokfmt.ops.source.stored import Source, without_leads
 from tokfmt.run.execute import Progress
 from tokfmt.views.view import byte_offset_of
 
@@ -922,6 +923,33 @@ class Differences:
     def first(self, kind: str) -> tuple[int, int]:
         """Return the first difference of a kind, as in `firsts`; (-1, -1) without one."""
         return self.firsts.get(kind, (-1, -1))
+
+
+def behind_bos(source: Source, handle: TokenizerHandle | None, note: Callable[[str], None]) -> Source:
+    """Return a dataset whose documents begin behind the ID that the tokenizer puts in front of a text.
+
+    Args:
+        source: The opened dataset.
+        handle: The tokenizer; None without one.
+        note: Receives a note, if all documents that were read begin with the ID.
+    """
+    bos_id, reader = None if handle is None else handle.bos_id, source.reader
+    if handle is None or bos_id is None or source.bos_id is not None:
+        return source
+    if isinstance(reader, RecordReader) or reader.info.layout is not Layout.DOCUMENTS or source.format.is_computed:
+        return source
+    try:
+        found, _ = without_leads(reader, bos_id, source.paths[0])
+        spans = found.dataset.spans if isinstance(found, ContentReader) else None
+        if not isinstance(spans, Led) or not spans.presumed:
+            return source
+        found, _ = without_leads(reader, bos_id, source.paths[0], each=True)
+    except TokfmtError:  # reported where all tokens are read
+        return source
+    name = printable(source.paths[0].name)
+    what = f"documents begin with {bos_id}, which {printable(handle.name)} puts in front of a text"
+    note(f"{name}: {what}; what follows it is compared. --bos {bos_id} reads it as no content")
+    return source._replace(reader=found)
 
 
 def corpus_findings(source: Source, corpus: Corpus) -> Iterator[Finding]:

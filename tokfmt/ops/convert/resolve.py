@@ -260,11 +260,21 @@ def _checked(resolved: Resolved, notes: Notes, *, by_request: bool) -> Resolved:
         resolved = replace(resolved, tokenizer=resolved.tokenizer.tried_on(texts))
         for note in resolved.tokenizer.notes if resolved.tokenizer is not None else ():
             notes.add(note)
+        _note_bos(resolved, resolved.tokenizer, notes)
     if resolved.tokenizer is not None and (texts or resolved.decodes):
         _note_round_trip(resolved, resolved.tokenizer, texts, notes)
     if request.executor == "auto":
         resolved = replace(resolved, request=replace(request, executor=_best_executor(resolved)))
     return resolved
+
+
+def _note_bos(resolved: Resolved, tokenizer: TokenizerHandle | None, notes: Notes) -> None:
+    """Add a note on the ID that the tokenizer puts in front of a text, if the destination has no lead: D10."""
+    bos_id = None if tokenizer is None else tokenizer.bos_id
+    if tokenizer is None or bos_id is None or resolved.copies or resolved.lead.id is not None or resolved.request.to_bos == "none":
+        return
+    what = f"{printable(tokenizer.name)} puts {bos_id} in front of a text, and it is not written"
+    notes.add(f"{what}. --to-bos {bos_id} writes it, --to-bos none omits this note")
 
 
 def _lead_of(resolved: Resolved) -> Lead:
@@ -281,8 +291,8 @@ def _lead_of(resolved: Resolved) -> Lead:
         if resolved.copies or resolved.decodes:
             what = "gets records or texts, which have no lead"
             raise OptionError(f"--to-bos {to_bos}: {name} {what}", name="to_bos")
-        if traits.needs_eos and to_bos == resolved.separator.eos_id:
-            what = f"--to-bos {to_bos} is the separator of the destination, and one ID cannot be both"
+        if traits.separated and to_bos == resolved.separator.eos_id:
+            what = f"--to-bos {to_bos} is the separator, which alone marks boundaries in {name}"
             raise OptionError(f"{what}. --to-eos ID writes another separator", name="to_bos")
     elif not traits.needs_eos:  # D8: contents alone are stored.
         return Lead(read=read)
