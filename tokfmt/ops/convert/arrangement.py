@@ -27,6 +27,9 @@ from tokfmt.core.protocols import marks_of
 from tokfmt.core.reader import TokenReader
 from tokfmt.core.seeds import SPLIT, check_seed, draws
 from tokfmt.core.text_format import printable
+from tokfmt.model.batch import Target
+from tokfmt.model.bridge import ContentReader, from_reader, laid_reader
+from tokfmt.model.separator import led
 from tokfmt.ops.source.request import option_names
 from tokfmt.run.execute import Progress
 from tokfmt.run.plan import Workers
@@ -196,6 +199,20 @@ def portion_of(axis: TokenReader, arrangement: Arrangement, portion: SplitTarget
     if shares is None:
         return axis
     return Chosen(axis, lambda first, last: shares.split_of(first, last) == portion.number)
+
+
+@contextmanager
+def arranged_with_leads(axis: TokenReader, lead: int, *how: Any, marked: bool) -> Iterator[TokenReader]:
+    """Do what `arranged` does; the sequences that were read with a lead keep it.
+
+    Args:
+        axis: As in `arranged`.
+        lead: The lead that is stored in front of them.
+        how: As in `arranged`.
+        marked: As in `arranged`.
+    """
+    with arranged(laid_reader(axis, Target(None, lead=lead)), *how, marked=marked) as reader:
+        yield ContentReader(led(from_reader(reader), lead, each=True))
 
 
 @contextmanager

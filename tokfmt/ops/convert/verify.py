@@ -64,7 +64,8 @@ def verify_tokens(
             expected = ContentReader(from_reader(stored_axis(expected, target), eos, where=target.separators))
     source = open_source([path], format=format_.name, eos=eos, bos=bos, options=options)
     reader = source.reader
-    if isinstance(reader, RecordReader):
+    if isinstance(reader, RecordReader):  # They are compared as they are stored.
+        expected = expected if target.bos_id is None else stored_axis(expected, target)
         compared = compare_records(expected, target.decoder, reader, workers, progress)
     else:
         progress.phase("verifying", expected.info.tokens, "tokens")

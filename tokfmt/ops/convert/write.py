@@ -16,7 +16,7 @@ from tokfmt.core.format import Receipt, TokenWriter
 from tokfmt.core.reader import Separators, TokenReader
 from tokfmt.core.text_format import printable
 from tokfmt.model.batch import Counts
-from tokfmt.ops.convert.arrangement import SplitTarget, arranged
+from tokfmt.ops.convert.arrangement import SplitTarget, arranged, arranged_with_leads
 from tokfmt.ops.convert.destination import Destination
 from tokfmt.ops.convert.losses import Content
 from tokfmt.ops.convert.notes import Notes
@@ -171,7 +171,12 @@ def _write_portion(
     request, arrangement, traits = resolved.request, resolved.request.arrangement, prepared.destination.traits
     path, workers = place.of(portion, workers)
     with_masks = traits.keeps_masks and "loss-mask" not in content.losses
-    with arranged(content.reader, arrangement, portion, workers, notes.progress, marked=with_masks) as view:
+    lead, how = prepared.target.bos_id, (arrangement, portion, workers, notes.progress)
+    if lead is None or prepared.target.bos_for == "all" or arrangement.plain:
+        ordered = arranged(content.reader, *how, marked=with_masks)
+    else:
+        ordered = arranged_with_leads(content.reader, lead, *how, marked=with_masks)
+    with ordered as view:
         carried = content.carried(view)
         stored = stored_axis(carried.reader, prepared.target)
         if arrangement.shares is not None:
