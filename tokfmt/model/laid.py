@@ -82,7 +82,8 @@ class Laid(Axis):
         if lacking:
             self._refuse_lacking()
         self._seamless = self._is_seamless()
-        adds = target.id is not None and target.kind in {"after", "before"} and self._takes_all()
+        adds = target.kind in {"after", "before"} or (target.kind == "index" and dataset.spans.filled)
+        adds = adds and target.id is not None and not target.only_closed and self._takes_all()
         start, stop, spans = 0, 0, dataset.spans
         if self.count and (spans.tiles or self._seamless):
             start, stop = int(spans.cuts(0, 0)[0]), int(spans.cuts(self.count, self.count)[0])
@@ -129,7 +130,9 @@ class Laid(Axis):
         check_interval(first, last, self.count, "sequences")
         if self._even:
             cuts = self.dataset.spans.cuts(first, last)
-            if self._seamless and (empty := np.flatnonzero(cuts[1:] == cuts[:-1])).size:
+            if (empty := np.flatnonzero(cuts[1:] == cuts[:-1])).size and (
+                self._seamless or self.target.kind == "index"
+            ):
                 raise self._unended(first + int(empty[0]))
             even: Offsets = cuts - self._from + self._added * np.arange(first, last + 1)
             return even
@@ -378,7 +381,9 @@ class Laid(Axis):
         begin, end = self.dataset.spans.extent(number)
         error = UnendedError(
             str(self.dataset.facts.get("path", "dataset")),
-            f"sequence {number:,} does not end with the separator {self.dataset.gap.id}",
+            f"sequence {number:,} does not end with the separator {self.dataset.gap.id}"
+            if self.dataset.gap.id is not None
+            else f"sequence {number:,} is empty, and the file states that none is",
             found=int(self.dataset.axis.read(end - 1, end)[0]) if begin < end else "an empty sequence",
             remedy="--eos none reads the sequences as they are stored, with the IDs that end them",
         )
@@ -386,6 +391,9 @@ class Laid(Axis):
         return error
 
     def _sizes(self, first: int, last: int) -> Numbers:
+        if self.target.kind == "index" and self.target.id is not None and self._takes_all():
+            lengths = np.diff(self.dataset.spans.cuts(first, last))
+            return lengths if self.target.only_closed else lengths + (lengths > 0)
         starts, stops, beside = self.dataset.spans.read(first, last, self.dataset.axis if self.is_exact else None)
         return self._size(stops - starts, beside)
 

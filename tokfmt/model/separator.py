@@ -225,6 +225,7 @@ def _ended(dataset: Dataset, separator: int | None, known: Known, ends: Ends, le
         closed=closed,
         lack=ends.full - closed,
         empty=ends.looked - ends.full,
+        even=ends.looked == ends.full,
         common=_common(ends) if known == "" else None,
     )
     if separator is None and lead is None:

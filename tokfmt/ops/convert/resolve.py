@@ -450,7 +450,7 @@ def _need_separator(resolved: Resolved) -> None:
             refuse_selection_of_none(request.select, resolved.read)
         why = f"{name} stores a separator after each sequence, and its ID is not known"
         ways = [_name_separator(resolved.tokenizer), "write one with --to-eos ID"]
-        if not traits.separated:
+        if not traits.separators.separated:
             ways.append("store none with --to-eos none")
         raise SeparatorUnknownError(request.destination, why, ", or ".join(ways))
 

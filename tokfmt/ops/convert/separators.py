@@ -6,22 +6,21 @@ It is kept, replaced, added or dropped, or there is none. The datasets under the
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
 
+from tokfmt import model
 from tokfmt.core.errors import ConversionError, OptionError
 from tokfmt.core.format import Target
-from tokfmt.core.ragged import offsets_of
 from tokfmt.core.reader import Separators, TokenReader, windows
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import counted, printable
 from tokfmt.model.axis import Numbers
-from tokfmt.model.batch import AFTER, LEAD, SEP, Counts, Flags
-from tokfmt.model.bridge import ContentReader, dataset_of, laid_reader
-from tokfmt.model.dataset import Dataset, concat
+from tokfmt.model.batch import AFTER, LEAD, SEP, Counts, Flags, Kind
+from tokfmt.model.bridge import ContentReader, dataset_of, from_reader, laid_reader
 from tokfmt.model.separator import ToEos
-from tokfmt.model.spans import Contents
 from tokfmt.ops.source.stored import Separator, Source
 
 Chosen = Callable[[int, int, Numbers], Flags]
@@ -29,6 +28,7 @@ Chosen = Callable[[int, int, Numbers], Flags]
 
 _NAMED = 5  # sources that a message names
 _AT_ONCE = 1 << 18
+_KINDS: dict[Separators, Kind] = {Separators.TRAILING: "index", Separators.BEFORE: "before"}
 
 
 def separator_to_write(sources: Sequence[Source], to_eos: ToEos) -> Separator:
@@ -74,12 +74,13 @@ def as_stored(sources: Sequence[Source]) -> Literal["none"] | None:
 
 def _lacking(reader: TokenReader) -> tuple[int, int]:
     """Return the number of sequences that had no separator, and the number of the first of them."""
-    dataset, contents = _contents_of(reader)
+    dataset = dataset_of(reader, drawn=True)
     if not dataset.gap.ids:
         return reader.info.sequences, 0
+    tokens = None if dataset.spans.presumes else dataset.axis
     count, first = 0, -1
     for a, b in windows(0, reader.info.sequences, _AT_ONCE):
-        lack = np.flatnonzero(contents(a, b)[2] & SEP == 0)
+        lack = np.flatnonzero(dataset.spans.read(a, b, tokens)[2] & SEP == 0)
         first = first if count or not len(lack) else a + int(lack[0])
         count += len(lack)
     return count, first
@@ -92,54 +93,55 @@ def stored_axis(contents: TokenReader, target: Target) -> TokenReader:
         contents: The sequences to write, without separators.
         target: Where the separator is stored, and its ID.
     """
-    if target.separators is Separators.NONE or target.eos_id is None:
-        return contents
-    return laid_reader(contents, target.eos_id, "before" if target.separators is Separators.BEFORE else "after")
+    to = laid_target(target)
+    return contents if to.id is None else laid_reader(contents, to)
 
 
-def count_separators(axis: TokenReader, chosen: Chosen, count: int, eos_id: int | None) -> Counts:
+def contents_of(stored: TokenReader, eos_id: int, bare: int) -> TokenReader:
+    """Return the contents of sequences that were laid out, and then shuffled or dealt to splits.
+
+    Args:
+        stored: Sequences that end with the separator, or that are empty.
+        eos_id: The separator.
+        bare: Number of the empty ones, at most.
+    """
+    dataset = from_reader(stored, eos_id, where=Separators.TRAILING)
+    return ContentReader(replace(dataset, gap=replace(dataset.gap, even=not bare)))
+
+
+def laid_target(target: Target) -> model.Target:
+    """Return what a writer stores beside contents, as the model says it."""
+    kind = _KINDS.get(target.separators, "after")
+    return model.Target(None if target.separators is Separators.NONE else target.eos_id, kind)
+
+
+def count_separators(axis: TokenReader, chosen: Chosen, count: int, to: model.Target) -> Counts:
     """Return what becomes of the separators of the sequences that are written. The sum is their number.
 
     Args:
         axis: All sources as one token axis, without separators.
         chosen: Which of its sequences are written.
         count: Number of sequences that are written.
-        eos_id: The separator that is written; None: none is.
+        to: What is written beside them.
     """
-    if isinstance(axis, ContentReader) and axis.dataset.spans.seamless and not axis.dataset.gap.empty:
-        kept = count * (axis.dataset.gap.id == eos_id)  # All were read, so all have it.
-        return Counts(dropped=count) if eos_id is None else Counts(kept, count - kept)
-    dataset, contents = _contents_of(axis)
-    had = kept = 0
-    for first, last in windows(0, axis.info.sequences, _AT_ONCE) if dataset.gap.ids else ():
-        starts, stops, beside = contents(first, last)
+    if isinstance(axis, ContentReader) and axis.dataset.spans.seamless and axis.dataset.gap.even:
+        kept = count * (axis.dataset.gap.id == to.id)  # All were read, so all have it.
+        return Counts(dropped=count) if to.id is None else Counts(kept, count - kept)
+    dataset = dataset_of(axis, drawn=True)
+    tokens = None if dataset.spans.presumes else dataset.axis
+    if not dataset.gap.ids and (to.id is None or to.kind != "index"):  # None has one, and all get one, or none does.
+        return Counts(bare=count) if to.id is None else Counts(added=count)
+    found = Counts()
+    for first, last in windows(0, axis.info.sequences, _AT_ONCE):
+        starts, stops, beside = dataset.spans.read(first, last, tokens)
         taken = chosen(first, last, stops - starts)
         starts, stops, beside = starts[taken], stops[taken], beside[taken]
-        closed = beside & SEP != 0
-        had += int(np.count_nonzero(closed))
-        if dataset.gap.id is not None:
-            kept += int(np.count_nonzero(closed)) * (dataset.gap.id == eos_id)
-        elif eos_id is not None:  # The tokens show which of several it is.
-            places = np.where(beside & AFTER, stops, starts - 1 - (beside & LEAD != 0))[closed]
-            kept += int(np.count_nonzero(dataset.axis.at(places) == eos_id))
-    if eos_id is None:
-        return Counts(dropped=had, bare=count - had)
-    return Counts(kept, had - kept, count - had)
-
-
-def _contents_of(axis: TokenReader) -> tuple[Dataset, Callable[[int, int], Contents]]:
-    """Return the dataset under an axis, and a function that returns where sequences `first <= i < last` are on it."""
-    origins = getattr(axis, "origins", None)  # A recipe draws documents from its sources.
-    if origins is None:
-        dataset = dataset_of(axis)
-        tokens = None if dataset.spans.presumes else dataset.axis
-        return dataset, lambda first, last: dataset.spans.read(first, last, tokens)
-    parts = [dataset_of(source.all_of_it) for source in axis.sources]  # type: ignore[attr-defined]
-    whole, firsts = concat(parts), offsets_of([len(part) for part in parts])
-
-    def drawn(first: int, last: int) -> Contents:
-        sources, inside = origins(np.arange(first, last))
-        numbers = firsts[sources] + inside
-        return whole.spans.trim(numbers, *whole.spans.extents_of(numbers), None if whole.spans.presumes else whole.axis)
-
-    return whole, drawn
+        wanted, closed = to.beside(stops - starts, beside)[0], beside & SEP != 0
+        written, had, both = (int(np.count_nonzero(flags)) for flags in (wanted, closed, wanted & closed))
+        kept = both * (dataset.gap.id == to.id)
+        if both and dataset.gap.id is None:  # The tokens show which of several it is.
+            places = np.where(beside & AFTER, stops, starts - 1 - (beside & LEAD != 0))[wanted & closed]
+            kept = int(np.count_nonzero(dataset.axis.at(places) == to.id))
+        bare = len(closed) - written - had + both
+        found = found.plus(Counts(kept, both - kept, written - both, had - both, bare))
+    return found
