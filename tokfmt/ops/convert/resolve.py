@@ -293,12 +293,12 @@ def _lead_of(resolved: Resolved) -> Lead:
         if resolved.copies or resolved.decodes:
             what = "gets records or texts, which have no lead"
             raise OptionError(f"--to-bos {to_bos}: {name} {what}", name="to_bos")
-        if traits.separated and to_bos == resolved.separator.eos_id:
+        if traits.separators.separated and to_bos == resolved.separator.eos_id:
             what = f"--to-bos {to_bos} is the separator, which alone marks boundaries in {name}"
             raise OptionError(f"{what}. --to-eos ID writes another separator", name="to_bos")
     elif not resolved.destination.format.writer_traits(resolved.destination.options).needs_eos:
         return Lead(read=read)  # D8: contents alone are stored.
-    kind: Kind = "index" if not traits.separated else "before" if traits.separators is Separators.BEFORE else "after"
+    kind: Kind = "index" if not traits.separators.alone else "after"
     if traits.separators is Separators.BETWEEN and traits.sample_length is not None:  # Runs of separators are padding.
         kind = "between"
     lead, leads = lead_to_write(read, kind, to_bos, frozenset({"leads"}), name)
@@ -520,7 +520,7 @@ def _need_separator(resolved: Resolved) -> None:
             refuse_selection_of_none(request.select, resolved.read)
         why = f"{name} stores a separator after each sequence, and its ID is not known"
         ways = [_name_separator(resolved.tokenizer), "write one with --to-eos ID"]
-        if not traits.separated:
+        if not traits.separators.separated:
             ways.append("store none with --to-eos none")
         raise SeparatorUnknownError(request.destination, why, ", or ".join(ways))
 
