@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from hypothesis import strategies as st
 
-from tokfmt.model import ArrayAxis, Bounds, Dataset, Ended, Gap, Listed, Pieces, Split, Target, concat
+from tokfmt.model import ArrayAxis, Bounds, Dataset, Ended, Gap, Led, Listed, Pieces, Split, Target, concat, led
 
 AFTER, BEFORE, LEAD = "after", "before", "lead"
 EOS, BOS = 7, 5
@@ -119,12 +119,20 @@ def indexed(documents, eos=EOS, bos=None, presumed=None, dtype="u2", marks=(), *
     flat = slots([token for document in documents for token in document], marks)
     bounds = np.cumsum([0, *map(len, documents)])
     spans = Bounds(ArrayAxis(bounds))
-    if eos is not None or bos is not None:
-        spans = Ended(spans, eos, bos, presumed)
+    if eos is not None:
+        spans = Ended(spans, eos, presumed)
+    if bos is not None:
+        spans = Led(spans, bos)
     axis = ArrayAxis(np.array(flat, dtype))
     dataset = Dataset(axis, spans, Gap(eos, lead=bos, of=len(documents), **gap), marks_axis(marks))
     cuts = bounds.tolist()
     return dataset, [trimmed(flat[a:b], eos, bos) for a, b in zip(cuts, cuts[1:])]
+
+
+def without(sequence, lead):
+    """A sequence without a lead at the beginning of its content."""
+    content, separator, _ = sequence
+    return Sequence(content[1:], separator, lead) if content[:1] == [lead] else sequence
 
 
 def streamed(tokens, how, opens=(), eos=EOS, jobs=1, marks=()):
@@ -145,8 +153,10 @@ def viewed(tokens, intervals, eos=EOS, bos=None, marks=(), whole=False):
         spans = Bounds(ArrayAxis(np.cumsum([0, *(stops - starts)])))
     else:
         spans = Listed(ArrayAxis(starts), ArrayAxis(stops - starts))
-    if eos is not None or bos is not None:
-        spans = Ended(spans, eos, bos, None)
+    if eos is not None:
+        spans = Ended(spans, eos)
+    if bos is not None:
+        spans = Led(spans, bos)
     dataset = Dataset(axis, spans, Gap(eos, lead=bos, of=len(intervals)), marks)
     return dataset, [trimmed(flat[a:b], eos, bos) for a, b in intervals]
 
@@ -177,7 +187,7 @@ BY_SEPARATORS = st.builds(
     name=st.just("x"),
 )
 TARGETS = BY_INDEX | BY_SEPARATORS
-ALONE = ("index", "lead", "lead alone", "none", "after", "before", "between", "listed", "pieces")
+ALONE = ("index", "lead", "lead alone", "none", "after", "before", "between", "led", "listed", "pieces")
 
 
 def marks_of(draw, tokens):
@@ -189,6 +199,11 @@ def marks_of(draw, tokens):
 def datasets(draw, alone=ALONE):
     """A dataset of any spans, with or without marks, taken, cut or joined or all of it, and its sequences."""
     kind = draw(st.sampled_from([*alone, "joined", "taken", "sliced"]))
+    if kind == "led":
+        how = draw(st.sampled_from(["after", "before", "between"]))
+        dataset, sequences = streamed(draw(st.lists(st.integers(4, 9), max_size=60)), how)
+        lead = draw(st.sampled_from([4, BOS]))
+        return led(dataset, lead, each=draw(st.booleans())), [without(one, lead) for one in sequences]
     if kind == "joined":
         parts = draw(st.lists(datasets(alone), min_size=1, max_size=3))
         return concat([dataset for dataset, _ in parts]), [one for _, sequences in parts for one in sequences]

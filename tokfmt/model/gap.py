@@ -72,6 +72,11 @@ class Gap:
         return all(part.alone or part.counted or part.looked == part.of for part in self.each())
 
     @property
+    def leads(self) -> list[int]:
+        """The leads of the parts, each once, in order."""
+        return list(dict.fromkeys(part.lead for part in self.each() if part.lead is not None))
+
+    @property
     def unclear(self) -> Gap | None:
         """The first part whose separator is not known, and nearly all of whose sequences end with one ID."""
         return next((part for part in self.each() if part.known == "" and part.common is not None), None)

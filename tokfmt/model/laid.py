@@ -374,13 +374,21 @@ class Laid(Axis):
         self.dataset.axis.close()
 
     def _unended(self, number: int) -> UnendedError:
-        """Return the error of a sequence that has no separator, where it is presumed to have one."""
-        (begin, end), facts, separator = self.dataset.spans.extent(number), self.dataset.facts, self.dataset.gap.id
-        what = f"sequence {number:,} does not end with the separator {separator}"
-        if separator is None:
-            what = f"sequence {number:,} is empty, and the file states that none is"
-        found = int(self.dataset.axis.tokens(end - 1, end)[0]) if begin < end else "an empty sequence"
-        error = UnendedError(str(facts.get("path", "dataset")), what, found=found, remedy=REMEDY)
+        """Return the error of a sequence that has no separator, or another lead, where it is presumed to have one."""
+        (begin, end), axis, gap = self.dataset.spans.extent(number), self.dataset.axis, self.dataset.gap
+        what, at, remedy = f"does not end with the separator {gap.id}", end - 1, REMEDY
+        if gap.id is None:
+            what = "is empty, and the file states that none is"
+        if gap.lead is not None:
+            starts, _, beside = self.dataset.contents(number, number + 1)
+            is_led = bool(beside[0] & LEAD)
+            if is_led is not bool(self.dataset.spans.read(number, number + 1, None)[2][0] & LEAD):
+                others = f"{'none' if is_led else 'each'} of the others that were looked at does"
+                what = f"{'begins' if is_led else 'does not begin'} with {gap.lead}, and {others}"
+                at, remedy = int(starts[0]) - is_led, "--bos none reads the IDs that begin sequences as content"
+        found = int(axis.tokens(at, at + 1)[0]) if begin < end else "an empty sequence"
+        path = str(self.dataset.facts.get("path", "dataset"))
+        error = UnendedError(path, f"sequence {number:,} {what}", found=found, remedy=remedy)
         error.sequence = number
         return error
 

@@ -212,8 +212,8 @@ def arranged(
 ) -> Iterator[TokenReader]:
     """Yield the sequences of a portion in their order; remove its scratch files at the end, if nothing is kept.
 
-    If an index marks boundaries in the destination, sequences are arranged with the separators that it stores: only
-    they tell an empty sequence that has one from another.
+    If an index marks boundaries in the destination, sequences are arranged with the separators and the leads that it
+    stores: only they tell which sequences have one.
 
     Args:
         axis: The sequences of all portions.
@@ -227,10 +227,12 @@ def arranged(
     if arrangement.plain:
         yield axis
         return
-    laid = stored_axis(axis, target) if target.separators is Separators.TRAILING else axis
-    if isinstance(laid, LaidReader) and target.eos_id is not None:
+    lead = None if target.bos_for == "all" else target.bos_id
+    is_laid = lead is not None or target.separators is Separators.TRAILING
+    laid = stored_axis(axis, target._replace(bos_id=lead)) if is_laid else axis
+    if isinstance(laid, LaidReader):
         with _arranged(laid, arrangement, portion, workers, progress, marked=marked) as reader:
-            yield contents_of(reader, target.eos_id, laid.bare)
+            yield contents_of(reader, laid.target, laid.bare)
         return
     with _arranged(axis, arrangement, portion, workers, progress, marked=marked) as reader:
         yield reader

@@ -393,6 +393,8 @@ def scanned(
         f"{found.separators:,} separator{'s' * (found.separators != 1)} ({target.eos_id}) inside sequences "
         f"(first: sequence {sequence:,}, token position {found.first:,})"
     )
+    if found.first == int(axis.offsets(sequence, sequence)[0]):  # D7
+        what += f"; --bos {target.eos_id} reads an ID at the beginning as a lead, which is not content"
     return Known(axis, found.max_id), [Loss("embedded-separators", what)]
 
 

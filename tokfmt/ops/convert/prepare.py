@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tokfmt.core.errors import OptionError
 from tokfmt.core.format import Target, TokenWriter
 from tokfmt.core.reader import TokenReader
 from tokfmt.model.bridge import with_own_separators
@@ -73,6 +74,8 @@ def prepare(resolved: Resolved, place: Workplace, workers: Workers, notes: Notes
         keep_parts=bool(request.kept),
         jobs=request.jobs,
         strict=_decoder(resolved, lenient=False) if lenient else None,
+        bos_id=resolved.lead.id,
+        bos_for=resolved.lead.leads,
     )
     writers = _writers(destination, place, target)  # before text is tokenized: options may contradict each other
     reading = token_axis(
@@ -98,7 +101,7 @@ def prepare(resolved: Resolved, place: Workplace, workers: Workers, notes: Notes
         least = axis if "empty-sequences" in allow_loss else stored_axis(axis, target)
         place.need_room(destination.portions[0], writers[0], least)
     known = known_losses(axis, resolved.sources, traits, request.source) if reading.skipped else resolved.losses
-    losses.found.extend(known)
+    losses.found.extend((*known, *resolved.lead.lost))
     if reading.encoded:
         axis, found = scanned(axis, writers[0], traits, target, workers)
         losses.found.extend(found)
@@ -112,6 +115,9 @@ def prepare(resolved: Resolved, place: Workplace, workers: Workers, notes: Notes
         notes.add(note)
     padded = 0 if destination.packed else reading.padded
     closes = traits.keeps_separators and destination.packed is None and keeps_separators(axis, allow_loss)
+    if closes and target.bos_id is not None:
+        what = "loss masks are stored with the separators of the source, and a lead has none"
+        raise OptionError(f"--to-bos: {what}. --allow-loss loss-mask leaves them out", name="to_bos")
     content = Content(with_own_separators(axis, target.eos_id) if closes else axis, embedded, accepted)
     return Prepared(destination, target, writers, reading.axis, content, accepted, reading.report, padded, closes)
 

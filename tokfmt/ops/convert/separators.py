@@ -20,7 +20,7 @@ from tokfmt.core.text_format import counted, printable
 from tokfmt.model.axis import Numbers
 from tokfmt.model.batch import AFTER, LEAD, SEP, Counts, Flags, Kind
 from tokfmt.model.bridge import ContentReader, dataset_of, from_reader, laid_reader
-from tokfmt.model.separator import ToEos
+from tokfmt.model.separator import ToEos, led
 from tokfmt.ops.source.stored import Separator, Source
 
 Chosen = Callable[[int, int, Numbers], Flags]
@@ -99,50 +99,63 @@ def stored_axis(contents: TokenReader, target: Target) -> TokenReader:
         contents: The sequences to write, without separators.
         target: Where the separator is stored, and its ID.
     """
-    if target.separators is Separators.NONE or target.eos_id is None:
-        return contents
-    return laid_reader(contents, model.Target(target.eos_id, _KINDS.get(target.separators, "after")))
+    to = laid_target(target)
+    return contents if to.id is None and to.lead is None else laid_reader(contents, to)
 
 
-def contents_of(stored: TokenReader, eos_id: int, bare: int) -> TokenReader:
+def contents_of(stored: TokenReader, laid: model.Target, bare: int) -> TokenReader:
     """Return the contents of sequences that were laid out, and then shuffled or dealt to splits.
 
     Args:
-        stored: Sequences that end with the separator, or that are empty.
-        eos_id: The separator.
+        stored: The sequences. Without a lead, they end with the separator, or are empty.
+        laid: What is beside their contents.
         bare: Number of the empty ones, at most.
     """
-    dataset = from_reader(stored, eos_id, where=Separators.TRAILING)
-    return ContentReader(replace(dataset, gap=replace(dataset.gap, even=not bare)))
+    if laid.lead is None:
+        dataset = from_reader(stored, laid.id, where=Separators.TRAILING)
+        return ContentReader(replace(dataset, gap=replace(dataset.gap, even=not bare)))
+    dataset = from_reader(stored, laid.id, where=Separators.TRAILING, presumed=None)
+    return ContentReader(led(dataset, laid.lead, each=True))
 
 
-def count_separators(axis: TokenReader, chosen: Chosen, count: int, to: model.Target) -> Counts:
-    """Return what becomes of the separators of the sequences that are written. The sum is their number.
+def laid_target(target: Target) -> model.Target:
+    """Return what a writer stores beside contents, as the model says it."""
+    kind = _KINDS.get(target.separators, "after")
+    eos_id = None if target.separators is Separators.NONE else target.eos_id
+    return model.Target(eos_id, "index" if eos_id is None else kind, target.bos_id, target.bos_for)
+
+
+def count_beside(axis: TokenReader, chosen: Chosen, count: int, to: model.Target, bits: int = SEP) -> Counts:
+    """Return what becomes of the separators or leads of the sequences that are written. The sum is their number.
 
     Args:
-        axis: All sources as one token axis, without separators.
+        axis: All sources as one token axis, without separators and leads.
         chosen: Which of its sequences are written.
         count: Number of sequences that are written.
         to: What is written beside them.
+        bits: What is counted: SEP or LEAD.
     """
-    if isinstance(axis, ContentReader) and axis.dataset.spans.seamless and axis.dataset.gap.even:
+    if bits == SEP and isinstance(axis, ContentReader) and axis.dataset.spans.seamless and axis.dataset.gap.even:
         kept = count * (axis.dataset.gap.id == to.id)  # All were read, so all have it.
         return Counts(dropped=count) if to.id is None else Counts(kept, count - kept)
     dataset = dataset_of(axis, drawn=True)
     tokens = None if dataset.spans.presumes else dataset.axis
-    if not dataset.gap.ids and (to.id is None or to.kind != "index"):  # None has one, and all get one, or none does.
-        return Counts(bare=count) if to.id is None else Counts(added=count)
+    of_leads = bits == LEAD
+    id_, known = (to.lead, dataset.gap.leads) if of_leads else (to.id, dataset.gap.ids)
+    all_get = to.leads == "all" if of_leads else to.kind != "index" and not to.only_closed
+    if not known and (id_ is None or all_get):  # None has one, and all get one, or none does.
+        return Counts(bare=count) if id_ is None else Counts(added=count)
     found = Counts()
     for first, last in windows(0, axis.info.sequences, _AT_ONCE):
         starts, stops, beside = dataset.spans.read(first, last, tokens)
         taken = chosen(first, last, stops - starts)
         starts, stops, beside = starts[taken], stops[taken], beside[taken]
-        wanted, closed = to.beside(stops - starts, beside)[0], beside & SEP != 0
+        wanted, closed = to.beside(stops - starts, beside)[of_leads], beside & bits != 0
         written, had, both = (int(np.count_nonzero(flags)) for flags in (wanted, closed, wanted & closed))
-        kept = both * (dataset.gap.id == to.id)
-        if both and dataset.gap.id is None:  # The tokens show which of several it is.
-            places = np.where(beside & AFTER, stops, starts - 1 - (beside & LEAD != 0))[wanted & closed]
-            kept = int(np.count_nonzero(dataset.axis.at(places) == to.id))
+        kept = both * (known == [id_])
+        if both and len(known) > 1:  # The tokens show which of several it is.
+            places = starts - 1 if of_leads else np.where(beside & AFTER, stops, starts - 1 - (beside & LEAD != 0))
+            kept = int(np.count_nonzero(dataset.axis.at(places[wanted & closed]) == id_))
         bare = len(closed) - written - had + both
         found = found.plus(Counts(kept, both - kept, written - both, had - both, bare))
     return found

@@ -56,15 +56,17 @@ def verify_tokens(
     """
     expected: TokenReader = content.reader
     eos: EosChoice = "none"
+    bos: EosChoice = "none" if target.bos_id is None else target.bos_id
     if target.separators is not Separators.NONE and target.eos_id is not None:
         eos = target.eos_id
         if content.embedded:
             expected = ContentReader(from_reader(stored_axis(expected, target), eos, where=target.separators))
     # The presumption that no sequence is empty is known to be wrong if one is.
     every_end = isinstance(eos, int) and empty_sequences(expected)[0] > 0
-    source = open_source([path], format=format_.name, eos=eos, options=options, every_end=every_end)
+    source = open_source([path], format=format_.name, eos=eos, bos=bos, options=options, every_end=every_end)
     reader = source.reader
-    if isinstance(reader, RecordReader):
+    if isinstance(reader, RecordReader):  # They are compared as they are stored.
+        expected = expected if target.bos_id is None else stored_axis(expected, target)
         compared = compare_records(expected, target.decoder, reader, workers, progress)
     else:
         progress.phase("verifying", expected.info.tokens, "tokens")
