@@ -252,7 +252,7 @@ def test_ids_beside_text(corpora, tmp_path):
         ('path = "x.pbin"\nfilter = "garbage"', "its filter has rules on text, but it holds token IDs"),
         ('path = "x.jsonl"\nfilter = "noise"', 'there is no filter "noise"'),
         ('path = "x.jsonl"\nfilter = "garbag"', "Did you mean garbage"),
-        ('path = "x.jsonl"\ntext = "b"', 'found the field "text". --text-field NAME reads another one'),
+        ('path = "x.jsonl"\ntext = "b"', 'found the field "text". text = "NAME" reads another one'),
         ('path = "x.jsonl"', "the recipe names no tokenizer. Add tokenizer = .NAME. to the recipe"),
     ],
 )
@@ -343,7 +343,7 @@ def test_files_of_a_recipe_are_guarded_as_sources(tmp_path, nested):
     """They are not replaced, and must not change while they are read."""
     (tmp_path / "x.jsonl").write_text('{"text": "a"}\n')
     (tmp_path / "y.pbin").write_bytes((FIXTURES / "modalities" / "D_2byte_gpt2.pbin").read_bytes())
-    mix = f'tokfmt = 1\ntokenizer = "{TOKENIZER}"\neos = 4095\n[[source]]\npath = "{{}}"\n'
+    mix = f'tokfmt = 1\ntokenizer = "{TOKENIZER}"\nto_eos = 4095\n[[source]]\npath = "{{}}"\n'
     (tmp_path / "inner.toml").write_text(mix.format("y.pbin"))
     (tmp_path / "mix.toml").write_text(mix.format("inner.toml" if nested else "x.jsonl"))
     victim = tmp_path / ("y.pbin" if nested else "x.jsonl")

@@ -127,9 +127,10 @@ class Grid:
         """Return the input IDs, [n, width], in the dtype of the files."""
         if self.recipe.convention != "starts":
             return self.rows
-        found = np.full(self.rows.shape, self.pad, np.promote_types(self.tokens.dtype, smallest(self.recipe.bos)))
+        lead = self.recipe.lead
+        found = np.full(self.rows.shape, self.pad, np.promote_types(self.tokens.dtype, smallest(lead)))
         found[:, 1:] = self.tokens[:, : self.width - 1]
-        found.reshape(-1)[self.begins()] = self.recipe.bos
+        found.reshape(-1)[self.begins()] = lead
         self._pad(found, self.pad)
         return found
 

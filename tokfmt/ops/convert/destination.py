@@ -117,7 +117,7 @@ class Destination:
                 f"{what}: samples of a recipe are stored in its order. Set tokens or shuffle in the recipe"
             )
         if request.to_eos is not None:
-            what = "samples of a recipe are stored with its separators. Set eos in the recipe"
+            what = "samples of a recipe are stored with its separators. Set to_eos in the recipe"
             raise OptionError(f"--to-eos: {what}", name="to_eos")
         laid = tuple(portions(request.arrangement, self.path, self.format, given))
         options = laid[0].options

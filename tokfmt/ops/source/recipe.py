@@ -7,7 +7,6 @@ the cache is valid as long as each file, and each manifest beside one, has the s
 
 from __future__ import annotations
 
-import re
 import threading
 import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -26,9 +25,9 @@ from tokfmt.core.errors import (
     Loss,
     LossyConversionError,
     OptionError,
-    SeparatorUnknownError,
     TokenizerMismatchError,
     TokfmtError,
+    reword,
 )
 from tokfmt.core.findings import loss_in
 from tokfmt.core.format import Hints
@@ -56,12 +55,12 @@ from tokfmt.ops.source.request import (
     parse_selection,
     viewed,
 )
-from tokfmt.ops.source.stored import Separator, agreed_tokenizer, boundaries_of, unknown_id
+from tokfmt.ops.source.stored import Separator, agreed_tokenizer, boundaries_of, refuse_unclear, unknown_id
 from tokfmt.ops.source.stored import Source as Opened
 from tokfmt.recipes.cache import key_of, recalled, remember, unkept
 from tokfmt.recipes.documents import Documents, Source, Vocabulary, quotas
-from tokfmt.recipes.language import VERSION, RecipeFile, SourceEntry, read_recipe
-from tokfmt.recipes.samples import Samples, has_labels, separator_of
+from tokfmt.recipes.language import VERSION, RecipeFile, SourceEntry, in_keys, read_recipe
+from tokfmt.recipes.samples import CHOOSE_SEPARATOR, Samples, has_labels, separator_of
 from tokfmt.views.select import Concat, Slice
 
 if TYPE_CHECKING:
@@ -70,9 +69,9 @@ if TYPE_CHECKING:
 _MAX_DEPTH, _MAX_RECIPES = 32, 1024  # nested recipes in a chain; and in all, because each recipe may name several
 _FILES, _SEQUENCES = 64, 1 << 16
 """The cache stores a source of at least so many files or sequences."""
-_READING = 4
-_NAMED = 12  # fields that a message names
+_READING = 5
 """Version of the rules that turn files into sequences; an entry of the cache with another version is not used."""
+_NAMED = 12  # fields that a message names
 
 
 class Opener(Protocol):
@@ -165,8 +164,7 @@ def _laid(
                     error.args = (f"{where}{error.args[0]}",)
                 else:
                     error.add_note(_which(entry, file.where))
-                if _KEYS.search(str(error)):
-                    error.add_note(_AS_KEYS)
+                reword(error, in_keys)
                 raise
             found.append(source)
             opened += parts
@@ -314,13 +312,6 @@ def named_by(recipe: Place) -> Found:
     return found
 
 
-_KEYS = re.compile(r"--(eos|text-field|from|from-opt)\b")
-_AS_KEYS = (
-    "In a recipe, --eos ID is eos = ID above the first [[source]]. In a [[source]], --text-field NAME is "
-    'text = "NAME", --from NAME is format = "NAME", and --from-opt width=4 is options = { width = 4 }'
-)
-
-
 def _which(entry: SourceEntry, recipe: Place) -> str:
     """Return the note that names the source and the recipe of an error, because the error names a file."""
     return f'It is source "{printable(entry.name)}" of {printable(recipe)}'
@@ -359,22 +350,19 @@ def _opened(
     """Open the datasets of one source, in the order of its paths; return the source and its parts."""
     paths = expanded([place_named(file.where, path) for path in entry.path])
     request = SourceRequest(
-        tuple(paths), entry.format, file.eos, given_options(entry.options), entry.text, entry.split, hints.allow_loss
+        tuple(paths), entry.format, entry.eos, given_options(entry.options), entry.text, entry.split, hints.allow_loss
     )
     places = find_sources(request, named) if file.pack == "stored" else []
     if places:
         request = viewed(request, places[0].format, "samples")
     places_named = [text_of(absolute(place_of(path))) for path in paths]
-    read = [entry.format, entry.options, entry.split, entry.select, file.eos, file.pack == "stored"]
+    read = [entry.format, entry.options, entry.split, entry.select, entry.eos, file.pack == "stored"]
     key = key_of(VERSION, _READING, "source", places_named, read, sorted(hints.allow_loss))
     plain = file.pack != "stored" and handle is None and not entry.filter
     if plain and (known := _recalled(key, entry.name, request, entry.select, opener)):
         return known[0], [known[1]]
     places = places or find_sources(request, named)
-    try:
-        parts = opener(request, handle, hints.jobs, found=places, collect_invalid=hints.collect_invalid)
-    except SeparatorUnknownError as error:  # --eos does not apply to the sources of a recipe
-        raise SeparatorUnknownError(error.path, error.why, 'Write eos = ID or eos = "none" in the recipe') from error
+    parts = opener(request, handle, hints.jobs, found=places, collect_invalid=hints.collect_invalid)
     for part in parts:
         _refuse_other_recipe(part, handle, hints.allow_loss)
     kinds = _kinds(entry, parts)
@@ -387,12 +375,14 @@ def _opened(
     readers: list[TokenReader] = [part.reader for part in parts if not isinstance(part.reader, RecordReader)]
     _refuse_samples(file, readers, parts)
     if file.pack != "stored":
+        refuse_unclear(parts)
         _refuse_borders(readers, parts, hints.allow_loss)
     masked = _are_masked(readers, parts, hints.allow_loss, stored=file.pack == "stored")
-    separators = {part.separator.eos_id for part in parts}
-    if len(separators) > 1 and file.eos is None:
-        listed = ", ".join(sorted(map(str, separators)))
-        raise OptionError(f"its files have different separators ({listed}). Write eos = ID in the recipe")
+    separators = sorted({part.separator.eos_id for part in parts if part.separator.eos_id is not None})
+    if len(separators) > 1 and file.to_eos is None and file.separates:
+        listed = ", ".join(map(str, separators))
+        raise OptionError(f"its files have different separators ({listed}). {CHOOSE_SEPARATOR}")
+    removed = tuple(sorted({eos_id for one in readers for eos_id in _removed(one)}))
     reader = _joined(readers, entry.select)
     inner = [_inner_state(one) for one in readers]
     stats = snapshot(places)
@@ -409,14 +399,16 @@ def _opened(
         tuple(map(place_of, paths)),
         parts[0].format.name,
         reader,
-        next(iter(separators)),
+        separators[0] if len(separators) == 1 else None,
         [str(absolute(file.where.parent)), _on_disk(places), read, inner],
         {"format": [part.format.name for part in parts], "sizes": sizes, "counts": counts, "options": read[1]}
+        | {"eos": removed}
         | ({"masked": True} if masked else {}),
         _notes(entry, parts, readers, reader, handle),
         checksums=checksums,
         decoded=any(map(_is_decoded, readers)),
         masked=masked,
+        removed=removed,
         seen=dict(stats)
         | {file: seen for one in readers for source in _inner(one) for file, seen in source.seen.items()},
     )
@@ -456,7 +448,9 @@ def _notes(
     handle: TokenizerHandle | None,
 ) -> tuple[str, ...]:
     """Return the notes on a source: those of its parts, an assumed tokenizer, and that it gives no sequence."""
-    told = [note for part in parts for note in part.notes if note not in part.accepted]  # The recipe has its losses.
+    told = [
+        in_keys(note) for part in parts for note in part.notes if note not in part.accepted
+    ]  # Losses it has itself.
     notes = dict.fromkeys(told)
     stored = [made for part in parts for made in part.tokenizers if not part.format.is_computed]  # else noted there
     if handle is not None and None in stored:
@@ -503,7 +497,7 @@ def _text_source(
         unicodedata.unidata_version if filters else None,
     ]
     state = [str(absolute(file.where.parent)), _on_disk(places), facts]
-    eos_id = None if file.eos == "none" else file.eos if isinstance(file.eos, int) else handle.eos_id
+    eos_id = None if entry.eos == "none" else entry.eos if isinstance(entry.eos, int) else handle.eos_id
     return TextSource(entry, tuple(parts), filters, eos_id, state, facts)
 
 
@@ -588,6 +582,16 @@ def _are_masked(
             raise FormatError(path, f"has {what}: {error}") from error
         masked = True
     return masked
+
+
+def _removed(reader: TokenReader) -> Iterator[int]:
+    """Yield the separators that a reader of contents leaves out, or those that a recipe puts after its documents."""
+    if isinstance(reader, Documents):
+        yield from () if reader.eos_id is None else (reader.eos_id,)
+        return
+    for gap in dataset_of(reader).gap.each():
+        if gap.id is not None and gap.stored and (gap.alone or gap.closed):
+            yield gap.id
 
 
 def _inner_state(reader: TokenReader) -> Any:
@@ -719,6 +723,7 @@ def _recalled(
             checksums=tuple(known["checksums"]),
             decoded=bool(known["decoded"]),
             masked=bool(known["masked"]),
+            removed=tuple(known["removed"]),
             seen={place_of(path): Identity(*identity) for path, identity in known["seen"][: known["files"]]},
         )
         made, format_ = tuple(known["tokenizers"]), registry.get(known["format"])
@@ -761,6 +766,7 @@ def _kept(key: str, source: Source, parts: Sequence[Opened], files: Collection[P
             "checksums": list(source.checksums),
             "decoded": source.decoded,
             "masked": source.masked,
+            "removed": source.removed,
             "notes": source.notes,
             "tokenizers": [made and dict(made) for part in parts for made in part.tokenizers],
             "info": {
