@@ -30,7 +30,7 @@ from tokfmt.settings import count, settings
 from tokfmt.views.select import Concat, Picked, Shuffled, Slice
 
 if TYPE_CHECKING:
-    from tokfmt.model.separator import ToEos
+    from tokfmt.model.separator import Choice, ToEos
     from tokfmt.ops.convert.request import Conversion
     from tokfmt.ops.source.ingest import Texts
     from tokfmt.ops.source.request import Options
@@ -246,6 +246,7 @@ class Dataset:
         to_options: Options = (),
         tokenizer: str | None = None,
         to_eos: ToEos = None,
+        to_bos: Choice = None,
         seq_len: int | None = None,
         allow_loss: Iterable[str] = (),
         jobs: int | None = None,
@@ -264,6 +265,8 @@ class Dataset:
             to_format: Name of the destination's format (default: it follows from the name of the destination).
             to_options: Write options of the format, such as {"chunk": 64} or ["chunk=64"].
             tokenizer: Name, directory or path of a tokenizer.json, for formats that store text.
+            to_bos: Token ID of the lead to write in front of each sequence, or "none" (default: as in the sources, if
+                the destination has an index; else none).
             to_eos: Token ID of the separator to write, "none" or "as-stored" (default: that of the sources). Required
                 if the format needs a separator and the sources have none, or several.
             seq_len: Tokens per sample, for formats that store samples.
@@ -286,7 +289,7 @@ class Dataset:
             from tokfmt.core.records import RecordReader
             from tokfmt.ops.convert.arrangement import Arrangement
             from tokfmt.ops.convert.convert import carry_out
-            from tokfmt.ops.convert.request import Request, to_eos_of
+            from tokfmt.ops.convert.request import Request, to_bos_of, to_eos_of
             from tokfmt.ops.source.request import SourceRequest
             from tokfmt.run.execute import NullProgress, worker_count
 
@@ -301,6 +304,7 @@ class Dataset:
                 to=to_format,
                 to_options=given_options(to_options),
                 to_eos=None if to_eos is None else to_eos_of(to_eos),
+                to_bos=None if to_bos is None else to_bos_of(to_bos),
                 tokenizer=tokenizer,
                 seq_len=count("seq_len", seq_len),
                 arrangement=Arrangement(seed),

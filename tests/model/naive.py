@@ -5,7 +5,7 @@ from typing import NamedTuple
 import numpy as np
 from hypothesis import strategies as st
 
-from tokfmt.model import ArrayAxis, Bounds, Dataset, Ended, Gap, Split, Target
+from tokfmt.model import ArrayAxis, Bounds, Dataset, Ended, Gap, Led, Split, Target, led
 
 AFTER, BEFORE, LEAD = "after", "before", "lead"
 EOS, BOS = 7, 5
@@ -89,10 +89,18 @@ def indexed(documents, eos=EOS, bos=None, presumed=None, dtype="u2", **gap):
     """A dataset that an index bounds, and its sequences."""
     tokens = np.array([token for document in documents for token in document], dtype)
     spans = Bounds(ArrayAxis(np.cumsum([0, *map(len, documents)])))
-    if eos is not None or bos is not None:
-        spans = Ended(spans, eos, bos, presumed)
+    if eos is not None:
+        spans = Ended(spans, eos, presumed)
+    if bos is not None:
+        spans = Led(spans, bos)
     dataset = Dataset(ArrayAxis(tokens), spans, Gap(eos, lead=bos, of=len(documents), **gap))
     return dataset, [trimmed(document, eos, bos) for document in documents]
+
+
+def without(sequence, lead):
+    """A sequence without a lead at the beginning of its content."""
+    content, separator, _ = sequence
+    return Sequence(content[1:], separator, lead) if content[:1] == [lead] else sequence
 
 
 def streamed(tokens, how, opens=(), eos=EOS, jobs=1):
@@ -134,7 +142,12 @@ TARGETS = BY_INDEX | BY_SEPARATORS
 @st.composite
 def datasets(draw):
     """A dataset of any spans, taken or joined or both, and its sequences."""
-    kind = draw(st.sampled_from(["index", "lead", "none", "after", "before", "between", "joined", "taken"]))
+    kind = draw(st.sampled_from(["index", "lead", "none", "after", "before", "between", "led", "joined", "taken"]))
+    if kind == "led":
+        how = draw(st.sampled_from(["after", "before", "between"]))
+        dataset, sequences = streamed(draw(st.lists(st.integers(4, 9), max_size=60)), how)
+        lead = draw(st.sampled_from([4, BOS]))
+        return led(dataset, lead, each=draw(st.booleans())), [without(one, lead) for one in sequences]
     if kind == "joined":
         from tokfmt.model import concat
 

@@ -1,14 +1,16 @@
 """What a destination stores, read in windows, is what a list of tokens says; a sequence that differs is never passed over."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from amount import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from model.naive import DOCUMENTS, EOS, indexed, laid, streamed
+from model.naive import BOS, DOCUMENTS, EOS, indexed, laid, streamed, trimmed
 
 from tokfmt.core.errors import UnendedError
-from tokfmt.model import AFTER, ArrayAxis, Bounds, Dataset, Ended, Gap, Laid, Ledger, Target, concat
+from tokfmt.model import AFTER, ArrayAxis, Bounds, Dataset, Ended, Gap, Laid, Led, Ledger, Target, concat
 
 
 def windows_of(axis, size):
@@ -49,6 +51,31 @@ def test_whatever_is_presumed_the_bytes_are_the_same(documents, target, presumed
     dataset, sequences = indexed(documents, EOS, presumed=presumed)
     tokens, _, fates = laid(sequences, target)
     in_windows(dataset, target, size, tokens, fates)
+
+
+@settings(max_examples=examples(20))
+@given(DOCUMENTS, INDEXED, st.sampled_from([0, AFTER]), st.booleans(), st.integers(1, 30))
+def test_whatever_leads_are_presumed_the_bytes_are_the_same(documents, target, presumed, has_leads, size):
+    dataset, _ = indexed(documents, EOS, presumed=presumed)
+    dataset = replace(dataset, spans=Led(dataset.spans, BOS, has_leads), gap=Gap(EOS, lead=BOS))
+    tokens, _, fates = laid([trimmed(document, EOS, BOS) for document in documents], target)
+    in_windows(dataset, target, size, tokens, fates)
+
+
+@pytest.mark.parametrize("exception", [0, 4999, 9999])
+@pytest.mark.parametrize("has_leads", [False, True])
+def test_the_first_sequence_with_another_lead_is_named(exception, has_leads):
+    documents = [[BOS] * ((k == exception) is not has_leads) + [k % 4 + 1, 8, EOS] for k in range(10_000)]
+    dataset, _ = indexed(documents, EOS, presumed=AFTER)
+    dataset = replace(dataset, spans=Led(dataset.spans, BOS, has_leads), gap=Gap(EOS, lead=BOS))
+    axis = Laid(dataset, Target(EOS))
+    assert not axis.is_exact
+    with pytest.raises(UnendedError) as error:
+        windows_of(axis, 1000)
+    assert error.value.sequence == exception
+    assert error.value.found == (exception % 4 + 1 if has_leads else BOS)
+    looked_at = replace(dataset, spans=dataset.spans.looked_at(dataset.axis))
+    assert sum(windows_of(Laid(looked_at, Target(EOS, lead=BOS)), 1000), []) == sum(documents, [])
 
 
 @settings(max_examples=examples(20))

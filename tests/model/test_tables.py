@@ -17,6 +17,7 @@ from tokfmt.model import (
     concat,
     decide,
     divide,
+    led,
     target,
 )
 
@@ -111,7 +112,7 @@ def test_each_sequence(row, stored, to, tokens, fate):
 )
 def test_a_lead_is_no_content(stored, to, tokens, fate):
     """Q7: only with --bos, and counted on its own."""
-    dataset = decide(dataset_of([stored, [9, 9, 7]]), 7, bos=5)[:1]
+    dataset = led(decide(dataset_of([stored, [9, 9, 7]]), 7), 5)[:1]
     (found, _, lead) = written(dataset, to)
     assert (found, lead) == ([tokens], fate)
 
@@ -119,7 +120,7 @@ def test_a_lead_is_no_content(stored, to, tokens, fate):
 def test_a_lead_without_bos_is_content():
     dataset = decide(dataset_of([[5, 9, 7], [5, 7]]), 7)
     assert contents(dataset) == [[5, 9], [5]]
-    assert contents(decide(dataset_of([[5, 9, 7], [5, 7]]), 7, bos=5)) == [[9], []]
+    assert contents(led(decide(dataset_of([[5, 9, 7], [5, 7]]), 7), 5)) == [[9], []]
 
 
 # 2.2: the separator of a source
@@ -387,7 +388,7 @@ def test_as_stored_adds_none():
 
 def test_leads_are_written_in_front():
     """D10"""
-    source = decide(dataset_of([[5, 1, 7], [2, 7], [3, 7]]), 7, bos=5)
+    source = led(decide(dataset_of([[5, 1, 7], [2, 7], [3, 7]]), 7), 5)
     assert target(source, "index")[2:4] == (5, "as-read")
     assert written(source, target(source, "index"))[0] == [[5, 1, 7], [2, 7], [3, 7]]
     assert written(source, target(source, "index", to_bos=6))[0] == [[6, 1, 7], [6, 2, 7], [6, 3, 7]]
@@ -399,9 +400,10 @@ def test_leads_are_written_in_front():
     assert target(source, "between", to_bos="none").lead is None
 
 
-def test_one_id_is_not_a_separator_and_a_lead():
+def test_one_id_is_a_separator_and_a_lead_only_beside_an_index():
+    assert contents(led(decide(dataset_of([[7, 1, 7], [2, 7], [7], [7, 7]]), 7), 7)) == [[1], [2], [], []]
     with pytest.raises(OptionError, match="--bos"):
-        decide(dataset_of(texts(10, 7)), 7, bos=7)
+        led(divide(ArrayAxis(np.array([7, 1, 7, 2, 7], "u2")), "after", 7), 7)
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -220,6 +220,8 @@ class Target(NamedTuple):
             them.
         jobs: Threads that `commit` may use.
         strict: Decodes as `decoder` and raises where that replaces what is not text; None if `decoder` raises itself.
+        bos_id: The lead that the source of the writer has in front of sequences; None: no sequence has one.
+        bos_for: The sequences that have it: those that were read with one, or all.
     """
 
     eos_id: int | None = None
@@ -229,6 +231,8 @@ class Target(NamedTuple):
     keep_parts: bool = False
     jobs: int = 1
     strict: Decoder | None = None
+    bos_id: int | None = None
+    bos_for: Literal["as-read", "all"] = "as-read"
 
 
 @dataclass(frozen=True, slots=True)

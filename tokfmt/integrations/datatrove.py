@@ -124,6 +124,7 @@ class TokfmtReader(BaseReader):  # type: ignore[misc] # datatrove is not a depen
         text_field: str | None = None,
         split: str | None = None,
         eos: EosChoice = None,
+        bos: EosChoice = None,
         allow_loss: str | Iterable[str] = (),
         recursive: bool = False,
         **reading: Any,
@@ -138,6 +139,7 @@ class TokfmtReader(BaseReader):  # type: ignore[misc] # datatrove is not a depen
             text_field: Field of the text in a record, as a dotted path.
             split: Split to read.
             eos: Separator ID, or "none".
+            bos: ID of the lead, which is no content at the beginning of sequences, or "none".
             allow_loss: Losses to accept, by name. "invalid-utf8" writes U+FFFD for IDs that are not text.
             recursive: Read subdirectories too.
             reading: Arguments of datatrove's readers: `limit` and `skip` per task, `adapter`, `text_key`, `id_key`,
@@ -147,7 +149,7 @@ class TokfmtReader(BaseReader):  # type: ignore[misc] # datatrove is not a depen
         places = map(place_of, several(paths))
         self.paths = [text_of(absolute(place)) for place in places]  # tasks may run in other directories
         self.format, self.options, self.tokenizer = format, given_options(options), tokenizer
-        self.text_field, self.split, self.eos = text_field, split, eos
+        self.text_field, self.split, self.eos, self.bos = text_field, split, eos, bos
         self.allow_loss, self.recursive = sorted(check_losses(allow_loss)), recursive
 
     def run(
@@ -181,6 +183,7 @@ class TokfmtReader(BaseReader):  # type: ignore[misc] # datatrove is not a depen
             self.split,
             frozenset(self.allow_loss) | {"fields"},
             self.recursive,
+            bos=self.bos,
         )
         handle = tokenizer_of(self.tokenizer)
         sources = open_sources(request, handle)

@@ -34,6 +34,8 @@ TARGET, MASKED_END = np.uint8(1), np.uint8(2)
 Beside = NDArray[np.uint8]
 Flags = NDArray[np.bool_]
 Kind = Literal["index", "after", "before", "between"]
+Leads = Literal["as-read", "all"]
+"""The sequences that get a lead: those that have one, or all."""
 
 
 class Counts(NamedTuple):
@@ -86,7 +88,7 @@ class Target(NamedTuple):
     id: int | None = None
     kind: Kind = "index"
     lead: int | None = None
-    leads: Literal["as-read", "all"] = "as-read"
+    leads: Leads = "as-read"
     only_closed: bool = False
     accepted: frozenset[str] = frozenset()
     name: str = "the destination"

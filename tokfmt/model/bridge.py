@@ -30,7 +30,7 @@ from tokfmt.core.protocols import (
 from tokfmt.core.ragged import Tokens
 from tokfmt.core.reader import U8, Ends, Info, Layout, Separators, TokenReader, check_interval, check_position
 from tokfmt.model.axis import Axis, Joined
-from tokfmt.model.batch import AFTER, BEFORE, MASKED_END, SEP, Batch, Kind, Target
+from tokfmt.model.batch import AFTER, BEFORE, MASKED_END, SEP, Batch, Target
 from tokfmt.model.dataset import Dataset, concat
 from tokfmt.model.gap import Gap
 from tokfmt.model.laid import Laid
@@ -263,14 +263,16 @@ class ContentReader(_Reader):
             info,
             sequences=self.count,
             tokens=self.length,
+            max_id=None if info.max_id == dataset.gap.lead else info.max_id,
             separators=Separators.NONE,
             eos_id=dataset.gap.id if dataset.gap.id is not None else info.eos_id,
         )
 
     @property
     def trimmed(self) -> int:
-        """Number of slots of the dataset that are not content."""
-        return self.dataset.axis.length - self.info.tokens
+        """Number of slots of the dataset that are separators, or in padding."""
+        leads = 0 if self.dataset.gap.lead is None else self.dataset.slots().leads
+        return self.dataset.axis.length - self.info.tokens - leads
 
     def one_reader(self) -> Callable[[int], Tokens]:
         """See the function `sequence_reader`."""
@@ -288,6 +290,18 @@ class ContentReader(_Reader):
                 raise self._unended(number)
             return content
 
+        def led(number: int) -> Tokens:
+            tokens = read(*find(number))
+            extent = np.array([number]), np.zeros(1, np.int64), np.array([len(tokens)])
+            starts, stops, beside = (values.item() for values in spans.trim(*extent, tokens))
+            if beside & SEP and tokens.item(0 if beside & BEFORE else -1) not in dataset.gap.ids:
+                raise IncompleteWriteError("the stream changed since its separators were counted. Run again")
+            if not self.is_exact and np.diff(self.offsets(number, number + 1)).item() != stops - starts:
+                raise self._unended(number)
+            return tokens[starts:stops]
+
+        if dataset.gap.lead is not None:
+            return led
         ends = spans.ends()
         if ends is None:
             return general
@@ -315,7 +329,7 @@ class LaidReader(_Reader):
             sequences=self.count,
             tokens=self.length,
             dtype=self.dtype,
-            max_id=None if top is None else max(top, separator or 0),
+            max_id=None if top is None else max(top, separator or 0, target.lead or 0),
             separators=_SIDES[target.side] if separator is not None else Separators.NONE,
             eos_id=separator if separator is not None else info.eos_id,
             free_of=info.free_of if separator is None else None,
@@ -371,15 +385,14 @@ def stored_reader(reader: TokenReader, separator: int | None, *, read: bool = Fa
     return None if found.same_from is None else found
 
 
-def laid_reader(reader: TokenReader, separator: int, kind: Kind = "after") -> LaidReader:
+def laid_reader(reader: TokenReader, target: Target) -> LaidReader:
     """Return contents with the separators that a destination stores. What it cannot store is for others to refuse.
 
     Args:
         reader: A reader of contents.
-        separator: The separator that is written.
-        kind: What marks boundaries in the destination.
+        target: What is written beside contents.
     """
-    return LaidReader(dataset_of(reader), Target(separator, kind, accepted=_ALL), reader.info)
+    return LaidReader(dataset_of(reader), target._replace(accepted=_ALL), reader.info)
 
 
 def with_own_separators(reader: TokenReader, separator: int | None) -> TokenReader:

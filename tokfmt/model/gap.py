@@ -63,6 +63,11 @@ class Gap:
         return list(dict.fromkeys(part.id for part in self.each() if part.id is not None))
 
     @property
+    def leads(self) -> list[int]:
+        """The leads of the parts, each once, in order."""
+        return list(dict.fromkeys(part.lead for part in self.each() if part.lead is not None))
+
+    @property
     def unclear(self) -> Gap | None:
         """The first part whose separator is not known, and nearly all of whose sequences end with one ID."""
         return next((part for part in self.each() if part.known == "" and part.common is not None), None)

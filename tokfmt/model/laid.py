@@ -374,13 +374,22 @@ class Laid(Axis):
         self.dataset.axis.close()
 
     def _unended(self, number: int) -> UnendedError:
-        """Return the error of a sequence that has no separator, where it is presumed to have one."""
-        begin, end = self.dataset.spans.extent(number)
+        """Return the error of a sequence that has no separator, or another lead, where it is presumed to have one."""
+        (begin, end), axis, gap = self.dataset.spans.extent(number), self.dataset.axis, self.dataset.gap
+        what, at = f"does not end with the separator {gap.id}", end - 1
+        remedy = "--eos none reads the sequences as they are stored, with the IDs that end them"
+        if gap.lead is not None:
+            starts, _, beside = self.dataset.contents(number, number + 1)
+            is_led = bool(beside[0] & LEAD)
+            if is_led is not bool(self.dataset.spans.read(number, number + 1, None)[2][0] & LEAD):
+                others = f"{'none' if is_led else 'each'} of the others that were looked at does"
+                what = f"{'begins' if is_led else 'does not begin'} with {gap.lead}, and {others}"
+                at, remedy = int(starts[0]) - is_led, "--bos none reads the IDs that begin sequences as content"
         error = UnendedError(
             str(self.dataset.facts.get("path", "dataset")),
-            f"sequence {number:,} does not end with the separator {self.dataset.gap.id}",
-            found=int(self.dataset.axis.read(end - 1, end)[0]) if begin < end else "an empty sequence",
-            remedy="--eos none reads the sequences as they are stored, with the IDs that end them",
+            f"sequence {number:,} {what}",
+            found=int(axis.read(at, at + 1)[0]) if begin < end else "an empty sequence",
+            remedy=remedy,
         )
         error.sequence = number
         return error

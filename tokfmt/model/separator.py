@@ -27,10 +27,10 @@ from tokfmt.core.ragged import Tokens
 from tokfmt.core.reader import windows
 from tokfmt.core.text_format import counted
 from tokfmt.model.axis import ArrayAxis, Axis, Numbers
-from tokfmt.model.batch import AFTER, LEAD, Kind, Target
+from tokfmt.model.batch import AFTER, LEAD, Kind, Leads, Target
 from tokfmt.model.dataset import Dataset
 from tokfmt.model.gap import Gap, Known
-from tokfmt.model.spans import Bounds, Ended, Spans
+from tokfmt.model.spans import Bounds, Ended, Led, Spans
 from tokfmt.model.stream import How, Split
 
 Choice = int | Literal["none"] | None
@@ -72,7 +72,6 @@ class Ends(NamedTuple):
         of: Number of sequences of the dataset.
         full: Number of those that were looked at and are not empty.
         counts: How many of these end with each ID.
-        led: How many begin with the lead.
         inside: Returns whether one of up to 256 of them has an ID before its last token.
         tokens: All tokens of the sequences, if they were read for the look; else None.
     """
@@ -81,7 +80,6 @@ class Ends(NamedTuple):
     of: int
     full: int
     counts: Counter[int]
-    led: int
     inside: Callable[[int], bool]
     tokens: Tokens | None = None
 
@@ -94,7 +92,7 @@ class Ends(NamedTuple):
         return only if int(np.count_nonzero(self.tokens == only)) == self.counts[only] else None
 
 
-def look(axis: Axis, spans: Spans, runs: Runs | None = None, most: int = _MOST, lead: int | None = None) -> Ends:
+def look(axis: Axis, spans: Spans, runs: Runs | None = None, most: int = _MOST) -> Ends:
     """Look at the ends of sequences, spread over a dataset. Of a few sequences, all tokens are read, each run at once.
 
     Args:
@@ -102,11 +100,10 @@ def look(axis: Axis, spans: Spans, runs: Runs | None = None, most: int = _MOST, 
         spans: The extents of its sequences.
         runs: The sequences, as runs of neighbors (default: `most` of them, spread over the dataset).
         most: Number of sequences that are looked at by default, at most.
-        lead: An ID that may begin sequences.
     """
     if runs is None:
         runs = _spread(spans.count, most) if spans.count > most else list(windows(0, spans.count, _AT_ONCE))
-    counts, full, led, tokens = Counter[int](), 0, 0, None
+    counts, full, tokens = Counter[int](), 0, None
     looked = sum(last - first for first, last in runs)
     for together in [runs] if looked <= _AT_ONCE else [[run] for run in runs]:  # A store is asked side by side.
         extents = [spans.extents(*run) for run in together]
@@ -116,13 +113,13 @@ def look(axis: Axis, spans: Spans, runs: Runs | None = None, most: int = _MOST, 
             wanted = [(int(begins[0]), int(ends[-1])) for begins, ends in extents]
             found = [axis.read(*one) for one in wanted] if len(wanted) < _SEVERAL else axis.intervals(wanted)
             tokens = np.concatenate([np.empty(0, axis.dtype), *found])
-            last, first = tokens[places[held] - 1], tokens[(places - stops + starts)[held]]
+            last = tokens[places[held] - 1]
         else:
-            last, first = axis.at(stops[held] - 1), axis.at(starts[held][: None if lead is not None else 0])
+            last = axis.at(stops[held] - 1)
         ids, times = np.unique(last, return_counts=True)
         counts.update(dict(zip(ids.tolist(), times.tolist(), strict=True)))
-        full, led = full + len(last), led + int(lead is not None and np.count_nonzero(first == lead))
-    return Ends(looked, spans.count, full, counts, led, partial(_is_inside, axis, spans, runs), tokens)
+        full += len(last)
+    return Ends(looked, spans.count, full, counts, partial(_is_inside, axis, spans, runs), tokens)
 
 
 def _spread(count: int, most: int) -> Runs:
@@ -145,7 +142,6 @@ def decide(
     eos: Choice = None,
     stated: Statement | None = None,
     tokenizer: int | None = None,
-    bos: int | None = None,
     most: int = _MOST,
     ends: Ends | None = None,
 ) -> Dataset:
@@ -156,7 +152,6 @@ def decide(
         eos: What the user says about the source.
         stated: What a manifest or a file says.
         tokenizer: The separator of the tokenizer, if the IDs may be its own.
-        bos: An ID that is a lead at the beginning of sequences, as the user says.
         most: Number of sequences that are looked at, at most.
         ends: What a look has shown already.
 
@@ -164,34 +159,63 @@ def decide(
         OptionError: `eos` contradicts what is stated, or what the data show.
         ConversionError: What is stated contradicts what the data show.
     """
-    axis, spans = dataset.axis, dataset.spans
-    if isinstance(eos, int) and bos == eos:
-        raise OptionError(f"--eos {eos} and --bos {bos} are one ID. It is a separator, or it is a lead", name="bos")
+    spans = dataset.spans
     if eos == "none":  # S1
-        ends = look(axis, spans, most=most, lead=bos) if bos is not None else _not_looked(spans)
-        return _ended(dataset, None, "user", ends, bos)
+        return _ended(dataset, None, "user", _not_looked(spans))
     if stated is not None and not stated.stored and eos in {None, stated.id}:  # S9
-        ends = look(axis, spans, most=most, lead=bos) if bos is not None else _not_looked(spans)
-        found = _ended(dataset, None, stated.by, ends, bos)
+        found = _ended(dataset, None, stated.by, _not_looked(spans))
         return replace(found, gap=replace(found.gap, id=stated.id, stored=False))
-    ends = look(axis, spans, most=most, lead=bos) if ends is None else ends
+    ends = look(dataset.axis, spans, most=most) if ends is None else ends
     if stated is not None and eos not in {None, stated.id} and ends.counts[eos] <= ends.counts[stated.id]:  # S3
         raise _contradiction(eos, stated, ends)
     known: Known = "user" if eos is not None else "tokenizer" if stated is None else stated.by
     separator = eos if eos is not None else tokenizer if stated is None else stated.id
     if separator is None:
         inferred = ends.rival if ends.full >= ENOUGH else None
-        return _ended(dataset, inferred, "" if inferred is None else "inferred", ends, bos)  # S7, S8
+        return _ended(dataset, inferred, "" if inferred is None else "inferred", ends)  # S7, S8
     # S6: whether the IDs are those of a tokenizer, a conversion asks.
     if known != "tokenizer" and not ends.counts[separator] and (rival := ends.rival) is not None:
         raise _missed(separator, known, rival, ends)
-    found = _ended(dataset, separator, known, ends, bos)  # S2, S5, S6
+    found = _ended(dataset, separator, known, ends)  # S2, S5, S6
     overruled = stated.id if stated is not None and stated.id != separator else None
     return found if overruled is None else replace(found, gap=replace(found.gap, overrules=overruled))
 
 
+def led(dataset: Dataset, lead: int, most: int = _MOST, *, each: bool = False) -> Dataset:
+    """Return a dataset whose contents do not include a lead at their beginning.
+
+    Args:
+        dataset: The dataset, an index or a stream. Its contents may begin with the lead.
+        lead: The lead.
+        most: Number of contents that are looked at, at most. If all or none of them begin with the lead, all others are
+            presumed to be alike, and reading one that is not raises UnendedError; else each is looked at.
+        each: Look at each content.
+
+    Raises:
+        OptionError: The lead is the separator of a stream. If an index marks boundaries, one ID can be both.
+    """
+    if any(gap.alone and gap.id == lead for gap in dataset.gap.each()):
+        what = f"--bos {lead}: only this ID marks boundaries, so that it cannot be a lead as well"
+        raise OptionError(f"{what}. --eos ID names another separator", name="bos")
+    spans, full, leads = Led(dataset.spans, lead), 0, 0
+    for first, last in [] if each else _spread(spans.count, most) if spans.count > most else [(0, spans.count)]:
+        starts, stops, beside = spans.read(first, last, dataset.axis)
+        leads += int(np.count_nonzero(beside & LEAD))
+        full += int(np.count_nonzero((stops > starts) | (beside & LEAD != 0)))
+    alike = not each and leads in {0, full}
+    found = Led(dataset.spans, lead, leads > 0) if alike else spans.looked_at(dataset.axis)
+    return replace(dataset, spans=found, gap=replace(dataset.gap, lead=lead))
+
+
+def unled(dataset: Dataset) -> Dataset:
+    """Return the dataset whose contents include their leads."""
+    if not isinstance(dataset.spans, Led):
+        return dataset
+    return replace(dataset, spans=dataset.spans.spans, gap=replace(dataset.gap, lead=None))
+
+
 def _not_looked(spans: Spans) -> Ends:
-    return Ends(0, spans.count, 0, Counter(), 0, lambda _: False)
+    return Ends(0, spans.count, 0, Counter(), lambda _: False)
 
 
 def _missed(separator: int, known: Known, rival: int, ends: Ends) -> OptionError | ConversionError:
@@ -214,12 +238,11 @@ def _contradicts(eos: int, stated: Statement, numbers: str) -> OptionError:
     return OptionError(f"{what}--to-eos {eos} writes {eos} in its place", name="eos")
 
 
-def _ended(dataset: Dataset, separator: int | None, known: Known, ends: Ends, lead: int | None) -> Dataset:
+def _ended(dataset: Dataset, separator: int | None, known: Known, ends: Ends) -> Dataset:
     closed = ends.counts[separator] if separator is not None else 0
     gap = Gap(
         id=separator,
         known=known,
-        lead=lead,
         looked=ends.looked,
         of=ends.of,
         closed=closed,
@@ -227,13 +250,10 @@ def _ended(dataset: Dataset, separator: int | None, known: Known, ends: Ends, le
         empty=ends.looked - ends.full,
         common=_common(ends) if known == "" else None,
     )
-    if separator is None and lead is None:
+    if separator is None:
         return replace(dataset, gap=gap)
-    presumed: int | None = 0
-    for bit, count in ((AFTER, closed), (LEAD, ends.led)):
-        if presumed is not None and count:
-            presumed = presumed | bit if count == ends.full else None
-    return replace(dataset, spans=Ended(dataset.spans, separator, lead, presumed), gap=gap)
+    presumed = AFTER if closed and closed == ends.full else None if closed else 0
+    return replace(dataset, spans=Ended(dataset.spans, separator, presumed), gap=gap)
 
 
 def _common(ends: Ends) -> tuple[int, int] | None:
@@ -324,23 +344,39 @@ def target(
         LossyConversionError: Leads would be lost.
     """
     gap = dataset.gap
-    lead, leads = _lead(gap, kind, to_bos, accepted, name)
+    lead, leads = lead_to_write(gap.leads, kind, to_bos, accepted, name)
     id_ = _separator_to_write(gap, kind, to_eos, fixed, needs=needs, name=name)
     return Target(id_, kind, lead, leads, to_eos == "as-stored" and id_ is not None, accepted, name)
 
 
-def _lead(
-    gap: Gap, kind: Kind, to_bos: Choice, accepted: frozenset[str], name: str
-) -> tuple[int | None, Literal["as-read", "all"]]:
+def lead_to_write(
+    leads: Sequence[int], kind: Kind, to_bos: Choice, accepted: frozenset[str], name: str = "the destination"
+) -> tuple[int | None, Leads]:
+    """Return the lead that a destination stores, None for none, and the sequences that get it.
+
+    Args:
+        leads: The leads of the sources, each once.
+        kind: What marks boundaries in the destination.
+        to_bos: The lead to write (default: as read if an index marks boundaries, else none).
+        accepted: Names of the accepted losses.
+        name: Name of the format.
+
+    Raises:
+        ConversionError: Sources have different leads.
+        LossyConversionError: Leads would be lost.
+    """
     if isinstance(to_bos, int):  # D10
         return to_bos, "all"
-    if gap.lead is None or to_bos == "none" or kind in {"after", "before"}:  # Q7
+    if not leads or to_bos == "none" or kind in {"after", "before"}:  # Q7
         return None, "as-read"
+    listed = ", ".join(map(str, leads))
     if kind == "between":
         if "leads" not in accepted:
-            raise LossyConversionError(name, [Loss("leads", f"the lead {gap.lead} of sequences")])
+            raise LossyConversionError(name, [Loss("leads", f"the lead {listed} of sequences")])
         return None, "as-read"
-    return gap.lead, "as-read"
+    if len(leads) > 1:
+        raise ConversionError(f"the sources have different leads ({listed}). --to-bos ID replaces all by one")
+    return leads[0], "as-read"
 
 
 def _separator_to_write(

@@ -4,7 +4,8 @@ Spans know numbers alone. They are given tokens: of the whole axis, of a window 
 
     Bounds   sequence i is bounds[i] .. bounds[i + 1]
     Listed   a start and a length of each sequence
-    Ended    spans of an index whose sequences may end with a separator, or begin with a lead
+    Ended    spans of an index whose sequences may end with a separator
+    Led      spans whose contents may begin with a lead
     Sliced   consecutive sequences of the same dataset
     Taken    other sequences of the same dataset: a selection, another order, repeats
     Chain    the spans of several datasets, one after the other on a `Joined` axis
@@ -282,23 +283,20 @@ class Listed(Spans):
 
 
 class Ended(Spans):
-    """Spans of an index, each trimmed by its own tokens: a separator at its end, and a lead at its beginning."""
+    """Spans of an index, each trimmed by its own tokens: a separator is taken off its end, at most once."""
 
-    def __init__(
-        self, spans: Spans, separator: int | None = None, lead: int | None = None, presumed: int | None = None
-    ) -> None:
-        """State the tokens.
+    def __init__(self, spans: Spans, separator: int, presumed: int | None = None) -> None:
+        """State the separator.
 
         Args:
             spans: The extents.
-            separator: The ID that is taken off the end of a sequence, at most once.
-            lead: The ID that is taken off the beginning, at most once. A sequence of one token that is both is ended.
-            presumed: The bits AFTER and LEAD of every sequence with enough tokens that was looked at; None if some
+            separator: The ID that ends sequences.
+            presumed: AFTER if every sequence with a token that was looked at ends with it, 0 if none does; None if some
                 differ.
         """
-        self.spans, self.separator, self.lead, self.presumed = spans, separator, lead, presumed
+        self.spans, self.separator, self.presumed = spans, separator, presumed
         self.presumes, self.usual, self.tiles = presumed is not None, presumed, spans.tiles
-        self.count, self.ending = spans.count, separator if lead is None else None
+        self.count, self.ending = spans.count, separator
         self.seamless = self.tiles and presumed == AFTER
         self._closed: NDArray[np.uint8] | None = None
 
@@ -308,11 +306,8 @@ class Ended(Spans):
         Args:
             axis: The axis of the dataset.
         """
-        parts = [np.empty(0, np.uint8)]
-        for first, last in windows(0, self.count, _AT_ONCE):
-            parts.append(np.packbits(self.read(first, last, axis)[2] & AFTER))
-        found = Ended(self.spans, self.separator, self.lead)
-        found._closed = np.concatenate(parts)
+        found = Ended(self.spans, self.separator)
+        found._closed = _bits_of(self, AFTER, axis)
         return found
 
     def cuts(self, first: int, last: int) -> Offsets:
@@ -342,37 +337,119 @@ class Ended(Spans):
         return self.spans.at(position)
 
     def trim(self, numbers: Numbers, starts: Offsets, stops: Offsets, tokens: TokensAt | None) -> Contents:
-        if self.separator is None:
-            beside = np.zeros(len(starts), np.uint8)
-        elif self._closed is not None:
-            beside = self._closed[numbers >> 3] >> (7 - (numbers & 7)).astype(np.uint8) & np.uint8(AFTER)
-            stops = stops - beside
-        else:
-            ended = self._has(self.separator, AFTER, starts, stops, stops - 1, tokens)
-            stops, beside = stops - ended, ended.view(np.uint8)
-        if self.lead is not None:
-            led = self._has(self.lead, LEAD, starts, stops, starts, tokens)
-            starts, beside = starts + led, beside | led.view(np.uint8) * np.uint8(LEAD)
-        return starts, stops, beside
-
-    def _has(
-        self, id_: int, bit: int, starts: Offsets, stops: Offsets, places: Offsets, tokens: TokensAt | None
-    ) -> NDArray[np.bool_]:
-        """Return which extents have an ID at a place. An empty extent has none."""
-        held: NDArray[np.bool_] = stops > starts
-        if tokens is None:
-            return held if (self.presumed or 0) & bit else np.zeros_like(held)
-        if held.all():
-            return np.asarray(tokens[places] == id_)
-        held[held] = tokens[places[held]] == id_
-        return held
+        if self._closed is not None:
+            beside = _bit(self._closed, numbers)
+            return starts, stops - beside, beside * np.uint8(AFTER)
+        ended = _has(self.separator, self.presumed == AFTER, starts, stops, stops - 1, tokens)
+        return starts, stops - ended, ended.view(np.uint8)
 
     def content(self, number: int, tokens: Tokens) -> Tokens:  # noqa: ARG002
-        if self.separator is not None and tokens.size and tokens.item(-1) == self.separator:
-            tokens = tokens[:-1]
-        if self.lead is not None and tokens.size and tokens.item(0) == self.lead:
-            tokens = tokens[1:]
-        return tokens
+        return tokens[:-1] if tokens.size and tokens.item(-1) == self.separator else tokens
+
+
+def _has(
+    id_: int, presumed: bool, starts: Offsets, stops: Offsets, places: Offsets, tokens: TokensAt | None
+) -> NDArray[np.bool_]:
+    """Return which extents have an ID at a place, or are presumed to without tokens. An empty extent has none."""
+    held: NDArray[np.bool_] = stops > starts
+    if tokens is None:
+        return held if presumed else np.zeros_like(held)
+    if held.all():
+        return np.asarray(tokens[places] == id_)
+    held[held] = tokens[places[held]] == id_
+    return held
+
+
+def _bits_of(spans: Spans, bit: int, axis: Axis) -> NDArray[np.uint8]:
+    """Return which sequences have a token beside their content, by a look at each: one bit for each sequence."""
+    parts = [np.empty(0, np.uint8)]
+    for first, last in windows(0, spans.count, _AT_ONCE):
+        parts.append(np.packbits(spans.read(first, last, axis)[2] & bit))
+    return np.concatenate(parts)
+
+
+def _bit(bits: NDArray[np.uint8], numbers: Numbers) -> NDArray[np.uint8]:
+    """Return the bit of each of some sequences, 0 or 1."""
+    found: NDArray[np.uint8] = bits[numbers >> 3] >> (7 - (numbers & 7)).astype(np.uint8) & np.uint8(1)
+    return found
+
+
+class Led(Spans):
+    """Spans of any kind whose contents may begin with a lead, such as a BOS, which is taken off, at most once.
+
+    What the separator of a sequence is, the spans under it know. A content of one token that is the lead is empty.
+    """
+
+    def __init__(self, spans: Spans, lead: int, presumed: bool | None = None) -> None:
+        """State the lead.
+
+        Args:
+            spans: The contents with their leads.
+            lead: The ID that begins sequences.
+            presumed: True if every content with a token that was looked at begins with it, False if none does; None if
+                some differ.
+        """
+        self.spans, self.lead, self.presumed = spans, lead, presumed
+        self.presumes = spans.presumes and presumed is not None
+        self.usual = None if spans.usual is None or presumed is None else spans.usual | LEAD * presumed
+        self._led: NDArray[np.uint8] | None = None
+
+    @property
+    def count(self) -> int:  # type: ignore[override]
+        return self.spans.count
+
+    @property
+    def max_id(self) -> int:  # type: ignore[override]
+        return self.spans.max_id
+
+    @property
+    def empty(self) -> tuple[int, int]:  # type: ignore[override]
+        return self.spans.empty
+
+    def looked_at(self, axis: Axis) -> Led:
+        """Return the same spans after a look at the beginning of every content. They hold one bit for each.
+
+        Args:
+            axis: The axis of the dataset.
+        """
+        found = Led(self.spans, self.lead)
+        found._led, found.presumes, found.checked = _bits_of(self, LEAD, axis), self.spans.presumes, self.spans.checked
+        return found
+
+    def extents(self, first: int, last: int) -> Extents:
+        return self.spans.extents(first, last)
+
+    def extents_of(self, numbers: Numbers) -> Extents:
+        return self.spans.extents_of(numbers)
+
+    def extent(self, number: int) -> tuple[int, int]:
+        return self.spans.extent(number)
+
+    def cuts(self, first: int, last: int) -> Offsets:
+        return self.spans.cuts(first, last)
+
+    def finder(self) -> Callable[[int], Sequence[int]]:
+        return self.spans.finder()
+
+    def after_reading(self) -> Spans:
+        found = copy.copy(self)
+        found.spans, found.checked = self.spans.after_reading(), True
+        return found
+
+    def at(self, position: int) -> int | None:
+        return self.spans.at(position)
+
+    def trim(self, numbers: Numbers, starts: Offsets, stops: Offsets, tokens: TokensAt | None) -> Contents:
+        starts, stops, beside = self.spans.trim(numbers, starts, stops, tokens)
+        if self._led is not None:
+            led = _bit(self._led, numbers)
+        else:
+            led = _has(self.lead, bool(self.presumed), starts, stops, starts, tokens).view(np.uint8)
+        return starts + led, stops, beside | led * np.uint8(LEAD)
+
+    def content(self, number: int, tokens: Tokens) -> Tokens:
+        tokens = self.spans.content(number, tokens)
+        return tokens[1:] if tokens.size and tokens.item(0) == self.lead else tokens
 
 
 class Sliced(Spans):

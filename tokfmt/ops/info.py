@@ -24,7 +24,7 @@ from tokfmt.core.text_format import shortened
 from tokfmt.ops.source.manifest import Manifest, extent, manifest_of
 from tokfmt.ops.source.open import counted, find_one, open_stored
 from tokfmt.ops.source.request import SourceFiles, SourceRequest
-from tokfmt.ops.source.stored import Source, tokenizer_of, without_separators
+from tokfmt.ops.source.stored import Source, tokenizer_of, without_leads, without_separators
 
 _COUNTED = 1 << 20
 """Tokens of a stream up to which its sequences are counted, and of any dataset whose largest ID is searched."""
@@ -223,6 +223,9 @@ def _of_tokens(source: Source, stored: TokenReader, request: SourceRequest, mani
     divided = not about.separators.alone or (eos_id is not None and about.tokens <= _COUNTED)
     if divided:
         axis, decided = without_separators(stored, source.separator, source.dataset, source.paths[0])
+        if source.bos_id is not None:
+            axis, noted = without_leads(axis, source.bos_id, source.paths[0])
+            decided += noted
         notes = (*notes, *decided)
         counted(source._replace(reader=axis), request)
     counts: Mapping[str, Any] = {}
@@ -269,7 +272,10 @@ def _stated_counts(
     source: Source, manifest: Manifest, split: str | None, *, samples: bool = False
 ) -> Mapping[str, Any]:
     """Return the counts of the manifest if it counts what is read here; else an empty mapping."""
-    same = manifest.content.get("format") == source.format.name and manifest.eos_id == source.separator.eos_id
+    same = manifest.content.get("format") == source.format.name and manifest.ids == (
+        source.separator.eos_id,
+        source.bos_id,
+    )
     return manifest.counts(split, samples=samples) if same else {}
 
 

@@ -27,6 +27,7 @@ from tokfmt.core.ragged import Offsets, Tokens, offsets_of
 from tokfmt.core.reader import Info, Separators, TokenReader, check_interval, check_position, smallest, windows
 from tokfmt.formats.hdf5.beginning import SampledRows
 from tokfmt.formats.hdf5.table import Rows, Values
+from tokfmt.model.batch import Target
 from tokfmt.model.bridge import laid_reader
 from tokfmt.views.view import Indexed, View
 
@@ -516,7 +517,7 @@ class Stream(View):
             eos_id: The separator.
         """
         openings = _Openings(runs, ends, eos_id)
-        axis = laid_reader(openings, eos_id)
+        axis = laid_reader(openings, Target(eos_id, "after"))
         self.runs, self._inserted = runs, (axis.offsets(0, openings.info.sequences) - 1)[1:-1]
         tokens = runs.info.tokens + len(self._inserted)
         info = replace(axis.info, tokens=tokens, sequences=int(tokens > 0), separators=Separators.BETWEEN)

@@ -57,6 +57,7 @@ from tokfmt.ops.check.cross_checks import (
     Endings,
     Splits,
     Vocabulary,
+    behind_bos,
     corpus_findings,
     count_findings,
     empty_findings,
@@ -382,7 +383,7 @@ class _Checking:
             yield from width_findings(self.path, reader)
 
     def _of_source(self, source: Source) -> Iterator[Finding]:
-        reader, max_id = source.reader, None
+        reader, max_id, bare = source.reader, None, source
         self.found.remark(() if self.found.errors else source.remarks)
         yield from self._content(reader)
         if isinstance(reader, RecordReader):
@@ -404,14 +405,15 @@ class _Checking:
             # every token of a stream is read when it is opened
             if self.deep and (vocabulary is not None or searches or not is_split(reader)):
                 max_id = yield from self._walked(reader, vocabulary, searches)
-            if self.handle is not None and vocabulary is not None:
-                yield from tokenizer_findings(source, reader, self.handle, vocabulary)
+            bare = behind_bos(source, self.handle, self.progress.note)
+            if self.handle is not None and vocabulary is not None and not isinstance(bare.reader, RecordReader):
+                yield from tokenizer_findings(bare, bare.reader, self.handle, vocabulary)
         if self.deep:
-            counts, eos_id = (self.found.sequences, self.found.tokens), source.separator.eos_id
+            counts, ids = (self.found.sequences, self.found.tokens), (source.separator.eos_id, source.bos_id)
             samples = isinstance(reader.info, Info) and reader.info.layout is Layout.SAMPLES
-            yield from count_findings(self.path, *counts, eos_id, samples=samples, max_id=max_id)
+            yield from count_findings(self.path, *counts, *ids, samples=samples, max_id=max_id)
         if self.corpus is not None:
-            yield from corpus_findings(source, self.corpus)
+            yield from corpus_findings(bare, self.corpus)
 
     def _of_records(self, source: Source, reader: RecordReader, handle: TokenizerHandle) -> Iterator[Finding]:
         """Compare records of token IDs with a tokenizer: all of them, or without `deep` some of a large dataset."""
@@ -647,7 +649,8 @@ class _Plan:
         given = given_to(self.format, self.request.source)
         for repair in self.chosen.values():
             given |= repair.options
-        return SourceRequest((path,), self.format.name, eos, given, allow_loss=allow_loss)
+        bos = self.request.source.bos
+        return SourceRequest((path,), self.format.name, eos, given, allow_loss=allow_loss, bos=bos)
 
     def patch_source(self) -> SourceRequest:
         """Return the request with which the files of the dataset are copied and patched."""

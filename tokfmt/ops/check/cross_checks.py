@@ -18,7 +18,7 @@ import os
 import re
 import threading
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -44,6 +44,7 @@ from tokfmt.core.tokenizer_ids import TokenizerIds, wrapped_bits
 from tokfmt.formats.flat import FlatFormat
 from tokfmt.model.batch import SEP
 from tokfmt.model.bridge import ContentReader, dataset_of, is_split, is_unfinished
+from tokfmt.model.spans import Led
 from tokfmt.ops.compare.alignment import Step, Stretch, aligned, check_room, surpluses
 from tokfmt.ops.compare.fingerprint import AxisSide, Fingerprints, Side, empty_fingerprint, hands, read_records
 from tokfmt.ops.source.manifest import (
@@ -58,7 +59,7 @@ from tokfmt.ops.source.manifest import (
 )
 from tokfmt.ops.source.open import open_one
 from tokfmt.ops.source.request import SourceFiles, SourceRequest, viewed
-from tokfmt.ops.source.stored import Source
+from tokfmt.ops.source.stored import Source, without_leads
 from tokfmt.run.execute import Progress
 from tokfmt.views.view import byte_offset_of
 
@@ -486,6 +487,7 @@ def count_findings(
     sequences: int | None,
     tokens: int | None,
     eos_id: int | None,
+    bos_id: int | None = None,
     *,
     samples: bool = False,
     max_id: int | None = None,
@@ -497,12 +499,13 @@ def count_findings(
         sequences: The number of sequences that were read; None if unknown.
         tokens: The number of tokens without separators; None if unknown.
         eos_id: The separator that was removed; None without one.
+        bos_id: The lead that was removed; None without one.
         samples: True if the sequences are samples.
         max_id: The largest ID of all tokens that were read; None if unknown.
     """
     manifest = read_manifest(path)
     counts = manifest.counts(samples=samples)  # empty if the manifest counts several splits, and one was read
-    alike = manifest.eos_id == eos_id  # otherwise only one of both counts includes the separators
+    alike = manifest.ids == (eos_id, bos_id)  # otherwise only one counts them
     compared = [("sequences", sequences), ("tokens", tokens if alike else None)]
     different = [(key, found, counts.get(key)) for key, found in compared if found not in (None, counts.get(key))]
     for key, found, expected in different:
@@ -512,7 +515,7 @@ def count_findings(
             yield Finding("TF913", "error", str(path), what, remedy)
     stated = counts.get("max_id")
     if isinstance(stated, int) and max_id is not None and alike and tokens is not None and not different:
-        largest = max(max_id, stated if stated == eos_id else max_id)  # separators count where they are stored
+        largest = max(max_id, stated if stated in (eos_id, bos_id) else max_id)  # they count where they are stored
         if stated != largest:
             what = f"has the largest ID {largest:,}, the manifest states {stated:,}"
             yield Finding("TF913", "error", str(path), what, "The manifest belongs to another dataset")
@@ -527,7 +530,8 @@ def stored_count_findings(path: Place, source: Source) -> Iterator[Finding]:
     if info.separators in (Separators.NONE, Separators.TRAILING):
         tokens = info.tokens if info.separators is Separators.NONE else None
         samples = info.layout is Layout.SAMPLES
-        yield from count_findings(path, info.sequences, tokens, source.separator.eos_id, samples=samples)
+        tokens = tokens if source.bos_id is None else None
+        yield from count_findings(path, info.sequences, tokens, source.separator.eos_id, source.bos_id, samples=samples)
 
 
 def _number(value: object) -> str:
@@ -919,6 +923,33 @@ class Differences:
     def first(self, kind: str) -> tuple[int, int]:
         """Return the first difference of a kind, as in `firsts`; (-1, -1) without one."""
         return self.firsts.get(kind, (-1, -1))
+
+
+def behind_bos(source: Source, handle: TokenizerHandle | None, note: Callable[[str], None]) -> Source:
+    """Return a dataset whose documents begin behind the ID that the tokenizer puts in front of a text.
+
+    Args:
+        source: The opened dataset.
+        handle: The tokenizer; None without one.
+        note: Receives a note, if all documents that were read begin with the ID.
+    """
+    bos_id, reader = None if handle is None else handle.bos_id, source.reader
+    if handle is None or bos_id is None or source.bos_id is not None:
+        return source
+    if isinstance(reader, RecordReader) or reader.info.layout is not Layout.DOCUMENTS or source.format.is_computed:
+        return source
+    try:
+        found, _ = without_leads(reader, bos_id, source.paths[0])
+        spans = found.dataset.spans if isinstance(found, ContentReader) else None
+        if not isinstance(spans, Led) or not spans.presumed:
+            return source
+        found, _ = without_leads(reader, bos_id, source.paths[0], each=True)
+    except TokfmtError:  # reported where all tokens are read
+        return source
+    name = printable(source.paths[0].name)
+    what = f"documents begin with {bos_id}, which {printable(handle.name)} puts in front of a text"
+    note(f"{name}: {what}; what follows it is compared. --bos {bos_id} reads it as no content")
+    return source._replace(reader=found)
 
 
 def corpus_findings(source: Source, corpus: Corpus) -> Iterator[Finding]:

@@ -12,11 +12,11 @@ from tokfmt.core.records import RecordReader, SkippedRecords
 from tokfmt.core.text_format import counted, printable
 from tokfmt.model.batch import AFTER
 from tokfmt.model.bridge import ContentReader, from_reader
-from tokfmt.model.separator import look
+from tokfmt.model.separator import look, unled
 from tokfmt.ops.source.ingest import encoder_for, encoder_of, ingest
 from tokfmt.ops.source.open import text_recipe_of
 from tokfmt.ops.source.request import parse_selection
-from tokfmt.ops.source.stored import NO_SEPARATOR, Source, paths_of
+from tokfmt.ops.source.stored import NO_SEPARATOR, Source, paths_of, without_leads
 from tokfmt.run.execute import Progress
 from tokfmt.run.plan import Workers
 from tokfmt.text.ingest import Unread
@@ -123,6 +123,9 @@ def token_axis(
             )
         encoded = encoded and not refused(source, shards.skipped)
         readers.append(_not_twice(source, shards, stored_eos, notes, every_end=every_end))
+    if any(source.bos_id is not None for source in sources):
+        pairs = zip(sources, readers, strict=True)
+        readers = [_without_lead(source, reader, notes, every_end=every_end) for source, reader in pairs]
     axis = readers[0] if len(readers) == 1 else Concat(readers)
     chosen = (0, axis.info.sequences)
     if selection is not None:
@@ -163,6 +166,15 @@ def _report(
     return found, padded
 
 
+def _without_lead(source: Source, axis: TokenReader, notes: list[str], *, every_end: bool) -> TokenReader:
+    """Return the contents of a source that begin behind its lead."""
+    if source.bos_id is None or source.format.is_computed:
+        return axis
+    found, noted = without_leads(axis, source.bos_id, source.paths[0], each=every_end)
+    notes += [f"{source.paths[0]}: {note}" for note in noted if note not in source.notes]
+    return found
+
+
 def _not_twice(
     source: Source, axis: TokenReader, eos_id: int | None, notes: list[str], *, every_end: bool
 ) -> TokenReader:
@@ -174,6 +186,8 @@ def _not_twice(
     is_content = not separator.is_stored or separator.source == NO_SEPARATOR
     if eos_id is None or is_content or eos_id in (axis.info.eos_id, axis.info.free_of):
         return axis
+    if source.bos_id is not None and isinstance(axis, ContentReader):
+        axis = ContentReader(unled(axis.dataset))  # A separator is behind the content, and the lead in front of both.
     extents = from_reader(axis)
     ends = look(extents.axis, extents.spans)
     if not ends.counts[eos_id]:

@@ -73,6 +73,8 @@ def prepare(resolved: Resolved, place: Workplace, workers: Workers, notes: Notes
         keep_parts=bool(request.kept),
         jobs=request.jobs,
         strict=_decoder(resolved, lenient=False) if lenient else None,
+        bos_id=resolved.lead.id,
+        bos_for=resolved.lead.leads,
     )
     writers = _writers(destination, place, target)  # before text is tokenized: options may contradict each other
     reading = token_axis(
@@ -98,7 +100,7 @@ def prepare(resolved: Resolved, place: Workplace, workers: Workers, notes: Notes
         least = axis if "empty-sequences" in allow_loss else stored_axis(axis, target)
         place.need_room(destination.portions[0], writers[0], least)
     known = known_losses(axis, resolved.sources, traits, request.source) if reading.skipped else resolved.losses
-    losses.found.extend(known)
+    losses.found.extend((*known, *resolved.lead.lost))
     if reading.encoded:
         axis, found = scanned(axis, writers[0], traits, target, workers)
         losses.found.extend(found)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tokfmt.core import listing
 from tokfmt.core.atomic_output import Staging
@@ -23,10 +23,12 @@ from tokfmt.core.format import Target
 from tokfmt.core.output import readable_by
 from tokfmt.core.place import Identity, Place, Url
 from tokfmt.core.protocols import HasLabels
-from tokfmt.core.reader import TokenReader
+from tokfmt.core.reader import Separators, TokenReader
 from tokfmt.core.records import RecordInfo, RecordReader, SkippedRecords
 from tokfmt.core.spool import StoreStaging
 from tokfmt.core.text_format import printable
+from tokfmt.model.batch import Kind, Leads
+from tokfmt.model.separator import lead_to_write
 from tokfmt.ops.convert.destination import Destination
 from tokfmt.ops.convert.losses import Losses, known_losses, record_losses
 from tokfmt.ops.convert.notes import Notes
@@ -71,6 +73,26 @@ Given = tuple[Sequence[Source], TokenReader]
 """Sources that are open already, and the axis over them that is written instead of all their sequences."""
 
 
+class Lead(NamedTuple):
+    """What a destination stores in front of sequences.
+
+    Attributes:
+        id: The lead; None: none is stored.
+        leads: The sequences that get it.
+        read: The leads of the sources, each once.
+        lost: The loss of these leads, if the destination cannot store them.
+    """
+
+    id: int | None = None
+    leads: Leads = "as-read"
+    read: tuple[int, ...] = ()
+    lost: tuple[Loss, ...] = ()
+
+
+NO_LEAD = Lead()
+"""Neither the sources nor the destination have a lead."""
+
+
 @dataclass(frozen=True, slots=True)
 class Resolved:
     """A conversion whose sources are open and whose request passes all checks that precede writing.
@@ -87,6 +109,7 @@ class Resolved:
         sources: The sources of the conversion.
         read: The readers to read from: the sources, one given reader over them, or the packed rows of one.
         separator: The separator that the destination uses.
+        lead: The lead that the destination stores in front of sequences.
         made_by: The tokenizer that is known to make or to have made all token IDs, or None; and the accepted
             differences, in words.
         copies: Records are copied to JSON Lines as they are. Otherwise the sources become one token axis.
@@ -106,6 +129,7 @@ class Resolved:
     made_by: tuple[Mapping[str, Any] | None, str]
     copies: bool
     losses: tuple[Loss, ...]
+    lead: Lead = NO_LEAD
 
     @property
     def holds_records(self) -> bool:
@@ -139,6 +163,7 @@ class Resolved:
             "the formats of the sources": [source.format.name for source in self.sources],
             "the separator": self.separator.eos_id,
             "the place of the separator": self.destination.traits.separators.value,
+            "the lead": [self.lead.id, self.lead.leads, self.lead.read],
             "the tokenizer": self.tokenizer.describe() if self.tokenizer else None,
         }
 
@@ -205,6 +230,8 @@ def resolve(request: Request, notes: Notes, given: Given | None = None) -> Resol
         copies,
         losses=(),
     )
+    is_led = request.to_bos is not None or any(source.bos_id is not None for source in sources)
+    resolved = replace(resolved, lead=_lead_of(resolved)) if is_led else resolved
     return _checked(resolved, notes, by_request=given is None)
 
 
@@ -234,11 +261,49 @@ def _checked(resolved: Resolved, notes: Notes, *, by_request: bool) -> Resolved:
         resolved = replace(resolved, tokenizer=resolved.tokenizer.tried_on(texts))
         for note in resolved.tokenizer.notes if resolved.tokenizer is not None else ():
             notes.add(note)
+        _note_bos(resolved, resolved.tokenizer, notes)
     if resolved.tokenizer is not None and (texts or resolved.decodes):
         _note_round_trip(resolved, resolved.tokenizer, texts, notes)
     if request.executor == "auto":
         resolved = replace(resolved, request=replace(request, executor=_best_executor(resolved)))
     return resolved
+
+
+def _note_bos(resolved: Resolved, tokenizer: TokenizerHandle | None, notes: Notes) -> None:
+    """Add a note on the ID that the tokenizer puts in front of a text, if the destination has no lead: D10."""
+    bos_id = None if tokenizer is None else tokenizer.bos_id
+    if tokenizer is None or bos_id is None or resolved.copies or resolved.lead.id is not None or resolved.request.to_bos == "none":
+        return
+    what = f"{printable(tokenizer.name)} puts {bos_id} in front of a text, and it is not written"
+    notes.add(f"{what}. --to-bos {bos_id} writes it, --to-bos none omits this note")
+
+
+def _lead_of(resolved: Resolved) -> Lead:
+    """Return what the destination stores in front of sequences, and the loss of the leads of the sources.
+
+    Raises:
+        OptionError: The destination stores no token IDs, or the lead is its separator.
+        ConversionError: Sources have different leads.
+    """
+    request, traits, name = resolved.request, resolved.destination.traits, resolved.destination.format.name
+    found = dict.fromkeys(source.bos_id for source in resolved.sources)
+    read, to_bos = tuple(lead for lead in found if lead is not None), request.to_bos
+    if isinstance(to_bos, int):
+        if resolved.copies or resolved.decodes:
+            what = "gets records or texts, which have no lead"
+            raise OptionError(f"--to-bos {to_bos}: {name} {what}", name="to_bos")
+        if traits.separated and to_bos == resolved.separator.eos_id:
+            what = f"--to-bos {to_bos} is the separator, which alone marks boundaries in {name}"
+            raise OptionError(f"{what}. --to-eos ID writes another separator", name="to_bos")
+    elif not traits.needs_eos:  # D8: contents alone are stored.
+        return Lead(read=read)
+    kind: Kind = "index" if not traits.separated else "before" if traits.separators is Separators.BEFORE else "after"
+    if traits.separators is Separators.BETWEEN and traits.sample_length is not None:  # Runs of separators are padding.
+        kind = "between"
+    lead, leads = lead_to_write(read, kind, to_bos, frozenset({"leads"}), name)
+    what = f"the lead {', '.join(map(str, read))} of sequences"
+    lost = (Loss("leads", what),) if read and to_bos is None and kind == "between" else ()
+    return Lead(lead, leads, read, lost)
 
 
 def _note_round_trip(resolved: Resolved, tokenizer: TokenizerHandle, texts: Sequence[str], notes: Notes) -> None:
@@ -297,7 +362,10 @@ def _refuse_unshared(resolved: Resolved, url: Url, *, by_request: bool) -> None:
         return
     portion = destination.portions[0]
     separators = destination.traits.separators
-    target = Target(resolved.separator.eos_id, separators, allow_loss=request.source.allow_loss)
+    losses = request.source.allow_loss
+    target = Target(
+        resolved.separator.eos_id, separators, allow_loss=losses, bos_id=resolved.lead.id, bos_for=resolved.lead.leads
+    )
     writer = destination.writer(resolved.stagings[portion.destination].path, portion, target)
     if resolved.holds_records:
         refuse_unshared(url, request.spool, what, "each tokenizes a part of the text")
@@ -489,11 +557,11 @@ def _refuse_losses(resolved: Resolved, skipped: Sequence[SkippedRecords]) -> Non
     if request.dry_run:
         pairs = list(zip(resolved.sources, skipped, strict=True))
         losses = record_losses(pairs, resolved.destination.format, request.source.allow_loss)
-    losses.found.extend(resolved.losses)
+    losses.found.extend((*resolved.losses, *resolved.lead.lost))
     try:
         losses.accepted(request)
     except TokfmtError as error:
-        if request.dry_run and len(losses.found) > len(resolved.losses):
+        if request.dry_run and len(losses.found) > len((*resolved.losses, *resolved.lead.lost)):
             error.add_note("A dry run looks at some records only; a run counts all")
         raise
 

@@ -334,6 +334,8 @@ def _agree(staging: Staging, request: Request, facts: Facts, kept: Facts | None,
 
 _LATER = {
     "eos",
+    "bos",
+    "to-bos",
     "allow-loss",
     "the separator",
     "the place of the separator",

@@ -16,8 +16,9 @@ from tokfmt.core.ragged import offsets_of
 from tokfmt.core.reader import Separators, TokenReader, windows
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import counted, printable
+from tokfmt.model import batch as model
 from tokfmt.model.axis import Numbers
-from tokfmt.model.batch import AFTER, LEAD, SEP, Counts, Flags
+from tokfmt.model.batch import AFTER, LEAD, SEP, Counts, Flags, Kind
 from tokfmt.model.bridge import ContentReader, dataset_of, laid_reader
 from tokfmt.model.dataset import Dataset, concat
 from tokfmt.model.separator import ToEos
@@ -92,9 +93,11 @@ def stored_axis(contents: TokenReader, target: Target) -> TokenReader:
         contents: The sequences to write, without separators.
         target: Where the separator is stored, and its ID.
     """
-    if target.separators is Separators.NONE or target.eos_id is None:
+    eos_id = None if target.separators is Separators.NONE else target.eos_id
+    if eos_id is None and target.bos_id is None:
         return contents
-    return laid_reader(contents, target.eos_id, "before" if target.separators is Separators.BEFORE else "after")
+    kind: Kind = "index" if eos_id is None else "before" if target.separators is Separators.BEFORE else "after"
+    return laid_reader(contents, model.Target(eos_id, kind, target.bos_id, target.bos_for))
 
 
 def count_separators(axis: TokenReader, chosen: Chosen, count: int, eos_id: int | None) -> Counts:
@@ -125,6 +128,30 @@ def count_separators(axis: TokenReader, chosen: Chosen, count: int, eos_id: int 
     if eos_id is None:
         return Counts(dropped=had, bare=count - had)
     return Counts(kept, had - kept, count - had)
+
+
+def count_leads(axis: TokenReader, chosen: Chosen, count: int, target: Target) -> Counts:
+    """Return what becomes of the leads of the sequences that are written. The sum is their number.
+
+    Args:
+        axis: All sources as one token axis, without leads.
+        chosen: Which of its sequences are written.
+        count: Number of sequences that are written.
+        target: What is written.
+    """
+    dataset, contents = _contents_of(axis)
+    had = kept = 0
+    for first, last in windows(0, axis.info.sequences, _AT_ONCE) if dataset.gap.leads else ():
+        starts, stops, beside = contents(first, last)
+        led = starts[chosen(first, last, stops - starts) & (beside & LEAD != 0)]
+        had += len(led)
+        if target.bos_id is not None:  # There may be several: the tokens show which it is.
+            same = dataset.gap.leads == [target.bos_id]
+            kept += len(led) if same else int(np.count_nonzero(dataset.axis.at(led - 1) == target.bos_id))
+    if target.bos_id is None:
+        return Counts(dropped=had, bare=count - had)
+    rest = count - had
+    return Counts(kept, had - kept, *((rest, 0, 0) if target.bos_for == "all" else (0, 0, rest)))
 
 
 def _contents_of(axis: TokenReader) -> tuple[Dataset, Callable[[int, int], Contents]]:

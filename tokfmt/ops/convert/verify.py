@@ -57,11 +57,12 @@ def verify_tokens(
     """
     expected: TokenReader = content.reader
     eos: EosChoice = "none"
+    bos: EosChoice = "none" if target.bos_id is None else target.bos_id
     if target.separators is not Separators.NONE and target.eos_id is not None:
         eos = target.eos_id
         if content.embedded:
             expected = ContentReader(from_reader(stored_axis(expected, target), eos, where=target.separators))
-    source = open_source([path], format=format_.name, eos=eos, options=options)
+    source = open_source([path], format=format_.name, eos=eos, bos=bos, options=options)
     reader = source.reader
     if isinstance(reader, RecordReader):
         compared = compare_records(expected, target.decoder, reader, workers, progress)

@@ -22,8 +22,8 @@ from tokfmt.ops.convert.losses import Content
 from tokfmt.ops.convert.notes import Notes
 from tokfmt.ops.convert.prepare import Prepared
 from tokfmt.ops.convert.request import Request
-from tokfmt.ops.convert.resolve import Resolved
-from tokfmt.ops.convert.separators import count_separators, stored_axis
+from tokfmt.ops.convert.resolve import NO_LEAD, Resolved
+from tokfmt.ops.convert.separators import count_leads, count_separators, stored_axis
 from tokfmt.ops.convert.workplace import Workplace
 from tokfmt.ops.source.request import option_names
 from tokfmt.run.execute import Progress
@@ -47,6 +47,7 @@ class PortionCounts:
         lost: What the writer lost because the user accepted it; see `TokenWriter.lost`.
         separators: What became of the separators of its sequences; None before it is written, and if it holds lines, or
             samples of a recipe as they are.
+        leads: What became of their leads; None as well if neither the sources nor the portion have a lead.
     """
 
     portion: SplitTarget
@@ -58,6 +59,7 @@ class PortionCounts:
     passes: int = 1
     lost: Sequence[Loss] = ()
     separators: Counts | None = None
+    leads: Counts | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,13 +189,13 @@ def _write_portion(
     about = carried.reader.info
     ends = about.sequences if prepared.closes and about.separators is Separators.TRAILING else 0
     counts = replace(counts, tokens=about.tokens - ends)
-    return replace(counts, separators=_separators(resolved, prepared, content, counts))
+    return _with_ledger(resolved, prepared, content, counts)
 
 
-def _separators(resolved: Resolved, prepared: Prepared, content: Content, counts: PortionCounts) -> Counts | None:
-    """Return what became of the separators of a portion; None if it holds samples of a recipe as they are."""
+def _with_ledger(resolved: Resolved, prepared: Prepared, content: Content, counts: PortionCounts) -> PortionCounts:
+    """Return the numbers of a portion with what became of separators and leads, unless it holds samples as they are."""
     if prepared.destination.rows is not None or counts.sequences is None:
-        return None
+        return counts
     shares, number = resolved.request.arrangement.shares, counts.portion.number
 
     def chosen(first: int, last: int, lengths: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -201,10 +203,14 @@ def _separators(resolved: Resolved, prepared: Prepared, content: Content, counts
         return found if shares is None else found & (shares.split_of(first, last) == number)
 
     eos_id = prepared.target.eos_id if prepared.destination.traits.needs_eos else None
-    if not prepared.closes:
-        return count_separators(prepared.axis, chosen, counts.sequences, eos_id)
-    found = count_separators(prepared.axis, chosen, counts.sequences, prepared.target.eos_id)
-    return found._replace(added=0, bare=found.bare + found.added)
+    if prepared.closes:
+        found = count_separators(prepared.axis, chosen, counts.sequences, prepared.target.eos_id)
+        found = found._replace(added=0, bare=found.bare + found.added)
+    else:
+        found = count_separators(prepared.axis, chosen, counts.sequences, eos_id)
+    is_led = resolved.lead != NO_LEAD
+    leads = count_leads(prepared.axis, chosen, counts.sequences, prepared.target) if is_led else None
+    return replace(counts, separators=found, leads=leads)
 
 
 def _verify(

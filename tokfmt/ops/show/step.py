@@ -127,6 +127,7 @@ def show_step(
     format: str | None = None,  # noqa: A002 - the word users know
     options: Options = (),
     eos: EosChoice = None,
+    bos: EosChoice = None,
     allow_loss: Iterable[str] = (),
 ) -> Step:
     """Open a recipe and find the parts of the samples of a step, or of one sample.
@@ -142,6 +143,7 @@ def show_step(
         format: The format (default: detected from content).
         options: Read options of the format.
         eos: The separator, or "none" (default: given by the recipe).
+        bos: The lead of sequences. A recipe refuses it.
         allow_loss: Words of `--allow-loss`.
 
     Raises:
@@ -152,7 +154,7 @@ def show_step(
         raise OptionError("no samples are selected. Add --sample K, or --step S with --batch-size B")
     handle = tokenizer_of(tokenizer)
     decoder = handle.decoder() if handle is not None else None
-    source = open_one(SourceRequest.of(path, format, eos, options, allow_loss=allow_loss))
+    source = open_one(SourceRequest.of(path, format, eos, options, allow_loss=allow_loss, bos=bos))
     reader = source.reader
     if isinstance(reader, TextRecipe):
         raise reader.unprepared()

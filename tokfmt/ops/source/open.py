@@ -53,6 +53,7 @@ from tokfmt.ops.source.stored import (
     decided,
     known_separator,
     notes_on_tokenizers,
+    without_leads,
     without_separators,
 )
 from tokfmt.run.execute import Progress
@@ -248,6 +249,7 @@ def open_source(
     *,
     format: str | None = None,  # noqa: A002 - the word users know
     eos: EosChoice = None,
+    bos: EosChoice = None,
     options: Options = (),
     allow_loss: Iterable[str] = (),
     jobs: int | None = None,
@@ -259,6 +261,7 @@ def open_source(
         paths: The files or directories of the dataset.
         format: Name of its format; None to detect it.
         eos: ID of the separator, "none", or None to infer it.
+        bos: ID of the lead, "none", or None for what the manifest states.
         options: Options of the format, as a mapping or `key=value` words.
         allow_loss: Names of the losses that are accepted.
         jobs: Number of threads that scan streams.
@@ -267,7 +270,8 @@ def open_source(
     Raises:
         TokfmtError: As in `open_sources`.
     """
-    request = SourceRequest(tuple(paths), format, eos, given_options(options), allow_loss=frozenset(allow_loss))
+    given, losses = given_options(options), frozenset(allow_loss)
+    request = SourceRequest(tuple(paths), format, eos, given, allow_loss=losses, bos=bos)
     return open_found(find_sources(request), request, jobs=jobs, collect_invalid=collect_invalid)
 
 
@@ -317,7 +321,10 @@ def open_found(
 
         beginning = Beginning(source.reader, eos_id, max_sequences)
         if not beginning.whole:
-            return source._replace(reader=ContentReader(from_reader(beginning, eos_id, jobs=jobs)))
+            reader: TokenReader = ContentReader(from_reader(beginning, eos_id, jobs=jobs))
+            if source.bos_id is not None:
+                reader, _ = without_leads(reader, source.bos_id, source.paths[0], each=True)
+            return source._replace(reader=reader)
     stored = source.reader
     reader, decided = without_separators(
         stored,
@@ -329,11 +336,14 @@ def open_found(
         few_sequences=few_sequences,
         every_end=request.every_end,
     )
-    source = source._replace(reader=reader, notes=(*source.notes, *decided))
     if (
         isinstance(reader, ContentReader) and not reader.dataset.gap.alone
     ):  # the counts of lost tokens exclude separators too
         source = source._replace(damage=tuple(one.without_separators() for one in source.damage))
+    if source.bos_id is not None:
+        reader, noted = without_leads(reader, source.bos_id, source.paths[0], each=request.every_end)
+        decided += noted
+    source = source._replace(reader=reader, notes=(*source.notes, *decided))
     if request.allow_partial and stored.info.separators.alone:
         source = _closed(source, stored, found)
     return _with_partial(source, found, request) if source.damage else counted(source, request)
@@ -363,7 +373,8 @@ def _with_partial(source: Source, found: Sequence[SourceFiles], request: SourceR
     counts: Mapping[str, Any] = {}
     if len(found) == 1 and not request.ignore_manifest:
         manifest = manifest_of(found[0])
-        if manifest.eos_id == source.separator.eos_id and manifest.content.get("format") == source.format.name:
+        alike = manifest.ids == (source.separator.eos_id, source.bos_id)
+        if alike and manifest.content.get("format") == source.format.name:
             counts = manifest.counts(source.reader.info.split)
     partial = partial_of(source.paths[0], len(source.paths) - 1, source.reader, source.damage, counts)
     return source if partial is None else source._replace(partial=partial, notes=(*source.notes, partial.sentence()))
@@ -454,11 +465,12 @@ def open_stored(
         separator = _stated(stored, format_) or separator
         known_by = tokenizers if format_.is_computed else (None,) * len(places)
         return Source(places, format_, stored, separator, notes, None, known_by, left_out, damage)
+    lead = request.bos if isinstance(request.bos, int) else None
     if tokenizer is not None:
         notes += tuple(notes_on_tokenizers(places, tokenizers, tokenizer, allow_loss))
     if isinstance(stored, RecordReader):
         separator = _stated(stored, format_) or known or Separator(default, "tokenizer" if default is not None else "")
-        return Source(places, format_, stored, separator, notes, None, tokenizers, left_out, damage)
+        return Source(places, format_, stored, separator, notes, None, tokenizers, left_out, damage, bos_id=lead)
     by_manifest = known if request.eos is None else known_separator(None, places, manifests)
     separator, dataset = decided(
         stored,
@@ -473,7 +485,8 @@ def open_stored(
     )
     notes = (*notes, *separator.guess)
     made = all(manifest.made_labels for manifest in manifests)
-    return Source(places, format_, stored, separator, notes, dataset, tokenizers, left_out, damage, made_labels=made)
+    known_of = (places, format_, stored, separator, notes, dataset, tokenizers, left_out, damage)
+    return Source(*known_of, made_labels=made, bos_id=lead)
 
 
 def _readable(
@@ -541,7 +554,9 @@ def contradicted(source: Source, sequences: int, tokens: int | None) -> CorruptE
     if len(source.paths) > 1 or isinstance(reader, RecordReader):
         return None
     split, samples = reader.info.split, reader.info.layout is Layout.SAMPLES
-    return count_contradiction(source.paths[0], split, (sequences, tokens), source.separator.eos_id, samples=samples)
+    return count_contradiction(
+        source.paths[0], split, (sequences, tokens), source.separator.eos_id, source.bos_id, samples=samples
+    )
 
 
 def counted(source: Source, request: SourceRequest) -> Source:

@@ -24,15 +24,16 @@ from tokfmt.core.errors import (
 from tokfmt.core.format import Format
 from tokfmt.core.place import Place
 from tokfmt.core.raw_ids import byte_swapped
-from tokfmt.core.reader import Damage, Info, Inner, Separators, TokenReader
+from tokfmt.core.reader import Damage, Info, Inner, Layout, Separators, TokenReader
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import counted, printable
 from tokfmt.core.tokenizer_ids import TokenizerIds, wrapped_bits
 from tokfmt.model.batch import AFTER
-from tokfmt.model.bridge import ContentReader, from_reader, is_unfinished
+from tokfmt.model.bridge import ContentReader, dataset_of, from_reader, is_unfinished
 from tokfmt.model.dataset import Dataset
 from tokfmt.model.gap import Gap
-from tokfmt.model.separator import ENOUGH, Statement, decide, look
+from tokfmt.model.separator import ENOUGH, Statement, decide, led, look
+from tokfmt.model.spans import Led
 from tokfmt.ops.source.endings import LITTLE, few_runs
 from tokfmt.ops.source.manifest import (
     Manifest,
@@ -104,6 +105,7 @@ class Source(NamedTuple):
         damage: The damage of a source that is read in part.
         partial: The facts on a source that is read in part; None for any other.
         made_labels: A recipe made its labels and loss masks, by its manifest.
+        bos_id: The lead, which is no content at the beginning of its sequences; None without one.
     """
 
     paths: tuple[Place, ...]
@@ -117,6 +119,7 @@ class Source(NamedTuple):
     damage: tuple[Damage, ...] = ()
     partial: Partial | None = None
     made_labels: bool = False
+    bos_id: int | None = None
 
     @property
     def remarks(self) -> tuple[str, ...]:
@@ -306,13 +309,42 @@ def known_separator(choice: EosChoice, paths: Sequence[Place], manifests: Sequen
     """
     if choice == "none":
         return Separator(None, NO_SEPARATOR)
-    left_out = {manifest.eos_id for manifest in manifests if manifest.content.get("eos_stored") == "none"}
+    left_out = {manifest.ids[0] for manifest in manifests if manifest.content.get("eos_stored") == "none"}
     if choice is not None:
         return Separator(choice, GIVEN, is_stored=choice not in left_out)
     for path, manifest in zip(paths, manifests, strict=True):
-        if manifest.eos_id is not None:
-            return Separator(manifest.eos_id, f"manifest of {path.name}", is_stored=manifest.eos_id not in left_out)
+        eos_id, _ = manifest.ids
+        if eos_id is not None:
+            return Separator(eos_id, f"manifest of {path.name}", is_stored=eos_id not in left_out)
     return None
+
+
+def without_leads(
+    contents: TokenReader, lead: int, path: Place, *, each: bool = False
+) -> tuple[TokenReader, list[str]]:
+    """Return contents that begin behind a lead, and a note if none has it.
+
+    Args:
+        contents: The token axis without separators. Samples keep it: only documents begin with a lead.
+        lead: The lead.
+        path: The dataset, for messages.
+        each: Look at the beginning of each sequence; see `SourceRequest.every_end`.
+
+    Raises:
+        OptionError: The lead is the separator; or the dataset is a recipe, whose samples are made of documents.
+    """
+    if contents.info.layout is Layout.SAMPLES or not contents.info.tokens:
+        return contents, []
+    dataset = dataset_of(contents)
+    if dataset.gap.lead == lead:  # It was left out when the dataset was opened.
+        return contents, []
+    try:
+        dataset = led(dataset, lead, each=each)
+    except OptionError as error:
+        raise OptionError(f"{printable(path)}: {error}", name=error.name) from None
+    dataset = replace(dataset, facts={**dataset.facts, "path": path})
+    is_bare = isinstance(dataset.spans, Led) and dataset.spans.presumed is False
+    return ContentReader(dataset), [f"no sequence that was read begins with the lead {lead}"] * is_bare
 
 
 def decided(

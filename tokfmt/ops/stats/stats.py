@@ -34,7 +34,14 @@ from tokfmt.ops.source.ingest import encoder_for, ingest
 from tokfmt.ops.source.manifest import extent
 from tokfmt.ops.source.open import contradicted, open_stored
 from tokfmt.ops.source.request import SourceRequest
-from tokfmt.ops.source.stored import NO_SEPARATOR, Source, manifest_tokenizer, tokenizer_of, without_separators
+from tokfmt.ops.source.stored import (
+    NO_SEPARATOR,
+    Source,
+    manifest_tokenizer,
+    tokenizer_of,
+    without_leads,
+    without_separators,
+)
 from tokfmt.ops.stats.duplicates import (
     LISTED_GROUPS,
     TOO_MANY,
@@ -360,13 +367,17 @@ def stored_axis(source: Source, stored: TokenReader) -> tuple[StatsAxis, list[st
     """
     path, separator = source.paths[0], source.separator
     info, eos_id = stored.info, separator.eos_id
-    if info.separators.alone and info.tokens and eos_id is not None:
+    lead = source.bos_id
+    if info.separators.alone and info.tokens and eos_id is not None and lead is None:
         return Streamed(stored, eos_id), []
     if info.separators is Separators.BETWEEN and info.tokens:
         splits = "no separator known; --eos ID splits it"
         why = NO_SEPARATOR if separator.source == NO_SEPARATOR else splits
         return Indexed(stored, None, str(path)), [f"read as one sequence ({why})"]
     reader, notes = without_separators(stored, separator, source.dataset, path)
+    if lead is not None:
+        reader, noted = without_leads(reader, lead, path)
+        notes += noted
     return axis_of(reader, str(path)), notes
 
 

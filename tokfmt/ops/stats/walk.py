@@ -505,6 +505,8 @@ StatsAxis = Indexed | Streamed
 
 def axis_of(reader: TokenReader, path: str) -> StatsAxis:
     """Return the stored axis under a reader without separators, as `ops.source.open` returns it."""
+    if isinstance(reader, ContentReader) and reader.dataset.gap.lead is not None:
+        return Indexed(reader, None, path)
     if isinstance(reader, ContentReader) and (eos_id := reader.dataset.gap.id) is not None:
         if reader.dataset.gap.alone:
             return Streamed(reader.source, eos_id)
