@@ -134,6 +134,68 @@ def test_separators_are_dropped_with_a_word_if_labels_are_starts(tmp_path):
     assert not [note for note in plain.notes if "in no sample" in note]
 
 
+def lines(path, rows):
+    path.write_text("".join(json.dumps({"input_ids": ids}) + "\n" for ids in rows))
+    return path
+
+
+@pytest.mark.parametrize("stated", [{"eos": 9}, {"to_eos": 9}])
+def test_rows_that_end_with_the_separator_get_no_second_one(tmp_path, stated):
+    """The key of the source trims each row by itself; without it, all of them have to end with the separator."""
+    entry = {key: value for key, value in stated.items() if key == "eos"}
+    keys = {key: value for key, value in stated.items() if key != "eos"}
+    source = lines(tmp_path / "a.jsonl", [[*ids, 9] for ids in DOCUMENTS])
+    view = tokfmt.open(written(tmp_path / "mix.toml", {"path": source.name, **entry}, seq_len=4, **keys))
+    assert tokens(view) == stream((9, DOCUMENTS))
+    assert any("a: its sequences end with the separator 9 already" in note for note in view.notes)
+    lines(source, [[*ids, *([9] * (k > 0))] for k, ids in enumerate(DOCUMENTS)])
+    view = tokfmt.open(tmp_path / "mix.toml")
+    some = stream((9, DOCUMENTS)) if entry else stream((9, [DOCUMENTS[0]]), (9, [[*ids, 9] for ids in DOCUMENTS[1:]]))
+    assert tokens(view)[: len(some)] == some
+    done = tokfmt.convert(written(tmp_path / "all.toml", {"path": source.name, "eos": 9}), tmp_path / "x.ds")
+    assert np.fromfile(tmp_path / "x.ds", "<u2").tolist() == stream((9, DOCUMENTS))
+    assert (done.separators["kept"], done.separators["added"]) == (COUNT - 1, 1)
+
+
+def test_rows_that_end_with_the_separator_of_other_sources_are_asked_for(tmp_path):
+    sources = [stored(tmp_path / "a.ds", 9), lines(tmp_path / "b.jsonl", [[*ids, 9] for ids in DOCUMENTS])]
+    recipe = tmp_path / "mix.toml"
+    with pytest.raises(ConversionError, match='source "b" .* end with 9.* eos = 9 reads .* eos = "none" as content'):
+        tokfmt.open(written(recipe, *sources, seq_len=4))
+    assert tokens(tokfmt.open(written(recipe, sources[0], {"path": "b.jsonl", "eos": 9}, seq_len=4))) == stream(
+        (9, DOCUMENTS * 2)
+    )
+    kept = tokfmt.open(written(recipe, sources[0], {"path": "b.jsonl", "eos": "none"}, seq_len=4, tail="drop"))
+    assert tokens(kept) == stream((9, DOCUMENTS), (9, [[*ids, 9] for ids in DOCUMENTS]))[: len(tokens(kept))]
+
+
+@pytest.mark.parametrize("kind", ["ds", "jsonl"])
+def test_leads_are_kept_or_replaced(tmp_path, kind):
+    rows = [[1, *ids] for ids in DOCUMENTS]
+    source = stored(tmp_path / "a.ds", 9, rows) if kind == "ds" else lines(tmp_path / "a.jsonl", rows)
+    plain = tokfmt.recipe([{"path": source, "eos": 9}], seq_len=5)
+    assert tokens(plain) == stream((9, rows))
+    view = tokfmt.recipe([{"path": source, "eos": 9, "bos": 1}], seq_len=3, labels="starts", to_bos=7)
+    assert [one["labels"].tolist() for one in view] == DOCUMENTS
+    assert [one["input_ids"].tolist() for one in view] == [[7, *ids[:-1]] for ids in DOCUMENTS]
+    assert "a: its lead 1 is replaced by 7 (to_bos)" in view.notes
+    with pytest.raises(ConversionError, match='source "a" begin with 1.* Write to_bos = 1'):
+        tokfmt.recipe([{"path": source, "eos": 9, "bos": 1}], seq_len=3, labels="starts")
+    for keys in ({"seq_len": 4}, {}):
+        with pytest.raises(FormatError, match='has bos, and labels = "next". Leave it out'):
+            tokfmt.recipe([{"path": source, "bos": 1}], **keys)
+
+
+def test_a_lead_that_a_manifest_states_is_kept_or_replaced(tmp_path):
+    source = tmp_path / "b.ds"
+    tokfmt.convert(stored(tmp_path / "a.ds", 9), source, to_bos=1)
+    assert tokens(tokfmt.recipe([source], seq_len=5)) == stream((9, [[1, *ids] for ids in DOCUMENTS]))
+    view = tokfmt.recipe([source], seq_len=3, labels="starts", to_bos=1)
+    assert [one["input_ids"].tolist() for one in view] == [[1, *ids[:-1]] for ids in DOCUMENTS]
+    with pytest.raises(ConversionError, match="Write to_bos = 1"):
+        tokfmt.recipe([source], seq_len=3, labels="starts")
+
+
 def test_a_recipe_in_a_recipe_has_the_separator_that_it_states(tmp_path):
     stored(tmp_path / "a.ds", 8)
     inner = written(tmp_path / "inner.toml", tmp_path / "a.ds", to_eos=7)

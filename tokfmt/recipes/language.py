@@ -2,7 +2,7 @@
 
     tokfmt = 1            the version of the language
     seq_len, pack, labels, tail, long, shuffle, seed, tokens | epochs, to_eos, to_bos, pad, tokenizer, dedup
-    [[source]]            name, path, format, eos, options, split, text, select, weight, epochs, tokens, filter
+    [[source]]            name, path, format, eos, bos, options, split, text, select, weight, epochs, tokens, filter
     [filter.NAME]         rules on text
 
 On a command line, sources are words such as `web=web.pbin:0.7`, or a blend list of Megatron-LM (`entries_of`).
@@ -74,6 +74,7 @@ class SourceEntry:
         name: The name (default: from the path).
         format: The format (default: detected from content).
         eos: The separator of its data, or "none", as --eos states it (default: as for any dataset).
+        bos: The lead of its data, or "none", as --bos states it, if `labels` is "starts".
         options: Read options of the format, as NAME=VALUE.
         split: The split of a dataset that has several.
         text: The JSON field of the text.
@@ -88,6 +89,7 @@ class SourceEntry:
     name: str = ""
     format: str | None = None
     eos: int | Literal["none"] | None = option(None, minimum=0, maximum=INT32_MAX)
+    bos: int | Literal["none"] | None = option(None, minimum=0, maximum=INT32_MAX)
     options: tuple[str, ...] = ()
     split: str | None = None
     text: str | None = None
@@ -342,8 +344,12 @@ def _contradictions(recipe: RecipeFile) -> Iterator[tuple[str, str]]:
             yield f'{wrong} with pack = "{pack}"', remedy
     if recipe.convention == "starts" and recipe.to_eos not in (None, "none"):
         yield 'to_eos with labels = "starts"', "Leave it out; to_bos is put before each document, and nothing after it"
+    led = [entry for entry in recipe.sources if entry.bos is not None]
     if recipe.convention != "starts" and recipe.to_bos is not None:
         yield f'to_bos with labels = "{recipe.convention}"', 'Leave it out; it is for labels = "starts"'
+    if recipe.convention != "starts" and led:
+        what = f'source "{printable(led[0].name)}" has bos, and labels = "{recipe.convention}"'
+        yield what, "Leave it out; documents keep the lead that they have"
 
 
 def _of_sources(recipe: RecipeFile) -> Iterator[tuple[str, str]]:

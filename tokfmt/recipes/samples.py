@@ -147,6 +147,7 @@ class Samples:
         self.eos_id = separator_of(file, self.sources)
         self.pad_id = file.pad if file.pad is not None else self.eos_id or 0
         self.after = self.eos_id if file.separates else None
+        _refuse_leads(file, self.sources)
         self.content: list[list[Any]] | None = None
         self._seconds = 0.0
         self._tree: EvenTree | None = None
@@ -307,6 +308,9 @@ class Samples:
     def _unlike(self, source: Source) -> Iterator[str]:
         """Yield the note on a source whose documents have other separators in the samples than in its data."""
         file, others = self.file, [eos_id for eos_id in source.removed if eos_id != self.after]
+        for lead in source.leads:
+            if lead != file.lead:
+                yield f"its lead {lead} is replaced by {file.lead} (to_bos)"
         listed = "separator " + " and ".join(map(str, others))
         if file.pack == "stored":
             return
@@ -744,6 +748,18 @@ def _selected(order: Permutation | None, first: int, last: int) -> Some:
         return (places >= first) & (places < last)
 
     return those
+
+
+def _refuse_leads(file: RecipeFile, sources: Sequence[Source]) -> None:
+    """Refuse a source that has a lead, if the recipe does not state the one that it puts in front of documents.
+
+    Raises:
+        ConversionError: There is one.
+    """
+    for source in sources if file.to_bos is None else ():
+        for lead in source.leads:
+            what = f'documents of source "{printable(source.name)}" begin with {lead}, and labels = "starts" with 0'
+            raise ConversionError(f"{printable(file.where)}: {what}. Write to_bos = {lead} above the first [[source]]")
 
 
 def separator_of(file: RecipeFile, sources: Sequence[Ending]) -> int | None:

@@ -272,7 +272,13 @@ def _checked(resolved: Resolved, notes: Notes, *, by_request: bool) -> Resolved:
 def _note_bos(resolved: Resolved, tokenizer: TokenizerHandle | None, notes: Notes) -> None:
     """Add a note on the ID that the tokenizer puts in front of a text, if the destination has no lead: D10."""
     bos_id = None if tokenizer is None else tokenizer.bos_id
-    if tokenizer is None or bos_id is None or resolved.copies or resolved.lead.id is not None or resolved.request.to_bos == "none":
+    if (
+        tokenizer is None
+        or bos_id is None
+        or resolved.copies
+        or resolved.lead.id is not None
+        or resolved.request.to_bos == "none"
+    ):
         return
     what = f"{printable(tokenizer.name)} puts {bos_id} in front of a text, and it is not written"
     notes.add(f"{what}. --to-bos {bos_id} writes it, --to-bos none omits this note")

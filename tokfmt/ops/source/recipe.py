@@ -13,7 +13,7 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 
@@ -55,7 +55,15 @@ from tokfmt.ops.source.request import (
     parse_selection,
     viewed,
 )
-from tokfmt.ops.source.stored import Separator, agreed_tokenizer, boundaries_of, refuse_unclear, unknown_id
+from tokfmt.ops.source.stored import (
+    Separator,
+    agreed_tokenizer,
+    boundaries_of,
+    refuse_unclear,
+    unknown_id,
+    without_ends,
+    without_leads,
+)
 from tokfmt.ops.source.stored import Source as Opened
 from tokfmt.recipes.cache import key_of, recalled, remember, unkept
 from tokfmt.recipes.documents import Documents, Source, Vocabulary, quotas
@@ -139,6 +147,24 @@ def _lost(parts: Sequence[Opened], allow_loss: frozenset[str], *, cut: bool) -> 
             yield loss_in(part.paths[0], "loss-mask", what)
 
 
+def _refuse_ended(file: RecipeFile, sources: Sequence[Source | TextSource], parts: Sequence[Sequence[Opened]]) -> None:
+    """Refuse a source without a separator whose sequences end with that of the other sources.
+
+    Raises:
+        ConversionError: There is one.
+    """
+    unknown = [k for k, source in enumerate(sources) if source.eos_id is None and isinstance(source, Source)]
+    if file.to_eos is not None or not file.separates or not 0 < len(unknown) < len(sources):
+        return
+    to_eos = separator_of(file, sources)
+    for k in unknown:
+        for part in parts[k]:
+            if not isinstance(part.reader, RecordReader) and without_ends(part, part.reader, to_eos)[1]:
+                what = f'source "{printable(sources[k].name)}" states no separator, and its sequences end with {to_eos}'
+                ways = f'eos = {to_eos} reads it as the separator, eos = "none" as content'
+                raise ConversionError(f"{printable(file.where)}: {what}, that of the other sources. {ways}")
+
+
 def _masks_of(info: Info) -> str:
     """Return in words the loss masks that are not plain; "" without any."""
     if info.nonstandard_masks:
@@ -151,7 +177,7 @@ def _laid(
 ) -> tuple[Samples | Documents | TextRecipe, list[Opened], str]:
     """Return the reader of a recipe, its parts, and accepted differences between their tokenizers in words."""
     with _entered(file.where):
-        found, opened = list[Source | TextSource](), list[Opened]()
+        found, opened, of_each = list[Source | TextSource](), list[Opened](), list[list[Opened]]()
         handle = _tokenizer(file)
         for entry in file.sources:
             try:
@@ -168,6 +194,8 @@ def _laid(
                 raise
             found.append(source)
             opened += parts
+            of_each.append(parts)
+        _refuse_ended(file, found, of_each)
         vocabulary = _agreed_vocabulary(opened, handle, hints.allow_loss)
         made_by, mixed = agreed_tokenizer(opened, handle, hints.allow_loss)
     of_ids = [source for source in found if isinstance(source, Source)]
@@ -352,11 +380,14 @@ def _opened(
     request = SourceRequest(
         tuple(paths), entry.format, entry.eos, given_options(entry.options), entry.text, entry.split, hints.allow_loss
     )
+    # Only inputs of labels = "starts" begin with another lead. Else a document keeps the one that it has.
+    request = replace(request, bos=entry.bos if file.convention == "starts" else "none")
     places = find_sources(request, named) if file.pack == "stored" else []
     if places:
         request = viewed(request, places[0].format, "samples")
     places_named = [text_of(absolute(place_of(path))) for path in paths]
     read = [entry.format, entry.options, entry.split, entry.select, entry.eos, file.pack == "stored"]
+    read += [file.to_eos, request.bos]  # Rows are compared with the separator that is put after them.
     key = key_of(VERSION, _READING, "source", places_named, read, sorted(hints.allow_loss))
     plain = file.pack != "stored" and handle is None and not entry.filter
     if plain and (known := _recalled(key, entry.name, request, entry.select, opener)):
@@ -372,6 +403,8 @@ def _opened(
         _refuse_beyond(parts, handle)
     records = any(isinstance(part.reader, RecordReader) for part in parts)
     parts = [_axis(part, hints.allow_loss) for part in parts]
+    if file.pack != "stored":
+        parts = [_trimmed(part, file.to_eos) for part in parts]
     readers: list[TokenReader] = [part.reader for part in parts if not isinstance(part.reader, RecordReader)]
     _refuse_samples(file, readers, parts)
     if file.pack != "stored":
@@ -383,6 +416,7 @@ def _opened(
         listed = ", ".join(map(str, separators))
         raise OptionError(f"its files have different separators ({listed}). {CHOOSE_SEPARATOR}")
     removed = tuple(sorted({eos_id for one in readers for eos_id in _removed(one)}))
+    leads = tuple(sorted({part.bos_id for part in parts if part.bos_id is not None}))
     reader = _joined(readers, entry.select)
     inner = [_inner_state(one) for one in readers]
     stats = snapshot(places)
@@ -402,13 +436,14 @@ def _opened(
         separators[0] if len(separators) == 1 else None,
         [str(absolute(file.where.parent)), _on_disk(places), read, inner],
         {"format": [part.format.name for part in parts], "sizes": sizes, "counts": counts, "options": read[1]}
-        | {"eos": removed}
+        | {"eos": removed, "bos": leads}
         | ({"masked": True} if masked else {}),
         _notes(entry, parts, readers, reader, handle),
         checksums=checksums,
         decoded=any(map(_is_decoded, readers)),
         masked=masked,
         removed=removed,
+        leads=leads,
         seen=dict(stats)
         | {file: seen for one in readers for source in _inner(one) for file, seen in source.seen.items()},
     )
@@ -527,6 +562,19 @@ def _axis(part: Opened, allow_loss: frozenset[str]) -> Opened:
     return part._replace(reader=axis)
 
 
+def _trimmed(part: Opened, to_eos: int | Literal["none"] | None) -> Opened:
+    """Return a part whose rows do not end with the separator that is put after them, and do not begin with a lead."""
+    reader, written = part.reader, to_eos if isinstance(to_eos, int) else None
+    if isinstance(reader, RecordReader) or part.format.is_computed:
+        return part
+    known = part.separator.eos_id
+    reader, notes = without_ends(part, reader, written if known is None else known)
+    if part.bos_id is not None:
+        reader, noted = without_leads(reader, part.bos_id, part.paths[0])
+        notes += [note for note in noted if note not in part.notes]
+    return part._replace(reader=reader, notes=(*part.notes, *notes))
+
+
 def _refuse_samples(file: RecipeFile, readers: Sequence[TokenReader], parts: Sequence[Opened]) -> None:
     """Refuse samples of a recipe unless they are packed as stored, because they hold padding and cut sequences."""
     for reader, part in zip(readers, parts, strict=True):
@@ -590,7 +638,7 @@ def _removed(reader: TokenReader) -> Iterator[int]:
         yield from () if reader.eos_id is None else (reader.eos_id,)
         return
     for gap in dataset_of(reader).gap.each():
-        if gap.id is not None and gap.stored and (gap.alone or gap.closed):
+        if gap.id is not None and gap.stored and (gap.alone or gap.closed or not gap.looked):
             yield gap.id
 
 
@@ -724,6 +772,7 @@ def _recalled(
             decoded=bool(known["decoded"]),
             masked=bool(known["masked"]),
             removed=tuple(known["removed"]),
+            leads=tuple(known["leads"]),
             seen={place_of(path): Identity(*identity) for path, identity in known["seen"][: known["files"]]},
         )
         made, format_ = tuple(known["tokenizers"]), registry.get(known["format"])
@@ -767,6 +816,7 @@ def _kept(key: str, source: Source, parts: Sequence[Opened], files: Collection[P
             "decoded": source.decoded,
             "masked": source.masked,
             "removed": source.removed,
+            "leads": source.leads,
             "notes": source.notes,
             "tokenizers": [made and dict(made) for part in parts for made in part.tokenizers],
             "info": {
