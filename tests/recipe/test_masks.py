@@ -504,3 +504,15 @@ def test_masks_of_sources_that_take_long_to_decode_are_copied_with_their_tokens(
     assert copies() == [".u16", ".u8"]
     check(view)
     check(tokfmt.recipe([tmp_path / "a.parquet"], **words))
+
+
+def test_documents_with_equal_ids_are_equal_whatever_their_masks(tmp_path):
+    """The first is kept, with its mask."""
+    documents = [[(5, 1), (6, 0), (EOS, 1)], [(7, 1), (EOS, 1)], [(5, 0), (6, 1), (EOS, 1)]]
+    written(tmp_path / "a", documents, "ds")
+    recipe = f'tokfmt = 1\ndedup = "exact"\n[[source]]\npath = "a.ds"\neos = {EOS}\n'
+    (tmp_path / "mix.toml").write_text(recipe)
+    done = tokfmt.convert(tmp_path / "mix.toml", tmp_path / "out.ds", verify=True)
+    assert np.fromfile(tmp_path / "out.ds", "<u2").tolist() == [5, 6, EOS, 7, EOS]
+    assert np.fromfile(tmp_path / "out.ds.loss", "u1").tolist() == [1, 0, 1, 1, 1]
+    assert done.prepared[0]["duplicates"] == {"a": 1}

@@ -260,3 +260,17 @@ def test_a_source_of_text_has_the_separator_that_it_states(tmp_path):
     assert json.loads((tmp_path / "x.ds.tokfmt.json").read_text())["eos_id"] == 7
     with pytest.raises(TokfmtError, match="to_eos"):
         tokfmt.open(written(tmp_path / "mix.toml", {"path": "t.jsonl"}, eos=7))
+
+
+def test_a_separator_at_the_end_of_a_sample_is_no_padding(tmp_path):
+    """It is stored with the document, and the recipe pads with the same ID."""
+    source = lines(tmp_path / "a.jsonl", [[1, 2, 3], [4, 5], [6, 7, 8, 11, 12, 13], [14]])
+    recipe = written(tmp_path / "mix.toml", source, seq_len=5, pack="document", to_eos=9)
+    said = CliRunner().invoke(cli, ["show", str(recipe), ":", "--samples", "--json"]).stdout
+    shown = json.loads(said)["shown"]
+    assert [one["input_ids"] for one in shown] == [
+        [1, 2, 3, 9, 9], [4, 5, 9, 9, 9], [6, 7, 8, 11, 12], [13, 9, 9, 9, 9], [14, 9, 9, 9, 9],
+    ]  # fmt: skip
+    assert [one["padding"] for one in shown] == [1, 2, 0, 3, 3]
+    found = CliRunner().invoke(cli, ["show", str(recipe), "padding>=3", "--json"]).stdout
+    assert [one["index"] for one in json.loads(found)["shown"]] == [3, 4]

@@ -216,12 +216,14 @@ def _explain_draft(draft: TextRecipe, *, as_json: bool) -> None:
 
     looks, name, ids = draft.looks(), str(draft.file.where), draft.of_ids
     quotas = {entry.name: entry.tokens for entry in draft.file.sources}
+    notes = [*draft.info.notes, *(note for look in looks for note in look.notes)]
     if as_json:
         held = [
             {"source": one.name, "sequences": one.info.sequences, "tokens": one.info.tokens, "quota": quotas[one.name]}
             for one in ids
         ]
-        document("recipe", {"recipe": name, "texts": [asdict(look) for look in looks], "ids": held})
+        texts = [{key: value for key, value in asdict(look).items() if key != "notes"} for look in looks]
+        document("recipe", {"recipe": name, "texts": texts, "ids": held, "notes": notes})
         return
     of_texts: list[tuple[str, ...]] = [("source", "bytes", "quota", "read", "of these")]
     for look in looks:
@@ -237,6 +239,8 @@ def _explain_draft(draft: TextRecipe, *, as_json: bool) -> None:
         for line in columns(table) if len(table) > 1 else ():
             click.echo(line)
     click.echo(f"Samples exist once the recipe is converted: tokfmt convert {printable(name)} DST")
+    for text in notes:
+        note(text)
 
 
 def _quota(tokens: int | None) -> str:

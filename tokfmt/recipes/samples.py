@@ -40,7 +40,7 @@ from tokfmt.recipes.documents import Axis, Slow, Source, Span, SpanTable, Vocabu
 from tokfmt.recipes.fields import Grid, Ids, PackedSample, arrays, check_fields, sampled_beneath
 from tokfmt.recipes.language import VERSION, RecipeFile
 from tokfmt.recipes.order import ORDER_SAMPLES, EvenTree, Permutation, numbers, permutation
-from tokfmt.recipes.packing import Packing, Some, packed
+from tokfmt.recipes.packing import Packing, Rows, Some, packed
 
 _WINDOW = 1 << 18  # tokens read at once
 _TOKENS, _MARKS = 1, 2
@@ -589,7 +589,10 @@ class Samples:
 
     def filled(self, sample: int) -> int:
         """Return the number of positions of a sample before its padding."""
-        return self.grid([sample]).filled[0]
+        ((packing, number),) = self._packings([sample])
+        if isinstance(packing, Rows):
+            return self.grid([sample]).filled[0]
+        return max((run.column + run.length for run in packing.runs(number)), default=0)
 
     def begins(self, start: int, stop: int) -> NDArray[np.bool_]:
         """See `protocols.HasDocumentStarts`."""
