@@ -39,7 +39,7 @@ class TestPair(FormatContract):
 
     def oracle(self, path, options):
         stored = documents(path)
-        assert all(document[-1] == self.eos_id for document in stored)
+        assert all(document[-1] == self.eos_id for document in stored if document)
         return [document[:-1] for document in stored]
 
 
@@ -71,7 +71,7 @@ class TestPrefixes(FormatContract):
         stored = [documents(file) for file in sorted(path.glob("*.bin"))]
         most = int(options["shard_size"])
         assert all(len(prefix) <= 1 or sum(map(len, prefix)) <= most for prefix in stored)
-        assert all(document[-1] == self.eos_id for prefix in stored for document in prefix)
+        assert all(document[-1] == self.eos_id for prefix in stored for document in prefix if document)
         return [document[:-1] for prefix in stored for document in prefix]
 
 

@@ -186,8 +186,7 @@ def _summary(done: Any, seconds: float) -> str:
         )
     if done.lead["bos_id"] is not None:
         changed = _changed(done.leads)
-        stored = [] if done.lead["stored"] == "before" else ["left out"]
-        what.append(f"lead {done.lead['bos_id']}" + f" ({'; '.join((*stored, *changed))})" * bool(stored or changed))
+        what.append(f"lead {done.lead['bos_id']}{_left_out(done)}" + f" ({'; '.join(changed)})" * bool(changed))
     lines = [f"lost {name}: {printable(what_)}" for name, what_ in done.losses.items()]
     compared = " and ".join(counted(count, what[:-1]) for what, count in done.compared.items())
     verified = f", verified: {compared} read back and compared" if done.verified else ""
@@ -199,6 +198,10 @@ def _summary(done: Any, seconds: float) -> str:
     lines.append(f"{place} ({done.format}): {', '.join(what)}{verified}, {seconds:.1f} s")
     lines += _splits(done)
     return "\n".join(lines)
+
+
+def _left_out(done: Any) -> str:
+    return "" if done.lead["stored"] == "before" else ", which is left out"
 
 
 def _changed(counts: Mapping[str, int] | None) -> list[str]:
@@ -224,6 +227,7 @@ def _plan(done: Any) -> str:
         f"holds        {size}",
         *([f"samples      of {done.sample_length:,} tokens"] if done.sample_length else []),
         f"separator    {known}{', inferred' if separator['inferred'] else ''}",
+        *([f"lead         {done.lead['bos_id']}{_left_out(done)}"] if done.lead["bos_id"] is not None else []),
         f"tasks        {done.plan['tasks'] if done.sequences is not None else 'planned when they are counted'}",
         *_room(done.plan),
         *_download(done.plan),

@@ -277,8 +277,8 @@ class WriterTraits:
     """Properties of what a writer with certain options stores. Known without a writer; see `Format.writer_traits`.
 
     Attributes:
-        separators: Where the separator is stored. NONE: no separator is stored.
-        separated: Only the separator marks boundaries, so a sequence must not contain it.
+        separators: Where the separator is stored. NONE: no separator is stored. TRAILING: after each sequence that has
+            one in the source or is not empty. Any other: with every sequence.
         eos_id: The only separator that readers of this variant take; None: they take any.
         keeps_masks: Stores the marks of the source (`protocols.HasMarks`), or its loss masks and labels.
         keeps_separators: Stores no separators, but with marks those of the source: each is a token that counts or not.
@@ -294,7 +294,6 @@ class WriterTraits:
     """
 
     separators: Separators = Separators.NONE
-    separated: bool = False
     eos_id: int | None = None
     keeps_masks: bool = False
     keeps_separators: bool = False

@@ -58,14 +58,16 @@ class Separators(Enum):
 
     NONE = "none"  # An index marks the boundaries, and no separator is stored.
     TRAILING = "trailing"  # An index marks them, and most sequences end with the separator (with `Info.eos_id`, all).
+    SCANNED = "scanned"  # An index marks them, and readers that look for separators alone find the same sequences.
     AFTER = "after"  # Only separators mark them, one after each sequence. Two in a row enclose an empty sequence.
     BETWEEN = "between"  # As AFTER, in samples whose padding is not on the axis. The separator has to be known.
     BEFORE = "before"  # Only separators mark them, one before each sequence.
 
-    @property
-    def alone(self) -> bool:
+    def __init__(self, name: str) -> None:
+        self.alone = name in ("after", "between", "before")
         """True if only separators mark the boundaries, so that no sequence may contain one."""
-        return self in (Separators.BETWEEN, Separators.AFTER, Separators.BEFORE)
+        self.separated = self.alone or name == "scanned"
+        """True if readers may look for separators alone, so that no sequence may contain one."""
 
 
 class Damage(NamedTuple):

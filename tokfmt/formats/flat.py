@@ -416,10 +416,9 @@ class FlatWriter(TokenWriter):
     """The base of writers of flat datasets. A subclass describes the files; this class writes regions and copies.
 
     Attributes that a format states:
-        separators: Where the separator is stored. NONE: an index separates sequences. TRAILING: an index does, and each
-            sequence also ends with the separator, unless the user wants none. AFTER, BETWEEN, BEFORE: only the
-            separator does.
-        scanned: True if readers of the format look for the separator despite an index, so no sequence may contain it.
+        separators: Where the separator is stored. NONE: an index separates sequences. TRAILING: an index does, and
+            sequences also end with the separator, unless the user wants none. SCANNED: an index does, and readers of
+            the format look for the separator despite it. AFTER, BETWEEN, BEFORE: only the separator does.
         suffix: Suffix of a destination that is one file; a destination with another name is a folder.
         begin: Number of bytes before the tokens of a file; see `begins`.
         whole: True if files hold whole sequences. Each file then ends after the last sequence that fits.
@@ -436,7 +435,6 @@ class FlatWriter(TokenWriter):
     """
 
     separators: Separators = Separators.NONE
-    scanned: bool = False
     suffix: str = ".bin"
     begin: int = 0
     whole: bool = False
@@ -458,7 +456,6 @@ class FlatWriter(TokenWriter):
         """See `Format.writer_traits`."""
         return WriterTraits(
             cls.separators,
-            separated=cls.separators.alone or cls.scanned,
             keeps_masks=cls.mask_file is not None,
             whole_files=cls.whole,
             file_suffixes=(cls.suffix,),

@@ -543,7 +543,7 @@ class ShardWriter(FlatWriter):
 
     def notes(self, source: TokenReader) -> Iterator[str]:
         """See `TokenWriter.notes`."""
-        for loss in lost_empties(source) if self.target.separators is Separators.NONE else ():
+        for loss in lost_empties(source):
             yield f"{loss.what}: {self.empties}"
 
     finishes_files = True

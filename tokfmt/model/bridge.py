@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -143,7 +144,7 @@ def from_reader(
         spans = Split(axis, eos_id, _HOW[where], jobs=jobs, scanned=scanned, inserted=inserted)
         gap = Gap(eos_id, "before" if where is Separators.BEFORE else "after", alone=True)
     else:
-        spans = Bounds(ReaderBounds(reader))
+        spans = Bounds(ReaderBounds(reader), filled=getattr(reader, "filled", False))
         if eos_id is not None and where is Separators.TRAILING:
             spans = Ended(spans, eos_id, presumed=presumed)
             spans = spans.looked_at(axis) if presumed is None else spans
@@ -253,7 +254,7 @@ class ContentReader(_Reader):
             dataset: The dataset.
             info: Facts about it (default: those of the reader that it is of, or none).
         """
-        super().__init__(dataset, Target(), even=not dataset.gap.empty)
+        super().__init__(dataset, Target(), even=dataset.gap.even)
         stated = dataset.facts.get("info") if info is None else info
         info = stated if isinstance(stated, Info) else Info(Layout.DOCUMENTS, dataset.axis.dtype, 0, 0)
         if dataset.gap.alone:
@@ -278,7 +279,7 @@ class ContentReader(_Reader):
         """See the function `sequence_reader`."""
         dataset = self.dataset
         spans, find, trim, read = dataset.spans, dataset.spans.finder(), dataset.spans.content, dataset.axis.read
-        presumes = not dataset.gap.alone and spans.ending is not None and spans.usual == AFTER and not dataset.gap.empty
+        presumes = not dataset.gap.alone and spans.ending is not None and spans.usual == AFTER and dataset.gap.even
         separator, edge = dataset.gap.id, 0 if spans.usual == BEFORE else -1
 
         def general(number: int) -> Tokens:
@@ -318,12 +319,17 @@ class ContentReader(_Reader):
 
 
 class LaidReader(_Reader):
-    """A reader of the axis of a destination: contents with the separators that it stores."""
+    """A reader of the axis of a destination: contents with the separators that it stores.
+
+    Attributes:
+        bare: The number of sequences without a separator, if no leads are written.
+    """
 
     def __init__(self, dataset: Dataset, target: Target, info: Info) -> None:
         """Lay out a dataset; see `laid_reader`."""
-        super().__init__(dataset, target, even=not dataset.gap.empty)
+        super().__init__(dataset, target, even=dataset.gap.even)
         top, separator = info.max_id, target.id
+        self.bare = self.count - (self.length - info.tokens)
         self.info = replace(
             info,
             sequences=self.count,
@@ -355,15 +361,22 @@ class LaidReader(_Reader):
 _SIDES = {AFTER: Separators.TRAILING, BEFORE: Separators.BEFORE}
 
 
-def dataset_of(reader: TokenReader) -> Dataset:
-    """Return the dataset under a reader of contents. What is no view of a dataset becomes one without separators."""
+def dataset_of(reader: TokenReader, *, drawn: bool = False) -> Dataset:
+    """Return the dataset under a reader of contents. What is no view of a dataset becomes one without separators.
+
+    Args:
+        reader: A reader of contents.
+        drawn: Return the documents of a recipe as sequences of its sources, with their separators.
+    """
     if isinstance(reader, Known):
-        found = dataset_of(reader.source)
+        found = dataset_of(reader.source, drawn=drawn)
         return replace(found, spans=found.spans.after_reading())
     if isinstance(reader, Slice):
-        return dataset_of(reader.source).slice(reader.first, reader.last)
+        return dataset_of(reader.source, drawn=drawn).slice(reader.first, reader.last)
     if isinstance(reader, Concat):
-        return concat([dataset_of(one) for one in reader.sources])
+        return concat([dataset_of(one, drawn=drawn) for one in reader.sources])
+    if drawn and (in_sources := getattr(reader, "in_sources", None)) is not None:
+        return cast(Dataset, in_sources())
     known: Dataset | None = getattr(reader, "dataset", None)
     return from_reader(reader) if known is None else known
 
@@ -392,7 +405,11 @@ def laid_reader(reader: TokenReader, target: Target) -> LaidReader:
         reader: A reader of contents.
         target: What is written beside contents.
     """
-    return LaidReader(dataset_of(reader), target._replace(accepted=_ALL), reader.info)
+    dataset, target = dataset_of(reader), target._replace(accepted=_ALL)
+    found = LaidReader(dataset, target, reader.info)
+    if found.bare and not dataset.gap.ids and (drawn := dataset_of(reader, drawn=True)).gap.ids:
+        return LaidReader(drawn, target, reader.info)  # A recipe: its sources show which empty sequences have one.
+    return found
 
 
 def with_own_separators(reader: TokenReader, separator: int | None) -> TokenReader:

@@ -26,6 +26,7 @@ class Gap:
         closed: Number of sequences that were looked at and end with the separator.
         lack: Number of those that are not empty and do not end with it.
         empty: Number of those that are empty.
+        even: No sequence is known to be empty, by a look or by the manifest.
         alone: Only separators mark boundaries. Nothing was counted.
         stored: The separator is in the data. A manifest may state one that is not.
         common: If the separator is not known: an ID that ends nearly all sequences, and how many; None without one.
@@ -42,6 +43,7 @@ class Gap:
     closed: int = 0
     lack: int = 0
     empty: int = 0
+    even: bool = True
     alone: bool = False
     stored: bool = True
     common: tuple[int, int] | None = None
@@ -121,7 +123,7 @@ def joined_gap(gaps: Sequence[Gap]) -> Gap:
     """Return the gap of datasets that are joined. Equal separators are one, on whichever side they are."""
     first = next((gap for gap in gaps if gap.id is not None), gaps[0])
     sums = {name: sum(getattr(gap, name) for gap in gaps) for name in ("looked", "of", "closed", "lack", "empty")}
-    joined = Gap(**sums, parts=tuple(gaps))
+    joined = Gap(**sums, even=all(gap.even for gap in gaps), parts=tuple(gaps))
     leads = list(dict.fromkeys(gap.lead for gap in gaps if gap.lead is not None))
     lead = leads[0] if leads else None
     if len(joined.ids) > 1:

@@ -82,7 +82,8 @@ class Laid(Axis):
         if lacking:
             self._refuse_lacking()
         self._seamless = self._is_seamless()
-        adds = target.id is not None and target.kind in {"after", "before"} and self._takes_all()
+        adds = target.kind in {"after", "before"} or (target.kind == "index" and dataset.spans.filled)
+        adds = adds and target.id is not None and not target.only_closed and self._takes_all()
         start, stop, spans = 0, 0, dataset.spans
         if self.count and (spans.tiles or self._seamless):
             start, stop = int(spans.cuts(0, 0)[0]), int(spans.cuts(self.count, self.count)[0])
@@ -129,7 +130,9 @@ class Laid(Axis):
         check_interval(first, last, self.count, "sequences")
         if self._even:
             cuts = self.dataset.spans.cuts(first, last)
-            if self._seamless and (empty := np.flatnonzero(cuts[1:] == cuts[:-1])).size:
+            if (empty := np.flatnonzero(cuts[1:] == cuts[:-1])).size and (
+                self._seamless or self.target.kind == "index"
+            ):
                 raise self._unended(first + int(empty[0]))
             even: Offsets = cuts - self._from + self._added * np.arange(first, last + 1)
             return even
@@ -377,6 +380,8 @@ class Laid(Axis):
         """Return the error of a sequence that has no separator, or another lead, where it is presumed to have one."""
         (begin, end), axis, gap = self.dataset.spans.extent(number), self.dataset.axis, self.dataset.gap
         what, at = f"does not end with the separator {gap.id}", end - 1
+        if gap.id is None:
+            what = "is empty, and the file states that none is"
         remedy = "--eos none reads the sequences as they are stored, with the IDs that end them"
         if gap.lead is not None:
             starts, _, beside = self.dataset.contents(number, number + 1)
@@ -395,6 +400,9 @@ class Laid(Axis):
         return error
 
     def _sizes(self, first: int, last: int) -> Numbers:
+        if self.target.kind == "index" and self.target.id is not None and self._takes_all():
+            lengths = np.diff(self.dataset.spans.cuts(first, last))
+            return lengths if self.target.only_closed else lengths + (lengths > 0)
         starts, stops, beside = self.dataset.spans.read(first, last, self.dataset.axis if self.is_exact else None)
         return self._size(stops - starts, beside)
 

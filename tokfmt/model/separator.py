@@ -248,6 +248,7 @@ def _ended(dataset: Dataset, separator: int | None, known: Known, ends: Ends) ->
         closed=closed,
         lack=ends.full - closed,
         empty=ends.looked - ends.full,
+        even=ends.looked == ends.full,
         common=_common(ends) if known == "" else None,
     )
     if separator is None:

@@ -44,7 +44,9 @@ from tokfmt.core.reader import (
 from tokfmt.core.seeds import DRAWN, draws
 from tokfmt.core.text_format import printable
 from tokfmt.core.tokenizer_ids import TokenizerIds
-from tokfmt.model.bridge import stored_reader
+from tokfmt.model.bridge import dataset_of, stored_reader
+from tokfmt.model.dataset import Dataset, concat
+from tokfmt.model.spans import Taken
 from tokfmt.recipes.cache import Column, Numbers, Parts, columns, copied_tokens, key_of, recalled, remember
 from tokfmt.recipes.language import VERSION, RecipeFile
 from tokfmt.recipes.order import ORDER_DOCUMENTS, permutation
@@ -805,10 +807,20 @@ class Documents:
 
     def origins(self, sequences: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the sources of documents, and their numbers in the sources; int64[n] each."""
+        source, inside = self.drawn(sequences)
+        return source, numbered(self.sources, source, inside)
+
+    def drawn(self, sequences: Numbers) -> tuple[Numbers, Numbers]:
+        """Return the sources of documents, and their numbers in the readers of the sources; int64[n] each."""
         numbers = sequences if self._order is None else self._order.array[sequences]
         turn = np.searchsorted(self._firsts, numbers, side="right") - 1
-        source = np.array(self._members, np.int64)[turn]
-        return source, numbered(self.sources, source, numbers - self._firsts[turn])
+        return np.array(self._members, np.int64)[turn], numbers - self._firsts[turn]
+
+    def in_sources(self) -> Dataset:
+        """Return the same documents as sequences of the datasets of the sources, with what is beside them there."""
+        found = concat([dataset_of(source.all_of_it) for source in self.sources])
+        numbers: Any = _InSources(self)
+        return replace(found, spans=Taken(found.spans, numbers))
 
     def to_source(self, position: int) -> tuple[TokenReader, int]:
         """See `protocols.MappedView`."""
@@ -829,6 +841,28 @@ class Documents:
     def close(self) -> None:
         """Release open files."""
         self._base.close()
+
+
+class _InSources:
+    """The number of each document of a recipe among the sequences of all sources. They are computed, not held."""
+
+    def __init__(self, recipe: Documents) -> None:
+        self.recipe, sources = recipe, recipe.sources
+        self.firsts = offsets_of([source.all_of_it.info.sequences for source in sources])
+        self.sources = [one if one.whole is not None else replace(one, drawn=None) for one in sources]
+
+    def __len__(self) -> int:
+        return self.recipe.info.sequences
+
+    def __getitem__(self, chosen: Any) -> Any:
+        if isinstance(chosen, slice):
+            return self[np.arange(*chosen.indices(len(self)))]
+        sources, inside = self.recipe.drawn(np.atleast_1d(chosen))
+        found = self.firsts[sources] + numbered(self.sources, sources, inside)
+        return found if np.ndim(chosen) else found[0]
+
+    def __array__(self, *_: Any, **__: Any) -> Numbers:
+        return np.asarray(self[:])
 
 
 class _MarksOf(View):

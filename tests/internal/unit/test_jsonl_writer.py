@@ -26,7 +26,12 @@ def write(path, source, size=1 << 24, decoder=None, **options):
     source = MemoryReader(source) if isinstance(source, Ragged) else source
     traits = FORMAT.writer_traits(WriteOptions(**options))
     writer = FORMAT.writer(path, WriteOptions(**options), Target(decoder=decoder))
-    assert not (traits.needs_eos or traits.separated or writer.wants_max_id(source) or traits.lost(source, frozenset()))
+    assert not (
+        traits.needs_eos
+        or traits.separators.separated
+        or writer.wants_max_id(source)
+        or traits.lost(source, frozenset())
+    )
     receipts = list(run(plan(source, writer, size), Workers(SerialExecutor(), 1, path.parent)))
     assert [p.name for p in path.parent.iterdir()] == [path.name]
     return path.read_bytes(), receipts

@@ -100,7 +100,6 @@ def traits(options: WriteOptions, suffixes: tuple[str, ...]) -> WriterTraits:
     blocks = options.seq_len is not None
     return WriterTraits(
         Separators.AFTER if blocks else Separators.NONE,
-        separated=blocks,
         keeps_masks=True,
         keeps_separators=not blocks and options.pack_size is None,
         keeps_boundaries=not blocks,

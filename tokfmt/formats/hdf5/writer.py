@@ -195,7 +195,6 @@ def traits(options: WriteOptions) -> WriterTraits:
     corpus = options.layout == "corpus"
     return WriterTraits(
         Separators.BETWEEN,
-        separated=True,
         keeps_masks=not corpus and options.stride == "overlap",
         sample_length=None if corpus else options.seq_len,
         joins_under_lock=not corpus,

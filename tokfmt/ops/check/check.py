@@ -746,7 +746,7 @@ class _Job:
             self.destination,
             to=format_.name,
             to_options=written,
-            to_eos="none" if as_stored and not format_.writer_traits(options).separated else None,
+            to_eos="none" if as_stored and not format_.writer_traits(options).separators.separated else None,
             overwrite=self.overwrite,
             verify=True,
             jobs=worker_count(self.plan.request.jobs),

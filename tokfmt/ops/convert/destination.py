@@ -79,7 +79,7 @@ class Destination:
         Raises:
             OptionError: Only separators mark them.
         """
-        if self.traits.separated:
+        if self.traits.separators.separated:
             what = f"in {self.format.name}, only separators mark where a sequence ends"
             raise OptionError(f"--to-eos {asked}: {what}. --to-eos ID writes one", name="to_eos")
         return replace(self, traits=replace(self.traits, separators=Separators.NONE, keeps_separators=False))

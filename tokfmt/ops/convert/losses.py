@@ -383,7 +383,7 @@ def scanned(
     Returns:
         The axis with its largest ID, if the tokens were read; and the loss of separators inside sequences, if any.
     """
-    look_for = target.eos_id if traits.separated and axis.info.free_of != target.eos_id else None
+    look_for = target.eos_id if traits.separators.separated and axis.info.free_of != target.eos_id else None
     if look_for is None and (axis.info.max_id is not None or not writer.wants_max_id(stored_axis(axis, target))):
         return axis, []
     found = Scan(*workers.journal.once("scan", lambda: list(_looked_for(axis, target, look_for, workers))))
@@ -394,12 +394,14 @@ def scanned(
         f"{found.separators:,} separator{'s' * (found.separators != 1)} ({target.eos_id}) inside sequences "
         f"(first: sequence {sequence:,}, token position {found.first:,})"
     )
+    if found.first == int(axis.offsets(sequence, sequence)[0]):  # D7
+        what += f"; --bos {target.eos_id} reads an ID at the beginning as a lead, which is not content"
     return Known(axis, found.max_id), [Loss("embedded-separators", what)]
 
 
 def needs_scan(axis: TokenReader, writer: TokenWriter, traits: WriterTraits, target: Target) -> bool:
     """Return whether the tokens are read once before they are written; see `scanned`."""
-    separated = target.eos_id is not None and traits.separated and axis.info.free_of != target.eos_id
+    separated = target.eos_id is not None and traits.separators.separated and axis.info.free_of != target.eos_id
     return separated or (axis.info.max_id is None and writer.wants_max_id(stored_axis(axis, target)))
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tokfmt.core.errors import OptionError
 from tokfmt.core.format import Target, TokenWriter
 from tokfmt.core.reader import TokenReader
 from tokfmt.model.bridge import with_own_separators
@@ -114,6 +115,9 @@ def prepare(resolved: Resolved, place: Workplace, workers: Workers, notes: Notes
         notes.add(note)
     padded = 0 if destination.packed else reading.padded
     closes = traits.keeps_separators and destination.packed is None and keeps_separators(axis, allow_loss)
+    if closes and target.bos_id is not None:
+        what = "loss masks are stored with the separators of the source, and a lead has none"
+        raise OptionError(f"--to-bos: {what}. --allow-loss loss-mask leaves them out", name="to_bos")
     content = Content(with_own_separators(axis, target.eos_id) if closes else axis, embedded, accepted)
     return Prepared(destination, target, writers, reading.axis, content, accepted, reading.report, padded, closes)
 

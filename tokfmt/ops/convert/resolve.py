@@ -271,14 +271,10 @@ def _checked(resolved: Resolved, notes: Notes, *, by_request: bool) -> Resolved:
 
 def _note_bos(resolved: Resolved, tokenizer: TokenizerHandle | None, notes: Notes) -> None:
     """Add a note on the ID that the tokenizer puts in front of a text, if the destination has no lead: D10."""
-    bos_id = None if tokenizer is None else tokenizer.bos_id
-    if (
-        tokenizer is None
-        or bos_id is None
-        or resolved.copies
-        or resolved.lead.id is not None
-        or resolved.request.to_bos == "none"
-    ):
+    if tokenizer is None or tokenizer.bos_id is None or resolved.copies:
+        return
+    bos_id = tokenizer.bos_id
+    if resolved.lead.id is not None or resolved.request.to_bos == "none":
         return
     what = f"{printable(tokenizer.name)} puts {bos_id} in front of a text, and it is not written"
     notes.add(f"{what}. --to-bos {bos_id} writes it, --to-bos none omits this note")
@@ -298,12 +294,12 @@ def _lead_of(resolved: Resolved) -> Lead:
         if resolved.copies or resolved.decodes:
             what = "gets records or texts, which have no lead"
             raise OptionError(f"--to-bos {to_bos}: {name} {what}", name="to_bos")
-        if traits.separated and to_bos == resolved.separator.eos_id:
+        if traits.separators.separated and to_bos == resolved.separator.eos_id:
             what = f"--to-bos {to_bos} is the separator, which alone marks boundaries in {name}"
             raise OptionError(f"{what}. --to-eos ID writes another separator", name="to_bos")
-    elif not traits.needs_eos:  # D8: contents alone are stored.
-        return Lead(read=read)
-    kind: Kind = "index" if not traits.separated else "before" if traits.separators is Separators.BEFORE else "after"
+    elif not resolved.destination.format.writer_traits(resolved.destination.options).needs_eos:
+        return Lead(read=read)  # D8: contents alone are stored.
+    kind: Kind = "index" if not traits.separators.alone else "after"
     if traits.separators is Separators.BETWEEN and traits.sample_length is not None:  # Runs of separators are padding.
         kind = "between"
     lead, leads = lead_to_write(read, kind, to_bos, frozenset({"leads"}), name)
@@ -527,7 +523,7 @@ def _need_separator(resolved: Resolved) -> None:
             refuse_selection_of_none(request.select, resolved.read)
         why = f"{name} stores a separator after each sequence, and its ID is not known"
         ways = [_name_separator(resolved.tokenizer), "write one with --to-eos ID"]
-        if not traits.separated:
+        if not traits.separators.separated:
             ways.append("store none with --to-eos none")
         raise SeparatorUnknownError(request.destination, why, ", or ".join(ways))
 

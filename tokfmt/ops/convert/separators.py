@@ -6,23 +6,21 @@ It is kept, replaced, added or dropped, or there is none. The datasets under the
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
 
+from tokfmt import model
 from tokfmt.core.errors import ConversionError, OptionError
 from tokfmt.core.format import Target
-from tokfmt.core.ragged import offsets_of
 from tokfmt.core.reader import Separators, TokenReader, windows
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import counted, printable
-from tokfmt.model import batch as model
 from tokfmt.model.axis import Numbers
 from tokfmt.model.batch import AFTER, LEAD, SEP, Counts, Flags, Kind
-from tokfmt.model.bridge import ContentReader, dataset_of, laid_reader
-from tokfmt.model.dataset import Dataset, concat
-from tokfmt.model.separator import ToEos
-from tokfmt.model.spans import Contents
+from tokfmt.model.bridge import ContentReader, dataset_of, from_reader, laid_reader
+from tokfmt.model.separator import ToEos, led
 from tokfmt.ops.source.stored import Separator, Source
 
 Chosen = Callable[[int, int, Numbers], Flags]
@@ -30,6 +28,7 @@ Chosen = Callable[[int, int, Numbers], Flags]
 
 _NAMED = 5  # sources that a message names
 _AT_ONCE = 1 << 18
+_KINDS: dict[Separators, Kind] = {Separators.TRAILING: "index", Separators.BEFORE: "before"}
 
 
 def separator_to_write(sources: Sequence[Source], to_eos: ToEos) -> Separator:
@@ -75,12 +74,13 @@ def as_stored(sources: Sequence[Source]) -> Literal["none"] | None:
 
 def _lacking(reader: TokenReader) -> tuple[int, int]:
     """Return the number of sequences that had no separator, and the number of the first of them."""
-    dataset, contents = _contents_of(reader)
+    dataset = dataset_of(reader, drawn=True)
     if not dataset.gap.ids:
         return reader.info.sequences, 0
+    tokens = None if dataset.spans.presumes else dataset.axis
     count, first = 0, -1
     for a, b in windows(0, reader.info.sequences, _AT_ONCE):
-        lack = np.flatnonzero(contents(a, b)[2] & SEP == 0)
+        lack = np.flatnonzero(dataset.spans.read(a, b, tokens)[2] & SEP == 0)
         first = first if count or not len(lack) else a + int(lack[0])
         count += len(lack)
     return count, first
@@ -93,80 +93,63 @@ def stored_axis(contents: TokenReader, target: Target) -> TokenReader:
         contents: The sequences to write, without separators.
         target: Where the separator is stored, and its ID.
     """
-    eos_id = None if target.separators is Separators.NONE else target.eos_id
-    if eos_id is None and target.bos_id is None:
-        return contents
-    kind: Kind = "index" if eos_id is None else "before" if target.separators is Separators.BEFORE else "after"
-    return laid_reader(contents, model.Target(eos_id, kind, target.bos_id, target.bos_for))
+    to = laid_target(target)
+    return contents if to.id is None and to.lead is None else laid_reader(contents, to)
 
 
-def count_separators(axis: TokenReader, chosen: Chosen, count: int, eos_id: int | None) -> Counts:
-    """Return what becomes of the separators of the sequences that are written. The sum is their number.
+def contents_of(stored: TokenReader, laid: model.Target, bare: int) -> TokenReader:
+    """Return the contents of sequences that were laid out, and then shuffled or dealt to splits.
 
     Args:
-        axis: All sources as one token axis, without separators.
+        stored: The sequences. Without a lead, they end with the separator, or are empty.
+        laid: What is beside their contents.
+        bare: Number of the empty ones, at most.
+    """
+    if laid.lead is None:
+        dataset = from_reader(stored, laid.id, where=Separators.TRAILING)
+        return ContentReader(replace(dataset, gap=replace(dataset.gap, even=not bare)))
+    dataset = from_reader(stored, laid.id, where=Separators.TRAILING, presumed=None)
+    return ContentReader(led(dataset, laid.lead, each=True))
+
+
+def laid_target(target: Target) -> model.Target:
+    """Return what a writer stores beside contents, as the model says it."""
+    kind = _KINDS.get(target.separators, "after")
+    eos_id = None if target.separators is Separators.NONE else target.eos_id
+    return model.Target(eos_id, "index" if eos_id is None else kind, target.bos_id, target.bos_for)
+
+
+def count_beside(axis: TokenReader, chosen: Chosen, count: int, to: model.Target, bits: int = SEP) -> Counts:
+    """Return what becomes of the separators or leads of the sequences that are written. The sum is their number.
+
+    Args:
+        axis: All sources as one token axis, without separators and leads.
         chosen: Which of its sequences are written.
         count: Number of sequences that are written.
-        eos_id: The separator that is written; None: none is.
+        to: What is written beside them.
+        bits: What is counted: SEP or LEAD.
     """
-    if isinstance(axis, ContentReader) and axis.dataset.spans.seamless and not axis.dataset.gap.empty:
-        kept = count * (axis.dataset.gap.id == eos_id)  # All were read, so all have it.
-        return Counts(dropped=count) if eos_id is None else Counts(kept, count - kept)
-    dataset, contents = _contents_of(axis)
-    had = kept = 0
-    for first, last in windows(0, axis.info.sequences, _AT_ONCE) if dataset.gap.ids else ():
-        starts, stops, beside = contents(first, last)
+    if bits == SEP and isinstance(axis, ContentReader) and axis.dataset.spans.seamless and axis.dataset.gap.even:
+        kept = count * (axis.dataset.gap.id == to.id)  # All were read, so all have it.
+        return Counts(dropped=count) if to.id is None else Counts(kept, count - kept)
+    dataset = dataset_of(axis, drawn=True)
+    tokens = None if dataset.spans.presumes else dataset.axis
+    of_leads = bits == LEAD
+    id_, known = (to.lead, dataset.gap.leads) if of_leads else (to.id, dataset.gap.ids)
+    all_get = to.leads == "all" if of_leads else to.kind != "index" and not to.only_closed
+    if not known and (id_ is None or all_get):  # None has one, and all get one, or none does.
+        return Counts(bare=count) if id_ is None else Counts(added=count)
+    found = Counts()
+    for first, last in windows(0, axis.info.sequences, _AT_ONCE):
+        starts, stops, beside = dataset.spans.read(first, last, tokens)
         taken = chosen(first, last, stops - starts)
         starts, stops, beside = starts[taken], stops[taken], beside[taken]
-        closed = beside & SEP != 0
-        had += int(np.count_nonzero(closed))
-        if dataset.gap.id is not None:
-            kept += int(np.count_nonzero(closed)) * (dataset.gap.id == eos_id)
-        elif eos_id is not None:  # The tokens show which of several it is.
-            places = np.where(beside & AFTER, stops, starts - 1 - (beside & LEAD != 0))[closed]
-            kept += int(np.count_nonzero(dataset.axis.at(places) == eos_id))
-    if eos_id is None:
-        return Counts(dropped=had, bare=count - had)
-    return Counts(kept, had - kept, count - had)
-
-
-def count_leads(axis: TokenReader, chosen: Chosen, count: int, target: Target) -> Counts:
-    """Return what becomes of the leads of the sequences that are written. The sum is their number.
-
-    Args:
-        axis: All sources as one token axis, without leads.
-        chosen: Which of its sequences are written.
-        count: Number of sequences that are written.
-        target: What is written.
-    """
-    dataset, contents = _contents_of(axis)
-    had = kept = 0
-    for first, last in windows(0, axis.info.sequences, _AT_ONCE) if dataset.gap.leads else ():
-        starts, stops, beside = contents(first, last)
-        led = starts[chosen(first, last, stops - starts) & (beside & LEAD != 0)]
-        had += len(led)
-        if target.bos_id is not None:  # There may be several: the tokens show which it is.
-            same = dataset.gap.leads == [target.bos_id]
-            kept += len(led) if same else int(np.count_nonzero(dataset.axis.at(led - 1) == target.bos_id))
-    if target.bos_id is None:
-        return Counts(dropped=had, bare=count - had)
-    rest = count - had
-    return Counts(kept, had - kept, *((rest, 0, 0) if target.bos_for == "all" else (0, 0, rest)))
-
-
-def _contents_of(axis: TokenReader) -> tuple[Dataset, Callable[[int, int], Contents]]:
-    """Return the dataset under an axis, and a function that returns where sequences `first <= i < last` are on it."""
-    origins = getattr(axis, "origins", None)  # A recipe draws documents from its sources.
-    if origins is None:
-        dataset = dataset_of(axis)
-        tokens = None if dataset.spans.presumes else dataset.axis
-        return dataset, lambda first, last: dataset.spans.read(first, last, tokens)
-    parts = [dataset_of(source.all_of_it) for source in axis.sources]  # type: ignore[attr-defined]
-    whole, firsts = concat(parts), offsets_of([len(part) for part in parts])
-
-    def drawn(first: int, last: int) -> Contents:
-        sources, inside = origins(np.arange(first, last))
-        numbers = firsts[sources] + inside
-        return whole.spans.trim(numbers, *whole.spans.extents_of(numbers), None if whole.spans.presumes else whole.axis)
-
-    return whole, drawn
+        wanted, closed = to.beside(stops - starts, beside)[of_leads], beside & bits != 0
+        written, had, both = (int(np.count_nonzero(flags)) for flags in (wanted, closed, wanted & closed))
+        kept = both * (known == [id_])
+        if both and len(known) > 1:  # The tokens show which of several it is.
+            places = starts - 1 if of_leads else np.where(beside & AFTER, stops, starts - 1 - (beside & LEAD != 0))
+            kept = int(np.count_nonzero(dataset.axis.at(places[wanted & closed]) == id_))
+        bare = len(closed) - written - had + both
+        found = found.plus(Counts(kept, both - kept, written - both, had - both, bare))
+    return found

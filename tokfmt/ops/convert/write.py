@@ -15,7 +15,7 @@ from tokfmt.core.errors import Loss, TokenRangeError
 from tokfmt.core.format import Receipt, TokenWriter
 from tokfmt.core.reader import Separators, TokenReader
 from tokfmt.core.text_format import printable
-from tokfmt.model.batch import Counts
+from tokfmt.model.batch import LEAD, Counts, Target
 from tokfmt.ops.convert.arrangement import SplitTarget, arranged
 from tokfmt.ops.convert.destination import Destination
 from tokfmt.ops.convert.losses import Content
@@ -23,7 +23,7 @@ from tokfmt.ops.convert.notes import Notes
 from tokfmt.ops.convert.prepare import Prepared
 from tokfmt.ops.convert.request import Request
 from tokfmt.ops.convert.resolve import NO_LEAD, Resolved
-from tokfmt.ops.convert.separators import count_leads, count_separators, stored_axis
+from tokfmt.ops.convert.separators import count_beside, laid_target, stored_axis
 from tokfmt.ops.convert.workplace import Workplace
 from tokfmt.ops.source.request import option_names
 from tokfmt.run.execute import Progress
@@ -171,7 +171,9 @@ def _write_portion(
     request, arrangement, traits = resolved.request, resolved.request.arrangement, prepared.destination.traits
     path, workers = place.of(portion, workers)
     with_masks = traits.keeps_masks and "loss-mask" not in content.losses
-    with arranged(content.reader, arrangement, portion, workers, notes.progress, marked=with_masks) as view:
+    with arranged(
+        content.reader, arrangement, portion, prepared.target, workers, notes.progress, marked=with_masks
+    ) as view:
         carried = content.carried(view)
         stored = stored_axis(carried.reader, prepared.target)
         if arrangement.shares is not None:
@@ -202,14 +204,10 @@ def _with_ledger(resolved: Resolved, prepared: Prepared, content: Content, count
         found = lengths > 0 if "empty-sequences" in content.losses else np.ones(last - first, np.bool_)
         return found if shares is None else found & (shares.split_of(first, last) == number)
 
-    eos_id = prepared.target.eos_id if prepared.destination.traits.needs_eos else None
-    if prepared.closes:
-        found = count_separators(prepared.axis, chosen, counts.sequences, prepared.target.eos_id)
-        found = found._replace(added=0, bare=found.bare + found.added)
-    else:
-        found = count_separators(prepared.axis, chosen, counts.sequences, eos_id)
-    is_led = resolved.lead != NO_LEAD
-    leads = count_leads(prepared.axis, chosen, counts.sequences, prepared.target) if is_led else None
+    to = Target(prepared.target.eos_id, only_closed=True) if prepared.closes else laid_target(prepared.target)
+    found, leads = count_beside(prepared.axis, chosen, counts.sequences, to), None
+    if resolved.lead != NO_LEAD:
+        leads = count_beside(prepared.axis, chosen, counts.sequences, to, LEAD)
     return replace(counts, separators=found, leads=leads)
 
 

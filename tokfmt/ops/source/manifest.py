@@ -216,6 +216,15 @@ class Manifest(NamedTuple):
         return found if isinstance(found, dict) else {}
 
 
+def states_bare(manifests: Sequence[Manifest]) -> bool:
+    """Return whether a manifest counts sequences that have no separator."""
+    for manifest in manifests:
+        found = manifest.content.get("separators")
+        if isinstance(found, dict) and found.get("bare"):
+            return True
+    return False
+
+
 def read_manifest(path: Place) -> Manifest:
     """Return the manifest beside a dataset. If a link has none beside it, return that beside its target."""
     return listing.once(("manifest", path), functools.partial(_read_manifest, path))
@@ -463,19 +472,26 @@ def as_written(
         joined = f"--from-opt {joins} joins them"
         notes.append(f"each sample is a sequence, by the manifest of {one}; {joined}")
     bos = request.bos
-    if bos is None and not format_.is_computed:
-        bos = manifests[0].ids[1]
-        for other in manifests:
-            if other.ids[1] != bos:
-                raise _other_lead(manifests[0], other)
+    if bos is None and any(manifest.ids[1] is not None for manifest in manifests):
+        bos = _stated_lead(manifests)
+        what = f"the lead {bos} of sequences is not content, by the manifest of {one}"
+        notes.append(f"{what}; --bos none reads it as content")
     return replace(request, options={**request.options, **found}, bos=bos), tuple(notes)
 
 
-def _other_lead(one: Manifest, other: Manifest) -> FormatError:
-    """Return the error of files of one dataset whose manifests state different leads."""
-    leads = ["none" if manifest.ids[1] is None else manifest.ids[1] for manifest in (one, other)]
-    what = f"states the lead {leads[0]}, and {printable(other.path.name)} states {leads[1]}"
-    return FormatError(one.path, what, remedy="Read them one by one, or give --bos ID or --bos none")
+def _stated_lead(manifests: Sequence[Manifest]) -> int | None:
+    """Return the lead that all manifests state.
+
+    Raises:
+        FormatError: They state different ones.
+    """
+    (_, lead), first = manifests[0].ids, manifests[0].path
+    for other in manifests:
+        if other.ids[1] != lead:
+            stated = ["none" if found is None else found for found in (lead, other.ids[1])]
+            what = f"states the lead {stated[0]}, and {printable(other.path.name)} states {stated[1]}"
+            raise FormatError(first, what, remedy="Read them one by one, or give --bos ID or --bos none")
+    return lead
 
 
 def _check_all_rows(manifests: Sequence[Manifest]) -> None:

@@ -44,6 +44,7 @@ from tokfmt.ops.source.manifest import (
     manifest_of,
     manifests_beside,
     shrunk,
+    states_bare,
 )
 from tokfmt.ops.source.partial import closed, partial_of, readable
 from tokfmt.ops.source.request import EosChoice, Found, Options, SourceFiles, SourceRequest, option_names, read_options
@@ -254,6 +255,7 @@ def open_source(
     allow_loss: Iterable[str] = (),
     jobs: int | None = None,
     collect_invalid: bool = False,
+    every_end: bool = False,
 ) -> Source:
     """Open one dataset by its paths; several paths need a format whose files join.
 
@@ -266,12 +268,13 @@ def open_source(
         allow_loss: Names of the losses that are accepted.
         jobs: Number of threads that scan streams.
         collect_invalid: Leave out and count invalid records instead of raising; see `Hints`.
+        every_end: See `SourceRequest`.
 
     Raises:
         TokfmtError: As in `open_sources`.
     """
     given, losses = given_options(options), frozenset(allow_loss)
-    request = SourceRequest(tuple(paths), format, eos, given, allow_loss=losses, bos=bos)
+    request = SourceRequest(tuple(paths), format, eos, given, allow_loss=losses, bos=bos, every_end=every_end)
     return open_found(find_sources(request), request, jobs=jobs, collect_invalid=collect_invalid)
 
 
@@ -482,6 +485,7 @@ def open_stored(
         looks=checked,
         few=few_sequences,
         max_sequences=max_sequences,
+        bare=states_bare(manifests),
     )
     notes = (*notes, *separator.guess)
     made = all(manifest.made_labels for manifest in manifests)

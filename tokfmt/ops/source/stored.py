@@ -394,6 +394,7 @@ def decided(
     looks: bool = True,
     few: bool = False,
     max_sequences: int | None = None,
+    bare: bool = False,
 ) -> tuple[Separator, Dataset | None]:
     """Return the separator of an opened source; and its dataset, if an index bounds sequences that may end with one.
 
@@ -407,6 +408,7 @@ def decided(
         looks: Look at the ends of sequences, to infer the separator or to find a contradiction.
         few: The command reads few sequences; see `endings`.
         max_sequences: See `endings.few_runs`.
+        bare: The manifest counts sequences without a separator. Here, these are empty.
 
     Raises:
         OptionError: `choice` contradicts the dataset.
@@ -430,6 +432,9 @@ def decided(
     except ConversionError as error:
         raise ConversionError(f"{printable(path)}: {error}") from None
     gap = dataset.gap
+    if bare:
+        gap = replace(gap, even=False)
+        dataset = replace(dataset, gap=gap)
     source = {
         "user": GIVEN if gap.id is not None else NO_SEPARATOR,
         "manifest": by_manifest.source if by_manifest is not None else "",

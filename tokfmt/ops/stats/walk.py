@@ -510,7 +510,7 @@ def axis_of(reader: TokenReader, path: str) -> StatsAxis:
     if isinstance(reader, ContentReader) and (eos_id := reader.dataset.gap.id) is not None:
         if reader.dataset.gap.alone:
             return Streamed(reader.source, eos_id)
-        if reader.dataset.spans.usual == AFTER:
+        if reader.dataset.spans.usual == AFTER and reader.dataset.gap.even:
             return Indexed(reader.source, eos_id, path)
     return Indexed(reader, None, path)
 
