@@ -219,4 +219,6 @@ def test_check_reports_invalid_sources_of_a_recipe(words, tmp_path):
         code, _, err = tokfmt("stats", path)
         assert code not in (0, 70) and message.partition(". It is")[0] in err
     path.write_text(f'{begin}path = "{PACK}"\n')
+    assert "its separator is not known" in tokfmt(*words, path)[1]
+    path.write_text(f'{begin}path = "{PACK}"\neos = 50256\n')
     assert tokfmt(*words, path)[0] == 0

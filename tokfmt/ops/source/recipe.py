@@ -436,8 +436,7 @@ def _opened(
         separators[0] if len(separators) == 1 else None,
         [str(absolute(file.where.parent)), _on_disk(places), read, inner],
         {"format": [part.format.name for part in parts], "sizes": sizes, "counts": counts, "options": read[1]}
-        | {"eos": removed, "bos": leads}
-        | ({"masked": True} if masked else {}),
+        | {key: found for key, found in (("eos", removed), ("bos", leads), ("masked", masked)) if found},
         _notes(entry, parts, readers, reader, handle),
         checksums=checksums,
         decoded=any(map(_is_decoded, readers)),
