@@ -96,13 +96,13 @@ def test_a_masked_first_token_is_not_plain(first, kind, tmp_path):
         source = tmp_path / f"b.{kind}"
     with pytest.raises(LossyConversionError, match="(loss|label) masks.*loss-mask"):
         tokfmt.convert(source, tmp_path / "x.pbin", eos=EOS)
-    stream = tokfmt.recipe([source], eos=EOS, seq_len=5, pack="stream", labels="same")
+    stream = tokfmt.recipe([{"path": source, "eos": EOS}], seq_len=5, pack="stream", labels="same")
     assert stream[0]["labels"].tolist() == ([-100, EOS, 2, 3, EOS] if first else [1, EOS, 2, -100, EOS])
     if kind in ("parquet", "arrow"):
         with tokfmt.open(source) as dataset:
             assert dataset.info.nonstandard_masks == 1
             assert dataset.info.first_nonstandard == int(not first)
-    assert len(tokfmt.recipe([source], eos=EOS, seq_len=2, pack="stream", allow_loss="loss-mask"))
+    assert len(tokfmt.recipe([{"path": source, "eos": EOS}], seq_len=2, pack="stream", allow_loss="loss-mask"))
 
 
 def test_a_label_of_another_id_is_not_plain(tmp_path):
@@ -111,7 +111,7 @@ def test_a_label_of_another_id_is_not_plain(tmp_path):
     parquet = pytest.importorskip("pyarrow.parquet")
     parquet.write_table(pa.table({"input_ids": [[1], [2, 3]], "labels": [[1], [7, 3]]}), tmp_path / "a.parquet")
     with pytest.raises(FormatError, match="has loss masks or labels that are not plain in 1 sequence.*loss-mask"):
-        tokfmt.recipe([tmp_path / "a.parquet"], eos=EOS, seq_len=2, pack="stream")
+        tokfmt.recipe([tmp_path / "a.parquet"], to_eos=EOS, seq_len=2, pack="stream")
     for view, odd in (("documents", 1), ("samples", 0)):
         with tokfmt.open(tmp_path / "a.parquet", options={"view": view}) as dataset:
             assert dataset.info.nonstandard_masks == odd
@@ -361,7 +361,7 @@ def test_the_last_labels_of_samples_are_refused_and_counted(tmp_path):
                 LossyConversionError, match=r"last label of 2 samples.*\(first: sample 0\).*last-labels"
             ):
                 tokfmt.convert(tmp_path / "x.h5", tmp_path / name, dry_run=dry_run, **rows)
-    (tmp_path / "x.toml").write_text('tokfmt = 1\nseq_len = 4\npack = "stored"\neos = 99\n[[source]]\npath = "x.h5"\n')
+    (tmp_path / "x.toml").write_text('tokfmt = 1\nseq_len = 4\npack = "stored"\n[[source]]\neos = 99\npath = "x.h5"\n')
     tokfmt.convert(tmp_path / "x.toml", tmp_path / "y.h5")
     with h5py.File(tmp_path / "y.h5") as file:
         assert (file["data"][:, 1] == mask).all()

@@ -282,8 +282,8 @@ def test_sequences_of_a_recipe_had_the_separators_of_its_sources(tmp_path):
     """In any order, and repeated; another ID replaces them."""
     nanogpt(tmp_path, UNFINISHED)
     recipe = tmp_path / "mix.toml"
-    source = '[[source]]\nname = "a"\npath = "val.bin"\nepochs = 2\n'
-    recipe.write_text(f'tokfmt = 1\neos = {EOS}\nshuffle = "documents"\nseed = 3\n{source}')
+    source = f'[[source]]\nname = "a"\npath = "val.bin"\neos = {EOS}\nepochs = 2\n'
+    recipe.write_text(f'tokfmt = 1\nshuffle = "documents"\nseed = 3\n{source}')
     assert convert(recipe, tmp_path, "megatron") == ((6, 0, 2, 0, 0), 8)
     done = tokfmt.convert(recipe, tmp_path / "o.pbin", to_eos=8)
     assert [done.separators[name] for name in NAMES] == [0, 6, 2, 0, 0]

@@ -349,7 +349,7 @@ NAMINGS = [["d1/data-00000.h5", "d2/data-00001.h5"], ["d?/*.h5"], ["d1", "d2"], 
 @pytest.mark.parametrize("names", NAMINGS, ids=str)
 def test_a_stream_in_several_directories_is_joined_or_refused(tmp_path, halves, names):
     """Never with a token twice: joined by its files, which go on in number, refused by its directories."""
-    (tmp_path / "r.toml").write_text(f"tokfmt = 1\neos = {EOS}\n[[source]]\npath = {json.dumps(names)}\n")
+    (tmp_path / "r.toml").write_text(f"tokfmt = 1\n[[source]]\neos = {EOS}\npath = {json.dumps(names)}\n")
     for asked in (names, ["r.toml"]):
         if names[0].endswith(".h5"):
             assert converted(tmp_path, *asked) == halves

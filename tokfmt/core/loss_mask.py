@@ -26,7 +26,7 @@ Records (`core.records`) return marks with their IDs, and state them in `RecordI
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -138,6 +138,31 @@ def of_next(marks: Marks, begins: Flags) -> NDArray[np.int8]:
     """
     counts = np.append((marks & TARGET != 0) & ~begins, False)
     return counts[1:].astype(np.int8)
+
+
+@runtime_checkable
+class Padded(Protocol):
+    """Samples that know the length of their padding."""
+
+    def filled(self, sample: int) -> int:
+        """Return the number of positions of a sample before its padding."""
+
+
+def padding_in(
+    reader: TokenReader, row: int, ids: Tokens, mask: Marks | None, labels: NDArray[np.integer] | None
+) -> int:
+    """Return the number of padding tokens at the end of a row: as its reader knows it, else by its tokens.
+
+    Args:
+        reader: The reader of the row.
+        row: The number of the row.
+        ids: The last token IDs of the row.
+        mask: Their loss mask, or None.
+        labels: Their labels, or None.
+    """
+    if isinstance(reader, Padded) and reader.info.sample_length is not None:
+        return min(len(ids), reader.info.sample_length - reader.filled(row))
+    return padding_of(ids, mask, labels, reader.info.pad_id)
 
 
 def padding_of(ids: Tokens, mask: Marks | None, labels: NDArray[np.integer] | None, pad_id: int | None) -> int:

@@ -125,7 +125,7 @@ class Tracer:
             name = source.format if len(leaves) == 1 else entry.format  # several datasets can have different formats
             found = [(places, name, leaf) for places, leaf in zip(paths, leaves, strict=True)]
             firsts, begins = [0] * len(leaves), offsets_of([leaf.info.sequences for leaf in leaves])[:-1] - first
-            given |= {"split": entry.split, "eos": file.eos}
+            given |= {"split": entry.split, "eos": entry.eos}
         options = given_options(entry.options)
         for named, name, leaf in found:
             if isinstance(leaf, (Documents, Samples)):

@@ -101,6 +101,8 @@ class Source:
         seen: The identity of each of its files when it was opened.
         decoded: True if tokens are decoded in blocks, so that reads in another order than that of the files take long.
         masked: True if its tokens have loss masks that are not plain, which its reader returns as marks.
+        removed: The separators that its data has, and that its reader leaves out; empty if it leaves out none.
+        leads: The leads that its reader leaves out.
     """
 
     name: str
@@ -119,6 +121,8 @@ class Source:
     seen: Mapping[Place, Identity] = field(default_factory=dict)
     decoded: bool = False
     masked: bool = False
+    removed: tuple[int, ...] = ()
+    leads: tuple[int, ...] = ()
 
     @property
     def info(self) -> Info:

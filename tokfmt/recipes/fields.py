@@ -13,12 +13,13 @@ A part (in the code: piece) is the part of one sequence in a sample; padding is 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.errors import OptionError, TokenRangeError
+from tokfmt.core.loss_mask import Padded
 from tokfmt.core.options import nearest
 from tokfmt.core.reader import INT32_MAX, TokenReader, smallest
 from tokfmt.recipes.language import RecipeFile
@@ -35,14 +36,6 @@ Ids = type[np.int32] | type[np.int64]
 """The dtypes that input_ids and labels may have."""
 PackedSample = tuple[Packing, int]
 """A packing, and the number of one of its samples."""
-
-
-@runtime_checkable
-class Padded(Protocol):
-    """Samples that know the length of their padding."""
-
-    def filled(self, sample: int) -> int:
-        """Return the number of positions of a sample before its padding."""
 
 
 def check_fields(names: Iterable[str]) -> tuple[str, ...]:
@@ -126,9 +119,10 @@ class Grid:
         """Return the input IDs, [n, width], in the dtype of the files."""
         if self.recipe.convention != "starts":
             return self.rows
-        found = np.full(self.rows.shape, self.pad, np.promote_types(self.tokens.dtype, smallest(self.recipe.bos)))
+        lead = self.recipe.lead
+        found = np.full(self.rows.shape, self.pad, np.promote_types(self.tokens.dtype, smallest(lead)))
         found[:, 1:] = self.tokens[:, : self.width - 1]
-        found.reshape(-1)[self.begins()] = self.recipe.bos
+        found.reshape(-1)[self.begins()] = lead
         self._pad(found, self.pad)
         return found
 

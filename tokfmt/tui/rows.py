@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from tokfmt.core.errors import TokfmtError, UnendedError
 from tokfmt.core.format import Encoder
-from tokfmt.core.loss_mask import padding_of
+from tokfmt.core.loss_mask import padding_in
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.core.reader import Layout, TokenReader
 from tokfmt.core.records import RecordReader
@@ -281,7 +281,7 @@ def padded_from(port: RowSource, row: int) -> int:
     piece = fetched(port, row, max(0, span.length - _FILLED), span.length)
     if isinstance(piece, Damage):
         return span.length
-    return span.length - padding_of(piece.units, piece.masks, piece.labels, known)
+    return span.length - padding_in(port.reader, row, piece.units, piece.masks, piece.labels)
 
 
 _KEPT = 256

@@ -62,8 +62,8 @@ def refused_by_recipe(path, *, masked):
     """
     if masked:
         with pytest.raises(FormatError, match="loss-mask"):
-            tokfmt.recipe([path], eos=EOS)
-    with tokfmt.recipe([path], eos=EOS, allow_loss="loss-mask") as found:
+            tokfmt.recipe([path], to_eos=EOS)
+    with tokfmt.recipe([path], to_eos=EOS, allow_loss="loss-mask") as found:
         return [one.tolist() for one in found]
 
 

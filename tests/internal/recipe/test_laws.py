@@ -72,5 +72,5 @@ def test_best_fit_in_groups_is_best_fit_of_each_group(found, width, group):
         rows, _ = oracle.bestfit([[item for item, _ in piece] for piece in pieces[at : at + group]], width, "same")
         wanted += rows
     with mock.patch("tokfmt.recipes.packing.GROUP", group):
-        view = opened(found, pack="bestfit", seq_len=width, labels="same", eos="none")
+        view = opened(found, pack="bestfit", seq_len=width, labels="same", to_eos="none")
     assert [view.spans(k) for k in range(len(view))] == [oracle.spans_of(rows, "same", None) for rows in wanted]

@@ -29,7 +29,7 @@ class Endless(TokenReader):
 
 def test_a_recipe_of_five_billion_samples():
     entries = [{"path": "a", "weight": 0.9}, {"path": "b", "weight": 0.1}]
-    words = {"seq_len": 4096, "shuffle": "samples", "eos": "none", "tokens": 2 * 10**13, "source": entries}
+    words = {"seq_len": 4096, "shuffle": "samples", "to_eos": "none", "tokens": 2 * 10**13, "source": entries}
     file = parse_recipe(words, Path("mix.toml"))
     held = [Source(name, (Path(name),), "held", Endless(), None, [name], {"name": name}) for name in "ab"]
     first = Samples(file, held)  # what is imported is not counted

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tokfmt.core import listing
 from tokfmt.core.atomic_output import Staging
 from tokfmt.core.errors import (
+    NAME_SEPARATOR,
     ConversionError,
     Loss,
     OptionError,
@@ -434,6 +435,8 @@ def _opened(
     try:
         return open_sources(request.source, tokenizer, request.jobs, notes.progress, found=found, collect_invalid=True)
     except SeparatorUnknownError as error:
+        if error.remedy != NAME_SEPARATOR:  # A recipe names its keys.
+            raise
         remedy = _name_separator(tokenizer)
         raise SeparatorUnknownError(error.path, error.why, remedy) from error
     except TokenizerMismatchError as error:
@@ -527,7 +530,7 @@ def _need_separator(resolved: Resolved) -> None:
 def _name_separator(tokenizer: TokenizerHandle | None) -> str:
     """Return the remedy for a source whose separator is not known."""
     if tokenizer is None:
-        return "Give its token ID with --eos ID, or give --tokenizer"
+        return NAME_SEPARATOR
     if not tokenizer.ends:
         return "Give its token ID with --eos ID"
     tokens = " or ".join(f"{printable(name)} = {token}: --eos {token}" for name, token in tokenizer.ends[:3])

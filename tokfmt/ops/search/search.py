@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 
 from tokfmt.core import reader as token_axis
 from tokfmt.core.errors import OptionError
-from tokfmt.core.loss_mask import padding_of
+from tokfmt.core.loss_mask import padding_in
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.core.reader import Layout, TokenReader, check_interval
 from tokfmt.core.records import RecordReader
@@ -245,7 +245,7 @@ def find_unused(reader: TokenReader, query: UnusedQuery, search: Search, first: 
         if search.stopped():
             return
         bounds = reader.offsets(a, b)
-        counts = _unused(reader, stored, query, bounds) if known else np.zeros(b - a, np.int64)
+        counts = _unused(reader, stored, query, a, bounds) if known else np.zeros(b - a, np.int64)
         fits = counts >= query.low
         if query.high is not None:
             fits &= counts <= query.high
@@ -260,8 +260,10 @@ def _without_samples(query: UnusedQuery) -> OptionError:
     return OptionError(f"{kind}: is a number of each sample, and this dataset holds no samples", name=kind)
 
 
-def _unused(reader: TokenReader, stored: TokenReader | None, query: UnusedQuery, bounds: Offsets) -> Positions:
-    """Return the number of masked or padding positions of each of consecutive samples, int64."""
+def _unused(
+    reader: TokenReader, stored: TokenReader | None, query: UnusedQuery, first: int, bounds: Offsets
+) -> Positions:
+    """Return the number of masked or padding positions of each of consecutive samples from `first` on, int64."""
     start, stop = int(bounds[0]), int(bounds[-1])
     masks = None if stored is None else stored.masks(start, stop)
     if query.masked and masks is not None:
@@ -269,10 +271,10 @@ def _unused(reader: TokenReader, stored: TokenReader | None, query: UnusedQuery,
         return np.diff(passed[bounds - start])
     labels = None if stored is None else stored.labels(start, stop)
     tokens, found = reader.tokens(start, stop), []
-    for low, high in itertools.pairwise((bounds - start).tolist()):
+    for row, (low, high) in enumerate(itertools.pairwise((bounds - start).tolist()), first):
         part = slice(low, high)
         mask, label = None if masks is None else masks[part], None if labels is None else labels[part]
-        found.append(padding_of(tokens[part], mask, label, reader.info.pad_id))
+        found.append(padding_in(reader, row, tokens[part], mask, label))
     return np.array(found, np.int64)
 
 

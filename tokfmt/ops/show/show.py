@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from tokfmt.core.errors import CorruptError, FormatError, OptionError, UnendedError
 from tokfmt.core.format import Encoder
-from tokfmt.core.loss_mask import padding_of
+from tokfmt.core.loss_mask import padding_in
 from tokfmt.core.options import nearest, parse_count
 from tokfmt.core.place import Place, place_of
 from tokfmt.core.ragged import Offsets, Tokens
@@ -576,7 +576,7 @@ class _Rows:
                 part = slice(first_token, end)
                 mask, label = None if masks is None else masks[part], None if labels is None else labels[part]
                 # samples of different lengths have no padding
-                fill = padding_of(ids[part], mask, label, self.pad_id) if info.sample_length else 0
+                fill = padding_in(self.reader, a + k, ids[part], mask, label) if info.sample_length else 0
                 inner = begins[part] & (np.arange(end - first_token) < end - first_token - fill)
                 yield Sample(a + k, ids[part], mask, label, inner, fill, self._pieces(ids[part]))
 

@@ -306,7 +306,7 @@ def request_of(one: Traced, path: Place) -> SourceRequest:
     """
     file, entry = one.recipe.file, one.recipe.file.sources[one.span.source]
     options = given_options(entry.options)
-    request = SourceRequest((path,), entry.format, file.eos, options, entry.text, entry.split)
+    request = SourceRequest((path,), entry.format, entry.eos, options, entry.text, entry.split)
     return viewed(request, format_of(path, entry.format), "samples") if file.pack == "stored" else request
 
 

@@ -7,14 +7,13 @@ the cache is valid as long as each file, and each manifest beside one, has the s
 
 from __future__ import annotations
 
-import re
 import threading
 import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 
@@ -26,9 +25,9 @@ from tokfmt.core.errors import (
     Loss,
     LossyConversionError,
     OptionError,
-    SeparatorUnknownError,
     TokenizerMismatchError,
     TokfmtError,
+    reword,
 )
 from tokfmt.core.findings import loss_in
 from tokfmt.core.format import Hints
@@ -55,12 +54,20 @@ from tokfmt.ops.source.request import (
     parse_selection,
     viewed,
 )
-from tokfmt.ops.source.stored import Separator, agreed_tokenizer, boundaries_of, unknown_id
+from tokfmt.ops.source.stored import (
+    Separator,
+    agreed_tokenizer,
+    boundaries_of,
+    refuse_unclear,
+    unknown_id,
+    without_ends,
+    without_leads,
+)
 from tokfmt.ops.source.stored import Source as Opened
 from tokfmt.recipes.cache import key_of, recalled, remember, unkept
 from tokfmt.recipes.documents import Documents, Source, Vocabulary, quotas
-from tokfmt.recipes.language import VERSION, RecipeFile, SourceEntry, read_recipe
-from tokfmt.recipes.samples import Samples, has_labels, separator_of
+from tokfmt.recipes.language import VERSION, RecipeFile, SourceEntry, in_keys, read_recipe
+from tokfmt.recipes.samples import CHOOSE_SEPARATOR, Samples, has_labels, separator_of
 from tokfmt.views.select import Concat, Slice
 
 if TYPE_CHECKING:
@@ -69,9 +76,9 @@ if TYPE_CHECKING:
 _MAX_DEPTH, _MAX_RECIPES = 32, 1024  # nested recipes in a chain; and in all, because each recipe may name several
 _FILES, _SEQUENCES = 64, 1 << 16
 """The cache stores a source of at least so many files or sequences."""
-_READING = 4
-_NAMED = 12  # fields that a message names
+_READING = 5
 """Version of the rules that turn files into sequences; an entry of the cache with another version is not used."""
+_NAMED = 12  # fields that a message names
 
 
 class Opener(Protocol):
@@ -140,6 +147,24 @@ def _lost(parts: Sequence[Opened], allow_loss: frozenset[str], *, cut: bool) -> 
             yield loss_in(part.paths[0], "loss-mask", what)
 
 
+def _refuse_ended(file: RecipeFile, sources: Sequence[Source | TextSource], parts: Sequence[Sequence[Opened]]) -> None:
+    """Refuse a source without a separator whose sequences end with that of the other sources.
+
+    Raises:
+        ConversionError: There is one.
+    """
+    unknown = [k for k, source in enumerate(sources) if source.eos_id is None and isinstance(source, Source)]
+    if file.to_eos is not None or not file.separates or not 0 < len(unknown) < len(sources):
+        return
+    to_eos = separator_of(file, sources)
+    for k in unknown:
+        for part in parts[k]:
+            if not isinstance(part.reader, RecordReader) and without_ends(part, part.reader, to_eos)[1]:
+                what = f'source "{printable(sources[k].name)}" states no separator, and its sequences end with {to_eos}'
+                ways = f'eos = {to_eos} reads it as the separator, eos = "none" as content'
+                raise ConversionError(f"{printable(file.where)}: {what}, that of the other sources. {ways}")
+
+
 def _masks_of(info: Info) -> str:
     """Return in words the loss masks that are not plain; "" without any."""
     if info.nonstandard_masks:
@@ -152,7 +177,7 @@ def _laid(
 ) -> tuple[Samples | Documents | TextRecipe, list[Opened], str]:
     """Return the reader of a recipe, its parts, and accepted differences between their tokenizers in words."""
     with _entered(file.where):
-        found, opened = list[Source | TextSource](), list[Opened]()
+        found, opened, of_each = list[Source | TextSource](), list[Opened](), list[list[Opened]]()
         handle = _tokenizer(file)
         for entry in file.sources:
             try:
@@ -165,11 +190,12 @@ def _laid(
                     error.args = (f"{where}{error.args[0]}",)
                 else:
                     error.add_note(_which(entry, file.where))
-                if _KEYS.search(str(error)):
-                    error.add_note(_AS_KEYS)
+                reword(error, in_keys)
                 raise
             found.append(source)
             opened += parts
+            of_each.append(parts)
+        _refuse_ended(file, found, of_each)
         vocabulary = _agreed_vocabulary(opened, handle, hints.allow_loss)
         made_by, mixed = agreed_tokenizer(opened, handle, hints.allow_loss)
     of_ids = [source for source in found if isinstance(source, Source)]
@@ -314,13 +340,6 @@ def named_by(recipe: Place) -> Found:
     return found
 
 
-_KEYS = re.compile(r"--(eos|text-field|from|from-opt)\b")
-_AS_KEYS = (
-    "In a recipe, --eos ID is eos = ID above the first [[source]]. In a [[source]], --text-field NAME is "
-    'text = "NAME", --from NAME is format = "NAME", and --from-opt width=4 is options = { width = 4 }'
-)
-
-
 def _which(entry: SourceEntry, recipe: Place) -> str:
     """Return the note that names the source and the recipe of an error, because the error names a file."""
     return f'It is source "{printable(entry.name)}" of {printable(recipe)}'
@@ -366,27 +385,27 @@ def _opened(
     request = SourceRequest(
         tuple(paths),
         entry.format,
-        file.eos,
+        entry.eos,
         given_options(entry.options),
         entry.text,
         entry.split,
         hints.allow_loss,
         every_end=every_end,
     )
+    # Only inputs of labels = "starts" begin with another lead. Else a document keeps the one that it has.
+    request = replace(request, bos=entry.bos if file.convention == "starts" else "none")
     places = find_sources(request, named) if file.pack == "stored" else []
     if places:
         request = viewed(request, places[0].format, "samples")
     places_named = [text_of(absolute(place_of(path))) for path in paths]
-    read = [entry.format, entry.options, entry.split, entry.select, file.eos, file.pack == "stored"]
+    read = [entry.format, entry.options, entry.split, entry.select, entry.eos, file.pack == "stored"]
+    read += [file.to_eos, request.bos]  # Rows are compared with the separator that is put after them.
     key = key_of(VERSION, _READING, "source", places_named, read, sorted(hints.allow_loss), every_end)
     plain = file.pack != "stored" and handle is None and not entry.filter
     if plain and (known := _recalled(key, entry.name, request, entry.select, opener)):
         return known[0], [known[1]]
     places = places or find_sources(request, named)
-    try:
-        parts = opener(request, handle, hints.jobs, found=places, collect_invalid=hints.collect_invalid)
-    except SeparatorUnknownError as error:  # --eos does not apply to the sources of a recipe
-        raise SeparatorUnknownError(error.path, error.why, 'Write eos = ID or eos = "none" in the recipe') from error
+    parts = opener(request, handle, hints.jobs, found=places, collect_invalid=hints.collect_invalid)
     for part in parts:
         _refuse_other_recipe(part, handle, hints.allow_loss)
     kinds = _kinds(entry, parts)
@@ -396,15 +415,20 @@ def _opened(
         _refuse_beyond(parts, handle)
     records = any(isinstance(part.reader, RecordReader) for part in parts)
     parts = [_axis(part, hints.allow_loss) for part in parts]
+    if file.pack != "stored":
+        parts = [_trimmed(part, file.to_eos) for part in parts]
     readers: list[TokenReader] = [part.reader for part in parts if not isinstance(part.reader, RecordReader)]
     _refuse_samples(file, readers, parts)
     if file.pack != "stored":
+        refuse_unclear(parts)
         _refuse_borders(readers, parts, hints.allow_loss)
     masked = _are_masked(readers, parts, hints.allow_loss, stored=file.pack == "stored")
-    separators = {part.separator.eos_id for part in parts}
-    if len(separators) > 1 and file.eos is None:
-        listed = ", ".join(sorted(map(str, separators)))
-        raise OptionError(f"its files have different separators ({listed}). Write eos = ID in the recipe")
+    separators = sorted({part.separator.eos_id for part in parts if part.separator.eos_id is not None})
+    if len(separators) > 1 and file.to_eos is None and file.separates:
+        listed = ", ".join(map(str, separators))
+        raise OptionError(f"its files have different separators ({listed}). {CHOOSE_SEPARATOR}")
+    removed = tuple(sorted({eos_id for one in readers for eos_id in _removed(one)}))
+    leads = tuple(sorted({part.bos_id for part in parts if part.bos_id is not None}))
     reader = _joined(readers, entry.select)
     inner = [_inner_state(one) for one in readers]
     stats = snapshot(places)
@@ -421,14 +445,16 @@ def _opened(
         tuple(map(place_of, paths)),
         parts[0].format.name,
         reader,
-        next(iter(separators)),
+        separators[0] if len(separators) == 1 else None,
         [str(absolute(file.where.parent)), _on_disk(places), read, inner],
         {"format": [part.format.name for part in parts], "sizes": sizes, "counts": counts, "options": read[1]}
-        | ({"masked": True} if masked else {}),
+        | {key: found for key, found in (("eos", removed), ("bos", leads), ("masked", masked)) if found},
         _notes(entry, parts, readers, reader, handle),
         checksums=checksums,
         decoded=any(map(_is_decoded, readers)),
         masked=masked,
+        removed=removed,
+        leads=leads,
         seen=dict(stats)
         | {file: seen for one in readers for source in _inner(one) for file, seen in source.seen.items()},
     )
@@ -468,7 +494,9 @@ def _notes(
     handle: TokenizerHandle | None,
 ) -> tuple[str, ...]:
     """Return the notes on a source: those of its parts, an assumed tokenizer, and that it gives no sequence."""
-    told = [note for part in parts for note in part.notes if note not in part.accepted]  # The recipe has its losses.
+    told = [
+        in_keys(note) for part in parts for note in part.notes if note not in part.accepted
+    ]  # Losses it has itself.
     notes = dict.fromkeys(told)
     stored = [made for part in parts for made in part.tokenizers if not part.format.is_computed]  # else noted there
     if handle is not None and None in stored:
@@ -515,7 +543,7 @@ def _text_source(
         unicodedata.unidata_version if filters else None,
     ]
     state = [str(absolute(file.where.parent)), _on_disk(places), facts]
-    eos_id = None if file.eos == "none" else file.eos if isinstance(file.eos, int) else handle.eos_id
+    eos_id = None if entry.eos == "none" else entry.eos if isinstance(entry.eos, int) else handle.eos_id
     return TextSource(entry, tuple(parts), filters, eos_id, state, facts)
 
 
@@ -543,6 +571,19 @@ def _axis(part: Opened, allow_loss: frozenset[str]) -> Opened:
         found.append(loss_in(path, "invalid-lines", counted(skipped.invalid, "invalid line")))
     axis.info = replace(axis.info, notes=records.info.notes, lost=(*records.info.lost, *found))
     return part._replace(reader=axis)
+
+
+def _trimmed(part: Opened, to_eos: int | Literal["none"] | None) -> Opened:
+    """Return a part whose rows do not end with the separator that is put after them, and do not begin with a lead."""
+    reader, written = part.reader, to_eos if isinstance(to_eos, int) else None
+    if isinstance(reader, RecordReader) or part.format.is_computed:
+        return part
+    known = part.separator.eos_id
+    reader, notes = without_ends(part, reader, written if known is None else known)
+    if part.bos_id is not None:
+        reader, noted = without_leads(reader, part.bos_id, part.paths[0])
+        notes += [note for note in noted if note not in part.notes]
+    return part._replace(reader=reader, notes=(*part.notes, *notes))
 
 
 def _refuse_samples(file: RecipeFile, readers: Sequence[TokenReader], parts: Sequence[Opened]) -> None:
@@ -600,6 +641,16 @@ def _are_masked(
             raise FormatError(path, f"has {what}: {error}") from error
         masked = True
     return masked
+
+
+def _removed(reader: TokenReader) -> Iterator[int]:
+    """Yield the separators that a reader of contents leaves out, or those that a recipe puts after its documents."""
+    if isinstance(reader, Documents):
+        yield from () if reader.eos_id is None else (reader.eos_id,)
+        return
+    for gap in dataset_of(reader).gap.each():
+        if gap.id is not None and gap.stored and (gap.alone or gap.closed or not gap.looked):
+            yield gap.id
 
 
 def _inner_state(reader: TokenReader) -> Any:
@@ -724,6 +775,8 @@ def _recalled(
             checksums=tuple(known["checksums"]),
             decoded=bool(known["decoded"]),
             masked=bool(known["masked"]),
+            removed=tuple(known["removed"]),
+            leads=tuple(known["leads"]),
             seen={place_of(path): Identity(*identity) for path, identity in known["seen"][: known["files"]]},
         )
         made, format_ = tuple(known["tokenizers"]), registry.get(known["format"])
@@ -766,6 +819,8 @@ def _kept(key: str, source: Source, parts: Sequence[Opened], files: Collection[P
             "checksums": list(source.checksums),
             "decoded": source.decoded,
             "masked": source.masked,
+            "removed": source.removed,
+            "leads": source.leads,
             "notes": source.notes,
             "tokenizers": [made and dict(made) for part in parts for made in part.tokenizers],
             "info": {

@@ -32,7 +32,7 @@ from tokfmt.model.batch import AFTER
 from tokfmt.model.bridge import ContentReader, dataset_of, from_reader, is_unfinished
 from tokfmt.model.dataset import Dataset
 from tokfmt.model.gap import Gap
-from tokfmt.model.separator import ENOUGH, Statement, decide, led, look, refuse_other, refuse_undivided
+from tokfmt.model.separator import ENOUGH, Statement, decide, led, look, refuse_other, refuse_undivided, unled
 from tokfmt.model.spans import Led
 from tokfmt.ops.source.endings import LITTLE, few_runs
 from tokfmt.ops.source.manifest import (
@@ -345,6 +345,42 @@ def without_leads(
     dataset = replace(dataset, facts={**dataset.facts, "path": path})
     is_bare = isinstance(dataset.spans, Led) and dataset.spans.presumed is False
     return ContentReader(dataset), [f"no sequence that was read begins with the lead {lead}"] * is_bare
+
+
+def without_ends(
+    source: Source, axis: TokenReader, eos_id: int | None, *, each: bool = False
+) -> tuple[TokenReader, list[str]]:
+    """Return contents of rows without the separators that they end with already, and a note if there are any.
+
+    An ID that is not known to be the separator of the source, and that ends only some sequences, is content.
+
+    Args:
+        source: The source.
+        axis: Its sequences: a token axis, or its records as one.
+        eos_id: The separator that is put after them; None without one.
+        each: Look at the end of each sequence; see `SourceRequest.every_end`.
+    """
+    separator = source.separator
+    is_content = not separator.is_stored or separator.source == NO_SEPARATOR
+    if eos_id is None or is_content or eos_id in (axis.info.eos_id, axis.info.free_of):
+        return axis, []
+    if source.bos_id is not None and isinstance(axis, ContentReader):
+        axis = ContentReader(unled(axis.dataset))  # A separator is behind the content, and the lead in front of both.
+    extents = from_reader(axis)
+    ends = look(extents.axis, extents.spans)
+    if not ends.counts[eos_id]:
+        return axis, []
+    are_alike = ends.counts[eos_id] == ends.looked
+    if not are_alike and eos_id != separator.eos_id:
+        read = f"--eos {eos_id} reads the first as their separator"
+        return axis, [f"some of its sequences end with {eos_id} already; they get a second one. {read}"]
+    presumed, path = AFTER if are_alike and not each else None, source.paths[0]
+    reader = ContentReader(from_reader(axis, eos_id, where=Separators.TRAILING, presumed=presumed, path=path))
+    count, closed = axis.info.sequences, axis.info.tokens - reader.info.tokens
+    if not closed:
+        return axis, []
+    those = "its sequences end" if closed == count else f"{closed:,} of {counted(count, 'sequence')} end"
+    return reader, [f"{those} with the separator {eos_id} already; they do not get a second one"]
 
 
 def decided(
