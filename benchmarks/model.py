@@ -353,7 +353,7 @@ class HeldOfMany(Held):
         megatron.Open().prepare()
 
 
-@case("model: held per sequence, 20 M of a stream (peer: numpy, offsets)", "<= 5.5 B", "B", "bytes")
+@case("model: held per sequence, 20 M of a stream (peer: numpy, offsets)", "<= 6 B", "B", "bytes")
 class HeldOfStream(Held):
     path, options = LARGE_SHORT.stream, {"eos": EOS}
 
