@@ -132,7 +132,7 @@ def indexed(documents, eos=EOS, bos=None, presumed=None, dtype="u2", marks=(), *
 def without(sequence, lead):
     """A sequence without a lead at the beginning of its content."""
     content, separator, _ = sequence
-    return Sequence(content[1:], separator, lead) if content[:1] == [lead] else sequence
+    return Sequence(content[1:], separator, content[0]) if content[:1] == [lead] else sequence
 
 
 def streamed(tokens, how, opens=(), eos=EOS, jobs=1, marks=()):

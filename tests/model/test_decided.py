@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from model.naive import BOS, EOS, indexed, laid, slots, split, streamed, trimmed
 
 from tokfmt.core.errors import ConversionError, LossyConversionError, OptionError, TokfmtError
-from tokfmt.model import Laid, Ledger, Statement, Target, concat, decide, divide, target
+from tokfmt.model import Laid, Ledger, Statement, Target, concat, decide, led, target
 
 OTHER = 8
 IDS = (EOS, OTHER, 300)
@@ -55,19 +55,6 @@ def decided(documents, eos, stated, tokenizer, bos):
     if (eos or stated) and not ends[id_] and rival is not None:
         raise RefusedError("S4, S5", OptionError if eos else ConversionError, f"--eos {rival}")
     return found(id_)
-
-
-def divided(stream, how, opens, eos, stated, tokenizer, convention):
-    """Row S10."""
-    if isinstance(eos, int) and stated and eos != stated.id and stated.id in stream:
-        raise RefusedError("S3", OptionError, f"--to-eos {eos}")
-    id_ = eos or (stated.id if stated else None) or tokenizer or convention
-    if id_ in (None, "none"):
-        cuts = [0, *opens, len(stream)]
-        return Found([trimmed(stream[a:b], None) for a, b in zip(cuts, cuts[1:]) if a < b], None, known=id_ == "none")
-    if stream and id_ not in stream:
-        raise RefusedError("S10", OptionError if eos else ConversionError, "does not occur")
-    return Found(split(stream, id_, how, opens), id_)
 
 
 def targeted(parts, kind, to_eos, to_bos, fixed, needs, accepted):
@@ -120,12 +107,10 @@ def sources(draw):
     eos, stated, tokenizer = draw(KNOWN | st.just("none")), draw(STATED), draw(KNOWN)
     how = draw(st.sampled_from(["index", "index", "after", "before", "between"]))
     if how != "index":
-        tokens, convention = draw(st.lists(st.integers(5, 8), max_size=30)), draw(KNOWN)
+        tokens = draw(st.lists(st.integers(5, 8), max_size=30))
         opens = sorted(set(draw(st.lists(st.integers(1, 30), max_size=2))) & set(range(1, len(tokens))))
         dataset = streamed(tokens, how, opens)[0]
-        bounds = dataset.spans.opens if opens else None
-        known = (eos, stated, tokenizer, convention)
-        return lambda: divide(dataset.axis, how, *known, bounds), lambda: divided(slots(tokens), how, opens, *known)
+        return lambda: dataset, lambda: Found(split(slots(tokens), EOS, how, opens), EOS)
     top, usual = draw(st.sampled_from([5, 6, 9])), draw(st.sampled_from([[], [EOS], [OTHER]]))
     beyond = draw(st.lists(st.sampled_from([[], [EOS], [OTHER], [EOS, EOS]]), max_size=3))
     content = st.lists(st.integers(0, top), max_size=4)
@@ -135,7 +120,11 @@ def sources(draw):
     bos = draw(st.sampled_from([None, BOS]))
     dataset = indexed(documents, None)[0]
     return (
-        lambda: decide(dataset, eos, stated, tokenizer, bos),
+        lambda: (
+            decide(dataset, eos, stated, tokenizer)
+            if bos is None
+            else led(decide(dataset, eos, stated, tokenizer), bos)
+        ),
         lambda: decided([slots(one) for one in documents], eos, stated, tokenizer, bos),
     )
 
@@ -185,7 +174,7 @@ def test_the_tables(several, kind, to_eos, to_bos, fixed, needs, accepted):
         ledger, axis = Ledger(), Laid(joined, found)
         for batch in joined.batches(20):
             ledger = ledger.plus(batch.laid_out(found).ledger)
-        return axis.read(0, axis.length).tolist(), [list(counts) for counts in ledger]
+        return axis.tokens(0, axis.length).tolist(), [list(counts) for counts in ledger]
 
     written = refuses(list(unwritable(sequences, to)), write)
     if written is not None:  # All ends were looked at, so that no position is presumed wrongly.

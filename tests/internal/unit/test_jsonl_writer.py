@@ -71,9 +71,7 @@ class Long(TokenReader):
 
     tokens_in_all = 6 << 20
 
-    @property
-    def info(self):
-        return Info(Layout.DOCUMENTS, np.dtype(np.uint32), 3, self.tokens_in_all)
+    info = Info(Layout.DOCUMENTS, np.dtype(np.uint32), 3, tokens_in_all)
 
     def offsets(self, first, last):
         return np.array([0, 2, self.tokens_in_all - 1, self.tokens_in_all])[first : last + 1]
