@@ -58,7 +58,7 @@ from tokfmt.ops.source.stored import (
     Separator,
     agreed_tokenizer,
     boundaries_of,
-    refuse_unclear,
+    refuse_other_ends,
     unknown_id,
     without_ends,
     without_leads,
@@ -420,7 +420,7 @@ def _opened(
     readers: list[TokenReader] = [part.reader for part in parts if not isinstance(part.reader, RecordReader)]
     _refuse_samples(file, readers, parts)
     if file.pack != "stored":
-        refuse_unclear(parts)
+        _refuse_unclear(parts)
         _refuse_borders(readers, parts, hints.allow_loss)
     masked = _are_masked(readers, parts, hints.allow_loss, stored=file.pack == "stored")
     separators = sorted({part.separator.eos_id for part in parts if part.separator.eos_id is not None})
@@ -596,6 +596,16 @@ def _refuse_samples(file: RecipeFile, readers: Sequence[TokenReader], parts: Seq
                 remedy='pack = "stored" takes them as they are; or remove its '
                 "seq_len, which makes it a recipe of documents",
             )
+
+
+def _refuse_unclear(parts: Sequence[Opened]) -> None:
+    """Refuse parts whose separator has to be named: nearly all of their sequences end with one ID, or with another."""
+    for part in parts:
+        if part.separator.source == "tokenizer":
+            refuse_other_ends(part)
+        unclear = None if part.dataset is None or part.separator.doubt else part.dataset.gap.unclear
+        if unclear is not None:
+            raise ConversionError(replace(unclear, path=printable(part.paths[0])).question)
 
 
 def _refuse_borders(readers: Sequence[TokenReader], parts: Sequence[Opened], allow_loss: frozenset[str]) -> None:
