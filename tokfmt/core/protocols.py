@@ -299,6 +299,22 @@ class HasLabels(Protocol):
         """Return the label of each token as stored, int64[stop - start]; -100 where it is ignored."""
 
 
+@runtime_checkable
+class HasPadding(Protocol):
+    """A reader with layout SAMPLES that declares what is padding. No consumer decides it from IDs and masks."""
+
+    def is_padding(self, start: int, stop: int) -> NDArray[np.bool_]:
+        """Return bool[stop - start]: True at padding, which is at the ends of rows."""
+
+
+@runtime_checkable
+class HasTargets(Protocol):
+    """A reader with labels that knows which of its tokens are trained, also where marks cannot express the labels."""
+
+    def targets(self, start: int, stop: int) -> NDArray[np.bool_]:
+        """Return bool[stop - start]: True where a label that counts is this token."""
+
+
 def are_shifted(reader: HasLabels) -> bool:
     """Return True if labels are the next tokens; False in a recipe whose labels are the tokens themselves."""
     return bool(getattr(reader, "shifted", True))

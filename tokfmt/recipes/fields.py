@@ -13,20 +13,18 @@ A part (in the code: piece) is the part of one sequence in a sample; padding is 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.errors import OptionError, TokenRangeError
+from tokfmt.core.loss_mask import IGNORED, padding_of
 from tokfmt.core.options import nearest
 from tokfmt.core.protocols import HasDocumentStarts, HasLabels, MappedView
 from tokfmt.core.reader import INT32_MAX, TokenReader, smallest
 from tokfmt.recipes.language import RecipeFile
 from tokfmt.recipes.packing import Packing, Rows, Run
-
-IGNORED = -100
-"""The label where no label counts in the loss."""
 
 FIELDS = ("input_ids", "labels", "loss_mask", "position_ids", "document_ids", "cu_seqlens")
 _PIECEWISE = {"position_ids", "document_ids", "cu_seqlens"}
@@ -36,14 +34,6 @@ Ids = type[np.int32] | type[np.int64]
 """The dtypes that input_ids and labels may have."""
 PackedSample = tuple[Packing, int]
 """A packing, and the number of one of its samples."""
-
-
-@runtime_checkable
-class Padded(Protocol):
-    """Samples that know the length of their padding."""
-
-    def filled(self, sample: int) -> int:
-        """Return the number of positions of a sample before its padding."""
 
 
 def check_fields(names: Iterable[str]) -> tuple[str, ...]:
@@ -104,19 +94,14 @@ class Grid:
             self._last.append(int(line[end]) if more and (marks is None or marks[end]) else IGNORED)
         if end < self.width or not more:
             line[end:] = self.pad
-        self.filled.append(self._real(line, packing, sample) if isinstance(packing, Rows) else end)
+        self.filled.append(self._real(packing, sample) if isinstance(packing, Rows) else end)
         self.runs.append(runs)
 
-    def _real(self, line: NDArray[Any], packing: Rows, sample: int) -> int:
-        """Return the number of positions of a stored row before the padding IDs at its end that do not count."""
+    def _real(self, packing: Rows, sample: int) -> int:
+        """Return the number of positions of a stored row before its padding."""
         reader, start = row_of(packing, sample)
-        if isinstance(reader, Padded):
-            return reader.filled(start // self.width)
-        pad = reader.info.pad_id
-        if pad is None or not isinstance(reader, HasLabels) or int(line[self.width - 1]) != pad:
-            return self.width
-        fills = (line[: self.width] == pad) & (reader.masks(start, start + self.width) == 0)
-        return int(self.width - np.argmin(fills[::-1])) if not fills.all() else 0
+        padding = padding_of(reader, start, start + self.width)
+        return self.width - (0 if padding is None else int(np.count_nonzero(padding)))
 
     @property
     def rows(self) -> NDArray[Any]:

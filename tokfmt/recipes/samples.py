@@ -568,6 +568,13 @@ class Samples:
         """Return the number of positions of a sample before its padding."""
         return self.grid([sample]).filled[0]
 
+    def is_padding(self, start: int, stop: int) -> NDArray[np.bool_]:
+        """See `protocols.HasPadding`."""
+        check_interval(start, stop, self.info.tokens)
+        columns = np.arange(self.seq_len)
+        found = self._flat(start, stop, lambda grid: columns >= np.array(grid.filled)[:, None])
+        return found.astype(np.bool_, copy=False)
+
     def begins(self, start: int, stop: int) -> NDArray[np.bool_]:
         """See `protocols.HasDocumentStarts`."""
 
