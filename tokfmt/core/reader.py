@@ -497,6 +497,20 @@ class TokenReader(Axis):
         found = self.to_source(position)
         return None if found is None else found[0].locate(found[1])
 
+    def targets(self, start: int, stop: int) -> NDArray[np.bool_] | None:  # noqa: ARG002
+        """Return bool[stop - start]: True where a label that counts is this token; None: `masks` or `marks` say so.
+
+        A reader with labels defines it if marks cannot express them.
+        """
+        return None
+
+    def is_padding(self, start: int, stop: int) -> NDArray[np.bool_] | None:  # noqa: ARG002
+        """Return bool[stop - start]: True at padding, which is at the ends of samples; None if there is none.
+
+        No consumer decides from IDs and masks what is padding.
+        """
+        return None
+
     def padding_counts(self) -> PaddingCounts | None:
         """Return what was removed and inserted by a reader that joins samples; None for another one."""
         return None

@@ -252,15 +252,15 @@ def _unmarked(axis: TokenReader, sources: Sequence[Source], traits: WriterTraits
 
 def _last_labels(reader: Any) -> Iterator[Loss]:
     """Yield the labels at the ends of samples that count in the loss: no sample holds the tokens that they predict."""
-    from tokfmt.core.loss_mask import IGNORED
+    from tokfmt.core.loss_mask import counted_of
 
     labels = _Tally("last-labels", "the last label of {}, whose token is in no row", "sample")
     total = reader.info.tokens if reader.info.layout is Layout.SAMPLES else 0
     for a, b in windows(0, total, _AT_ONCE):
         ends = reader.offsets(reader.sequence_at(a), reader.sequence_at(b - 1) + 1)[1:] - 1
         ends = np.unique(ends[(a <= ends) & (ends < b)])
-        counts = (reader.masks(a, b)[ends - a] != 0) & (reader.labels(a, b)[ends - a] != IGNORED)
-        labels.add(reader, ends[counts])
+        counted = counted_of(reader, a, b)
+        labels.add(reader, ends[:0] if counted is None else ends[counted[ends - a]])
     yield from labels.losses()
 
 

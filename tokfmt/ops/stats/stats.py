@@ -19,6 +19,7 @@ from tokfmt.core import listing
 from tokfmt.core.errors import DetectionError, FormatError, OptionError, UnendedError
 from tokfmt.core.format import Decoder
 from tokfmt.core.locks import Scratch
+from tokfmt.core.loss_mask import is_masked, padding_of
 from tokfmt.core.options import fit
 from tokfmt.core.place import PlaceLike
 from tokfmt.core.ragged import Tokens
@@ -544,10 +545,19 @@ def figures_of(seen: Surveyed) -> Figures:
         last=stats.last.scaled(weight),
         lengths=stats.lengths.scaled(weight),
         separators=(stats.ids.count(eos_id) - made, axis.info.tokens - made),
-        padding=None if padding_counts.padding is None else (padding_counts.padding, padding_counts.positions),
-        masked=(round(stats.masked * weight), round(axis.info.tokens * weight)) if stored.has_labels else None,
+        padding=_padding(seen, padding_counts),
+        masked=(round(stats.masked * weight), round(axis.info.tokens * weight)) if is_masked(stored) else None,
         size=seen.subject.size,
     )
+
+
+def _padding(seen: Surveyed, left_out: PaddingCounts) -> tuple[int, int] | None:
+    """Return the positions that are padding, on the axis or left out of it, and all; None if none are declared."""
+    axis, stats = seen.survey.axis, seen.survey.stats
+    if padding_of(axis.stored, 0, 0) is None:
+        return None if left_out.padding is None else (left_out.padding, left_out.positions)
+    out = left_out.padding or 0
+    return round(stats.padding * seen.weight) + out, round(axis.info.tokens * seen.weight) + out
 
 
 def outlined(subject: Subject) -> Statistics:
