@@ -268,7 +268,7 @@ def _masked_empties(sources: Sequence[Source]) -> Iterator[Loss]:
     """Yield the empty sequences whose separator does not count in the loss; they have no token to carry the mask."""
     found = _Tally("masked-separators", "separators of {} that do not count in the loss", "empty sequence")
     for source in sources:
-        dataset = None if isinstance(source.reader, RecordReader) else dataset_of(source.reader)
+        dataset = None if isinstance(source.reader, RecordReader) else dataset_of(source.reader, drawn=True)
         if dataset is None or dataset.marks is None:
             continue
         for a, b in windows(0, len(dataset)):
