@@ -386,7 +386,7 @@ class Dataset:
                 manifest=manifest,
             )
 
-            def saved(every_end: bool) -> Conversion:
+            def saved(*, every_end: bool) -> Conversion:
                 reader = self._look_at_ends() if every_end else self.reader
                 axis = reader.source if isinstance(reader, Shuffled) else reader
                 sources = [s._replace(reader=axis) if isinstance(s.reader, RecordReader) else s for s in self.origin]

@@ -221,8 +221,11 @@ def agreed_tokenizer(
     made: dict[str, tuple[Place, Mapping[str, Any]]] = {}
     unknown = False
     for source in sources:
+        # A recipe of text can have sources of token IDs too.
+        is_text = isinstance(source.reader, RecordReader) and source.reader.info.kind == "text"
+        is_text = is_text and not source.format.is_computed
         for path, stated in zip(source.paths, source.tokenizers, strict=True):
-            one = named if _is_text(source) else stated
+            one = named if is_text else stated
             unknown |= one is None
             if one is not None:
                 made.setdefault(str(one["digest"]), (path, one))
@@ -257,12 +260,6 @@ def _named_in_metadata(sources: Sequence[Source], allow_loss: frozenset[str]) ->
         what = "has files of several tokenizers" if path == before else "was made with another tokenizer"
         raise TokenizerMismatchError(path, f"{what}, by its metadata", first, other)
     return f"IDs of {len(places)} tokenizers, by metadata: {', '.join(places)}"
-
-
-def _is_text(source: Source) -> bool:
-    """Return whether a source holds text, and nothing else: a recipe of text can have sources of token IDs too."""
-    reader = source.reader
-    return isinstance(reader, RecordReader) and reader.info.kind == "text" and not source.format.is_computed
 
 
 def manifest_tokenizer(sources: Sequence[Source]) -> TokenizerHandle | None:

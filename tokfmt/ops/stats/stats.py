@@ -116,7 +116,7 @@ def stats(request: StatsRequest, progress: Progress | None = None, cancelled: Ca
     """
     watched = progress or NullProgress()
 
-    def counted(every_end: bool) -> StatsReport:
+    def counted(*, every_end: bool) -> StatsReport:
         asked = replace(request.source, every_end=every_end)
         return _stats(replace(request, source=asked), watched, cancelled)
 
@@ -178,7 +178,7 @@ def stats_of(
     """
     watched = progress or NullProgress()
 
-    def counted(every_end: bool) -> Statistics:
+    def counted(*, every_end: bool) -> Statistics:
         asked = SourceRequest(source.paths, ignore_manifest=True, every_end=every_end)
         request = StatsRequest(asked, duplicates=duplicates, jobs=worker_count(jobs))
         with (
