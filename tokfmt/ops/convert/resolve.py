@@ -528,7 +528,9 @@ def _separator_of(
         if separator.source == "tokenizer":
             refuse_other_ends(source)
         known: Known = "user" if separator.source in {GIVEN, NO_SEPARATOR} else gap.known
-        is_stored = separator.is_stored and not isinstance(source.reader, RecordReader)  # Records are contents alone.
+        is_stored = separator.is_stored
+        if isinstance(source.reader, RecordReader):  # Texts have none; rows of IDs may have one, if the user says so.
+            is_stored = source.reader.info.kind == "ids" and separator.source == GIVEN
         common = None if separator.doubt else gap.common
         path = printable(source.paths[0])
         gaps.append(replace(gap, id=separator.eos_id, known=known, stored=is_stored, common=common, path=path))
