@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 from model.naive import indexed, streamed
+from model.separated import target
 
 from tokfmt.core.errors import ConversionError, LossyConversionError, OptionError, TokfmtError
 from tokfmt.model import (
@@ -15,9 +16,7 @@ from tokfmt.model import (
     Target,
     concat,
     decide,
-    lead_to_write,
     led,
-    separator_to_write,
 )
 
 NAMES = KEPT, REPLACED, ADDED, DROPPED, BARE = "kept", "replaced", "added", "dropped", "bare"
@@ -36,19 +35,12 @@ def contents(dataset):
     return [dataset[k].tolist() for k in range(len(dataset))]
 
 
-def target(gap, kind, to_eos=None, to_bos=None, accepted=frozenset(), **more):
-    """What a destination writes beside contents, as `convert` puts it together."""
-    lead, leads = lead_to_write(gap.leads, kind, to_bos, accepted)
-    id_ = separator_to_write(gap, kind, to_eos, **more)
-    return Target(id_, kind, lead, leads, to_eos == "as-stored" and id_ is not None, accepted)
-
-
 def written(dataset, to):
     """The tokens of each sequence in a destination, and what became of its separator and its lead."""
     axis, ledger = Laid(dataset, to), Ledger()
     for batch in dataset.batches():
         ledger = ledger.plus(batch.laid_out(to).ledger)
-    found = axis.read(0, axis.length).tolist()
+    found = axis.tokens(0, axis.length).tolist()
     ends = axis.offsets(0, axis.count).tolist()
     fates = [next((name for name, count in zip(NAMES, counts) if count), "") for counts in ledger]
     return [found[a:b] for a, b in zip(ends, ends[1:])], *fates

@@ -106,6 +106,7 @@ class Signature(NamedTuple):
     Attributes:
         names: Substrings of the file name; one of them is enough.
         marks: Bytes that occur in `Probe.head`; one of them is enough.
+        starts: Bytes with which `Probe.head` begins; one of them is enough. They cost no search of the head.
         beside: Suffix of a file with the same stem in the same directory, in capitals if that of the file is.
         text: `Probe.head` holds no zero byte.
     """
@@ -114,6 +115,7 @@ class Signature(NamedTuple):
     marks: tuple[bytes, ...] = ()
     beside: str = ""
     text: bool = False
+    starts: tuple[bytes, ...] = ()
 
     def is_named(self, name: str) -> bool:
         """Return whether the name of a file fits, whatever its content."""
@@ -124,6 +126,7 @@ class Signature(NamedTuple):
         beside = self.beside.upper() if probe.path.suffix.isupper() else self.beside
         return (
             self.is_named(probe.path.name)
+            or probe.head.startswith(self.starts)
             or any(mark in probe.head for mark in self.marks)
             or (beside != "" and listing.exists(probe.path.with_suffix(beside)))
             or (self.text and b"\0" not in probe.head)
@@ -282,7 +285,7 @@ class WriterTraits:
         separators: Where the separator is stored. NONE: no separator is stored. TRAILING: after each sequence that has
             one in the source or is not empty. Any other: with every sequence.
         eos_id: The only separator that readers of this variant take; None: they take any.
-        keeps_masks: Stores the marks of the source (`protocols.HasMarks`), or its loss masks and labels.
+        keeps_masks: Stores the marks of the source (`TokenReader.marks`), or its loss masks and labels.
         keeps_separators: Stores no separators, but with marks those of the source: each is a token that counts or not.
         keeps_labels: Stores any label, not only whether a label counts in the loss.
         keeps_boundaries: Stores where documents begin in a row.

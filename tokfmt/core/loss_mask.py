@@ -19,22 +19,21 @@ and the writer of a format:
     a mask and labels of each sample           core/loss_mask.py `beside_samples`   formats/hdf5/writer.py `_blocks`
     none, made by a recipe                     recipes/samples.py `marks`
 
-To give a format a mask, define `marks` on its reader (`protocols.HasMarks`), call `protocols.marks_of(source, a, b)` in
-its writer, and set `WriterTraits.keeps_masks`. A flat format needs only `FileLayout.masks` and `FlatWriter.mask_file`.
+To give a format a mask, define `marks` on its reader (`TokenReader.marks`), call `source.marks(a, b)` in its
+writer, and set `WriterTraits.keeps_masks`. A flat format needs only `FileLayout.masks` and `FlatWriter.mask_file`.
 Records (`core.records`) return marks with their IDs, and state them in `RecordInfo.loss_masks`.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.errors import ConversionError
-from tokfmt.core.protocols import HasDocumentStarts, HasLabels
 from tokfmt.core.ragged import Tokens
-from tokfmt.core.reader import TokenReader, sequence_at
+from tokfmt.core.reader import TokenReader
 
 TARGET, MASKED_END, BEGINS = 1, 2, 4
 IGNORED = -100
@@ -93,13 +92,13 @@ def beside_samples(reader: TokenReader, start: int, stop: int) -> Marks:
     Raises:
         ConversionError: If a label that counts is not the next token, which a mask cannot express.
     """
-    if not isinstance(reader, HasLabels) or start == stop:
+    if not reader.has_labels or start == stop:
         return np.zeros(stop - start, np.uint8)
     before = max(start - 1, 0)
     tokens, labels = reader.tokens(before, stop), reader.labels(before, stop)
     counted = (reader.masks(before, stop) != 0) & (labels != IGNORED)
     inner = np.ones(stop - before, np.bool_)
-    firsts = reader.offsets(sequence_at(reader, before), sequence_at(reader, stop - 1) + 1)[:-1]
+    firsts = reader.offsets(reader.sequence_at(before), reader.sequence_at(stop - 1) + 1)[:-1]
     inner[firsts[firsts >= before] - before] = False
     found = np.zeros(stop - before, np.uint8)
     found[1:] = counted[:-1] & inner[1:]
@@ -108,7 +107,7 @@ def beside_samples(reader: TokenReader, start: int, stop: int) -> Marks:
         at, expected, label = int(wrong[0]), int(tokens[wrong[0] + 1]), int(labels[wrong[0]])
         raise other_label(before + at, expected, label)
     found = found[start - before :]
-    if isinstance(reader, HasDocumentStarts):
+    if reader.has_begins:
         found[reader.begins(start, stop)] |= BEGINS
     return found
 
@@ -139,6 +138,31 @@ def of_next(marks: Marks, begins: Flags) -> NDArray[np.int8]:
     """
     counts = np.append((marks & TARGET != 0) & ~begins, False)
     return counts[1:].astype(np.int8)
+
+
+@runtime_checkable
+class Padded(Protocol):
+    """Samples that know the length of their padding."""
+
+    def filled(self, sample: int) -> int:
+        """Return the number of positions of a sample before its padding."""
+
+
+def padding_in(
+    reader: TokenReader, row: int, ids: Tokens, mask: Marks | None, labels: NDArray[np.integer] | None
+) -> int:
+    """Return the number of padding tokens at the end of a row: as its reader knows it, else by its tokens.
+
+    Args:
+        reader: The reader of the row.
+        row: The number of the row.
+        ids: The last token IDs of the row.
+        mask: Their loss mask, or None.
+        labels: Their labels, or None.
+    """
+    if isinstance(reader, Padded) and reader.info.sample_length is not None:
+        return min(len(ids), reader.info.sample_length - reader.filled(row))
+    return padding_of(ids, mask, labels, reader.info.pad_id)
 
 
 def padding_of(ids: Tokens, mask: Marks | None, labels: NDArray[np.integer] | None, pad_id: int | None) -> int:

@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 
 from tokfmt.core.errors import CorruptError, TokfmtError
 from tokfmt.core.loss_mask import IGNORED, TARGET
-from tokfmt.core.protocols import HasLabels, Tabular, marks_of
 from tokfmt.core.reader import TokenReader
-from tokfmt.core.records import Block, RecordReader, json_lines
+from tokfmt.core.records import Block, RecordReader
 from tokfmt.core.resources import Recent
 from tokfmt.core.text_format import printable, shortened
 from tokfmt.text.ingest import encoded_batches
@@ -124,7 +123,7 @@ def columns_of(session: Session) -> list[RowColumn]:
     recipe = recipe_of(reader)
     if recipe is not None:
         found.append(RowColumn("source", lambda a, b: [names_of(recipe, row) for row in range(a, b)], numeric=False))
-    if isinstance(reader, HasLabels) or _has_marks(reader):
+    if reader.has_labels or _has_marks(reader):
         found.append(RowColumn("masked", partial(masked, reader), numeric=True, show=_share))
     return found
 
@@ -135,7 +134,7 @@ def _share(value: Value) -> str:
 
 def _has_marks(reader: TokenReader) -> bool:
     try:
-        return marks_of(reader) is not None
+        return reader.marks(0, 0) is not None
     except TokfmtError:
         return False
 
@@ -147,10 +146,10 @@ def masked(reader: TokenReader, first: int, last: int) -> list[float | None]:
         if not 0 < stop - start <= _LONGEST:
             found.append(None)
             continue
-        if isinstance(reader, HasLabels):
+        if reader.has_labels:
             counts = (reader.masks(start, stop) != 0) & (reader.labels(start, stop) != IGNORED)
         else:
-            marks = marks_of(reader, start, stop)
+            marks = reader.marks(start, stop)
             counts = np.ones(stop - start, np.bool_) if marks is None else marks & TARGET != 0
         found.append(1 - float(counts.mean()))
     return found
@@ -161,7 +160,7 @@ def masked(reader: TokenReader, first: int, last: int) -> list[float | None]:
 
 def _of_records(reader: RecordReader, count: int) -> list[RowColumn]:
     """Return a column for each field of the first records, other than the one that is shown."""
-    if not (reader.info.json_lines or isinstance(reader, Tabular)):
+    if not (reader.info.json_lines or reader.is_table):
         return []
     held = FieldRows(reader)
     try:
@@ -242,11 +241,11 @@ def readable(read: Callable[[int, int], Iterator[Any]], first: int, last: int) -
 
 def _records(reader: RecordReader, block: Block) -> Iterator[Mapping[str, Value]]:
     hidden = reader.info.field
-    if isinstance(reader, Tabular):
+    if reader.is_table:
         for _, row in reader.texts_with_columns(block):
             yield {name: _value(value) for name, value in row.items() if name != hidden}
         return
-    for batch in json_lines(reader, block):
+    for batch in reader.lines(block):
         for line in batch.lines:
             try:
                 record = json.loads(line)

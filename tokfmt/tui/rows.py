@@ -10,18 +10,17 @@ a tokenizer (`RecordSource`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.errors import TokfmtError
+from tokfmt.core.errors import TokfmtError, UnendedError
 from tokfmt.core.format import Encoder
-from tokfmt.core.loss_mask import padding_of
-from tokfmt.core.protocols import HasDocumentStarts, HasLabels
+from tokfmt.core.loss_mask import padding_in
 from tokfmt.core.ragged import Offsets, Tokens
-from tokfmt.core.reader import Layout, TokenReader, sequence_at
+from tokfmt.core.reader import Layout, TokenReader
 from tokfmt.core.records import RecordReader
 from tokfmt.core.resources import Recent
 
@@ -164,12 +163,29 @@ class Viewport:
 
     unit, whole = "token", True
 
-    def __init__(self, reader: TokenReader) -> None:
-        self.reader = reader
+    def __init__(self, reader: TokenReader, again: Callable[[], TokenReader] | None = None) -> None:
+        """Hold a reader.
+
+        Args:
+            reader: The reader.
+            again: Opens the same rows, and looks at the end of each. None: positions presume nothing.
+        """
+        self.reader, self._again = reader, again
         self.count = reader.info.sequences
-        self.sampled = isinstance(reader, HasLabels)
+        self.sampled = reader.has_labels
+        self._forget()
+
+    def _forget(self) -> None:
         self._offsets = Recent[int, Offsets | Damage](_BLOCKS)
         self._windows = Recent[int, Piece | Damage](_WINDOWS)
+
+    def look_at_ends(self) -> bool:
+        """Read each row by its own end from now on. Return False if positions presume nothing."""
+        if self._again is None:
+            return False
+        self.reader, self._again = self._again(), None
+        self._forget()
+        return True
 
     def peek_span(self, row: int) -> Span | Damage | None:
         block = self._offsets.get(row // BLOCK)
@@ -185,6 +201,9 @@ class Viewport:
                 try:
                     block: Offsets | Damage = self.reader.offsets(a, min(a + BLOCK, self.count)).copy()
                 except TokfmtError as error:
+                    if isinstance(error, UnendedError) and self.look_at_ends():
+                        self.load_spans(first, last)
+                        return
                     block = damage_of(error)
                 self._offsets.put(number, block)
 
@@ -208,25 +227,29 @@ class Viewport:
             return
         a, b = span.start + min(start, span.length), span.start + min(stop, span.length)
         for number in range(a // WINDOW, -(-b // WINDOW) if b > a else a // WINDOW):
-            if self._windows.get(number) is None:
-                self._windows.put(number, self._read(number * WINDOW))
-
-    def _read(self, start: int) -> Piece | Damage:
-        try:
-            return self.read(start, min(start + WINDOW, self.reader.info.tokens))
-        except TokfmtError as error:
-            return damage_of(error)
+            if self._windows.get(number) is not None:
+                continue
+            begin = number * WINDOW
+            try:
+                found: Piece | Damage = self.read(begin, min(begin + WINDOW, self.reader.info.tokens))
+            except TokfmtError as error:
+                if isinstance(error, UnendedError) and self.look_at_ends():  # Positions are others now.
+                    self.load_spans(row, row + 1)
+                    self.load(row, start, stop)
+                    return
+                found = damage_of(error)
+            self._windows.put(number, found)
 
     def read(self, start: int, stop: int) -> Piece:
         """Read tokens by position without caching them, and raise the errors of the reader."""
         reader, units = self.reader, self.reader.tokens(start, stop)
-        begins = reader.begins(start, stop) if isinstance(reader, HasDocumentStarts) else None
-        if isinstance(reader, HasLabels):
+        begins = reader.begins(start, stop) if reader.has_begins else None
+        if reader.has_labels:
             return Piece(units, reader.masks(start, stop), reader.labels(start, stop), begins)
         return Piece(units, begins=begins)
 
     def row_at(self, position: int) -> int | None:
-        return sequence_at(self.reader, position) if 0 <= position < self.reader.info.tokens else None
+        return self.reader.sequence_at(position) if 0 <= position < self.reader.info.tokens else None
 
 
 def _joined(pieces: list[Piece], dtype: np.dtype[np.unsignedinteger]) -> Piece:
@@ -258,7 +281,7 @@ def padded_from(port: RowSource, row: int) -> int:
     piece = fetched(port, row, max(0, span.length - _FILLED), span.length)
     if isinstance(piece, Damage):
         return span.length
-    return span.length - padding_of(piece.units, piece.masks, piece.labels, known)
+    return span.length - padding_in(port.reader, row, piece.units, piece.masks, piece.labels)
 
 
 _KEPT = 256

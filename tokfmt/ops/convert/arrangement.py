@@ -23,7 +23,6 @@ from tokfmt.core.errors import OptionError
 from tokfmt.core.format import Format, Target
 from tokfmt.core.options import parse_options
 from tokfmt.core.place import AnyPlace, Place
-from tokfmt.core.protocols import marks_of
 from tokfmt.core.reader import Separators, TokenReader
 from tokfmt.core.seeds import SPLIT, check_seed, draws
 from tokfmt.core.text_format import printable
@@ -223,7 +222,7 @@ def arranged(
         target: What is written beside sequences.
         workers: The workers that shuffle, and their scratch.
         progress: Receives phases and counts.
-        marked: Shuffle the loss mask and the borders of documents (`protocols.HasMarks`) with the tokens.
+        marked: Shuffle the loss mask and the borders of documents (`TokenReader.marks`) with the tokens.
     """
     if arrangement.plain:
         yield axis
@@ -255,7 +254,7 @@ def _arranged(
         return
     from tokfmt.run.shuffle import shuffled
 
-    marked = marked and marks_of(chosen) is not None
+    marked = marked and chosen.marks(0, 0) is not None
     chosen = PackMarks(chosen) if marked else chosen
     progress.phase(" ".join(filter(None, ("shuffling", portion.split))), chosen.info.tokens, "tokens")
     part = portion.split or ""

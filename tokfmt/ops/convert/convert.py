@@ -12,11 +12,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from tokfmt import registry
-from tokfmt.core.errors import FormatError, OptionError, UnendedError
+from tokfmt.core.errors import FormatError, OptionError
 from tokfmt.core.files import write_error
 from tokfmt.core.locks import Scratch
 from tokfmt.core.once import OpenedOnce
-from tokfmt.core.place import PlaceLike, absolute, destination_of, place_of
+from tokfmt.core.place import PlaceLike, Url, absolute, destination_of, place_of
 from tokfmt.core.spool import is_named
 from tokfmt.core.text_format import printable
 from tokfmt.ops.convert.dry_run import dry_run, read_from_stores
@@ -30,7 +30,7 @@ from tokfmt.ops.convert.results import finished_before
 from tokfmt.ops.convert.resume import facts_of, request_of_tasks
 from tokfmt.ops.convert.workplace import workers_of, workplace
 from tokfmt.ops.convert.write import write
-from tokfmt.ops.source.open import advise_partial
+from tokfmt.ops.source.open import advise_partial, presuming
 from tokfmt.ops.source.request import (
     STREAM,
     expanded,
@@ -66,15 +66,14 @@ def convert(request: Request, progress: Progress) -> Conversion:
         with piped(given, progress) as (paths, names):
             return convert(replace(request, source=replace(request.source, paths=paths), piped=names), progress)
     notes = Notes(progress, request.piped)
-    try:
-        return carry_out(request, progress, notes=notes)
-    except UnendedError as error:
-        if request.kept:  # The journal lists work that presumed another number of tokens.
-            error.advise("A conversion without --resume and --task reads each sequence by its own end")
-        if request.kept or error.path not in map(str, given):
-            raise
-        notes.begin_again(f"{error.sentence}; the conversion begins again, and looks at the end of every sequence")
-    return carry_out(replace(request, source=replace(request.source, every_end=True)), progress, notes=notes)
+
+    def done(every_end: bool) -> Conversion:
+        source = replace(request.source, every_end=every_end)
+        return carry_out(replace(request, source=source), progress, notes=notes)
+
+    if request.task or request.is_spread:  # Tasks cannot begin again together, and stores are not read by each of them.
+        return done(not any(isinstance(place_of(path), Url) for path in given))
+    return presuming(done, notes.begin_again)
 
 
 def carry_out(

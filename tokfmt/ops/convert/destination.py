@@ -107,7 +107,7 @@ class Destination:
             )
         for name, asked in (("eos", request.to_eos), ("bos", request.to_bos)):
             if asked is not None:
-                what = f"samples of a recipe are stored as it makes them. Set {name} in the recipe"
+                what = f"samples of a recipe are stored as it makes them. Set to_{name} in the recipe"
                 raise OptionError(f"--to-{name}: {what}", name=f"to_{name}")
         laid = tuple(portions(request.arrangement, self.path, self.format, given))
         options = laid[0].options
