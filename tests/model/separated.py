@@ -2,8 +2,7 @@
 
 from tokfmt.core.reader import Separators
 from tokfmt.model.batch import Target
-from tokfmt.model.bridge import ContentReader, from_reader, laid_reader
-from tokfmt.model.separator import lead_to_write, separator_to_write
+from tokfmt.model.readers import ContentReader, from_reader, laid_reader
 
 
 def with_separators(reader, eos, *, before=False):
@@ -20,10 +19,3 @@ def split_at(reader, eos, jobs=None):
     """The contents of a stream."""
     where = reader.info.separators
     return ContentReader(from_reader(reader, eos, where=where if where.alone else Separators.BETWEEN, jobs=jobs))
-
-
-def target(gap, kind, to_eos=None, to_bos=None, accepted=frozenset(), **more):
-    """What a destination writes beside contents, as `convert` puts it together."""
-    lead, leads = lead_to_write(gap.leads, kind, to_bos, accepted)
-    id_ = separator_to_write(gap, kind, to_eos, **more)
-    return Target(id_, kind, lead, leads, to_eos == "as-stored" and id_ is not None, accepted)

@@ -355,7 +355,7 @@ def test_tasks_write_empty_sequences_as_they_were(tmp_path):
 def test_a_recipe_writes_the_empty_documents_of_its_sources_as_they_were(order, quota, how, tmp_path):
     megatron(tmp_path, EMPTIES)
     recipe = tmp_path / "mix.toml"
-    recipe.write_text(f'tokfmt = 1\nto_eos = {EOS}\n{order}[[source]]\npath = "in_document.bin"\neos = {EOS}\n{quota}')
+    recipe.write_text(f'tokfmt = 1\n{order}[[source]]\npath = "in_document.bin"\neos = {EOS}\n{quota}')
     out = tmp_path / "out_document.bin"
     done = tokfmt.convert(recipe, out, verify=True, **how)
     found = documents_of(out)

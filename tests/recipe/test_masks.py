@@ -515,3 +515,19 @@ def test_documents_with_equal_ids_are_equal_whatever_their_masks(tmp_path):
     assert np.fromfile(tmp_path / "out.ds", "<u2").tolist() == [5, 6, EOS, 7, EOS]
     assert np.fromfile(tmp_path / "out.ds.loss", "u1").tolist() == [1, 0, 1, 1, 1]
     assert done.prepared[0]["duplicates"] == {"a": 1}
+
+
+@pytest.mark.parametrize("more", [{}, {"plain": True}], ids=["alone", "mixed"])
+@pytest.mark.parametrize("shuffle", ["none", "documents"])
+def test_a_masked_separator_of_an_empty_document_is_not_lost_silently(tmp_path, shuffle, more):
+    """It has no token that could carry its mask; a conversion of the source itself refuses it, too."""
+    source = written(tmp_path / "a", [[(1, 1), (2, 0), (EOS, 1)], [(EOS, 0)], [(3, 1), (EOS, 0)]], "ds")
+    entries = f'[[source]]\npath = "a.ds"\neos = {EOS}\n'
+    if more:
+        written(tmp_path / "b", [[(4, 1), (EOS, 1)]], "plain")
+        entries += '[[source]]\npath = "b.jsonl"\n'
+    (tmp_path / "mix.toml").write_text(f'tokfmt = 1\nshuffle = "{shuffle}"\n{entries}')
+    for asked in (source, tmp_path / "mix.toml"):
+        eos = {} if asked.suffix == ".toml" else {"eos": EOS}
+        with pytest.raises(LossyConversionError, match="separators of 1 empty sequence that do not count in the loss"):
+            tokfmt.convert(asked, tmp_path / "out.ds", **eos)

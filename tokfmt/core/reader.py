@@ -492,10 +492,35 @@ class TokenReader(Axis):
         check_position(position, self.info.tokens)
         return None
 
+    def as_dataset(self, *, drawn: bool = False) -> object | None:  # noqa: ARG002 - what needs it is above this module
+        """Return the `model.Dataset` whose contents this reader has, for `model.readers.dataset_of`.
+
+        Args:
+            drawn: Return the documents of a recipe as sequences of its sources, with their separators.
+
+        Returns:
+            None for a stored reader, which knows nothing of separators.
+        """
+        return None
+
     def locate(self, position: int) -> ByteOffset | None:
         """See `Axis.locate`. The default asks the reader beneath."""
         found = self.to_source(position)
         return None if found is None else found[0].locate(found[1])
+
+    def targets(self, start: int, stop: int) -> NDArray[np.bool_] | None:  # noqa: ARG002
+        """Return bool[stop - start]: True where a label that counts is this token; None: `masks` or `marks` say so.
+
+        A reader with labels defines it if marks cannot express them.
+        """
+        return None
+
+    def is_padding(self, start: int, stop: int) -> NDArray[np.bool_] | None:  # noqa: ARG002
+        """Return bool[stop - start]: True at padding, which is at the ends of samples; None if there is none.
+
+        No consumer decides from IDs and masks what is padding.
+        """
+        return None
 
     def padding_counts(self) -> PaddingCounts | None:
         """Return what was removed and inserted by a reader that joins samples; None for another one."""

@@ -19,14 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.errors import OptionError, TokenRangeError
-from tokfmt.core.loss_mask import Padded
+from tokfmt.core.loss_mask import IGNORED, padding_of
 from tokfmt.core.options import nearest
 from tokfmt.core.reader import INT32_MAX, TokenReader, smallest
 from tokfmt.recipes.language import RecipeFile
 from tokfmt.recipes.packing import Packing, Rows, Run
-
-IGNORED = -100
-"""The label where no label counts in the loss."""
 
 FIELDS = ("input_ids", "labels", "loss_mask", "position_ids", "document_ids", "cu_seqlens")
 _PIECEWISE = {"position_ids", "document_ids", "cu_seqlens"}
@@ -96,19 +93,14 @@ class Grid:
             self._last.append(int(line[end]) if more and (marks is None or marks[end]) else IGNORED)
         if end < self.width or not more:
             line[end:] = self.pad
-        self.filled.append(self._real(line, packing, sample) if isinstance(packing, Rows) else end)
+        self.filled.append(self._real(packing, sample) if isinstance(packing, Rows) else end)
         self.runs.append(runs)
 
-    def _real(self, line: NDArray[Any], packing: Rows, sample: int) -> int:
-        """Return the number of positions of a stored row before the padding IDs at its end that do not count."""
+    def _real(self, packing: Rows, sample: int) -> int:
+        """Return the number of positions of a stored row before its padding."""
         reader, start = row_of(packing, sample)
-        if isinstance(reader, Padded):
-            return reader.filled(start // self.width)
-        pad = reader.info.pad_id
-        if pad is None or not reader.has_labels or int(line[self.width - 1]) != pad:
-            return self.width
-        fills = (line[: self.width] == pad) & (reader.masks(start, start + self.width) == 0)
-        return int(self.width - np.argmin(fills[::-1])) if not fills.all() else 0
+        padding = padding_of(reader, start, start + self.width)
+        return self.width - (0 if padding is None else int(np.count_nonzero(padding)))
 
     @property
     def rows(self) -> NDArray[Any]:

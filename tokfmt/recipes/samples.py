@@ -593,6 +593,13 @@ class Samples(TokenReader):
             return self.grid([sample]).filled[0]
         return max((run.column + run.length for run in packing.runs(number)), default=0)
 
+    def is_padding(self, start: int, stop: int) -> NDArray[np.bool_]:
+        """See `TokenReader.is_padding`."""
+        check_interval(start, stop, self.info.tokens)
+        columns = np.arange(self.seq_len)
+        found = self._flat(start, stop, lambda grid: columns >= np.array(grid.filled)[:, None])
+        return found.astype(np.bool_, copy=False)
+
     def begins(self, start: int, stop: int) -> NDArray[np.bool_]:
         """See `TokenReader.begins`."""
 

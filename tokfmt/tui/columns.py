@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.errors import CorruptError, TokfmtError
-from tokfmt.core.loss_mask import IGNORED, TARGET
+from tokfmt.core.loss_mask import counted_of, is_masked
 from tokfmt.core.reader import TokenReader
 from tokfmt.core.records import Block, RecordReader
 from tokfmt.core.resources import Recent
@@ -123,7 +123,7 @@ def columns_of(session: Session) -> list[RowColumn]:
     recipe = recipe_of(reader)
     if recipe is not None:
         found.append(RowColumn("source", lambda a, b: [names_of(recipe, row) for row in range(a, b)], numeric=False))
-    if reader.has_labels or _has_marks(reader):
+    if _is_masked(reader):
         found.append(RowColumn("masked", partial(masked, reader), numeric=True, show=_share))
     return found
 
@@ -132,26 +132,22 @@ def _share(value: Value) -> str:
     return "" if not isinstance(value, float) else f"{value:.0%}"
 
 
-def _has_marks(reader: TokenReader) -> bool:
+def _is_masked(reader: TokenReader) -> bool:
     try:
-        return reader.marks(0, 0) is not None
+        return is_masked(reader)
     except TokfmtError:
         return False
 
 
 def masked(reader: TokenReader, first: int, last: int) -> list[float | None]:
-    """Return the share of the tokens of each row that do not count in the loss; None for empty and for long rows."""
+    """Return the share of the positions of each row that train no target; None for empty and for long rows."""
     found: list[float | None] = []
     for start, stop in pairwise(reader.offsets(first, last).tolist()):
         if not 0 < stop - start <= _LONGEST:
             found.append(None)
             continue
-        if reader.has_labels:
-            counts = (reader.masks(start, stop) != 0) & (reader.labels(start, stop) != IGNORED)
-        else:
-            marks = reader.marks(start, stop)
-            counts = np.ones(stop - start, np.bool_) if marks is None else marks & TARGET != 0
-        found.append(1 - float(counts.mean()))
+        counts = counted_of(reader, start, stop)
+        found.append(None if counts is None else 1 - float(counts.mean()))
     return found
 
 

@@ -849,6 +849,12 @@ class MaskedReader(ColumnReader):
         """See `TokenReader.masks`; labels of packed rows follow from their IDs and loss mask."""
         return np.concatenate([np.empty(0, np.int64), *self._window(start, stop, "labels")])
 
+    def targets(self, start: int, stop: int) -> NDArray[np.bool_]:
+        """See `TokenReader.targets`."""
+        marks: NDArray[np.uint8] = np.concatenate([np.empty(0, np.uint8), *self._window(start, stop, "marks")])
+        found: NDArray[np.bool_] = marks & TARGET != 0
+        return found
+
     def marks(self, start: int, stop: int) -> NDArray[np.uint8]:
         """See `TokenReader.marks`."""
         found = np.concatenate([np.empty(0, np.uint8), *self._window(start, stop, "marks")])

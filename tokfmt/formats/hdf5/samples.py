@@ -13,7 +13,7 @@ Samples as stored are input_ids as a token axis, with mask, labels and the start
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -37,8 +37,8 @@ from tokfmt.core.reader import (
 from tokfmt.formats.hdf5.beginning import SampledRows
 from tokfmt.formats.hdf5.table import Rows, Values
 from tokfmt.model.batch import Target
-from tokfmt.model.bridge import laid_reader
-from tokfmt.views.view import Indexed, View
+from tokfmt.model.readers import laid_reader
+from tokfmt.model.select import Indexed, View
 
 IGNORED = -100
 """The label of Hugging Face collators for a token without loss."""
@@ -67,6 +67,7 @@ class Block:
     valid: NDArray[np.int32]
     first: Values
     last: Values
+    padding: int
     odd_mask: Flags
     odd_labels: Flags
     unshifted: Flags
@@ -84,6 +85,7 @@ class Scan:
         valid: int32[samples], number of real positions.
         first: input_ids[0] of each sample, in the dtype of the rows.
         last: labels[valid - 1] of each sample, in the dtype of the rows.
+        padding: Number of inputs that are padding.
         odd: Samples whose mask is not 1 on all real positions, or whose labels are not the next tokens.
         unshifted: Samples whose labels repeat input_ids.
         masked_end: Samples with real tokens after the last one that counts.
@@ -96,6 +98,7 @@ class Scan:
     valid: NDArray[np.int32]
     first: Values
     last: Values
+    padding: int = 0
     odd: Tally = field(default_factory=Tally)
     unshifted: Tally = field(default_factory=Tally)
     masked_end: Tally = field(default_factory=Tally)
@@ -131,6 +134,7 @@ def _pass(rows: Rows | SampledRows, inverted: bool) -> Scan:
     for block in rows.map(lambda first, values: _look(rows, first, values, inverted)):
         stop = at + len(block.valid)
         found.valid[at:stop], found.first[at:stop], found.last[at:stop] = block.valid, block.first, block.last
+        found.padding += block.padding
         found.odd.add(block.odd_mask | block.odd_labels, at)
         found.unshifted.add(block.unshifted, at)
         found.masked_end.add(block.masked_end, at)
@@ -151,11 +155,12 @@ def _look(rows: Rows | SampledRows, base: int, values: Values, inverted: bool) -
     totals = np.count_nonzero(counted, axis=1)
     valid = np.full(count, width, np.int32)
     masked_end = np.zeros(count, np.bool_)
-    votes = (0, 0)
+    votes, padding = (0, 0), 0
     partly = np.flatnonzero(totals < width)
     if len(partly):
         ends = Ends(inputs[partly], labels[partly])
         valid[partly], masked_end[partly] = ends.valid(counted[partly])
+        padding = int((width - ends.filled(valid[partly])).sum())
         votes = ends.votes(mask[partly])
     last = labels[np.arange(count), np.maximum(valid - 1, 0)]
     odd_mask = (totals != valid) | ((mask != 0) & (mask != 1)).any(axis=1)
@@ -164,7 +169,17 @@ def _look(rows: Rows | SampledRows, base: int, values: Values, inverted: bool) -
     unshifted = odd_labels & (~within | (labels[:, 1:] == inputs[:, 1:])).all(axis=1) & (labels[:, 0] == inputs[:, 0])
     equal = int(np.count_nonzero((inputs[:, 1:] == inputs[:, :-1]) & within))
     return Block(
-        valid, inputs[:, 0].copy(), last, odd_mask, odd_labels, unshifted, masked_end, votes, equal, int(within.sum())
+        valid=valid,
+        first=inputs[:, 0].copy(),
+        last=last,
+        padding=padding,
+        odd_mask=odd_mask,
+        odd_labels=odd_labels,
+        unshifted=unshifted,
+        masked_end=masked_end,
+        votes=votes,
+        equal=equal,
+        pairs=int(within.sum()),
     )
 
 
@@ -223,6 +238,18 @@ class Ends:
         before = np.maximum(self.run - 1, 0)
         unclean = np.where((self.run >= 2) & self._fed_after(before, each), before, self.run)
         return np.where(clean, last, unclean).astype(np.int32), ~clean & (last > 0)
+
+    def filled(self, valid: NDArray[np.int32]) -> NDArray[np.int64]:
+        """Return the number of positions before the padding of each sample, given those that `valid` returns.
+
+        The last token of T is one of them if it is an input. If the padding ID is that token, only the label of the
+        input tells: -100, as nothing follows the token, or the padding ID, as the input is padding.
+        """
+        each, width = np.arange(len(valid)), self.inputs.shape[1]
+        found = np.maximum(valid, self.run).astype(np.int64)
+        ignored = self.labels[each, np.minimum(found, width - 1)] == IGNORED
+        found += ignored & self._fed_after(found, each)
+        return found
 
     def _fed_after(self, end: NDArray[np.int64], each: NDArray[np.int64]) -> Flags:
         """Return True for samples whose input at `end` is the label before it and has padding as its own label."""
@@ -684,13 +711,14 @@ class MaskedSamples(Samples):
         rows: Rows of three or five fields.
         info: Info without dtype and counts.
         mask: "loss", "inverted", or "auto" to infer the meaning of the mask from some samples on first use.
+        filled: Positions before the padding of each padded sample, if the file states them; None if it does not.
     """
 
     has_labels = True
 
-    def __init__(self, rows: Rows, info: Info, mask: str) -> None:
+    def __init__(self, rows: Rows, info: Info, mask: str, filled: Mapping[int, int] | None = None) -> None:
         super().__init__(rows, info)
-        self._mask = mask
+        self._mask, self._filled = mask, filled
 
     def masks(self, start: int, stop: int) -> NDArray[np.uint8]:
         """Return 1 where the label counts, also for inverted masks; values other than 0 and 1 (loss weights) count."""
@@ -701,6 +729,42 @@ class MaskedSamples(Samples):
     def labels(self, start: int, stop: int) -> NDArray[np.int64]:
         """Return labels as stored: int64[stop - start]."""
         return self._column(start, stop, 2, _STORED)
+
+    def is_padding(self, start: int, stop: int) -> Flags:
+        """See `TokenReader.is_padding`. The documents of the same file leave out the same positions."""
+        return self._flags(start, stop, self._padding)
+
+    def _padding(self, first: int, values: Values) -> Flags:
+        """Return bool[rows, width], True at padding, for the rows from `first` on."""
+        count, width = len(values), self.rows.width
+        if self._filled is not None:
+            filled = np.array([self._filled.get(first + row, width) for row in range(count)], np.int64)
+        else:
+            counts = (values[:, 1] == 0) if self.inverted else (values[:, 1] != 0)
+            ends = Ends(values[:, 0], values[:, 2])
+            filled = np.where(counts.all(axis=1), width, ends.filled(ends.valid(counts)[0]))
+        return np.arange(width) >= filled[:, None]
+
+    def targets(self, start: int, stop: int) -> Flags:
+        """See `TokenReader.targets`. In a sample whose labels are not shifted, each token is its own label."""
+        return self._flags(start, stop, self._targets)
+
+    def _targets(self, first: int, values: Values) -> Flags:  # noqa: ARG002
+        """Return bool[rows, width], True at trained tokens."""
+        inputs, mask, labels = values[:, 0], values[:, 1], values[:, 2]
+        counts = ((mask == 0) if self.inverted else (mask != 0)) & (labels != IGNORED)
+        own, following = counts & (labels == inputs), np.zeros(counts.shape, np.bool_)
+        following[:, 1:] = counts[:, :-1] & (labels[:, :-1] == inputs[:, 1:])
+        shifted = np.count_nonzero(following, axis=1) >= np.count_nonzero(own, axis=1)
+        return np.where(shifted[:, None], following, own)
+
+    def _flags(self, start: int, stop: int, of_rows: Callable[[int, Values], Flags]) -> Flags:
+        """Return flags for positions `start <= p < stop`, given those of complete rows."""
+        check_interval(start, stop, self.info.tokens)
+        width, found = self.rows.width, [np.empty(0, np.bool_)]
+        first, last = start // width, -(-stop // width) if stop > start else start // width
+        found += [of_rows(a, self._rows(a, b)).reshape(-1) for a, b in windows(first, last, self.rows.together)]
+        return np.concatenate(found)[start - first * width : stop - first * width]
 
     def marks(self, start: int, stop: int) -> NDArray[np.uint8]:
         """See `TokenReader.marks`."""
@@ -745,3 +809,6 @@ class PackedSamples(MaskedSamples):
         positions, spans, mask = (self._column(start, stop, field, _STORED) for field in (4, 3, 1))
         begins: NDArray[np.bool_] = (positions == 0) & ((mask != 0) | (spans != 0))
         return begins
+
+    def _padding(self, first: int, values: Values) -> Flags:  # noqa: ARG002
+        return np.asarray((values[:, 1] == 0) & (values[:, 3] == 0) & (values[:, 4] == 0))

@@ -24,6 +24,7 @@ from functools import partial
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tokfmt.core.annotation import Numbered, Part
 from tokfmt.core.errors import CorruptError, FormatError, TruncatedError
@@ -34,7 +35,7 @@ from tokfmt.core.format import Confidence, Hints, Probe, Target, WriterTraits
 from tokfmt.core.place import Place, place_of
 from tokfmt.core.ragged import Tokens
 from tokfmt.core.raw_ids import LARGEST, kind_of, places
-from tokfmt.core.reader import INT32_MAX, ByteOffset, Damage, PaddingCounts, Separators, TokenReader
+from tokfmt.core.reader import INT32_MAX, ByteOffset, Damage, Layout, PaddingCounts, Separators, TokenReader
 from tokfmt.core.text_format import counted, printable
 from tokfmt.formats.flat import Extent, FileLayout, FlatFormat, FlatReader, FlatWriter
 from tokfmt.formats.stage1.blocks import GPT2_EOS, MEMBER, NAME, TOKEN, numbering, problems_of, short_blocks, suspicions
@@ -63,8 +64,15 @@ class Stage1Reader(FlatReader):
 
     def padding_counts(self) -> PaddingCounts:
         """Return the padding, and the samples if they are complete; see `TokenReader.padding_counts`."""
+        if self.info.layout is Layout.SAMPLES:
+            return PaddingCounts(None, self.info.tokens)
         tokens = self.info.tokens + self.padding
         return PaddingCounts(self.padding, tokens, sample_length=None if tokens % self.seq_len else self.seq_len)
+
+    def is_padding(self, start: int, stop: int) -> NDArray[np.bool_]:
+        """See `TokenReader.is_padding`. Documents are read without padding."""
+        filled = self.info.tokens - (self.padding if self.info.layout is Layout.SAMPLES else 0)
+        return np.arange(start, stop) >= filled
 
     def locate(self, position: int) -> ByteOffset:
         place = super().locate(position)
@@ -175,9 +183,9 @@ class Stage1(FlatFormat):
 
     def open(self, paths: Sequence[Place], options: ReadOptions, hints: Hints) -> Stage1Reader:
         file_layout, padding = self.file_layout(paths, options, hints), 0
-        if file_layout.separators is Separators.BETWEEN and not hints.no_eos:
+        if not hints.no_eos:
             padding = _padding(file_layout.extents, file_layout.pad_id, options.seq_len)
-        if padding:
+        if padding and options.view == "documents":
             *extents, last = file_layout.extents
             extents.append(last._replace(tokens=last.tokens - padding))
             file_layout = replace(file_layout, extents=extents)

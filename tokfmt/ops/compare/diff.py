@@ -199,7 +199,7 @@ def diff(
         raise OptionError(f"--allow-loss {unread[0]}: {why}. Leave the option out", name=unread[0])
     jobs = worker_count(jobs)
 
-    def compared(every_end: bool) -> DiffReport:
+    def compared(*, every_end: bool) -> DiffReport:
         first, second = replace(a, every_end=every_end), replace(b, every_end=every_end)
         both = open_both(first, second, watched, tokenizer=tokenizer, samples=samples, jobs=jobs, executor=executor)
         try:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from tokfmt import registry
@@ -66,14 +67,10 @@ def convert(request: Request, progress: Progress) -> Conversion:
         with piped(given, progress) as (paths, names):
             return convert(replace(request, source=replace(request.source, paths=paths), piped=names), progress)
     notes = Notes(progress, request.piped)
-
-    def done(every_end: bool) -> Conversion:
-        source = replace(request.source, every_end=every_end)
-        return carry_out(replace(request, source=source), progress, notes=notes)
-
+    run = partial(carry_out, request, progress, notes=notes)
     if request.task or request.is_spread:  # Tasks cannot begin again together, and stores are not read by each of them.
-        return done(not any(isinstance(place_of(path), Url) for path in given))
-    return presuming(done, notes.begin_again)
+        return run(every_end=not any(isinstance(place_of(path), Url) for path in given))
+    return presuming(run, notes.begin_again)
 
 
 def carry_out(
@@ -83,6 +80,7 @@ def carry_out(
     prove: Proof | None = None,
     given: Given | None = None,
     notes: Notes | None = None,
+    every_end: bool = False,
 ) -> Conversion:
     """Run the stages of a conversion, and return its result.
 
@@ -92,11 +90,14 @@ def carry_out(
         prove: Checks the complete destination right before it is published; see `publish.Proof`.
         given: Sources that are open already, and the axis over them that is written instead of all their sequences.
         notes: Receives the notes (default: those that report to `progress`).
+        every_end: See `SourceRequest`.
 
     Raises:
         TokfmtError: The conversion failed. The destination is as it was before.
     """
     notes = notes or Notes(progress, request.piped)
+    if every_end:
+        request = replace(request, source=replace(request.source, every_end=True))
     try:
         with OpenedOnce(map(place_of, request.source.paths)) as opened:
             before = read_from_stores() if request.dry_run else 0

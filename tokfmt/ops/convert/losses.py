@@ -17,13 +17,13 @@ from tokfmt.core.reader import Info, Layout, Separators, TokenReader, windows
 from tokfmt.core.records import RecordInfo, RecordReader, SkippedRecords
 from tokfmt.core.text_format import counted, printable
 from tokfmt.model.batch import AFTER, SEP
-from tokfmt.model.bridge import dataset_of, stored_reader
+from tokfmt.model.readers import dataset_of, stored_reader
+from tokfmt.model.select import Known, NonEmpty
 from tokfmt.ops.convert.request import Request
 from tokfmt.ops.convert.separators import stored_axis
 from tokfmt.ops.source.request import SourceRequest
 from tokfmt.ops.source.stored import Source, boundaries_of
 from tokfmt.run.plan import Scan, Workers, scan
-from tokfmt.views.select import Known, NonEmpty
 
 _BORDERS = "where documents begin inside of rows (without --from-opt view=samples each is a sequence)"
 _AT_ONCE = 1 << 18  # tokens whose marks are read together, as many as the HDF5 reader caches
@@ -252,15 +252,15 @@ def _unmarked(axis: TokenReader, sources: Sequence[Source], traits: WriterTraits
 
 def _last_labels(reader: Any) -> Iterator[Loss]:
     """Yield the labels at the ends of samples that count in the loss: no sample holds the tokens that they predict."""
-    from tokfmt.core.loss_mask import IGNORED
+    from tokfmt.core.loss_mask import counted_of
 
     labels = _Tally("last-labels", "the last label of {}, whose token is in no row", "sample")
     total = reader.info.tokens if reader.info.layout is Layout.SAMPLES else 0
     for a, b in windows(0, total, _AT_ONCE):
         ends = reader.offsets(reader.sequence_at(a), reader.sequence_at(b - 1) + 1)[1:] - 1
         ends = np.unique(ends[(a <= ends) & (ends < b)])
-        counts = (reader.masks(a, b)[ends - a] != 0) & (reader.labels(a, b)[ends - a] != IGNORED)
-        labels.add(reader, ends[counts])
+        counted = counted_of(reader, a, b)
+        labels.add(reader, ends[:0] if counted is None else ends[counted[ends - a]])
     yield from labels.losses()
 
 
@@ -268,7 +268,7 @@ def _masked_empties(sources: Sequence[Source]) -> Iterator[Loss]:
     """Yield the empty sequences whose separator does not count in the loss; they have no token to carry the mask."""
     found = _Tally("masked-separators", "separators of {} that do not count in the loss", "empty sequence")
     for source in sources:
-        dataset = None if isinstance(source.reader, RecordReader) else dataset_of(source.reader)
+        dataset = None if isinstance(source.reader, RecordReader) else dataset_of(source.reader, drawn=True)
         if dataset is None or dataset.marks is None:
             continue
         for a, b in windows(0, len(dataset)):

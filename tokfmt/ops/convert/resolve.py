@@ -27,6 +27,7 @@ from tokfmt.core.spool import StoreStaging
 from tokfmt.core.text_format import printable
 from tokfmt.model.batch import Kind, Leads
 from tokfmt.model.gap import Gap, Known, joined_gap
+from tokfmt.model.select import Concat, Slice
 from tokfmt.model.separator import SeparatorNeededError, lead_to_write, separator_to_write
 from tokfmt.ops.convert.destination import Destination
 from tokfmt.ops.convert.losses import Losses, known_losses, record_losses
@@ -59,7 +60,6 @@ from tokfmt.ops.source.stored import (
     tokenizer_of,
 )
 from tokfmt.run.execute import may_spawn
-from tokfmt.views.select import Concat, Slice
 
 if TYPE_CHECKING:
     from tokfmt.text.tokenizer import TokenizerHandle
@@ -552,10 +552,10 @@ def _separator_of(
     if joined.parts and len(joined.ids) > 1:
         return Separator(None), destination
     source = next((source for source in sources if source.separator.eos_id is not None), sources[0])
-    if len(sources) > 1 and source.separator.inferred:
-        name = printable(source.paths[0].name)
-        return source.separator._replace(source=f"in {name} {source.separator.source}"), destination
-    return source.separator, destination
+    separator = source.separator
+    if len(sources) > 1 and separator.inferred:
+        separator = separator._replace(source=f"in {printable(source.paths[0].name)} {separator.source}")
+    return separator, destination
 
 
 def _name_separator(tokenizer: TokenizerHandle | None) -> str:

@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from tokfmt.core.errors import CorruptError, FormatError, OptionError, UnendedError
 from tokfmt.core.format import Encoder
-from tokfmt.core.loss_mask import padding_in
+from tokfmt.core.loss_mask import counted_of, of_rows, padding_of
+from tokfmt.core.memory import MemoryReader
 from tokfmt.core.options import nearest, parse_count
 from tokfmt.core.place import Place, place_of
 from tokfmt.core.ragged import Offsets, Tokens
@@ -27,7 +28,7 @@ from tokfmt.core.reader import Layout, TokenReader, windows
 from tokfmt.core.records import RecordReader
 from tokfmt.core.seeds import SHOW, check_seed, random_order
 from tokfmt.core.text_format import printable
-from tokfmt.model.bridge import ContentReader
+from tokfmt.model.readers import ContentReader
 from tokfmt.ops.search.query import Hit, LengthQuery, Query, SameQuery, Search, is_query, parse_query
 from tokfmt.ops.search.search import Spelling, find, find_records
 from tokfmt.ops.source.discover import format_of
@@ -44,7 +45,6 @@ from tokfmt.ops.source.request import (
 from tokfmt.ops.source.stored import Source, tokenizer_of
 from tokfmt.run.execute import NullProgress, Progress
 from tokfmt.text.decoding import DecodeError, TextDecoder, VocabularyDecoder
-from tokfmt.views.memory import MemoryReader
 
 if TYPE_CHECKING:
     from tokfmt.ops.provenance import Origin
@@ -482,6 +482,7 @@ class Sample:
     labels: NDArray[np.int64] | None
     begins: Flags
     padding: int
+    trained: int | None
     pieces: list[str] | None = None
 
 
@@ -571,14 +572,15 @@ class _Rows:
             bounds = self.reader.offsets(a, b)
             start, stop = bounds[[0, -1]].tolist()
             ids, (masks, labels) = self.reader.tokens(start, stop), self._beside(start, stop)
-            begins = self._begins(ids, bounds)
+            begins, padding = self._begins(ids, bounds), of_rows(padding_of(self.reader, start, stop), bounds)
+            counted = counted_of(self.reader, start, stop)
+            trained = None if counted is None else of_rows(counted, bounds)
             for k, (first_token, end) in enumerate(pairwise((bounds - start).tolist())):
                 part = slice(first_token, end)
                 mask, label = None if masks is None else masks[part], None if labels is None else labels[part]
-                # samples of different lengths have no padding
-                fill = padding_in(self.reader, a + k, ids[part], mask, label) if info.sample_length else 0
+                fill, counts = int(padding[k]), None if trained is None else int(trained[k])
                 inner = begins[part] & (np.arange(end - first_token) < end - first_token - fill)
-                yield Sample(a + k, ids[part], mask, label, inner, fill, self._pieces(ids[part]))
+                yield Sample(a + k, ids[part], mask, label, inner, fill, counts, self._pieces(ids[part]))
 
     def _beside(self, start: int, stop: int) -> tuple[NDArray[np.uint8] | None, NDArray[np.int64] | None]:
         if not self.reader.has_labels:

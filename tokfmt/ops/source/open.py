@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -33,7 +33,8 @@ from tokfmt.core.reader import Damage, Info, Layout, Separators, TokenReader, wi
 from tokfmt.core.records import RecordReader, has_records
 from tokfmt.core.shard_names import names_by_directory, notes_on_shards, refuse_incomplete
 from tokfmt.core.text_format import printable
-from tokfmt.model.bridge import ContentReader, dataset_of, from_reader, readers_of
+from tokfmt.model.dataset import Dataset
+from tokfmt.model.readers import ContentReader, dataset_of, from_reader, readers_of
 from tokfmt.ops.source.discover import find_sources
 from tokfmt.ops.source.manifest import (
     IGNORED,
@@ -69,6 +70,13 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
+Result_co = TypeVar("Result_co", covariant=True)
+
+
+class _Run(Protocol[Result_co]):
+    def __call__(self, *, every_end: bool) -> Result_co: ...
+
+
 _LITTLE = 1 << 22  # a stream of at most so many tokens is always scanned to its end
 _TRIED = 16  # sequences that are read to find if any is readable
 
@@ -80,7 +88,7 @@ def _has_others(one: SourceFiles) -> FormatError:
     return FormatError(one.path, what, remedy=f"{deeper}--allow-loss other-files leaves out what is not read")
 
 
-def presuming(run: Callable[[bool], T], note: Callable[[str], None]) -> T:
+def presuming(run: _Run[T], note: Callable[[str], None]) -> T:
     """Return the result of a command that presumes that sequences end alike, or of the same without a presumption.
 
     Every command that reads whole datasets runs in this function, so that its result never depends on which sequences
@@ -91,10 +99,10 @@ def presuming(run: Callable[[bool], T], note: Callable[[str], None]) -> T:
         note: Receives the reason why it runs again.
     """
     try:
-        return run(False)
+        return run(every_end=False)
     except UnendedError as error:
         note(f"{error.sentence}; it begins again, and looks at the end of every sequence")
-    return run(True)
+    return run(every_end=True)
 
 
 @listing.kept()
@@ -338,7 +346,7 @@ def open_found(
     info = source.reader.info
     stream = eos_id is not None and info.separators is Separators.BETWEEN
     if max_sequences is not None and eos_id is not None and stream and info.tokens > _LITTLE:
-        from tokfmt.views.view import Beginning
+        from tokfmt.model.select import Beginning
 
         beginning = Beginning(source.reader, eos_id, max_sequences)
         if not beginning.whole:
@@ -346,7 +354,9 @@ def open_found(
             if source.bos_id is not None:
                 reader, _ = without_leads(reader, source.bos_id, source.paths[0], each=True)
             return source._replace(reader=reader)
-    stored, source = source.reader, _with_count(source, request)
+    stored = source.reader
+    if source.dataset is not None and source.dataset.gap.looked < source.dataset.gap.of:
+        source = _with_count(source, source.dataset, request)
     reader, decided = without_separators(
         stored,
         source.separator,
@@ -370,13 +380,13 @@ def open_found(
     return _with_partial(source, found, request) if source.damage else counted(source, request)
 
 
-def _with_count(source: Source, request: SourceRequest) -> Source:
+def _with_count(source: Source, dataset: Dataset, request: SourceRequest) -> Source:
     """Return a source, knowing whether its manifest counts the tokens that there are without a separator of each."""
-    dataset, (path, *others) = source.dataset, source.paths
-    if dataset is None or others or request.ignore_manifest or dataset.gap.is_known:
+    (path, *others), info = source.paths, source.reader.info
+    if others or request.ignore_manifest or not isinstance(info, Info):
         return source
-    info, manifest = source.reader.info, read_manifest(path)
-    if not isinstance(info, Info) or manifest.ids[0] != dataset.gap.id:
+    manifest = read_manifest(path)
+    if manifest.ids[0] != dataset.gap.id:
         return source
     counted = manifest.counts(info.split).get("tokens") == info.tokens - info.sequences
     return source._replace(dataset=replace(dataset, gap=replace(dataset.gap, counted=counted)))

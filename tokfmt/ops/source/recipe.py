@@ -40,8 +40,9 @@ from tokfmt.core.reader import Info, Layout, Piece, Separators, TokenReader, win
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import counted, printable
 from tokfmt.core.tokenizer_ids import TokenizerIds
-from tokfmt.model.bridge import dataset_of, readers_of
 from tokfmt.model.dataset import Dataset
+from tokfmt.model.readers import dataset_of, readers_of
+from tokfmt.model.select import Concat, Slice
 from tokfmt.ops.source.discover import dataset_paths, find_sources, format_of, found_at, snapshot
 from tokfmt.ops.source.draft import TextRecipe, TextSource, filters_of
 from tokfmt.ops.source.ingest import ingested
@@ -58,7 +59,7 @@ from tokfmt.ops.source.stored import (
     Separator,
     agreed_tokenizer,
     boundaries_of,
-    refuse_unclear,
+    refuse_other_ends,
     unknown_id,
     without_ends,
     without_leads,
@@ -68,7 +69,6 @@ from tokfmt.recipes.cache import key_of, recalled, remember, unkept
 from tokfmt.recipes.documents import Documents, Source, Vocabulary, quotas
 from tokfmt.recipes.language import VERSION, RecipeFile, SourceEntry, in_keys, read_recipe
 from tokfmt.recipes.samples import CHOOSE_SEPARATOR, Samples, has_labels, separator_of
-from tokfmt.views.select import Concat, Slice
 
 if TYPE_CHECKING:
     from tokfmt.text.tokenizer import TokenizerHandle
@@ -420,7 +420,7 @@ def _opened(
     readers: list[TokenReader] = [part.reader for part in parts if not isinstance(part.reader, RecordReader)]
     _refuse_samples(file, readers, parts)
     if file.pack != "stored":
-        refuse_unclear(parts)
+        _refuse_unclear(parts)
         _refuse_borders(readers, parts, hints.allow_loss)
     masked = _are_masked(readers, parts, hints.allow_loss, stored=file.pack == "stored")
     separators = sorted({part.separator.eos_id for part in parts if part.separator.eos_id is not None})
@@ -598,6 +598,16 @@ def _refuse_samples(file: RecipeFile, readers: Sequence[TokenReader], parts: Seq
             )
 
 
+def _refuse_unclear(parts: Sequence[Opened]) -> None:
+    """Refuse parts whose separator has to be named: nearly all of their sequences end with one ID, or with another."""
+    for part in parts:
+        if part.separator.source == "tokenizer":
+            refuse_other_ends(part)
+        unclear = None if part.dataset is None or part.separator.doubt else part.dataset.gap.unclear
+        if unclear is not None:
+            raise ConversionError(replace(unclear, path=printable(part.paths[0])).question)
+
+
 def _refuse_borders(readers: Sequence[TokenReader], parts: Sequence[Opened], allow_loss: frozenset[str]) -> None:
     """Refuse borders inside rows, because cutting sequences loses them."""
     for reader, part in zip(readers, parts, strict=True):
@@ -695,10 +705,9 @@ class Deferred(TokenReader):
     def offsets(self, first: int, last: int) -> Offsets:
         return self.reader.offsets(first, last)
 
-    @property
-    def dataset(self) -> Dataset:
-        """The dataset of the contents; see `model.bridge.dataset_of`."""
-        return dataset_of(self.reader)
+    def as_dataset(self, *, drawn: bool = False) -> Dataset:
+        """See `TokenReader.as_dataset`."""
+        return dataset_of(self.reader, drawn=drawn)
 
     def pieces(self, start: int, stop: int) -> Sequence[Piece] | None:
         """See `TokenReader.pieces`."""

@@ -29,9 +29,9 @@ from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import counted, printable
 from tokfmt.core.tokenizer_ids import TokenizerIds, wrapped_bits
 from tokfmt.model.batch import AFTER
-from tokfmt.model.bridge import ContentReader, dataset_of, from_reader, is_unfinished
 from tokfmt.model.dataset import Dataset
 from tokfmt.model.gap import Gap
+from tokfmt.model.readers import ContentReader, dataset_of, from_reader, is_unfinished
 from tokfmt.model.separator import ENOUGH, Statement, decide, led, look, refuse_other, refuse_undivided, unled
 from tokfmt.model.spans import Led
 from tokfmt.ops.source.endings import LITTLE, few_runs
@@ -221,8 +221,11 @@ def agreed_tokenizer(
     made: dict[str, tuple[Place, Mapping[str, Any]]] = {}
     unknown = False
     for source in sources:
+        # A recipe of text can have sources of token IDs too.
+        is_text = isinstance(source.reader, RecordReader) and source.reader.info.kind == "text"
+        is_text = is_text and not source.format.is_computed
         for path, stated in zip(source.paths, source.tokenizers, strict=True):
-            one = named if _is_text(source) else stated
+            one = named if is_text else stated
             unknown |= one is None
             if one is not None:
                 made.setdefault(str(one["digest"]), (path, one))
@@ -259,12 +262,6 @@ def _named_in_metadata(sources: Sequence[Source], allow_loss: frozenset[str]) ->
     return f"IDs of {len(places)} tokenizers, by metadata: {', '.join(places)}"
 
 
-def _is_text(source: Source) -> bool:
-    """Return whether a source holds text, and nothing else: a recipe of text can have sources of token IDs too."""
-    reader = source.reader
-    return isinstance(reader, RecordReader) and reader.info.kind == "text" and not source.format.is_computed
-
-
 def manifest_tokenizer(sources: Sequence[Source]) -> TokenizerHandle | None:
     """Return the tokenizer of all sources by their manifests, if this machine has it unchanged; else None."""
     made, _ = agreed_tokenizer(sources, None, frozenset({"tokenizers"})) if sources else (None, "")
@@ -290,20 +287,6 @@ def refuse_other_ends(source: Source) -> None:
     what = f"{path}: the tokenizer ends texts with {separator.eos_id}, and all of {looked} end with {alike}"
     what += _wrapped(separator.eos_id or 0, separator.endings)
     raise ConversionError(f"{what}. --eos {alike} reads it as the separator, --eos none as content")
-
-
-def refuse_unclear(sources: Sequence[Source]) -> None:
-    """Refuse sources whose sequences end with an ID that may be another separator, and may be content: S6, S8.
-
-    Raises:
-        ConversionError: There is one. What is written must not depend on which sequences were looked at.
-    """
-    for source in sources:
-        if source.separator.source == "tokenizer":
-            refuse_other_ends(source)
-        gap = None if source.dataset is None or source.separator.doubt else source.dataset.gap
-        if gap is not None and gap.common is not None:
-            raise ConversionError(replace(gap, path=printable(source.paths[0])).question)
 
 
 def known_separator(choice: EosChoice, paths: Sequence[Place], manifests: Sequence[Manifest]) -> Separator | None:
@@ -466,7 +449,7 @@ def _located(error: OptionError | ConversionError, path: Place) -> OptionError |
 
 def _refuse_contradiction(stored: TokenReader, choice: EosChoice, stated: Statement | None, path: Place) -> None:
     """Refuse to split a stream at another separator than the one that its manifest states."""
-    if isinstance(choice, int) and stated is not None:
+    if stored.info.separators.alone and isinstance(choice, int) and stated is not None:
         refuse_other(stored, choice, stated, printable(path))
 
 
@@ -594,8 +577,7 @@ def _of_stream(
         watched.phase("finding separators", info.tokens, "tokens")
         dataset = from_reader(stored, eos_id, jobs=jobs, scanned=watched.advance, path=path)
         split = ContentReader(dataset)
-        if separator.is_stored and separator.source.startswith((GIVEN, "manifest")):  # Else it is only what is usual.
-            refuse_undivided(dataset, separator.source, printable(path))
+        refuse_undivided(dataset, separator.source, printable(path))
         (empty, first), notes = dataset.spans.empty, list[str]()
         if empty:
             what = f"{empty:,} of {counted(split.info.sequences, 'sequence')} are empty, the first is {first:,}"

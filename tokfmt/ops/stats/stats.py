@@ -19,6 +19,7 @@ from tokfmt.core import listing
 from tokfmt.core.errors import DetectionError, FormatError, OptionError, UnendedError
 from tokfmt.core.format import Decoder
 from tokfmt.core.locks import Scratch
+from tokfmt.core.loss_mask import is_masked, padding_of
 from tokfmt.core.options import fit
 from tokfmt.core.place import PlaceLike
 from tokfmt.core.ragged import Tokens
@@ -27,7 +28,7 @@ from tokfmt.core.records import RecordReader
 from tokfmt.core.seeds import check_seed
 from tokfmt.core.text_format import printable
 from tokfmt.core.tokenizer_ids import TokenizerIds
-from tokfmt.model.bridge import ContentReader, is_split
+from tokfmt.model.readers import ContentReader, is_split
 from tokfmt.ops.source.discover import check_unchanged, dataset_paths, format_of, found_at, snapshot
 from tokfmt.ops.source.ingest import encoder_for, ingest
 from tokfmt.ops.source.manifest import extent
@@ -115,7 +116,7 @@ def stats(request: StatsRequest, progress: Progress | None = None, cancelled: Ca
     """
     watched = progress or NullProgress()
 
-    def counted(every_end: bool) -> StatsReport:
+    def counted(*, every_end: bool) -> StatsReport:
         asked = replace(request.source, every_end=every_end)
         return _stats(replace(request, source=asked), watched, cancelled)
 
@@ -177,7 +178,7 @@ def stats_of(
     """
     watched = progress or NullProgress()
 
-    def counted(every_end: bool) -> Statistics:
+    def counted(*, every_end: bool) -> Statistics:
         asked = SourceRequest(source.paths, ignore_manifest=True, every_end=every_end)
         request = StatsRequest(asked, duplicates=duplicates, jobs=worker_count(jobs))
         with (
@@ -544,10 +545,19 @@ def figures_of(seen: Surveyed) -> Figures:
         last=stats.last.scaled(weight),
         lengths=stats.lengths.scaled(weight),
         separators=(stats.ids.count(eos_id) - made, axis.info.tokens - made),
-        padding=None if padding_counts.padding is None else (padding_counts.padding, padding_counts.positions),
-        masked=(round(stats.masked * weight), round(axis.info.tokens * weight)) if stored.has_labels else None,
+        padding=_padding(seen, padding_counts),
+        masked=(round(stats.masked * weight), round(axis.info.tokens * weight)) if is_masked(stored) else None,
         size=seen.subject.size,
     )
+
+
+def _padding(seen: Surveyed, left_out: PaddingCounts) -> tuple[int, int] | None:
+    """Return the positions that are padding, on the axis or left out of it, and all; None if none are declared."""
+    axis, stats = seen.survey.axis, seen.survey.stats
+    if padding_of(axis.stored, 0, 0) is None:
+        return None if left_out.padding is None else (left_out.padding, left_out.positions)
+    out = left_out.padding or 0
+    return round(stats.padding * seen.weight) + out, round(axis.info.tokens * seen.weight) + out
 
 
 def outlined(subject: Subject) -> Statistics:

@@ -23,10 +23,11 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 
 from tokfmt.core.errors import CorruptError, FormatError, TokfmtError, UnendedError
+from tokfmt.core.loss_mask import counted_of, is_masked, padding_of
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.core.reader import WINDOW, Info, Separators, TokenReader, windows
 from tokfmt.model.batch import AFTER
-from tokfmt.model.bridge import ContentReader
+from tokfmt.model.readers import ContentReader
 from tokfmt.ops.compare.fingerprint import Fingerprints, fingerprint_of, fingerprints_between
 from tokfmt.ops.stats.duplicates import TOO_MANY, Seen, Store, too_many
 from tokfmt.ops.stats.tables import Counter, Counts, Table
@@ -63,7 +64,8 @@ class Stats:
         ids: The counts of the IDs, separators included.
         lengths: The lengths of the sequences that were read.
         first, last: The counts of the first and last IDs of sequences that are not empty.
-        masked: The number of positions that do not count in the loss.
+        masked: The number of positions that train no target.
+        padding: The number of positions that the reader declares as padding.
         seen: The fingerprints of the sequences; empty if duplicates are not counted.
         loose: The sequences to read later, in order.
         spans: The regions of a stream, in order; no two of them touch.
@@ -75,6 +77,7 @@ class Stats:
     first: Counts = field(default_factory=Counts.empty)
     last: Counts = field(default_factory=Counts.empty)
     masked: int = 0
+    padding: int = 0
     seen: Seen = field(default_factory=Seen.nothing)
     loose: tuple[Loose, ...] = ()
     spans: tuple[StreamSpan, ...] = ()
@@ -88,6 +91,7 @@ class Stats:
             first=self.first + other.first,
             last=self.last + other.last,
             masked=self.masked + other.masked,
+            padding=self.padding + other.padding,
             seen=self.seen + other.seen,
             loose=tuple(sorted(self.loose + other.loose + between)),
             spans=spans,
@@ -132,15 +136,16 @@ class Tally:
         self._loose: list[Loose] = []
         self._spans: list[StreamSpan] = []
         self._begun: dict[int, int] = {}
-        self._masked = 0
+        self._masked = self._padding = 0
 
     def count(self, tokens: Tokens) -> None:
         """Count the IDs of a window; each token of the region is passed once."""
         self._ids.add(tokens)
 
-    def mask(self, positions: int) -> None:
-        """Add positions that do not count in the loss."""
-        self._masked += positions
+    def unused(self, masked: int, padding: int) -> None:
+        """Add positions that train no target, and positions that are padding."""
+        self._masked += masked
+        self._padding += padding
 
     def sequences(self, tokens: Tokens, starts: Offsets, stops: Offsets, base: int) -> None:
         """Add complete sequences of a window.
@@ -209,6 +214,7 @@ class Tally:
             self._first.counts(),
             self._last.counts(),
             self._masked,
+            self._padding,
             seen,
             tuple(sorted(self._loose)),
             tuple(self._spans),
@@ -284,7 +290,7 @@ class Indexed:
                     else:
                         opened = tokens[begin - a :].copy(), begin, end
                 self._add_sequences(tally, tokens, a, bounds)
-        self._mask(start, stop, tally)
+        self._count_unused(start, stop, tally)
 
     def _begun_before(self, position: int) -> int:
         """Return the number of sequences that begin before a position."""
@@ -311,11 +317,14 @@ class Indexed:
             remedy="--eos none reads the sequences as they are stored, with their last tokens",
         )
 
-    def _mask(self, start: int, stop: int, tally: Tally) -> None:
+    def _count_unused(self, start: int, stop: int, tally: Tally) -> None:
         stored = self.stored
-        if stored.has_labels:
-            for a, b in windows(start, stop):
-                tally.mask(b - a - int(np.count_nonzero(stored.masks(a, b))))
+        if not is_masked(stored) and padding_of(stored, 0, 0) is None:
+            return
+        for a, b in windows(start, stop):
+            counted, padding = counted_of(stored, a, b), padding_of(stored, a, b)
+            masked = 0 if counted is None else b - a - int(np.count_nonzero(counted))
+            tally.unused(masked, 0 if padding is None else int(np.count_nonzero(padding)))
 
     @property
     def ending(self) -> int:

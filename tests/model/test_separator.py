@@ -8,10 +8,10 @@ from amount import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from model.naive import BOS, EOS, indexed, laid, slots, split, streamed, trimmed
-from model.separated import target
 
 from tokfmt.core.errors import ConversionError, LossyConversionError, OptionError, TokfmtError
 from tokfmt.model import Laid, Ledger, Statement, Target, concat, decide, led
+from tokfmt.model.separator import lead_to_write, separator_to_write
 
 OTHER = 8
 IDS = (EOS, OTHER, 300)
@@ -76,17 +76,17 @@ def targeted(parts, kind, to_eos, to_bos, fixed, needs, accepted):
         refused += [] if by_index else [("D3", OptionError, "--to-eos none")]
         return refused, Target(None, kind, *leads)
     chosen = to_eos if isinstance(to_eos, int) else None
-    if len(ids) > 1 and chosen is None and (fixed is None or to_eos):
+    if len(ids) > 1 and chosen is None:
         refused.append(("D2", OptionError if to_eos else ConversionError, "different separators"))
     id_ = chosen or (ids[0] if len(ids) == 1 else None)
-    if to_eos == "as-stored" and len(ids) == 1:  # An ID at an end that was not trimmed would be read as a separator.
-        held = [part.stored and part.id is not None for part in parts]
-        refused += [("D9", OptionError, "only some of the sources")] if any(held) and not all(held) else []
-        id_ = id_ if all(held) else None
+    if to_eos == "as-stored" and not all(part.id is not None and part.stored for part in parts):
+        if any(part.id is not None and part.stored for part in parts):
+            refused.append(("D9", OptionError, "only some of the sources"))
+        id_ = None
     if fixed not in (None, id_):
         refused.append(("D5", ConversionError, f"--to-eos {fixed}"))
     elif id_ is None and (not by_index or (needs and to_eos is None and not parts[0].known)):
-        refused.append(("D4", ConversionError, "stores a separator"))
+        refused.append(("D4", ConversionError, "is not known"))
     as_stored = to_eos == "as-stored" and id_ is not None
     return refused, Target(id_, kind, *leads, as_stored, accepted, "x")
 
@@ -170,8 +170,13 @@ def test_the_tables(several, kind, to_eos, to_bos, fixed, needs, accepted):
         parts.append(part)
     joined, sequences = concat(datasets), [one for part in parts for one in part.sequences]
     refused, to = targeted(parts, kind, to_eos, to_bos, fixed, needs, accepted)
-    known = {"fixed": fixed, "needs": needs, "accepted": accepted, "name": "x"}
-    found = refuses(refused, lambda: target(joined.gap, kind, to_eos, to_bos, **known))
+
+    def found_target():
+        lead, leads = lead_to_write(joined.gap.leads, kind, to_bos, accepted, "x")
+        id_ = separator_to_write(joined.gap, kind, to_eos, fixed, needs=needs, name="x")
+        return Target(id_, kind, lead, leads, to_eos == "as-stored" and id_ is not None, accepted, "x")
+
+    found = refuses(refused, found_target)
     if found is None:
         return
     assert found[:5] == to[:5]
