@@ -2,11 +2,10 @@
 
 import numpy as np
 import pytest
-from model.naive import indexed
+from model.naive import indexed, streamed
 
 from tokfmt.core.errors import ConversionError, LossyConversionError, OptionError, TokfmtError
 from tokfmt.model import (
-    AFTER,
     ArrayAxis,
     Bounds,
     Dataset,
@@ -16,7 +15,6 @@ from tokfmt.model import (
     Target,
     concat,
     decide,
-    divide,
     led,
     target,
 )
@@ -266,49 +264,6 @@ def test_a_manifest_that_says_not_stored_is_right():
     assert contents(decide(dataset_of(stored), 7, Statement(7, stored=False))) == stored
 
 
-STREAM = [1, 2, 7, 3, 8, 7, 4]
-
-
-@pytest.mark.parametrize(
-    ("known", "by"),
-    [
-        ({"eos": 7, "convention": 8}, "user"),
-        ({"stated": Statement(7), "tokenizer": 8}, "manifest"),
-        ({"stated": Statement(7, "file"), "convention": 8}, "file"),
-        ({"tokenizer": 7, "convention": 8}, "tokenizer"),
-        ({"convention": 7}, "convention"),
-    ],
-)
-def test_what_splits_a_stream_in_its_order(known, by):
-    """S10"""
-    found = divide(ArrayAxis(np.array(STREAM, "u2")), "after", **known)
-    assert (found.gap.id, found.gap.known, found.gap.alone) == (7, by, True)
-    assert contents(found) == [[1, 2], [3, 8], [4]]
-    assert found.contents(0, 3)[2].tolist() == [AFTER, AFTER, 0]
-
-
-@pytest.mark.parametrize(("eos", "words"), [("none", "--eos none"), (None, "not|no separator is known")])
-def test_a_stream_without_a_separator_is_one_sequence_per_opening(eos, words):
-    """S10"""
-    axis = ArrayAxis(np.array(STREAM, "u2"))
-    assert contents(divide(axis, "after", eos)) == [STREAM]
-    found = divide(axis, "after", eos, opens=np.array([3]))
-    assert contents(found) == [STREAM[:3], STREAM[3:]]
-    assert contents(divide(ArrayAxis(np.empty(0, "u2")), "after", eos)) == []
-
-
-def test_what_does_not_split_a_stream_is_refused():
-    """S10"""
-    axis = ArrayAxis(np.array(STREAM, "u2"))
-    with pytest.raises(OptionError, match="the manifest, which states 7.*--to-eos 8"):
-        divide(axis, "after", 8, Statement(7))
-    with pytest.raises(OptionError, match="separator 6 .*does not occur in 7 tokens.*--eos"):
-        divide(axis, "after", 6)
-    with pytest.raises(ConversionError, match="separator 6 .*does not occur"):
-        divide(axis, "after", convention=6)
-    assert divide(axis, "after", 7, Statement(6)).gap.id == 7
-
-
 def test_each_of_several_sources_is_decided_alone():
     """S11: equal ones merge, and a part without one is not trimmed; the destination adds it."""
     one, other, plain = decide(dataset_of(texts(10, 7))), decide(dataset_of(texts(9, 3))), decide(dataset_of(texts(9)))
@@ -403,7 +358,7 @@ def test_leads_are_written_in_front():
 def test_one_id_is_a_separator_and_a_lead_only_beside_an_index():
     assert contents(led(decide(dataset_of([[7, 1, 7], [2, 7], [7], [7, 7]]), 7), 7)) == [[1], [2], [], []]
     with pytest.raises(OptionError, match="--bos"):
-        led(divide(ArrayAxis(np.array([7, 1, 7, 2, 7], "u2")), "after", 7), 7)
+        led(streamed([7, 1, 7, 2, 7], "after", eos=7)[0], 7)
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """The separator of a source, how it is known, and what a destination writes in its place.
 
-`decide` finds the ID that ends sequences which an index bounds; `divide` splits a stream. Looking decides which ID is
-the separator. It never changes a byte of a result: each sequence is trimmed by its own tokens.
+`decide` finds the ID that ends sequences which an index bounds. Looking decides which ID is the separator. It never
+changes a byte of a result: each sequence is trimmed by its own tokens. A stream is split at the ID that is stated.
 
     Known as      by
     user          --eos ID
@@ -26,12 +26,11 @@ from tokfmt.core.errors import ConversionError, Loss, LossyConversionError, Opti
 from tokfmt.core.ragged import Tokens
 from tokfmt.core.reader import windows
 from tokfmt.core.text_format import counted
-from tokfmt.model.axis import ArrayAxis, Axis, Numbers
-from tokfmt.model.batch import AFTER, LEAD, Kind, Leads, Target
+from tokfmt.model.axis import Axis
+from tokfmt.model.batch import AFTER, LEAD, SEP, Kind, Leads, Target
 from tokfmt.model.dataset import Dataset
 from tokfmt.model.gap import Gap, Known
-from tokfmt.model.spans import Bounds, Ended, Led, Spans
-from tokfmt.model.stream import How, Split
+from tokfmt.model.spans import Ended, Led, Spans
 
 Choice = int | Literal["none"] | None
 """What the user says: an ID, that there is none, or nothing."""
@@ -233,8 +232,8 @@ def _contradiction(eos: int, stated: Statement, ends: Ends) -> OptionError:
     return _contradicts(eos, stated, numbers)
 
 
-def _contradicts(eos: int, stated: Statement, numbers: str) -> OptionError:
-    what = f"--eos {eos} contradicts the {stated.by}, which states {stated.id} ({numbers}). "
+def _contradicts(eos: int, stated: Statement, numbers: str, path: str = "") -> OptionError:
+    what = f"{path}--eos {eos} contradicts the {stated.by}, which states {stated.id} ({numbers}). "
     return OptionError(f"{what}--to-eos {eos} writes {eos} in its place", name="eos")
 
 
@@ -263,57 +262,34 @@ def _common(ends: Ends) -> tuple[int, int] | None:
     return (id_, count) if ends.full >= ENOUGH and count >= _SHARE * ends.full else None
 
 
-def divide(
-    axis: Axis,
-    how: How,
-    eos: Choice = None,
-    stated: Statement | None = None,
-    tokenizer: int | None = None,
-    convention: int | None = None,
-    opens: Numbers | None = None,
-    jobs: int | None = None,
-) -> Dataset:
-    """Return the dataset of a stream, split at its separator.
+def refuse_undivided(dataset: Dataset, known: str, path: str) -> None:
+    """Refuse a stream in which its separator does not occur: S10. The stream is scanned.
 
     Args:
-        axis: The stream.
-        how: What a separator means; see `Split`.
-        eos: What the user says about the source.
-        stated: What a manifest or a file says.
-        tokenizer: The separator of the tokenizer, if the IDs may be its own.
-        convention: The separator by convention of the format.
-        opens: Positions at which a sequence begins whatever is before it.
-        jobs: Threads that scan the stream.
+        dataset: The stream, split at its separator.
+        known: The origin of the separator, in words; "--eos" if the user gives it.
+        path: The stream, for messages.
 
     Raises:
-        OptionError: `eos` contradicts what is stated, or does not occur.
-        ConversionError: The separator does not occur.
+        OptionError: The user gives the separator.
+        ConversionError: It is known from elsewhere.
     """
-    if isinstance(eos, int) and stated is not None and eos != stated.id and _occurs(axis, stated.id):
-        raise _contradicts(eos, stated, f"{stated.id} occurs in the stream")
-    ways: list[tuple[Choice, Known]] = [
-        (eos, "user"),
-        (None, "") if stated is None else (stated.id, stated.by),
-        (tokenizer, "tokenizer"),
-        (convention, "convention"),
-    ]
-    separator, known = next((way for way in ways if way[0] is not None), (None, ""))
-    if separator is None or separator == "none":
-        starts = np.zeros(1, np.int64) if opens is None else np.unique(np.append(opens, 0))
-        bounds = np.append(starts[starts < axis.length], axis.length)
-        count = len(bounds) - 1
-        gap = Gap(known=known, looked=count, of=count, lack=count, alone=True)
-        return Dataset(axis, Bounds(ArrayAxis(bounds)), gap)
-    if axis.length and not _occurs(axis, separator):
-        what = f"the separator {separator} ({known}) does not occur in {axis.length:,} tokens. "
-        what += "--eos ID names another one, and --eos none reads one sequence"
-        raise OptionError(what, name="eos") if known == "user" else ConversionError(what)
-    gap = Gap(separator, "before" if how == "before" else "after", known=known, alone=True)
-    return Dataset(axis, Split(axis, separator, how, opens, jobs), gap)
+    axis = dataset.axis
+    if len(dataset) != 1 or dataset.contents(0, 1)[2][0] & SEP:
+        return
+    what = f"{path}: the separator {dataset.gap.id} ({known}) does not occur in {axis.length:,} tokens. "
+    what += "--eos ID names another one, and --eos none reads one sequence"
+    raise OptionError(what, name="eos") if known == "--eos" else ConversionError(what)
 
 
-def _occurs(axis: Axis, id_: int) -> bool:
-    return any((axis.read(start, stop) == id_).any() for start, stop in windows(0, axis.length))
+def refuse_other(axis: Axis, eos: int, stated: Statement, path: str) -> None:
+    """Refuse to split a stream at another separator than the one that is stated and that occurs: S10.
+
+    Raises:
+        OptionError: The stated one occurs.
+    """
+    if eos != stated.id and any((axis.read(*window) == stated.id).any() for window in windows(0, axis.length)):
+        raise _contradicts(eos, stated, f"{stated.id} occurs in the stream", f"{path}: ")
 
 
 def target(

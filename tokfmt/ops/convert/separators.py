@@ -93,8 +93,11 @@ def stored_axis(contents: TokenReader, target: Target) -> TokenReader:
         contents: The sequences to write, without separators.
         target: Where the separator is stored, and its ID.
     """
-    to = laid_target(target)
-    return contents if to.id is None and to.lead is None else laid_reader(contents, to)
+    eos_id = None if target.separators is Separators.NONE else target.eos_id
+    if eos_id is None and target.bos_id is None:
+        return contents
+    kind: Kind = "index" if eos_id is None else _KINDS.get(target.separators, "after")
+    return laid_reader(contents, model.Target(eos_id, kind, target.bos_id, target.bos_for))
 
 
 def contents_of(stored: TokenReader, laid: model.Target, bare: int) -> TokenReader:
@@ -110,13 +113,6 @@ def contents_of(stored: TokenReader, laid: model.Target, bare: int) -> TokenRead
         return ContentReader(replace(dataset, gap=replace(dataset.gap, even=not bare)))
     dataset = from_reader(stored, laid.id, where=Separators.TRAILING, presumed=None)
     return ContentReader(led(dataset, laid.lead, each=True))
-
-
-def laid_target(target: Target) -> model.Target:
-    """Return what a writer stores beside contents, as the model says it."""
-    kind = _KINDS.get(target.separators, "after")
-    eos_id = None if target.separators is Separators.NONE else target.eos_id
-    return model.Target(eos_id, "index" if eos_id is None else kind, target.bos_id, target.bos_for)
 
 
 def count_beside(axis: TokenReader, chosen: Chosen, count: int, to: model.Target, bits: int = SEP) -> Counts:

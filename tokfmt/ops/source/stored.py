@@ -29,10 +29,10 @@ from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import counted, printable
 from tokfmt.core.tokenizer_ids import TokenizerIds, wrapped_bits
 from tokfmt.model.batch import AFTER
-from tokfmt.model.bridge import ContentReader, dataset_of, from_reader, is_unfinished
+from tokfmt.model.bridge import ContentReader, ReaderAxis, dataset_of, from_reader, is_unfinished
 from tokfmt.model.dataset import Dataset
 from tokfmt.model.gap import Gap
-from tokfmt.model.separator import ENOUGH, Statement, decide, led, look
+from tokfmt.model.separator import ENOUGH, Statement, decide, led, look, refuse_other, refuse_undivided
 from tokfmt.model.spans import Led
 from tokfmt.ops.source.endings import LITTLE, few_runs
 from tokfmt.ops.source.manifest import (
@@ -378,16 +378,17 @@ def decided(
         OptionError: `choice` contradicts the dataset.
         ConversionError: The manifest or the tokenizer contradicts the dataset.
     """
-    info = stored.info
+    info, stated = stored.info, None
+    if by_manifest is not None and by_manifest.eos_id is not None:
+        stated = Statement(by_manifest.eos_id, stored=by_manifest.is_stored)
     if not looks or info.separators is not Separators.TRAILING or not info.sequences:
+        if looks and info.separators.alone and isinstance(choice, int) and stated is not None:
+            refuse_other(ReaderAxis(stored), choice, stated, printable(path))
         return _stated_separator(known, tokenizer_eos, info), None
     dataset = from_reader(stored, path=path)
     runs = few_runs(dataset.spans, info, max_sequences) if few else None
     ends = look(dataset.axis, dataset.spans, runs)
-    stated = None
-    if by_manifest is not None and by_manifest.eos_id is not None:
-        stated = Statement(by_manifest.eos_id, stored=by_manifest.is_stored)
-    elif info.eos_id is not None:
+    if stated is None and info.eos_id is not None:
         stated = Statement(info.eos_id, "file")
     try:
         dataset = decide(dataset, choice, stated, tokenizer_eos, ends=ends)
@@ -533,6 +534,7 @@ def _of_stream(
         watched.phase("finding separators", info.tokens, "tokens")
         dataset = from_reader(stored, eos_id, jobs=jobs, scanned=watched.advance, path=path)
         split = ContentReader(dataset)
+        refuse_undivided(dataset, separator.source, printable(path))
         (empty, first), notes = dataset.spans.empty, list[str]()
         if empty:
             what = f"{empty:,} of {counted(split.info.sequences, 'sequence')} are empty, the first is {first:,}"
