@@ -220,6 +220,7 @@ class Target(NamedTuple):
             them.
         jobs: Threads that `commit` may use.
         strict: Decodes as `decoder` and raises where that replaces what is not text; None if `decoder` raises itself.
+        eos_for: The sequences that have it: all that the format gives one, or of these those that were read with one.
         bos_id: The lead that the source of the writer has in front of sequences; None: no sequence has one.
         bos_for: The sequences that have it: those that were read with one, or all.
     """
@@ -231,6 +232,7 @@ class Target(NamedTuple):
     keep_parts: bool = False
     jobs: int = 1
     strict: Decoder | None = None
+    eos_for: Literal["all", "as-read"] = "all"
     bos_id: int | None = None
     bos_for: Literal["as-read", "all"] = "as-read"
 

@@ -16,12 +16,13 @@ from tokfmt.model.batch import AFTER, BEFORE, LEAD, SEP, Batch, Counts, Ledger, 
 from tokfmt.model.dataset import Dataset, Slots, concat
 from tokfmt.model.gap import Gap
 from tokfmt.model.laid import Laid
-from tokfmt.model.separator import Statement, decide, led, look, target
+from tokfmt.model.separator import Statement, decide, lead_to_write, led, look, separator_to_write
 from tokfmt.model.spans import Bounds, Chain, Ended, Led, Listed, Spans, Taken
 from tokfmt.model.stream import Split
 
 __all__ = [
     "AFTER", "BEFORE", "LEAD", "SEP", "ArrayAxis", "Axis", "Batch", "Bounds", "Chain", "Counts", "Dataset", "Ended",
     "Gap", "Joined", "Laid", "Led", "Ledger", "Listed", "Pieces", "RawAxis", "Slots", "Spans", "Split",
-    "Statement", "Taken", "Target", "concat", "decide", "led", "look", "target",
+    "Statement", "Taken", "Target", "concat", "decide", "lead_to_write", "led",
+    "look", "separator_to_write",
 ]  # fmt: skip

@@ -144,7 +144,7 @@ def from_reader(
         spans = Split(axis, eos_id, _HOW[where], jobs=jobs, scanned=scanned, inserted=inserted)
         gap = Gap(eos_id, "before" if where is Separators.BEFORE else "after", alone=True)
     else:
-        spans = Bounds(ReaderBounds(reader), filled=getattr(reader, "filled", False))
+        spans = Bounds(ReaderBounds(reader), never_empty=getattr(reader, "never_empty", False))
         if eos_id is not None and where is Separators.TRAILING:
             spans = Ended(spans, eos_id, presumed=presumed)
             spans = spans.looked_at(axis) if presumed is None else spans

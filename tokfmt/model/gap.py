@@ -12,6 +12,9 @@ Known = Literal["user", "manifest", "file", "tokenizer", "convention", "inferred
 """The origin of a fact, the strongest first; "" if the fact is not known."""
 
 
+_NAMED = 5  # separators that a message names
+
+
 @dataclass(frozen=True)
 class Gap:
     """The separator of a source, and what was seen of it. Between contents are separators, leads and padding alone.
@@ -31,6 +34,7 @@ class Gap:
         stored: The separator is in the data. A manifest may state one that is not.
         common: If the separator is not known: an ID that ends nearly all sequences, and how many; None without one.
         overrules: The ID that the manifest or the file states, which fewer sequences end with.
+        path: The dataset, for messages.
         parts: The gaps of the datasets that were joined.
     """
 
@@ -48,6 +52,7 @@ class Gap:
     stored: bool = True
     common: tuple[int, int] | None = None
     overrules: int | None = None
+    path: str = ""
     parts: tuple[Gap, ...] = ()
 
     def each(self) -> Iterator[Gap]:
@@ -73,6 +78,24 @@ class Gap:
     def unclear(self) -> Gap | None:
         """The first part whose separator is not known, and nearly all of whose sequences end with one ID."""
         return next((part for part in self.each() if part.known == "" and part.common is not None), None)
+
+    @property
+    def question(self) -> str:
+        """What the user has to decide if nearly all sequences end with one ID, and the separator is not known."""
+        id_, count = self.common or (-1, 0)
+        what = f"{self.path}: " * bool(self.path) + f"its separator is not known, and {count:,} of "
+        what += f"{counted(self.lack, 'sequence')} that were looked at end with {id_}"
+        return f"{what}. --eos {id_} reads it as the separator, --eos none as content"
+
+    @property
+    def listed(self) -> str:
+        """The separators of the parts, each with the first part that has it."""
+        found: dict[int, str] = {}
+        for part in self.each():
+            if part.id is not None:
+                found.setdefault(part.id, f" in {part.path}" * bool(part.path))
+        words = [f"{id_}{where}" for id_, where in found.items()]
+        return ", ".join(words[:_NAMED]) + f" and {len(words) - _NAMED:,} more" * (len(words) > _NAMED)
 
     @property
     def seen(self) -> str:

@@ -82,7 +82,7 @@ class Laid(Axis):
         if lacking:
             self._refuse_lacking()
         self._seamless = self._is_seamless()
-        adds = target.kind in {"after", "before"} or (target.kind == "index" and dataset.spans.filled)
+        adds = target.kind in {"after", "before"} or (target.kind == "index" and dataset.spans.never_empty)
         adds = adds and target.id is not None and not target.only_closed and self._takes_all()
         start, stop, spans = 0, 0, dataset.spans
         if self.count and (spans.tiles or self._seamless):

@@ -27,7 +27,7 @@ from tokfmt.core.ragged import Tokens
 from tokfmt.core.reader import windows
 from tokfmt.core.text_format import counted
 from tokfmt.model.axis import Axis
-from tokfmt.model.batch import AFTER, LEAD, SEP, Kind, Leads, Target
+from tokfmt.model.batch import AFTER, LEAD, SEP, Kind, Leads
 from tokfmt.model.dataset import Dataset
 from tokfmt.model.gap import Gap, Known
 from tokfmt.model.spans import Ended, Led, Spans
@@ -292,40 +292,6 @@ def refuse_other(axis: Axis, eos: int, stated: Statement, path: str) -> None:
         raise _contradicts(eos, stated, f"{stated.id} occurs in the stream", f"{path}: ")
 
 
-def target(
-    dataset: Dataset,
-    kind: Kind,
-    to_eos: ToEos = None,
-    to_bos: Choice = None,
-    *,
-    fixed: int | None = None,
-    needs: bool = False,
-    accepted: frozenset[str] = frozenset(),
-    name: str = "the destination",
-) -> Target:
-    """Return what a destination writes beside contents.
-
-    Args:
-        dataset: The source.
-        kind: What marks boundaries in the destination.
-        to_eos: The separator to write (default: that of the source).
-        to_bos: The lead to write (default: as read if an index marks boundaries, else none).
-        fixed: The ID that the variant prescribes.
-        needs: The format stores a separator, also if an index marks boundaries.
-        accepted: Names of the accepted losses.
-        name: Name of the format.
-
-    Raises:
-        OptionError: An option is not possible for this destination.
-        ConversionError: The separator is not known, or sources have different ones.
-        LossyConversionError: Leads would be lost.
-    """
-    gap = dataset.gap
-    lead, leads = lead_to_write(gap.leads, kind, to_bos, accepted, name)
-    id_ = _separator_to_write(gap, kind, to_eos, fixed, needs=needs, name=name)
-    return Target(id_, kind, lead, leads, to_eos == "as-stored" and id_ is not None, accepted, name)
-
-
 def lead_to_write(
     leads: Sequence[int], kind: Kind, to_bos: Choice, accepted: frozenset[str], name: str = "the destination"
 ) -> tuple[int | None, Leads]:
@@ -356,33 +322,64 @@ def lead_to_write(
     return leads[0], "as-read"
 
 
-def _separator_to_write(
-    gap: Gap, kind: Kind, to_eos: ToEos, fixed: int | None, *, needs: bool, name: str
+def separator_to_write(
+    gap: Gap,
+    kind: Kind,
+    to_eos: ToEos = None,
+    fixed: int | None = None,
+    *,
+    needs: bool = False,
+    name: str = "the destination",
 ) -> int | None:
-    bounded = kind == "index"
-    unclear = None if bounded and to_eos == "as-stored" else gap.unclear
-    if unclear is not None and unclear.common is not None:  # S8: --to-eos does not say what the source has.
-        id_, count = unclear.common
-        what = f"the separator is not known, and {count:,} of {counted(unclear.lack, 'sequence')} that were looked at "
-        raise ConversionError(f"{what}end with {id_}. --eos {id_} reads it as the separator, --eos none as content")
+    """Return the separator that a destination stores, None for none: D1 to D5, D9.
+
+    Args:
+        gap: What is known of the separators of the sources.
+        kind: What marks boundaries in the destination.
+        to_eos: The separator to write (default: that of the source).
+        fixed: The ID that the variant prescribes.
+        needs: The format stores a separator, also if an index marks boundaries.
+        name: Name of the format.
+
+    Raises:
+        OptionError: The option is not possible for this destination.
+        ConversionError: The separator is not known, or sources have different ones.
+    """
+    bounded, as_stored = kind == "index", to_eos == "as-stored"
+    if (gap.parts or gap.id is None) and (unclear := gap.unclear) is not None and not (bounded and as_stored):
+        raise ConversionError(unclear.question)  # S8: --to-eos says nothing of the source.
+    if to_eos == "none" and not bounded:  # D3
+        what = f"--to-eos none: in {name}, only separators mark where a sequence ends. --to-eos ID writes one"
+        raise OptionError(what, name="to_eos")
     if to_eos == "none":
-        if not bounded:  # D3
-            what = f"--to-eos none: in {name}, only separators mark where a sequence ends. --to-eos ID writes one"
-            raise OptionError(what, name="to_eos")
         return None
-    if to_eos is None and fixed is None and len(ids := gap.ids) > 1:  # D2
-        listed = ", ".join(map(str, ids))
-        raise ConversionError(f"the sources have different separators ({listed}). --to-eos ID replaces all by one")
-    if to_eos == "as-stored" and len(gap.ids) > 1:
-        raise OptionError("--to-eos as-stored: the sources have different separators. --to-eos ID replaces all by one")
+    if not isinstance(to_eos, int) and gap.parts and len(gap.ids) > 1:  # D2
+        what = f"the sources have different separators ({gap.listed}). --to-eos ID replaces all by one"
+        raise OptionError(f"--to-eos as-stored: {what}", name="to_eos") if as_stored else ConversionError(what)
     found = to_eos if isinstance(to_eos, int) else gap.id
+    if as_stored and not all(part.stored and part.id is not None for part in gap.each()):
+        if any(part.stored and part.id is not None for part in gap.each()):  # An ID at an end would be read as one.
+            what = f"--to-eos as-stored: only some of the sources have the separator ({gap.listed}). --to-eos ID"
+            raise OptionError(f"{what} writes it beside all", name="to_eos")
+        found = None
     if fixed is not None and found != fixed:  # D5
-        what = f"{name} prescribes the separator {fixed}" + (
-            f", and the source has {found}" if found is not None else ""
-        )
-        raise ConversionError(f"{what}. --to-eos {fixed} writes it; another variant keeps that of the source")
+        what = f"{name} prescribes the separator {fixed}, and that of the source is "
+        what += f"{'not known' if found is None else found}. --to-eos {fixed} writes it"
+        raise ConversionError(f"{what}; another variant keeps that of the source")
     if found is None and (not bounded or (needs and to_eos is None and gap.known == "")):  # D4
-        more = ", --to-eos none writes none" if bounded else ""
-        what = f"{name} needs a separator, and that of the source is not known. --eos ID names it"
-        raise ConversionError(f"{what}, --to-eos ID writes one{more}")
+        raise SeparatorNeededError(name, can_have_none=bounded)
     return found
+
+
+class SeparatorNeededError(ConversionError):
+    """A destination needs a separator, and that of the source is not known: D4.
+
+    Attributes:
+        why: What is missing, in words.
+        ways: What remedies it, besides naming the separator of the source.
+    """
+
+    def __init__(self, name: str, *, can_have_none: bool) -> None:
+        self.why = f"{name} stores a separator beside sequences, and that of the source is not known"
+        self.ways = "--to-eos ID writes one" + ", --to-eos none writes none" * can_have_none
+        super().__init__(f"{self.why}. --eos ID names it, {self.ways}")

@@ -57,7 +57,7 @@ class Spans(ABC):
         presumes: `trim` without tokens is right for every sequence that was looked at. False: some are exceptions.
         usual: What is presumed beside a content; None if that differs between sequences.
         tiles: Each extent begins where the one before ends.
-        filled: No extent is empty, as the files state beside their index.
+        never_empty: No extent is empty, as the files state beside their index.
         seamless: Extents follow each other on the axis, each with a separator on the side `usual` and without a lead.
             It may be presumed; see `checked`. An empty extent has no separator.
         ending: The ID that `content` takes off the end, if that is all it does; else None.
@@ -70,7 +70,7 @@ class Spans(ABC):
     presumes: bool = True
     usual: int | None = 0
     tiles: bool = False
-    filled: bool = False
+    never_empty: bool = False
     seamless: bool = False
     ending: int | None = None
     max_id: int = -1
@@ -201,15 +201,16 @@ class Bounds(Spans):
 
     tiles = True
 
-    def __init__(self, bounds: Axis, scale: int = 1, *, filled: bool = False) -> None:
+    def __init__(self, bounds: Axis, scale: int = 1, *, never_empty: bool = False) -> None:
         """Hold the index.
 
         Args:
             bounds: Non-decreasing integers, one more than sequences.
             scale: Units of the bounds per token, such as bytes.
-            filled: No two neighboring bounds are equal.
+            never_empty: No two neighboring bounds are equal.
         """
-        self.bounds, self.scale, self.count, self.filled = bounds, scale, bounds.length - 1, filled
+        self.bounds, self.scale, self.count = bounds, scale, bounds.length - 1
+        self.never_empty = never_empty
 
     def cuts(self, first: int, last: int) -> Offsets:
         check_interval(first, last, self.count, "sequences")
@@ -461,7 +462,7 @@ class Sliced(Spans):
     def __init__(self, spans: Spans, first: int, last: int) -> None:
         """Hold the sequences `first <= i < last`."""
         self.spans, self.first, self.count = spans, first, last - first
-        self.checked, self.seamless, self.filled = spans.checked, spans.seamless, spans.filled
+        self.checked, self.seamless, self.never_empty = spans.checked, spans.seamless, spans.never_empty
         self.presumes, self.usual, self.tiles, self.ending = spans.presumes, spans.usual, spans.tiles, spans.ending
 
     def cuts(self, first: int, last: int) -> Offsets:

@@ -93,7 +93,7 @@ def test_masks_of_every_pair_there_and_back(lists):
         with tempfile.TemporaryDirectory() as directory:
             home = Path(directory)
             first = start("datatrove", home, Ragged.of([ids for ids, _ in expected]))
-            mask = [flag for _, flags in expected for flag in (*flags, 1)]
+            mask = [flag for _, flags in expected if flags for flag in (*flags, 1)]
             first.with_name(first.name + ".loss").write_bytes(bytes(mask))
             source = convert(first, home / "source", one)
             assert marked(one, source) == expected
@@ -101,7 +101,11 @@ def test_masks_of_every_pair_there_and_back(lists):
                 there = convert(source, home / "there", other, verify=True)
                 assert marked(other, there) == expected
                 back = convert(there, home / "back", one, verify=True)
-                assert tree(back) == tree(source)
+                assert marked(one, back) == expected
+                if all(
+                    ids for ids, _ in expected
+                ):  # OLMo gives an empty one a separator, which it keeps on the way back.
+                    assert tree(back) == tree(source)
                 continue
             with pytest.raises(LossyConversionError, match="loss-mask"):
                 convert(source, home / "there", other)

@@ -567,7 +567,7 @@ class ColumnReader:
         facts = [container.facts(group, column.name) for container, group in self.groups]
         counts = [(group.rows, fact.values) for (_, group), fact in zip(self.groups, facts, strict=True)]
         tops, odd, first = [fact.top for fact in facts], 0, -1
-        self.filled = not column.beside and all(fact.nulls == 0 for fact in facts)
+        self.never_empty = not column.beside and all(fact.nulls == 0 for fact in facts)
         """No row is empty, as the footers state."""
         self.padding: int | None = None
         self.excluded = 0

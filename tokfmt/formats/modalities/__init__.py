@@ -38,6 +38,7 @@ from tokfmt.core.reader import Separators, TokenReader, smallest, windows
 from tokfmt.formats.flat import Cut, FileLayout, FlatFormat, FlatWriter, Pieces
 from tokfmt.formats.modalities.header import LONGEST, begins_index, headers, multimodal, token_dtype
 from tokfmt.formats.modalities.options import ReadOptions, WriteOptions
+from tokfmt.views.select import lost_empties
 
 _AT_ONCE = 1 << 16  # sequences per step
 
@@ -60,6 +61,11 @@ class Writer(FlatWriter):
     def header(self, cut: Cut, dtype: np.dtype[Any]) -> bytes:
         length = cut.tokens * dtype.itemsize
         return length.to_bytes(8, "big") if self.old else struct.pack("<QI", length, dtype.itemsize)
+
+    def notes(self, source: TokenReader) -> Iterator[str]:
+        """See `TokenWriter.notes`."""
+        for loss in lost_empties(source) if getattr(source, "bare", 1) else ():
+            yield f"{loss.what}: readers of Modalities may fail on a document without tokens"
 
     def index(self, stored: TokenReader, dtype: np.dtype[Any]) -> Pieces:
         from tokfmt.formats.pickled_index import write_entries  # Detection does not need this module.

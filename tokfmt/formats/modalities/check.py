@@ -137,8 +137,8 @@ CODES: Mapping[str, Code] = {
     ),
     "TF118": Code(
         "documents without tokens",
-        "A document in the index has length 0, without even a separator. Modalities always writes one, so another "
-        "program wrote this pack. Readers of Modalities may fail on such a document.",
+        "A document in the index has length 0, without even a separator. Modalities always writes one; tokfmt keeps an "
+        "empty document of another source as it is. Readers of Modalities may fail on such a document.",
     ),
     "TF119": Code(
         "the token width is not stored",

@@ -207,8 +207,13 @@ def _with_ledger(
         found = lengths > 0 if "empty-sequences" in content.losses else np.ones(last - first, np.bool_)
         return found if shares is None else found & (shares.split_of(first, last) == number)
 
-    to = stored.target if isinstance(stored, LaidReader) else Target()
-    to = Target(prepared.target.eos_id, only_closed=True) if prepared.closes else to
+    to = (
+        Target(prepared.target.eos_id, only_closed=True)
+        if prepared.closes
+        else stored.target
+        if isinstance(stored, LaidReader)
+        else Target()
+    )
     found, leads = count_beside(prepared.axis, chosen, counts.sequences, to), None
     if resolved.lead != NO_LEAD:
         leads = count_beside(prepared.axis, chosen, counts.sequences, to, LEAD)

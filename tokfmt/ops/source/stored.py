@@ -276,27 +276,20 @@ def manifest_tokenizer(sources: Sequence[Source]) -> TokenizerHandle | None:
     return None
 
 
-def refuse_unclear(sources: Sequence[Source]) -> None:
-    """Refuse sources whose sequences end with an ID that may be another separator, and may be content.
+def refuse_other_ends(source: Source) -> None:
+    """Refuse a source whose separator is that of the tokenizer, and whose sequences end with another ID: S6.
 
     Raises:
-        ConversionError: There is one. What is written must not depend on which sequences were looked at.
+        ConversionError: They do. Another tokenizer may have made the IDs.
     """
-    for source in sources:
-        separator, gap = source.separator, Gap() if source.dataset is None else source.dataset.gap
-        by_tokenizer = separator.source == "tokenizer" and not gap.closed and gap.lack >= ENOUGH
-        if separator.doubt or (gap.common is None and not (by_tokenizer and len(separator.endings) == 1)):
-            continue
-        path, looked = printable(source.paths[0]), f"{counted(gap.looked, 'sequence')} that were looked at"
-        if gap.common is not None:
-            alike, count = gap.common
-            those = f"all {looked}" if count == gap.looked else f"{count:,} of {looked}"
-            what = f"{path}: its separator is not known, and {those} end with {alike}"
-            raise ConversionError(f"{what}. --eos {alike} reads it as the separator, --eos none as content")
-        (alike,) = separator.endings
-        what = f"{path}: the tokenizer ends texts with {separator.eos_id}, and all of {looked} end with {alike}"
-        what += _wrapped(separator.eos_id or 0, separator.endings)
-        raise ConversionError(f"{what}. --eos {alike} reads it as the separator, --eos none as content")
+    separator, gap = source.separator, Gap() if source.dataset is None else source.dataset.gap
+    if separator.doubt or gap.closed or gap.lack < ENOUGH or len(separator.endings) != 1:
+        return
+    path, looked = printable(source.paths[0]), f"{counted(gap.looked, 'sequence')} that were looked at"
+    (alike,) = separator.endings
+    what = f"{path}: the tokenizer ends texts with {separator.eos_id}, and all of {looked} end with {alike}"
+    what += _wrapped(separator.eos_id or 0, separator.endings)
+    raise ConversionError(f"{what}. --eos {alike} reads it as the separator, --eos none as content")
 
 
 def known_separator(choice: EosChoice, paths: Sequence[Place], manifests: Sequence[Manifest]) -> Separator | None:
@@ -382,8 +375,8 @@ def decided(
     if by_manifest is not None and by_manifest.eos_id is not None:
         stated = Statement(by_manifest.eos_id, stored=by_manifest.is_stored)
     if not looks or info.separators is not Separators.TRAILING or not info.sequences:
-        if looks and info.separators.alone and isinstance(choice, int) and stated is not None:
-            refuse_other(ReaderAxis(stored), choice, stated, printable(path))
+        if info.separators.alone and looks:
+            _refuse_contradiction(stored, choice, stated, path)
         return _stated_separator(known, tokenizer_eos, info), None
     dataset = from_reader(stored, path=path)
     runs = few_runs(dataset.spans, info, max_sequences) if few else None
@@ -392,10 +385,8 @@ def decided(
         stated = Statement(info.eos_id, "file")
     try:
         dataset = decide(dataset, choice, stated, tokenizer_eos, ends=ends)
-    except OptionError as error:
-        raise OptionError(f"{printable(path)}: {error}", name=error.name) from None
-    except ConversionError as error:
-        raise ConversionError(f"{printable(path)}: {error}") from None
+    except (OptionError, ConversionError) as error:
+        raise _located(error, path) from None
     gap = dataset.gap
     if bare:
         gap = replace(gap, even=False)
@@ -415,6 +406,18 @@ def decided(
     if some is not None and gap.id is not None and byte_swapped(some[:_SOME]):
         return Separator(None, doubt=_swapped(gap.id, info.dtype), endings=endings), from_reader(stored, path=path)
     return Separator(gap.id, source, gap.known == "inferred", is_stored=gap.stored, endings=endings), dataset
+
+
+def _located(error: OptionError | ConversionError, path: Place) -> OptionError | ConversionError:
+    """Return the error with the path of the dataset in front."""
+    what = f"{printable(path)}: {error}"
+    return OptionError(what, name=error.name) if isinstance(error, OptionError) else ConversionError(what)
+
+
+def _refuse_contradiction(stored: TokenReader, choice: EosChoice, stated: Statement | None, path: Place) -> None:
+    """Refuse to split a stream at another separator than the one that its manifest states."""
+    if isinstance(choice, int) and stated is not None:
+        refuse_other(ReaderAxis(stored), choice, stated, printable(path))
 
 
 def _stated_separator(known: Separator | None, tokenizer_eos: int | None, info: Info) -> Separator:
@@ -534,7 +537,8 @@ def _of_stream(
         watched.phase("finding separators", info.tokens, "tokens")
         dataset = from_reader(stored, eos_id, jobs=jobs, scanned=watched.advance, path=path)
         split = ContentReader(dataset)
-        refuse_undivided(dataset, separator.source, printable(path))
+        if separator.is_stored and separator.source.startswith((GIVEN, "manifest")):  # Else it is only what is usual.
+            refuse_undivided(dataset, separator.source, printable(path))
         (empty, first), notes = dataset.spans.empty, list[str]()
         if empty:
             what = f"{empty:,} of {counted(split.info.sequences, 'sequence')} are empty, the first is {first:,}"
