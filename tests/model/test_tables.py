@@ -48,7 +48,7 @@ def written(dataset, to):
     axis, ledger = Laid(dataset, to), Ledger()
     for batch in dataset.batches():
         ledger = ledger.plus(batch.laid_out(to).ledger)
-    found = axis.read(0, axis.length).tolist()
+    found = axis.tokens(0, axis.length).tolist()
     ends = axis.offsets(0, axis.count).tolist()
     fates = [next((name for name, count in zip(NAMES, counts) if count), "") for counts in ledger]
     return [found[a:b] for a, b in zip(ends, ends[1:])], *fates

@@ -15,7 +15,7 @@ from finishing import finish
 
 import tokfmt
 from tokfmt.cli.main import cli
-from tokfmt.core.errors import CorruptError, LossyConversionError
+from tokfmt.core.errors import LossyConversionError
 
 EOS = 7
 NAMES = ("kept", "replaced", "added", "dropped", "bare")
@@ -223,11 +223,6 @@ def test_a_conversion_that_begins_again_says_so_and_repeats_no_note(tmp_path):
     assert len(notes) == len(set(notes))
 
 
-def test_work_that_is_kept_is_not_begun_again(tmp_path):
-    with pytest.raises(CorruptError, match="sequence 12,444 does not end with .*without --resume"):
-        convert(nearly_closed(tmp_path), tmp_path, "modalities", resume=True)
-
-
 @pytest.mark.parametrize("name", STORING)
 def test_rows_of_which_only_some_end_with_the_separator(name, tmp_path):
     """Each is trimmed by its own token, so that none gets a second separator."""
@@ -245,6 +240,22 @@ def test_counts_are_those_of_the_selected_sequences(how, tmp_path):
 def test_several_sources(tmp_path):
     sources = [nanogpt(tmp_path, UNFINISHED), megatron(tmp_path, CLOSED), rows(tmp_path, OPEN)]
     assert convert(sources, tmp_path, "megatron") == ((7, 0, 4, 0, 1), 11)
+
+
+def test_what_one_of_several_sources_shows_is_said_of_it_alone(tmp_path):
+    """Every sequence of the first ends with it; the second has none."""
+    paths = []
+    for name, rows_ in (
+        ("with", [[k, 3, EOS] for k in range(20, 32)]),
+        ("without", [[k, k + 9] for k in range(20, 32)]),
+    ):
+        (tmp_path / f"{name}.jsonl").write_text("".join(f'{{"input_ids": {row}}}\n' for row in rows_))
+        paths.append(tmp_path / f"{name}_text_document.bin")
+        how = {"eos": "none", "to_eos": "none", "manifest": False}
+        tokfmt.convert(tmp_path / f"{name}.jsonl", paths[-1], to_format="megatron", **how)
+    done = tokfmt.convert(paths, tmp_path / "both_text_document.bin", to_format="megatron")
+    assert (done.separators["kept"], done.separators["added"]) == (12, 12)
+    assert str(done.separator["from"]).startswith("in with_text_document.bin ")
 
 
 def test_tasks_publish_the_counts_of_all(tmp_path):
@@ -271,8 +282,8 @@ def test_sequences_of_a_recipe_had_the_separators_of_its_sources(tmp_path):
     """In any order, and repeated; another ID replaces them."""
     nanogpt(tmp_path, UNFINISHED)
     recipe = tmp_path / "mix.toml"
-    source = '[[source]]\nname = "a"\npath = "val.bin"\nepochs = 2\n'
-    recipe.write_text(f'tokfmt = 1\neos = {EOS}\nshuffle = "documents"\nseed = 3\n{source}')
+    source = f'[[source]]\nname = "a"\npath = "val.bin"\neos = {EOS}\nepochs = 2\n'
+    recipe.write_text(f'tokfmt = 1\nshuffle = "documents"\nseed = 3\n{source}')
     assert convert(recipe, tmp_path, "megatron") == ((6, 0, 2, 0, 0), 8)
     done = tokfmt.convert(recipe, tmp_path / "o.pbin", to_eos=8)
     assert [done.separators[name] for name in NAMES] == [0, 6, 2, 0, 0]
@@ -344,7 +355,7 @@ def test_tasks_write_empty_sequences_as_they_were(tmp_path):
 def test_a_recipe_writes_the_empty_documents_of_its_sources_as_they_were(order, quota, how, tmp_path):
     megatron(tmp_path, EMPTIES)
     recipe = tmp_path / "mix.toml"
-    recipe.write_text(f'tokfmt = 1\neos = {EOS}\n{order}[[source]]\npath = "in_document.bin"\n{quota}')
+    recipe.write_text(f'tokfmt = 1\n{order}[[source]]\npath = "in_document.bin"\neos = {EOS}\n{quota}')
     out = tmp_path / "out_document.bin"
     done = tokfmt.convert(recipe, out, verify=True, **how)
     found = documents_of(out)

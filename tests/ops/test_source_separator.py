@@ -8,6 +8,7 @@ from contextlib import nullcontext
 
 import numpy as np
 import pytest
+from paths import TOKENIZER
 
 import tokfmt
 from tokfmt.core.errors import ConversionError, OptionError, TokfmtError
@@ -126,6 +127,19 @@ def test_an_id_that_ends_nearly_all_sequences_is_asked_about(name, to, tmp_path)
     rarer = dataset(tmp_path, name, texts(200, lambda k: [7 if k % 9 else 8]))
     with nullcontext() if to in ("out.zarr", "out.jsonl") else pytest.raises(TokfmtError, match="--eos ID"):
         tokfmt.convert(rarer, tmp_path / to, overwrite=True)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_the_separator_of_a_tokenizer_that_did_not_make_the_ids_is_refused(name, tmp_path):
+    """Each document ends with 0, and the tokenizer ends texts with 4095: one of both would become content."""
+    path, out = dataset(tmp_path, name, texts(20, lambda _: [0])), tmp_path / "out.pbin"
+    (verdict,) = tokfmt.check(path, tokenizer=str(TOKENIZER))
+    assert [one.code for one in verdict.findings] == ["TF922"]
+    with pytest.raises(ConversionError, match="4095, and all of 20 sequences .* end with 0") as no:
+        tokfmt.convert(path, out, tokenizer=str(TOKENIZER))
+    assert "--eos 0 " in str(no.value) and not out.exists()
+    done = tokfmt.convert(path, out, eos=0, to_eos=4095)
+    assert done.separators["replaced"] == 20
 
 
 # A stream, which only its separator divides.

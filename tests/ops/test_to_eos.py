@@ -227,7 +227,7 @@ def test_tasks_and_resumed_runs_agree_on_it(tmp_path):
 def test_samples_of_a_recipe_keep_theirs(tmp_path):
     rows(tmp_path / "x.parquet")
     recipe = tmp_path / "x.toml"
-    recipe.write_text(f'tokfmt = 1\nseq_len = 4\neos = {EOS}\n[[source]]\npath = "x.parquet"\n')
-    with pytest.raises(OptionError, match="--to-eos.*Set eos in the recipe"):
+    recipe.write_text(f'tokfmt = 1\nseq_len = 4\nto_eos = {EOS}\n[[source]]\npath = "x.parquet"\n')
+    with pytest.raises(OptionError, match="--to-eos.*Set to_eos in the recipe"):
         tokfmt.convert(recipe, tmp_path / "y.h5", to_eos=OTHER)
     tokfmt.convert(recipe, tmp_path / "y.h5", verify=True)

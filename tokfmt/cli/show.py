@@ -491,8 +491,8 @@ def _rows_heading(view: SampleView) -> str:
 
 def _row_title(sample: Sample) -> str:
     facts = [counted(len(sample.ids), "token")]
-    if sample.mask is not None:
-        facts.append(f"{int(sample.mask.sum()):,} counted in the loss")
+    if sample.trained is not None:
+        facts.append(f"{sample.trained:,} counted in the loss")
     if count := int(sample.begins.sum()):
         facts.append(f"{counted(count, 'document')} beginning inside")
     if sample.padding:

@@ -32,6 +32,7 @@ class Gap:
         even: No sequence is known to be empty, by a look or by the manifest.
         alone: Only separators mark boundaries. Nothing was counted.
         stored: The separator is in the data. A manifest may state one that is not.
+        counted: The manifest counts as many tokens as there are if every sequence ends with the separator.
         common: If the separator is not known: an ID that ends nearly all sequences, and how many; None without one.
         overrules: The ID that the manifest or the file states, which fewer sequences end with.
         path: The dataset, for messages.
@@ -50,6 +51,7 @@ class Gap:
     even: bool = True
     alone: bool = False
     stored: bool = True
+    counted: bool = False
     common: tuple[int, int] | None = None
     overrules: int | None = None
     path: str = ""
@@ -68,6 +70,11 @@ class Gap:
         if not self.parts:
             return [] if self.id is None else [self.id]
         return list(dict.fromkeys(part.id for part in self.each() if part.id is not None))
+
+    @property
+    def is_known(self) -> bool:
+        """All sequences were looked at, or are known to end with the separator."""
+        return all(part.alone or part.counted or part.looked == part.of for part in self.each())
 
     @property
     def leads(self) -> list[int]:

@@ -24,9 +24,8 @@ import numpy as np
 
 from tokfmt.core.errors import ConversionError, Loss, LossyConversionError, OptionError
 from tokfmt.core.ragged import Tokens
-from tokfmt.core.reader import windows
+from tokfmt.core.reader import Axis, windows
 from tokfmt.core.text_format import counted
-from tokfmt.model.axis import Axis
 from tokfmt.model.batch import AFTER, LEAD, SEP, Kind, Leads
 from tokfmt.model.dataset import Dataset
 from tokfmt.model.gap import Gap, Known
@@ -110,7 +109,7 @@ def look(axis: Axis, spans: Spans, runs: Runs | None = None, most: int = _MOST) 
         places, held = np.cumsum(stops - starts), stops > starts
         if spans.tiles and looked <= _AT_ONCE and places[-1:].sum() <= _HELD:
             wanted = [(int(begins[0]), int(ends[-1])) for begins, ends in extents]
-            found = [axis.read(*one) for one in wanted] if len(wanted) < _SEVERAL else axis.intervals(wanted)
+            found = [axis.tokens(*one) for one in wanted] if len(wanted) < _SEVERAL else axis.intervals(wanted)
             tokens = np.concatenate([np.empty(0, axis.dtype), *found])
             last = tokens[places[held] - 1]
         else:
@@ -288,7 +287,7 @@ def refuse_other(axis: Axis, eos: int, stated: Statement, path: str) -> None:
     Raises:
         OptionError: The stated one occurs.
     """
-    if eos != stated.id and any((axis.read(*window) == stated.id).any() for window in windows(0, axis.length)):
+    if eos != stated.id and any((axis.tokens(*window) == stated.id).any() for window in windows(0, axis.length)):
         raise _contradicts(eos, stated, f"{stated.id} occurs in the stream", f"{path}: ")
 
 

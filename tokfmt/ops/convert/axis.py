@@ -7,20 +7,18 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tokfmt.core.reader import Separators, TokenReader
+from tokfmt.core.reader import TokenReader
 from tokfmt.core.records import RecordReader, SkippedRecords
-from tokfmt.core.text_format import counted, printable
-from tokfmt.model.batch import AFTER
-from tokfmt.model.bridge import ContentReader, from_reader
-from tokfmt.model.separator import look, unled
+from tokfmt.core.text_format import printable
+from tokfmt.model.readers import ContentReader
+from tokfmt.model.select import Concat, Slice
 from tokfmt.ops.source.ingest import encoder_for, encoder_of, ingest
 from tokfmt.ops.source.open import text_recipe_of
 from tokfmt.ops.source.request import parse_selection
-from tokfmt.ops.source.stored import NO_SEPARATOR, Source, paths_of, without_leads
+from tokfmt.ops.source.stored import Source, paths_of, without_ends, without_leads
 from tokfmt.run.execute import Progress
 from tokfmt.run.plan import Workers
 from tokfmt.text.ingest import Unread
-from tokfmt.views.select import Concat, Slice
 
 if TYPE_CHECKING:
     from tokfmt.text.tokenizer import TokenizerHandle
@@ -178,30 +176,7 @@ def _without_lead(source: Source, axis: TokenReader, notes: list[str], *, every_
 def _not_twice(
     source: Source, axis: TokenReader, eos_id: int | None, notes: list[str], *, every_end: bool
 ) -> TokenReader:
-    """Return an axis without the separators that its sequences end with already. Other tools pack such rows.
-
-    An ID that is not known to be the separator of the source, and that ends only some sequences, is content.
-    """
-    path, separator = source.paths[0], source.separator
-    is_content = not separator.is_stored or separator.source == NO_SEPARATOR
-    if eos_id is None or is_content or eos_id in (axis.info.eos_id, axis.info.free_of):
-        return axis
-    if source.bos_id is not None and isinstance(axis, ContentReader):
-        axis = ContentReader(unled(axis.dataset))  # A separator is behind the content, and the lead in front of both.
-    extents = from_reader(axis)
-    ends = look(extents.axis, extents.spans)
-    if not ends.counts[eos_id]:
-        return axis
-    are_alike = ends.counts[eos_id] == ends.looked
-    if not are_alike and eos_id != separator.eos_id:
-        read = f"--eos {eos_id} reads the first as their separator"
-        notes.append(f"{path}: some of its sequences end with {eos_id} already; they get a second one. {read}")
-        return axis
-    presumed = AFTER if are_alike and not every_end else None
-    reader = ContentReader(from_reader(axis, eos_id, where=Separators.TRAILING, presumed=presumed, path=path))
-    count, closed = axis.info.sequences, axis.info.tokens - reader.info.tokens
-    if not closed:
-        return axis
-    those = "its sequences end" if closed == count else f"{closed:,} of {counted(count, 'sequence')} end"
-    notes.append(f"{path}: {those} with the separator {eos_id} already; they do not get a second one")
-    return reader
+    """Return an axis without the separators that its sequences end with already. Other tools pack such rows."""
+    found, noted = without_ends(source, axis, eos_id, each=every_end)
+    notes += [f"{source.paths[0]}: {note}" for note in noted]
+    return found

@@ -105,11 +105,10 @@ class Destination:
             raise OptionError(
                 f"{what}: samples of a recipe are stored in its order. Set tokens or shuffle in the recipe"
             )
-        asked = (("eos", request.to_eos, "Set eos in the recipe"), ("bos", request.to_bos, "Leave the option out"))
-        for name, choice, remedy in asked:
-            if choice is not None:
-                what = "samples of a recipe are stored with its separators"
-                raise OptionError(f"--to-{name}: {what}. {remedy}", name=f"to_{name}")
+        for name, asked in (("eos", request.to_eos), ("bos", request.to_bos)):
+            if asked is not None:
+                what = f"samples of a recipe are stored as it makes them. Set to_{name} in the recipe"
+                raise OptionError(f"--to-{name}: {what}", name=f"to_{name}")
         laid = tuple(portions(request.arrangement, self.path, self.format, given))
         options = laid[0].options
         return replace(self, given=given, portions=laid, options=options, traits=self.format.writer_traits(options))

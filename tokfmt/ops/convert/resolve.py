@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tokfmt.core import listing
 from tokfmt.core.atomic_output import Staging
 from tokfmt.core.errors import (
+    NAME_SEPARATOR,
     Loss,
     OptionError,
     SeparatorUnknownError,
@@ -20,13 +21,13 @@ from tokfmt.core.errors import (
 from tokfmt.core.format import Target
 from tokfmt.core.output import readable_by
 from tokfmt.core.place import Identity, Place, Url
-from tokfmt.core.protocols import HasLabels
 from tokfmt.core.reader import Separators, TokenReader
 from tokfmt.core.records import RecordInfo, RecordReader, SkippedRecords
 from tokfmt.core.spool import StoreStaging
 from tokfmt.core.text_format import printable
 from tokfmt.model.batch import Kind, Leads
 from tokfmt.model.gap import Gap, Known, joined_gap
+from tokfmt.model.select import Concat, Slice
 from tokfmt.model.separator import SeparatorNeededError, lead_to_write, separator_to_write
 from tokfmt.ops.convert.destination import Destination
 from tokfmt.ops.convert.losses import Losses, known_losses, record_losses
@@ -59,7 +60,6 @@ from tokfmt.ops.source.stored import (
     tokenizer_of,
 )
 from tokfmt.run.execute import may_spawn
-from tokfmt.views.select import Concat, Slice
 
 if TYPE_CHECKING:
     from tokfmt.text.tokenizer import TokenizerHandle
@@ -441,6 +441,8 @@ def _opened(
     try:
         return open_sources(request.source, tokenizer, request.jobs, notes.progress, found=found, collect_invalid=True)
     except SeparatorUnknownError as error:
+        if error.remedy != NAME_SEPARATOR:  # A recipe names its keys.
+            raise
         remedy = _name_separator(tokenizer)
         raise SeparatorUnknownError(error.path, error.why, remedy) from error
     except TokenizerMismatchError as error:
@@ -453,7 +455,7 @@ def with_rows(destination: Destination, source: Source, request: Request) -> Des
 
     For a recipe of text only the options change, because its samples do not exist yet.
     """
-    if isinstance(source.reader, HasLabels):
+    if not isinstance(source.reader, RecordReader) and source.reader.has_labels:
         from tokfmt.recipes.samples import Samples  # only recipes need what it imports
 
         return destination.with_rows_of(source.reader, request) if isinstance(source.reader, Samples) else destination
@@ -547,15 +549,19 @@ def _separator_of(
         destination = destination.without_separators()
     if isinstance(to_eos, int):
         return Separator(to_eos, "--to-eos"), destination
-    separators = [source.separator for source in sources if source.separator.eos_id is not None]
-    several = joined.parts and len(joined.ids) > 1
-    return Separator(None) if several else (separators or [sources[0].separator])[0], destination
+    if joined.parts and len(joined.ids) > 1:
+        return Separator(None), destination
+    source = next((source for source in sources if source.separator.eos_id is not None), sources[0])
+    separator = source.separator
+    if len(sources) > 1 and separator.inferred:
+        separator = separator._replace(source=f"in {printable(source.paths[0].name)} {separator.source}")
+    return separator, destination
 
 
 def _name_separator(tokenizer: TokenizerHandle | None) -> str:
     """Return the remedy for a source whose separator is not known."""
     if tokenizer is None:
-        return "Give its token ID with --eos ID, or give --tokenizer"
+        return NAME_SEPARATOR
     if not tokenizer.ends:
         return "Give its token ID with --eos ID"
     tokens = " or ".join(f"{printable(name)} = {token}: --eos {token}" for name, token in tokenizer.ends[:3])

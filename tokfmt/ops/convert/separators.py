@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -16,11 +15,8 @@ from tokfmt.core.format import Target
 from tokfmt.core.reader import Separators, TokenReader, windows
 from tokfmt.model.axis import Numbers
 from tokfmt.model.batch import AFTER, LEAD, SEP, Counts, Flags, Kind
-from tokfmt.model.bridge import ContentReader, dataset_of, from_reader, laid_reader
+from tokfmt.model.readers import ContentReader, dataset_of, from_reader, laid_reader
 from tokfmt.model.separator import led
-
-if TYPE_CHECKING:
-    pass
 
 Chosen = Callable[[int, int, Numbers], Flags]
 """Which of the sequences `first <= i < last` are written, given their numbers of tokens."""

@@ -441,7 +441,7 @@ def as_written(
         FormatError: Some manifests state that samples are sequences, or a lead, and others do not.
         OptionError: The request names a lead, and the source is a recipe.
     """
-    if format_.is_computed and request.bos is not None:
+    if format_.is_computed and isinstance(request.bos, int):
         raise OptionError(
             f"--bos: {printable(request.paths[0])} is a recipe, which makes its own sequences", name="bos"
         )

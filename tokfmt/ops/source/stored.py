@@ -29,10 +29,10 @@ from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import counted, printable
 from tokfmt.core.tokenizer_ids import TokenizerIds, wrapped_bits
 from tokfmt.model.batch import AFTER
-from tokfmt.model.bridge import ContentReader, ReaderAxis, dataset_of, from_reader, is_unfinished
 from tokfmt.model.dataset import Dataset
 from tokfmt.model.gap import Gap
-from tokfmt.model.separator import ENOUGH, Statement, decide, led, look, refuse_other, refuse_undivided
+from tokfmt.model.readers import ContentReader, dataset_of, from_reader, is_unfinished
+from tokfmt.model.separator import ENOUGH, Statement, decide, led, look, refuse_other, refuse_undivided, unled
 from tokfmt.model.spans import Led
 from tokfmt.ops.source.endings import LITTLE, few_runs
 from tokfmt.ops.source.manifest import (
@@ -221,8 +221,11 @@ def agreed_tokenizer(
     made: dict[str, tuple[Place, Mapping[str, Any]]] = {}
     unknown = False
     for source in sources:
+        # A recipe of text can have sources of token IDs too.
+        is_text = isinstance(source.reader, RecordReader) and source.reader.info.kind == "text"
+        is_text = is_text and not source.format.is_computed
         for path, stated in zip(source.paths, source.tokenizers, strict=True):
-            one = named if _is_text(source) else stated
+            one = named if is_text else stated
             unknown |= one is None
             if one is not None:
                 made.setdefault(str(one["digest"]), (path, one))
@@ -257,12 +260,6 @@ def _named_in_metadata(sources: Sequence[Source], allow_loss: frozenset[str]) ->
         what = "has files of several tokenizers" if path == before else "was made with another tokenizer"
         raise TokenizerMismatchError(path, f"{what}, by its metadata", first, other)
     return f"IDs of {len(places)} tokenizers, by metadata: {', '.join(places)}"
-
-
-def _is_text(source: Source) -> bool:
-    """Return whether a source holds text, and nothing else: a recipe of text can have sources of token IDs too."""
-    reader = source.reader
-    return isinstance(reader, RecordReader) and reader.info.kind == "text" and not source.format.is_computed
 
 
 def manifest_tokenizer(sources: Sequence[Source]) -> TokenizerHandle | None:
@@ -338,6 +335,42 @@ def without_leads(
     dataset = replace(dataset, facts={**dataset.facts, "path": path})
     is_bare = isinstance(dataset.spans, Led) and dataset.spans.presumed is False
     return ContentReader(dataset), [f"no sequence that was read begins with the lead {lead}"] * is_bare
+
+
+def without_ends(
+    source: Source, axis: TokenReader, eos_id: int | None, *, each: bool = False
+) -> tuple[TokenReader, list[str]]:
+    """Return contents of rows without the separators that they end with already, and a note if there are any.
+
+    An ID that is not known to be the separator of the source, and that ends only some sequences, is content.
+
+    Args:
+        source: The source.
+        axis: Its sequences: a token axis, or its records as one.
+        eos_id: The separator that is put after them; None without one.
+        each: Look at the end of each sequence; see `SourceRequest.every_end`.
+    """
+    separator = source.separator
+    is_content = not separator.is_stored or separator.source == NO_SEPARATOR
+    if eos_id is None or is_content or eos_id in (axis.info.eos_id, axis.info.free_of):
+        return axis, []
+    if source.bos_id is not None and isinstance(axis, ContentReader):
+        axis = ContentReader(unled(axis.dataset))  # A separator is behind the content, and the lead in front of both.
+    extents = from_reader(axis)
+    ends = look(extents.axis, extents.spans)
+    if not ends.counts[eos_id]:
+        return axis, []
+    are_alike = ends.counts[eos_id] == ends.looked
+    if not are_alike and eos_id != separator.eos_id:
+        read = f"--eos {eos_id} reads the first as their separator"
+        return axis, [f"some of its sequences end with {eos_id} already; they get a second one. {read}"]
+    presumed, path = AFTER if are_alike and not each else None, source.paths[0]
+    reader = ContentReader(from_reader(axis, eos_id, where=Separators.TRAILING, presumed=presumed, path=path))
+    count, closed = axis.info.sequences, axis.info.tokens - reader.info.tokens
+    if not closed:
+        return axis, []
+    those = "its sequences end" if closed == count else f"{closed:,} of {counted(count, 'sequence')} end"
+    return reader, [f"{those} with the separator {eos_id} already; they do not get a second one"]
 
 
 def decided(
@@ -416,8 +449,8 @@ def _located(error: OptionError | ConversionError, path: Place) -> OptionError |
 
 def _refuse_contradiction(stored: TokenReader, choice: EosChoice, stated: Statement | None, path: Place) -> None:
     """Refuse to split a stream at another separator than the one that its manifest states."""
-    if isinstance(choice, int) and stated is not None:
-        refuse_other(ReaderAxis(stored), choice, stated, printable(path))
+    if stored.info.separators.alone and isinstance(choice, int) and stated is not None:
+        refuse_other(stored, choice, stated, printable(path))
 
 
 def _stated_separator(known: Separator | None, tokenizer_eos: int | None, info: Info) -> Separator:
@@ -500,19 +533,26 @@ def without_separators(
             f"sequences do not end with the separator {eos_id} that the dataset states",
             remedy="--eos none reads the sequences as they are stored, with the IDs that end them",
         )
-    if spans.usual == AFTER and (not every_end or eos_id == info.eos_id):
+    if spans.usual == AFTER and (not every_end or gap.is_known or eos_id == info.eos_id):
         reader = ContentReader(dataset)
         if reader.info.tokens:  # Else no read of a content would look at a separator.
             return reader, []
     is_long = few_sequences and max(info.tokens, info.sequences) > LITTLE
     if not is_long and (gap.closed or every_end):
-        whole = from_reader(stored, eos_id, presumed=None, path=path)
-        reader = ContentReader(replace(whole, gap=gap))
+        reader = _looked_at(stored, gap, path)
         if closed := info.tokens - reader.info.tokens:
             ends = f"{closed:,} of {counted(info.sequences, 'sequence')} end with the separator {eos_id}"
             return reader, [f"{ends}; the others are kept as stored"] if closed < info.sequences else []
     kept = f"not every sequence ends with {eos_id}" if gap.closed else f"no sequence that was read ends with {eos_id}"
     return stored, [f"{kept}; sequences are kept as stored{_wrapped(eos_id, separator.endings)}"]
+
+
+def _looked_at(stored: TokenReader, gap: Gap, path: Place) -> ContentReader:
+    """Return the contents of a dataset after a look at the end of every sequence."""
+    whole = from_reader(stored, gap.id, presumed=None, path=path)
+    if whole.spans.usual == AFTER:
+        gap = replace(gap, looked=gap.of, closed=gap.of, lack=0, empty=0)
+    return ContentReader(replace(whole, gap=gap))
 
 
 def _on_unknown(separator: Separator, gap: Gap) -> list[str]:
@@ -544,13 +584,18 @@ def _of_stream(
             what = f"{empty:,} of {counted(split.info.sequences, 'sequence')} are empty, the first is {first:,}"
             notes.append(f"{what}: separators follow each other")
         if is_unfinished(split):
-            notes.append(f"its last document is not finished: no separator {eos_id} follows it")
+            notes.append(unfinished(eos_id))
         return split, notes
     if separator.source == NO_SEPARATOR:
         return stored, [f"read as one sequence of {info.tokens:,} tokens ({NO_SEPARATOR})"]
     if note := _undivided(info, separator):
         return stored, note
     raise SeparatorUnknownError(path, "a stream of tokens whose separator is not known")
+
+
+def unfinished(eos_id: int) -> str:
+    """Return the note on a stream that ends without its separator."""
+    return f"its last document is not finished: no separator {eos_id} follows it"
 
 
 def boundaries_of(inner: Inner) -> str:
