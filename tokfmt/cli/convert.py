@@ -33,6 +33,7 @@ from tokfmt.cli.parameters import (
 from tokfmt.cli.usage import missing
 from tokfmt.core.resources import cpus
 from tokfmt.core.text_format import counted, printable
+from tokfmt.model.gap import separator_words
 
 _EPILOG = examples(
     "tokfmt convert corpus.jsonl out.pbin --tokenizer tokenizer",
@@ -175,7 +176,8 @@ def _summary(done: Any, seconds: float) -> str:
         padded = f" ({done.padded:,} of them padding)" if done.padded else ""
         what.append(counted(done.tokens, "token") + samples + padded)
     if done.separator["eos_id"] is not None:
-        what.append(f"separator {done.separator['eos_id']} ({'; '.join((done.separator['from'], *_changed(done)))})")
+        origin, changed = done.separator["from"] or "", "".join(_changed(done))
+        what.append(f"separator {separator_words(done.separator['eos_id'], origin, changed)}")
     lines = [f"lost {name}: {printable(what_)}" for name, what_ in done.losses.items()]
     compared = " and ".join(counted(count, what[:-1]) for what, count in done.compared.items())
     verified = f", verified: {compared} read back and compared" if done.verified else ""
@@ -199,7 +201,9 @@ def _changed(done: Any) -> list[str]:
 
 def _plan(done: Any) -> str:
     separator = done.separator
-    known = "none" if separator["eos_id"] is None else f"{separator['eos_id']} ({separator['from']})"
+    known = "none"
+    if separator["eos_id"] is not None:
+        known = separator_words(separator["eos_id"], separator["from"] or "", separator["seen"] or "")
     size = "records, counted as they are read"
     if done.sequences is not None:
         padded = f" ({done.padded:,} of them padding)" if done.padded else ""
@@ -211,7 +215,7 @@ def _plan(done: Any) -> str:
         *(f"replaces     {printable(path)}: {what}" for path, what in done.replaces.items()),
         f"holds        {size}",
         *([f"samples      of {done.sample_length:,} tokens"] if done.sample_length else []),
-        f"separator    {known}{', inferred' if separator['inferred'] else ''}",
+        f"separator    {known}",
         f"tasks        {done.plan['tasks'] if done.sequences is not None else 'planned when they are counted'}",
         *_room(done.plan),
         *_download(done.plan),
