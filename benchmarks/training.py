@@ -167,9 +167,9 @@ class Plan:
 
         os.environ["XDG_CACHE_HOME"] = str(out)
         source = {"path": self.path}
-        tokfmt.recipe([source], seq_len=LENGTH, eos="none")  # where documents begin is known from here on
+        tokfmt.recipe([source], seq_len=LENGTH, to_eos="none")  # where documents begin is known from here on
         began = time.process_time()
-        tokfmt.recipe([source], seq_len=LENGTH, eos="none", pack="bestfit")
+        tokfmt.recipe([source], seq_len=LENGTH, to_eos="none", pack="bestfit")
         return time.process_time() - began
 
 
@@ -203,7 +203,7 @@ class Many:
         import tokfmt.recipe_dataset  # noqa: F401 - imports are not counted
 
         began = time.perf_counter()
-        found = tokfmt.recipe([{"path": str(self.home / "*.pbin")}], seq_len=LENGTH, eos="none", shuffle="samples")
+        found = tokfmt.recipe([{"path": str(self.home / "*.pbin")}], seq_len=LENGTH, to_eos="none", shuffle="samples")
         next(batches(found))
         return time.perf_counter() - began
 

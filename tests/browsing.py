@@ -12,6 +12,7 @@ from tokfmt.core.place import place_of
 from tokfmt.core.reader import Info, Layout
 from tokfmt.ops.source.request import SourceRequest
 from tokfmt.ops.source.stored import Separator
+from tokfmt.plugin import TokenReader
 from tokfmt.tui.app import Browser, settled
 from tokfmt.tui.catalog import Catalog
 from tokfmt.tui.datasets import CatalogList
@@ -92,7 +93,7 @@ def reader_text(app):
     return "\n".join("".join(run.text for run in line.runs) for line in reader.lines)
 
 
-class Fake:
+class Fake(TokenReader):
     """10^12 documents of 100 tokens; those in `broken` cannot be read."""
 
     def __init__(self, broken=()):

@@ -316,7 +316,7 @@ def changed_source(tmp):
 
 def a_ledger_of_another(tmp):
     pack(tmp / "a.pbin", documents(20), EOS)
-    (tmp / "mix.toml").write_text(f'tokfmt = 1\neos = {EOS}\n[[source]]\npath = "a.pbin"\n')
+    (tmp / "mix.toml").write_text(f'tokfmt = 1\nto_eos = {EOS}\n[[source]]\npath = "a.pbin"\n')
     convert(tmp / "mix.toml", tmp / "b.pbin", ledger=True)
     rows = np.load(tmp / "b.pbin.ledger", mmap_mode="r+")
     rows["stop"][7] += 1

@@ -21,7 +21,6 @@ TITLES = {
     "formats.record_files": "Files of records",
     "core.records": "Records",
     "core.reader": "Readers of tokens",
-    "core.protocols": "Optional capabilities of readers",
     "core.ragged": "Sequences in memory",
     "views.memory": "Sequences in memory",
     "core.files": "Read files",

@@ -18,6 +18,7 @@ import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from tokfmt.core.errors import OptionError
@@ -37,9 +38,10 @@ if TYPE_CHECKING:
     from tokfmt.ops.info import Overview
     from tokfmt.ops.show.show import Preview
     from tokfmt.ops.source.draft import TextRecipe
-    from tokfmt.ops.source.request import EosChoice, Options, Selection
+    from tokfmt.ops.source.request import EosChoice, Options, Selection, SourceRequest
     from tokfmt.ops.stats.report import StatsReport
     from tokfmt.run.execute import Progress
+    from tokfmt.text.tokenizer import TokenizerHandle
 
 PathLike = str | os.PathLike[str]
 if TYPE_CHECKING:
@@ -51,6 +53,7 @@ def open(  # noqa: A001 - the verb that users expect
     *,
     format: str | None = None,  # noqa: A002
     eos: EosChoice = None,
+    bos: EosChoice = None,
     options: Options = (),
     tokenizer: str | None = None,
     text_field: str | None = None,
@@ -66,6 +69,8 @@ def open(  # noqa: A001 - the verb that users expect
         path: A file or a directory; or a group, an array or a store of zarr.
         format: Name of the format (default: detected from the content).
         eos: Token ID of the separator, or "none" if the dataset has no separator (default: inferred).
+        bos: Token ID of the lead, which is no content at the beginning of sequences, or "none" (default: given by the
+            manifest).
         options: Read options of the format, such as {"view": "samples"} or ["view=samples"].
         tokenizer: Name, directory or path of a tokenizer.json. Text needs a tokenizer, and each record is tokenized
             when it is read. `ds.info`, `ds.tokens` and `ds.offsets` need positions on the token axis, so they tokenize
@@ -89,6 +94,7 @@ def open(  # noqa: A001 - the verb that users expect
     with settings("open", storage_options, allow_source):
         from tokfmt.core.records import RecordReader
         from tokfmt.dataset import Dataset
+        from tokfmt.model.bridge import ContentReader
         from tokfmt.ops.source.open import open_sources
         from tokfmt.ops.source.request import SourceRequest
         from tokfmt.ops.source.stored import tokenizer_of
@@ -99,9 +105,9 @@ def open(  # noqa: A001 - the verb that users expect
             if is_zarr(path):
                 place = local_path(path)
                 if place is None:
-                    return open_zarr(path, eos=eos, options=options)
+                    return open_zarr(path, eos=eos, bos=bos, options=options)
                 path = place
-        request = SourceRequest.of(path, format, eos, options, text_field, None, allow_loss)
+        request = SourceRequest.of(path, format, eos, options, text_field, None, allow_loss, bos=bos)
         handle = tokenizer_of(tokenizer)
         wanted = replace(
             request,
@@ -129,7 +135,17 @@ def open(  # noqa: A001 - the verb that users expect
             )
         guessed = (*reader.info.inferred, *source.separator.guess)
         notes = tuple(note for note in source.notes if note not in guessed)
-        return Dataset(reader, source.format.name, inferred=guessed, notes=notes, origin=(source,))
+        again = (
+            partial(_opened_again, wanted, handle) if isinstance(reader, ContentReader) and reader.presumes else None
+        )
+        return Dataset(reader, source.format.name, inferred=guessed, notes=notes, origin=(source,), again=again)
+
+
+def _opened_again(request: SourceRequest, tokenizer: TokenizerHandle | None) -> TokenReader:
+    """Return the reader of a dataset, after a look at the end of each of its sequences."""
+    from tokfmt.ops.source.open import open_one
+
+    return cast("TokenReader", open_one(replace(request, every_end=True), tokenizer).reader)
 
 
 def info(
@@ -140,6 +156,7 @@ def info(
     tokenizer: str | None = None,
     text_field: str | None = None,
     eos: EosChoice = None,
+    bos: EosChoice = None,
     split: str | None = None,
     allow_loss: str | Iterable[str] = (),
     recursive: bool = False,
@@ -157,6 +174,8 @@ def info(
             that of the manifest, if it is on this machine).
         text_field: The JSON field of the text.
         eos: The separator, or "none" (default: given by the manifest, or inferred).
+        bos: Token ID of the lead, which is no content at the beginning of sequences, or "none" (default: given by the
+            manifest).
         split: The split of a dataset that has several.
         allow_loss: Words of `--allow-loss`.
         recursive: Read subdirectories too.
@@ -172,7 +191,9 @@ def info(
         from tokfmt.ops.info import info as look
         from tokfmt.ops.source.request import SourceRequest
 
-        given = SourceRequest.of(path, format, eos, options, text_field, split, allow_loss, recursive, ignore_manifest)
+        given = SourceRequest.of(
+            path, format, eos, options, text_field, split, allow_loss, recursive, ignore_manifest, bos=bos
+        )
         return look(given, tokenizer)
 
 
@@ -189,7 +210,9 @@ def convert(
     engine: Literal["auto", "fastokens", "tokenizers"] = "auto",
     text_field: str | None = None,
     eos: EosChoice = None,
+    bos: EosChoice = None,
     to_eos: ToEos = None,
+    to_bos: EosChoice = None,
     seq_len: int | None = None,
     split: str | None = None,
     seed: int | None = None,
@@ -233,8 +256,12 @@ def convert(
         engine: Library that encodes text.
         text_field: Dotted path of the text in JSON records.
         eos: ID of the separator of the sources, "none", or None to infer it.
+        bos: ID of the lead, such as a BOS, which is no content at the beginning of sequences; or "none" (default: given
+            by the manifest).
         to_eos: ID of the separator to write, "none", or "as-stored": none is added where a source has none (default:
             that of the sources).
+        to_bos: ID of the lead to write in front of each sequence, or "none" (default: as the sources have it, if the
+            destination has an index; else none).
         seq_len: Tokens per sample, for formats that store samples.
         split: The split to read, and to write; or `NAME=SHARE,...`, the splits that sequences are dealt to.
         seed: Seed that deals sequences to splits (default: 0).
@@ -277,7 +304,7 @@ def convert(
         from tokfmt.core.place import destination_of
         from tokfmt.ops.convert.arrangement import arrangement_of
         from tokfmt.ops.convert.convert import convert as carry_out
-        from tokfmt.ops.convert.request import Request, task_of, to_eos_of
+        from tokfmt.ops.convert.request import Request, task_of, to_bos_of, to_eos_of
         from tokfmt.ops.source.request import SourceRequest, selection_words
         from tokfmt.run.execute import NullProgress, worker_count
 
@@ -289,7 +316,7 @@ def convert(
         arrangement = arrangement_of(shuffle, split, seed)
         read = None if arrangement.shares else split
         source = SourceRequest.of(
-            sources, format, eos, options, text_field, read, allow_loss, recursive, ignore_manifest, allow_partial
+            sources, format, eos, options, text_field, read, allow_loss, recursive, ignore_manifest, allow_partial, bos
         )
         request = Request(
             source=source,
@@ -297,6 +324,7 @@ def convert(
             to=to_format,
             to_options=given_options(to_options),
             to_eos=None if to_eos is None else to_eos_of(to_eos),
+            to_bos=None if to_bos is None else to_bos_of(to_bos),
             tokenizer=tokenizer,
             special_tokens=special_tokens,
             engine=engine,
@@ -329,6 +357,7 @@ def stats(
     text_field: str | None = None,
     split: str | None = None,
     eos: EosChoice = None,
+    bos: EosChoice = None,
     allow_loss: str | Iterable[str] = (),
     duplicates: bool = True,
     sample: int | None = None,
@@ -351,6 +380,8 @@ def stats(
         text_field: Dotted path of the text in JSON records.
         split: Name of the split to read.
         eos: Token ID of the separator, or "none" if the dataset has no separator (default: inferred).
+        bos: Token ID of the lead, which is no content at the beginning of sequences, or "none" (default: given by the
+            manifest).
         allow_loss: Names of the losses in reading that you accept, one or several.
         duplicates: Count equal sequences. Takes 24 bytes of memory per sequence.
         sample: Number of sequences to look at (default: all sequences).
@@ -376,7 +407,7 @@ def stats(
         from tokfmt.ops.stats.report import parse_expectation, unmet
 
         expectations = [parse_expectation(text) for text in ([expect] if isinstance(expect, str) else expect)]
-        source = SourceRequest.of(paths, format, eos, options, text_field, split, allow_loss)
+        source = SourceRequest.of(paths, format, eos, options, text_field, split, allow_loss, bos=bos)
         report = look(
             StatsRequest(
                 source,
@@ -404,6 +435,7 @@ def check(
     text_field: str | None = None,
     split: str | None = None,
     eos: EosChoice = None,
+    bos: EosChoice = None,
     allow_loss: str | Iterable[str] = (),
     jobs: int | None = None,
     storage_options: Mapping[str, str | bool] | None = None,
@@ -423,6 +455,8 @@ def check(
         text_field: Dotted path of the text in JSON records.
         split: Name of the split to read.
         eos: Token ID of the separator, or "none" if the dataset has no separator (default: inferred).
+        bos: Token ID of the lead, which is no content at the beginning of sequences, or "none" (default: given by the
+            manifest).
         allow_loss: Names of the losses in reading that you accept, one or several.
         jobs: Number of threads (default: one per core).
         storage_options: Options of stores, as {"endpoint": "https://minio.example:9000"}; see docs/remote.md. They hold
@@ -440,7 +474,7 @@ def check(
         from tokfmt.ops.check import check as look
         from tokfmt.ops.source.request import SourceRequest
 
-        source = SourceRequest.of(paths, format, eos, options, text_field, split, allow_loss)
+        source = SourceRequest.of(paths, format, eos, options, text_field, split, allow_loss, bos=bos)
         request = CheckRequest(
             source, deep=deep, tokenizer=tokenizer, against=against, ignore_order=ignore_order, jobs=count("jobs", jobs)
         )
@@ -459,6 +493,7 @@ def diff(
     text_field: str | None = None,
     split: str | None = None,
     eos: EosChoice = None,
+    bos: EosChoice = None,
     allow_loss: str | Iterable[str] = (),
     limit: int = 10,
     jobs: int | None = None,
@@ -479,6 +514,8 @@ def diff(
         text_field: Dotted path of the text in JSON records.
         split: Name of the split to read.
         eos: Token ID of the separator, or "none" if the datasets have no separator (default: inferred).
+        bos: Token ID of the lead, which is no content at the beginning of sequences, or "none" (default: given by the
+            manifest).
         allow_loss: Names of the losses in reading that you accept, one or several.
         limit: Largest number of differences to list.
         jobs: Number of threads (default: one per core).
@@ -498,8 +535,8 @@ def diff(
 
         format_a, format_b = format if isinstance(format, tuple) else (format, format)
         return compare(
-            SourceRequest.of(a, format_a, eos, options, text_field, split, allow_loss),
-            SourceRequest.of(b, format_b, eos, options, text_field, split, allow_loss),
+            SourceRequest.of(a, format_a, eos, options, text_field, split, allow_loss, bos=bos),
+            SourceRequest.of(b, format_b, eos, options, text_field, split, allow_loss, bos=bos),
             tokenizer=tokenizer,
             samples=samples,
             ignore_order=ignore_order,
@@ -517,6 +554,7 @@ def show(
     tokenizer: str | None = None,
     text_field: str | None = None,
     eos: EosChoice = None,
+    bos: EosChoice = None,
     split: str | None = None,
     seed: int = 0,
     limit: int | None = None,
@@ -538,6 +576,8 @@ def show(
         tokenizer: The name, directory or tokenizer.json of a tokenizer; it decodes IDs and encodes text.
         text_field: The JSON field of the text.
         eos: The separator, or "none" (default: given by the manifest, or inferred).
+        bos: Token ID of the lead, which is no content at the beginning of sequences, or "none" (default: given by the
+            manifest).
         split: The split of a dataset that has several.
         seed: The seed of `random:5`. It chooses the same numbers for every dataset with the same number of sequences.
         limit: The maximum number of sequences; 0 for all. Default: ten for a query, all for any other selection.
@@ -556,6 +596,8 @@ def show(
         from tokfmt.ops.show.show import show as look
         from tokfmt.ops.source.request import SourceRequest
 
-        given = SourceRequest.of(path, format, eos, options, text_field, split, allow_loss, recursive, ignore_manifest)
+        given = SourceRequest.of(
+            path, format, eos, options, text_field, split, allow_loss, recursive, ignore_manifest, bos=bos
+        )
         most = count("limit", limit, 0)
         return look(given, selection, tokenizer=tokenizer, seed=seed, limit=most, progress=progress)

@@ -230,9 +230,9 @@ def recipe(
     seed: int = 0,
     tokens: int | None = None,
     epochs: int | None = None,
-    eos: int | str | None = None,
+    to_eos: int | str | None = None,
+    to_bos: int | None = None,
     pad: int | None = None,
-    bos: int = 0,
     tokenizer: str | None = None,
     dedup: str = "none",
     filters: Mapping[str, Mapping[str, Any]] | None = None,
@@ -254,9 +254,10 @@ def recipe(
         seed: Seed of the order.
         tokens: Number of tokens of the whole recipe (default: no limit).
         epochs: Passes over each source; with weights, the largest number of passes (default: 1).
-        eos: Token ID of the separator, or "none" (default: that of the sources).
+        to_eos: Token ID of the separator after each document, or "none" (default: that of the sources, if they agree).
+            The separator that a source has is `eos` in its entries.
+        to_bos: Token ID before each document, with labels="starts" (default: 0).
         pad: Token ID of the padding (default: the separator).
-        bos: Token ID before each document, with labels="starts".
         tokenizer: Name, directory or path of a tokenizer.json, as in a recipe file.
         dedup: "none", or "exact" to keep one of several equal texts.
         filters: The rules of each filter by its name, as in the `[filter.NAME]` tables of a recipe file.
@@ -281,9 +282,9 @@ def recipe(
         "seed": seed,
         "tokens": tokens,
         "epochs": epochs,
-        "eos": eos,
+        "to_eos": to_eos,
+        "to_bos": to_bos,
         "pad": pad,
-        "bos": bos,
         "tokenizer": tokenizer,
         "dedup": dedup,
         "filter": filters,

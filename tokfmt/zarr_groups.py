@@ -22,9 +22,10 @@ from numpy.typing import NDArray
 from tokfmt.core.errors import CorruptError, DestinationExistsError, OptionError
 from tokfmt.core.options import given_options
 from tokfmt.core.ragged import Offsets, Tokens
-from tokfmt.core.reader import INT32_MAX, U32, Info, Layout, Separators, check_interval, windows
+from tokfmt.core.reader import INT32_MAX, U32, Info, Layout, Separators, TokenReader, check_interval, windows
 from tokfmt.dataset import Dataset
 from tokfmt.model.bridge import ContentReader, from_reader
+from tokfmt.model.separator import led
 from tokfmt.ops.convert.convert import convert
 from tokfmt.ops.convert.request import Conversion, Request
 from tokfmt.ops.source.request import EosChoice, Options
@@ -67,12 +68,13 @@ def local_path(value: Any) -> Path | None:
     return Path(store.path) if isinstance(store, ZipStore) and not inside else None
 
 
-def open_zarr(value: Any, *, eos: EosChoice = None, options: Options = ()) -> Dataset:
+def open_zarr(value: Any, *, eos: EosChoice = None, bos: EosChoice = None, options: Options = ()) -> Dataset:
     """Open a group or an array that is not in a local store.
 
     Args:
         value: The group, the array or the store.
         eos: Token ID of the separator of an array, or "none".
+        bos: Token ID of the lead of its sequences, or "none".
         options: Read options of flat-tokens: `split` chooses a group.
 
     Raises:
@@ -83,7 +85,7 @@ def open_zarr(value: Any, *, eos: EosChoice = None, options: Options = ()) -> Da
 
     node, given = _node(value), dict(given_options(options))
     if isinstance(node, zarr.Array):
-        return _of_array(node, eos)
+        return _of_array(node, eos, bos)
     group = _chosen(node, given.pop("split", None))
     if given:
         name = next(iter(given))
@@ -91,7 +93,7 @@ def open_zarr(value: Any, *, eos: EosChoice = None, options: Options = ()) -> Da
     return Dataset(FlatTokensArrays(group), _FORMAT)
 
 
-def _of_array(array: Any, eos: EosChoice) -> Dataset:
+def _of_array(array: Any, eos: EosChoice, bos: EosChoice) -> Dataset:
     if array.name.rpartition("/")[2] == TOKENS:
         raise OptionError(f"{_name(array)}: holds IDs with start bits. Open the group that holds the array")
     if array.ndim != 1 or array.dtype.kind != "u":
@@ -99,7 +101,8 @@ def _of_array(array: Any, eos: EosChoice) -> Dataset:
         raise OptionError(f"{_name(array)}: is not an array of token IDs (expected 1 dimension of uint, found {found})")
     stream = PlainArray(array)
     if isinstance(eos, int):
-        return Dataset(ContentReader(from_reader(stream, eos)), "zarr")
+        dataset = from_reader(stream, eos)
+        return Dataset(ContentReader(led(dataset, bos) if isinstance(bos, int) else dataset), "zarr")
     note = f"read as one sequence of {stream.info.tokens:,} tokens; --eos ID splits it"
     return Dataset(stream, "zarr", notes=() if eos == "none" else (note,))
 
@@ -120,7 +123,7 @@ def _name(node: Any) -> str:
     return str(node.store_path)
 
 
-class PlainArray:
+class PlainArray(TokenReader):
     """Read a one-dimensional array of unsigned integers as one stream of token IDs."""
 
     def __init__(self, array: Any) -> None:
@@ -145,7 +148,7 @@ class PlainArray:
         """Do nothing: the store is the caller's."""
 
 
-class FlatTokensArrays:
+class FlatTokensArrays(TokenReader):
     """Read a flat-tokens group through zarr. Start bits are compared with `seq_starts`, IDs with `max_token_id`."""
 
     def __init__(self, group: Any) -> None:

@@ -85,7 +85,7 @@ def test_of_many_files_the_one_is_named_also_when_they_are_remembered(sources, t
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     for k in range(70):
         tokfmt.convert(sources / "a.pbin", tmp_path / f"{k}.pbin", select=f"{k}:{k + 3}", manifest=False)
-    (tmp_path / "many.toml").write_text('tokfmt = 1\nseq_len = 64\neos = 4095\n[[source]]\npath = "*.pbin"\n')
+    (tmp_path / "many.toml").write_text('tokfmt = 1\nseq_len = 64\nto_eos = 4095\n[[source]]\npath = "*.pbin"\n')
     for _ in range(2):  # the second time from the cache
         for k in range(0, len(tokfmt.open(tmp_path / "many.toml")), 17):
             (drawn,) = show_step(tmp_path / "many.toml", sample=k).shown

@@ -60,7 +60,7 @@ class TestFolder(FormatContract):
         stored = [document for held in chunks for document in held]
         if self.eos_id == "none":
             return stored
-        assert all(document[-1] == self.eos_id for document in stored)
+        assert all(document[-1] == self.eos_id for document in stored if document)
         return [document[:-1] for document in stored]
 
 
@@ -81,17 +81,18 @@ class TestCompressed(TestFolder):
 DOCUMENTS = [[], [1, 2, 3], [4, 5, 6, 7, 8], [], [9]]
 
 
-def noted(tmp_path, format_, **demands):
+def noted(tmp_path, format_, documents=DOCUMENTS, **demands):
     """The notes of a conversion of five documents, two of them empty, and its result."""
     source = tmp_path / "x.jsonl"
-    source.write_text("".join(json.dumps({"input_ids": ids}) + "\n" for ids in DOCUMENTS))
+    source.write_text("".join(json.dumps({"input_ids": ids}) + "\n" for ids in documents))
     done = tokfmt.convert(source, tmp_path / "out", to_format=format_, jobs=1, overwrite=True, verify=True, **demands)
     return [note for note in done.notes if note.startswith("out: ")], done
 
 
 def test_note_on_tokens_that_tokensloader_drops(tmp_path):
     """With `--seq-len 3`, chunks of 5, 6 and 3 tokens leave 2 tokens."""
-    (told,), done = noted(tmp_path, "litdata", eos=99, seq_len=3, to_options={"shard_size": 5})
+    closed = [[*ids, 99] for ids in DOCUMENTS]
+    (told,), done = noted(tmp_path, "litdata", closed, eos=99, seq_len=3, to_options={"shard_size": 5})
     assert [sum(map(len, chunk)) for chunk in documents(tmp_path / "out")] == [5, 6, 3]
     assert told == "out: TokensLoader(block_size=3) drops 2 of 14 tokens, at the ends of 3 chunks"
     assert done.sample_length is None
@@ -102,17 +103,18 @@ def test_note_on_tokens_that_tokensloader_drops(tmp_path):
     (verdict,) = tokfmt.check(tmp_path / "out", options={"seq_len": 3})
     assert told in verdict.notes
     assert tokfmt.check(tmp_path / "out")[0].notes != verdict.notes
-    assert noted(tmp_path, "litdata", eos=99, to_options={"shard_size": 5})[0] == []
-    assert noted(tmp_path, "litdata", eos=99, seq_len=7)[0] == []
+    assert noted(tmp_path, "litdata", closed, eos=99, to_options={"shard_size": 5})[0] == []
+    assert noted(tmp_path, "litdata", closed, eos=99, seq_len=7)[0] == []
 
 
 def test_note_on_empty_documents_for_upstream(tmp_path):
-    """Without a separator, an empty document is an item of no bytes."""
+    """Without a separator, an empty document is an item of no bytes. It gets none that it did not have."""
     for format_, why in (("litdata", "TokensLoader"), ("mds", "MDSWriter")):
-        (told,), _ = noted(tmp_path, format_, to_eos="none", eos="none")
-        assert told.startswith("out: 2 empty sequences (first: sequence 0): ")
-        assert why in told
-        assert noted(tmp_path, format_, eos=99)[0] == []
+        for demands in ({"to_eos": "none", "eos": "none"}, {"eos": 99}):
+            (told,), _ = noted(tmp_path, format_, **demands)
+            assert told.startswith("out: 2 empty sequences (first: sequence 0): ")
+            assert why in told
+        assert noted(tmp_path, format_, [[*ids, 99] for ids in DOCUMENTS], eos=99)[0] == []
 
 
 def test_opening_takes_16_bytes_a_document(tmp_path):

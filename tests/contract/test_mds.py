@@ -88,7 +88,7 @@ class TestFolder(FormatContract):
         stored = [document for held in shards for document in held]
         if self.eos_id == "none":
             return stored
-        assert all(document[-1] == self.eos_id for document in stored)
+        assert all(document[-1] == self.eos_id for document in stored if document)
         return [document[:-1] for document in stored]
 
 

@@ -38,7 +38,7 @@ class TestPack(FormatContract):
 
     def oracle(self, path, options):
         stored = documents(path, options)
-        assert all(document[-1] == self.eos_id for document in stored)
+        assert all(document[-1] == self.eos_id for document in stored if document)
         return [document[:-1] for document in stored]
 
 

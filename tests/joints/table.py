@@ -457,7 +457,7 @@ def mixed(case, home):
     paths, documents = sources(case, home)
     path = home / "source.toml"
     words = reading(case.middle, case)
-    text = ["tokfmt = 1", *([f"eos = {words['eos']}"] if "eos" in words else [])]
+    text = ["tokfmt = 1", *([f"to_eos = {words['eos']}"] if "eos" in words else [])]
     for source in paths:
         text += ["[[source]]", f"path = {json.dumps(str(source))}"]
         text += [f"format = {json.dumps(words['format'])}"] if "format" in words else []

@@ -1,18 +1,20 @@
 """What a destination stores, read in windows, is what a list of tokens says; a sequence that differs is never passed over."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from amount import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from model.naive import DOCUMENTS, EOS, indexed, laid, streamed
+from model.naive import BOS, DOCUMENTS, EOS, indexed, laid, streamed, trimmed
 
 from tokfmt.core.errors import UnendedError
-from tokfmt.model import AFTER, ArrayAxis, Bounds, Dataset, Ended, Gap, Laid, Ledger, Target, concat
+from tokfmt.model import AFTER, ArrayAxis, Bounds, Dataset, Ended, Gap, Laid, Led, Ledger, Target, concat
 
 
 def windows_of(axis, size):
-    return [axis.read(at, min(at + size, axis.length)).tolist() for at in range(0, axis.length, size)]
+    return [axis.tokens(at, min(at + size, axis.length)).tolist() for at in range(0, axis.length, size)]
 
 
 def in_windows(dataset, target, size, tokens, fates):
@@ -52,6 +54,31 @@ def test_whatever_is_presumed_the_bytes_are_the_same(documents, target, presumed
 
 
 @settings(max_examples=examples(20))
+@given(DOCUMENTS, INDEXED, st.sampled_from([0, AFTER]), st.booleans(), st.integers(1, 30))
+def test_whatever_leads_are_presumed_the_bytes_are_the_same(documents, target, presumed, has_leads, size):
+    dataset, _ = indexed(documents, EOS, presumed=presumed)
+    dataset = replace(dataset, spans=Led(dataset.spans, BOS, has_leads), gap=Gap(EOS, lead=BOS))
+    tokens, _, fates = laid([trimmed(document, EOS, BOS) for document in documents], target)
+    in_windows(dataset, target, size, tokens, fates)
+
+
+@pytest.mark.parametrize("exception", [0, 4999, 9999])
+@pytest.mark.parametrize("has_leads", [False, True])
+def test_the_first_sequence_with_another_lead_is_named(exception, has_leads):
+    documents = [[BOS] * ((k == exception) is not has_leads) + [k % 4 + 1, 8, EOS] for k in range(10_000)]
+    dataset, _ = indexed(documents, EOS, presumed=AFTER)
+    dataset = replace(dataset, spans=Led(dataset.spans, BOS, has_leads), gap=Gap(EOS, lead=BOS))
+    axis = Laid(dataset, Target(EOS))
+    assert not axis.is_exact
+    with pytest.raises(UnendedError) as error:
+        windows_of(axis, 1000)
+    assert error.value.sequence == exception
+    assert error.value.found == (exception % 4 + 1 if has_leads else BOS)
+    looked_at = replace(dataset, spans=dataset.spans.looked_at(dataset.axis))
+    assert sum(windows_of(Laid(looked_at, Target(EOS, lead=BOS)), 1000), []) == sum(documents, [])
+
+
+@settings(max_examples=examples(20))
 @given(DOCUMENTS, DOCUMENTS, INDEXED, st.integers(1, 30))
 def test_several_sources_each_presumed_for_itself(first, second, target, size):
     one, before = indexed(first, EOS, presumed=AFTER)
@@ -68,8 +95,8 @@ def documents_of(count, exceptions=()):
 def test_without_an_exception_no_end_is_looked_at_and_each_token_is_read_once():
     documents = documents_of(10_000)
     dataset, _ = indexed(documents, EOS, presumed=AFTER)
-    reads, read = [], dataset.axis.read
-    dataset.axis.read = lambda a, b: reads.append((a, b)) or read(a, b)
+    reads, read = [], dataset.axis.tokens
+    dataset.axis.tokens = lambda a, b: reads.append((a, b)) or read(a, b)
     axis = Laid(dataset, Target(9))
     assert (axis.is_exact, reads) == (False, [])
     assert axis.offsets(5000, 5001).tolist() == [15_000, 15_003]
@@ -144,9 +171,9 @@ def test_a_sequence_longer_than_a_window_is_held_in_windows(closed, target):
     whole = np.concatenate([part for one in expected for part in (*order, one, *after)])
     assert np.array_equal(np.concatenate(found), whole)
     for at in (0, 1, 5, 1 << 20, (2 << 20) + 3, length - 8):
-        assert axis.read(at, at + 9).tolist() == whole[at : at + 9].tolist()
+        assert axis.tokens(at, at + 9).tolist() == whole[at : at + 9].tolist()
     for at in [*range(8), *range(length, len(whole))]:
-        assert axis.read(at, at + 1).tolist() == [whole[at]]
+        assert axis.tokens(at, at + 1).tolist() == [whole[at]]
     if not closed and target.id is not None:
         with pytest.raises(UnendedError):
-            Laid(dataset, target).read(length - 5, length + 3)
+            Laid(dataset, target).tokens(length - 5, length + 3)

@@ -59,7 +59,7 @@ def test_a_loss_mask_is_read_as_the_option_states(name, tmp_path):
     with pytest.raises(LossyConversionError, match="loss_mask"):
         tokfmt.convert(source, tmp_path / "x.ds", eos=EOS)
     with pytest.raises(tokfmt.TokfmtError, match="loss_mask"):
-        tokfmt.recipe([source], seq_len=4, eos=EOS)
+        tokfmt.recipe([source], seq_len=4, to_eos=EOS)
     assert marks(source, tmp_path, options={"loss_mask": "own"}) == [IDS, MASK]
     assert marks(source, tmp_path, options={"loss_mask": "next"}) == [IDS, AFTER]
     with tokfmt.open(source) as opened:
@@ -128,7 +128,7 @@ def test_packed_rows_of_trl_are_packed_again_in_a_recipe(tmp_path):
     ids, lengths = [[1, 2, 3, 4, 5], [6, 7, 8]], [[3, 2], [3]]
     labels = [[-100, 2, 3, -100, 5], [-100, -100, 8]]
     source = stored(tmp_path / "a.parquet", input_ids=ids, labels=labels, seq_lengths=lengths)
-    view = tokfmt.recipe([source], seq_len=4, pack="document", eos=EOS)
+    view = tokfmt.recipe([source], seq_len=4, pack="document", to_eos=EOS)
     ids, labels = ([sample[name].tolist() for sample in view] for name in ("input_ids", "labels"))
     assert ids == [[1, 2, 3, EOS], [4, 5, EOS, EOS], [6, 7, 8, EOS]]
     assert labels == [[2, 3, EOS, -100], [5, EOS, -100, -100], [-100, 8, EOS, -100]]

@@ -160,7 +160,7 @@ path = "rest.pbin"
 @pytest.mark.parametrize("select", ["0:", "7:41", "33:-2"])
 def test_files_of_a_pattern_and_rows_and_ids(tmp_path, select):
     sources(tmp_path)
-    head = f'tokfmt = 1\ntokenizer = "{TOKENIZER}"\neos = {EOS}\nshuffle = "documents"\n'
+    head = f'tokfmt = 1\ntokenizer = "{TOKENIZER}"\nto_eos = {EOS}\nshuffle = "documents"\n'
     (tmp_path / "mix.toml").write_text(head + SOURCES.format(select=select, epochs=2))
     for allow_loss in ((), ("empty-sequences",)):
         done = tokfmt.convert(
@@ -177,7 +177,9 @@ def test_files_of_a_pattern_and_rows_and_ids(tmp_path, select):
 @pytest.mark.parametrize("weights", [False, True])
 def test_each_token_of_a_sample_is_in_a_piece(tmp_path, pack, shuffle, weights):
     sources(tmp_path)
-    head = f'tokfmt = 1\nseq_len = 40\ntokenizer = "{TOKENIZER}"\neos = {EOS}\nshuffle = "{shuffle}"\npack = "{pack}"\n'
+    head = (
+        f'tokfmt = 1\nseq_len = 40\ntokenizer = "{TOKENIZER}"\nto_eos = {EOS}\nshuffle = "{shuffle}"\npack = "{pack}"\n'
+    )
     body = SOURCES.format(select="2:", epochs=2)
     if weights:
         head += "tokens = 2_000\n"
@@ -202,7 +204,7 @@ def test_each_token_of_a_sample_is_in_a_piece(tmp_path, pack, shuffle, weights):
 def test_samples_whose_inputs_are_moved(tmp_path, pack):
     """`labels = "starts"`: rows are of the targets, which are the tokens as they are, without separators."""
     sources(tmp_path)
-    head = f'tokfmt = 1\nseq_len = 40\ntokenizer = "{TOKENIZER}"\neos = {EOS}\nlabels = "starts"\npack = "{pack}"\n'
+    head = f'tokfmt = 1\nseq_len = 40\ntokenizer = "{TOKENIZER}"\nlabels = "starts"\npack = "{pack}"\n'
     (tmp_path / "mix.toml").write_text(head + SOURCES.format(select="2:", epochs=2))
     tokfmt.convert(tmp_path / "mix.toml", tmp_path / "a.h5", to_format="hdf5", to_options={"seq_len": 40}, ledger=True)
     oracle = Oracle(tmp_path / "a.h5")
@@ -225,7 +227,7 @@ def found(path):
 def test_checked_with_its_dataset(tmp_path):
     """Fine as written, of documents and of samples; any row that is changed is found."""
     sources(tmp_path)
-    head = f'tokfmt = 1\ntokenizer = "{TOKENIZER}"\neos = {EOS}\nshuffle = "documents"\n'
+    head = f'tokfmt = 1\ntokenizer = "{TOKENIZER}"\nto_eos = {EOS}\nshuffle = "documents"\n'
     for name, more in (("a.pbin", ""), ("b.h5", "seq_len = 40\n")):
         (tmp_path / "mix.toml").write_text(head + more + SOURCES.format(select="0:", epochs=2))
         tokfmt.convert(tmp_path / "mix.toml", tmp_path / name, ledger=True)
@@ -247,7 +249,7 @@ def test_a_ledger_that_is_gone_or_cut_is_found_at_a_glance(tmp_path):
     path, more = tmp_path / "a.pbin", tmp_path / "b.pbin"
     for destination, select in ((path, ""), (more, 'select = "1:"\n')):
         recipe = destination.with_suffix(".toml")
-        recipe.write_text(f'tokfmt = 1\neos = {EOS}\n[[source]]\npath = "rest.pbin"\n{select}')
+        recipe.write_text(f'tokfmt = 1\nto_eos = {EOS}\n[[source]]\npath = "rest.pbin"\n{select}')
         tokfmt.convert(recipe, destination, ledger=True)
 
     def glance():
@@ -275,14 +277,10 @@ def test_a_ledger_that_is_gone_or_cut_is_found_at_a_glance(tmp_path):
 def test_recipes_of_recipes(tmp_path):
     """Spans are followed to what the innermost recipe is made of."""
     sources(tmp_path)
-    inner = (
-        f'tokfmt = 1\neos = {EOS}\nshuffle = "documents"\nseed = 3\n{{}}[[source]]\nname = "ids"\npath = "rest.pbin"\n'
-    )
+    inner = f'tokfmt = 1\nto_eos = {EOS}\nshuffle = "documents"\nseed = 3\n{{}}[[source]]\nname = "ids"\npath = "rest.pbin"\n'
     (tmp_path / "inner.toml").write_text(inner.format(""))
     (tmp_path / "rows.toml").write_text(inner.format("seq_len = 16\n"))
-    outer = (
-        f'tokfmt = 1\neos = {EOS}\nshuffle = "documents"\n[[source]]\npath = "inner.toml"\nselect = "2:"\nepochs = 2\n'
-    )
+    outer = f'tokfmt = 1\nto_eos = {EOS}\nshuffle = "documents"\n[[source]]\npath = "inner.toml"\nselect = "2:"\nepochs = 2\n'
     (tmp_path / "outer.toml").write_text(outer)
     tokfmt.convert(tmp_path / "outer.toml", tmp_path / "a.pbin", ledger=True)
     oracle = Oracle(tmp_path / "a.pbin")
@@ -299,7 +297,7 @@ def test_quotas_and_equal_sequences_of_ids(tmp_path):
     sources(tmp_path)
     for more in ("tokens = 150\n", "tokens = 700\nepochs = 9\n", ""):
         for dedup in ("none", "exact"):
-            head = f'tokfmt = 1\neos = {EOS}\ndedup = "{dedup}"\n'
+            head = f'tokfmt = 1\nto_eos = {EOS}\ndedup = "{dedup}"\n'
             (tmp_path / "mix.toml").write_text(
                 f'{head}[[source]]\npath = "rest.pbin"\n{more}[[source]]\nname = "b"\npath = "rest.pbin"\nselect = "1:"\n'
             )
@@ -311,7 +309,7 @@ def test_quotas_and_equal_sequences_of_ids(tmp_path):
     "asked", [{"select": "0:1"}, {"shuffle": 1}, {"split": "a=0.5,b=0.5"}, {"to_format": "jsonl", "destination": "-"}]
 )
 def test_refused(corpora, tmp_path, asked):
-    recipe = written(corpora, ["law"], eos=EOS)
+    recipe = written(corpora, ["law"], to_eos=EOS)
     with pytest.raises(OptionError, match="ledger"):
         tokfmt.convert(recipe, **{"destination": tmp_path / "a.pbin", **asked}, ledger=True)
     with pytest.raises(OptionError, match="Name one recipe as the only SRC"):

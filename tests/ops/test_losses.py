@@ -77,7 +77,7 @@ def _(home):
 @case("tail", "nanogpt in a recipe")
 def _(home):
     (home / "train.bin").write_bytes(ids(1, 2, EOS, 3, 4, EOS) + b"\7")
-    (home / "mix.toml").write_text(f'tokfmt = 1\neos = {EOS}\n[[source]]\npath = "train.bin"\n')
+    (home / "mix.toml").write_text(f'tokfmt = 1\nto_eos = {EOS}\n[[source]]\npath = "train.bin"\n')
     return Case(["mix.toml"], ["train.bin", "1 byte", "byte 12 "], words=[])
 
 
@@ -311,7 +311,7 @@ def _(home):
 @case("loss-mask", "datatrove in a recipe")
 def _(home):
     datatrove(home, *MASKED)
-    (home / "mix.toml").write_text(f'tokfmt = 1\neos = {EOS}\n[[source]]\npath = "x.ds"\n')
+    (home / "mix.toml").write_text(f'tokfmt = 1\nto_eos = {EOS}\n[[source]]\npath = "x.ds"\n')
     return Case(["mix.toml"], ["x.ds", "1 file"], words=[])
 
 

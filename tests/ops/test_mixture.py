@@ -190,6 +190,6 @@ def test_separators_that_documents_end_with_are_no_tokens_in_the_table(tmp_path)
     for name, rows in (("a", [[1, 2, 0], [4, 0]]), ("b", [[5, 0]])):
         (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps({"input_ids": ids}) + "\n" for ids in rows))
     entries = [{"path": "a.jsonl", "epochs": 2}, {"path": "b.jsonl"}]
-    done = tokfmt.convert(written(tmp_path / "mix.toml", {"eos": "none"}, entries), tmp_path / "m.pbin", eos=0)
+    done = tokfmt.convert(written(tmp_path / "mix.toml", {"to_eos": "none"}, entries), tmp_path / "m.pbin", eos=0)
     assert [row["tokens"] for row in done.prepared] == [6, 1]
     assert done.tokens == 7

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 import zstandard
 from amount import FUZZ_ONLY
+from click.testing import CliRunner
 from filter_oracle import broken
 from made_corpora import FIELDS, NAMES, SUFFIXES, make, prose
 from paths import FIXTURES, TOKENIZER
@@ -21,7 +22,8 @@ from peak import peak_of
 from tokenizers import Tokenizer
 
 import tokfmt
-from tokfmt.core.errors import ConversionError, DestinationExistsError, OptionError, TokfmtError
+from tokfmt.cli.main import cli
+from tokfmt.core.errors import ConversionError, DestinationExistsError, FormatError, OptionError, TokfmtError
 
 EOS = 4095
 GARBAGE = {
@@ -252,7 +254,7 @@ def test_ids_beside_text(corpora, tmp_path):
         ('path = "x.pbin"\nfilter = "garbage"', "its filter has rules on text, but it holds token IDs"),
         ('path = "x.jsonl"\nfilter = "noise"', 'there is no filter "noise"'),
         ('path = "x.jsonl"\nfilter = "garbag"', "Did you mean garbage"),
-        ('path = "x.jsonl"\ntext = "b"', 'found the field "text". --text-field NAME reads another one'),
+        ('path = "x.jsonl"\ntext = "b"', 'found the field "text". text = "NAME" reads another one'),
         ('path = "x.jsonl"', "the recipe names no tokenizer. Add tokenizer = .NAME. to the recipe"),
     ],
 )
@@ -343,7 +345,7 @@ def test_files_of_a_recipe_are_guarded_as_sources(tmp_path, nested):
     """They are not replaced, and must not change while they are read."""
     (tmp_path / "x.jsonl").write_text('{"text": "a"}\n')
     (tmp_path / "y.pbin").write_bytes((FIXTURES / "modalities" / "D_2byte_gpt2.pbin").read_bytes())
-    mix = f'tokfmt = 1\ntokenizer = "{TOKENIZER}"\neos = 4095\n[[source]]\npath = "{{}}"\n'
+    mix = f'tokfmt = 1\ntokenizer = "{TOKENIZER}"\nto_eos = 4095\n[[source]]\npath = "{{}}"\n'
     (tmp_path / "inner.toml").write_text(mix.format("y.pbin"))
     (tmp_path / "mix.toml").write_text(mix.format("inner.toml" if nested else "x.jsonl"))
     victim = tmp_path / ("y.pbin" if nested else "x.jsonl")
@@ -457,3 +459,17 @@ def test_memory_of_the_process(tmp_path):
     (tmp_path / "web.jsonl").write_text(text)
     recipe = written(tmp_path, {"web": (None, GARBAGE, 1)}, dedup='"exact"', shuffle='"documents"')
     assert peak_of(["convert", recipe, "out.pbin", "-q", "--executor", "serial", "-j", "1"], tmp_path)[0] < 300e6
+
+
+def test_explain_notes_lines_that_a_conversion_refuses(tmp_path):
+    lines = ['{"text": "Mens sana"}', "no record", '{"text": null}', '{"text": "in corpore sano"}']
+    (tmp_path / "a.jsonl").write_text("\n".join(lines) + "\n")
+    path = tmp_path / "mix.toml"
+    path.write_text(f'tokfmt = 1\ntokenizer = "{TOKENIZER}"\n[[source]]\npath = "a.jsonl"\n')
+    with pytest.raises(FormatError, match="line 2 is not valid JSON"):
+        tokfmt.convert(path, tmp_path / "x.pbin")
+    said = CliRunner().invoke(cli, ["recipe", str(path), "--explain", "--json"])
+    (note,) = json.loads(said.stdout)["notes"]
+    assert note.startswith("a: 2 invalid lines") and "line 2 is not valid JSON" in note and "invalid-lines" in note
+    said = CliRunner().invoke(cli, ["recipe", str(path), "--explain"])
+    assert said.exit_code == 0 and "2 invalid lines" in said.stderr

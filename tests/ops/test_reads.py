@@ -15,7 +15,7 @@ from reads import asked_of
 import tokfmt
 from tokfmt import info, show
 from tokfmt.core.errors import CorruptError, TruncatedError
-from tokfmt.plugin import File, sequence_at
+from tokfmt.plugin import File
 
 EOS = 50256
 DOCUMENTS, LENGTH = 100_000, 33
@@ -228,7 +228,7 @@ def test_the_sequence_at_a_position_of_row_groups(tmp_path, group):
     positions = np.arange(starts[-1] + 3)
     for order in (positions, positions[::-1], np.random.default_rng(group).permutation(positions)):
         reader = tokfmt.open(paths, eos="none").reader
-        found = [sequence_at(reader, int(position)) for position in order]
+        found = [reader.sequence_at(int(position)) for position in order]
         assert found == [max(0, np.searchsorted(starts, position, side="right") - 1) for position in order]
 
 

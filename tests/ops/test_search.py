@@ -148,6 +148,8 @@ class Samples(MemoryReader):
 class LabeledSamples(Samples):
     """Such samples with a loss mask and labels."""
 
+    has_labels = True
+
     def __init__(self, ids, filled, masks, labels):
         super().__init__(ids, filled)
         self.stored = np.array(masks, np.uint8).reshape(-1), np.array(labels, np.int64).reshape(-1)

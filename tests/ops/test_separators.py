@@ -15,7 +15,7 @@ from finishing import finish
 
 import tokfmt
 from tokfmt.cli.main import cli
-from tokfmt.core.errors import CorruptError, LossyConversionError
+from tokfmt.core.errors import LossyConversionError
 
 EOS = 7
 NAMES = ("kept", "replaced", "added", "dropped", "bare")
@@ -30,6 +30,8 @@ DESTINATIONS = {
 
 
 STORING = ("megatron", "modalities", "olmo", "nanogpt")
+BY_INDEX = ("megatron", "modalities")
+"""Formats whose index marks an empty sequence that has no separator."""
 
 
 def megatron(home, documents):
@@ -100,8 +102,12 @@ MIXED = [[9, 7, 7], [9, 7], [7], [9]]
 def test_each_separator_is_counted(write, documents, with_separators, without, name, tmp_path):
     counts, found = convert(write(tmp_path, documents), tmp_path, name)
     is_stored = name in STORING
-    assert counts == (with_separators if is_stored else without)
-    assert found == sum(counts[:3]) == len(documents) * is_stored
+    bare = documents.count([]) if name in BY_INDEX else 0
+    wanted = [
+        counted - bare * (which == "added") + bare * (which == "bare") for which, counted in zip(NAMES, with_separators)
+    ]
+    assert counts == (tuple(wanted) if is_stored else without)
+    assert found == sum(counts[:3]) == (len(documents) - bare) * is_stored
 
 
 def corpus(home, documents):
@@ -169,7 +175,8 @@ def test_what_was_trimmed_is_not_trimmed_again(documents, through, tmp_path):
     contents = [document[: -1 if document[-1] == EOS else None] for document in documents]
     for number, eos in enumerate((None, EOS)):
         tokfmt.convert(tmp_path / name, tmp_path / "again_document.bin", eos=eos, verify=True, overwrite=number > 0)
-        assert stored(tmp_path / "again_document.bin", "").tolist() == [x for one in contents for x in (*one, EOS)]
+        found = [x for one in contents if one for x in (*one, EOS)]  # The empty one has none in between.
+        assert stored(tmp_path / "again_document.bin", "").tolist() == found
 
 
 @pytest.mark.parametrize("count", [30, 300_000], ids=["read at once", "long"])
@@ -216,15 +223,11 @@ def test_a_conversion_that_begins_again_says_so_and_repeats_no_note(tmp_path):
     assert len(notes) == len(set(notes))
 
 
-def test_work_that_is_kept_is_not_begun_again(tmp_path):
-    with pytest.raises(CorruptError, match="sequence 12,444 does not end with .*without --resume"):
-        convert(nearly_closed(tmp_path), tmp_path, "modalities", resume=True)
-
-
 @pytest.mark.parametrize("name", STORING)
 def test_rows_of_which_only_some_end_with_the_separator(name, tmp_path):
     """Each is trimmed by its own token, so that none gets a second separator."""
-    assert convert(rows(tmp_path, [[9, 7], [9], [], [7]]), tmp_path, name) == ((2, 0, 2, 0, 0), 4)
+    bare = name in BY_INDEX
+    assert convert(rows(tmp_path, [[9, 7], [9], [], [7]]), tmp_path, name) == ((2, 0, 2 - bare, 0, bare), 4 - bare)
     sources = [nanogpt(tmp_path, UNFINISHED), rows(tmp_path, [[9, 7], [9]])]
     assert convert(sources, tmp_path, name, overwrite=True) == ((4, 0, 2, 0, 0), 6)
 
@@ -236,7 +239,23 @@ def test_counts_are_those_of_the_selected_sequences(how, tmp_path):
 
 def test_several_sources(tmp_path):
     sources = [nanogpt(tmp_path, UNFINISHED), megatron(tmp_path, CLOSED), rows(tmp_path, OPEN)]
-    assert convert(sources, tmp_path, "megatron") == ((7, 0, 5, 0, 0), 12)
+    assert convert(sources, tmp_path, "megatron") == ((7, 0, 4, 0, 1), 11)
+
+
+def test_what_one_of_several_sources_shows_is_said_of_it_alone(tmp_path):
+    """Every sequence of the first ends with it; the second has none."""
+    paths = []
+    for name, rows_ in (
+        ("with", [[k, 3, EOS] for k in range(20, 32)]),
+        ("without", [[k, k + 9] for k in range(20, 32)]),
+    ):
+        (tmp_path / f"{name}.jsonl").write_text("".join(f'{{"input_ids": {row}}}\n' for row in rows_))
+        paths.append(tmp_path / f"{name}_text_document.bin")
+        how = {"eos": "none", "to_eos": "none", "manifest": False}
+        tokfmt.convert(tmp_path / f"{name}.jsonl", paths[-1], to_format="megatron", **how)
+    done = tokfmt.convert(paths, tmp_path / "both_text_document.bin", to_format="megatron")
+    assert (done.separators["kept"], done.separators["added"]) == (12, 12)
+    assert str(done.separator["from"]).startswith("in with_text_document.bin ")
 
 
 def test_tasks_publish_the_counts_of_all(tmp_path):
@@ -263,8 +282,8 @@ def test_sequences_of_a_recipe_had_the_separators_of_its_sources(tmp_path):
     """In any order, and repeated; another ID replaces them."""
     nanogpt(tmp_path, UNFINISHED)
     recipe = tmp_path / "mix.toml"
-    source = '[[source]]\nname = "a"\npath = "val.bin"\nepochs = 2\n'
-    recipe.write_text(f'tokfmt = 1\neos = {EOS}\nshuffle = "documents"\nseed = 3\n{source}')
+    source = f'[[source]]\nname = "a"\npath = "val.bin"\neos = {EOS}\nepochs = 2\n'
+    recipe.write_text(f'tokfmt = 1\nshuffle = "documents"\nseed = 3\n{source}')
     assert convert(recipe, tmp_path, "megatron") == ((6, 0, 2, 0, 0), 8)
     done = tokfmt.convert(recipe, tmp_path / "o.pbin", to_eos=8)
     assert [done.separators[name] for name in NAMES] == [0, 6, 2, 0, 0]
@@ -277,3 +296,89 @@ def test_sequences_of_a_recipe_had_the_separators_of_its_sources(tmp_path):
 def test_the_line_of_the_result_says_what_is_not_kept(documents, clause, tmp_path):
     words = ["convert", nanogpt(tmp_path, documents), tmp_path / "o.pbin", "--eos", EOS]
     assert f"separator {EOS} {clause}, " in CliRunner().invoke(cli, list(map(str, words))).stderr
+
+
+# Empty sequences: with a separator in the source, and with nothing at all.
+
+EMPTIES = [[9, 7], [], [7], [9, 9], [7], [], [9, 8]]
+WRITTEN = [[9, 7], [], [7], [9, 9, 7], [7], [], [9, 8, 7]]
+
+
+def documents_of(path):
+    """The documents of a Megatron pair, with their separators, by its index. An empty one is an entry repeated."""
+    raw, data = path.with_suffix(".idx").read_bytes(), np.fromfile(path, "<u2").tolist()
+    sequences, documents = struct.unpack_from("<QQ", raw, 18)
+    cuts = [0, *itertools.accumulate(np.frombuffer(raw, "<i4", sequences, 34).tolist())]
+    entries = np.frombuffer(raw, "<i8", documents, 34 + 12 * sequences).tolist()
+    return [data[cuts[a] : cuts[b]] for a, b in itertools.pairwise(entries)]
+
+
+@pytest.mark.parametrize(
+    "how",
+    [{}, {"jobs": 2}, {"shuffle": 3}, {"select": "1:6"}, {"select": "1:6", "shuffle": 1}, {"resume": True}],
+    ids=str,
+)
+def test_an_empty_sequence_gets_no_separator_that_it_did_not_have(how, tmp_path):
+    """A destination with an index stores it as it was. The index tells where it is."""
+    chosen = slice(*map(int, how["select"].split(":"))) if "select" in how else slice(None)
+    counts, _ = convert(megatron(tmp_path, EMPTIES), tmp_path, "megatron", **how)
+    found = documents_of(tmp_path / "to" / DESTINATIONS["megatron"])
+    wanted = WRITTEN[chosen]
+    assert (sorted(found) if "shuffle" in how else found) == (sorted(wanted) if "shuffle" in how else wanted)
+    sources = EMPTIES[chosen]
+    closed = sum(one[-1:] == [EOS] for one in sources)
+    assert counts == (closed, 0, len(sources) - closed - sources.count([]), 0, sources.count([]))
+
+
+def test_every_split_has_the_empty_sequences_that_were_dealt_to_it(tmp_path):
+    source, out = megatron(tmp_path, EMPTIES * 20), tmp_path / "out_document.bin"
+    done = tokfmt.convert(source, out, eos=EOS, split="a=0.5,b=0.5", verify=True)
+    found = {name: documents_of(tmp_path / f"out_document.{name}.bin") for name in "ab"}
+    assert sorted(found["a"] + found["b"]) == sorted(WRITTEN * 20)
+    assert found["a"] and found["b"]
+    parts: dict[str, Any] = done.splits
+    for name, documents in found.items():
+        assert parts[name]["separators"]["bare"] == documents.count([])
+
+
+def test_tasks_write_empty_sequences_as_they_were(tmp_path):
+    source, destination = megatron(tmp_path, EMPTIES * 20), tmp_path / "out_document.bin"
+    for k in range(2):
+        tokfmt.convert(source, destination, eos=EOS, task=(k, 2))
+    finish(destination)
+    assert documents_of(destination) == WRITTEN * 20
+
+
+@pytest.mark.parametrize("order", ["", 'shuffle = "documents"\n'], ids=["in order", "shuffled"])
+@pytest.mark.parametrize("quota", ["", "tokens = 9\nepochs = 9\n"], ids=["all", "drawn"])
+@pytest.mark.parametrize("how", [{}, {"select": "1:7"}, {"shuffle": 2}], ids=str)
+def test_a_recipe_writes_the_empty_documents_of_its_sources_as_they_were(order, quota, how, tmp_path):
+    megatron(tmp_path, EMPTIES)
+    recipe = tmp_path / "mix.toml"
+    recipe.write_text(f'tokfmt = 1\n{order}[[source]]\npath = "in_document.bin"\neos = {EOS}\n{quota}')
+    out = tmp_path / "out_document.bin"
+    done = tokfmt.convert(recipe, out, verify=True, **how)
+    found = documents_of(out)
+    if not order and not quota and "shuffle" not in how:
+        assert found == (WRITTEN[1:7] if how else WRITTEN)
+    assert all(one in WRITTEN for one in found)
+    assert len(found) == done.sequences > 5
+    counts = dict(done.separators)
+    assert counts["bare"] == found.count([]) > 0
+    assert counts["kept"] == sum(one in ([9, 7], [7]) for one in found) > 0
+
+
+def test_what_the_manifest_says_of_empty_sequences_is_used(tmp_path):
+    """One of 20,000, where no look at 4,096 sequences sees it: counts are right at once, and no command fails."""
+    documents = [[9, 7]] * 20_000
+    documents[12_444] = []
+    out = tmp_path / "to" / DESTINATIONS["megatron"]
+    counts, _ = convert(rows(tmp_path, documents), tmp_path, "megatron")
+    assert counts == (19_999, 0, 0, 0, 1)
+    with tokfmt.open(out) as dataset:
+        assert (len(dataset), dataset.info.tokens) == (20_000, 19_999)
+        assert [dataset[number].tolist() for number in (12_443, 12_444, 19_999)] == [[9], [], [9]]
+    (found,) = tokfmt.stats(out).datasets
+    assert (found.sequences, found.tokens, found.lengths.min) == (20_000, 19_999, 0)
+    assert not tokfmt.check(out)[0].findings
+    assert documents_of(out) == documents

@@ -116,7 +116,7 @@ def test_source_given_by_its_prefix(tmp_path):
     (tmp_path / "a.jsonl").write_text('{"input_ids": [1, 2, 3]}\n{"input_ids": [4]}\n')
     (tmp_path / "sub").mkdir()
     tokfmt.convert(tmp_path / "a.jsonl", tmp_path / "web_text.bin", to_format="megatron", eos=EOS)
-    (tmp_path / "sub" / "mix.toml").write_text(f'tokfmt = 1\neos = {EOS}\n[[source]]\npath = "../web_text"\n')
+    (tmp_path / "sub" / "mix.toml").write_text(f'tokfmt = 1\nto_eos = {EOS}\n[[source]]\npath = "../web_text"\n')
     tokfmt.convert(tmp_path / "sub" / "mix.toml", tmp_path / "sub" / "c.pbin", ledger=True)
     (source,) = json.loads((tmp_path / "sub" / "c.pbin.ledger.json").read_text())["sources"]
     assert source["paths"] == ["../web_text.bin"]
@@ -130,7 +130,7 @@ def test_a_source_of_ids_is_known_by_its_digest(tmp_path):
     for name, ids in (("a", [1, 2, 3]), ("b", [4, 5, 6])):
         (tmp_path / f"{name}.jsonl").write_text(json.dumps({"input_ids": ids}) + "\n")
         tokfmt.convert(tmp_path / f"{name}.jsonl", tmp_path / f"{name}.pbin", eos=EOS)
-    (tmp_path / "mix.toml").write_text(f'tokfmt = 1\neos = {EOS}\n[[source]]\npath = "a.pbin"\n')
+    (tmp_path / "mix.toml").write_text(f'tokfmt = 1\nto_eos = {EOS}\n[[source]]\npath = "a.pbin"\n')
     tokfmt.convert(tmp_path / "mix.toml", tmp_path / "c.pbin", ledger=True)
     for suffix in ("", ".tokfmt.json"):
         shutil.copy(tmp_path / f"b.pbin{suffix}", tmp_path / f"a.pbin{suffix}")
@@ -141,9 +141,9 @@ def test_a_source_of_ids_is_known_by_its_digest(tmp_path):
 def test_the_line_and_the_byte(corpora, tmp_path):
     """Of plain and of compressed text; of rows the row group; by way of a dataset that was itself prepared."""
     some = ("books", "papers", "law")
-    tokfmt.convert(written(corpora, some, {}, eos=EOS), tmp_path / "text.pbin", ledger=True)
+    tokfmt.convert(written(corpora, some, {}, to_eos=EOS), tmp_path / "text.pbin", ledger=True)
     (tmp_path / "again.toml").write_text(
-        f'tokfmt = 1\neos = {EOS}\nshuffle = "documents"\n[[source]]\npath = "text.pbin"\n'
+        f'tokfmt = 1\nto_eos = {EOS}\nshuffle = "documents"\n[[source]]\npath = "text.pbin"\n'
     )
     tokfmt.convert(tmp_path / "again.toml", tmp_path / "again.zarr", ledger=True)
     stored = documents_of(tmp_path / "text.pbin")
@@ -170,9 +170,9 @@ def test_the_line_and_the_byte(corpora, tmp_path):
 
 def test_a_step_ends_at_the_text(corpora, tmp_path):
     """Of a recipe over what was prepared: each part of each sample, and where its tokens are in the text."""
-    tokfmt.convert(written(corpora, ("papers", "law"), {}, eos=EOS), tmp_path / "text.pbin", ledger=True)
+    tokfmt.convert(written(corpora, ("papers", "law"), {}, to_eos=EOS), tmp_path / "text.pbin", ledger=True)
     (tmp_path / "train.toml").write_text(
-        f'tokfmt = 1\nseq_len = 50\nshuffle = "samples"\neos = {EOS}\n[[source]]\npath = "text.pbin"\nselect = "1:"\n'
+        f'tokfmt = 1\nseq_len = 50\nshuffle = "samples"\nto_eos = {EOS}\n[[source]]\npath = "text.pbin"\nselect = "1:"\n'
     )
     for step in range(4):
         for sample in show_step(tmp_path / "train.toml", step=step, batch_size=3).shown:
@@ -199,7 +199,7 @@ def test_a_row_of_a_parquet_file(tmp_path):
 
 
 def prepared(corpora, tmp_path):
-    recipe = written(corpora, ["law"], eos=EOS)
+    recipe = written(corpora, ["law"], to_eos=EOS)
     tokfmt.convert(recipe, tmp_path / "a.pbin", ledger=True)
     return recipe, tmp_path / "a.pbin"
 

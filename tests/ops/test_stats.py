@@ -627,7 +627,7 @@ def test_a_recipe_has_no_bytes_a_token(tmp_path):
     """Its own few bytes hold none; those of its sources may be of more tokens than it draws."""
     (tmp_path / "ids.jsonl").write_text('{"input_ids": [1, 2]}\n')
     recipe = tmp_path / "mix.toml"
-    recipe.write_text('tokfmt = 1\neos = 9\n[[source]]\npath = "ids.jsonl"\n')
+    recipe.write_text('tokfmt = 1\nto_eos = 9\n[[source]]\npath = "ids.jsonl"\n')
     found = tokfmt.stats(recipe).datasets[0]
     assert (found.bytes, found.bytes_per_token) == (recipe.stat().st_size, None)
     assert tokfmt.stats(tmp_path / "ids.jsonl").datasets[0].bytes_per_token > 1

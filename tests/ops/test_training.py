@@ -351,7 +351,7 @@ def test_tokens_that_take_long_to_decode_are_copied_before_the_first_batch(tmp_p
     ids = np.random.default_rng(3).integers(0, EOS, 4_200_000).astype(np.int32)
     rows = pa.ListArray.from_arrays(np.arange(0, len(ids) + 1, 500, dtype=np.int32), ids)
     parquet.write_table(pa.table({"input_ids": rows}), tmp_path / "x.parquet", row_group_size=4500)
-    loader = Loader(tokfmt.recipe([tmp_path / "x.parquet"], seq_len=500, shuffle="samples", eos="none"), 8)
+    loader = Loader(tokfmt.recipe([tmp_path / "x.parquet"], seq_len=500, shuffle="samples", to_eos="none"), 8)
     with pytest.warns(LoaderWarning, match=r"copying 8\.\d MB of tokens of x \(parquet\) to the cache, once"):
         batch = next(iter(loader))
     (copy,) = (tmp_path / "cache/tokfmt/recipes").glob("*-tokens.u16")
@@ -374,9 +374,9 @@ def test_rows_with_labels_are_trained_on_and_an_error_names_the_way_that_works(p
         path = tmp_path / "packed.parquet"
     if pack == "stored":
         with pytest.raises(tokfmt.TokfmtError, match='pack = "(bestfit|stream)"') as caught:
-            tokfmt.recipe([path], seq_len=8, pack=pack, eos=0)
+            tokfmt.recipe([path], seq_len=8, pack=pack, to_eos=0)
         pack = "bestfit" if "bestfit" in str(caught.value) else "stream"
-    labels = [batch["labels"] for batch in Loader(tokfmt.recipe([path], seq_len=8, pack=pack, eos=0), 1)]
+    labels = [batch["labels"] for batch in Loader(tokfmt.recipe([path], seq_len=8, pack=pack, to_eos=0), 1)]
     assert [label for label in torch.cat(labels).flatten().tolist() if label not in (-100, 0)] == [3, 4, 6, 7, 8, 9]
 
 
@@ -822,7 +822,7 @@ def test_a_recipe_in_a_recipe_tells_what_made_its_ids(tmp_path):
     (tmp_path / "x.jsonl").write_text('{"input_ids": [1, 2, 5000, 4, 5, 6]}\n')
     tokfmt.convert(tmp_path / "x.jsonl", tmp_path / "x.pbin", eos=0, manifest=False)
     inner = tmp_path / "inner.toml"
-    inner.write_text(f'tokfmt = 1\neos = 0\ntokenizer = "{TOKENIZER}"\n[[source]]\npath = "x.pbin"\n')
+    inner.write_text(f'tokfmt = 1\nto_eos = 0\ntokenizer = "{TOKENIZER}"\n[[source]]\npath = "x.pbin"\n')
     view = tokfmt.recipe([inner], seq_len=4)
     with pytest.raises(TokenizerMismatchError, match="sample 0 holds an ID that the tokenizer does not have"):
         view[0]
@@ -832,7 +832,7 @@ def test_a_recipe_in_a_recipe_tells_what_made_its_ids(tmp_path):
     with pytest.raises(TokenizerMismatchError, match=r"inner\.toml: is a recipe of IDs that another tokenizer made"):
         tokfmt.recipe([inner], seq_len=4, tokenizer=str(other))
     outer = tmp_path / "other.toml"
-    outer.write_text(f'tokfmt = 1\neos = 0\ntokenizer = "{other}"\n[[source]]\npath = "x.pbin"\nselect = "0:0"\n')
+    outer.write_text(f'tokfmt = 1\nto_eos = 0\ntokenizer = "{other}"\n[[source]]\npath = "x.pbin"\nselect = "0:0"\n')
     with pytest.raises(TokenizerMismatchError, match="was made with another tokenizer"):
         tokfmt.recipe([inner, outer], seq_len=4)
     assert tokfmt.recipe([inner, outer], seq_len=4, allow_loss="tokenizers")[0]["input_ids"].tolist() == [1, 2, 5000, 4]

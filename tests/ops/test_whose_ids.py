@@ -109,7 +109,7 @@ def test_a_conversion_refuses_a_largest_id_that_the_tokenizer_lacks(tmp_path, ga
 
 def test_samples_of_a_recipe_hold_only_ids_of_the_tokenizer(tmp_path, gaps):
     held = stream(tmp_path / "x.ds", [1, 2, 3], [4, 12, 5], [6, 20, 7], eos=20)
-    view = tokfmt.recipe([held], seq_len=4, eos=20, tokenizer=gaps)
+    view = tokfmt.recipe([held], seq_len=4, to_eos=20, tokenizer=gaps)
     assert view[0]["input_ids"].tolist() == [1, 2, 3, 20]
     with pytest.raises(TokenizerMismatchError, match="found 12 at position 1"):
         view[1]
@@ -268,7 +268,7 @@ def test_text_and_ids_together(tmp_path, old, known):
     sources = "".join(f'[[source]]\npath = "{path}"\n' for path in (text, ids))
     recipe.write_text(f'tokfmt = 1\ntokenizer = "{old}"\n{sources}')
     assert (tokfmt.convert(recipe, tmp_path / "mix.pbin").tokenizer is not None) == known
-    recipe.write_text(f"tokfmt = 1\neos = 11\n{sources[sources.index('[[', 1) :]}")
+    recipe.write_text(f"tokfmt = 1\nto_eos = 11\n{sources[sources.index('[[', 1) :]}")
     assert (tokfmt.convert(recipe, tmp_path / "of_ids.pbin").tokenizer is not None) == known
 
 

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from recipe import oracle
 
 from tokfmt.core.reader import Info, Layout, check_interval
+from tokfmt.plugin import TokenReader
 from tokfmt.recipes.documents import Documents, Source
 from tokfmt.recipes.fields import FIELDS
 from tokfmt.recipes.language import parse_recipe
@@ -21,7 +22,7 @@ source = st.lists(sequence, min_size=1, max_size=12)
 sources = st.lists(source, min_size=1, max_size=3).filter(lambda found: sum(map(len, sum(found, []))) > 1)
 
 
-class Held:
+class Held(TokenReader):
     """Sequences in memory."""
 
     def __init__(self, sequences):
@@ -68,7 +69,7 @@ def tokens_of(spans, found, separator):
 
 def expected(found, words):
     labels, pack = words.get("labels", "next"), words["pack"]
-    separator = None if labels == "starts" else words.get("eos", EOS)
+    separator = None if labels == "starts" else words.get("to_eos", EOS)
     sequences = oracle.items_of(found, None if separator == "none" else separator)
     borders = None
     if pack == "stream":
@@ -88,8 +89,10 @@ def expected(found, words):
 @st.composite
 def languages(draw):
     pack = draw(st.sampled_from(["stream", "document", "bestfit"]))
-    words = {"pack": pack, "seq_len": draw(st.integers(1, 9)), "eos": draw(st.sampled_from([EOS, "none"]))}
+    words = {"pack": pack, "seq_len": draw(st.integers(1, 9)), "to_eos": draw(st.sampled_from([EOS, "none"]))}
     words["labels"] = draw(st.sampled_from(["next", "starts", "same", *(["disjoint"] if pack == "stream" else [])]))
+    if words["labels"] == "starts":
+        words["to_eos"] = "none"
     if pack == "stream":
         words["tail"] = draw(st.sampled_from(["pad", "drop"]))
     if words["labels"] == "same" and pack != "stream":

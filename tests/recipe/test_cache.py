@@ -36,7 +36,9 @@ def corpus(tmp_path, monkeypatch):
 
 
 def opened(corpus, **words):
-    return tokfmt.recipe([str(corpus / "f*_document.bin")], **{"seq_len": 32, "eos": 0, "shuffle": "samples", **words})
+    return tokfmt.recipe(
+        [str(corpus / "f*_document.bin")], **{"seq_len": 32, "to_eos": 0, "shuffle": "samples", **words}
+    )
 
 
 FIELDS = ["input_ids", "labels", "position_ids", "document_ids", "cu_seqlens"]
@@ -96,11 +98,11 @@ def test_a_cache_that_cannot_be_written_to_is_a_note(corpus, monkeypatch):
     assert not [note for note in opened(corpus).notes if "cache" in note]
     (corpus / "file").write_text("no directory")
     monkeypatch.setenv("XDG_CACHE_HOME", str(corpus / "file"))
-    small = tokfmt.recipe([corpus / "f0_document.bin"], seq_len=32, eos=0)
+    small = tokfmt.recipe([corpus / "f0_document.bin"], seq_len=32, to_eos=0)
     assert not [note for note in small.notes if "cache" in note]
-    inner = f'tokfmt = 1\neos = 0\n[[source]]\npath = "{corpus}/f*_document.bin"\n'
+    inner = f'tokfmt = 1\nto_eos = 0\n[[source]]\npath = "{corpus}/f*_document.bin"\n'
     (corpus / "inner.toml").write_text(inner)
-    outer = {"sources": [corpus / "inner.toml"], "seq_len": 32, "eos": 0}
+    outer = {"sources": [corpus / "inner.toml"], "seq_len": 32, "to_eos": 0}
     for view in (opened(corpus, shuffle="documents"), tokfmt.open(corpus / "inner.toml"), tokfmt.recipe(**outer)):
         (note,) = (note for note in view.notes if "cache" in note)
         assert f"{corpus}/file/tokfmt/recipes: Not a directory" in note
@@ -164,7 +166,7 @@ def test_unused_cache_files_are_removed(tmp_path, monkeypatch):
 
 
 def test_small_recipes_leave_nothing_in_the_cache(corpus):
-    view = tokfmt.recipe([corpus / "f0_document.bin"], seq_len=32, eos=0, pack="bestfit", shuffle="documents")
+    view = tokfmt.recipe([corpus / "f0_document.bin"], seq_len=32, to_eos=0, pack="bestfit", shuffle="documents")
     view.samples(range(3), FIELDS)
     assert not (corpus / "cache").exists()
 
@@ -248,7 +250,7 @@ def test_tokens_that_take_long_to_decode_are_copied_once(kind, shuffle, tmp_path
     path, ids = write(kind, tmp_path)
 
     def opened():
-        return tokfmt.recipe([path], seq_len=WIDTH, shuffle=shuffle, eos=0)
+        return tokfmt.recipe([path], seq_len=WIDTH, shuffle=shuffle, to_eos=0)
 
     view = opened()
     (note,) = (note for note in view.notes if "take long" in note)
@@ -277,7 +279,7 @@ def test_tokens_that_take_long_to_decode_are_copied_once(kind, shuffle, tmp_path
 def test_tokens_in_order_are_not_copied(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     path, _ = write("parquet", tmp_path)
-    view = tokfmt.recipe([path], seq_len=WIDTH, eos=0)
+    view = tokfmt.recipe([path], seq_len=WIDTH, to_eos=0)
     assert not view.notes
     view.samples(range(len(view)))
     assert not copies(tmp_path)
@@ -287,7 +289,7 @@ def test_where_no_copy_fits_the_speed_is_stated(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     path, _ = write("parquet", tmp_path)
-    view = tokfmt.recipe([path], seq_len=WIDTH, shuffle="samples", eos=0)
+    view = tokfmt.recipe([path], seq_len=WIDTH, shuffle="samples", to_eos=0)
     (note,) = (note for note in view.notes if "shuffled samples" in note)
     assert re.search(r"are read at about [\d.]+ million tokens per second, and a copy .* does not fit", note)
     assert len(view.samples(range(3))["labels"]) == 3
@@ -299,6 +301,6 @@ def test_a_copy_is_of_the_files_that_are_there(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     for number in range(2):
         path, _ = write("parquet", tmp_path)
-        view = tokfmt.recipe([path], seq_len=WIDTH, shuffle="samples", eos=0)
+        view = tokfmt.recipe([path], seq_len=WIDTH, shuffle="samples", to_eos=0)
         with pytest.warns(LoaderWarning, match="copying"):
             until_copied(view, tmp_path, number)

@@ -1,6 +1,7 @@
 """What a recipe may say, what it may not, and in which words that is told."""
 
 import json
+import re
 from fractions import Fraction
 from pathlib import Path
 
@@ -34,7 +35,12 @@ BASE = {"source": [{"path": "a.pbin"}]}
         ({"source": [{"path": "a", "weight": 1, "tokens": 9}]}, "has a weight and a quota"),
         ({"source": [{"path": "a", "name": "x"}, {"path": "b", "name": "x"}]}, 'two sources have the name "x"'),
         ({"source": [{"path": "a", "filter": "garbige"}], "filter": {"garbages": {}}}, "Did you mean garbages?"),
-        ({"source": [{"path": "a", "eos": 5}]}, 'unknown key "eos". Write it above the first [[source]]'),
+        ({"source": [{"path": "a", "to_eos": 5}]}, 'unknown key "to_eos". Write it above the first [[source]]'),
+        ({"eos": 5}, 'unknown key "eos". Write to_eos for what the recipe writes, or eos below a [[source]]'),
+        ({"bos": 5}, 'unknown key "bos". Write to_bos for what the recipe writes'),
+        ({"seq_len": 4, "to_bos": 5}, 'to_bos with labels = "next". Leave it out; it is for labels = "starts"'),
+        ({"seq_len": 4, "labels": "starts", "to_eos": 5}, 'to_eos with labels = "starts". Leave it out'),
+        ({"seq_len": 4, "pack": "stored", "to_eos": 5}, 'to_eos with pack = "stored". Leave it out'),
         ({"weight": 1}, 'unknown key "weight". Write it below a [[source]]'),
         ({"source": [{"path": "a", "min_words": 5}]}, 'unknown key "min_words". Write it below a [filter.NAME]'),
         ({"filter": {"g": {"min_wrds": 5}}}, '[filter.g]: unknown key "min_wrds". Did you mean min_words?'),
@@ -45,9 +51,9 @@ BASE = {"source": [{"path": "a.pbin"}]}
         ({"seq_len": 4, "pack": "stored", "labels": "same"}, 'labels = "same" with pack = "stored". Leave it out'),
         ({"seq_len": 4, "pack": "bestfit", "tail": "drop"}, "only a stream has an incomplete last sample"),
         ({"seq_len": 4, "long": "split"}, 'long with pack = "stream"'),
-        ({"eos": -1}, "eos: expected a whole number from 0 to 2,147,483,647 or none, found -1"),
-        ({"eos": "nothing"}, "or none, found 'nothing'"),
-        ({"eos": 2**31}, "found 2,147,483,648"),
+        ({"to_eos": -1}, "to_eos: expected a whole number from 0 to 2,147,483,647 or none, found -1"),
+        ({"to_eos": "nothing"}, "or none, found 'nothing'"),
+        ({"source": [{"path": "a", "eos": 2**31}]}, "[[source]] 1: eos: expected a whole number from 0 to"),
         ({"source": [{"path": "a", "weight": 1}]}, "weights of documents are shares of a budget"),
         (
             {"seed": 2**64},
@@ -88,9 +94,9 @@ def test_errors_of_files(tmp_path):
 def test_written_recipe_reads_back(tmp_path):
     table = {
         "tokfmt": 1, "seq_len": 4096, "pack": "bestfit", "shuffle": "samples", "seed": 2**63, "tokens": 3 * 10**11,
-        "eos": "none", "pad": 7,
+        "to_eos": "none", "pad": 7,
         "source": [
-            {"path": ["a b.pbin", 'q"uote\\.bin'], "weight": 0.7, "name": "web", "options": {"width": 2}},
+            {"path": ["a b.pbin", 'q"uote\\.bin'], "weight": 0.7, "name": "web", "options": {"width": 2}, "eos": 0},
             {"path": "c.zarr", "weight": 0.3, "epochs": 4, "format": "flat-tokens", "select": "10:"},
         ],
     }  # fmt: skip
@@ -133,15 +139,13 @@ def packs(tmp_path):
 
 
 def test_sources_that_do_not_go_together(packs):
-    with pytest.raises(ConversionError, match=r'different separators \(0 in "a", 1 in "b"\). Write eos = ID'):
+    with pytest.raises(ConversionError, match=r'different separators \(0 in "a", 1 in "b"\). Write to_eos = ID'):
         tokfmt.recipe([packs / "a.pbin", packs / "b.pbin"], seq_len=4)
-    with pytest.raises(ConversionError, match=r'0 in "a", none is known in "c"'):
-        tokfmt.recipe([packs / "a.pbin", packs / "c.zarr"], seq_len=4)
-    assert tokfmt.recipe([packs / "a.pbin", packs / "c.zarr"], seq_len=4, eos=0)[0]["input_ids"].tolist() == [
+    assert tokfmt.recipe([packs / "a.pbin", packs / "b.pbin"], seq_len=4, to_eos=9)[0]["input_ids"].tolist() == [
         5,
         6,
         7,
-        0,
+        9,
     ]
 
 
@@ -161,6 +165,7 @@ def test_a_source_that_cannot_be_read_is_named(packs):
         ({"format": "modalitys"}, "recipe: source \"a\": no format 'modalitys'"),
         ({"options": {"layuot": "A"}}, "recipe: source \"a\": modalities has no option 'layuot'"),
         ({"path": "both"}, "both: could be jsonl or parquet. Name one of the datasets in it, such as x"),
+        ({"eos": 3}, 'recipe: source "a": a.pbin: eos = 3 contradicts the manifest, which states 0'),
     ],
 )
 def test_an_error_of_a_source_names_the_recipe_and_its_keys(packs, monkeypatch, entry, told):
@@ -171,8 +176,7 @@ def test_an_error_of_a_source_names_the_recipe_and_its_keys(packs, monkeypatch, 
     with pytest.raises(TokfmtError) as caught:
         tokfmt.recipe([{"path": "a.pbin", **entry}])
     assert str(caught.value).startswith(told)
-    said = any('--from NAME is format = "NAME"' in note for note in getattr(caught.value, "__notes__", ()))
-    assert said == ("--from" in str(caught.value)), "an option is named with its key"
+    assert not re.search("--(eos|to-eos|from|from-opt|text-field|split)", str(caught.value)), "keys are named"
 
 
 def test_the_recipe_that_names_a_tokenizer_is_named(packs):
@@ -185,7 +189,7 @@ def test_the_recipe_that_names_a_tokenizer_is_named(packs):
 def test_source_without_sequences_is_noted(packs):
     (packs / "empty.jsonl").write_text("")
     sources = [{"path": packs / "a.pbin", "select": "500:"}, packs / "empty.jsonl", packs / "x.jsonl"]
-    notes = tokfmt.recipe(sources, eos=0).notes
+    notes = tokfmt.recipe(sources, to_eos=0).notes
     assert 'a: select = "500:" takes none of its 30 sequences' in notes
     assert "empty: it has no sequences" in notes
     assert len(notes) == 2
@@ -264,7 +268,7 @@ def test_a_quota_of_whole_passes_repeats_no_empty_sequence(packs):
 
 def test_weights_of_documents_are_quotas(packs):
     sources = [{"path": packs / "a.pbin", "weight": 1}, {"path": packs / "c.zarr", "weight": 2}]
-    view = tokfmt.recipe(sources, tokens=90, eos=0)
+    view = tokfmt.recipe(sources, tokens=90, to_eos=0)
     assert len(view) == 30
     assert [view.reader.spans(k)[0].source for k in range(30)] == [0] * 10 + [1] * 20
 
@@ -281,8 +285,8 @@ def test_a_mask_that_is_not_plain_is_not_lost_in_silence(packs):
         file.create_dataset("data", data=rows, chunks=(1, 3, 8))
     (packs / "x.h5.tokfmt.json").unlink()
     with pytest.raises(TokfmtError, match="loss mask"):
-        tokfmt.recipe([packs / "x.h5"], seq_len=8, eos=0)
-    assert len(tokfmt.recipe([packs / "x.h5"], seq_len=8, eos=0, allow_loss="loss-mask"))
+        tokfmt.recipe([{"path": packs / "x.h5", "eos": 0}], seq_len=8)
+    assert len(tokfmt.recipe([{"path": packs / "x.h5", "eos": 0}], seq_len=8, allow_loss="loss-mask"))
     view = tokfmt.recipe([packs / "x.h5"], seq_len=8, pack="stored")
     assert (view[0]["labels"][:3] == -100).all()
     assert np.array_equal(view.sample(0, ["loss_mask"])["loss_mask"], rows[0, 1])

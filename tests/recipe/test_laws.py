@@ -21,7 +21,7 @@ def test_samples_are_what_the_oracle_says(found, words):
     view = opened(found, **words)
     assert len(view) == len(samples)
     got = view.samples(range(len(view)), FIELDS)
-    pad = 0 if words["eos"] == "none" else EOS
+    pad = 0 if words.get("to_eos") == "none" else EOS
     for k, rows in enumerate(samples):
         inner = borders[k] if borders is not None else None
         wanted = oracle.fields(rows, words["seq_len"], words["labels"], pad, 0, inner)
@@ -46,7 +46,7 @@ def test_shuffled_samples_lose_and_repeat_nothing(found, words, seed, shuffle):
     if not expected(found, words)[0]:
         return
     plain, view = opened(found, **words), opened(found, **words, shuffle=shuffle, seed=seed)
-    separator = None if words["labels"] == "starts" or words["eos"] == "none" else EOS
+    separator = None if words["labels"] == "starts" or words.get("to_eos") == "none" else EOS
     ids = {}
     for item in (item for row in oracle.items_of(found, separator) for item in row):
         ids[item.source, item.sequence, item.position] = item.id
@@ -84,7 +84,7 @@ def test_every_token_but_the_first_is_a_target_exactly_once(found, width, pack, 
         for ids in one:
             tagged[-1].append(list(range(number + 1, number + 1 + len(ids))))
             number += len(ids)
-    words = {"pack": pack, "seq_len": width, "eos": "none", "shuffle": "documents" if shuffled else "none"}
+    words = {"pack": pack, "seq_len": width, "to_eos": "none", "shuffle": "documents" if shuffled else "none"}
     filled = [ids for one in tagged for ids in one if ids]
     firsts = {ids[0] for ids in filled} if pack != "stream" else set()
     targets = Counter(token for ids in filled for token in ids if token not in firsts)
@@ -107,7 +107,7 @@ def test_every_token_but_the_first_is_a_target_exactly_once(found, width, pack, 
 def test_best_fit_never_splits_a_piece_and_never_exceeds(found, width):
     if not any(found):
         return
-    words = {"pack": "bestfit", "seq_len": width, "labels": "starts", "eos": "none"}
+    words = {"pack": "bestfit", "seq_len": width, "labels": "starts", "to_eos": "none"}
     view = opened(found, **words)
     for k in range(len(view)):
         spans = view.spans(k)

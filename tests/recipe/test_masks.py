@@ -21,7 +21,6 @@ from paths import TOKENIZER
 import tokfmt
 from tokfmt.cli.main import cli
 from tokfmt.core.errors import FormatError, LoaderWarning, LossyConversionError
-from tokfmt.plugin import marks_of
 
 EOS = 0
 FIELDS = ["input_ids", "labels", "loss_mask"]
@@ -163,7 +162,7 @@ def mix(tmp_path):
 @pytest.mark.parametrize("kind", KINDS)
 def test_masks_are_packed_with_their_tokens(kind, pack, labels, mix):
     paths, documents = mix(kind)
-    view = tokfmt.recipe(paths, seq_len=16, pack=pack, labels=labels, eos=EOS)
+    view = tokfmt.recipe(paths, seq_len=16, pack=pack, labels=labels, to_eos=EOS)
     assert samples(view) == packed(documents, pack, 16, labels)
     assert view.info.loss_masks
 
@@ -188,7 +187,7 @@ def test_random_masks_are_packed_with_their_tokens(tmp_path_factory, drawn, data
     wanted = packed([one for one in documents if len(one) > 1], pack, width, labels)
     if not wanted:
         return
-    assert samples(tokfmt.recipe([source], seq_len=width, pack=pack, labels=labels, eos=EOS)) == wanted
+    assert samples(tokfmt.recipe([{"path": source, "eos": EOS}], seq_len=width, pack=pack, labels=labels)) == wanted
 
 
 @settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
@@ -202,7 +201,7 @@ def test_every_token_is_a_target_once_with_its_mark(tmp_path_factory, seed, coun
     documents = made(seed, count, 12)
     source = written(tmp_path_factory.mktemp("once") / "a", documents, "ds")
     width = data.draw(st.integers(2, 20))
-    view = tokfmt.recipe([source], seq_len=width, pack=pack, eos=EOS, shuffle=shuffle, seed=seed)
+    view = tokfmt.recipe([source], seq_len=width, pack=pack, to_eos=EOS, shuffle=shuffle, seed=seed)
     marks = {token: mark for one in documents for token, mark in one if token != EOS}
     follows = {a: (b, mark) for one in documents for (a, _), (b, mark) in itertools.pairwise(one)}
     found = samples(view)
@@ -237,12 +236,12 @@ def test_records_whose_masks_do_not_fit_are_refused_with_their_line(field, value
     rows.append({"input_ids": [1, 2, 3], field: values})
     (tmp_path / "a.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     for attempt in (
-        lambda: tokfmt.recipe([tmp_path / "a.jsonl"], seq_len=4, eos=EOS),
+        lambda: tokfmt.recipe([tmp_path / "a.jsonl"], seq_len=4, to_eos=EOS),
         lambda: tokfmt.convert(tmp_path / "a.jsonl", tmp_path / "a.ds", eos=EOS),
     ):
         with pytest.raises(FormatError, match=f'line 3.*"{field}".*found {found}.*loss-mask'):
             attempt()
-    assert len(tokfmt.recipe([tmp_path / "a.jsonl"], seq_len=4, eos=EOS, allow_loss="loss-mask")) == 3
+    assert len(tokfmt.recipe([tmp_path / "a.jsonl"], seq_len=4, to_eos=EOS, allow_loss="loss-mask")) == 3
 
 
 def test_lines_with_labels_are_converted(tmp_path):
@@ -259,7 +258,7 @@ def test_lines_with_labels_are_converted(tmp_path):
 
 
 def test_a_stored_recipe_leaves_out_no_line_and_no_field_silently(tmp_path):
-    (tmp_path / "mix.toml").write_text(f'tokfmt = 1\nseq_len = 4\neos = {EOS}\n[[source]]\npath = "a.jsonl"\n')
+    (tmp_path / "mix.toml").write_text(f'tokfmt = 1\nseq_len = 4\nto_eos = {EOS}\n[[source]]\npath = "a.jsonl"\n')
     for line, name in (("not json", "invalid-lines"), ('{"input_ids": [1], "url": "x"}', "fields")):
         (tmp_path / "a.jsonl").write_text(f'{{"input_ids": [1, 2, 3]}}\n{line}\n{{"input_ids": [4]}}\n')
         with pytest.raises((FormatError, LossyConversionError), match=name):
@@ -272,16 +271,19 @@ def test_quotas_selections_and_passes_keep_masks(mix, tmp_path):
     paths, documents = mix("ds", 60)
     masked = documents[:60]
     spans = {one[0][0]: one for one in masked}
-    chosen = tokfmt.recipe([{"path": paths[0], "select": "20:30"}], seq_len=16, eos=EOS)
+    chosen = tokfmt.recipe([{"path": paths[0], "select": "20:30"}], seq_len=16, to_eos=EOS)
     assert samples(chosen) == wrapped(masked[20:30], 16, "next")
-    passes = tokfmt.recipe([{"path": paths[0], "epochs": 2}], seq_len=16, pack="document", eos=EOS)
+    passes = tokfmt.recipe([{"path": paths[0], "epochs": 2}], seq_len=16, pack="document", to_eos=EOS)
     assert samples(passes) == packed(masked, "document", 16, "next") * 2
-    quota = tokfmt.recipe([{"path": paths[0], "tokens": 400}], seq_len=16, pack="document", eos=EOS)
+    quota = tokfmt.recipe([{"path": paths[0], "tokens": 400}], seq_len=16, pack="document", to_eos=EOS)
     begun = [ids[0] for ids, _ in samples(quota) if ids[0] in spans]
     assert 5 < len(begun) < 60
     assert samples(quota) == packed([spans[token] for token in begun], "document", 16, "next")
     weighted = tokfmt.recipe(
-        [{"path": paths[0], "weight": 1}, {"path": paths[1], "weight": 1, "epochs": 3}], seq_len=16, eos=EOS, epochs=3
+        [{"path": paths[0], "weight": 1}, {"path": paths[1], "weight": 1, "epochs": 3}],
+        seq_len=16,
+        to_eos=EOS,
+        epochs=3,
     )
     every = packed(masked, "stream", 16, "next") + packed(documents[60:], "stream", 16, "next")
     assert all(sample in every for sample in samples(weighted))
@@ -292,7 +294,7 @@ def test_recipes_of_documents_keep_masks(shuffle, mix, tmp_path):
     """Stored, as source of another recipe, and shuffled by the conversion."""
     paths, documents = mix("olmo")
     lines = "".join(f'[[source]]\npath = "{path.name}"\n' for path in paths)
-    (tmp_path / "mix.toml").write_text(f'tokfmt = 1\neos = {EOS}\nshuffle = "{shuffle}"\n{lines}')
+    (tmp_path / "mix.toml").write_text(f'tokfmt = 1\nto_eos = {EOS}\nshuffle = "{shuffle}"\n{lines}')
     for name, words in (("a.ds", {}), ("b.ds", {"shuffle": 3})):
         tokfmt.convert(tmp_path / "mix.toml", tmp_path / name, verify=True, **words)
         ids, marks = np.fromfile(tmp_path / name, "<u2"), np.fromfile(tmp_path / f"{name}.loss", "u1")
@@ -300,7 +302,7 @@ def test_recipes_of_documents_keep_masks(shuffle, mix, tmp_path):
         found = [list(map(tuple, part.tolist())) for part in np.split(np.stack([ids, marks], 1), cuts)]
         assert sorted(found) == sorted(documents)
         assert (found == documents) == (shuffle == "none" and not words)
-    outer = tokfmt.recipe([tmp_path / "mix.toml"], seq_len=16, eos=EOS)
+    outer = tokfmt.recipe([tmp_path / "mix.toml"], seq_len=16, to_eos=EOS)
     if shuffle == "none":
         assert samples(outer) == wrapped(documents, 16, "next")
     with pytest.raises(LossyConversionError, match="loss masks.*loss-mask"):
@@ -312,8 +314,8 @@ def test_text_and_masked_documents_are_prepared_together(dedup, tmp_path):
     documents = made(1, 9)
     written(tmp_path / "masked", documents, "ds")
     (tmp_path / "text.jsonl").write_text('{"text": "Mens sana"}\n{"text": "in corpore sano"}\n')
-    words = f'tokenizer = {json.dumps(str(TOKENIZER))}\neos = {EOS}\ndedup = "{dedup}"\n'
-    sources = "".join(f'[[source]]\npath = "{name}"\n' for name in ("text.jsonl", "masked.ds"))
+    words = f'tokenizer = {json.dumps(str(TOKENIZER))}\nto_eos = {EOS}\ndedup = "{dedup}"\n'
+    sources = f'[[source]]\npath = "text.jsonl"\n[[source]]\npath = "masked.ds"\neos = {EOS}\n'
     (tmp_path / "mix.toml").write_text(f"tokfmt = 1\n{words}{sources}")
     tokfmt.convert(tmp_path / "mix.toml", tmp_path / "out.ds", allow_loss="tokenizers", verify=True)
     ids, marks = np.fromfile(tmp_path / "out.ds", "<u2"), np.fromfile(tmp_path / "out.ds.loss", "u1")
@@ -330,7 +332,7 @@ def stored(mix, tmp_path):
     def write(pack="bestfit", labels="next", kind="ds"):
         paths, _ = mix(kind)
         lines = "".join(f'[[source]]\npath = "{path.name}"\n' for path in paths)
-        words = f'seq_len = 16\npack = "{pack}"\nlabels = "{labels}"\neos = {EOS}\n'
+        words = f'seq_len = 16\npack = "{pack}"\nlabels = "{labels}"\nto_eos = {EOS}\n'
         (tmp_path / "mix.toml").write_text(f"tokfmt = 1\n{words}{lines}")
         return tmp_path / "mix.toml"
 
@@ -378,12 +380,12 @@ def test_destinations_without_masks_name_the_loss(name, stored, tmp_path):
 
 def test_masks_are_left_out_if_their_loss_is_accepted(mix):
     paths, documents = mix("ds")
-    view = tokfmt.recipe(paths, seq_len=16, pack="bestfit", eos=EOS, allow_loss="loss-mask")
+    view = tokfmt.recipe(paths, seq_len=16, pack="bestfit", to_eos=EOS, allow_loss="loss-mask")
     plain = [[(token, 1) for token, _ in one] for one in documents]
     assert samples(view) == packed(plain, "bestfit", 16, "next")
     assert not view.info.loss_masks
     assert [loss.name for loss in view.info.lost] == ["loss-mask"]
-    assert view.fingerprint != tokfmt.recipe(paths, seq_len=16, pack="bestfit", eos=EOS).fingerprint
+    assert view.fingerprint != tokfmt.recipe(paths, seq_len=16, pack="bestfit", to_eos=EOS).fingerprint
 
 
 def test_rows_that_are_stored_with_masks_are_samples_again(stored, tmp_path):
@@ -393,9 +395,9 @@ def test_rows_that_are_stored_with_masks_are_samples_again(stored, tmp_path):
     ids = [[*zip(row, [int(label != -100) for label in told], strict=True), (EOS, 1)] for row, told in wanted]
     written(tmp_path / "rows", ids, "olmo")
     source = {"path": tmp_path / "rows.npy"}
-    same = tokfmt.recipe([source], seq_len=17, pack="stored", eos="none")
+    same = tokfmt.recipe([{**source, "eos": "none"}], seq_len=17, pack="stored")
     assert samples(same) == [([*row, EOS], [*told, EOS]) for row, told in wanted]
-    moved = tokfmt.recipe([source], seq_len=17, pack="stored", labels="next", eos="none")
+    moved = tokfmt.recipe([{**source, "eos": "none"}], seq_len=17, pack="stored", labels="next")
     assert samples(moved) == [([*row, EOS], [*told[1:], EOS, -100]) for row, told in wanted]
     assert any("no labels" in note for note in same.notes)
     assert not any("labels" in note or "mask" in note for note in moved.notes)
@@ -417,7 +419,7 @@ def test_masks_of_a_source_that_is_read_from_the_cache(tmp_path, monkeypatch):
     documents = [[(1 + k % 50_000, k % 3 and 1), (EOS, k % 2)] for k in range(1 << 16)]
     source = written(tmp_path / "a", documents, "ds")
     for _ in range(2):
-        view = tokfmt.recipe([source], seq_len=8, eos=EOS)
+        view = tokfmt.recipe([source], seq_len=8, to_eos=EOS)
         found = view.samples(range(200), FIELDS)
         wanted = wrapped(documents[:1000], 8, "next")[:200]
         assert list(zip(found["input_ids"].tolist(), found["labels"].tolist(), strict=True)) == wanted
@@ -431,8 +433,8 @@ def test_samples_with_masks_are_not_cut(tmp_path):
         file["data"] = np.stack([ids, np.tile([0, 1, 1, 0], (3, 1)), ids + 1], axis=1).astype("<i4")
     source = {"path": tmp_path / "x.h5", "options": {"view": "samples"}}
     with pytest.raises(FormatError, match='pack = "stored".*loss-mask'):
-        tokfmt.recipe([source], seq_len=4, eos=EOS)
-    assert len(tokfmt.recipe([source], seq_len=4, eos=EOS, pack="stored")) == 3
+        tokfmt.recipe([{**source, "eos": EOS}], seq_len=4)
+    assert len(tokfmt.recipe([{**source, "eos": EOS}], seq_len=4, pack="stored")) == 3
 
 
 def test_packed_rows_with_masks_are_packed_again(tmp_path):
@@ -444,9 +446,9 @@ def test_packed_rows_with_masks_are_packed_again(tmp_path):
     with pytest.raises(FormatError, match='pack = "bestfit" packs its documents again'):
         tokfmt.recipe([tmp_path / "p.parquet"], seq_len=64, pack="stored")
     with tokfmt.open(tmp_path / "p.parquet") as rows:
-        marks = marks_of(rows.reader, 0, rows.info.tokens).tolist()
+        marks = rows.reader.marks(0, rows.info.tokens).tolist()
         flat = [token for one in rows for token in one.tolist()]
-    again = tokfmt.recipe([tmp_path / "p.parquet"], seq_len=16, pack="bestfit", eos=EOS)
+    again = tokfmt.recipe([tmp_path / "p.parquet"], seq_len=16, pack="bestfit", to_eos=EOS)
     of = dict(zip(flat, marks, strict=True))
     pairs = [[(token, of[token]) for token, _ in one[:-1]] + [(EOS, 1)] for one in documents]
     assert samples(again) == packed(pairs, "bestfit", 16, "next")
@@ -478,7 +480,7 @@ def test_masks_of_sources_that_take_long_to_decode_are_copied_with_their_tokens(
         for name, some in (("input_ids", ids), ("labels", labels))
     }
     pq.write_table(pa.table(columns), tmp_path / "a.parquet")
-    words = {"seq_len": 256, "eos": "none", "labels": "same", "shuffle": "samples"}
+    words = {"seq_len": 256, "to_eos": "none", "labels": "same", "shuffle": "samples"}
 
     def copies():
         return sorted(path.suffix for path in (tmp_path / "tokfmt" / "recipes").glob("*-tokens.*"))
@@ -501,3 +503,31 @@ def test_masks_of_sources_that_take_long_to_decode_are_copied_with_their_tokens(
     assert copies() == [".u16", ".u8"]
     check(view)
     check(tokfmt.recipe([tmp_path / "a.parquet"], **words))
+
+
+def test_documents_with_equal_ids_are_equal_whatever_their_masks(tmp_path):
+    """The first is kept, with its mask."""
+    documents = [[(5, 1), (6, 0), (EOS, 1)], [(7, 1), (EOS, 1)], [(5, 0), (6, 1), (EOS, 1)]]
+    written(tmp_path / "a", documents, "ds")
+    recipe = f'tokfmt = 1\ndedup = "exact"\n[[source]]\npath = "a.ds"\neos = {EOS}\n'
+    (tmp_path / "mix.toml").write_text(recipe)
+    done = tokfmt.convert(tmp_path / "mix.toml", tmp_path / "out.ds", verify=True)
+    assert np.fromfile(tmp_path / "out.ds", "<u2").tolist() == [5, 6, EOS, 7, EOS]
+    assert np.fromfile(tmp_path / "out.ds.loss", "u1").tolist() == [1, 0, 1, 1, 1]
+    assert done.prepared[0]["duplicates"] == {"a": 1}
+
+
+@pytest.mark.parametrize("more", [{}, {"plain": True}], ids=["alone", "mixed"])
+@pytest.mark.parametrize("shuffle", ["none", "documents"])
+def test_a_masked_separator_of_an_empty_document_is_not_lost_silently(tmp_path, shuffle, more):
+    """It has no token that could carry its mask; a conversion of the source itself refuses it, too."""
+    source = written(tmp_path / "a", [[(1, 1), (2, 0), (EOS, 1)], [(EOS, 0)], [(3, 1), (EOS, 0)]], "ds")
+    entries = f'[[source]]\npath = "a.ds"\neos = {EOS}\n'
+    if more:
+        written(tmp_path / "b", [[(4, 1), (EOS, 1)]], "plain")
+        entries += '[[source]]\npath = "b.jsonl"\n'
+    (tmp_path / "mix.toml").write_text(f'tokfmt = 1\nshuffle = "{shuffle}"\n{entries}')
+    for asked in (source, tmp_path / "mix.toml"):
+        eos = {} if asked.suffix == ".toml" else {"eos": EOS}
+        with pytest.raises(LossyConversionError, match="separators of 1 empty sequence that do not count in the loss"):
+            tokfmt.convert(asked, tmp_path / "out.ds", **eos)

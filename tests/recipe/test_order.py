@@ -91,7 +91,7 @@ def test_the_most_ends_before_the_first_sample_beyond_a_cap(weights, caps):
 def test_shares_count_tokens_and_not_documents():
     """Documents of 2 and of 400 tokens, packed one a sample: each source has half of the tokens."""
     found = [[[1, 2]] * 4000, [[3] * 400] * 20]
-    words = {"pack": "document", "seq_len": 400, "eos": "none", "labels": "same", "weights": [0.5, 0.5]}
+    words = {"pack": "document", "seq_len": 400, "to_eos": "none", "labels": "same", "weights": [0.5, 0.5]}
     view = opened(found, **words)
     tokens = Counter()
     for k in range(len(view)):
@@ -102,7 +102,7 @@ def test_shares_count_tokens_and_not_documents():
 
 def test_a_longer_budget_goes_on_with_the_same_order():
     found = [[[k] * 7 for k in range(1, 50)], [[k] * 3 for k in range(1, 90)]]
-    words = {"seq_len": 5, "weights": [0.7, 0.3], "shuffle": "samples", "eos": "none", "epochs_of": [9, 9]}
+    words = {"seq_len": 5, "weights": [0.7, 0.3], "shuffle": "samples", "to_eos": "none", "epochs_of": [9, 9]}
     short, long = opened(found, **words, tokens=200), opened(found, **words, tokens=600)
     assert short.fingerprint == long.fingerprint
     assert [short.spans(k) for k in range(len(short))] == [long.spans(k) for k in range(len(short))]
@@ -111,7 +111,7 @@ def test_a_longer_budget_goes_on_with_the_same_order():
 
 def test_each_pass_has_its_own_order_and_follows_the_one_before():
     found = [[[k + 1] for k in range(60)]]
-    view = opened(found, seq_len=2, eos="none", labels="same", shuffle="samples", epochs=3)
+    view = opened(found, seq_len=2, to_eos="none", labels="same", shuffle="samples", epochs=3)
     every = [tuple(map(tuple, view.spans(k))) for k in range(len(view))]
     passes = [every[k : k + 30] for k in (0, 30, 60)]
     assert sorted(passes[0]) == sorted(passes[1]) == sorted(passes[2])
@@ -121,21 +121,21 @@ def test_each_pass_has_its_own_order_and_follows_the_one_before():
 
 def test_the_tail_of_each_pass_is_its_own():
     """The last sample of a pass is padded, not filled with the beginning of the next, and comes once a pass."""
-    view = opened([[[1, 2, 3], [4, 5, 6, 7]]], seq_len=4, eos="none", labels="same", epochs=2)
+    view = opened([[[1, 2, 3], [4, 5, 6, 7]]], seq_len=4, to_eos="none", labels="same", epochs=2)
     rows = view.samples(range(len(view)))["input_ids"].tolist()
     assert rows == [[1, 2, 3, 4], [5, 6, 7, 0]] * 2
 
 
 def test_passes_of_a_list_whose_sources_have_different_numbers_of_them():
     found = [[[1, 2]], [[3, 4]]]
-    view = opened(found, seq_len=2, eos="none", labels="same", epochs_of=[1, 3])
+    view = opened(found, seq_len=2, to_eos="none", labels="same", epochs_of=[1, 3])
     assert view.samples(range(len(view)))["input_ids"].tolist() == [[1, 2], [3, 4], [3, 4], [3, 4]]
     assert [view.where(k).epoch for k in range(4)] == [0, 0, 1, 2]
 
 
 def test_a_budget_beyond_the_passes_allowed_says_by_how_much():
     found = [[[1] * 40], [[2] * 40]]
-    words = {"seq_len": 4, "eos": "none", "labels": "same", "weights": [0.5, 0.5]}
+    words = {"seq_len": 4, "to_eos": "none", "labels": "same", "weights": [0.5, 0.5]}
     with pytest.raises(
         ConversionError, match=r'source "s0": the budget needs 15 samples; one pass yields 10: short by 5'
     ):
@@ -143,11 +143,11 @@ def test_a_budget_beyond_the_passes_allowed_says_by_how_much():
     assert len(opened(found, **words, tokens=80)) == 20
     assert len(opened(found, **words, tokens=120, epochs_of=[2, 2])) == 30
     with pytest.raises(ConversionError, match="short by 1 samples"):
-        opened(found, seq_len=4, eos="none", labels="same", tokens=84)
+        opened(found, seq_len=4, to_eos="none", labels="same", tokens=84)
 
 
 def test_weights_without_a_budget_end_before_the_first_sample_beyond_a_cap():
-    view = opened([[[1] * 40], [[2] * 400]], seq_len=4, eos="none", labels="same", weights=[0.5, 0.5])
+    view = opened([[[1] * 40], [[2] * 400]], seq_len=4, to_eos="none", labels="same", weights=[0.5, 0.5])
     assert len(view) == 20
 
 
@@ -160,7 +160,7 @@ def test_every_world_slices_the_same_order(world):
 
 
 def test_steps_that_cannot_be():
-    view = opened([[[1] * 400]], seq_len=4, eos="none", labels="same")
+    view = opened([[[1] * 400]], seq_len=4, to_eos="none", labels="same")
     assert [w.sample for w in view.where_at(3, 8, rank=1, world_size=4)] == [26, 27]
     assert [w.sample for w in view.where_at(0, 8, start=12)] == list(range(12, 20))
     with pytest.raises(OptionError, match="cannot be divided evenly among 3 ranks"):
@@ -191,7 +191,7 @@ def test_fingerprints_hold_what_decides_the_order_and_nothing_else():
     found = [[[1] * 400], [[2] * 400]]
     words = {
         "seq_len": 4,
-        "eos": "none",
+        "to_eos": "none",
         "labels": "same",
         "weights": [1, 2],
         "epochs_of": [4, 4],
@@ -206,7 +206,7 @@ def test_fingerprints_hold_what_decides_the_order_and_nothing_else():
         "weights": [2, 1],
         "shuffle": "none",
         "seed": 1,
-        "eos": 9,
+        "to_eos": 9,
         "pad": 3,
         "tail": "drop",
         "pack": "bestfit",

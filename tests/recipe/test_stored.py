@@ -25,7 +25,7 @@ def mix(tmp_path):
     def written(words="", code="weight = 0.3", web="weight = 0.7"):
         path = tmp_path / "mix.toml"
         path.write_text(
-            f'tokfmt = 1\nseq_len = 32\nshuffle = "samples"\neos = 0\n{words}\n[[source]]\npath = "web.pbin"\n{web}\n'
+            f'tokfmt = 1\nseq_len = 32\nshuffle = "samples"\n{words}\n[[source]]\npath = "web.pbin"\n{web}\n'
             f'[[source]]\npath = "code.zarr"\n{code}\n'
         )
         return path
@@ -85,7 +85,9 @@ def test_packed_rows_of_documents(mix, tmp_path, name):
             OptionError, match="samples of this recipe predict up to 32 tokens. Use --to-opt pack_size=32"
         ):
             tokfmt.convert(mix('pack = "bestfit"'), tmp_path / name, dry_run=dry_run, **how)
-    (tmp_path / "docs.toml").write_text('tokfmt = 1\nshuffle = "documents"\neos = 0\n[[source]]\npath = "web.pbin"\n')
+    (tmp_path / "docs.toml").write_text(
+        'tokfmt = 1\nshuffle = "documents"\nto_eos = 0\n[[source]]\npath = "web.pbin"\n'
+    )
     tokfmt.convert(tmp_path / "docs.toml", tmp_path / name, verify=True, **how)
     wanted = [one.tolist() for one in tokfmt.open(tmp_path / "docs.toml")]
     assert [one.tolist() for one in tokfmt.open(tmp_path / name, eos="none")] == wanted
@@ -126,7 +128,7 @@ def assert_same_rows(rows, view):
 @pytest.mark.parametrize("name", first(1, ["x.parquet", "x.arrow", "folder"]))
 @pytest.mark.parametrize(
     "words",
-    ['pack = "bestfit"', 'pack = "document"\nlong = "truncate"', 'pack = "stream"', 'labels = "starts"\nbos = 7',
+    ['pack = "bestfit"', 'pack = "document"\nlong = "truncate"', 'pack = "stream"', 'labels = "starts"\nto_bos = 7',
      'pack = "bestfit"\nlabels = "starts"', 'labels = "disjoint"', 'shuffle = "documents"'],
 )  # fmt: skip
 def test_packed_rows_of_samples_predict_the_same(mix, tmp_path, words, name):
@@ -152,7 +154,7 @@ def test_packed_rows_of_samples_predict_the_same(mix, tmp_path, words, name):
 def test_packed_rows_of_stored_samples_keep_their_masks(tmp_path):
     pq = pytest.importorskip("pyarrow.parquet")
     masked_rows(tmp_path / "a.h5", 1)
-    (tmp_path / "x.toml").write_text('tokfmt = 1\nseq_len = 4\npack = "stored"\neos = 99\n[[source]]\npath = "a.h5"\n')
+    (tmp_path / "x.toml").write_text('tokfmt = 1\nseq_len = 4\npack = "stored"\n[[source]]\neos = 99\npath = "a.h5"\n')
     tokfmt.convert(tmp_path / "x.toml", tmp_path / "x.parquet", verify=True, to_options={"pack_size": 4})
     found = pq.read_table(tmp_path / "x.parquet").to_pylist()
     assert [row["loss_mask"] for row in found] == [[0, 1, 1, 0], [1, 1, 0, 0], [1, 0, 1, 0]]
@@ -215,7 +217,7 @@ def test_rows_as_they_are_stored_keep_their_masks(tmp_path, source, rows):
     mask = np.concatenate([masked_rows(tmp_path / "a.h5", 1), masked_rows(tmp_path / "b.h5", 13)])[rows]
     ids = np.arange(1, 25).reshape(6, 4)[rows]
     path = tmp_path / "x.toml"
-    path.write_text(f'tokfmt = 1\nseq_len = 4\npack = "stored"\neos = 99\n[[source]]\n{source}\n')
+    path.write_text(f'tokfmt = 1\nseq_len = 4\npack = "stored"\n[[source]]\neos = 99\n{source}\n')
     view = tokfmt.open(path)
     got = view.samples(range(len(view)), ["input_ids", "loss_mask", "labels"])
     assert (got["loss_mask"] == mask).all()
@@ -277,16 +279,16 @@ def test_nested_recipes(mix, tmp_path):
     """Documents in a mix, and samples in order: a curriculum."""
     mix()
     (tmp_path / "docs.toml").write_text('tokfmt = 1\nshuffle = "documents"\n[[source]]\npath = "web.pbin"\n')
-    view = tokfmt.recipe([tmp_path / "docs.toml"], seq_len=16, labels="same", eos=0)
-    plain = tokfmt.recipe([tmp_path / "web.pbin"], seq_len=16, labels="same", eos=0)
+    view = tokfmt.recipe([tmp_path / "docs.toml"], seq_len=16, labels="same", to_eos=0)
+    plain = tokfmt.recipe([tmp_path / "web.pbin"], seq_len=16, labels="same", to_eos=0)
     assert len(view) == len(plain)
     for name in ("a", "b"):
         (tmp_path / f"{name}.toml").write_text(
-            f'tokfmt = 1\nseq_len = 16\neos = 0\nseed = {ord(name)}\nshuffle = "samples"\n[[source]]\n'
+            f'tokfmt = 1\nseq_len = 16\nto_eos = 0\nseed = {ord(name)}\nshuffle = "samples"\n[[source]]\n'
             f'path = "{"web.pbin" if name == "a" else "code.zarr"}"\n'
         )
     (tmp_path / "all.toml").write_text(
-        'tokfmt = 1\nseq_len = 16\npack = "stored"\neos = 0\n[[source]]\npath = "a.toml"\n[[source]]\npath = "b.toml"\n'
+        'tokfmt = 1\nseq_len = 16\npack = "stored"\n[[source]]\npath = "a.toml"\n[[source]]\npath = "b.toml"\n'
     )
     a, b, both = (tokfmt.open(tmp_path / f"{name}.toml") for name in ("a", "b", "all"))
     assert len(both) == len(a) + len(b)
@@ -309,14 +311,14 @@ def test_a_recipe_in_a_circle_is_refused(tmp_path):
 def chained(home, count, sources=1):
     """So many recipes, each a source of the next, or so many of its sources; the last of them."""
     for k in range(count):
-        inner = f"{PACK}" if not k else f"{k - 1}.toml"
-        entries = "".join(f'[[source]]\nname = "s{n}"\npath = "{inner}"\n' for n in range(sources if k else 1))
+        inner = f'"{PACK}"\neos = 50256' if not k else f'"{k - 1}.toml"'
+        entries = "".join(f'[[source]]\nname = "s{n}"\npath = {inner}\n' for n in range(sources if k else 1))
         (home / f"{k}.toml").write_text(f"tokfmt = 1\n{entries}")
     return home / f"{count - 1}.toml"
 
 
 def test_recipes_are_nested_so_deep_and_no_deeper(tmp_path):
-    with tokfmt.open(chained(tmp_path, 32)) as deepest, tokfmt.open(PACK) as pack:
+    with tokfmt.open(chained(tmp_path, 32)) as deepest, tokfmt.open(PACK, eos=50256) as pack:
         assert deepest.info.tokens == pack.info.tokens
     too_deep = chained(tmp_path, 1500)
     for refused in (
@@ -333,7 +335,7 @@ def test_every_format_of_fixtures_gives_the_stream_of_its_documents(tmp_path):
     """Mixed formats in one recipe: the same tokens as their datasets, one after the other."""
     names = ["fixtures/modalities/D_2byte_gpt2.pbin", "fixtures/hdf5/packed_overlap", "fixtures/stage1"]
     paths = [ROOT / name for name in names if (ROOT / name).exists()][:2]
-    view = tokfmt.recipe(paths, seq_len=64, eos=50256, labels="same")
+    view = tokfmt.recipe([{"path": path, "eos": 50256} for path in paths], seq_len=64, labels="same")
     got = np.concatenate([view[k]["input_ids"] for k in range(len(view))])
     wanted = []
     for path in paths:
@@ -426,14 +428,14 @@ def test_borders_inside_of_rows_are_not_lost_in_a_recipe(stored_in):
     packed["options"] = {"view": "samples"}
     for words in ({"seq_len": 33, "pack": "document"}, {"seq_len": 32}, {}):
         with pytest.raises(FormatError, match="a recipe has no place for their borders"):
-            tokfmt.recipe([packed], eos="none", **words)
-    assert len(tokfmt.recipe([packed], eos="none", seq_len=33, allow_loss="inner-boundaries"))
+            tokfmt.recipe([packed], **words)
+    assert len(tokfmt.recipe([packed], to_eos="none", seq_len=33, allow_loss="inner-boundaries"))
 
 
 def test_blocks_without_a_manifest_are_refused_with_the_length_that_reads_them(stored_in):
     ((source),) = stored_in("blocks", to_format="stage1")
     source["path"].with_name("blocks.tokfmt.json").unlink()
-    with pytest.raises(FormatError, match="--from-opt seq_len=N gives the length"):
+    with pytest.raises(FormatError, match="options = { seq_len = N } gives the length"):
         tokfmt.recipe([source], seq_len=32, pack="stored")
     source["options"] = {"seq_len": 32}
     assert len(tokfmt.recipe([source], seq_len=32, pack="stored"))
@@ -463,7 +465,7 @@ def test_verification_passes_over_last_labels_that_are_dropped(mix, tmp_path):
 
 def test_labels_of_stored_rows_stay_a_loss_however_often_they_are_stored(tmp_path):
     masked_rows(tmp_path / "a.h5", 1)
-    (tmp_path / "x.toml").write_text('tokfmt = 1\nseq_len = 4\npack = "stored"\neos = 99\n[[source]]\npath = "a.h5"\n')
+    (tmp_path / "x.toml").write_text('tokfmt = 1\nseq_len = 4\npack = "stored"\n[[source]]\neos = 99\npath = "a.h5"\n')
     tokfmt.convert(tmp_path / "x.toml", tmp_path / "y.h5")
     with pytest.raises(LossyConversionError, match="loss-mask"):
         tokfmt.convert(tmp_path / "y.h5", tmp_path / "y.pbin")

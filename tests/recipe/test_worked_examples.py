@@ -52,7 +52,7 @@ def test_a_model_that_shifts_labels_itself_learns_no_token_from_another_part(tmp
     """
     documents = [[1, 2, 3], [4, 5], [6, 7, 8, 9, 10, 11, 12, 13, 14], [15]]
     (tmp_path / "x.jsonl").write_text("".join(json.dumps({"input_ids": ids}) + "\n" for ids in documents))
-    view = tokfmt.recipe([tmp_path / "x.jsonl"], seq_len=8, pack=pack, labels="same", eos="none")
+    view = tokfmt.recipe([tmp_path / "x.jsonl"], seq_len=8, pack=pack, labels="same", to_eos="none")
     found = view.samples(range(len(view)), ["input_ids", "labels", "position_ids", "loss_mask"])
     assert np.array_equal(found["labels"] == -100, found["loss_mask"] == 0)
     assert (found["labels"][found["position_ids"] == 0] == -100).all()
@@ -80,7 +80,9 @@ def test_modalities_continuous(reuse, block, name):
     stream = np.frombuffer(content, f"<u{width}", length // width, 12)
     step = block - 1 if reuse else block
     count = (len(stream) - block) // step + 1
-    view = tokfmt.recipe([path], seq_len=block - 1, tail="drop", labels="next" if reuse else "disjoint")
+    view = tokfmt.recipe(
+        [{"path": path, "eos": "none"}], seq_len=block - 1, tail="drop", labels="next" if reuse else "disjoint"
+    )
     assert len(view) == count
     got = view.samples(range(count))
     for k in range(count):
@@ -98,7 +100,7 @@ def test_overlap_of_hdf5(number):
     with h5py.File(path) as file:
         rows = file["data"][:]
     tail = "drop" if rows[:, 1].all() else "pad"  # a document that goes on elsewhere gets a separator when read
-    view = tokfmt.recipe([path], seq_len=rows.shape[2], eos=50256, tail=tail)
+    view = tokfmt.recipe([{"path": path, "eos": 50256}], seq_len=rows.shape[2], tail=tail)
     got = view.samples(range(len(view)), ["input_ids", "labels", "loss_mask"])
     assert len(view) == len(rows)
     assert (got["loss_mask"] == rows[:, 1]).all()

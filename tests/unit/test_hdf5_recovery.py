@@ -223,6 +223,8 @@ def test_few_answers_that_end_in_spaces_do_not_invert_a_mask(tmp_path):
     assert source.reader.info.extras.get("mask", source.reader.info.facts.get("mask")) == "loss"
     kept = [document[:-1] for number, document in enumerate(documents) if number % 20 != 7]
     assert [one for number, one in enumerate(sequences(source.reader)) if number % 20 != 7] == kept
+    (verdict,) = tokfmt.check(tmp_path / "a.h5", deep=True)
+    assert not verdict.counts.keys() & {"TF335", "TF340", "TF343"}  # the mask and the padding agree
 
 
 def test_eos_as_input(tmp_path):
@@ -347,7 +349,7 @@ NAMINGS = [["d1/data-00000.h5", "d2/data-00001.h5"], ["d?/*.h5"], ["d1", "d2"], 
 @pytest.mark.parametrize("names", NAMINGS, ids=str)
 def test_a_stream_in_several_directories_is_joined_or_refused(tmp_path, halves, names):
     """Never with a token twice: joined by its files, which go on in number, refused by its directories."""
-    (tmp_path / "r.toml").write_text(f"tokfmt = 1\neos = {EOS}\n[[source]]\npath = {json.dumps(names)}\n")
+    (tmp_path / "r.toml").write_text(f"tokfmt = 1\n[[source]]\neos = {EOS}\npath = {json.dumps(names)}\n")
     for asked in (names, ["r.toml"]):
         if names[0].endswith(".h5"):
             assert converted(tmp_path, *asked) == halves

@@ -19,6 +19,7 @@ from tokfmt.cli.parameters import (
     WRITE_OPTION,
     Command,
     Count,
+    Eos,
     ExecutorName,
     TaskNumber,
     Words,
@@ -62,6 +63,11 @@ _EPILOG = examples(
     "--to-eos",
     type=WrittenEos(0),
     help="Separator ID to write, none, or as-stored, which adds none (default: that of SRC).",
+)
+@click.option(
+    "--to-bos",
+    type=Eos(0),
+    help="Lead ID to write in front of each sequence, or none (default: as in SRC, if DST has an index).",
 )
 @reading
 @tokenizer(
@@ -176,8 +182,11 @@ def _summary(done: Any, seconds: float) -> str:
         padded = f" ({done.padded:,} of them padding)" if done.padded else ""
         what.append(counted(done.tokens, "token") + samples + padded)
     if done.separator["eos_id"] is not None:
-        origin, changed = done.separator["from"] or "", "".join(_changed(done))
+        origin, changed = done.separator["from"] or "", "".join(_changed(done.separators))
         what.append(f"separator {separator_words(done.separator['eos_id'], origin, changed)}")
+    if done.lead["bos_id"] is not None:
+        changed = _changed(done.leads)
+        what.append(f"lead {done.lead['bos_id']}{_left_out(done)}" + f" ({'; '.join(changed)})" * bool(changed))
     lines = [f"lost {name}: {printable(what_)}" for name, what_ in done.losses.items()]
     compared = " and ".join(counted(count, what[:-1]) for what, count in done.compared.items())
     verified = f", verified: {compared} read back and compared" if done.verified else ""
@@ -191,9 +200,13 @@ def _summary(done: Any, seconds: float) -> str:
     return "\n".join(lines)
 
 
-def _changed(done: Any) -> list[str]:
-    """Return the clause on the separators of sequences; none if all were kept, or there are none."""
-    found = {name: count for name, count in (done.separators or {}).items() if count}
+def _left_out(done: Any) -> str:
+    return "" if done.lead["stored"] == "before" else ", which is left out"
+
+
+def _changed(counts: Mapping[str, int] | None) -> list[str]:
+    """Return the clause on the separators or the leads of sequences; none if all were kept, or there are none."""
+    found = {name: count for name, count in (counts or {}).items() if count}
     if set(found) <= {"kept"} or set(found) <= {"bare"}:
         return []
     return [", ".join(f"{count:,} {name}" for name, count in found.items())]
@@ -216,6 +229,7 @@ def _plan(done: Any) -> str:
         f"holds        {size}",
         *([f"samples      of {done.sample_length:,} tokens"] if done.sample_length else []),
         f"separator    {known}",
+        *([f"lead         {done.lead['bos_id']}{_left_out(done)}"] if done.lead["bos_id"] is not None else []),
         f"tasks        {done.plan['tasks'] if done.sequences is not None else 'planned when they are counted'}",
         *_room(done.plan),
         *_download(done.plan),

@@ -315,7 +315,7 @@ def requested(paths: Iterable[Any], given: Mapping[str, Any], **other: Any) -> S
     """
     from tokfmt.ops.source.request import SourceRequest
 
-    names = ("eos", "text_field", "split", "allow_loss", "recursive", "ignore_manifest")
+    names = ("eos", "bos", "text_field", "split", "allow_loss", "recursive", "ignore_manifest")
     facts = {"format": given["format"], "options": given["options"], **{name: given[name] for name in names}}
     return SourceRequest.of(tuple(paths), **{**facts, **other})
 
@@ -376,6 +376,11 @@ def reading(function: F) -> F:
             "--split",
             metavar="NAME",
             help="Split to read; with convert, NAME=SHARE,... are splits to write.",
+        ),
+        source(
+            "--bos",
+            type=Eos(0),
+            help="Lead ID of the source, which is no content where a sequence begins, or none.",
         ),
         source(
             "--eos",

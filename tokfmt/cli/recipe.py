@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from tokfmt.recipes.tree import Row
 
 _WRITTEN = (
-    "seq_len", "pack", "labels", "tail", "long", "shuffle", "seed", "tokens", "epochs", "eos", "pad", "bos",
-    "tokenizer",
+    "seq_len", "pack", "labels", "tail", "long", "shuffle", "seed", "tokens", "epochs", "to_eos", "to_bos",
+    "pad", "tokenizer",
 )  # fmt: skip
 
 
@@ -61,9 +61,10 @@ _WRITTEN = (
 @click.option(
     "--epochs", type=Count(1), help="Passes over each source; with weights, the limit of passes (default: 1)."
 )
-@click.option("--eos", type=Eos(), help="Separator ID, or none (default: that of the sources).")
+@click.option("--eos", type=Eos(), help="Separator ID of each source, or none (default: from source, or inferred).")
+@click.option("--to-eos", type=Eos(), help="Separator ID after each document, or none (default: that of the sources).")
+@click.option("--to-bos", type=Count(0), help="ID before each document, with --labels starts (default: 0).")
 @click.option("--pad", type=Count(0), help="Padding ID (default: the separator).")
-@click.option("--bos", type=Count(0), help="ID before each document, with --labels starts (default: 0).")
 @click.option("--tokenizer", metavar="NAME|DIR|FILE", help="Tokenizer of texts and IDs, compared with manifests.")
 @click.option(
     "--split",
@@ -79,6 +80,7 @@ def command(
     *,
     explain: bool,
     overwrite: bool,
+    eos: int | str | None,
     split: str | None,
     allow_loss: tuple[str, ...],
     as_json: bool,
@@ -95,9 +97,9 @@ def command(
     from tokfmt.recipes.language import written
 
     keys = {key: given_keys[key] for key in _WRITTEN if given_keys[key] is not None}
-    file, given = _file(words, output, split, keys)
-    if given and keys:
-        option = next(iter(keys)).replace("_", "-")
+    file, given = _file(words, output, split, keys, {} if eos is None else {"eos": eos})
+    if given and (keys or eos is not None):
+        option = next(iter(keys), "eos").replace("_", "-")
         raise OptionError(f"--{option} has no effect on the recipe {words[0]}. Edit the file instead")
     if given and output is not None:
         raise OptionError(f"--output: {words[0]} is a recipe already. Copy the file instead")
@@ -115,8 +117,18 @@ def command(
         click.echo(written(file), nl=False)
 
 
-def _file(words: Sequence[str], output: str | None, split: str | None, keys: dict[str, Any]) -> tuple[RecipeFile, bool]:
-    """Return the recipe that the arguments describe, and whether they name an existing recipe."""
+def _file(
+    words: Sequence[str], output: str | None, split: str | None, keys: dict[str, Any], of_each: dict[str, Any]
+) -> tuple[RecipeFile, bool]:
+    """Return the recipe that the arguments describe, and whether they name an existing recipe.
+
+    Args:
+        words: The sources, or a file.
+        output: The recipe that is written.
+        split: The split of a blend list.
+        keys: The keys of the recipe.
+        of_each: The keys of each source.
+    """
     from tokfmt.core import listing
     from tokfmt.core.errors import OptionError
     from tokfmt.core.files import open_file
@@ -140,7 +152,7 @@ def _file(words: Sequence[str], output: str | None, split: str | None, keys: dic
     if split is not None and listed is None:
         raise OptionError("--split has no effect without a blend list with splits. Leave it out")
     entries = entries_of(words, where.parent) if listed is None else entries_of_blend(listed, where.parent)
-    return parse_recipe({**keys, "source": entries}, where), False
+    return parse_recipe({**keys, "source": [{**entry, **of_each} for entry in entries]}, where), False
 
 
 def _listed(path: Place, split: str) -> list[tuple[float | None, str]] | None:
@@ -204,12 +216,14 @@ def _explain_draft(draft: TextRecipe, *, as_json: bool) -> None:
 
     looks, name, ids = draft.looks(), str(draft.file.where), draft.of_ids
     quotas = {entry.name: entry.tokens for entry in draft.file.sources}
+    notes = [*draft.info.notes, *(note for look in looks for note in look.notes)]
     if as_json:
         held = [
             {"source": one.name, "sequences": one.info.sequences, "tokens": one.info.tokens, "quota": quotas[one.name]}
             for one in ids
         ]
-        document("recipe", {"recipe": name, "texts": [asdict(look) for look in looks], "ids": held})
+        texts = [{key: value for key, value in asdict(look).items() if key != "notes"} for look in looks]
+        document("recipe", {"recipe": name, "texts": texts, "ids": held, "notes": notes})
         return
     of_texts: list[tuple[str, ...]] = [("source", "bytes", "quota", "read", "of these")]
     for look in looks:
@@ -225,6 +239,8 @@ def _explain_draft(draft: TextRecipe, *, as_json: bool) -> None:
         for line in columns(table) if len(table) > 1 else ():
             click.echo(line)
     click.echo(f"Samples exist once the recipe is converted: tokfmt convert {printable(name)} DST")
+    for text in notes:
+        note(text)
 
 
 def _quota(tokens: int | None) -> str:

@@ -60,7 +60,7 @@ def show_step(path: str, selection: str | None, asked: dict[str, Any], given: di
             raise click.UsageError(f"{word} cannot be combined with --step or --sample. Leave it out")
     if how.only_text and not given["tokenizer"]:
         raise click.UsageError("--text needs a tokenizer. Add --tokenizer")
-    names = ("format", "options", "tokenizer", "eos", "allow_loss")
+    names = ("format", "options", "tokenizer", "eos", "bos", "allow_loss")
     asked = {name: value for name, value in asked.items() if value is not None}
     found = find(path, **asked, **{name: given[name] for name in names})
     if how.as_json:

@@ -34,7 +34,7 @@ raise them. `add_note` adds context; errors are never wrapped.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from typing import Any, NamedTuple, Protocol
 
@@ -108,12 +108,17 @@ def replace_paths(error: TokfmtError, real: Path, shown: Path) -> None:
             text = text.replace(old, new)
         return text
 
-    error.args = tuple(replaced(said) if isinstance(said, str) else said for said in error.args)
+    reword(error, replaced)
+
+
+def reword(error: TokfmtError, reworded: Callable[[str], str]) -> None:
+    """Change the words of the message, the notes and the attributes of an error."""
+    error.args = tuple(reworded(said) if isinstance(said, str) else said for said in error.args)
     for key, value in list(vars(error).items()):
         if isinstance(value, str):
-            setattr(error, key, replaced(value))
+            setattr(error, key, reworded(value))
     notes = getattr(error, "__notes__", [])
-    notes[:] = map(replaced, notes)
+    notes[:] = map(reworded, notes)
 
 
 class FormatError(TokfmtError):
@@ -195,6 +200,8 @@ class CorruptError(FormatError):
 class UnendedError(CorruptError):
     """A sequence does not end with the separator, although all sequences that were looked at do.
 
+    The data are valid. `SourceRequest.every_end` reads each sequence by its own end.
+
     Attributes:
         sequence: Its number.
     """
@@ -232,7 +239,15 @@ class ContradictionError(CorruptError):
     """The tokens of a file contradict what it or its manifest states, so it is unknown which tokens are right."""
 
 
-NO_DAMAGE = (UnsupportedError, UnsafeError, StandInError, UnreachableError, SourceChangedError, ContradictionError)
+NO_DAMAGE = (
+    UnendedError,
+    UnsupportedError,
+    UnsafeError,
+    StandInError,
+    UnreachableError,
+    SourceChangedError,
+    ContradictionError,
+)
 """Errors after which no part of a dataset is certain, so that `--allow-partial` cannot save any."""
 
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -106,6 +106,7 @@ class Signature(NamedTuple):
     Attributes:
         names: Substrings of the file name; one of them is enough.
         marks: Bytes that occur in `Probe.head`; one of them is enough.
+        starts: Bytes with which `Probe.head` begins; one of them is enough. They cost no search of the head.
         beside: Suffix of a file with the same stem in the same directory, in capitals if that of the file is.
         text: `Probe.head` holds no zero byte.
     """
@@ -114,6 +115,7 @@ class Signature(NamedTuple):
     marks: tuple[bytes, ...] = ()
     beside: str = ""
     text: bool = False
+    starts: tuple[bytes, ...] = ()
 
     def is_named(self, name: str) -> bool:
         """Return whether the name of a file fits, whatever its content."""
@@ -124,6 +126,7 @@ class Signature(NamedTuple):
         beside = self.beside.upper() if probe.path.suffix.isupper() else self.beside
         return (
             self.is_named(probe.path.name)
+            or probe.head.startswith(self.starts)
             or any(mark in probe.head for mark in self.marks)
             or (beside != "" and listing.exists(probe.path.with_suffix(beside)))
             or (self.text and b"\0" not in probe.head)
@@ -220,6 +223,9 @@ class Target(NamedTuple):
             them.
         jobs: Threads that `commit` may use.
         strict: Decodes as `decoder` and raises where that replaces what is not text; None if `decoder` raises itself.
+        eos_for: The sequences that have it: all that the format gives one, or of these those that were read with one.
+        bos_id: The lead that the source of the writer has in front of sequences; None: no sequence has one.
+        bos_for: The sequences that have it: those that were read with one, or all.
     """
 
     eos_id: int | None = None
@@ -229,6 +235,9 @@ class Target(NamedTuple):
     keep_parts: bool = False
     jobs: int = 1
     strict: Decoder | None = None
+    eos_for: Literal["all", "as-read"] = "all"
+    bos_id: int | None = None
+    bos_for: Literal["as-read", "all"] = "as-read"
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,10 +282,10 @@ class WriterTraits:
     """Properties of what a writer with certain options stores. Known without a writer; see `Format.writer_traits`.
 
     Attributes:
-        separators: Where the separator is stored. NONE: no separator is stored.
-        separated: Only the separator marks boundaries, so a sequence must not contain it.
+        separators: Where the separator is stored. NONE: no separator is stored. TRAILING: after each sequence that has
+            one in the source or is not empty. Any other: with every sequence.
         eos_id: The only separator that readers of this variant take; None: they take any.
-        keeps_masks: Stores the marks of the source (`protocols.HasMarks`), or its loss masks and labels.
+        keeps_masks: Stores the marks of the source (`TokenReader.marks`), or its loss masks and labels.
         keeps_separators: Stores no separators, but with marks those of the source: each is a token that counts or not.
         keeps_labels: Stores any label, not only whether a label counts in the loss.
         keeps_boundaries: Stores where documents begin in a row.
@@ -290,7 +299,6 @@ class WriterTraits:
     """
 
     separators: Separators = Separators.NONE
-    separated: bool = False
     eos_id: int | None = None
     keeps_masks: bool = False
     keeps_separators: bool = False

@@ -19,8 +19,8 @@ and the writer of a format:
     a mask and labels of each sample           core/loss_mask.py `beside_samples`   formats/hdf5/writer.py `_blocks`
     none, made by a recipe                     recipes/samples.py `marks`
 
-To give a format a mask, define `marks` on its reader (`protocols.HasMarks`), call `protocols.marks_of(source, a, b)` in
-its writer, and set `WriterTraits.keeps_masks`. A flat format needs only `FileLayout.masks` and `FlatWriter.mask_file`.
+To give a format a mask, define `marks` on its reader (`TokenReader.marks`), call `source.marks(a, b)` in its
+writer, and set `WriterTraits.keeps_masks`. A flat format needs only `FileLayout.masks` and `FlatWriter.mask_file`.
 Records (`core.records`) return marks with their IDs, and state them in `RecordInfo.loss_masks`.
 """
 
@@ -32,9 +32,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.errors import ConversionError
-from tokfmt.core.protocols import HasDocumentStarts, HasLabels, HasPadding, HasTargets, are_shifted, marks_of
 from tokfmt.core.ragged import Offsets, offsets_of
-from tokfmt.core.reader import TokenReader, sequence_at
+from tokfmt.core.reader import TokenReader
 
 TARGET, MASKED_END, BEGINS = 1, 2, 4
 IGNORED = -100
@@ -93,7 +92,7 @@ def beside_samples(reader: TokenReader, start: int, stop: int) -> Marks:
     Raises:
         ConversionError: If a label that counts is not the next token, which a mask cannot express.
     """
-    if not isinstance(reader, HasLabels) or start == stop:
+    if not reader.has_labels or start == stop:
         return np.zeros(stop - start, np.uint8)
     found, other = _next_tokens(reader, start, stop)
     wrong = np.flatnonzero(other)
@@ -102,15 +101,15 @@ def beside_samples(reader: TokenReader, start: int, stop: int) -> Marks:
         label, expected = int(reader.labels(at - 1, at)[0]), int(reader.tokens(at, at + 1)[0])
         raise other_label(at - 1, expected, label)
     marks: Marks = found.astype(np.uint8)
-    if isinstance(reader, HasDocumentStarts):
+    if reader.has_begins:
         marks[reader.begins(start, stop)] |= BEGINS
     return marks
 
 
 def _next_tokens(reader: Any, start: int, stop: int) -> tuple[Flags, Flags]:
     """Return for each token whether the label before it counts and is the token, and whether it counts and is not."""
-    first = sequence_at(reader, start)
-    firsts = reader.offsets(first, sequence_at(reader, stop - 1) + 1)[:-1]
+    first = reader.sequence_at(start)
+    firsts = reader.offsets(first, reader.sequence_at(stop - 1) + 1)[:-1]
     before = max(int(firsts[0]), start - 1)
     counts, found, other = _counted_labels(reader, before, stop), *np.zeros((2, stop - before), np.bool_)
     equal = reader.labels(before, stop)[:-1] == reader.tokens(before, stop)[1:]
@@ -131,12 +130,12 @@ def counted_of(reader: TokenReader, start: int, stop: int) -> Flags | None:
         start: First token position.
         stop: Position after the last token.
     """
-    if isinstance(reader, HasLabels):
+    if reader.has_labels:
         return _counted_labels(reader, start, stop)
     return _targets_of_marks(reader, start, stop)
 
 
-def _counted_labels(reader: HasLabels, start: int, stop: int) -> Flags:
+def _counted_labels(reader: TokenReader, start: int, stop: int) -> Flags:
     counts: Flags = (reader.masks(start, stop) != 0) & (reader.labels(start, stop) != IGNORED)
     return counts
 
@@ -152,30 +151,30 @@ def targets_of(reader: TokenReader, start: int, stop: int) -> Flags | None:
         start: First token position.
         stop: Position after the last token.
     """
-    if isinstance(reader, HasTargets):
-        return reader.targets(start, stop)
-    if not isinstance(reader, HasLabels):
+    if (found := reader.targets(start, stop)) is not None:
+        return found
+    if not reader.has_labels:
         return _targets_of_marks(reader, start, stop)
     if start == stop:
         return np.zeros(0, np.bool_)
-    if are_shifted(reader):
+    if reader.shifted:
         return _next_tokens(reader, start, stop)[0]
     return _counted_labels(reader, start, stop)
 
 
 def _targets_of_marks(reader: TokenReader, start: int, stop: int) -> Flags | None:
-    marks = marks_of(reader, start, stop)
+    marks = reader.marks(start, stop)
     return None if marks is None else marks & TARGET != 0
 
 
 def is_masked(reader: TokenReader) -> bool:
     """Return whether a dataset states which of its positions train a target."""
-    return isinstance(reader, HasLabels) or marks_of(reader) is not None
+    return reader.has_labels or reader.marks(0, 0) is not None
 
 
 def padding_of(reader: TokenReader, start: int, stop: int) -> Flags | None:
     """Return which positions are padding, bool[stop - start], as the reader declares it; None if it declares none."""
-    return reader.is_padding(start, stop) if isinstance(reader, HasPadding) else None
+    return reader.is_padding(start, stop)
 
 
 def of_rows(flags: Flags | None, bounds: Offsets) -> NDArray[np.int64]:

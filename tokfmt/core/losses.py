@@ -6,5 +6,5 @@ This module imports nothing, so that the help of a command can list the names wi
 LOSSES = (
     "embedded-separators", "empty-sequences", "loss-mask", "masked-separators", "last-labels", "inner-boundaries",
     "invalid-lines", "invalid-utf8", "fields", "splits", "order", "tail", "other-files", "tokenizers", "null-rows",
-    "modes", "gaps",
+    "modes", "gaps", "leads",
 )  # fmt: skip

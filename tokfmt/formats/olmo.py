@@ -81,8 +81,8 @@ class WriteOptions(FlatOptions):
 class Writer(FlatWriter):
     """A writer of X.npy and X.csv.gz, or of such pairs in a folder; masks have the names of open-instruct."""
 
-    separators, suffix, whole = Separators.TRAILING, ".npy", True
-    scanned = True  # OLMo-core scans local files for EOS and ignores the rows.
+    separators = Separators.SCANNED  # OLMo-core scans local files for EOS and ignores the rows.
+    suffix, whole = ".npy", True
     needs_max_id, dtypes, limit = True, ("<u2", "<u4", "<u8"), 2**63 - 1
 
     @property

@@ -63,7 +63,12 @@ class RecipeFormat(Format):
         del options
         if hints.open_recipe is None:
             raise OptionError(f"{paths[0]}: a recipe needs all formats to open its sources. Use tokfmt.open")
-        return hints.open_recipe(read_recipe(paths[0]), hints)
+        reader = hints.open_recipe(read_recipe(paths[0]), hints)
+        stated, given = reader.info.eos_id, "none" if hints.no_eos else hints.eos_id
+        if stated is not None and given not in (None, stated):
+            what = f"--eos {given} contradicts the recipe, whose separator is {stated}"
+            raise OptionError(f"{paths[0]}: {what}. --to-eos {given} writes {given} in its place", name="eos")
+        return reader
 
     def destination(self, path: AnyPlace, options: Any) -> AnyPlace:
         del options

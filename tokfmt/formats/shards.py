@@ -35,7 +35,7 @@ from tokfmt.core.format import Hints, Receipt, Region, Target, WriterTraits
 from tokfmt.core.output import Output
 from tokfmt.core.place import Place, relative
 from tokfmt.core.ragged import Offsets, offsets_of
-from tokfmt.core.reader import Damage, Separators, TokenReader, check_ids, sequence_at, windows
+from tokfmt.core.reader import Damage, Separators, TokenReader, check_ids, windows
 from tokfmt.core.scattered import Scattered
 from tokfmt.core.text_format import counted, printable
 from tokfmt.formats.flat import Column, Cut, Extent, FileLayout, FlatFormat, FlatWriter, Pieces
@@ -543,7 +543,7 @@ class ShardWriter(FlatWriter):
 
     def notes(self, source: TokenReader) -> Iterator[str]:
         """See `TokenWriter.notes`."""
-        for loss in lost_empties(source) if self.target.separators is Separators.NONE else ():
+        for loss in lost_empties(source):
             yield f"{loss.what}: {self.empties}"
 
     finishes_files = True
@@ -699,4 +699,4 @@ class ShardWriter(FlatWriter):
 
 def _first_from(stored: TokenReader, position: int, cut: Cut) -> int:
     """Return the first sequence of a shard that begins at `position` or after it; `cut.last` if there is none."""
-    return min(max(sequence_at(stored, position - 1) + 1 if position else 0, cut.first), cut.last)
+    return min(max(stored.sequence_at(position - 1) + 1 if position else 0, cut.first), cut.last)

@@ -20,10 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.errors import Loss, LossyConversionError
-from tokfmt.core.ragged import Offsets, Tokens
+from tokfmt.core.ragged import Offsets, Tokens, pick
 from tokfmt.core.reader import smallest
 from tokfmt.core.text_format import counted
-from tokfmt.model.axis import Numbers, pick
+from tokfmt.model.axis import Numbers
 
 AFTER, LEAD, BEFORE = 1, 2, 4
 SEP = AFTER | BEFORE
@@ -34,6 +34,8 @@ TARGET, MASKED_END = np.uint8(1), np.uint8(2)
 Beside = NDArray[np.uint8]
 Flags = NDArray[np.bool_]
 Kind = Literal["index", "after", "before", "between"]
+Leads = Literal["as-read", "all"]
+"""The sequences that get a lead: those that have one, or all."""
 
 
 class Counts(NamedTuple):
@@ -86,7 +88,7 @@ class Target(NamedTuple):
     id: int | None = None
     kind: Kind = "index"
     lead: int | None = None
-    leads: Literal["as-read", "all"] = "as-read"
+    leads: Leads = "as-read"
     only_closed: bool = False
     accepted: frozenset[str] = frozenset()
     name: str = "the destination"

@@ -12,6 +12,9 @@ Known = Literal["user", "manifest", "file", "tokenizer", "convention", "inferred
 """The origin of a fact, the strongest first; "" if the fact is not known."""
 
 
+_NAMED = 5  # separators that a message names
+
+
 @dataclass(frozen=True)
 class Gap:
     """The separator of a source, and what was seen of it. Between contents are separators, leads and padding alone.
@@ -26,10 +29,13 @@ class Gap:
         closed: Number of sequences that were looked at and end with the separator.
         lack: Number of those that are not empty and do not end with it.
         empty: Number of those that are empty.
+        even: No sequence is known to be empty, by a look or by the manifest.
         alone: Only separators mark boundaries. Nothing was counted.
         stored: The separator is in the data. A manifest may state one that is not.
+        counted: The manifest counts as many tokens as there are if every sequence ends with the separator.
         common: If the separator is not known: an ID that ends nearly all sequences, and how many; None without one.
         overrules: The ID that the manifest or the file states, which fewer sequences end with.
+        path: The dataset, for messages.
         parts: The gaps of the datasets that were joined.
     """
 
@@ -42,10 +48,13 @@ class Gap:
     closed: int = 0
     lack: int = 0
     empty: int = 0
+    even: bool = True
     alone: bool = False
     stored: bool = True
+    counted: bool = False
     common: tuple[int, int] | None = None
     overrules: int | None = None
+    path: str = ""
     parts: tuple[Gap, ...] = ()
 
     def each(self) -> Iterator[Gap]:
@@ -63,9 +72,37 @@ class Gap:
         return list(dict.fromkeys(part.id for part in self.each() if part.id is not None))
 
     @property
+    def is_known(self) -> bool:
+        """All sequences were looked at, or are known to end with the separator."""
+        return all(part.alone or part.counted or part.looked == part.of for part in self.each())
+
+    @property
+    def leads(self) -> list[int]:
+        """The leads of the parts, each once, in order."""
+        return list(dict.fromkeys(part.lead for part in self.each() if part.lead is not None))
+
+    @property
     def unclear(self) -> Gap | None:
         """The first part whose separator is not known, and nearly all of whose sequences end with one ID."""
         return next((part for part in self.each() if part.known == "" and part.common is not None), None)
+
+    @property
+    def question(self) -> str:
+        """What the user has to decide if nearly all sequences end with one ID, and the separator is not known."""
+        id_, count = self.common or (-1, 0)
+        what = f"{self.path}: " * bool(self.path) + f"its separator is not known, and {count:,} of "
+        what += f"{counted(self.lack, 'sequence')} that were looked at end with {id_}"
+        return f"{what}. --eos {id_} reads it as the separator, --eos none as content"
+
+    @property
+    def listed(self) -> str:
+        """The separators of the parts, each with the first part that has it."""
+        found: dict[int, str] = {}
+        for part in self.each():
+            if part.id is not None:
+                found.setdefault(part.id, f" in {part.path}" * bool(part.path))
+        words = [f"{id_}{where}" for id_, where in found.items()]
+        return ", ".join(words[:_NAMED]) + f" and {len(words) - _NAMED:,} more" * (len(words) > _NAMED)
 
     @property
     def seen(self) -> str:
@@ -129,7 +166,7 @@ def joined_gap(gaps: Sequence[Gap]) -> Gap:
     """Return the gap of datasets that are joined. Equal separators are one, on whichever side they are."""
     first = next((gap for gap in gaps if gap.id is not None), gaps[0])
     sums = {name: sum(getattr(gap, name) for gap in gaps) for name in ("looked", "of", "closed", "lack", "empty")}
-    joined = Gap(**sums, parts=tuple(gaps))
+    joined = Gap(**sums, even=all(gap.even for gap in gaps), parts=tuple(gaps))
     leads = list(dict.fromkeys(gap.lead for gap in gaps if gap.lead is not None))
     lead = leads[0] if leads else None
     if len(joined.ids) > 1:

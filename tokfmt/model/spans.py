@@ -4,7 +4,9 @@ Spans know numbers alone. They are given tokens: of the whole axis, of a window 
 
     Bounds   sequence i is bounds[i] .. bounds[i + 1]
     Listed   a start and a length of each sequence
-    Ended    spans of an index whose sequences may end with a separator, or begin with a lead
+    Ended    spans of an index whose sequences may end with a separator
+    Led      spans whose contents may begin with a lead
+    Shorter  spans of an index of which some are one slot shorter
     Sliced   consecutive sequences of the same dataset
     Taken    other sequences of the same dataset: a selection, another order, repeats
     Chain    the spans of several datasets, one after the other on a `Joined` axis
@@ -24,9 +26,10 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from tokfmt.core.files import Ends
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
-from tokfmt.core.reader import WINDOW, Ends, check_interval, windows
-from tokfmt.model.axis import Axis, Numbers
+from tokfmt.core.reader import WINDOW, Axis, check_interval, windows
+from tokfmt.model.axis import Numbers
 from tokfmt.model.batch import AFTER, LEAD, Batch, Beside
 
 _AT_ONCE = 1 << 18  # Sequences of a batch at most, and entries of an index that are read at once.
@@ -56,6 +59,7 @@ class Spans(ABC):
         presumes: `trim` without tokens is right for every sequence that was looked at. False: some are exceptions.
         usual: What is presumed beside a content; None if that differs between sequences.
         tiles: Each extent begins where the one before ends.
+        filled: No extent is empty, as the files state beside their index.
         seamless: Extents follow each other on the axis, each with a separator on the side `usual` and without a lead.
             It may be presumed; see `checked`. An empty extent has no separator.
         ending: The ID that `content` takes off the end, if that is all it does; else None.
@@ -68,6 +72,7 @@ class Spans(ABC):
     presumes: bool = True
     usual: int | None = 0
     tiles: bool = False
+    filled: bool = False
     seamless: bool = False
     ending: int | None = None
     max_id: int = -1
@@ -175,7 +180,7 @@ class Spans(ABC):
             total = int(ends[count - 1])
             if longest is not None and total > longest and count == 1:
                 nothing = np.zeros(1, np.int64)
-                yield Batch(first, axis.read(0, 0), None, nothing, nothing, np.zeros(1, np.uint8))
+                yield Batch(first, axis.tokens(0, 0), None, nothing, nothing, np.zeros(1, np.uint8))
             else:
                 yield self._batch(axis, first, starts[:count], stops[:count], total)
             first += count
@@ -184,7 +189,7 @@ class Spans(ABC):
         numbers, base = np.arange(first, first + len(starts)), int(starts[0])
         is_ordered = self.tiles or bool((starts[1:] >= stops[:-1]).all())
         if is_ordered and int(stops[-1]) - base <= total + total // 2 + _LOOSE:
-            window = axis.read(base, int(stops[-1]))
+            window = axis.tokens(base, int(stops[-1]))
             return Batch(first, window, base, *self.trim(numbers, starts - base, stops - base, window))
         lengths = stops - starts
         bounds = offsets_of(lengths)
@@ -198,18 +203,19 @@ class Bounds(Spans):
 
     tiles = True
 
-    def __init__(self, bounds: Axis, scale: int = 1) -> None:
+    def __init__(self, bounds: Axis, scale: int = 1, *, filled: bool = False) -> None:
         """Hold the index.
 
         Args:
             bounds: Non-decreasing integers, one more than sequences.
             scale: Units of the bounds per token, such as bytes.
+            filled: No two neighboring bounds are equal.
         """
-        self.bounds, self.scale, self.count = bounds, scale, bounds.length - 1
+        self.bounds, self.scale, self.count, self.filled = bounds, scale, bounds.length - 1, filled
 
     def cuts(self, first: int, last: int) -> Offsets:
         check_interval(first, last, self.count, "sequences")
-        return _integers(self.bounds.read(first, last + 1), self.scale)
+        return _integers(self.bounds.tokens(first, last + 1), self.scale)
 
     def extents(self, first: int, last: int) -> Extents:
         cuts = self.cuts(first, last)
@@ -219,7 +225,7 @@ class Bounds(Spans):
         return tuple(_integers(self.bounds.at(numbers + k), self.scale) for k in (0, 1))  # type: ignore[return-value]
 
     def extent(self, number: int) -> tuple[int, int]:
-        start, stop = self.bounds.read(number, number + 2).tolist()
+        start, stop = self.bounds.tokens(number, number + 2).tolist()
         return start // self.scale, stop // self.scale
 
     def ends(self) -> Ends | None:
@@ -246,19 +252,19 @@ class Listed(Spans):
 
     def extents(self, first: int, last: int) -> Extents:
         check_interval(first, last, self.count, "sequences")
-        starts = _integers(self.starts.read(first, last), self.scale)
-        return starts, starts + self.lengths.read(first, last).astype(np.int64, copy=False)
+        starts = _integers(self.starts.tokens(first, last), self.scale)
+        return starts, starts + self.lengths.tokens(first, last).astype(np.int64, copy=False)
 
     def extents_of(self, numbers: Numbers) -> Extents:
         starts = _integers(self.starts.at(numbers), self.scale)
         return starts, starts + self.lengths.at(numbers).astype(np.int64, copy=False)
 
     def extent(self, number: int) -> tuple[int, int]:
-        start = self.starts.read(number, number + 1).item() // self.scale
-        return start, start + self.lengths.read(number, number + 1).item()
+        start = self.starts.tokens(number, number + 1).item() // self.scale
+        return start, start + self.lengths.tokens(number, number + 1).item()
 
     def finder(self) -> Callable[[int], Sequence[int]]:
-        starts, lengths, scale = self.starts.read, self.lengths.read, self.scale
+        starts, lengths, scale = self.starts.tokens, self.lengths.tokens, self.scale
 
         def find(number: int) -> tuple[int, int]:
             start = starts(number, number + 1).item() // scale
@@ -270,7 +276,7 @@ class Listed(Spans):
     def _ascends(self) -> bool:
         before = 0
         for a, b in windows(0, self.count, _AT_ONCE):
-            starts = _integers(self.starts.read(a, b), 1)
+            starts = _integers(self.starts.tokens(a, b), 1)
             if int(starts[0]) < before or (starts[1:] < starts[:-1]).any():
                 return False
             before = int(starts[-1])
@@ -282,37 +288,37 @@ class Listed(Spans):
 
 
 class Ended(Spans):
-    """Spans of an index, each trimmed by its own tokens: a separator at its end, and a lead at its beginning."""
+    """Spans of an index, each trimmed by its own tokens: a separator is taken off its end, at most once."""
 
-    def __init__(
-        self, spans: Spans, separator: int | None = None, lead: int | None = None, presumed: int | None = None
-    ) -> None:
-        """State the tokens.
+    def __init__(self, spans: Spans, separator: int, presumed: int | None = None) -> None:
+        """State the separator.
 
         Args:
             spans: The extents.
-            separator: The ID that is taken off the end of a sequence, at most once.
-            lead: The ID that is taken off the beginning, at most once. A sequence of one token that is both is ended.
-            presumed: The bits AFTER and LEAD of every sequence with enough tokens that was looked at; None if some
+            separator: The ID that ends sequences.
+            presumed: AFTER if every sequence with a token that was looked at ends with it, 0 if none does; None if some
                 differ.
         """
-        self.spans, self.separator, self.lead, self.presumed = spans, separator, lead, presumed
+        self.spans, self.separator, self.presumed = spans, separator, presumed
         self.presumes, self.usual, self.tiles = presumed is not None, presumed, spans.tiles
-        self.count, self.ending = spans.count, separator if lead is None else None
+        self.count, self.ending = spans.count, separator
         self.seamless = self.tiles and presumed == AFTER
         self._closed: NDArray[np.uint8] | None = None
 
     def looked_at(self, axis: Axis) -> Ended:
-        """Return the same spans after a look at the end of every sequence. They hold one bit for each.
+        """Return the same spans after a look at the end of every sequence.
+
+        They hold one bit for each, unless all end with the separator.
 
         Args:
             axis: The axis of the dataset.
         """
-        parts = [np.empty(0, np.uint8)]
+        parts, all_closed = [np.empty(0, np.uint8)], True
         for first, last in windows(0, self.count, _AT_ONCE):
-            parts.append(np.packbits(self.read(first, last, axis)[2] & AFTER))
-        found = Ended(self.spans, self.separator, self.lead)
-        found._closed = np.concatenate(parts)
+            closed = self.read(first, last, axis)[2] & AFTER
+            parts, all_closed = [*parts, np.packbits(closed)], all_closed and bool(closed.all())
+        found = Ended(self.spans, self.separator, AFTER if all_closed else None)
+        found._closed = None if all_closed else np.concatenate(parts)
         return found
 
     def cuts(self, first: int, last: int) -> Offsets:
@@ -342,37 +348,142 @@ class Ended(Spans):
         return self.spans.at(position)
 
     def trim(self, numbers: Numbers, starts: Offsets, stops: Offsets, tokens: TokensAt | None) -> Contents:
-        if self.separator is None:
-            beside = np.zeros(len(starts), np.uint8)
-        elif self._closed is not None:
-            beside = self._closed[numbers >> 3] >> (7 - (numbers & 7)).astype(np.uint8) & np.uint8(AFTER)
-            stops = stops - beside
-        else:
-            ended = self._has(self.separator, AFTER, starts, stops, stops - 1, tokens)
-            stops, beside = stops - ended, ended.view(np.uint8)
-        if self.lead is not None:
-            led = self._has(self.lead, LEAD, starts, stops, starts, tokens)
-            starts, beside = starts + led, beside | led.view(np.uint8) * np.uint8(LEAD)
-        return starts, stops, beside
-
-    def _has(
-        self, id_: int, bit: int, starts: Offsets, stops: Offsets, places: Offsets, tokens: TokensAt | None
-    ) -> NDArray[np.bool_]:
-        """Return which extents have an ID at a place. An empty extent has none."""
-        held: NDArray[np.bool_] = stops > starts
-        if tokens is None:
-            return held if (self.presumed or 0) & bit else np.zeros_like(held)
-        if held.all():
-            return np.asarray(tokens[places] == id_)
-        held[held] = tokens[places[held]] == id_
-        return held
+        if self._closed is not None:
+            beside = _bit(self._closed, numbers)
+            return starts, stops - beside, beside * np.uint8(AFTER)
+        ended = _has(self.separator, self.presumed == AFTER, starts, stops, stops - 1, tokens)
+        return starts, stops - ended, ended.view(np.uint8)
 
     def content(self, number: int, tokens: Tokens) -> Tokens:  # noqa: ARG002
-        if self.separator is not None and tokens.size and tokens.item(-1) == self.separator:
-            tokens = tokens[:-1]
-        if self.lead is not None and tokens.size and tokens.item(0) == self.lead:
-            tokens = tokens[1:]
-        return tokens
+        return tokens[:-1] if tokens.size and tokens.item(-1) == self.separator else tokens
+
+
+def _has(
+    id_: int, presumed: bool, starts: Offsets, stops: Offsets, places: Offsets, tokens: TokensAt | None
+) -> NDArray[np.bool_]:
+    """Return which extents have an ID at a place, or are presumed to without tokens. An empty extent has none."""
+    held: NDArray[np.bool_] = stops > starts
+    if tokens is None:
+        return held if presumed else np.zeros_like(held)
+    if held.all():
+        return np.asarray(tokens[places] == id_)
+    held[held] = tokens[places[held]] == id_
+    return held
+
+
+def _bits_of(spans: Spans, bit: int, axis: Axis) -> NDArray[np.uint8]:
+    """Return which sequences have a token beside their content, by a look at each: one bit for each sequence."""
+    parts = [np.empty(0, np.uint8)]
+    for first, last in windows(0, spans.count, _AT_ONCE):
+        parts.append(np.packbits(spans.read(first, last, axis)[2] & bit))
+    return np.concatenate(parts)
+
+
+def _bit(bits: NDArray[np.uint8], numbers: Numbers) -> NDArray[np.uint8]:
+    """Return the bit of each of some sequences, 0 or 1."""
+    found: NDArray[np.uint8] = bits[numbers >> 3] >> (7 - (numbers & 7)).astype(np.uint8) & np.uint8(1)
+    return found
+
+
+class Led(Spans):
+    """Spans of any kind whose contents may begin with a lead, such as a BOS, which is taken off, at most once.
+
+    What the separator of a sequence is, the spans under it know. A content of one token that is the lead is empty.
+    """
+
+    def __init__(self, spans: Spans, lead: int, presumed: bool | None = None) -> None:
+        """State the lead.
+
+        Args:
+            spans: The contents with their leads.
+            lead: The ID that begins sequences.
+            presumed: True if every content with a token that was looked at begins with it, False if none does; None if
+                some differ.
+        """
+        self.spans, self.lead, self.presumed = spans, lead, presumed
+        self.presumes = spans.presumes and presumed is not None
+        self.usual = None if spans.usual is None or presumed is None else spans.usual | LEAD * presumed
+        self._led: NDArray[np.uint8] | None = None
+
+    @property
+    def count(self) -> int:  # type: ignore[override]
+        return self.spans.count
+
+    @property
+    def max_id(self) -> int:  # type: ignore[override]
+        return self.spans.max_id
+
+    @property
+    def empty(self) -> tuple[int, int]:  # type: ignore[override]
+        return self.spans.empty
+
+    def looked_at(self, axis: Axis) -> Led:
+        """Return the same spans after a look at the beginning of every content. They hold one bit for each.
+
+        Args:
+            axis: The axis of the dataset.
+        """
+        found = Led(self.spans, self.lead)
+        found._led, found.presumes, found.checked = _bits_of(self, LEAD, axis), self.spans.presumes, self.spans.checked
+        return found
+
+    def extents(self, first: int, last: int) -> Extents:
+        return self.spans.extents(first, last)
+
+    def extents_of(self, numbers: Numbers) -> Extents:
+        return self.spans.extents_of(numbers)
+
+    def extent(self, number: int) -> tuple[int, int]:
+        return self.spans.extent(number)
+
+    def cuts(self, first: int, last: int) -> Offsets:
+        return self.spans.cuts(first, last)
+
+    def finder(self) -> Callable[[int], Sequence[int]]:
+        return self.spans.finder()
+
+    def after_reading(self) -> Spans:
+        found = copy.copy(self)
+        found.spans, found.checked = self.spans.after_reading(), True
+        return found
+
+    def at(self, position: int) -> int | None:
+        return self.spans.at(position)
+
+    def trim(self, numbers: Numbers, starts: Offsets, stops: Offsets, tokens: TokensAt | None) -> Contents:
+        starts, stops, beside = self.spans.trim(numbers, starts, stops, tokens)
+        if self._led is not None:
+            led = _bit(self._led, numbers)
+        else:
+            led = _has(self.lead, bool(self.presumed), starts, stops, starts, tokens).view(np.uint8)
+        return starts + led, stops, beside | led * np.uint8(LEAD)
+
+    def content(self, number: int, tokens: Tokens) -> Tokens:
+        tokens = self.spans.content(number, tokens)
+        return tokens[1:] if tokens.size and tokens.item(0) == self.lead else tokens
+
+
+class Shorter(Spans):
+    """Spans of an index, some of which lack their last slot. They hold one bit for each."""
+
+    def __init__(self, spans: Spans, lacking: NDArray[np.bool_]) -> None:
+        """State which extents lack their last slot; these are not empty."""
+        self.spans, self.count, self._lacking = spans, spans.count, np.packbits(lacking)
+
+    def extents(self, first: int, last: int) -> Extents:
+        starts, stops = self.spans.extents(first, last)
+        return starts, stops - self._are_lacking(np.arange(first, last))
+
+    def extents_of(self, numbers: Numbers) -> Extents:
+        starts, stops = self.spans.extents_of(numbers)
+        return starts, stops - self._are_lacking(numbers)
+
+    def _are_lacking(self, numbers: Numbers) -> NDArray[np.uint8]:
+        bits: NDArray[np.uint8] = self._lacking[numbers >> 3] >> (7 - (numbers & 7)).astype(np.uint8) & np.uint8(1)
+        return bits
+
+    def at(self, position: int) -> int | None:
+        return self.spans.at(position)
 
 
 class Sliced(Spans):
@@ -381,7 +492,7 @@ class Sliced(Spans):
     def __init__(self, spans: Spans, first: int, last: int) -> None:
         """Hold the sequences `first <= i < last`."""
         self.spans, self.first, self.count = spans, first, last - first
-        self.checked, self.seamless = spans.checked, spans.seamless
+        self.checked, self.seamless, self.filled = spans.checked, spans.seamless, spans.filled
         self.presumes, self.usual, self.tiles, self.ending = spans.presumes, spans.usual, spans.tiles, spans.ending
 
     def cuts(self, first: int, last: int) -> Offsets:

@@ -16,7 +16,6 @@ import numpy as np
 
 from tokfmt.core import listing
 from tokfmt.core.errors import CorruptError, TruncatedError
-from tokfmt.core.protocols import CountsPadding, count_up_to
 from tokfmt.core.ragged import Tokens
 from tokfmt.core.reader import Info, Layout, TokenReader, largest_id, windows
 from tokfmt.core.records import RecordReader
@@ -24,7 +23,7 @@ from tokfmt.core.text_format import shortened
 from tokfmt.ops.source.manifest import Manifest, extent, manifest_of
 from tokfmt.ops.source.open import counted, find_one, open_stored
 from tokfmt.ops.source.request import SourceFiles, SourceRequest
-from tokfmt.ops.source.stored import Source, tokenizer_of, without_separators
+from tokfmt.ops.source.stored import Source, tokenizer_of, without_leads, without_separators
 
 _COUNTED = 1 << 20
 """Tokens of a stream up to which its sequences are counted, and of any dataset whose largest ID is searched."""
@@ -204,7 +203,7 @@ def _of_records(source: Source, records: RecordReader, manifest: Manifest) -> di
 
 def _first_record(source: Source, records: RecordReader) -> str | list[int] | None:
     """Return the first record; None without one, if it is long, or for a recipe, whose texts do not exist yet."""
-    if source.format.is_computed or not count_up_to(records, 1):
+    if source.format.is_computed or not records.count_up_to(1):
         return None
     block = records.blocks(1, 0, 1)[0]
     return None if records.info.random_access and block.stop - block.start > _ONE else records.record(0)
@@ -217,6 +216,9 @@ def _of_tokens(source: Source, stored: TokenReader, request: SourceRequest, mani
     divided = not about.separators.alone or (eos_id is not None and about.tokens <= _COUNTED)
     if divided:
         axis, decided = without_separators(stored, source.separator, source.dataset, source.paths[0])
+        if source.bos_id is not None:
+            axis, noted = without_leads(axis, source.bos_id, source.paths[0])
+            decided += noted
         notes = (*notes, *decided)
         counted(source._replace(reader=axis), request)
     counts: Mapping[str, Any] = {}
@@ -224,7 +226,8 @@ def _of_tokens(source: Source, stored: TokenReader, request: SourceRequest, mani
         counts = {"sequences": axis.info.sequences, "tokens": axis.info.tokens}
     stated = _stated_counts(source, manifest, about.split, samples=about.layout is Layout.SAMPLES)
     top, top_from = _largest(stored, manifest, computed=source.format.is_computed)
-    made = stored.padding_counts().separators if isinstance(stored, CountsPadding) else 0
+    counts_of_padding = stored.padding_counts()
+    made = 0 if counts_of_padding is None else counts_of_padding.separators
     return {
         "layout": about.layout.value,
         "sequences": (counts or stated).get("sequences"),
@@ -245,14 +248,14 @@ def _of_tokens(source: Source, stored: TokenReader, request: SourceRequest, mani
 def _samples(stored: TokenReader) -> dict[str, int | None]:
     """Return the number and the length of the samples that a stored axis is in, and their padding."""
     about = stored.info
-    if about.layout is Layout.SAMPLES or not isinstance(stored, CountsPadding):
+    counts = stored.padding_counts()
+    if about.layout is Layout.SAMPLES or counts is None:
         whole = about.layout is Layout.SAMPLES and about.sample_length is not None and not about.beginning
         return {
             "samples": about.sequences if whole else None,
             "sample_length": about.sample_length,
             "padding": None,
         }
-    counts = stored.padding_counts()
     length = counts.sample_length
     if length is None:
         return {"samples": None, "sample_length": None, "padding": counts.padding}
@@ -263,7 +266,10 @@ def _stated_counts(
     source: Source, manifest: Manifest, split: str | None, *, samples: bool = False
 ) -> Mapping[str, Any]:
     """Return the counts of the manifest if it counts what is read here; else an empty mapping."""
-    same = manifest.content.get("format") == source.format.name and manifest.eos_id == source.separator.eos_id
+    same = manifest.content.get("format") == source.format.name and manifest.ids == (
+        source.separator.eos_id,
+        source.bos_id,
+    )
     return manifest.counts(split, samples=samples) if same else {}
 
 

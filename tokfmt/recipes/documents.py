@@ -24,7 +24,6 @@ from tokfmt.core.errors import ShortfallError, TokenRangeError
 from tokfmt.core.files import File, known_file
 from tokfmt.core.loss_mask import TARGET, Marks, separated
 from tokfmt.core.place import Identity, Place, place_of, text_of
-from tokfmt.core.protocols import marks_of, pieces_of, read_scattered
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
 from tokfmt.core.reader import (
     INT32_MAX,
@@ -44,7 +43,9 @@ from tokfmt.core.reader import (
 from tokfmt.core.seeds import DRAWN, draws
 from tokfmt.core.text_format import printable
 from tokfmt.core.tokenizer_ids import TokenizerIds
-from tokfmt.model.bridge import stored_reader
+from tokfmt.model.bridge import dataset_of, stored_reader
+from tokfmt.model.dataset import Dataset, concat
+from tokfmt.model.spans import Taken
 from tokfmt.recipes.cache import Column, Numbers, Parts, columns, copied_tokens, key_of, recalled, remember
 from tokfmt.recipes.language import VERSION, RecipeFile
 from tokfmt.recipes.order import ORDER_DOCUMENTS, permutation
@@ -100,6 +101,8 @@ class Source:
         seen: The identity of each of its files when it was opened.
         decoded: True if tokens are decoded in blocks, so that reads in another order than that of the files take long.
         masked: True if its tokens have loss masks that are not plain, which its reader returns as marks.
+        removed: The separators that its data has, and that its reader leaves out; empty if it leaves out none.
+        leads: The leads that its reader leaves out.
     """
 
     name: str
@@ -118,6 +121,8 @@ class Source:
     seen: Mapping[Place, Identity] = field(default_factory=dict)
     decoded: bool = False
     masked: bool = False
+    removed: tuple[int, ...] = ()
+    leads: tuple[int, ...] = ()
 
     @property
     def info(self) -> Info:
@@ -311,11 +316,11 @@ class _Made(NamedTuple):
     def read_marks(self, start: int, stop: int) -> Marks:
         """Return the marks of positions `start <= p < stop` of the part."""
         if self.eos_id is None:
-            found = marks_of(self.reader, start, stop)
+            found = self.reader.marks(start, stop)
             return np.ones(stop - start, np.uint8) if found is None else found & _TARGET
         lead = max(start - 1, 0)  # the token before `start` has the mark of a separator at `start`
         plain, first, last = self._between(lead, stop)
-        found = marks_of(self.reader, first, last)
+        found = self.reader.marks(first, last)
         marks = np.ones(last - first, np.uint8) if found is None else found
         return separated(marks, plain)[start - lead :] & _TARGET
 
@@ -513,12 +518,12 @@ class Axis:
     def _stored(self, k: int) -> StoredParts | None:
         """Return the files that store a source's part of the axis as it is; None without any."""
         source, tokens = self.sources[k], self.begins[k + 1] - self.begins[k]
-        stored = source.reader if self.eos_id is None else stored_reader(source.reader, self.eos_id, read=True)
+        stored = source.reader if self.eos_id is None else stored_reader(source.reader, self.eos_id, raw=True)
         if stored is None or stored.info.tokens < tokens:
             return None
         if self.places[k + 1] - self.places[k] < source.info.sequences and self.eos_id is not None:
             return None  # the separators of empty sequences are in between
-        pieces = pieces_of(stored, 0, tokens)
+        pieces = stored.pieces(0, tokens)
         if pieces is None:
             return None
         laid = [(_Stored(p.file, p.offset, p.dtype), p.length // p.dtype.itemsize) for p in pieces if p.length]
@@ -646,10 +651,10 @@ def drawn(file: RecipeFile, number: int, source: Source, quota: int) -> Source:
     )
 
 
-class Documents:
+class Documents(TokenReader):
     """The reader of a recipe without `seq_len`: the documents of its sources, or those drawn by quotas, in order.
 
-    It is a `TokenReader` and picklable, and threads may share it.
+    It is picklable, and threads may share it.
 
     Attributes:
         file: The recipe.
@@ -770,7 +775,7 @@ class Documents:
         return self._read(self._base, start, stop)
 
     def marks(self, start: int, stop: int) -> Marks | None:
-        """See `protocols.HasMarks`. Return None if no source has loss masks."""
+        """See `TokenReader.marks`. Return None if no source has loss masks."""
         return self._read(self._marks, start, stop) if self.info.loss_masks else None
 
     def _read(self, base: TokenReader, start: int, stop: int) -> Tokens:
@@ -786,7 +791,7 @@ class Documents:
         edges = np.clip(bounds[first : last + 1], start, stop)
         begins, lengths = self._begins.array[first:last] + (edges[:-1] - bounds[first:last]), np.diff(edges)
         filled = lengths > 0
-        read_scattered(base, begins[filled], edges[:-1][filled] - start, lengths[filled], out)
+        base.read_scattered(begins[filled], edges[:-1][filled] - start, lengths[filled], out)
         return out
 
     def spans(self, sequence: int) -> list[Span]:
@@ -801,30 +806,59 @@ class Documents:
 
     def origins(self, sequences: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the sources of documents, and their numbers in the sources; int64[n] each."""
+        source, inside = self.drawn(sequences)
+        return source, numbered(self.sources, source, inside)
+
+    def drawn(self, sequences: Numbers) -> tuple[Numbers, Numbers]:
+        """Return the sources of documents, and their numbers in the readers of the sources; int64[n] each."""
         numbers = sequences if self._order is None else self._order.array[sequences]
         turn = np.searchsorted(self._firsts, numbers, side="right") - 1
-        source = np.array(self._members, np.int64)[turn]
-        return source, numbered(self.sources, source, numbers - self._firsts[turn])
+        return np.array(self._members, np.int64)[turn], numbers - self._firsts[turn]
+
+    def in_sources(self) -> Dataset:
+        """Return the same documents as sequences of the datasets of the sources, with what is beside them there."""
+        found = concat([dataset_of(source.all_of_it) for source in self.sources])
+        numbers: Any = _InSources(self)
+        return replace(found, spans=Taken(found.spans, numbers))
 
     def to_source(self, position: int) -> tuple[TokenReader, int]:
-        """See `protocols.MappedView`."""
+        """See `TokenReader.to_source`."""
         check_position(position, self.info.tokens)
         if self._starts is None or self._begins is None:
             return self._base, position
         place = int(np.searchsorted(self._starts.array, position, side="right")) - 1
         return self._base, position + int(self._begins.array[place]) - int(self._starts.array[place])
 
-    def from_source(self, reader: TokenReader, position: int) -> int | None:
-        """Return None for shuffled documents, because a token may be here once per pass, or not at all."""
-        return position if reader is self._base and self._starts is None and position < self.info.tokens else None
-
-    def readers(self) -> Sequence[TokenReader]:
-        """See `protocols.MappedView`."""
-        return [self._base]
+    def find(self, place: Place, byte: int) -> int | None:
+        """See `Axis.find`. None for shuffled documents: a token may be here once per pass, or not at all."""
+        position = self._base.find(place, byte) if self._starts is None else None
+        return position if position is not None and position < self.info.tokens else None
 
     def close(self) -> None:
         """Release open files."""
         self._base.close()
+
+
+class _InSources:
+    """The number of each document of a recipe among the sequences of all sources. They are computed, not held."""
+
+    def __init__(self, recipe: Documents) -> None:
+        self.recipe, sources = recipe, recipe.sources
+        self.firsts = offsets_of([source.all_of_it.info.sequences for source in sources])
+        self.sources = [one if one.whole is not None else replace(one, drawn=None) for one in sources]
+
+    def __len__(self) -> int:
+        return self.recipe.info.sequences
+
+    def __getitem__(self, chosen: Any) -> Any:
+        if isinstance(chosen, slice):
+            return self[np.arange(*chosen.indices(len(self)))]
+        sources, inside = self.recipe.drawn(np.atleast_1d(chosen))
+        found = self.firsts[sources] + numbered(self.sources, sources, inside)
+        return found if np.ndim(chosen) else found[0]
+
+    def __array__(self, *_: Any, **__: Any) -> Numbers:
+        return np.asarray(self[:])
 
 
 class _MarksOf(View):
@@ -835,7 +869,7 @@ class _MarksOf(View):
         self.masked = source.masked
 
     def tokens(self, start: int, stop: int) -> Tokens:
-        found = marks_of(self.source, start, stop) if self.masked else None
+        found = self.source.marks(start, stop) if self.masked else None
         return np.full(stop - start, TARGET, np.uint8) if found is None else found
 
 

@@ -21,7 +21,6 @@ from numpy.typing import NDArray
 from tokfmt.core.errors import OptionError, TokenRangeError
 from tokfmt.core.loss_mask import IGNORED, padding_of
 from tokfmt.core.options import nearest
-from tokfmt.core.protocols import HasDocumentStarts, HasLabels, MappedView
 from tokfmt.core.reader import INT32_MAX, TokenReader, smallest
 from tokfmt.recipes.language import RecipeFile
 from tokfmt.recipes.packing import Packing, Rows, Run
@@ -112,9 +111,10 @@ class Grid:
         """Return the input IDs, [n, width], in the dtype of the files."""
         if self.recipe.convention != "starts":
             return self.rows
-        found = np.full(self.rows.shape, self.pad, np.promote_types(self.tokens.dtype, smallest(self.recipe.bos)))
+        lead = self.recipe.lead
+        found = np.full(self.rows.shape, self.pad, np.promote_types(self.tokens.dtype, smallest(lead)))
         found[:, 1:] = self.tokens[:, : self.width - 1]
-        found.reshape(-1)[self.begins()] = self.recipe.bos
+        found.reshape(-1)[self.begins()] = lead
         self._pad(found, self.pad)
         return found
 
@@ -157,7 +157,7 @@ class Grid:
         found = np.empty(self.rows.shape, dtype)
         for row, (packing, sample) in enumerate(self.places):
             reader, start = row_of(packing, sample)
-            if isinstance(reader, HasLabels):
+            if reader.has_labels:
                 labels, mask = reader.labels(start, start + self.width), reader.masks(start, start + self.width)
                 found[row] = np.where(mask, labels, IGNORED)
                 continue
@@ -196,7 +196,7 @@ class Grid:
     def _inside(self, row: int, packing: Rows, sample: int) -> NDArray[np.int64]:
         """Return where documents begin inside a stored row: as its reader reports, or after each separator."""
         reader, start = row_of(packing, sample)
-        if isinstance(reader, HasDocumentStarts):
+        if reader is not None and reader.has_begins:
             return np.flatnonzero(reader.begins(start, start + self.width))
         eos = reader.info.eos_id
         if eos is None:
@@ -246,8 +246,8 @@ def row_of(packing: Packing, sample: int) -> tuple[Any, int]:
 def sampled_beneath(reader: TokenReader, position: int) -> tuple[TokenReader, int]:
     """Return the reader with masks and labels under joins and selections, and the position in it."""
     inner: tuple[TokenReader, int] | None = reader, position
-    while inner is not None and not isinstance(inner[0], HasLabels):
-        inner = inner[0].to_source(inner[1]) if isinstance(inner[0], MappedView) else None
+    while inner is not None and not inner[0].has_labels:
+        inner = inner[0].to_source(inner[1])
     return inner or (reader, position)
 
 

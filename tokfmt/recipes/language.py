@@ -1,8 +1,8 @@
 """Read and write the language of recipes: a TOML file, or the same keys in Python, as frozen dataclasses.
 
     tokfmt = 1            the version of the language
-    seq_len, pack, labels, tail, long, shuffle, seed, tokens | epochs, eos, pad, bos, tokenizer, dedup
-    [[source]]            name, path, format, options, split, text, select, weight, epochs, tokens, filter
+    seq_len, pack, labels, tail, long, shuffle, seed, tokens | epochs, to_eos, to_bos, pad, tokenizer, dedup
+    [[source]]            name, path, format, eos, bos, options, split, text, select, weight, epochs, tokens, filter
     [filter.NAME]         rules on text
 
 On a command line, sources are words such as `web=web.pbin:0.7`, or a blend list of Megatron-LM (`entries_of`).
@@ -73,6 +73,8 @@ class SourceEntry:
         path: Files, directories or patterns, relative to the recipe.
         name: The name (default: from the path).
         format: The format (default: detected from content).
+        eos: The separator of its data, or "none", as --eos states it (default: as for any dataset).
+        bos: The lead of its data, or "none", as --bos states it, if `labels` is "starts".
         options: Read options of the format, as NAME=VALUE.
         split: The split of a dataset that has several.
         text: The JSON field of the text.
@@ -86,6 +88,8 @@ class SourceEntry:
     path: tuple[str, ...] = ()
     name: str = ""
     format: str | None = None
+    eos: int | Literal["none"] | None = option(None, minimum=0, maximum=INT32_MAX)
+    bos: int | Literal["none"] | None = option(None, minimum=0, maximum=INT32_MAX)
     options: tuple[str, ...] = ()
     split: str | None = None
     text: str | None = None
@@ -114,9 +118,9 @@ class RecipeFile:
         seed: The seed of the order and of quotas.
         tokens: The budget of the recipe in tokens; None without one.
         epochs: The maximum number of passes over a source (default: 1).
-        eos: The separator, or "none" (default: that of the sources).
+        to_eos: The separator after each document, or "none" (default: that of the sources, if they agree).
+        to_bos: The first ID of each input if `labels` is "starts" (default: 0).
         pad: The padding ID (default: the separator, or 0).
-        bos: The first ID of each input if `labels` is "starts".
         tokenizer: The tokenizer of sources of text.
         dedup: "exact" removes equal texts.
     """
@@ -134,9 +138,9 @@ class RecipeFile:
     seed: int = option(0, minimum=0, maximum=(1 << 64) - 1)
     tokens: int | None = option(None, minimum=1, maximum=1 << 62)
     epochs: int | None = option(None, minimum=1, maximum=1 << 32)
-    eos: int | Literal["none"] | None = option(None, minimum=0, maximum=INT32_MAX)
+    to_eos: int | Literal["none"] | None = option(None, minimum=0, maximum=INT32_MAX)
+    to_bos: int | None = option(None, minimum=0, maximum=INT32_MAX)
     pad: int | None = option(None, minimum=0, maximum=INT32_MAX)
-    bos: int = option(0, minimum=0, maximum=INT32_MAX)
     tokenizer: str | None = None
     dedup: Literal["none", "exact"] = "none"
 
@@ -149,6 +153,16 @@ class RecipeFile:
     def convention(self) -> Literal["next", "disjoint", "starts", "same"]:
         """The rule by which labels follow from tokens, with its default."""
         return self.labels or ("same" if self.pack == "stored" else "next")
+
+    @property
+    def separates(self) -> bool:
+        """True if documents are followed by a separator: not in stored samples, and not if `labels` is "starts"."""
+        return self.pack != "stored" and self.convention != "starts"
+
+    @property
+    def lead(self) -> int:
+        """The first ID of each input if `labels` is "starts"."""
+        return self.to_bos or 0
 
     @property
     def labels_from(self) -> str:
@@ -320,9 +334,22 @@ def _contradictions(recipe: RecipeFile) -> Iterator[tuple[str, str]]:
             "Leave it out; only a stream has an incomplete last sample",
         ),
         (recipe.long is not None and pack != "document", "long", 'Leave it out; it is for pack = "document"'),
+        (
+            recipe.to_eos is not None and pack == "stored",
+            "to_eos",
+            "Leave it out; samples are taken with the separators that they have",
+        ),
     ):
         if applies:
             yield f'{wrong} with pack = "{pack}"', remedy
+    if recipe.convention == "starts" and recipe.to_eos not in (None, "none"):
+        yield 'to_eos with labels = "starts"', "Leave it out; to_bos is put before each document, and nothing after it"
+    led = [entry for entry in recipe.sources if entry.bos is not None]
+    if recipe.convention != "starts" and recipe.to_bos is not None:
+        yield f'to_bos with labels = "{recipe.convention}"', 'Leave it out; it is for labels = "starts"'
+    if recipe.convention != "starts" and led:
+        what = f'source "{printable(led[0].name)}" has bos, and labels = "{recipe.convention}"'
+        yield what, "Leave it out; documents keep the lead that they have"
 
 
 def _of_sources(recipe: RecipeFile) -> Iterator[tuple[str, str]]:
@@ -377,6 +404,8 @@ def _keys(table: Any, known: Sequence[str], where: Place, place: str) -> dict[st
             near = nearest(str(key), known)
             hint = f"Did you mean {near}?" if near else f"Write one of {', '.join(known)}"
             hint = next((f"Write it {there}" for kind, there in _PLACES if key in _names(kind)), hint)
+            if f"to_{key}" in known:
+                hint = f"Write to_{key} for what the recipe writes, or {key} below a [[source]] for what its data has"
             raise FormatError(where, f'{at}unknown key "{printable(key)}"', remedy=hint)
     return dict(table)
 
@@ -396,6 +425,38 @@ def _values(kind: type, table: Any, where: Place, place: str) -> dict[str, Any]:
         if isinstance(value, str) and not value.strip():
             raise FormatError(where, f"{what} is empty", remedy="Leave it out, or give it a value")
     return found
+
+
+_NAMED_OPTION = re.compile(
+    r"--(?P<key>(?:to-)?[eb]os)(?: (?P<id>none|ID|\d+))?|--from-opt (?P<option>\w+)=(?P<value>[\w|.-]*\w)|"
+    r"--(?:from-(?P<options>opt)|(?P<format>from)|(?P<text>text-field)|(?P<split>split)|(?P<tokenizer>tokenizer))"
+    r"\b(?: (?P<word>NAME|[\w.-]+(?= reads| or )))?"
+)
+
+
+def in_keys(message: str) -> str:
+    """Return a message on a source, with the keys of a recipe instead of the options of the command line.
+
+    For example, `--eos none` becomes `eos = "none"`, and `--from-opt width=4` becomes `options = { width = 4 }`.
+    """
+    return _NAMED_OPTION.sub(_as_key, message) if "--" in message else message
+
+
+def _as_key(found: re.Match[str]) -> str:
+    if found["option"]:
+        return f"options = {{ {found['option']} = {_word(found['value'])} }}"
+    if found["key"]:
+        key, value = found["key"].replace("-", "_"), found["id"]
+        return key if value is None else f"{key} = {_word(value)}"
+    names = ("options", "format", "text", "split", "tokenizer")
+    key = next(name for name in names if found[name])
+    word = found["word"] or ("NAME" if key == "tokenizer" else None)
+    return f'{key} = "{word}"' if word else key
+
+
+def _word(value: str) -> str:
+    """Return a value of an option as TOML; numbers, and words such as ID that stand for one, have no quotes."""
+    return value if value.isdecimal() or value.isupper() else f'"{value}"'
 
 
 def written(recipe: RecipeFile) -> str:

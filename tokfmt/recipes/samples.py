@@ -31,7 +31,6 @@ from tokfmt.core.errors import (
     TokenizerMismatchError,
 )
 from tokfmt.core.loss_mask import BEGINS, IGNORED, TARGET, beside_samples, other_label
-from tokfmt.core.protocols import HasLabels, marks_of
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
 from tokfmt.core.reader import Info, Layout, TokenReader, check_interval, check_position, smallest, windows
 from tokfmt.core.text_format import counted, human_bytes, printable
@@ -40,14 +39,17 @@ from tokfmt.recipes.documents import Axis, Slow, Source, Span, SpanTable, Vocabu
 from tokfmt.recipes.fields import Grid, Ids, PackedSample, arrays, check_fields, sampled_beneath
 from tokfmt.recipes.language import VERSION, RecipeFile
 from tokfmt.recipes.order import ORDER_SAMPLES, EvenTree, Permutation, numbers, permutation
-from tokfmt.recipes.packing import Packing, Some, packed
+from tokfmt.recipes.packing import Packing, Rows, Some, packed
 
 _WINDOW = 1 << 18  # tokens read at once
 _TOKENS, _MARKS = 1, 2
 _FEW = 0.5  # seconds of slow reads after which tokens are copied, however few there are
 _COPIED_PER_SECOND = 2e8  # tokens of a source per second of slow reads, at most, before they are copied
 _TRIED = 3  # intervals that are read to measure a source
+_NAMED = 5  # sources that a message names
 DEFAULT = ("input_ids", "labels")
+CHOOSE_SEPARATOR = 'Write to_eos = ID above the first [[source]] to replace all by one, or to_eos = "none"'
+"""The remedy if sources have different separators."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,8 +112,8 @@ class Drawn(NamedTuple):
     parts: list[Some]
 
 
-class Samples:
-    """The reader of a recipe with `seq_len`. It is a `TokenReader`, `HasLabels` and picklable; threads may share it.
+class Samples(TokenReader):
+    """The reader of a recipe with `seq_len`. It is picklable, and threads may share it.
 
     Attributes:
         file: The recipe.
@@ -125,6 +127,9 @@ class Samples:
         info: The facts of the samples.
         content: Hashes of some samples, once they are known; see `recipes.state`.
     """
+
+    has_labels = True
+    has_begins = True
 
     def __init__(
         self,
@@ -143,7 +148,8 @@ class Samples:
         self.seq_len = file.seq_len or 1
         self.eos_id = separator_of(file, self.sources)
         self.pad_id = file.pad if file.pad is not None else self.eos_id or 0
-        self.after = None if file.convention == "starts" or file.pack == "stored" else self.eos_id
+        self.after = self.eos_id if file.separates else None
+        _refuse_leads(file, self.sources)
         self.content: list[list[Any]] | None = None
         self._seconds = 0.0
         self._tree: EvenTree | None = None
@@ -159,7 +165,7 @@ class Samples:
         common = kept.pop() if len(kept) == 1 else None
         self._dtype = common if common is not None and common.itemsize == natural.itemsize else natural
         if file.convention == "starts":
-            natural = np.promote_types(natural, smallest(file.bos))
+            natural = np.promote_types(natural, smallest(file.lead))
         self.info = replace(self._info_of(natural), made_by=made_by)
 
     def _pack_lists(self) -> list[_Turn]:
@@ -246,6 +252,7 @@ class Samples:
                 notes.append(f'{truncated:,} tokens beyond seq_len are left out of each pass (long = "truncate")')
         notes += [f"{source.name}: {note}" for source in self.sources for note in source.notes]
         notes += [f"{printable(source.name)}: {note}" for source in self.sources for note in self._as_stored(source)]
+        notes += [f"{printable(source.name)}: {note}" for source in self.sources for note in self._unlike(source)]
         notes += [self._slowly(one) for _, one in self._slow]
         stored = [source.info for source in self.sources if file.pack == "stored"]
         return Info(
@@ -300,17 +307,32 @@ class Samples:
                     f'separator {self.after} is put after each. pack = "stored" takes each as a sample'
                 )
 
+    def _unlike(self, source: Source) -> Iterator[str]:
+        """Yield the note on a source whose documents have other separators in the samples than in its data."""
+        file, others = self.file, [eos_id for eos_id in source.removed if eos_id != self.after]
+        for lead in source.leads:
+            if lead != file.lead:
+                yield f"its lead {lead} is replaced by {file.lead} (to_bos)"
+        listed = "separator " + " and ".join(map(str, others))
+        if file.pack == "stored":
+            return
+        if others and self.after is None:
+            why = 'to_eos = "none"' if file.to_eos is not None else f'labels = "{file.convention}"'
+            yield f"its {listed} is in no sample ({why})"
+        elif others:
+            yield f"its {listed} is replaced by {self.after} (to_eos)"
+        elif file.to_eos is None and self.after is not None and source.eos_id is None and source.info.sequences:
+            count = counted(source.info.sequences, "sequence")
+            yield f"it has no separator, so {self.after}, that of the other sources, is put after each of its {count}"
+
     @property
-    def shifted(self) -> bool:
+    def shifted(self) -> bool:  # type: ignore[override]
         """True if labels are the next tokens, by the recipe or as stored; False if they are the tokens themselves."""
         if self.file.pack != "stored":
             return self.file.convention != "same"
         readers = [sampled_beneath(source.reader, 0)[0] for source in self.sources if source.info.tokens]
         moved = self.file.labels is not None
-        return all(
-            reader.shifted if isinstance(reader, Samples) else moved or isinstance(reader, HasLabels)
-            for reader in readers
-        )
+        return all(reader.shifted if isinstance(reader, Samples) else moved or reader.has_labels for reader in readers)
 
     @property
     def labels_from(self) -> str:
@@ -334,9 +356,9 @@ class Samples:
             "long": file.long or "split",
             "shuffle": file.shuffle,
             "seed": file.seed,
-            "eos": self.eos_id,
+            "to_eos": self.eos_id,
+            "to_bos": file.lead if file.convention == "starts" else None,
             "pad": self.pad_id,
-            "bos": file.bos,
             "passes": None if file.weighted or len(set(passes)) == 1 else passes,
             "sources": [
                 {
@@ -544,14 +566,14 @@ class Samples:
         return self._flat(start, stop, lambda grid: grid.inputs().astype(self.info.dtype, copy=False))
 
     def masks(self, start: int, stop: int) -> NDArray[np.uint8]:
-        """See `protocols.HasLabels`."""
+        """See `TokenReader.masks`."""
         check_interval(start, stop, self.info.tokens)
         found: NDArray[np.uint8] = self._flat(start, stop, Grid.mask)
         return found
 
     def marks(self, start: int, stop: int) -> NDArray[np.uint8] | None:
-        """See `protocols.HasMarks`. Return None unless a source has loss masks or labels."""
-        stored = self.file.pack == "stored" and any(marks_of(source.reader) is not None for source in self.sources)
+        """See `TokenReader.marks`. Return None unless a source has loss masks or labels."""
+        stored = self.file.pack == "stored" and any(source.reader.marks(0, 0) is not None for source in self.sources)
         if not stored and not any(source.masked for source in self.sources):
             return None
         check_interval(start, stop, self.info.tokens)
@@ -560,23 +582,26 @@ class Samples:
         return self.masks(start, stop)
 
     def labels(self, start: int, stop: int) -> NDArray[np.int64]:
-        """See `protocols.HasLabels`."""
+        """See `TokenReader.masks`."""
         check_interval(start, stop, self.info.tokens)
         return np.asarray(self._flat(start, stop, lambda grid: grid.labels(np.int64)), np.int64)
 
     def filled(self, sample: int) -> int:
         """Return the number of positions of a sample before its padding."""
-        return self.grid([sample]).filled[0]
+        ((packing, number),) = self._packings([sample])
+        if isinstance(packing, Rows):
+            return self.grid([sample]).filled[0]
+        return max((run.column + run.length for run in packing.runs(number)), default=0)
 
     def is_padding(self, start: int, stop: int) -> NDArray[np.bool_]:
-        """See `protocols.HasPadding`."""
+        """See `TokenReader.is_padding`."""
         check_interval(start, stop, self.info.tokens)
         columns = np.arange(self.seq_len)
         found = self._flat(start, stop, lambda grid: columns >= np.array(grid.filled)[:, None])
         return found.astype(np.bool_, copy=False)
 
     def begins(self, start: int, stop: int) -> NDArray[np.bool_]:
-        """See `protocols.HasDocumentStarts`."""
+        """See `TokenReader.begins`."""
 
         def flags(grid: Grid) -> NDArray[np.bool_]:
             found = np.zeros((len(grid.places), self.seq_len), np.bool_)
@@ -605,7 +630,7 @@ class Samples:
         return np.arange(first, last + 1, dtype=np.int64) * self.seq_len
 
     def to_source(self, position: int) -> tuple[TokenReader, int] | None:
-        """See `protocols.MappedView`; None in padding as well."""
+        """See `TokenReader.to_source`; None in padding as well."""
         check_position(position, self.info.tokens)
         sample, column = divmod(position, self.seq_len)
         turn, _, number = self._place(sample)
@@ -615,21 +640,13 @@ class Samples:
                 return turn.packing.axis.to_source(run.start + column - run.column)
         return None
 
-    def from_source(self, reader: TokenReader, position: int) -> int | None:  # noqa: ARG002
-        """Return None, because a token may be in a sample of each pass, or in none."""
-        return None
-
-    def readers(self) -> Sequence[TokenReader]:
-        """See `protocols.MappedView`."""
-        return [source.reader for source in self.sources]
-
     def close(self) -> None:
         """Release open files."""
         for turn in self._turns:
             turn.packing.axis.close()
 
 
-class PackedRows:
+class PackedRows(TokenReader):
     """The samples of a recipe as packed rows without padding, for formats in which each token is the next label.
 
     A part of a row is its input IDs, and its last label if that counts. Each part therefore has the same labels as in
@@ -711,7 +728,7 @@ class PackedRows:
         return self._window(start, stop, _TOKENS)
 
     def marks(self, start: int, stop: int) -> NDArray[np.uint8]:
-        """See `protocols.HasMarks`."""
+        """See `TokenReader.marks`."""
         return self._window(start, stop, _MARKS)
 
     def offsets(self, first: int, last: int) -> Offsets:
@@ -734,32 +751,40 @@ def _selected(order: Permutation | None, first: int, last: int) -> Some:
     return those
 
 
+def _refuse_leads(file: RecipeFile, sources: Sequence[Source]) -> None:
+    """Refuse a source that has a lead, if the recipe does not state the one that it puts in front of documents.
+
+    Raises:
+        ConversionError: There is one.
+    """
+    for source in sources if file.to_bos is None else ():
+        for lead in source.leads:
+            what = f'documents of source "{printable(source.name)}" begin with {lead}, and labels = "starts" with 0'
+            raise ConversionError(f"{printable(file.where)}: {what}. Write to_bos = {lead} above the first [[source]]")
+
+
 def separator_of(file: RecipeFile, sources: Sequence[Ending]) -> int | None:
-    """Return the separator of the recipe, or else of all sources; None without one.
+    """Return the separator of the recipe, or else of all sources that have one; None without one.
 
     Raises:
         ConversionError: If the sources have different separators, and the recipe states none.
     """
-    if file.eos is not None:
-        return None if file.eos == "none" else int(file.eos)
-    known: dict[int | None, Ending] = {}
+    if file.to_eos is not None:
+        return None if file.to_eos == "none" else int(file.to_eos)
+    known: dict[int, Ending] = {}
     for source in sources:
-        known.setdefault(source.eos_id, source)
-    if len(known) > 1 and file.convention != "starts":
-        listed = ", ".join(
-            f'{"none is known" if eos_id is None else eos_id} in "{printable(source.name)}"'
-            for eos_id, source in list(known.items())[:5]
-        )
-        raise ConversionError(
-            f"{printable(file.where)}: the sources have different separators ({listed}). Write eos = ID, or "
-            'eos = "none"'
-        )
-    return next(iter(known), None)
+        if source.eos_id is not None:
+            known.setdefault(source.eos_id, source)
+    if len(known) > 1 and file.separates:
+        listed = ", ".join(f'{eos_id} in "{printable(source.name)}"' for eos_id, source in list(known.items())[:_NAMED])
+        where = printable(file.where)
+        raise ConversionError(f"{where}: the sources have different separators ({listed}). {CHOOSE_SEPARATOR}")
+    return next(iter(known)) if len(known) == 1 else None
 
 
 def has_labels(reader: TokenReader) -> bool:
     """Return True if a reader has samples that are stored with labels and masks."""
-    return bool(reader.info.tokens) and isinstance(sampled_beneath(reader, 0)[0], HasLabels)
+    return bool(reader.info.tokens) and sampled_beneath(reader, 0)[0].has_labels
 
 
 def _has_labels(source: Source) -> bool:

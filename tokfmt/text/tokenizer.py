@@ -82,6 +82,7 @@ class TokenizerHandle:
         remarks: Contradictions in the files of the tokenizer, one sentence each.
         added: IDs of the added tokens: end of text, padding, roles.
         ends: Special tokens whose names suggest end of text, with their IDs.
+        bos_id: The ID that its template puts in front of a text, which tokfmt does not add; None without one.
     """
 
     name: str
@@ -94,6 +95,7 @@ class TokenizerHandle:
     remarks: tuple[str, ...] = ()
     added: frozenset[int] = frozenset()
     ends: tuple[tuple[str, int], ...] = ()
+    bos_id: int | None = None
 
     @property
     def vocab_size(self) -> int:
@@ -267,8 +269,27 @@ def _handle(
     special = [(token.content, token_id) for token_id, token in tokens.items() if token.special]
     ends = special if len(special) == 1 else [pair for pair in special if _END.search(pair[0])]
     return TokenizerHandle(
-        spec, kind, ids, None, content.digest, special_tokens, maker, added=frozenset(tokens), ends=tuple(ends)
+        spec,
+        kind,
+        ids,
+        None,
+        content.digest,
+        special_tokens,
+        maker,
+        added=frozenset(tokens),
+        ends=tuple(ends),
+        bos_id=_bos_of(tokenizer),
     )
+
+
+def _bos_of(tokenizer: Any) -> int | None:
+    """Return the ID that the template of a tokenizer puts in front of a text; None without one."""
+    with contextlib.suppress(Exception):  # A template may name a token that the vocabulary lacks.
+        first: list[int] = tokenizer.encode("", add_special_tokens=True).ids
+        whole: list[int] = tokenizer.encode("a", add_special_tokens=True).ids
+        plain: list[int] = tokenizer.encode("a", add_special_tokens=False).ids
+        return first[0] if first and whole[1 : 1 + len(plain)] == plain and whole[0] == first[0] else None
+    return None
 
 
 def _beside(spec: str, directory: Place, tokenizer: Any) -> tuple[int | None, tuple[str, ...]]:

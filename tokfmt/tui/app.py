@@ -955,7 +955,7 @@ class Browser(TypeAhead):
 def _is_same(a: SourceRequest, b: SourceRequest) -> bool:
     """Return whether two requests open the same dataset in the same way, as far as the browser shows it."""
     places = [absolute(shown_path(one)) for one in (a, b)]
-    read = [(one.split, one.text_field, one.eos, dict(one.options)) for one in (a, b)]
+    read = [(one.split, one.text_field, one.eos, one.bos, dict(one.options)) for one in (a, b)]
     return places[0] == places[1] and read[0] == read[1]
 
 

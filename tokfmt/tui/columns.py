@@ -17,9 +17,8 @@ from numpy.typing import NDArray
 
 from tokfmt.core.errors import CorruptError, TokfmtError
 from tokfmt.core.loss_mask import counted_of, is_masked
-from tokfmt.core.protocols import Tabular
 from tokfmt.core.reader import TokenReader
-from tokfmt.core.records import Block, RecordReader, json_lines
+from tokfmt.core.records import Block, RecordReader
 from tokfmt.core.resources import Recent
 from tokfmt.core.text_format import printable, shortened
 from tokfmt.text.ingest import encoded_batches
@@ -157,7 +156,7 @@ def masked(reader: TokenReader, first: int, last: int) -> list[float | None]:
 
 def _of_records(reader: RecordReader, count: int) -> list[RowColumn]:
     """Return a column for each field of the first records, other than the one that is shown."""
-    if not (reader.info.json_lines or isinstance(reader, Tabular)):
+    if not (reader.info.json_lines or reader.is_table):
         return []
     held = FieldRows(reader)
     try:
@@ -238,11 +237,11 @@ def readable(read: Callable[[int, int], Iterator[Any]], first: int, last: int) -
 
 def _records(reader: RecordReader, block: Block) -> Iterator[Mapping[str, Value]]:
     hidden = reader.info.field
-    if isinstance(reader, Tabular):
+    if reader.is_table:
         for _, row in reader.texts_with_columns(block):
             yield {name: _value(value) for name, value in row.items() if name != hidden}
         return
-    for batch in json_lines(reader, block):
+    for batch in reader.lines(block):
         for line in batch.lines:
             try:
                 record = json.loads(line)

@@ -54,6 +54,7 @@ def command_of(session: Session, where: Where) -> str:
     words += ["--split", split] if split and (len(session.splits) > 1 or request.split) else []
     words += ["--text-field", request.text_field] if request.text_field else []
     words += ["--eos", str(request.eos)] if request.eos is not None else []
+    words += ["--bos", str(request.bos)] if request.bos is not None else []
     for loss in sorted(request.allow_loss):
         words += ["--allow-loss", loss]
     if session.choice is not None and session.choice.source in _GIVEN:

@@ -269,6 +269,7 @@ def _opening(sessions: Sessions) -> Callable[..., OpenedPair]:
             asked.options,
             asked.text_field,
             session.split or session.request.split,
+            bos=asked.bos,
         )
         for session in sessions
     )

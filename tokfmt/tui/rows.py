@@ -10,18 +10,17 @@ a tokenizer (`RecordSource`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.errors import ConversionError, TokfmtError
+from tokfmt.core.errors import ConversionError, TokfmtError, UnendedError
 from tokfmt.core.format import Encoder
 from tokfmt.core.loss_mask import padding_of, targets_of
-from tokfmt.core.protocols import HasDocumentStarts, HasLabels
 from tokfmt.core.ragged import Offsets, Tokens
-from tokfmt.core.reader import TokenReader, sequence_at
+from tokfmt.core.reader import TokenReader
 from tokfmt.core.records import RecordReader
 from tokfmt.core.resources import Recent
 
@@ -163,12 +162,29 @@ class Viewport:
 
     unit, whole = "token", True
 
-    def __init__(self, reader: TokenReader) -> None:
-        self.reader = reader
+    def __init__(self, reader: TokenReader, again: Callable[[], TokenReader] | None = None) -> None:
+        """Hold a reader.
+
+        Args:
+            reader: The reader.
+            again: Opens the same rows, and looks at the end of each. None: positions presume nothing.
+        """
+        self.reader, self._again = reader, again
         self.count = reader.info.sequences
-        self.sampled = isinstance(reader, HasLabels)
+        self.sampled = reader.has_labels
+        self._forget()
+
+    def _forget(self) -> None:
         self._offsets = Recent[int, Offsets | Damage](_BLOCKS)
         self._windows = Recent[int, Piece | Damage](_WINDOWS)
+
+    def look_at_ends(self) -> bool:
+        """Read each row by its own end from now on. Return False if positions presume nothing."""
+        if self._again is None:
+            return False
+        self.reader, self._again = self._again(), None
+        self._forget()
+        return True
 
     def peek_span(self, row: int) -> Span | Damage | None:
         block = self._offsets.get(row // BLOCK)
@@ -184,6 +200,9 @@ class Viewport:
                 try:
                     block: Offsets | Damage = self.reader.offsets(a, min(a + BLOCK, self.count)).copy()
                 except TokfmtError as error:
+                    if isinstance(error, UnendedError) and self.look_at_ends():
+                        self.load_spans(first, last)
+                        return
                     block = damage_of(error)
                 self._offsets.put(number, block)
 
@@ -207,22 +226,26 @@ class Viewport:
             return
         a, b = span.start + min(start, span.length), span.start + min(stop, span.length)
         for number in range(a // WINDOW, -(-b // WINDOW) if b > a else a // WINDOW):
-            if self._windows.get(number) is None:
-                self._windows.put(number, self._read(number * WINDOW))
-
-    def _read(self, start: int) -> Piece | Damage:
-        try:
-            return self.read(start, min(start + WINDOW, self.reader.info.tokens))
-        except TokfmtError as error:
-            return damage_of(error)
+            if self._windows.get(number) is not None:
+                continue
+            begin = number * WINDOW
+            try:
+                found: Piece | Damage = self.read(begin, min(begin + WINDOW, self.reader.info.tokens))
+            except TokfmtError as error:
+                if isinstance(error, UnendedError) and self.look_at_ends():  # Positions are others now.
+                    self.load_spans(row, row + 1)
+                    self.load(row, start, stop)
+                    return
+                found = damage_of(error)
+            self._windows.put(number, found)
 
     def read(self, start: int, stop: int) -> Piece:
         """Read tokens by position without caching them, and raise the errors of the reader."""
         reader, units = self.reader, self.reader.tokens(start, stop)
         masks, labels = None, None
-        if isinstance(reader, HasLabels):
+        if reader.has_labels:
             masks, labels = reader.masks(start, stop), reader.labels(start, stop)
-        begins = reader.begins(start, stop) if isinstance(reader, HasDocumentStarts) else None
+        begins = reader.begins(start, stop) if reader.has_begins else None
         return Piece(units, masks, labels, begins, self._targets(start, stop), padding_of(reader, start, stop))
 
     def _targets(self, start: int, stop: int) -> NDArray[np.bool_] | None:
@@ -232,7 +255,7 @@ class Viewport:
             return None
 
     def row_at(self, position: int) -> int | None:
-        return sequence_at(self.reader, position) if 0 <= position < self.reader.info.tokens else None
+        return self.reader.sequence_at(position) if 0 <= position < self.reader.info.tokens else None
 
 
 def _joined(pieces: list[Piece], dtype: np.dtype[np.unsignedinteger]) -> Piece:

@@ -13,18 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.errors import Loss
-from tokfmt.core.protocols import Piece, marks_of, pieces_of, read_scattered
+from tokfmt.core.place import Place
 from tokfmt.core.ragged import Offsets, Ragged, Tokens, gathered, offsets_of, reordered
-from tokfmt.core.reader import (
-    WINDOW,
-    Info,
-    Layout,
-    TokenReader,
-    check_interval,
-    check_position,
-    sequence_at,
-    windows,
-)
+from tokfmt.core.reader import WINDOW, Info, Layout, Piece, TokenReader, check_interval, check_position, windows
 from tokfmt.core.seeds import SHUFFLE, draws
 from tokfmt.core.text_format import counted
 from tokfmt.views.view import Indexed, View
@@ -51,7 +42,7 @@ class Slice(View):
         return self.source.offsets(first + self.first, last + self.first) - self._start
 
     def sequence_at(self, position: int) -> int:
-        found = sequence_at(self.source, position + self._start)
+        found = self.source.sequence_at(position + self._start)
         return max(0, min(found, self.last - 1) - self.first)
 
     def to_source(self, position: int) -> tuple[TokenReader, int]:
@@ -59,9 +50,9 @@ class Slice(View):
         return self.source, position + self._start
 
     def pieces(self, start: int, stop: int) -> Sequence[Piece] | None:
-        """Return the pieces of the source; see `protocols.RawCopyable`."""
+        """Return the pieces of the source; see `TokenReader.pieces`."""
         check_interval(start, stop, self._stop - self._start)
-        return pieces_of(self.source, start + self._start, stop + self._start)
+        return self.source.pieces(start + self._start, stop + self._start)
 
 
 class Leading(Indexed):
@@ -115,8 +106,8 @@ class Known(View):
         self.max_id = max_id
 
     def pieces(self, start: int, stop: int) -> Sequence[Piece] | None:
-        """Return the pieces of the source; see `protocols.RawCopyable`."""
-        return pieces_of(self.source, start, stop)
+        """Return the pieces of the source; see `TokenReader.pieces`."""
+        return self.source.pieces(start, stop)
 
 
 _GAP = 1 << 16  # It is faster to read fewer unneeded tokens than this than to read again.
@@ -181,9 +172,9 @@ class Chosen(Indexed):
         return found[0] if len(found) == 1 else np.concatenate(found)
 
     def read_scattered(self, begins: Offsets, places: Offsets, lengths: Offsets, out: Tokens) -> None:
-        """Implement `protocols.ReadsScattered`. Each sequence is in one run."""
+        """See `TokenReader.read_scattered`. Each sequence is in one run."""
         runs = self._at.searchsorted(begins, side="right") - 1
-        read_scattered(self.source, begins + self._shift[runs], places, lengths, out)
+        self.source.read_scattered(begins + self._shift[runs], places, lengths, out)
 
     def _read(self, begins: NDArray[np.int64], ends: NDArray[np.int64]) -> list[Tokens]:
         """Return the tokens of disjoint intervals of the source, in order. Intervals that are close take one read."""
@@ -261,10 +252,8 @@ class Intervals(Indexed):
         number = int(np.searchsorted(self._offsets, position, side="right")) - 1
         return self.source, position - int(self._offsets[number]) + int(self._starts[number])
 
-    def from_source(self, reader: TokenReader, position: int) -> int | None:
-        """Implement `protocols.MappedView`. If several intervals hold the token, return the position in the first."""
-        if reader is not self.source:
-            return None
+    def from_source(self, position: int) -> int | None:
+        """See `View.from_source`. If several intervals hold the token, return the position in the first."""
         lengths = np.diff(self._offsets)
         there = np.flatnonzero((self._starts <= position) & (position < self._starts + lengths))
         return int(self._offsets[there[0]]) + position - int(self._starts[there[0]]) if len(there) else None
@@ -309,11 +298,11 @@ class Rows(View):
         info = source.info
         rows = -(-info.tokens // length)
         super().__init__(source, replace(info, layout=Layout.SAMPLES, sequences=rows, sample_length=length))
-        self.length = length
+        self.width = length
 
     def offsets(self, first: int, last: int) -> Offsets:
         check_interval(first, last, self.info.sequences, "sequences")
-        return np.minimum(np.arange(first, last + 1, dtype=np.int64) * self.length, self.info.tokens)
+        return np.minimum(np.arange(first, last + 1, dtype=np.int64) * self.width, self.info.tokens)
 
 
 _SHARED_FACTS: dict[str, object] = {
@@ -327,7 +316,7 @@ _SHARED_FACTS: dict[str, object] = {
 """Attributes of `Info` that several sources share if their values are equal, with the value if they are not."""
 
 
-class Concat:
+class Concat(TokenReader):
     """The sequences of all sources, in order. No sequence crosses from one source to the next."""
 
     def __init__(self, sources: Sequence[TokenReader]) -> None:
@@ -362,29 +351,29 @@ class Concat:
         return np.concatenate(pieces) if pieces else np.empty(0, self.info.dtype)
 
     def marks(self, start: int, stop: int) -> NDArray[np.uint8] | None:
-        """Implement `protocols.HasMarks`. In a source without marks, every token counts."""
+        """See `TokenReader.marks`. In a source without marks, every token counts."""
         check_interval(start, stop, self.info.tokens)
-        if all(marks_of(source) is None for source in self.sources):
+        if all(source.marks(0, 0) is None for source in self.sources):
             return None
         pieces = [np.empty(0, np.uint8)]
         for k, a, b in self._parts(start, stop):
-            found = marks_of(self.sources[k], a, b)
+            found = self.sources[k].marks(a, b)
             pieces.append(np.ones(b - a, np.uint8) if found is None else found)
         return np.concatenate(pieces)
 
     def read_scattered(self, begins: Offsets, places: Offsets, lengths: Offsets, out: Tokens) -> None:
-        """Implement `protocols.ReadsScattered`, source by source."""
+        """See `TokenReader.read_scattered`, source by source."""
         sources = np.searchsorted(self._starts, begins, side="right") - 1
         for k in np.unique(sources).tolist():
             of = sources == k
-            read_scattered(self.sources[k], begins[of] - self._starts[k], places[of], lengths[of], out)
+            self.sources[k].read_scattered(begins[of] - self._starts[k], places[of], lengths[of], out)
 
     def pieces(self, start: int, stop: int) -> Sequence[Piece] | None:
-        """Return the pieces of all sources; see `protocols.RawCopyable`."""
+        """Return the pieces of all sources; see `TokenReader.pieces`."""
         check_interval(start, stop, self.info.tokens)
         found: list[Piece] = []
         for k, a, b in self._parts(start, stop):
-            pieces = pieces_of(self.sources[k], a, b)
+            pieces = self.sources[k].pieces(a, b)
             if pieces is None:
                 return None
             found += pieces
@@ -400,9 +389,9 @@ class Concat:
         return np.concatenate([*pieces, [self._end_before(last)]])
 
     def sequence_at(self, position: int) -> int:
-        """Implement `reader.FindsSequences`."""
+        """See `TokenReader.sequence_at`."""
         k = max(0, int(np.searchsorted(self._starts[:-1], position, side="right")) - 1)
-        found = int(self._firsts[k]) + sequence_at(self.sources[k], position - int(self._starts[k]))
+        found = int(self._firsts[k]) + self.sources[k].sequence_at(position - int(self._starts[k]))
         return max(0, min(found, self.info.sequences - 1))
 
     def holders(self, sequences: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -423,15 +412,11 @@ class Concat:
         k = int(np.searchsorted(self._starts, position, side="right")) - 1
         return self.sources[k], position - int(self._starts[k])
 
-    def from_source(self, reader: TokenReader, position: int) -> int | None:
-        """Implement `protocols.MappedView`. If a reader occurs several times, return the position in the first."""
-        for k, source in enumerate(self.sources):
-            if source is reader:
-                return int(self._starts[k]) + position
+    def find(self, place: Place, byte: int) -> int | None:
+        for source, start in zip(self.sources, self._starts.tolist(), strict=False):
+            if (position := source.find(place, byte)) is not None:
+                return int(start) + position
         return None
-
-    def readers(self) -> Sequence[TokenReader]:
-        return self.sources
 
     def _parts(self, start: int, stop: int) -> Iterator[tuple[int, int, int]]:
         """Yield the source, and the interval on its own axis, of each part of an interval of the axis."""

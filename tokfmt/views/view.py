@@ -1,7 +1,4 @@
-"""Views over one reader: the base class, views that insert or remove separators, and streams split at a separator.
-
-`byte_offset_of` and `position_of` map tokens through all views.
-"""
+"""Views over one reader: the base class, views that insert or remove separators, and streams split at a separator."""
 
 from __future__ import annotations
 
@@ -13,26 +10,11 @@ from numpy.typing import NDArray
 
 from tokfmt.core.errors import ConversionError
 from tokfmt.core.place import Place
-from tokfmt.core.protocols import (
-    ByteOffset,
-    HasByteOffsets,
-    MappedView,
-    marks_of,
-)
 from tokfmt.core.ragged import Offsets, Tokens
-from tokfmt.core.reader import (
-    U8,
-    Info,
-    TokenReader,
-    bisected,
-    check_interval,
-    check_position,
-    sequence_at,
-    windows,
-)
+from tokfmt.core.reader import U8, Info, TokenReader, check_interval, check_position, windows
 
 
-class View:
+class View(TokenReader):
     """A reader over another reader. It has the same axis and sequences, except for what a subclass changes.
 
     Positions in the source ascend with those of the view; otherwise, a subclass overrides `from_source`.
@@ -52,37 +34,40 @@ class View:
         return self.source.offsets(first, last)
 
     def sequence_at(self, position: int) -> int:
-        """Implement `reader.FindsSequences`: ask the source if it has the same offsets."""
+        """See `TokenReader.sequence_at`. Ask the source if it has the same offsets."""
         same = type(self).offsets is View.offsets
-        return sequence_at(self.source, position) if same else bisected(self, position)
+        return self.source.sequence_at(position) if same else super().sequence_at(position)
 
     def marks(self, start: int, stop: int) -> NDArray[np.uint8] | None:
-        """Return the marks of the source, mapped as the view maps tokens; see `protocols.HasMarks`."""
+        """Return the marks of the source, mapped as the view maps tokens; see `TokenReader.marks`."""
         check_interval(start, stop, self.info.tokens)
-        if marks_of(self.source) is None:
+        if self.source.marks(0, 0) is None:
             return None
         beside = copy.copy(self)
         vars(beside).update(source=_Beside(self.source), info=replace(self.info, dtype=U8))
         return np.asarray(beside.tokens(start, stop), np.uint8)
 
     def to_source(self, position: int) -> tuple[TokenReader, int]:
-        """Implement `protocols.MappedView`."""
+        """See `TokenReader.to_source`."""
         check_position(position, self.info.tokens)
         return self.source, position
 
-    def from_source(self, reader: TokenReader, position: int) -> int | None:
-        """Implement `protocols.MappedView` by bisection, in O(log tokens) calls of `to_source`."""
+    def find(self, place: Place, byte: int) -> int | None:
+        position = self.source.find(place, byte)
+        return None if position is None else self.from_source(position)
+
+    def from_source(self, position: int) -> int | None:
+        """Return the position here of a position of the source, in O(log tokens) calls of `to_source`; None without."""
         low, high = 0, self.info.tokens
         while low < high:
             middle = (low + high) // 2
             low, high = (middle + 1, high) if self.to_source(middle)[1] < position else (low, middle)
-        if reader is not self.source or low == self.info.tokens:
+        if low == self.info.tokens:
             return None
         return low if self.to_source(low)[1] == position else None
 
-    def readers(self) -> tuple[TokenReader]:
-        """Implement `protocols.MappedView`."""
-        return (self.source,)
+    def check_ends_before(self, following: object, eos_id: int | None) -> None:
+        self.source.check_ends_before(following, eos_id)
 
     def close(self) -> None:
         self.source.close()
@@ -96,27 +81,6 @@ class Indexed(View):
     def offsets(self, first: int, last: int) -> Offsets:
         check_interval(first, last, self.info.sequences, "sequences")
         return self._offsets[first : last + 1]
-
-
-def byte_offset_of(reader: TokenReader, position: int) -> ByteOffset | None:
-    """Return the byte offset of the token at a position of any axis, through all views; None if no reader knows it."""
-    while isinstance(reader, MappedView):
-        found = reader.to_source(position)
-        if found is None:
-            return None
-        reader, position = found
-    return reader.byte_offset(position) if isinstance(reader, HasByteOffsets) else None
-
-
-def position_of(reader: TokenReader, path: Place, offset: int) -> int | None:
-    """Return the position on any axis of the token that holds a byte of a file; None without one."""
-    if isinstance(reader, MappedView):
-        for below in reader.readers():
-            found = position_of(below, path, offset)
-            if found is not None:
-                return reader.from_source(below, found)
-        return None
-    return reader.position(path, offset) if isinstance(reader, HasByteOffsets) else None
 
 
 class Beginning(Indexed):
@@ -150,7 +114,7 @@ class _Beside(View):
     """The marks of a reader instead of its tokens."""
 
     def tokens(self, start: int, stop: int) -> Tokens:
-        found = marks_of(self.source, start, stop)
+        found = self.source.marks(start, stop)
         return np.empty(0, np.uint8) if found is None else found
 
 
@@ -165,7 +129,7 @@ class PackMarks(View):
         super().__init__(source, replace(source.info, dtype=np.dtype(np.uint64), max_id=None))
 
     def tokens(self, start: int, stop: int) -> Tokens:
-        ids, marks = self.source.tokens(start, stop).astype(np.uint64), marks_of(self.source, start, stop)
+        ids, marks = self.source.tokens(start, stop).astype(np.uint64), self.source.marks(start, stop)
         if marks is None or (ids >> _ABOVE).any():
             raise ConversionError(f"a token ID of {1 << 56:,} or more has no room for marks beside it")
         return ids | marks.astype(np.uint64) << _ABOVE

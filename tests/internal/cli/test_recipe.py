@@ -26,7 +26,18 @@ def tokfmt(*words):
 def test_writes_one_that_opens(tmp_path):
     path = tmp_path / "sub" / "mix.toml"
     path.parent.mkdir()
-    words = [f"web={PACK}:0.7", f"{PACK}:0.3", "--seq-len", "16", "--shuffle", "samples", "-o", str(path)]
+    words = [
+        f"web={PACK}:0.7",
+        f"{PACK}:0.3",
+        "--eos",
+        "50256",
+        "--seq-len",
+        "16",
+        "--shuffle",
+        "samples",
+        "-o",
+        str(path),
+    ]
     code, out, err = tokfmt("recipe", *words)
     assert (code, out) == (0, "")
     assert "2 sources" in err
@@ -53,17 +64,17 @@ def test_recipe_output_keeps_special_files_and_follows_links(tmp_path):
 
 
 def test_prints_one_without_a_destination():
-    code, out, _ = tokfmt("recipe", f"a={PACK}", "--eos", "none")
+    code, out, _ = tokfmt("recipe", f"a={PACK}", "--to-eos", "none")
     assert code == 0
     assert out.startswith("tokfmt = 1\n")
-    assert 'eos = "none"' in out
+    assert 'to_eos = "none"' in out
 
 
 def test_paths_are_seen_from_the_recipe(tmp_path, monkeypatch):
     (tmp_path / "a.pbin").write_bytes(PACK.read_bytes())
     (tmp_path / "recipes").mkdir()
     monkeypatch.chdir(tmp_path)
-    assert tokfmt("recipe", "a.pbin", "--seq-len", "8", "-o", "recipes/mix.toml")[0] == 0
+    assert tokfmt("recipe", "a.pbin", "--eos", "50256", "--seq-len", "8", "-o", "recipes/mix.toml")[0] == 0
     assert 'path = "../a.pbin"' in (tmp_path / "recipes/mix.toml").read_text()
     assert tokfmt("recipe", "recipes/mix.toml", "--explain")[0] == 0
 
@@ -81,11 +92,11 @@ def test_blend_lists_of_megatron(tmp_path, given, monkeypatch):
 
 def test_explain_is_a_tree(tmp_path):
     inner = tmp_path / "inner.toml"
-    inner.write_text(f'tokfmt = 1\n[[source]]\nname = "deep"\npath = "{PACK}"\n')
+    inner.write_text(f'tokfmt = 1\n[[source]]\nname = "deep"\npath = "{PACK}"\neos = "none"\n')
     outer = tmp_path / "outer.toml"
     outer.write_text(
-        'tokfmt = 1\nseq_len = 16\neos = "none"\n[[source]]\npath = "inner.toml"\nweight = 1\n'
-        f'[[source]]\nname = "other"\npath = "{PACK}"\nweight = 3\n'
+        'tokfmt = 1\nseq_len = 16\nto_eos = "none"\n[[source]]\npath = "inner.toml"\nweight = 1\n'
+        f'[[source]]\nname = "other"\npath = "{PACK}"\neos = "none"\nweight = 3\n'
     )
     code, out, _ = tokfmt("recipe", str(outer), "--explain")
     assert code == 0
@@ -148,7 +159,7 @@ def test_ids_that_are_compared_before_they_are_drawn(tmp_path):
     """Of a recipe with dedup: there are no samples yet, and its sources are what they are."""
     path = tmp_path / "mix.toml"
     path.write_text(
-        f'tokfmt = 1\neos = 50256\ndedup = "exact"\n[[source]]\npath = "{PACK}"\nname = "a"\ntokens = 1000\n'
+        f'tokfmt = 1\ndedup = "exact"\n[[source]]\npath = "{PACK}"\neos = 50256\nname = "a"\ntokens = 1000\n'
     )
     code, out, _ = tokfmt("recipe", str(path))
     assert (code, [line.split() for line in out.splitlines()[:2]]) == (
@@ -199,7 +210,7 @@ def test_check_reports_invalid_sources_of_a_recipe(words, tmp_path):
         (f'{begin}path = "gone.pbin"\n', 'gone.pbin: no such file. It is source "gone" of'),
         (f'{begin}path = "mix.toml"\n', "mix.toml: includes itself"),
         (f'{begin}path = "{PACK}"\nfilter = "garbage"\n', "its filter has rules on text, but it holds token IDs"),
-        (f'{begin}path = "{PACK}"\ntokens = 10_000\n', "and the quota is 10,000: short by"),
+        (f'{begin}path = "{PACK}"\neos = 50256\ntokens = 10_000\n', "and the quota is 10,000: short by"),
     ):
         path.write_text(text)
         code, out, _ = tokfmt(*words, path)
@@ -208,4 +219,6 @@ def test_check_reports_invalid_sources_of_a_recipe(words, tmp_path):
         code, _, err = tokfmt("stats", path)
         assert code not in (0, 70) and message.partition(". It is")[0] in err
     path.write_text(f'{begin}path = "{PACK}"\n')
+    assert "its separator is not known" in tokfmt(*words, path)[1]
+    path.write_text(f'{begin}path = "{PACK}"\neos = 50256\n')
     assert tokfmt(*words, path)[0] == 0

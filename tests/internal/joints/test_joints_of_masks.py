@@ -13,7 +13,6 @@ from joints.table import SERIAL
 import tokfmt
 from tokfmt.core.errors import FormatError
 from tokfmt.core.loss_mask import TARGET
-from tokfmt.core.protocols import marks_of
 
 EOS = 9
 KEEPERS = {"datatrove": "out.ds", "olmo": "out.npy", "parquet": "out.parquet", "arrow": "out.arrow"}
@@ -46,7 +45,7 @@ def divided(ids, flags):
 
 def by_open(path, home):
     with tokfmt.open(path, eos=EOS) as dataset:
-        flags = marks_of(dataset.reader, 0, dataset.info.tokens)
+        flags = dataset.reader.marks(0, dataset.info.tokens)
         assert flags is not None
         ids = dataset.tokens(0, dataset.info.tokens).tolist()
         bounds = dataset.offsets(0, len(dataset)).tolist()
@@ -63,8 +62,8 @@ def refused_by_recipe(path, *, masked):
     """
     if masked:
         with pytest.raises(FormatError, match="loss-mask"):
-            tokfmt.recipe([path], eos=EOS)
-    with tokfmt.recipe([path], eos=EOS, allow_loss="loss-mask") as found:
+            tokfmt.recipe([path], to_eos=EOS)
+    with tokfmt.recipe([path], to_eos=EOS, allow_loss="loss-mask") as found:
         return [one.tolist() for one in found]
 
 

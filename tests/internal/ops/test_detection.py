@@ -223,7 +223,9 @@ ONCE = {
 
 def mix(home):
     """A recipe of a pack."""
-    (home / "mix.toml").write_text(f'tokfmt = 1\nseq_len = 64\neos = 50256\n[[source]]\nname = "a"\npath = "{PACK}"\n')
+    (home / "mix.toml").write_text(
+        f'tokfmt = 1\nseq_len = 64\nto_eos = 50256\n[[source]]\nname = "a"\npath = "{PACK}"\n'
+    )
     return str(home / "mix.toml")
 
 

@@ -16,7 +16,6 @@ import tokfmt
 from tokfmt import registry
 from tokfmt.core.errors import LossyConversionError
 from tokfmt.core.loss_mask import BEGINS, TARGET
-from tokfmt.core.protocols import marks_of
 from tokfmt.core.ragged import Ragged
 from tokfmt.ops.convert.convert import carry_out
 from tokfmt.ops.convert.request import Request
@@ -76,7 +75,7 @@ def marked(name, path, view="documents"):
     """Ids and TARGET and BEGINS bits of each sequence."""
     options = {"view": view} if view != "documents" else {}
     reader = open_source([path], format=name, eos=EOS, options=options).reader
-    marks = np.asarray(marks_of(reader, 0, reader.info.tokens)) & (TARGET | BEGINS)
+    marks = np.asarray(reader.marks(0, reader.info.tokens)) & (TARGET | BEGINS)
     found = [one.tolist() for one in np.split(marks, reader.offsets(0, reader.info.sequences)[1:-1])]
     reader.close()
     return list(zip(sequences(reader), found, strict=True))

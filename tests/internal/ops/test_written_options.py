@@ -163,7 +163,7 @@ def test_recipe_recomputes_its_order_if_a_source_is_read_otherwise(corpus, tmp_p
     tokfmt.convert(corpus[0], tmp_path / "train.bin", to_format="nanogpt", to_options=["width=2"], eos=4095)
     recipe = tmp_path / "mix.toml"
     recipe.write_text(
-        'tokfmt = 1\neos = 4095\nshuffle = "documents"\n[[source]]\npath = "train.bin"\nformat = "nanogpt"\n'
+        'tokfmt = 1\nto_eos = 4095\nshuffle = "documents"\n[[source]]\npath = "train.bin"\nformat = "nanogpt"\n'
     )
     for manifest in (True, False):
         if not manifest:

@@ -28,7 +28,9 @@ def corpus(tmp_path, monkeypatch):
 
 
 def opened(corpus, **words):
-    return tokfmt.recipe([str(corpus / "f*_document.bin")], **{"seq_len": 32, "eos": 0, "shuffle": "samples", **words})
+    return tokfmt.recipe(
+        [str(corpus / "f*_document.bin")], **{"seq_len": 32, "to_eos": 0, "shuffle": "samples", **words}
+    )
 
 
 FIELDS = ["input_ids", "labels", "position_ids", "document_ids", "cu_seqlens"]
@@ -36,7 +38,7 @@ FIELDS = ["input_ids", "labels", "position_ids", "document_ids", "cu_seqlens"]
 
 @pytest.mark.parametrize(
     "words",
-    [{}, {"pack": "bestfit"}, {"labels": "starts"}, {"shuffle": "documents"}, {"eos": "none"}],
+    [{}, {"pack": "bestfit"}, {"labels": "starts", "to_eos": None}, {"shuffle": "documents"}, {"to_eos": "none"}],
     ids=lambda words: next(iter(words.values()), "stream"),
 )
 def test_the_same_from_the_cache(corpus, words):

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from recipe import oracle
 
 from tokfmt.core.reader import Info, Layout, check_interval
+from tokfmt.plugin import TokenReader
 from tokfmt.recipes.documents import Documents, Source
 from tokfmt.recipes.language import parse_recipe
 from tokfmt.recipes.samples import Samples
@@ -18,7 +19,7 @@ source = st.lists(sequence, min_size=1, max_size=12)
 sources = st.lists(source, min_size=1, max_size=3).filter(lambda found: sum(map(len, sum(found, []))) > 1)
 
 
-class Held:
+class Held(TokenReader):
     """Sequences in memory."""
 
     def __init__(self, sequences):
@@ -71,5 +72,5 @@ def test_best_fit_in_groups_is_best_fit_of_each_group(found, width, group):
         rows, _ = oracle.bestfit([[item for item, _ in piece] for piece in pieces[at : at + group]], width, "same")
         wanted += rows
     with mock.patch("tokfmt.recipes.packing.GROUP", group):
-        view = opened(found, pack="bestfit", seq_len=width, labels="same", eos="none")
+        view = opened(found, pack="bestfit", seq_len=width, labels="same", to_eos="none")
     assert [view.spans(k) for k in range(len(view))] == [oracle.spans_of(rows, "same", None) for rows in wanted]

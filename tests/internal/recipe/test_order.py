@@ -6,12 +6,13 @@ from pathlib import Path
 import numpy as np
 
 from tokfmt.core.reader import Info, Layout
+from tokfmt.plugin import TokenReader
 from tokfmt.recipes.documents import Source
 from tokfmt.recipes.language import parse_recipe
 from tokfmt.recipes.samples import Samples
 
 
-class Endless:
+class Endless(TokenReader):
     """A stream of 2 * 10^13 tokens that nobody stores: the id at p is p % 50000."""
 
     info = Info(Layout.STREAM, np.dtype(np.uint16), 1, 2 * 10**13)
@@ -28,7 +29,7 @@ class Endless:
 
 def test_a_recipe_of_five_billion_samples():
     entries = [{"path": "a", "weight": 0.9}, {"path": "b", "weight": 0.1}]
-    words = {"seq_len": 4096, "shuffle": "samples", "eos": "none", "tokens": 2 * 10**13, "source": entries}
+    words = {"seq_len": 4096, "shuffle": "samples", "to_eos": "none", "tokens": 2 * 10**13, "source": entries}
     file = parse_recipe(words, Path("mix.toml"))
     held = [Source(name, (Path(name),), "held", Endless(), None, [name], {"name": name}) for name in "ab"]
     first = Samples(file, held)  # what is imported is not counted

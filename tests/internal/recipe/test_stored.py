@@ -27,7 +27,7 @@ def mix(tmp_path):
     def written(words="", code="weight = 0.3", web="weight = 0.7"):
         path = tmp_path / "mix.toml"
         path.write_text(
-            f'tokfmt = 1\nseq_len = 32\nshuffle = "samples"\neos = 0\n{words}\n[[source]]\npath = "web.pbin"\n{web}\n'
+            f'tokfmt = 1\nseq_len = 32\nshuffle = "samples"\n{words}\n[[source]]\npath = "web.pbin"\n{web}\n'
             f'[[source]]\npath = "code.zarr"\n{code}\n'
         )
         return path
@@ -38,8 +38,8 @@ def mix(tmp_path):
 def chained(home, count, sources=1):
     """So many recipes, each a source of the next, or so many of its sources; the last of them."""
     for k in range(count):
-        inner = f"{PACK}" if not k else f"{k - 1}.toml"
-        entries = "".join(f'[[source]]\nname = "s{n}"\npath = "{inner}"\n' for n in range(sources if k else 1))
+        inner = f'"{PACK}"\neos = 50256' if not k else f'"{k - 1}.toml"'
+        entries = "".join(f'[[source]]\nname = "s{n}"\npath = {inner}\n' for n in range(sources if k else 1))
         (home / f"{k}.toml").write_text(f"tokfmt = 1\n{entries}")
     return home / f"{count - 1}.toml"
 
@@ -47,7 +47,7 @@ def chained(home, count, sources=1):
 def test_recipes_that_name_others_twice_are_counted(tmp_path, monkeypatch):
     """Thirty levels of two sources each would be a thousand million recipes; here 63 may be, and usually 1,024."""
     monkeypatch.setattr("tokfmt.ops.source.recipe._MAX_RECIPES", 63)
-    with tokfmt.open(chained(tmp_path, 6, sources=2)) as dataset, tokfmt.open(PACK) as pack:
+    with tokfmt.open(chained(tmp_path, 6, sources=2)) as dataset, tokfmt.open(PACK, eos=50256) as pack:
         assert dataset.info.tokens == 32 * pack.info.tokens
     for refused in (tokfmt.open, named_by):
         with pytest.raises(FormatError, match="is made of more than 63 recipes. Name the sources"):

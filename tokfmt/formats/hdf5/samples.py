@@ -22,11 +22,21 @@ from numpy.typing import NDArray
 
 from tokfmt.core.errors import CorruptError, UnsupportedError
 from tokfmt.core.place import Place
-from tokfmt.core.protocols import ByteOffset, CountsPadding, PaddingCounts
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
-from tokfmt.core.reader import Info, Separators, TokenReader, check_interval, check_position, smallest, windows
+from tokfmt.core.reader import (
+    ByteOffset,
+    Info,
+    PaddingCounts,
+    Separators,
+    TokenReader,
+    check_interval,
+    check_position,
+    smallest,
+    windows,
+)
 from tokfmt.formats.hdf5.beginning import SampledRows
 from tokfmt.formats.hdf5.table import Rows, Values
+from tokfmt.model.batch import Target
 from tokfmt.model.bridge import laid_reader
 from tokfmt.views.view import Indexed, View
 
@@ -251,12 +261,13 @@ class Ends:
     def votes(self, mask: Values) -> tuple[int, int]:
         """Return the numbers of padded samples whose mask leaves out the padding, and whose mask marks it.
 
-        A run of one ID is no padding, and neither is one of two that an answer ends with: then the prompt begins with 0
-        and the answer ends with 1, as in an inverted mask. Most samples decide.
+        A run of one ID is no padding, and neither is one that an answer ends with: then the prompt begins with 0 and
+        the answer ends with 1, as in an inverted mask, but 1 begins before the run. Most samples decide.
         """
         padded = self.run < mask.shape[1] - 1
         loss = padded & (mask == 1).any(axis=1) & (mask[:, -1] == 0)
-        inverted = padded & (mask[:, 0] == 0) & (mask[:, -1] == 1)
+        at_run = np.argmax(mask == 1, axis=1) >= self.run - 1  # One token before it may be padding of the labels.
+        inverted = padded & (mask[:, 0] == 0) & (mask[:, -1] == 1) & at_run
         return int(np.count_nonzero(loss)), int(np.count_nonzero(inverted))
 
 
@@ -280,7 +291,7 @@ class Pieces:
     opens: Flags
 
 
-class Runs:
+class Runs(TokenReader):
     """Read the tokens of pieces as an axis of runs. Picklable; several threads may share it.
 
     Args:
@@ -334,13 +345,14 @@ class Runs:
         return out
 
     def padding_counts(self) -> PaddingCounts:
-        """Return the amount of padding in the rows; see `protocols.CountsPadding`."""
+        """Return the amount of padding in the rows; see `TokenReader.padding_counts`."""
         width = self.rows.width
         return PaddingCounts(self.padding, len(self.rows) * width, sample_length=width)
 
     def check_ends_before(self, following: object, eos_id: int | None) -> None:
-        """See `protocols.MayContinue`. Files of tokfmt need no check: their attributes state where streams end."""
-        if not isinstance(following, Runs) or not (self.overlaps and following.overlaps):
+        """See `TokenReader.check_ends_before`. Attributes of tokfmt's own files state where streams end."""
+        following = _runs_of(following)
+        if following is None or not (self.overlaps and following.overlaps):
             return
         last, tokens, width = self._offsets[-2:], self.info.tokens, self.rows.width
         if not following.info.tokens or width != following.rows.width or len(last) < 2 or last[1] - last[0] <= width:
@@ -427,7 +439,7 @@ class Runs:
                 remedy="--from-opt stride=overlap or stride=disjoint reads it without the attributes",
             )
 
-    def byte_offset(self, position: int) -> ByteOffset:
+    def locate(self, position: int) -> ByteOffset:
         check_position(position, self.info.tokens)
         piece = int(np.searchsorted(self._offsets, position, side="right")) - 1
         begin, within = self._begin(piece), position - int(self._offsets[piece])
@@ -437,8 +449,8 @@ class Runs:
             return self.rows.value_offset(row, 2, column)
         return self.rows.value_offset(row, 0, column)
 
-    def position(self, path: Place, offset: int) -> int | None:
-        region = self.rows.region(path, offset)
+    def find(self, place: Place, byte: int) -> int | None:
+        region = self.rows.region(place, byte)
         if region is None:
             return None
         low, high = self._piece_from(region.rows.start), self._piece_from(region.rows.stop)
@@ -482,7 +494,7 @@ class MaskedRuns(Runs):
         self._opens, self._firsts = pieces.opens, np.array([first != 0 for first in firsts])
 
     def marks(self, start: int, stop: int) -> NDArray[np.uint8]:
-        """See `protocols.HasMarks`."""
+        """See `TokenReader.marks`."""
         check_interval(start, stop, self.info.tokens)
         out, width = np.empty(stop - start, np.uint8), self.rows.width
         first, last = int(np.searchsorted(self._offsets, start, side="right")) - 1, 0
@@ -501,6 +513,13 @@ class MaskedRuns(Runs):
             left, right = max(start, int(bounds[0])), min(stop, int(bounds[-1]))
             out[left - start : right - start] = flat[left - int(bounds[0]) : right - int(bounds[0])]
         return out
+
+
+def _runs_of(reader: object) -> Runs | None:
+    """Return the runs under a reader of samples; None for another one."""
+    while isinstance(reader, View):
+        reader = reader.runs if isinstance(reader, Stream) else reader.source
+    return reader if isinstance(reader, Runs) else None
 
 
 def torn(before: Place, after: Place) -> UnsupportedError:
@@ -534,6 +553,8 @@ class Stream(View):
     A separator is inserted between two runs if the first does not end with one.
     """
 
+    inserts_separators = True
+
     def __init__(self, runs: TokenReader, ends: NDArray[np.integer], eos_id: int) -> None:
         """Insert separators.
 
@@ -543,7 +564,7 @@ class Stream(View):
             eos_id: The separator.
         """
         openings = _Openings(runs, ends, eos_id)
-        axis = laid_reader(openings, eos_id)
+        axis = laid_reader(openings, Target(eos_id, "after"))
         self.runs, self._inserted = runs, (axis.offsets(0, openings.info.sequences) - 1)[1:-1]
         tokens = runs.info.tokens + len(self._inserted)
         info = replace(axis.info, tokens=tokens, sequences=int(tokens > 0), separators=Separators.BETWEEN)
@@ -558,16 +579,16 @@ class Stream(View):
         return np.asarray([0, self.info.tokens], np.int64)[first : last + 1]
 
     def is_inserted(self, positions: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """See `protocols.InsertsSeparators`."""
+        """See `TokenReader.is_inserted`."""
         return np.isin(positions, self._inserted)
 
+    def check_ends_before(self, following: object, eos_id: int | None) -> None:
+        """See `TokenReader.check_ends_before`."""
+        self.runs.check_ends_before(following, eos_id)
+
     def padding_counts(self) -> PaddingCounts:
-        """Return the amount of padding in the runs, and of separators between them; see `protocols.CountsPadding`."""
-        below = (
-            self.runs.padding_counts()
-            if isinstance(self.runs, CountsPadding)
-            else PaddingCounts(None, self.runs.info.tokens)
-        )
+        """See `TokenReader.padding_counts`. The padding is in the runs, and separators are between them."""
+        below = self.runs.padding_counts() or PaddingCounts(None, self.runs.info.tokens)
         return replace(below, separators=len(self._inserted))
 
 
@@ -584,11 +605,11 @@ class FirstSamples(View):
         self._counts = PaddingCounts(None, len(rows) * rows.width, sample_length=rows.width)
 
     def padding_counts(self) -> PaddingCounts:
-        """Return the positions of all samples; see `protocols.CountsPadding`."""
+        """Return the positions of all samples; see `TokenReader.padding_counts`."""
         return self._counts
 
 
-class Corpus:
+class Corpus(TokenReader):
     """Read the tokens of rank-1 datasets. Each file is a run, unless it continues the file before it."""
 
     def __init__(self, rows: Rows, opens: Flags, info: Info) -> None:
@@ -608,12 +629,12 @@ class Corpus:
         check_ids_of(self.rows, start, values[:, 0])
         return unsigned(values.reshape(-1))
 
-    def byte_offset(self, position: int) -> ByteOffset:
+    def locate(self, position: int) -> ByteOffset:
         check_position(position, self.info.tokens)
         return self.rows.value_offset(position, 0, 0)
 
-    def position(self, path: Place, offset: int) -> int | None:
-        region = self.rows.region(path, offset)
+    def find(self, place: Place, byte: int) -> int | None:
+        region = self.rows.region(place, byte)
         return None if region is None else region.rows.start
 
     def close(self) -> None:
@@ -625,7 +646,7 @@ _PLACES = 64
 """Number of samples that are read to infer the meaning of the mask."""
 
 
-class Samples:
+class Samples(TokenReader):
     """Read the input_ids of every sample, `width` tokens each, with padding.
 
     The reader keeps the rows that it read last, so that mask and labels of the same tokens need no second read.
@@ -665,13 +686,13 @@ class Samples:
             kept = self._kept = first, self.rows.read(first, last)
         return kept[1][first - kept[0] : last - kept[0]]
 
-    def byte_offset(self, position: int) -> ByteOffset:
+    def locate(self, position: int) -> ByteOffset:
         check_position(position, self.info.tokens)
         row, column = divmod(position, self.rows.width)
         return self.rows.value_offset(row, 0, column)
 
-    def position(self, path: Place, offset: int) -> int | None:
-        found = self.rows.region(path, offset)
+    def find(self, place: Place, byte: int) -> int | None:
+        found = self.rows.region(place, byte)
         inside = found is not None and 0 in found.fields
         return found.rows.start * self.rows.width + found.columns.start if found and inside else None
 
@@ -693,6 +714,8 @@ class MaskedSamples(Samples):
         filled: Positions before the padding of each padded sample, if the file states them; None if it does not.
     """
 
+    has_labels = True
+
     def __init__(self, rows: Rows, info: Info, mask: str, filled: Mapping[int, int] | None = None) -> None:
         super().__init__(rows, info)
         self._mask, self._filled = mask, filled
@@ -708,7 +731,7 @@ class MaskedSamples(Samples):
         return self._column(start, stop, 2, _STORED)
 
     def is_padding(self, start: int, stop: int) -> Flags:
-        """See `protocols.HasPadding`. The documents of the same file leave out the same positions."""
+        """See `TokenReader.is_padding`. The documents of the same file leave out the same positions."""
         return self._flags(start, stop, self._padding)
 
     def _padding(self, first: int, values: Values) -> Flags:
@@ -723,7 +746,7 @@ class MaskedSamples(Samples):
         return np.arange(width) >= filled[:, None]
 
     def targets(self, start: int, stop: int) -> Flags:
-        """See `protocols.HasTargets`. In a sample whose labels are not shifted, each token is its own label."""
+        """See `TokenReader.targets`. In a sample whose labels are not shifted, each token is its own label."""
         return self._flags(start, stop, self._targets)
 
     def _targets(self, first: int, values: Values) -> Flags:  # noqa: ARG002
@@ -744,7 +767,7 @@ class MaskedSamples(Samples):
         return np.concatenate(found)[start - first * width : stop - first * width]
 
     def marks(self, start: int, stop: int) -> NDArray[np.uint8]:
-        """See `protocols.HasMarks`."""
+        """See `TokenReader.marks`."""
         from tokfmt.core.loss_mask import beside_samples
 
         check_interval(start, stop, self.info.tokens)
@@ -778,6 +801,8 @@ class MaskedSamples(Samples):
 
 class PackedSamples(MaskedSamples):
     """Read packed sequences (VSL): samples of several segments, whose starts position_ids mark."""
+
+    has_begins = True
 
     def begins(self, start: int, stop: int) -> NDArray[np.bool_]:
         """Return True where a segment begins: position_ids is 0, and the position is not padding (mask 0, span 0)."""

@@ -20,13 +20,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.errors import OptionError
-from tokfmt.core.format import Format
+from tokfmt.core.format import Format, Target
 from tokfmt.core.options import parse_options
 from tokfmt.core.place import AnyPlace, Place
-from tokfmt.core.protocols import marks_of
-from tokfmt.core.reader import TokenReader
+from tokfmt.core.reader import Separators, TokenReader
 from tokfmt.core.seeds import SPLIT, check_seed, draws
 from tokfmt.core.text_format import printable
+from tokfmt.model.bridge import LaidReader
+from tokfmt.ops.convert.separators import contents_of, stored_axis
 from tokfmt.ops.source.request import option_names
 from tokfmt.run.execute import Progress
 from tokfmt.run.plan import Workers
@@ -203,6 +204,7 @@ def arranged(
     axis: TokenReader,
     arrangement: Arrangement,
     portion: SplitTarget,
+    target: Target,
     workers: Workers,
     progress: Progress,
     *,
@@ -210,15 +212,49 @@ def arranged(
 ) -> Iterator[TokenReader]:
     """Yield the sequences of a portion in their order; remove its scratch files at the end, if nothing is kept.
 
-    With `marked`, the loss mask and the borders of documents (`protocols.HasMarks`) are shuffled with the tokens.
+    If an index marks boundaries in the destination, sequences are arranged with the separators and the leads that it
+    stores: only they tell which sequences have one.
+
+    Args:
+        axis: The sequences of all portions.
+        arrangement: The splits and the order.
+        portion: The portion.
+        target: What is written beside sequences.
+        workers: The workers that shuffle, and their scratch.
+        progress: Receives phases and counts.
+        marked: Shuffle the loss mask and the borders of documents (`TokenReader.marks`) with the tokens.
     """
-    chosen = axis if arrangement.shares is None else portion_of(axis, arrangement, portion)
+    if arrangement.plain:
+        yield axis
+        return
+    lead = None if target.bos_for == "all" else target.bos_id
+    is_laid = lead is not None or target.separators is Separators.TRAILING
+    laid = stored_axis(axis, target._replace(bos_id=lead)) if is_laid else axis
+    if isinstance(laid, LaidReader):
+        with _arranged(laid, arrangement, portion, workers, progress, marked=marked) as reader:
+            yield contents_of(reader, laid.target, laid.bare)
+        return
+    with _arranged(axis, arrangement, portion, workers, progress, marked=marked) as reader:
+        yield reader
+
+
+@contextmanager
+def _arranged(
+    axis: TokenReader,
+    arrangement: Arrangement,
+    portion: SplitTarget,
+    workers: Workers,
+    progress: Progress,
+    *,
+    marked: bool,
+) -> Iterator[TokenReader]:
+    chosen = portion_of(axis, arrangement, portion)
     if arrangement.shuffle is None:
         yield chosen
         return
     from tokfmt.run.shuffle import shuffled
 
-    marked = marked and marks_of(chosen) is not None
+    marked = marked and chosen.marks(0, 0) is not None
     chosen = PackMarks(chosen) if marked else chosen
     progress.phase(" ".join(filter(None, ("shuffling", portion.split))), chosen.info.tokens, "tokens")
     part = portion.split or ""

@@ -7,16 +7,14 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tokfmt.core.reader import Separators, TokenReader
+from tokfmt.core.reader import TokenReader
 from tokfmt.core.records import RecordReader, SkippedRecords
-from tokfmt.core.text_format import counted, printable
-from tokfmt.model.batch import AFTER
-from tokfmt.model.bridge import ContentReader, from_reader
-from tokfmt.model.separator import look
+from tokfmt.core.text_format import printable
+from tokfmt.model.bridge import ContentReader
 from tokfmt.ops.source.ingest import encoder_for, encoder_of, ingest
 from tokfmt.ops.source.open import text_recipe_of
 from tokfmt.ops.source.request import parse_selection
-from tokfmt.ops.source.stored import NO_SEPARATOR, Source, paths_of
+from tokfmt.ops.source.stored import Source, paths_of, without_ends, without_leads
 from tokfmt.run.execute import Progress
 from tokfmt.run.plan import Workers
 from tokfmt.text.ingest import Unread
@@ -123,6 +121,9 @@ def token_axis(
             )
         encoded = encoded and not refused(source, shards.skipped)
         readers.append(_not_twice(source, shards, stored_eos, notes, every_end=every_end))
+    if any(source.bos_id is not None for source in sources):
+        pairs = zip(sources, readers, strict=True)
+        readers = [_without_lead(source, reader, notes, every_end=every_end) for source, reader in pairs]
     axis = readers[0] if len(readers) == 1 else Concat(readers)
     chosen = (0, axis.info.sequences)
     if selection is not None:
@@ -163,31 +164,19 @@ def _report(
     return found, padded
 
 
+def _without_lead(source: Source, axis: TokenReader, notes: list[str], *, every_end: bool) -> TokenReader:
+    """Return the contents of a source that begin behind its lead."""
+    if source.bos_id is None or source.format.is_computed:
+        return axis
+    found, noted = without_leads(axis, source.bos_id, source.paths[0], each=every_end)
+    notes += [f"{source.paths[0]}: {note}" for note in noted if note not in source.notes]
+    return found
+
+
 def _not_twice(
     source: Source, axis: TokenReader, eos_id: int | None, notes: list[str], *, every_end: bool
 ) -> TokenReader:
-    """Return an axis without the separators that its sequences end with already. Other tools pack such rows.
-
-    An ID that is not known to be the separator of the source, and that ends only some sequences, is content.
-    """
-    path, separator = source.paths[0], source.separator
-    is_content = not separator.is_stored or separator.source == NO_SEPARATOR
-    if eos_id is None or is_content or eos_id in (axis.info.eos_id, axis.info.free_of):
-        return axis
-    extents = from_reader(axis)
-    ends = look(extents.axis, extents.spans)
-    if not ends.counts[eos_id]:
-        return axis
-    are_alike = ends.counts[eos_id] == ends.looked
-    if not are_alike and eos_id != separator.eos_id:
-        read = f"--eos {eos_id} reads the first as their separator"
-        notes.append(f"{path}: some of its sequences end with {eos_id} already; they get a second one. {read}")
-        return axis
-    presumed = AFTER if are_alike and not every_end else None
-    reader = ContentReader(from_reader(axis, eos_id, where=Separators.TRAILING, presumed=presumed, path=path))
-    count, closed = axis.info.sequences, axis.info.tokens - reader.info.tokens
-    if not closed:
-        return axis
-    those = "its sequences end" if closed == count else f"{closed:,} of {counted(count, 'sequence')} end"
-    notes.append(f"{path}: {those} with the separator {eos_id} already; they do not get a second one")
-    return reader
+    """Return an axis without the separators that its sequences end with already. Other tools pack such rows."""
+    found, noted = without_ends(source, axis, eos_id, each=every_end)
+    notes += [f"{source.paths[0]}: {note}" for note in noted]
+    return found

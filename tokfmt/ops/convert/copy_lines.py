@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from tokfmt.core.errors import ConversionError, OptionError
+from tokfmt.core.format import Target
 from tokfmt.core.reader import TokenReader, windows
 from tokfmt.core.records import RecordReader
 from tokfmt.ops.convert.arrangement import SplitTarget, arranged
@@ -86,7 +87,7 @@ def _write_portion(
 ) -> PortionCounts:
     """Write the lines of one portion in their order; if it is read back, add the numbers to `compared`."""
     path, workers = place.of(portion, workers)
-    with arranged(lines, request.arrangement, portion, workers, notes.progress) as view:
+    with arranged(lines, request.arrangement, portion, Target(), workers, notes.progress) as view:
         writer, size = LineWriter(path, workers.jobs, keep=workers.journal.keeps), region_size(request, view)
         counts = write_regions(view, writer, portion, size, workers, notes.progress)
         if request.verify:

@@ -13,7 +13,6 @@ from tokfmt.core.format import Format, Target, TokenWriter, WriterTraits
 from tokfmt.core.options import parse_options
 from tokfmt.core.place import Place
 from tokfmt.core.reader import Separators
-from tokfmt.model.separator import ToEos
 from tokfmt.ops.convert.arrangement import SplitTarget, portions
 from tokfmt.ops.convert.request import Request
 
@@ -70,18 +69,8 @@ class Destination:
             return self.format.writer(path, portion.options, target)
         return self.format.row_writer(path, portion.options, target, self.rows.shifted)
 
-    def without_separators(self, asked: ToEos) -> Destination:
-        """Return the destination that stores no separators, as an index marks the sequences.
-
-        Args:
-            asked: The option --to-eos, for the message.
-
-        Raises:
-            OptionError: Only separators mark them.
-        """
-        if self.traits.separated:
-            what = f"in {self.format.name}, only separators mark where a sequence ends"
-            raise OptionError(f"--to-eos {asked}: {what}. --to-eos ID writes one", name="to_eos")
+    def without_separators(self) -> Destination:
+        """Return the destination that stores no separators, as an index marks the sequences."""
         return replace(self, traits=replace(self.traits, separators=Separators.NONE, keeps_separators=False))
 
     def with_rows_of(self, samples: Samples, request: Request) -> Destination:
@@ -116,9 +105,10 @@ class Destination:
             raise OptionError(
                 f"{what}: samples of a recipe are stored in its order. Set tokens or shuffle in the recipe"
             )
-        if request.to_eos is not None:
-            what = "samples of a recipe are stored with its separators. Set eos in the recipe"
-            raise OptionError(f"--to-eos: {what}", name="to_eos")
+        for name, asked in (("eos", request.to_eos), ("bos", request.to_bos)):
+            if asked is not None:
+                what = f"samples of a recipe are stored as it makes them. Set to_{name} in the recipe"
+                raise OptionError(f"--to-{name}: {what}", name=f"to_{name}")
         laid = tuple(portions(request.arrangement, self.path, self.format, given))
         options = laid[0].options
         return replace(self, given=given, portions=laid, options=options, traits=self.format.writer_traits(options))

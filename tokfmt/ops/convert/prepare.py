@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tokfmt.core.errors import OptionError
 from tokfmt.core.format import Target, TokenWriter
 from tokfmt.core.reader import TokenReader
 from tokfmt.model.bridge import with_own_separators
@@ -65,11 +66,8 @@ def prepare(resolved: Resolved, place: Workplace, workers: Workers, notes: Notes
     request, destination, allow_loss = resolved.request, resolved.destination, resolved.request.source.allow_loss
     eos_id = resolved.separator.eos_id
     lenient = "invalid-utf8" in allow_loss
-    target = Target(
-        eos_id,
-        destination.traits.separators,
-        _decoder(resolved, lenient=lenient),
-        allow_loss,
+    target = resolved.target(
+        decoder=_decoder(resolved, lenient=lenient),
         keep_parts=bool(request.kept),
         jobs=request.jobs,
         strict=_decoder(resolved, lenient=False) if lenient else None,
@@ -98,7 +96,7 @@ def prepare(resolved: Resolved, place: Workplace, workers: Workers, notes: Notes
         least = axis if "empty-sequences" in allow_loss else stored_axis(axis, target)
         place.need_room(destination.portions[0], writers[0], least)
     known = known_losses(axis, resolved.sources, traits, request.source) if reading.skipped else resolved.losses
-    losses.found.extend(known)
+    losses.found.extend((*known, *resolved.lead.lost))
     if reading.encoded:
         axis, found = scanned(axis, writers[0], traits, target, workers)
         losses.found.extend(found)
@@ -112,6 +110,9 @@ def prepare(resolved: Resolved, place: Workplace, workers: Workers, notes: Notes
         notes.add(note)
     padded = 0 if destination.packed else reading.padded
     closes = traits.keeps_separators and destination.packed is None and keeps_separators(axis, allow_loss)
+    if closes and target.bos_id is not None:
+        what = "loss masks are stored with the separators of the source, and a lead has none"
+        raise OptionError(f"--to-bos: {what}. --allow-loss loss-mask leaves them out", name="to_bos")
     content = Content(with_own_separators(axis, target.eos_id) if closes else axis, embedded, accepted)
     return Prepared(destination, target, writers, reading.axis, content, accepted, reading.report, padded, closes)
 

@@ -15,7 +15,7 @@ from tokfmt.core.options import fit
 from tokfmt.core.place import Place, Url
 from tokfmt.model.separator import ToEos
 from tokfmt.ops.convert.arrangement import AS_IT_IS, Arrangement
-from tokfmt.ops.source.request import SourceRequest, option_names
+from tokfmt.ops.source.request import EosChoice, SourceRequest, option_names
 from tokfmt.run.plan import Task
 
 
@@ -27,6 +27,7 @@ class Request:
         source: The paths of the sources, and the options that say how to read them.
         to: Name of the destination's format; None to take it from the destination's name.
         to_eos: The separator to write; None: that of the sources.
+        to_bos: The lead to write; None: as the sources have it, if an index marks boundaries.
         region: Tokens that one worker writes at a time.
         finish: Number of tasks whose work this run publishes; 0 if it does not publish tasks.
         piped: Copies of pipes in scratch, with the name that the user gave for each.
@@ -37,6 +38,7 @@ class Request:
     to: str | None = None
     to_options: Mapping[str, object] = field(default_factory=dict)
     to_eos: ToEos = None
+    to_bos: EosChoice = None
     tokenizer: str | None = None
     special_tokens: Literal["text", "parse"] = "text"
     engine: Literal["auto", "fastokens", "tokenizers"] = "auto"
@@ -105,6 +107,9 @@ class Conversion:
         separators: Number of sequences whose separator was kept (`kept`), replaced by another ID (`replaced`), added
             (`added`) or dropped (`dropped`), or which had and got none (`bare`). The sum is the number of sequences.
             None before they are written, and if the destination holds lines, or samples of a recipe as they are.
+        lead: The ID of the lead (`bos_id`) that the destination has, or that the sources have if it was left out; and
+            where it is stored (`stored`): "before" sequences, or "none". Both are None without a lead.
+        leads: The numbers of `separators` for leads; None without one.
         losses: The losses that were accepted, in words, by their --allow-loss name.
         notes: The notes that were reported.
         plan: Number of tasks, executor, workers, and the space that the destination needs.
@@ -134,6 +139,8 @@ class Conversion:
     notes: list[str]
     plan: dict[str, object]
     separators: dict[str, int] | None = None
+    lead: dict[str, object] = field(default_factory=lambda: {"bos_id": None, "stored": None})
+    leads: dict[str, int] | None = None
     verified: bool = False
     compared: dict[str, int] = field(default_factory=dict)
     tokenizer: dict[str, object] | None = None
@@ -156,6 +163,16 @@ def to_eos_of(to_eos: object) -> ToEos:
         OptionError: It is not an ID, "none" or "as-stored".
     """
     checked: ToEos = fit("to_eos", to_eos, ToEos, {"minimum": 0, "maximum": sys.maxsize})
+    return checked
+
+
+def to_bos_of(to_bos: object) -> EosChoice:
+    """Return the lead to write, an int also for a number of numpy.
+
+    Raises:
+        OptionError: It is not an ID or "none".
+    """
+    checked: EosChoice = fit("to_bos", to_bos, EosChoice, {"minimum": 0, "maximum": sys.maxsize})
     return checked
 
 

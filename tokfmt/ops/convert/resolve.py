@@ -6,12 +6,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tokfmt.core import listing
 from tokfmt.core.atomic_output import Staging
 from tokfmt.core.errors import (
-    ConversionError,
+    NAME_SEPARATOR,
     Loss,
     OptionError,
     SeparatorUnknownError,
@@ -21,11 +21,13 @@ from tokfmt.core.errors import (
 from tokfmt.core.format import Target
 from tokfmt.core.output import readable_by
 from tokfmt.core.place import Identity, Place, Url
-from tokfmt.core.protocols import HasLabels
-from tokfmt.core.reader import TokenReader
+from tokfmt.core.reader import Separators, TokenReader
 from tokfmt.core.records import RecordInfo, RecordReader, SkippedRecords
 from tokfmt.core.spool import StoreStaging
 from tokfmt.core.text_format import printable
+from tokfmt.model.batch import Kind, Leads
+from tokfmt.model.gap import Gap, Known, joined_gap
+from tokfmt.model.separator import SeparatorNeededError, lead_to_write, separator_to_write
 from tokfmt.ops.convert.destination import Destination
 from tokfmt.ops.convert.losses import Losses, known_losses, record_losses
 from tokfmt.ops.convert.notes import Notes
@@ -39,7 +41,6 @@ from tokfmt.ops.convert.refusals import (
     refuse_undealt,
 )
 from tokfmt.ops.convert.request import Request
-from tokfmt.ops.convert.separators import as_stored, separator_to_write
 from tokfmt.ops.destination import guard, refuse_foreign, strangers_in, strangers_in_store
 from tokfmt.ops.source.discover import find_sources, snapshot
 from tokfmt.ops.source.ingest import first_look
@@ -47,12 +48,14 @@ from tokfmt.ops.source.manifest import Manifest, read_manifest
 from tokfmt.ops.source.open import open_sources, text_recipe_of, with_named
 from tokfmt.ops.source.request import SourceFiles, option_names, parse_selection
 from tokfmt.ops.source.stored import (
+    GIVEN,
+    NO_SEPARATOR,
     Separator,
     Source,
     agreed_tokenizer,
     files_of_sources,
     paths_of,
-    refuse_unclear,
+    refuse_other_ends,
     tokenizer_of,
 )
 from tokfmt.run.execute import may_spawn
@@ -68,6 +71,26 @@ _WORTH = 64 << 20
 
 Given = tuple[Sequence[Source], TokenReader]
 """Sources that are open already, and the axis over them that is written instead of all their sequences."""
+
+
+class Lead(NamedTuple):
+    """What a destination stores in front of sequences.
+
+    Attributes:
+        id: The lead; None: none is stored.
+        leads: The sequences that get it.
+        read: The leads of the sources, each once.
+        lost: The loss of these leads, if the destination cannot store them.
+    """
+
+    id: int | None = None
+    leads: Leads = "as-read"
+    read: tuple[int, ...] = ()
+    lost: tuple[Loss, ...] = ()
+
+
+NO_LEAD = Lead()
+"""Neither the sources nor the destination have a lead."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +109,7 @@ class Resolved:
         sources: The sources of the conversion.
         read: The readers to read from: the sources, one given reader over them, or the packed rows of one.
         separator: The separator that the destination uses.
+        lead: The lead that the destination stores in front of sequences.
         made_by: The tokenizer that is known to make or to have made all token IDs, or None; and the accepted
             differences, in words.
         copies: Records are copied to JSON Lines as they are. Otherwise the sources become one token axis.
@@ -105,6 +129,7 @@ class Resolved:
     made_by: tuple[Mapping[str, Any] | None, str]
     copies: bool
     losses: tuple[Loss, ...]
+    lead: Lead = NO_LEAD
 
     @property
     def holds_records(self) -> bool:
@@ -119,8 +144,7 @@ class Resolved:
     @property
     def holds_something(self) -> bool:
         """True if the sources hold a sequence, or a byte that may belong to a record."""
-        infos = [source.reader.info for source in self.sources]
-        return any(info.size if isinstance(info, RecordInfo) else info.sequences for info in infos)
+        return _hold_something(self.sources)
 
     @property
     def decodes(self) -> bool:
@@ -130,6 +154,22 @@ class Resolved:
         writes_text = "text_field" in option_names(self.destination.format.write_options)
         return self.tokenizer is not None and writes_text and not of_text
 
+    def target(self, **how: Any) -> Target:
+        """Return the facts that writers need.
+
+        Args:
+            how: Further attributes of the target.
+        """
+        return Target(
+            self.separator.eos_id,
+            self.destination.traits.separators,
+            allow_loss=self.request.source.allow_loss,
+            eos_for="as-read" if self.request.to_eos == "as-stored" else "all",
+            bos_id=self.lead.id,
+            bos_for=self.lead.leads,
+            **how,
+        )
+
     def facts(self) -> dict[str, object]:
         """Return the facts that the output depends on besides the request; see `resume.facts_of`."""
         return {
@@ -138,6 +178,7 @@ class Resolved:
             "the formats of the sources": [source.format.name for source in self.sources],
             "the separator": self.separator.eos_id,
             "the place of the separator": self.destination.traits.separators.value,
+            "the lead": [self.lead.id, self.lead.leads, self.lead.read],
             "the tokenizer": self.tokenizer.describe() if self.tokenizer else None,
         }
 
@@ -178,17 +219,14 @@ def resolve(request: Request, notes: Notes, given: Given | None = None) -> Resol
         refuse_rejects(request, request.rejects, sources, files)
     if request.ledger:
         refuse_ledger(request, sources)
-    refuse_unclear(sources)
     _pass_on(sources, notes)
     made_by = agreed_tokenizer(sources, tokenizer, request.source.allow_loss)
     copies = tokenizer is None and destination.format.takes_lines and _are_lines(sources)
     if not copies and tokenizer is None:
         refuse_text(sources, destination.format)
-    separator = Separator(None) if copies else separator_to_write(sources, request.to_eos)
-    asked = request.to_eos
-    if asked == "as-stored" and not copies:
-        request = replace(request, to_eos=as_stored(sources))
-    destination = destination.without_separators(asked) if request.to_eos == "none" else destination
+    separator = Separator(None)
+    if not copies:
+        separator, destination = _separator_of(sources, destination, request, tokenizer)
     resolved = Resolved(
         request,
         destination,
@@ -204,6 +242,8 @@ def resolve(request: Request, notes: Notes, given: Given | None = None) -> Resol
         copies,
         losses=(),
     )
+    is_led = request.to_bos is not None or any(source.bos_id is not None for source in sources)
+    resolved = replace(resolved, lead=_lead_of(resolved)) if is_led else resolved
     return _checked(resolved, notes, by_request=given is None)
 
 
@@ -216,8 +256,6 @@ def _checked(resolved: Resolved, notes: Notes, *, by_request: bool) -> Resolved:
         by_request: The request says all, so that another process can open the same sources.
     """
     request, sources = resolved.request, resolved.sources
-    if not resolved.copies:
-        _need_separator(resolved)
     if resolved.tokenizer is not None:
         _note_copied_ids(resolved, resolved.tokenizer, notes)
     if request.task:
@@ -233,11 +271,51 @@ def _checked(resolved: Resolved, notes: Notes, *, by_request: bool) -> Resolved:
         resolved = replace(resolved, tokenizer=resolved.tokenizer.tried_on(texts))
         for note in resolved.tokenizer.notes if resolved.tokenizer is not None else ():
             notes.add(note)
+        _note_bos(resolved, resolved.tokenizer, notes)
     if resolved.tokenizer is not None and (texts or resolved.decodes):
         _note_round_trip(resolved, resolved.tokenizer, texts, notes)
     if request.executor == "auto":
         resolved = replace(resolved, request=replace(request, executor=_best_executor(resolved)))
     return resolved
+
+
+def _note_bos(resolved: Resolved, tokenizer: TokenizerHandle | None, notes: Notes) -> None:
+    """Add a note on the ID that the tokenizer puts in front of a text, if the destination has no lead: D10."""
+    if tokenizer is None or tokenizer.bos_id is None or resolved.copies:
+        return
+    bos_id = tokenizer.bos_id
+    if resolved.lead.id is not None or resolved.request.to_bos == "none":
+        return
+    what = f"{printable(tokenizer.name)} puts {bos_id} in front of a text, and it is not written"
+    notes.add(f"{what}. --to-bos {bos_id} writes it, --to-bos none omits this note")
+
+
+def _lead_of(resolved: Resolved) -> Lead:
+    """Return what the destination stores in front of sequences, and the loss of the leads of the sources.
+
+    Raises:
+        OptionError: The destination stores no token IDs, or the lead is its separator.
+        ConversionError: Sources have different leads.
+    """
+    request, traits, name = resolved.request, resolved.destination.traits, resolved.destination.format.name
+    found = dict.fromkeys(source.bos_id for source in resolved.sources)
+    read, to_bos = tuple(lead for lead in found if lead is not None), request.to_bos
+    if isinstance(to_bos, int):
+        if resolved.copies or resolved.decodes:
+            what = "gets records or texts, which have no lead"
+            raise OptionError(f"--to-bos {to_bos}: {name} {what}", name="to_bos")
+        if traits.separators.separated and to_bos == resolved.separator.eos_id:
+            what = f"--to-bos {to_bos} is the separator, which alone marks boundaries in {name}"
+            raise OptionError(f"{what}. --to-eos ID writes another separator", name="to_bos")
+    elif not resolved.destination.format.writer_traits(resolved.destination.options).needs_eos:
+        return Lead(read=read)  # D8: contents alone are stored.
+    kind: Kind = "index" if not traits.separators.alone else "after"
+    if traits.separators is Separators.BETWEEN and traits.sample_length is not None:  # Runs of separators are padding.
+        kind = "between"
+    lead, leads = lead_to_write(read, kind, to_bos, frozenset({"leads"}), name)
+    what = f"the lead {', '.join(map(str, read))} of sequences"
+    lost = (Loss("leads", what),) if read and to_bos is None and kind == "between" else ()
+    return Lead(lead, leads, read, lost)
 
 
 def _note_round_trip(resolved: Resolved, tokenizer: TokenizerHandle, texts: Sequence[str], notes: Notes) -> None:
@@ -295,9 +373,7 @@ def _refuse_unshared(resolved: Resolved, url: Url, *, by_request: bool) -> None:
         refuse_unshared(url, request.spool, what, "its workers write to the spool")
         return
     portion = destination.portions[0]
-    separators = destination.traits.separators
-    target = Target(resolved.separator.eos_id, separators, allow_loss=request.source.allow_loss)
-    writer = destination.writer(resolved.stagings[portion.destination].path, portion, target)
+    writer = destination.writer(resolved.stagings[portion.destination].path, portion, resolved.target())
     if resolved.holds_records:
         refuse_unshared(url, request.spool, what, "each tokenizes a part of the text")
     elif not writer.finishes_files and request.task:
@@ -365,6 +441,8 @@ def _opened(
     try:
         return open_sources(request.source, tokenizer, request.jobs, notes.progress, found=found, collect_invalid=True)
     except SeparatorUnknownError as error:
+        if error.remedy != NAME_SEPARATOR:  # A recipe names its keys.
+            raise
         remedy = _name_separator(tokenizer)
         raise SeparatorUnknownError(error.path, error.why, remedy) from error
     except TokenizerMismatchError as error:
@@ -377,7 +455,7 @@ def with_rows(destination: Destination, source: Source, request: Request) -> Des
 
     For a recipe of text only the options change, because its samples do not exist yet.
     """
-    if isinstance(source.reader, HasLabels):
+    if not isinstance(source.reader, RecordReader) and source.reader.has_labels:
         from tokfmt.recipes.samples import Samples  # only recipes need what it imports
 
         return destination.with_rows_of(source.reader, request) if isinstance(source.reader, Samples) else destination
@@ -429,36 +507,61 @@ def _are_lines(sources: Sequence[Source]) -> bool:
     return len(records) == len(sources) and all(info.json_lines or info.kind == "text" for info in records)
 
 
-def _need_separator(resolved: Resolved) -> None:
-    """Refuse sources whose separator is not known, or not the one that the destination stores.
+def _hold_something(sources: Sequence[Source]) -> bool:
+    infos = [source.reader.info for source in sources]
+    return any(info.size if isinstance(info, RecordInfo) else info.sequences for info in infos)
+
+
+def _separator_of(
+    sources: Sequence[Source], destination: Destination, request: Request, tokenizer: TokenizerHandle | None
+) -> tuple[Separator, Destination]:
+    """Return the separator with its origin, for the manifest, and the destination, which may store none.
 
     Raises:
+        OptionError: The option --to-eos is not possible for this destination.
         SeparatorUnknownError: The separator is not known. The remedy names the options that give it.
-        ConversionError: The variant of the destination takes another one.
+        ConversionError: Sources have different separators, or the variant of the destination takes another one.
     """
-    found, traits = resolved.separator.eos_id, resolved.destination.traits
-    name = resolved.destination.format.name
-    if traits.eos_id is not None and found != traits.eos_id and resolved.holds_something:
-        what = f"{name} with these options takes the separator {traits.eos_id} only"
-        what += f", and that of the sources is {'not known' if found is None else found}"
-        raise ConversionError(f"{what}. --to-eos {traits.eos_id} writes it")
-    if found is not None or not traits.needs_eos:
-        return
-    if resolved.holds_something:
-        request = resolved.request
+    traits, to_eos, gaps = destination.traits, request.to_eos, list[Gap]()
+    for source in sources:
+        separator, gap = source.separator, Gap() if source.dataset is None else source.dataset.gap
+        if separator.source == "tokenizer":
+            refuse_other_ends(source)
+        known: Known = "user" if separator.source in {GIVEN, NO_SEPARATOR} else gap.known
+        is_stored = separator.is_stored and not isinstance(source.reader, RecordReader)  # Records are contents alone.
+        common = None if separator.doubt else gap.common
+        path = printable(source.paths[0])
+        gaps.append(replace(gap, id=separator.eos_id, known=known, stored=is_stored, common=common, path=path))
+    joined = gaps[0] if len(gaps) == 1 else joined_gap(gaps)
+    kind: Kind = "after" if traits.separators.separated else "index"
+    try:
+        found = separator_to_write(
+            joined, kind, to_eos, traits.eos_id, needs=traits.needs_eos, name=destination.format.name
+        )
+    except SeparatorNeededError as error:
         if request.select is not None:
-            refuse_selection_of_none(request.select, resolved.read)
-        why = f"{name} stores a separator after each sequence, and its ID is not known"
-        ways = [_name_separator(resolved.tokenizer), "write one with --to-eos ID"]
-        if not traits.separated:
-            ways.append("store none with --to-eos none")
-        raise SeparatorUnknownError(request.destination, why, ", or ".join(ways))
+            refuse_selection_of_none(request.select, sources)
+        if not _hold_something(sources):
+            return sources[0].separator, destination
+        remedy = f"{_name_separator(tokenizer)}, or {error.ways}"
+        raise SeparatorUnknownError(request.destination, error.why, remedy) from error
+    if found is None and (traits.needs_eos or to_eos == "none"):
+        destination = destination.without_separators()
+    if isinstance(to_eos, int):
+        return Separator(to_eos, "--to-eos"), destination
+    if joined.parts and len(joined.ids) > 1:
+        return Separator(None), destination
+    source = next((source for source in sources if source.separator.eos_id is not None), sources[0])
+    separator = source.separator
+    if len(sources) > 1 and separator.inferred:
+        separator = separator._replace(source=f"in {printable(source.paths[0].name)} {separator.source}")
+    return separator, destination
 
 
 def _name_separator(tokenizer: TokenizerHandle | None) -> str:
     """Return the remedy for a source whose separator is not known."""
     if tokenizer is None:
-        return "Give its token ID with --eos ID, or give --tokenizer"
+        return NAME_SEPARATOR
     if not tokenizer.ends:
         return "Give its token ID with --eos ID"
     tokens = " or ".join(f"{printable(name)} = {token}: --eos {token}" for name, token in tokenizer.ends[:3])
@@ -486,11 +589,11 @@ def _refuse_losses(resolved: Resolved, skipped: Sequence[SkippedRecords]) -> Non
     if request.dry_run:
         pairs = list(zip(resolved.sources, skipped, strict=True))
         losses = record_losses(pairs, resolved.destination.format, request.source.allow_loss)
-    losses.found.extend(resolved.losses)
+    losses.found.extend((*resolved.losses, *resolved.lead.lost))
     try:
         losses.accepted(request)
     except TokfmtError as error:
-        if request.dry_run and len(losses.found) > len(resolved.losses):
+        if request.dry_run and len(losses.found) > len((*resolved.losses, *resolved.lead.lost)):
             error.add_note("A dry run looks at some records only; a run counts all")
         raise
 

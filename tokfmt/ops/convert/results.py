@@ -14,7 +14,7 @@ from tokfmt.core.tokenizer_ids import TokenizerIds
 from tokfmt.model.batch import Counts
 from tokfmt.ops.convert.notes import Notes
 from tokfmt.ops.convert.request import Conversion
-from tokfmt.ops.convert.resolve import Resolved
+from tokfmt.ops.convert.resolve import NO_LEAD, Resolved
 from tokfmt.ops.convert.resume import Facts, digest_of, finished, finished_in_stores
 from tokfmt.ops.convert.write import PortionCounts, Written
 from tokfmt.ops.source.stored import unknown_id
@@ -54,6 +54,7 @@ def result_of(resolved: Resolved, written: Written, notes: Notes) -> Conversion:
             "tokens": one.tokens,
             "max_id": one.max_id,
             "separators": one.separators and one.separators._asdict(),
+            **({"leads": one.leads._asdict()} if one.leads is not None else {}),
         }
         for one in counts
         if one.portion.split is not None
@@ -75,7 +76,9 @@ def result_of(resolved: Resolved, written: Written, notes: Notes) -> Conversion:
             "seen": separator.seen or None,
             "inferred": separator.inferred,
         },
-        separators=_separators_of(one.separators and one.separators._asdict() for one in counts),
+        separators=_sum_of(one.separators and one.separators._asdict() for one in counts),
+        lead={"bos_id": None, "stored": None} if resolved.lead == NO_LEAD else _lead_in(resolved),
+        leads=_sum_of(one.leads and one.leads._asdict() for one in counts),
         losses=losses,
         notes=list(notes.kept),
         plan={
@@ -117,8 +120,16 @@ def total_of(counts: Iterable[int | None]) -> int | None:
     return None if None in known else sum(filter(None, known))
 
 
-def _separators_of(counts: Iterable[object]) -> dict[str, int] | None:
-    """Return the sum of counts of separators by name; None if there are none, or if one of them is something else."""
+def _lead_in(resolved: Resolved) -> dict[str, object]:
+    """Return the lead of the destination, or of the sources if it is left out, and where it is stored."""
+    lead = resolved.lead
+    if resolved.destination.rows is not None or resolved.copies:
+        return {"bos_id": None, "stored": None}
+    return {"bos_id": lead.read[0], "stored": "none"} if lead.id is None else {"bos_id": lead.id, "stored": "before"}
+
+
+def _sum_of(counts: Iterable[object]) -> dict[str, int] | None:
+    """Return the sum of counts of separators or leads by name; None if there are none, or one is something else."""
     found = list(counts)
     if not found or not all(isinstance(one, dict) and one.keys() == set(Counts._fields) for one in found):
         return None
@@ -172,7 +183,8 @@ def finished_before(resolved: Resolved, facts: Facts, notes: Notes) -> Conversio
             "seen": None,
             "inferred": False,
         },
-        separators=_separators_of(content.get("separators") for content in contents),
+        separators=_sum_of(content.get("separators") for content in contents),
+        leads=_sum_of(content.get("leads") for content in contents),
         splits={name: split for content in contents for name, split in content.get("splits", {}).items()},
         verified=request.verify,
     )

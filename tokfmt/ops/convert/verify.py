@@ -12,8 +12,7 @@ from xxhash import xxh3_128, xxh3_128_digest
 
 from tokfmt.core.errors import VerificationError
 from tokfmt.core.format import REGION, Decoder, Format, Target
-from tokfmt.core.protocols import HasLabels, are_shifted, marks_of
-from tokfmt.core.reader import Separators, TokenReader, batches, sequence_at, windows
+from tokfmt.core.reader import Separators, TokenReader, batches, windows
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import printable
 from tokfmt.formats.jsonl.lines import TextFile
@@ -26,7 +25,7 @@ from tokfmt.ops.source.request import EosChoice, Options
 from tokfmt.ops.source.stored import Source
 from tokfmt.run.execute import Progress, run_tasks
 from tokfmt.run.plan import Workers
-from tokfmt.views.select import Slice
+from tokfmt.views.select import Slice, empty_sequences
 
 
 def verify_tokens(
@@ -57,13 +56,17 @@ def verify_tokens(
     """
     expected: TokenReader = content.reader
     eos: EosChoice = "none"
+    bos: EosChoice = "none" if target.bos_id is None else target.bos_id
     if target.separators is not Separators.NONE and target.eos_id is not None:
         eos = target.eos_id
         if content.embedded:
             expected = ContentReader(from_reader(stored_axis(expected, target), eos, where=target.separators))
-    source = open_source([path], format=format_.name, eos=eos, options=options)
+    # The presumption that no sequence is empty is known to be wrong if one is.
+    every_end = isinstance(eos, int) and empty_sequences(expected)[0] > 0
+    source = open_source([path], format=format_.name, eos=eos, bos=bos, options=options, every_end=every_end)
     reader = source.reader
-    if isinstance(reader, RecordReader):
+    if isinstance(reader, RecordReader):  # They are compared as they are stored.
+        expected = expected if target.bos_id is None else stored_axis(expected, target)
         compared = compare_records(expected, target.decoder, reader, workers, progress)
     else:
         progress.phase("verifying", expected.info.tokens, "tokens")
@@ -80,7 +83,7 @@ def verify_tokens(
 def _ended(reader: TokenReader) -> TokenReader:
     """Return the sequences up to the last one that is not empty."""
     tokens = reader.info.tokens
-    return Slice(reader, 0, sequence_at(reader, tokens - 1) + 1 if tokens else 0)
+    return Slice(reader, 0, reader.sequence_at(tokens - 1) + 1 if tokens else 0)
 
 
 def compare(
@@ -168,23 +171,21 @@ def _first_difference(shared: tuple[TokenReader, TokenReader, bool], interval: t
     for a, b in windows(*interval):
         different = expected.tokens(a, b) != found.tokens(a, b)
         if (
-            isinstance(expected, HasLabels)
-            and isinstance(found, HasLabels)
-            and are_shifted(expected) == are_shifted(found)
+            expected.has_labels and found.has_labels and expected.shifted == found.shifted
         ):  # samples stored as they are, with any labels
             other = expected.masks(a, b) != found.masks(a, b)
             other |= expected.labels(a, b) != found.labels(a, b)
             if not last_labels:
-                ends = expected.offsets(sequence_at(expected, a), sequence_at(expected, b - 1) + 1)[1:] - 1
+                ends = expected.offsets(expected.sequence_at(a), expected.sequence_at(b - 1) + 1)[1:] - 1
                 other[ends[(ends >= a) & (ends < b)] - a] = False
             different |= other
             wanted = marks = None
         else:
-            wanted, marks = marks_of(expected, a, b), marks_of(found, a, b)
+            wanted, marks = expected.marks(a, b), found.marks(a, b)
         if wanted is not None and marks is not None:
             flags = (wanted ^ marks) & 1 != 0
-            if isinstance(found, HasLabels):  # a label is stored at the token before it, so the first token has none
-                firsts = expected.offsets(sequence_at(expected, a), sequence_at(expected, b - 1) + 1)
+            if found.has_labels:  # a label is stored at the token before it, so the first token has none
+                firsts = expected.offsets(expected.sequence_at(a), expected.sequence_at(b - 1) + 1)
                 flags[firsts[(firsts >= a) & (firsts < b)] - a] = False
             different |= flags
         wrong = np.flatnonzero(different)

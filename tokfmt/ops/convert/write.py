@@ -15,15 +15,16 @@ from tokfmt.core.errors import Loss, TokenRangeError
 from tokfmt.core.format import Receipt, TokenWriter
 from tokfmt.core.reader import Separators, TokenReader
 from tokfmt.core.text_format import printable
-from tokfmt.model.batch import Counts
+from tokfmt.model.batch import LEAD, Counts, Target
+from tokfmt.model.bridge import LaidReader
 from tokfmt.ops.convert.arrangement import SplitTarget, arranged
 from tokfmt.ops.convert.destination import Destination
 from tokfmt.ops.convert.losses import Content
 from tokfmt.ops.convert.notes import Notes
 from tokfmt.ops.convert.prepare import Prepared
 from tokfmt.ops.convert.request import Request
-from tokfmt.ops.convert.resolve import Resolved
-from tokfmt.ops.convert.separators import count_separators, stored_axis
+from tokfmt.ops.convert.resolve import NO_LEAD, Resolved
+from tokfmt.ops.convert.separators import count_beside, stored_axis
 from tokfmt.ops.convert.workplace import Workplace
 from tokfmt.ops.source.request import option_names
 from tokfmt.run.execute import Progress
@@ -47,6 +48,7 @@ class PortionCounts:
         lost: What the writer lost because the user accepted it; see `TokenWriter.lost`.
         separators: What became of the separators of its sequences; None before it is written, and if it holds lines, or
             samples of a recipe as they are.
+        leads: What became of their leads; None as well if neither the sources nor the portion have a lead.
     """
 
     portion: SplitTarget
@@ -58,6 +60,7 @@ class PortionCounts:
     passes: int = 1
     lost: Sequence[Loss] = ()
     separators: Counts | None = None
+    leads: Counts | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +172,9 @@ def _write_portion(
     request, arrangement, traits = resolved.request, resolved.request.arrangement, prepared.destination.traits
     path, workers = place.of(portion, workers)
     with_masks = traits.keeps_masks and "loss-mask" not in content.losses
-    with arranged(content.reader, arrangement, portion, workers, notes.progress, marked=with_masks) as view:
+    with arranged(
+        content.reader, arrangement, portion, prepared.target, workers, notes.progress, marked=with_masks
+    ) as view:
         carried = content.carried(view)
         stored = stored_axis(carried.reader, prepared.target)
         if arrangement.shares is not None:
@@ -187,24 +192,32 @@ def _write_portion(
     about = carried.reader.info
     ends = about.sequences if prepared.closes and about.separators is Separators.TRAILING else 0
     counts = replace(counts, tokens=about.tokens - ends)
-    return replace(counts, separators=_separators(resolved, prepared, content, counts))
+    return _with_ledger(resolved, prepared, content, counts, stored)
 
 
-def _separators(resolved: Resolved, prepared: Prepared, content: Content, counts: PortionCounts) -> Counts | None:
-    """Return what became of the separators of a portion; None if it holds samples of a recipe as they are."""
+def _with_ledger(
+    resolved: Resolved, prepared: Prepared, content: Content, counts: PortionCounts, stored: TokenReader
+) -> PortionCounts:
+    """Return the numbers of a portion with what became of separators and leads, unless it holds samples as they are."""
     if prepared.destination.rows is not None or counts.sequences is None:
-        return None
+        return counts
     shares, number = resolved.request.arrangement.shares, counts.portion.number
 
     def chosen(first: int, last: int, lengths: NDArray[np.int64]) -> NDArray[np.bool_]:
         found = lengths > 0 if "empty-sequences" in content.losses else np.ones(last - first, np.bool_)
         return found if shares is None else found & (shares.split_of(first, last) == number)
 
-    eos_id = prepared.target.eos_id if prepared.destination.traits.needs_eos else None
-    if not prepared.closes:
-        return count_separators(prepared.axis, chosen, counts.sequences, eos_id)
-    found = count_separators(prepared.axis, chosen, counts.sequences, prepared.target.eos_id)
-    return found._replace(added=0, bare=found.bare + found.added)
+    to = (
+        Target(prepared.target.eos_id, only_closed=True)
+        if prepared.closes
+        else stored.target
+        if isinstance(stored, LaidReader)
+        else Target()
+    )
+    found, leads = count_beside(prepared.axis, chosen, counts.sequences, to), None
+    if resolved.lead != NO_LEAD:
+        leads = count_beside(prepared.axis, chosen, counts.sequences, to, LEAD)
+    return replace(counts, separators=found, leads=leads)
 
 
 def _verify(

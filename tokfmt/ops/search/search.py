@@ -34,7 +34,7 @@ from tokfmt.core import reader as token_axis
 from tokfmt.core.errors import OptionError
 from tokfmt.core.loss_mask import counted_of, of_rows, padding_of
 from tokfmt.core.ragged import Offsets, Tokens
-from tokfmt.core.reader import Layout, TokenReader, check_interval, sequence_at
+from tokfmt.core.reader import Layout, TokenReader, check_interval
 from tokfmt.core.records import RecordReader
 from tokfmt.model.bridge import stored_reader
 from tokfmt.ops.search.query import (
@@ -408,10 +408,10 @@ class _Searched:
     def sequences(self, at: Positions) -> tuple[Positions, Positions, Positions]:
         """Return the number, start and end (without separator) of the sequence of each of ascending positions."""
         if len(at) <= _FEW:
-            numbers = np.array([sequence_at(self.stored, p) for p in at.tolist()], np.int64)
+            numbers = np.array([self.stored.sequence_at(p) for p in at.tolist()], np.int64)
             bounds = np.array([self.stored.offsets(i, i + 1) for i in numbers.tolist()]).reshape(-1, 2)
             return numbers, bounds[:, 0], bounds[:, 1] - self.separators
-        low, high = (sequence_at(self.stored, int(p)) for p in at[[0, -1]])
+        low, high = (self.stored.sequence_at(int(p)) for p in at[[0, -1]])
         found = []
         for u, v in token_axis.windows(low, high + 1):  # there may be many more empty sequences than tokens
             bounds = self.stored.offsets(u, v)

@@ -18,7 +18,7 @@ from tokfmt.core.errors import OptionError
 from tokfmt.core.options import given_options
 from tokfmt.core.place import Place
 from tokfmt.core.ragged import Tokens
-from tokfmt.core.reader import TokenReader, sequence_at
+from tokfmt.core.reader import TokenReader
 from tokfmt.core.text_format import printable
 from tokfmt.ops.provenance import Ledgers, Origin
 from tokfmt.ops.search.search import Spelling
@@ -33,7 +33,6 @@ from tokfmt.recipes.documents import Documents, Source, Span
 from tokfmt.recipes.order import numbers
 from tokfmt.recipes.samples import Samples, Where
 from tokfmt.views.select import Chosen, Concat, Slice
-from tokfmt.views.view import byte_offset_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,6 +126,7 @@ def show_step(
     format: str | None = None,  # noqa: A002 - the word users know
     options: Options = (),
     eos: EosChoice = None,
+    bos: EosChoice = None,
     allow_loss: Iterable[str] = (),
 ) -> Step:
     """Open a recipe and find the parts of the samples of a step, or of one sample.
@@ -142,6 +142,7 @@ def show_step(
         format: The format (default: detected from content).
         options: Read options of the format.
         eos: The separator, or "none" (default: given by the recipe).
+        bos: The lead of sequences. A recipe refuses it.
         allow_loss: Words of `--allow-loss`.
 
     Raises:
@@ -152,7 +153,7 @@ def show_step(
         raise OptionError("no samples are selected. Add --sample K, or --step S with --batch-size B")
     handle = tokenizer_of(tokenizer)
     decoder = handle.decoder() if handle is not None else None
-    source = open_one(SourceRequest.of(path, format, eos, options, allow_loss=allow_loss))
+    source = open_one(SourceRequest.of(path, format, eos, options, allow_loss=allow_loss, bos=bos))
     reader = source.reader
     if isinstance(reader, TextRecipe):
         raise reader.unprepared()
@@ -236,7 +237,7 @@ def _followed(recipe: Samples | Documents, span: Span, eos_id: int | None, outer
     name = f"{outer}{source.name}"
     reader, position = _dataset(source.reader, _begin(source, span))
     if isinstance(reader, Documents):
-        (inner,) = reader.spans(sequence_at(reader, position))
+        (inner,) = reader.spans(reader.sequence_at(position))
         yield from _followed(reader, inner._replace(start=span.start, stop=span.stop), eos_id, f"{name}/")
     elif isinstance(reader, Samples):
         at = 0
@@ -289,11 +290,11 @@ def stored_sequence(one: Traced) -> StoredSequence:
     begin, place = _begin(source, span), source.place(span.sequence)
     length = int(source.reader.offsets(place + 1, place + 1)[0]) - begin
     # the file of a separator is that of the last token
-    found = byte_offset_of(source.reader, begin + min(span.start, length - 1))
+    found = source.reader.locate(begin + min(span.start, length - 1))
     file = found.path if found is not None else source.paths[0]
     home = next((path for path in source.paths if registry.of_prefix(path) in (file, *file.parents)), None)
     dataset, position = _dataset(source.reader, begin)
-    return StoredSequence(home, file, sequence_at(dataset, position), begin, length, dataset.info.sequences)
+    return StoredSequence(home, file, dataset.sequence_at(position), begin, length, dataset.info.sequences)
 
 
 def request_of(one: Traced, path: Place) -> SourceRequest:
@@ -305,7 +306,7 @@ def request_of(one: Traced, path: Place) -> SourceRequest:
     """
     file, entry = one.recipe.file, one.recipe.file.sources[one.span.source]
     options = given_options(entry.options)
-    request = SourceRequest((path,), entry.format, file.eos, options, entry.text, entry.split)
+    request = SourceRequest((path,), entry.format, entry.eos, options, entry.text, entry.split)
     return viewed(request, format_of(path, entry.format), "samples") if file.pack == "stored" else request
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from tokfmt.core.errors import Loss, OptionError
 from tokfmt.core.place import Place
 from tokfmt.core.records import Block, RecordInfo, RecordReader, SkippedRecords
-from tokfmt.core.text_format import printable
+from tokfmt.core.text_format import counted, printable
 from tokfmt.ops.source.ingest import first_look
 from tokfmt.ops.source.stored import Source as Opened
 from tokfmt.recipes.documents import Source
@@ -79,6 +79,7 @@ class SourcePreview:
         quota: Tokens that the recipe takes of it; None for all.
         texts: Number of texts that were read.
         rejected: Number of these texts that break each rule, by "filter.rule".
+        notes: Notes on invalid lines among those that were read.
     """
 
     source: str
@@ -87,22 +88,30 @@ class SourcePreview:
     quota: int | None
     texts: int
     rejected: dict[str, int]
+    notes: tuple[str, ...] = ()
 
 
 def _look(source: TextSource) -> SourcePreview:
-    texts = [text for part in source.parts for text in first_look(part)[0]]
+    texts, notes = list[str](), list[str]()
+    for part in source.parts:
+        found, skipped = first_look(part)
+        texts += found
+        if skipped.invalid and isinstance(part.reader, RecordReader):
+            lines = counted(skipped.invalid, "invalid line")
+            error = part.reader.record_error(skipped.faults[0])
+            notes.append(f"{printable(source.name)}: {lines} among those that were read, the first: {error}")
     sieve = FilterChain(source.filters)
     broken = Counter(number for number in sieve.entries(texts)["rule"].tolist() if number)
     rejected = {".".join(sieve.rule(number)): count for number, count in sorted(broken.items())}
     return SourcePreview(
-        source.name, source.parts[0].format.name, source.size, source.entry.tokens, len(texts), rejected
+        source.name, source.parts[0].format.name, source.size, source.entry.tokens, len(texts), rejected, tuple(notes)
     )
 
 
-class TextRecipe:
+class TextRecipe(RecordReader):
     """A recipe of text, or with `dedup`, which has to be stored before its sequences or samples can be read. Picklable.
 
-    It is also a `RecordReader`, but reading a record is an error.
+    Reading a record is an error.
 
     Attributes:
         file: The recipe as written.
@@ -130,7 +139,7 @@ class TextRecipe:
         return [source for source in self.sources if isinstance(source, TextSource)]
 
     @property
-    def info(self) -> RecordInfo:
+    def info(self) -> RecordInfo:  # type: ignore[override]
         held = sum(reader.info.size for reader in self._readers)
         held += sum(source.info.tokens for source in self.of_ids)
         used = {name for entry in self.file.sources for name in entry.filter}

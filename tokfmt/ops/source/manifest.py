@@ -1,8 +1,10 @@
 """The manifest `DST.tokfmt.json` beside each destination: what tokfmt wrote, from what, and with which options.
 
     {"schema": "tokfmt.manifest/1", "tokfmt": "0.1.0", "format": ..., "eos_id": ..., "eos_from": ...,
-     "eos_stored": "after" | "before" | "none" | null, "sequences": ..., "tokens": ..., "max_id": ...,
+     "eos_stored": "after" | "before" | "none" | null, "bos_id": ID | null, "bos_stored": "before" | "none" | null,
+     "sequences": ..., "tokens": ..., "max_id": ...,
      "separators": {"kept", "replaced", "added", "dropped", "bare"} | null,
+     "leads": the same | null,
      "sources": [{"path", "format", "bytes", "files", "xxh3_128"}], "output": {...},
      "tokenizer": {...} | null, "options": {...}, "losses": {...}, "notes": [...], "shuffle": seed | null,
      "recipe": fingerprint | null, "labels": "recipe" | "stored" | null,
@@ -11,6 +13,9 @@
 
 - `eos_stored` is "none" if the separators of the source were left out: an ID at the end of a sequence is then content.
   It is null if the destination stores no separator, and the source had none.
+- `bos_id` is the lead of the destination, or of the source if it was left out. `bos_stored` is "none" if no sequence of
+  the destination begins with a lead: the ID at the beginning of a sequence is then content. Without a lead, both are
+  null.
 - `xxh3_128` of a file is the hash that `xxhsum -H128` prints. For a dataset of several files (`Format.files`) it is the
   hash of lines `relative-path size digest`, sorted by path. The paths are relative to the directory of the dataset, or
   to the directory of the file that was named. It is null if the sources are large and --checksums was not given.
@@ -63,7 +68,11 @@ _OTHERS = 64  # manifests in a store that are read to find the splits of one run
 _SEVERAL, _NAMED = 2, 3  # splits from which each has its own counts; sources that a message names
 _SHOWN = 40  # characters of a value that a message quotes
 _IDS, _COUNTS = (1 << 32) - 1, (1 << 63) - 1
-_BOUNDS = {"eos_id": (0, _IDS), "max_id": (-1, _IDS), "sequences": (0, _COUNTS), "tokens": (0, _COUNTS)}
+_BOUNDS = {
+    **dict.fromkeys(("eos_id", "bos_id"), (0, _IDS)),
+    "max_id": (-1, _IDS),
+    **dict.fromkeys(("sequences", "tokens"), (0, _COUNTS)),
+}
 
 
 def manifest_path(path: AnyPlace) -> AnyPlace:
@@ -100,10 +109,11 @@ class Manifest(NamedTuple):
     broken: str = ""
 
     @property
-    def eos_id(self) -> int | None:
-        """The separator of the dataset; None if the manifest states none."""
-        found = self.content.get("eos_id")
-        return found if isinstance(found, int) else None
+    def ids(self) -> tuple[int | None, int | None]:
+        """The separator of the dataset, and the lead that begins its sequences; None for each that is not stated."""
+        eos_id = self.content.get("eos_id")
+        bos_id = self.content.get("bos_id") if self.content.get("bos_stored") == "before" else None
+        return eos_id if isinstance(eos_id, int) else None, bos_id if isinstance(bos_id, int) else None
 
     @property
     def tokenizer(self) -> Mapping[str, Any] | None:
@@ -204,6 +214,15 @@ class Manifest(NamedTuple):
             return self.content
         found = splits.get(split) if isinstance(split, str) else None
         return found if isinstance(found, dict) else {}
+
+
+def states_bare(manifests: Sequence[Manifest]) -> bool:
+    """Return whether a manifest counts sequences that have no separator."""
+    for manifest in manifests:
+        found = manifest.content.get("separators")
+        if isinstance(found, dict) and found.get("bare"):
+            return True
+    return False
 
 
 def read_manifest(path: Place) -> Manifest:
@@ -393,14 +412,18 @@ def _of_folder(format_: Format, folder: Place) -> tuple[Manifest, frozenset[str]
     if not describes(manifest, format_, folder):
         return Manifest({}), frozenset()
     files = written_files(format_, folder)
-    facts = {key: manifest.content.get(key) for key in ("format", "eos_id", "tokenizer", "options", "recipe", "labels")}
+    facts = {key: manifest.content.get(key) for key in _SHARED}
     return Manifest(facts, manifest.path), frozenset(file.name for file in files if file.parent == folder)
+
+
+_SHARED = ("format", "eos_id", "eos_stored", "bos_id", "bos_stored", "tokenizer", "options", "recipe", "labels")
+"""Facts of the manifest of a directory that hold for each of its files."""
 
 
 def as_written(
     format_: Format, request: SourceRequest, manifests: Sequence[Manifest]
 ) -> tuple[SourceRequest, tuple[str, ...]]:
-    """Return the request with the options that the sources were written with, by their manifests.
+    """Return the request with the options and the lead that the sources were written with, by their manifests.
 
     An option counts if the reader has it too, all manifests agree, and the user does not give it. There are two
     exceptions: a reader with the default "auto" finds the value in the files, and a split is the user's choice.
@@ -415,8 +438,13 @@ def as_written(
         The request with these options, and notes on them.
 
     Raises:
-        FormatError: Some manifests state that samples are sequences, and others do not.
+        FormatError: Some manifests state that samples are sequences, or a lead, and others do not.
+        OptionError: The request names a lead, and the source is a recipe.
     """
+    if format_.is_computed and isinstance(request.bos, int):
+        raise OptionError(
+            f"--bos: {printable(request.paths[0])} is a recipe, which makes its own sequences", name="bos"
+        )
     if not manifests or any(manifest.content.get("format") != format_.name for manifest in manifests):
         return request, ()
     asked = {name.replace("-", "_") for name in given_to(format_, request)}
@@ -443,7 +471,27 @@ def as_written(
         joins = "stride=overlap" if "stride" in usual else "view=documents"
         joined = f"--from-opt {joins} joins them"
         notes.append(f"each sample is a sequence, by the manifest of {one}; {joined}")
-    return replace(request, options={**request.options, **found}), tuple(notes)
+    bos = request.bos
+    if bos is None and any(manifest.ids[1] is not None for manifest in manifests):
+        bos = _stated_lead(manifests)
+        what = f"the lead {bos} of sequences is not content, by the manifest of {one}"
+        notes.append(f"{what}; --bos none reads it as content")
+    return replace(request, options={**request.options, **found}, bos=bos), tuple(notes)
+
+
+def _stated_lead(manifests: Sequence[Manifest]) -> int | None:
+    """Return the lead that all manifests state.
+
+    Raises:
+        FormatError: They state different ones.
+    """
+    (_, lead), first = manifests[0].ids, manifests[0].path
+    for other in manifests:
+        if other.ids[1] != lead:
+            stated = ["none" if found is None else found for found in (lead, other.ids[1])]
+            what = f"states the lead {stated[0]}, and {printable(other.path.name)} states {stated[1]}"
+            raise FormatError(first, what, remedy="Read them one by one, or give --bos ID or --bos none")
+    return lead
 
 
 def _check_all_rows(manifests: Sequence[Manifest]) -> None:
@@ -533,21 +581,28 @@ def describes(manifest: Manifest, format_: Format, path: Place) -> bool:
 
 
 def count_contradiction(
-    path: Place, split: object, known: tuple[int, int | None], eos_id: int | None, *, samples: bool = False
+    path: Place,
+    split: object,
+    known: tuple[int, int | None],
+    eos_id: int | None,
+    bos_id: int | None = None,
+    *,
+    samples: bool = False,
 ) -> CorruptError | None:
     """Return the error of a manifest that contradicts the counts of its dataset; None if it does not.
 
-    Counts under another separator than that of the manifest cannot be compared.
+    Counts under another separator or lead than those of the manifest cannot be compared.
 
     Args:
         path: The dataset.
         split: The split that was counted, if the dataset has several.
         known: Number of sequences, and of tokens without separators (None if it is not known).
         eos_id: The separator of these counts.
+        bos_id: The lead of these counts.
         samples: The sequences that were counted are samples, as they are stored.
     """
     manifest = read_manifest(path)
-    if manifest.eos_id != eos_id:
+    if manifest.ids != (eos_id, bos_id):
         return None
     counts = manifest.counts(split, samples=samples)
     for key, found in zip(("sequences", "tokens"), known, strict=True):

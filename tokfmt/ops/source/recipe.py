@@ -7,14 +7,13 @@ the cache is valid as long as each file, and each manifest beside one, has the s
 
 from __future__ import annotations
 
-import re
 import threading
 import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 
 import numpy as np
 
@@ -26,9 +25,9 @@ from tokfmt.core.errors import (
     Loss,
     LossyConversionError,
     OptionError,
-    SeparatorUnknownError,
     TokenizerMismatchError,
     TokfmtError,
+    reword,
 )
 from tokfmt.core.findings import loss_in
 from tokfmt.core.format import Hints
@@ -36,13 +35,12 @@ from tokfmt.core.loss_mask import Marks
 from tokfmt.core.named import place_named
 from tokfmt.core.options import given_options
 from tokfmt.core.place import Identity, Place, Url, absolute, place_of, text_of
-from tokfmt.core.protocols import CollectsInvalid, MappedView, Piece, marks_of, pieces_of
 from tokfmt.core.ragged import Offsets, Tokens
-from tokfmt.core.reader import Info, Layout, Separators, TokenReader, windows
+from tokfmt.core.reader import Info, Layout, Piece, Separators, TokenReader, windows
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import counted, printable
 from tokfmt.core.tokenizer_ids import TokenizerIds
-from tokfmt.model.bridge import dataset_of
+from tokfmt.model.bridge import dataset_of, readers_of
 from tokfmt.model.dataset import Dataset
 from tokfmt.ops.source.discover import dataset_paths, find_sources, format_of, found_at, snapshot
 from tokfmt.ops.source.draft import TextRecipe, TextSource, filters_of
@@ -56,12 +54,20 @@ from tokfmt.ops.source.request import (
     parse_selection,
     viewed,
 )
-from tokfmt.ops.source.stored import Separator, agreed_tokenizer, boundaries_of, unknown_id
+from tokfmt.ops.source.stored import (
+    Separator,
+    agreed_tokenizer,
+    boundaries_of,
+    refuse_other_ends,
+    unknown_id,
+    without_ends,
+    without_leads,
+)
 from tokfmt.ops.source.stored import Source as Opened
 from tokfmt.recipes.cache import key_of, recalled, remember, unkept
 from tokfmt.recipes.documents import Documents, Source, Vocabulary, quotas
-from tokfmt.recipes.language import VERSION, RecipeFile, SourceEntry, read_recipe
-from tokfmt.recipes.samples import Samples, has_labels, separator_of
+from tokfmt.recipes.language import VERSION, RecipeFile, SourceEntry, in_keys, read_recipe
+from tokfmt.recipes.samples import CHOOSE_SEPARATOR, Samples, has_labels, separator_of
 from tokfmt.views.select import Concat, Slice
 
 if TYPE_CHECKING:
@@ -70,9 +76,9 @@ if TYPE_CHECKING:
 _MAX_DEPTH, _MAX_RECIPES = 32, 1024  # nested recipes in a chain; and in all, because each recipe may name several
 _FILES, _SEQUENCES = 64, 1 << 16
 """The cache stores a source of at least so many files or sequences."""
-_READING = 4
-_NAMED = 12  # fields that a message names
+_READING = 5
 """Version of the rules that turn files into sequences; an entry of the cache with another version is not used."""
+_NAMED = 12  # fields that a message names
 
 
 class Opener(Protocol):
@@ -90,7 +96,7 @@ class Opener(Protocol):
 
 
 def assemble(
-    file: RecipeFile, hints: Hints, opener: Opener, named: Found | None = None
+    file: RecipeFile, hints: Hints, opener: Opener, named: Found | None = None, *, every_end: bool = False
 ) -> tuple[Samples | Documents | TextRecipe, list[Opened]]:
     """Open the sources of a recipe, and return its reader with them.
 
@@ -99,6 +105,7 @@ def assemble(
         hints: The accepted losses, and the number of threads that open sources.
         opener: A function that opens the datasets of a source.
         named: The datasets of its sources, from `named_by`, if they were found already.
+        every_end: See `SourceRequest`.
 
     Returns:
         `Samples`, `Documents` if the recipe has no `seq_len`, or a `TextRecipe` if it has text or `dedup`; and the
@@ -108,7 +115,7 @@ def assemble(
         TokfmtError: A source cannot be opened, or the sources do not go together.
     """
     with unkept() as notes:
-        reader, opened, mixed = _laid(file, hints, opener, named)
+        reader, opened, mixed = _laid(file, hints, opener, named, every_end=every_end)
     lost = list(_lost(opened, hints.allow_loss, cut=file.pack != "stored"))
     lost += [Loss("tokenizers", mixed)] if mixed else []
     if isinstance(reader, TextRecipe):
@@ -140,6 +147,24 @@ def _lost(parts: Sequence[Opened], allow_loss: frozenset[str], *, cut: bool) -> 
             yield loss_in(part.paths[0], "loss-mask", what)
 
 
+def _refuse_ended(file: RecipeFile, sources: Sequence[Source | TextSource], parts: Sequence[Sequence[Opened]]) -> None:
+    """Refuse a source without a separator whose sequences end with that of the other sources.
+
+    Raises:
+        ConversionError: There is one.
+    """
+    unknown = [k for k, source in enumerate(sources) if source.eos_id is None and isinstance(source, Source)]
+    if file.to_eos is not None or not file.separates or not 0 < len(unknown) < len(sources):
+        return
+    to_eos = separator_of(file, sources)
+    for k in unknown:
+        for part in parts[k]:
+            if not isinstance(part.reader, RecordReader) and without_ends(part, part.reader, to_eos)[1]:
+                what = f'source "{printable(sources[k].name)}" states no separator, and its sequences end with {to_eos}'
+                ways = f'eos = {to_eos} reads it as the separator, eos = "none" as content'
+                raise ConversionError(f"{printable(file.where)}: {what}, that of the other sources. {ways}")
+
+
 def _masks_of(info: Info) -> str:
     """Return in words the loss masks that are not plain; "" without any."""
     if info.nonstandard_masks:
@@ -148,15 +173,15 @@ def _masks_of(info: Info) -> str:
 
 
 def _laid(
-    file: RecipeFile, hints: Hints, opener: Opener, named: Found | None
+    file: RecipeFile, hints: Hints, opener: Opener, named: Found | None, *, every_end: bool
 ) -> tuple[Samples | Documents | TextRecipe, list[Opened], str]:
     """Return the reader of a recipe, its parts, and accepted differences between their tokenizers in words."""
     with _entered(file.where):
-        found, opened = list[Source | TextSource](), list[Opened]()
+        found, opened, of_each = list[Source | TextSource](), list[Opened](), list[list[Opened]]()
         handle = _tokenizer(file)
         for entry in file.sources:
             try:
-                source, parts = _opened(file, entry, handle, hints, opener, named)
+                source, parts = _opened(file, entry, handle, hints, opener, named, every_end=every_end)
             except _NestingError:
                 raise
             except TokfmtError as error:
@@ -165,11 +190,12 @@ def _laid(
                     error.args = (f"{where}{error.args[0]}",)
                 else:
                     error.add_note(_which(entry, file.where))
-                if _KEYS.search(str(error)):
-                    error.add_note(_AS_KEYS)
+                reword(error, in_keys)
                 raise
             found.append(source)
             opened += parts
+            of_each.append(parts)
+        _refuse_ended(file, found, of_each)
         vocabulary = _agreed_vocabulary(opened, handle, hints.allow_loss)
         made_by, mixed = agreed_tokenizer(opened, handle, hints.allow_loss)
     of_ids = [source for source in found if isinstance(source, Source)]
@@ -314,13 +340,6 @@ def named_by(recipe: Place) -> Found:
     return found
 
 
-_KEYS = re.compile(r"--(eos|text-field|from|from-opt)\b")
-_AS_KEYS = (
-    "In a recipe, --eos ID is eos = ID above the first [[source]]. In a [[source]], --text-field NAME is "
-    'text = "NAME", --from NAME is format = "NAME", and --from-opt width=4 is options = { width = 4 }'
-)
-
-
 def _which(entry: SourceEntry, recipe: Place) -> str:
     """Return the note that names the source and the recipe of an error, because the error names a file."""
     return f'It is source "{printable(entry.name)}" of {printable(recipe)}'
@@ -355,26 +374,38 @@ def _opened(
     hints: Hints,
     opener: Opener,
     named: Found | None,
+    *,
+    every_end: bool,
 ) -> tuple[Source | TextSource, list[Opened]]:
     """Open the datasets of one source, in the order of its paths; return the source and its parts."""
     paths = expanded([place_named(file.where, path) for path in entry.path])
+    # Samples are read without a look at separators, so that these are looked at once, and the cache remembers it. A
+    # store would be read as a whole: what it holds is looked at whenever it is read.
+    every_end = every_end or not any(isinstance(path, Url) for path in paths)
     request = SourceRequest(
-        tuple(paths), entry.format, file.eos, given_options(entry.options), entry.text, entry.split, hints.allow_loss
+        tuple(paths),
+        entry.format,
+        entry.eos,
+        given_options(entry.options),
+        entry.text,
+        entry.split,
+        hints.allow_loss,
+        every_end=every_end,
     )
+    # Only inputs of labels = "starts" begin with another lead. Else a document keeps the one that it has.
+    request = replace(request, bos=entry.bos if file.convention == "starts" else "none")
     places = find_sources(request, named) if file.pack == "stored" else []
     if places:
         request = viewed(request, places[0].format, "samples")
     places_named = [text_of(absolute(place_of(path))) for path in paths]
-    read = [entry.format, entry.options, entry.split, entry.select, file.eos, file.pack == "stored"]
-    key = key_of(VERSION, _READING, "source", places_named, read, sorted(hints.allow_loss))
+    read = [entry.format, entry.options, entry.split, entry.select, entry.eos, file.pack == "stored"]
+    read += [file.to_eos, request.bos]  # Rows are compared with the separator that is put after them.
+    key = key_of(VERSION, _READING, "source", places_named, read, sorted(hints.allow_loss), every_end)
     plain = file.pack != "stored" and handle is None and not entry.filter
     if plain and (known := _recalled(key, entry.name, request, entry.select, opener)):
         return known[0], [known[1]]
     places = places or find_sources(request, named)
-    try:
-        parts = opener(request, handle, hints.jobs, found=places, collect_invalid=hints.collect_invalid)
-    except SeparatorUnknownError as error:  # --eos does not apply to the sources of a recipe
-        raise SeparatorUnknownError(error.path, error.why, 'Write eos = ID or eos = "none" in the recipe') from error
+    parts = opener(request, handle, hints.jobs, found=places, collect_invalid=hints.collect_invalid)
     for part in parts:
         _refuse_other_recipe(part, handle, hints.allow_loss)
     kinds = _kinds(entry, parts)
@@ -384,15 +415,20 @@ def _opened(
         _refuse_beyond(parts, handle)
     records = any(isinstance(part.reader, RecordReader) for part in parts)
     parts = [_axis(part, hints.allow_loss) for part in parts]
+    if file.pack != "stored":
+        parts = [_trimmed(part, file.to_eos) for part in parts]
     readers: list[TokenReader] = [part.reader for part in parts if not isinstance(part.reader, RecordReader)]
     _refuse_samples(file, readers, parts)
     if file.pack != "stored":
+        _refuse_unclear(parts)
         _refuse_borders(readers, parts, hints.allow_loss)
     masked = _are_masked(readers, parts, hints.allow_loss, stored=file.pack == "stored")
-    separators = {part.separator.eos_id for part in parts}
-    if len(separators) > 1 and file.eos is None:
-        listed = ", ".join(sorted(map(str, separators)))
-        raise OptionError(f"its files have different separators ({listed}). Write eos = ID in the recipe")
+    separators = sorted({part.separator.eos_id for part in parts if part.separator.eos_id is not None})
+    if len(separators) > 1 and file.to_eos is None and file.separates:
+        listed = ", ".join(map(str, separators))
+        raise OptionError(f"its files have different separators ({listed}). {CHOOSE_SEPARATOR}")
+    removed = tuple(sorted({eos_id for one in readers for eos_id in _removed(one)}))
+    leads = tuple(sorted({part.bos_id for part in parts if part.bos_id is not None}))
     reader = _joined(readers, entry.select)
     inner = [_inner_state(one) for one in readers]
     stats = snapshot(places)
@@ -409,14 +445,16 @@ def _opened(
         tuple(map(place_of, paths)),
         parts[0].format.name,
         reader,
-        next(iter(separators)),
+        separators[0] if len(separators) == 1 else None,
         [str(absolute(file.where.parent)), _on_disk(places), read, inner],
         {"format": [part.format.name for part in parts], "sizes": sizes, "counts": counts, "options": read[1]}
-        | ({"masked": True} if masked else {}),
+        | {key: found for key, found in (("eos", removed), ("bos", leads), ("masked", masked)) if found},
         _notes(entry, parts, readers, reader, handle),
         checksums=checksums,
         decoded=any(map(_is_decoded, readers)),
         masked=masked,
+        removed=removed,
+        leads=leads,
         seen=dict(stats)
         | {file: seen for one in readers for source in _inner(one) for file, seen in source.seen.items()},
     )
@@ -456,7 +494,9 @@ def _notes(
     handle: TokenizerHandle | None,
 ) -> tuple[str, ...]:
     """Return the notes on a source: those of its parts, an assumed tokenizer, and that it gives no sequence."""
-    told = [note for part in parts for note in part.notes if note not in part.accepted]  # The recipe has its losses.
+    told = [
+        in_keys(note) for part in parts for note in part.notes if note not in part.accepted
+    ]  # Losses it has itself.
     notes = dict.fromkeys(told)
     stored = [made for part in parts for made in part.tokenizers if not part.format.is_computed]  # else noted there
     if handle is not None and None in stored:
@@ -503,7 +543,7 @@ def _text_source(
         unicodedata.unidata_version if filters else None,
     ]
     state = [str(absolute(file.where.parent)), _on_disk(places), facts]
-    eos_id = None if file.eos == "none" else file.eos if isinstance(file.eos, int) else handle.eos_id
+    eos_id = None if entry.eos == "none" else entry.eos if isinstance(entry.eos, int) else handle.eos_id
     return TextSource(entry, tuple(parts), filters, eos_id, state, facts)
 
 
@@ -519,7 +559,7 @@ def _axis(part: Opened, allow_loss: frozenset[str]) -> Opened:
         return part
     axis = ingested(records, None)
     skipped, path = axis.skipped, part.paths[0]
-    if skipped.invalid and "invalid-lines" not in allow_loss and isinstance(records, CollectsInvalid):
+    if skipped.invalid and "invalid-lines" not in allow_loss:
         raise records.record_error(skipped.faults[0])
     found = list[Loss]()
     if skipped.others:
@@ -533,6 +573,19 @@ def _axis(part: Opened, allow_loss: frozenset[str]) -> Opened:
     return part._replace(reader=axis)
 
 
+def _trimmed(part: Opened, to_eos: int | Literal["none"] | None) -> Opened:
+    """Return a part whose rows do not end with the separator that is put after them, and do not begin with a lead."""
+    reader, written = part.reader, to_eos if isinstance(to_eos, int) else None
+    if isinstance(reader, RecordReader) or part.format.is_computed:
+        return part
+    known = part.separator.eos_id
+    reader, notes = without_ends(part, reader, written if known is None else known)
+    if part.bos_id is not None:
+        reader, noted = without_leads(reader, part.bos_id, part.paths[0])
+        notes += [note for note in noted if note not in part.notes]
+    return part._replace(reader=reader, notes=(*part.notes, *notes))
+
+
 def _refuse_samples(file: RecipeFile, readers: Sequence[TokenReader], parts: Sequence[Opened]) -> None:
     """Refuse samples of a recipe unless they are packed as stored, because they hold padding and cut sequences."""
     for reader, part in zip(readers, parts, strict=True):
@@ -543,6 +596,16 @@ def _refuse_samples(file: RecipeFile, readers: Sequence[TokenReader], parts: Seq
                 remedy='pack = "stored" takes them as they are; or remove its '
                 "seq_len, which makes it a recipe of documents",
             )
+
+
+def _refuse_unclear(parts: Sequence[Opened]) -> None:
+    """Refuse parts whose separator has to be named: nearly all of their sequences end with one ID, or with another."""
+    for part in parts:
+        if part.separator.source == "tokenizer":
+            refuse_other_ends(part)
+        unclear = None if part.dataset is None or part.separator.doubt else part.dataset.gap.unclear
+        if unclear is not None:
+            raise ConversionError(replace(unclear, path=printable(part.paths[0])).question)
 
 
 def _refuse_borders(readers: Sequence[TokenReader], parts: Sequence[Opened], allow_loss: frozenset[str]) -> None:
@@ -576,18 +639,28 @@ def _are_masked(
         labeled = has_labels(reader)
         if not what or "loss-mask" in allow_loss or (stored and labeled):
             continue
-        if marks_of(reader) is None or (labeled and info.sample_length is not None):
+        if reader.marks(0, 0) is None or (labeled and info.sample_length is not None):
             remedy = "--allow-loss loss-mask does without them"
             if labeled or info.nonstandard_masks:
                 remedy = f'pack = "stored" takes its samples with their masks; {remedy}'
             raise FormatError(path, f"has {what}", remedy=remedy)
         try:
             for a, b in windows(0, info.tokens if labeled else 0):
-                marks_of(reader, a, b)  # labels can be other IDs than the tokens
+                reader.marks(a, b)  # labels can be other IDs than the tokens
         except ConversionError as error:
             raise FormatError(path, f"has {what}: {error}") from error
         masked = True
     return masked
+
+
+def _removed(reader: TokenReader) -> Iterator[int]:
+    """Yield the separators that a reader of contents leaves out, or those that a recipe puts after its documents."""
+    if isinstance(reader, Documents):
+        yield from () if reader.eos_id is None else (reader.eos_id,)
+        return
+    for gap in dataset_of(reader).gap.each():
+        if gap.id is not None and gap.stored and (gap.alone or gap.closed or not gap.looked):
+            yield gap.id
 
 
 def _inner_state(reader: TokenReader) -> Any:
@@ -599,9 +672,7 @@ def _is_decoded(reader: TokenReader) -> bool:
     """Return True if a reader decodes tokens in blocks: if the file of its first token does not have it as it is."""
     if isinstance(reader, (Samples, Documents)):
         return any(source.decoded for source in reader.sources)
-    if isinstance(reader, MappedView):
-        return any(map(_is_decoded, reader.readers()))
-    return bool(reader.info.tokens) and pieces_of(reader, 0, 1) is None
+    return any(one.length and one.pieces(0, 1) is None for one in readers_of(dataset_of(reader).axis))
 
 
 def _inner(reader: TokenReader) -> Sequence[Source]:
@@ -609,7 +680,7 @@ def _inner(reader: TokenReader) -> Sequence[Source]:
     return reader.sources if isinstance(reader, (Samples, Documents)) else ()
 
 
-class Deferred:
+class Deferred(TokenReader):
     """A reader that opens its files when tokens are first read. Picklable; threads may share it."""
 
     def __init__(self, info: Info, request: SourceRequest, select: str | None, opener: Opener) -> None:
@@ -640,24 +711,19 @@ class Deferred:
         return dataset_of(self.reader)
 
     def pieces(self, start: int, stop: int) -> Sequence[Piece] | None:
-        """See `protocols.RawCopyable`."""
-        return pieces_of(self.reader, start, stop)
+        """See `TokenReader.pieces`."""
+        return self.reader.pieces(start, stop)
 
     def marks(self, start: int, stop: int) -> Marks | None:
-        """See `protocols.HasMarks`."""
-        return marks_of(self.reader, start, stop)
+        """See `TokenReader.marks`."""
+        return self.reader.marks(start, stop)
 
     def to_source(self, position: int) -> tuple[TokenReader, int]:
-        """See `protocols.MappedView`."""
+        """See `TokenReader.to_source`."""
         return self.reader, position
 
-    def from_source(self, reader: TokenReader, position: int) -> int | None:
-        """See `protocols.MappedView`."""
-        return position if reader is self._reader else None
-
-    def readers(self) -> Sequence[TokenReader]:
-        """See `protocols.MappedView`."""
-        return (self.reader,)
+    def find(self, place: Place, byte: int) -> int | None:
+        return self.reader.find(place, byte)
 
     def close(self) -> None:
         """Release open files."""
@@ -719,6 +785,8 @@ def _recalled(
             checksums=tuple(known["checksums"]),
             decoded=bool(known["decoded"]),
             masked=bool(known["masked"]),
+            removed=tuple(known["removed"]),
+            leads=tuple(known["leads"]),
             seen={place_of(path): Identity(*identity) for path, identity in known["seen"][: known["files"]]},
         )
         made, format_ = tuple(known["tokenizers"]), registry.get(known["format"])
@@ -761,6 +829,8 @@ def _kept(key: str, source: Source, parts: Sequence[Opened], files: Collection[P
             "checksums": list(source.checksums),
             "decoded": source.decoded,
             "masked": source.masked,
+            "removed": source.removed,
+            "leads": source.leads,
             "notes": source.notes,
             "tokenizers": [made and dict(made) for part in parts for made in part.tokenizers],
             "info": {

@@ -36,6 +36,7 @@ WRITTEN = frozenset(
         "masked-separators",
         "last-labels",
         "inner-boundaries",
+        "leads",
         "invalid-utf8",
     }
 )
@@ -58,6 +59,8 @@ class SourceRequest:
         ignore_manifest: Continue without a manifest that contradicts its dataset, instead of an error.
         allow_partial: Read the sequences of a damaged source that are certain to be complete; see
             `ops.source.partial`.
+        bos: ID of the lead, which is no content at the beginning of sequences; "none"; or None for what the manifest
+            states.
         every_end: Look at the end of every sequence that an index bounds. By default, all are presumed to end with the
             separator if all that are looked at do, and reading one that does not raises UnendedError.
     """
@@ -72,12 +75,14 @@ class SourceRequest:
     recursive: bool = False
     ignore_manifest: bool = False
     allow_partial: bool = False
+    bos: EosChoice = None
     every_end: bool = False
 
     def __post_init__(self) -> None:
-        if self.eos is not None:
-            eos = fit("eos", self.eos, EosChoice, {"minimum": 0, "maximum": sys.maxsize})
-            object.__setattr__(self, "eos", eos)  # an int, also if it was a number of numpy
+        for name, given in (("eos", self.eos), ("bos", self.bos)):
+            if given is not None:
+                fitted = fit(name, given, EosChoice, {"minimum": 0, "maximum": sys.maxsize})
+                object.__setattr__(self, name, fitted)  # an int, also if it was a number of numpy
 
     @staticmethod
     def of(
@@ -91,6 +96,7 @@ class SourceRequest:
         recursive: bool = False,
         ignore_manifest: bool = False,
         allow_partial: bool = False,
+        bos: EosChoice = None,
     ) -> SourceRequest:
         """Return the request for arguments as users give them.
 
@@ -105,6 +111,7 @@ class SourceRequest:
             recursive: As in `SourceRequest`.
             ignore_manifest: As in `SourceRequest`.
             allow_partial: As in `SourceRequest`.
+            bos: As in `SourceRequest`.
 
         Raises:
             OptionError: An option or a name of --allow-loss is invalid, or there is no path.
@@ -121,6 +128,7 @@ class SourceRequest:
             recursive,
             ignore_manifest,
             allow_partial,
+            bos,
         )
 
     def of_split(self, split: str) -> SourceRequest:

@@ -24,15 +24,16 @@ from tokfmt.core.errors import (
 from tokfmt.core.format import Format
 from tokfmt.core.place import Place
 from tokfmt.core.raw_ids import byte_swapped
-from tokfmt.core.reader import Damage, Info, Inner, Separators, TokenReader
+from tokfmt.core.reader import Damage, Info, Inner, Layout, Separators, TokenReader
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import counted, printable
 from tokfmt.core.tokenizer_ids import TokenizerIds, wrapped_bits
 from tokfmt.model.batch import AFTER
-from tokfmt.model.bridge import ContentReader, from_reader, is_unfinished
+from tokfmt.model.bridge import ContentReader, dataset_of, from_reader, is_unfinished
 from tokfmt.model.dataset import Dataset
 from tokfmt.model.gap import Gap
-from tokfmt.model.separator import ENOUGH, Statement, decide, look
+from tokfmt.model.separator import ENOUGH, Statement, decide, led, look, refuse_other, refuse_undivided, unled
+from tokfmt.model.spans import Led
 from tokfmt.ops.source.endings import LITTLE, few_runs
 from tokfmt.ops.source.manifest import (
     Manifest,
@@ -106,6 +107,7 @@ class Source(NamedTuple):
         damage: The damage of a source that is read in part.
         partial: The facts on a source that is read in part; None for any other.
         made_labels: A recipe made its labels and loss masks, by its manifest.
+        bos_id: The lead, which is no content at the beginning of its sequences; None without one.
     """
 
     paths: tuple[Place, ...]
@@ -119,6 +121,7 @@ class Source(NamedTuple):
     damage: tuple[Damage, ...] = ()
     partial: Partial | None = None
     made_labels: bool = False
+    bos_id: int | None = None
 
     @property
     def remarks(self) -> tuple[str, ...]:
@@ -220,8 +223,11 @@ def agreed_tokenizer(
     made: dict[str, tuple[Place, Mapping[str, Any]]] = {}
     unknown = False
     for source in sources:
+        # A recipe of text can have sources of token IDs too.
+        is_text = isinstance(source.reader, RecordReader) and source.reader.info.kind == "text"
+        is_text = is_text and not source.format.is_computed
         for path, stated in zip(source.paths, source.tokenizers, strict=True):
-            one = named if _is_text(source) else stated
+            one = named if is_text else stated
             unknown |= one is None
             if one is not None:
                 made.setdefault(str(one["digest"]), (path, one))
@@ -258,12 +264,6 @@ def _named_in_metadata(sources: Sequence[Source], allow_loss: frozenset[str]) ->
     return f"IDs of {len(places)} tokenizers, by metadata: {', '.join(places)}"
 
 
-def _is_text(source: Source) -> bool:
-    """Return whether a source holds text, and nothing else: a recipe of text can have sources of token IDs too."""
-    reader = source.reader
-    return isinstance(reader, RecordReader) and reader.info.kind == "text" and not source.format.is_computed
-
-
 def manifest_tokenizer(sources: Sequence[Source]) -> TokenizerHandle | None:
     """Return the tokenizer of all sources by their manifests, if this machine has it unchanged; else None."""
     made, _ = agreed_tokenizer(sources, None, frozenset({"tokenizers"})) if sources else (None, "")
@@ -275,27 +275,20 @@ def manifest_tokenizer(sources: Sequence[Source]) -> TokenizerHandle | None:
     return None
 
 
-def refuse_unclear(sources: Sequence[Source]) -> None:
-    """Refuse sources whose sequences end with an ID that may be another separator, and may be content.
+def refuse_other_ends(source: Source) -> None:
+    """Refuse a source whose separator is that of the tokenizer, and whose sequences end with another ID: S6.
 
     Raises:
-        ConversionError: There is one. What is written must not depend on which sequences were looked at.
+        ConversionError: They do. Another tokenizer may have made the IDs.
     """
-    for source in sources:
-        separator, gap = source.separator, Gap() if source.dataset is None else source.dataset.gap
-        by_tokenizer = separator.source == "tokenizer" and not gap.closed and gap.lack >= ENOUGH
-        if separator.doubt or (gap.common is None and not (by_tokenizer and len(separator.endings) == 1)):
-            continue
-        path, looked = printable(source.paths[0]), f"{counted(gap.looked, 'sequence')} that were looked at"
-        if gap.common is not None:
-            alike, count = gap.common
-            those = f"all {looked}" if count == gap.looked else f"{count:,} of {looked}"
-            what = f"{path}: its separator is not known, and {those} end with {alike}"
-            raise ConversionError(f"{what}. --eos {alike} reads it as the separator, --eos none as content")
-        (alike,) = separator.endings
-        what = f"{path}: the tokenizer ends texts with {separator.eos_id}, and all of {looked} end with {alike}"
-        what += _wrapped(separator.eos_id or 0, separator.endings)
-        raise ConversionError(f"{what}. --eos {alike} reads it as the separator, --eos none as content")
+    separator, gap = source.separator, Gap() if source.dataset is None else source.dataset.gap
+    if separator.doubt or gap.closed or gap.lack < ENOUGH or len(separator.endings) != 1:
+        return
+    path, looked = printable(source.paths[0]), f"{counted(gap.looked, 'sequence')} that were looked at"
+    (alike,) = separator.endings
+    what = f"{path}: the tokenizer ends texts with {separator.eos_id}, and all of {looked} end with {alike}"
+    what += _wrapped(separator.eos_id or 0, separator.endings)
+    raise ConversionError(f"{what}. --eos {alike} reads it as the separator, --eos none as content")
 
 
 def known_separator(choice: EosChoice, paths: Sequence[Place], manifests: Sequence[Manifest]) -> Separator | None:
@@ -308,13 +301,78 @@ def known_separator(choice: EosChoice, paths: Sequence[Place], manifests: Sequen
     """
     if choice == "none":
         return Separator(None, NO_SEPARATOR)
-    left_out = {manifest.eos_id for manifest in manifests if manifest.content.get("eos_stored") == "none"}
+    left_out = {manifest.ids[0] for manifest in manifests if manifest.content.get("eos_stored") == "none"}
     if choice is not None:
         return Separator(choice, GIVEN, is_stored=choice not in left_out)
     for path, manifest in zip(paths, manifests, strict=True):
-        if manifest.eos_id is not None:
-            return Separator(manifest.eos_id, f"manifest of {path.name}", is_stored=manifest.eos_id not in left_out)
+        eos_id, _ = manifest.ids
+        if eos_id is not None:
+            return Separator(eos_id, f"manifest of {path.name}", is_stored=eos_id not in left_out)
     return None
+
+
+def without_leads(
+    contents: TokenReader, lead: int, path: Place, *, each: bool = False
+) -> tuple[TokenReader, list[str]]:
+    """Return contents that begin behind a lead, and a note if none has it.
+
+    Args:
+        contents: The token axis without separators. Samples keep it: only documents begin with a lead.
+        lead: The lead.
+        path: The dataset, for messages.
+        each: Look at the beginning of each sequence; see `SourceRequest.every_end`.
+
+    Raises:
+        OptionError: The lead is the separator; or the dataset is a recipe, whose samples are made of documents.
+    """
+    if contents.info.layout is Layout.SAMPLES or not contents.info.tokens:
+        return contents, []
+    dataset = dataset_of(contents)
+    if dataset.gap.lead == lead:  # It was left out when the dataset was opened.
+        return contents, []
+    try:
+        dataset = led(dataset, lead, each=each)
+    except OptionError as error:
+        raise OptionError(f"{printable(path)}: {error}", name=error.name) from None
+    dataset = replace(dataset, facts={**dataset.facts, "path": path})
+    is_bare = isinstance(dataset.spans, Led) and dataset.spans.presumed is False
+    return ContentReader(dataset), [f"no sequence that was read begins with the lead {lead}"] * is_bare
+
+
+def without_ends(
+    source: Source, axis: TokenReader, eos_id: int | None, *, each: bool = False
+) -> tuple[TokenReader, list[str]]:
+    """Return contents of rows without the separators that they end with already, and a note if there are any.
+
+    An ID that is not known to be the separator of the source, and that ends only some sequences, is content.
+
+    Args:
+        source: The source.
+        axis: Its sequences: a token axis, or its records as one.
+        eos_id: The separator that is put after them; None without one.
+        each: Look at the end of each sequence; see `SourceRequest.every_end`.
+    """
+    separator = source.separator
+    is_content = not separator.is_stored or separator.source == NO_SEPARATOR
+    if eos_id is None or is_content or eos_id in (axis.info.eos_id, axis.info.free_of):
+        return axis, []
+    if source.bos_id is not None and isinstance(axis, ContentReader):
+        axis = ContentReader(unled(axis.dataset))  # A separator is behind the content, and the lead in front of both.
+    extents = from_reader(axis)
+    ends = look(extents.axis, extents.spans)
+    if not ends.counts[eos_id]:
+        return axis, []
+    are_alike = ends.counts[eos_id] == ends.looked
+    if not are_alike and eos_id != separator.eos_id:
+        read = f"--eos {eos_id} reads the first as their separator"
+        return axis, [f"some of its sequences end with {eos_id} already; they get a second one. {read}"]
+    presumed, path = AFTER if are_alike and not each else None, source.paths[0]
+    reader = ContentReader(from_reader(axis, eos_id, where=Separators.TRAILING, presumed=presumed, path=path))
+    count, closed = axis.info.sequences, axis.info.tokens - reader.info.tokens
+    if not closed:
+        return axis, []
+    those = "its sequences end" if closed == count else f"{closed:,} of {counted(count, 'sequence')} end"
+    return reader, [f"{those} with the separator {eos_id} already; they do not get a second one"]
 
 
 def decided(
@@ -328,6 +386,7 @@ def decided(
     looks: bool = True,
     few: bool = False,
     max_sequences: int | None = None,
+    bare: bool = False,
 ) -> tuple[Separator, Dataset | None]:
     """Return the separator of an opened source; and its dataset, if an index bounds sequences that may end with one.
 
@@ -341,29 +400,32 @@ def decided(
         looks: Look at the ends of sequences, to infer the separator or to find a contradiction.
         few: The command reads few sequences; see `endings`.
         max_sequences: See `endings.few_runs`.
+        bare: The manifest counts sequences without a separator. Here, these are empty.
 
     Raises:
         OptionError: `choice` contradicts the dataset.
         ConversionError: The manifest or the tokenizer contradicts the dataset.
     """
-    info = stored.info
+    info, stated = stored.info, None
+    if by_manifest is not None and by_manifest.eos_id is not None:
+        stated = Statement(by_manifest.eos_id, stored=by_manifest.is_stored)
     if not looks or info.separators is not Separators.TRAILING or not info.sequences:
+        if info.separators.alone and looks:
+            _refuse_contradiction(stored, choice, stated, path)
         return _stated_separator(known, tokenizer_eos, info), None
     dataset = from_reader(stored, path=path)
     runs = few_runs(dataset.spans, info, max_sequences) if few else None
     ends = look(dataset.axis, dataset.spans, runs)
-    stated = None
-    if by_manifest is not None and by_manifest.eos_id is not None:
-        stated = Statement(by_manifest.eos_id, stored=by_manifest.is_stored)
-    elif info.eos_id is not None:
+    if stated is None and info.eos_id is not None:
         stated = Statement(info.eos_id, "file")
     try:
         dataset = decide(dataset, choice, stated, tokenizer_eos, ends=ends)
-    except OptionError as error:
-        raise OptionError(f"{printable(path)}: {error}", name=error.name) from None
-    except ConversionError as error:
-        raise ConversionError(f"{printable(path)}: {error}") from None
+    except (OptionError, ConversionError) as error:
+        raise _located(error, path) from None
     gap = dataset.gap
+    if bare:
+        gap = replace(gap, even=False)
+        dataset = replace(dataset, gap=gap)
     source = {
         "user": GIVEN if gap.id is not None else NO_SEPARATOR,
         "manifest": by_manifest.source if by_manifest is not None else "",
@@ -381,6 +443,18 @@ def decided(
     if some is not None and gap.id is not None and byte_swapped(some[:_SOME]):
         return Separator(None, doubt=_swapped(gap.id, info.dtype), endings=endings), from_reader(stored, path=path)
     return Separator(gap.id, source, gap.known == "inferred", is_stored=gap.stored, endings=endings, seen=seen), dataset
+
+
+def _located(error: OptionError | ConversionError, path: Place) -> OptionError | ConversionError:
+    """Return the error with the path of the dataset in front."""
+    what = f"{printable(path)}: {error}"
+    return OptionError(what, name=error.name) if isinstance(error, OptionError) else ConversionError(what)
+
+
+def _refuse_contradiction(stored: TokenReader, choice: EosChoice, stated: Statement | None, path: Place) -> None:
+    """Refuse to split a stream at another separator than the one that its manifest states."""
+    if stored.info.separators.alone and isinstance(choice, int) and stated is not None:
+        refuse_other(stored, choice, stated, printable(path))
 
 
 def _stated_separator(known: Separator | None, tokenizer_eos: int | None, info: Info) -> Separator:
@@ -463,19 +537,26 @@ def without_separators(
             f"sequences do not end with the separator {eos_id} that the dataset states",
             remedy="--eos none reads the sequences as they are stored, with the IDs that end them",
         )
-    if spans.usual == AFTER and (not every_end or eos_id == info.eos_id):
+    if spans.usual == AFTER and (not every_end or gap.is_known or eos_id == info.eos_id):
         reader = ContentReader(dataset)
         if reader.info.tokens:  # Else no read of a content would look at a separator.
             return reader, []
     is_long = few_sequences and max(info.tokens, info.sequences) > LITTLE
     if not is_long and (gap.closed or every_end):
-        whole = from_reader(stored, eos_id, presumed=None, path=path)
-        reader = ContentReader(replace(whole, gap=gap))
+        reader = _looked_at(stored, gap, path)
         if closed := info.tokens - reader.info.tokens:
             ends = f"{closed:,} of {counted(info.sequences, 'sequence')} end with the separator {eos_id}"
             return reader, [f"{ends}; the others are kept as stored"] if closed < info.sequences else []
     kept = f"not every sequence ends with {eos_id}" if gap.closed else f"no sequence that was read ends with {eos_id}"
     return stored, [f"{kept}; sequences are kept as stored{_wrapped(eos_id, separator.endings)}"]
+
+
+def _looked_at(stored: TokenReader, gap: Gap, path: Place) -> ContentReader:
+    """Return the contents of a dataset after a look at the end of every sequence."""
+    whole = from_reader(stored, gap.id, presumed=None, path=path)
+    if whole.spans.usual == AFTER:
+        gap = replace(gap, looked=gap.of, closed=gap.of, lack=0, empty=0)
+    return ContentReader(replace(whole, gap=gap))
 
 
 def _on_unknown(separator: Separator, gap: Gap) -> list[str]:
@@ -500,18 +581,24 @@ def _of_stream(
         watched.phase("finding separators", info.tokens, "tokens")
         dataset = from_reader(stored, eos_id, jobs=jobs, scanned=watched.advance, path=path)
         split = ContentReader(dataset)
+        refuse_undivided(dataset, separator.source, printable(path))
         (empty, first), notes = dataset.spans.empty, list[str]()
         if empty:
             what = f"{empty:,} of {counted(split.info.sequences, 'sequence')} are empty, the first is {first:,}"
             notes.append(f"{what}: separators follow each other")
         if is_unfinished(split):
-            notes.append(f"its last document is not finished: no separator {eos_id} follows it")
+            notes.append(unfinished(eos_id))
         return split, notes
     if separator.source == NO_SEPARATOR:
         return stored, [f"read as one sequence of {info.tokens:,} tokens ({NO_SEPARATOR})"]
     if note := _undivided(info, separator):
         return stored, note
     raise SeparatorUnknownError(path, "a stream of tokens whose separator is not known")
+
+
+def unfinished(eos_id: int) -> str:
+    """Return the note on a stream that ends without its separator."""
+    return f"its last document is not finished: no separator {eos_id} follows it"
 
 
 def boundaries_of(inner: Inner) -> str:

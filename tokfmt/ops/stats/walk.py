@@ -22,11 +22,10 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from tokfmt.core.errors import CorruptError, FormatError, TokfmtError
+from tokfmt.core.errors import CorruptError, FormatError, TokfmtError, UnendedError
 from tokfmt.core.loss_mask import counted_of, is_masked, padding_of
-from tokfmt.core.protocols import read_intervals
 from tokfmt.core.ragged import Offsets, Tokens
-from tokfmt.core.reader import WINDOW, Info, Separators, TokenReader, sequence_at, windows
+from tokfmt.core.reader import WINDOW, Info, Separators, TokenReader, windows
 from tokfmt.model.batch import AFTER
 from tokfmt.model.bridge import ContentReader
 from tokfmt.ops.compare.fingerprint import Fingerprints, fingerprint_of, fingerprints_between
@@ -295,7 +294,7 @@ class Indexed:
 
     def _begun_before(self, position: int) -> int:
         """Return the number of sequences that begin before a position."""
-        return sequence_at(self.stored, position - 1) + 1 if position and self.info.sequences else 0
+        return self.stored.sequence_at(position - 1) + 1 if position and self.info.sequences else 0
 
     def _add_sequences(self, tally: Tally, tokens: Tokens, base: int, bounds: Offsets) -> None:
         starts, stops = bounds[:-1] - base, bounds[1:] - base
@@ -309,7 +308,8 @@ class Indexed:
         wrong = (stops < starts) | (tokens[np.maximum(stops, 0)] != self.eos_id)
         k = int(np.argmax(wrong))
         before = int(np.count_nonzero(starts[:k] == starts[k]))  # empty sequences begin at the same position
-        return CorruptError(
+        kind = CorruptError if self.info.eos_id == self.eos_id else UnendedError
+        return kind(
             self.path,
             f"sequence {self._begun_before(base + int(starts[k])) + before:,} does not end with the separator "
             f"{self.eos_id}",
@@ -362,7 +362,7 @@ class Indexed:
 
     def number(self, position: int, begun: Mapping[int, int]) -> int:  # noqa: ARG002 - the offsets suffice
         """Return the number of the sequence that begins at a position and is not empty."""
-        return sequence_at(self.stored, position)
+        return self.stored.sequence_at(position)
 
     def numbers(self, positions: Offsets, begun: Mapping[int, int]) -> Offsets:  # noqa: ARG002 - as above
         """Return the numbers of sequences that begin at ascending positions and are not empty."""
@@ -447,6 +447,11 @@ class Streamed:
 
     ending = 0
 
+    def is_unfinished(self, stats: Stats) -> bool:
+        """Return whether tokens follow the last separator of a stream that ends documents; `stats` are those of all."""
+        is_behind, end = self.info.separators is not Separators.BEFORE, self.info.tokens
+        return is_behind and any(span.stop == end and 0 <= span.last < end - 1 for span in stats.spans)
+
     def content(self, loose: Loose, last: Tokens) -> Loose:  # noqa: ARG002
         """Return a loose sequence unchanged, because it includes no separator."""
         return loose
@@ -514,10 +519,12 @@ StatsAxis = Indexed | Streamed
 
 def axis_of(reader: TokenReader, path: str) -> StatsAxis:
     """Return the stored axis under a reader without separators, as `ops.source.open` returns it."""
+    if isinstance(reader, ContentReader) and reader.dataset.gap.lead is not None:
+        return Indexed(reader, None, path)
     if isinstance(reader, ContentReader) and (eos_id := reader.dataset.gap.id) is not None:
         if reader.dataset.gap.alone:
             return Streamed(reader.source, eos_id)
-        if reader.dataset.spans.usual == AFTER:
+        if reader.dataset.spans.usual == AFTER and reader.dataset.gap.even:
             return Indexed(reader.source, eos_id, path)
     return Indexed(reader, None, path)
 
@@ -701,7 +708,7 @@ def _count_loose(job: _Job, batch: Sequence[tuple[Loose, bool]]) -> Stats:
     axis, tally = job.axis, Tally(duplicates=job.duplicates)
     kept = [(loose, hashed and job.duplicates) for loose, hashed in batch]
     wanted = [one for loose, hashed in kept for one in _to_read(loose, axis.ending, hashed=hashed)]
-    found = read_intervals(axis.stored, wanted)
+    found = axis.stored.intervals(wanted)
     for loose, hashed in kept:
         tokens = next(found)
         last = tokens if _is_whole(loose, hashed=hashed) else next(found)

@@ -24,7 +24,7 @@ from textual.style import Style
 from textual.widgets import Static
 
 from tokfmt.core.errors import TokfmtError
-from tokfmt.core.protocols import ByteOffset, HasRecordOffsets
+from tokfmt.core.reader import ByteOffset
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import counted, printable
 from tokfmt.tui.keys import pressed
@@ -44,7 +44,6 @@ from tokfmt.tui.layout import (
 from tokfmt.tui.rows import Damage, RowSource, Span, fetched, fetched_span, padded_from
 from tokfmt.tui.widgets.row_view import Leaping, WithLoader
 from tokfmt.tui.widths import roomy
-from tokfmt.views.view import byte_offset_of
 
 if TYPE_CHECKING:
     from tokfmt.tui.frequency import Frequency
@@ -543,9 +542,9 @@ def byte_offset_of_unit(port: RowSource, row: int, unit: int) -> ByteOffset | No
     try:
         if isinstance(reader, RecordReader):
             # the reader would count all records for this, if they are not counted yet
-            return reader.record_byte_offset(row) if port.whole and isinstance(reader, HasRecordOffsets) else None
+            return reader.record_byte_offset(row) if port.whole and reader.files else None
         span = fetched_span(port, row)
-        return byte_offset_of(reader, span.start + unit) if isinstance(span, Span) and span.start is not None else None
+        return reader.locate(span.start + unit) if isinstance(span, Span) and span.start is not None else None
     except (TokfmtError, IndexError):  # an empty row at the end has no token
         return None
 
