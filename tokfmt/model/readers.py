@@ -100,7 +100,7 @@ def from_reader(
         )
         gap = Gap(eos_id, "before" if where is Separators.BEFORE else "after", alone=True)
     else:
-        spans = Bounds(Offsets(reader), never_empty=reader.none_empty)
+        spans = Bounds(Offsets(reader), filled=reader.none_empty)
         if eos_id is not None and where is Separators.TRAILING:
             spans = Ended(spans, eos_id, presumed=presumed)
             spans = spans.looked_at(reader) if presumed is None else spans
