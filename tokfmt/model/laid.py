@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tokfmt.core.errors import IncompleteWriteError, OptionError, UnendedError
+from tokfmt.core.errors import CorruptError, IncompleteWriteError, OptionError, UnendedError
 from tokfmt.core.place import Place
 from tokfmt.core.protocols import ByteOffset
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
@@ -26,6 +26,8 @@ STEP = 1 << 12
 _AT_ONCE = 1 << 18
 REMEDY = "tokfmt convert, without --task, reads each sequence by its own end, and closes it. Read what it writes"
 """What cures a sequence without the separator where positions were given out that presume it."""
+KEPT = "--eos none reads the sequences as they are stored, with the IDs that end them"
+"""The remedy if sequences do not end with the separator that a file states."""
 
 
 class _Places(NamedTuple):
@@ -375,20 +377,28 @@ class Laid(Axis):
     def close(self) -> None:
         self.dataset.axis.close()
 
-    def _unended(self, number: int) -> UnendedError:
+    def _unended(self, number: int) -> CorruptError:
         """Return the error of a sequence that has no separator, where it is presumed to have one."""
         (begin, end), facts = self.dataset.spans.extent(number), self.dataset.facts
         path, what = str(facts.get("path", "dataset")), f"sequence {number:,} does not end with the separator"
         found = int(self.dataset.axis.read(end - 1, end)[0]) if begin < end else "an empty sequence"
-        error = UnendedError(path, f"{what} {self.dataset.gap.id}", found=found, remedy=REMEDY)
+        what = f"{what} {self.dataset.gap.id}"
+        if self._is_stated:
+            return CorruptError(path, what, found=found, remedy=KEPT)
+        error = UnendedError(path, what, found=found, remedy=REMEDY)
         error.sequence = number
         return error
 
     @property
+    def _is_stated(self) -> bool:
+        """The file states the separator."""
+        return getattr(self.dataset.facts.get("info"), "eos_id", None) == self.dataset.gap.id is not None
+
+    @property
     def presumes(self) -> bool:
-        """Positions presume that each sequence ends with a separator, and not all sequences were looked at."""
+        """Positions presume that each sequence ends with a separator, which neither the file nor a look at all says."""
         spans = self.dataset.spans
-        is_known = self.is_exact or spans.checked or self.dataset.gap.is_known
+        is_known = self.is_exact or spans.checked or self.dataset.gap.is_known or self._is_stated
         return not is_known and spans.ending is not None and spans.usual == AFTER
 
     def look_at(self, numbers: Numbers) -> None:

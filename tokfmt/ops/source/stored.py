@@ -32,6 +32,7 @@ from tokfmt.model.batch import AFTER
 from tokfmt.model.bridge import ContentReader, from_reader, is_unfinished
 from tokfmt.model.dataset import Dataset
 from tokfmt.model.gap import Gap
+from tokfmt.model.laid import KEPT
 from tokfmt.model.separator import ENOUGH, Statement, decide, look
 from tokfmt.ops.source.endings import LITTLE, few_runs
 from tokfmt.ops.source.manifest import (
@@ -454,7 +455,7 @@ def without_separators(
         raise CorruptError(
             path,
             f"sequences do not end with the separator {eos_id} that the dataset states",
-            remedy="--eos none reads the sequences as they are stored, with the IDs that end them",
+            remedy=KEPT,
         )
     if spans.usual == AFTER and (not every_end or gap.is_known or eos_id == info.eos_id):
         reader = ContentReader(dataset)
