@@ -185,8 +185,8 @@ def _summary(done: Any, seconds: float) -> str:
         origin, changed = done.separator["from"] or "", "".join(_changed(done.separators))
         what.append(f"separator {separator_words(done.separator['eos_id'], origin, changed)}")
     if done.lead["bos_id"] is not None:
-        changed = _changed(done.leads)
-        what.append(f"lead {done.lead['bos_id']}{_left_out(done)}" + f" ({'; '.join(changed)})" * bool(changed))
+        leads = _changed(done.leads)
+        what.append(f"lead {done.lead['bos_id']}{_left_out(done)}" + f" ({'; '.join(leads)})" * bool(leads))
     lines = [f"lost {name}: {printable(what_)}" for name, what_ in done.losses.items()]
     compared = " and ".join(counted(count, what[:-1]) for what, count in done.compared.items())
     verified = f", verified: {compared} read back and compared" if done.verified else ""

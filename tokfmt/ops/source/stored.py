@@ -31,6 +31,7 @@ from tokfmt.core.tokenizer_ids import TokenizerIds, wrapped_bits
 from tokfmt.model.batch import AFTER
 from tokfmt.model.dataset import Dataset
 from tokfmt.model.gap import Gap
+from tokfmt.model.laid import KEPT
 from tokfmt.model.readers import ContentReader, dataset_of, from_reader, is_unfinished
 from tokfmt.model.separator import ENOUGH, Statement, decide, led, look, refuse_other, refuse_undivided, unled
 from tokfmt.model.spans import Led
@@ -535,7 +536,7 @@ def without_separators(
         raise CorruptError(
             path,
             f"sequences do not end with the separator {eos_id} that the dataset states",
-            remedy="--eos none reads the sequences as they are stored, with the IDs that end them",
+            remedy=KEPT,
         )
     if spans.usual == AFTER and (not every_end or gap.is_known or eos_id == info.eos_id):
         reader = ContentReader(dataset)
