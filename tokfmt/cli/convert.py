@@ -182,8 +182,8 @@ def _summary(done: Any, seconds: float) -> str:
         padded = f" ({done.padded:,} of them padding)" if done.padded else ""
         what.append(counted(done.tokens, "token") + samples + padded)
     if done.separator["eos_id"] is not None:
-        origin, changed = done.separator["from"] or "", "".join(_changed(done.separators))
-        what.append(f"separator {separator_words(done.separator['eos_id'], origin, changed)}")
+        known, seen = done.separator, "; ".join(filter(None, (done.separator["seen"], *_changed(done.separators))))
+        what.append(f"separator {separator_words(known['eos_id'], known['from'] or '', seen)}")
     if done.lead["bos_id"] is not None:
         leads = _changed(done.leads)
         what.append(f"lead {done.lead['bos_id']}{_left_out(done)}" + f" ({'; '.join(leads)})" * bool(leads))

@@ -612,13 +612,17 @@ def described(seen: Surveyed, wanted: Wanted, keep: Keep | None = None) -> Stati
 
 def _seen(seen: Surveyed) -> str:
     """Return how many of all sequences have the separator, as a full walk has counted; "" without these numbers."""
-    axis, count = seen.survey.axis, seen.survey.stats.lengths.total
-    if isinstance(axis, Streamed) or seen.weight != 1 or not isinstance(axis.stored, ContentReader):
+    axis, dataset = seen.survey.axis, seen.subject.source.dataset
+    if isinstance(axis, Streamed) or seen.weight != 1 or dataset is None or dataset.gap.lead is not None:
         return ""
-    gap, closed = axis.stored.dataset.gap, axis.stored.trimmed
-    if gap.alone or gap.lead is not None or not gap.stored:
+    count, closed = seen.survey.stats.lengths.total, None
+    if axis.eos_id is not None:  # The walk refuses a sequence without it.
+        closed = count
+    elif isinstance(axis.stored, ContentReader) and not is_split(axis.stored):
+        closed = axis.stored.trimmed
+    if closed is None:
         return ""
-    return replace(gap, looked=count, of=count, closed=closed, lack=count - closed, empty=0).seen
+    return replace(dataset.gap, looked=count, of=count, closed=closed, lack=count - closed, empty=0).seen
 
 
 def _heading(subject: Subject) -> Statistics:
