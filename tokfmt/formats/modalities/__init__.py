@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 
 from tokfmt.core.files import File, open_file
-from tokfmt.core.format import Confidence, Hints, Probe, Target
+from tokfmt.core.format import Confidence, Hints, Probe, Target, lost_empties
 from tokfmt.core.options import LazyAttribute
 from tokfmt.core.place import Place
 from tokfmt.core.ragged import Offsets
@@ -38,7 +38,6 @@ from tokfmt.core.reader import Separators, TokenReader, smallest, windows
 from tokfmt.formats.flat import Cut, FileLayout, FlatFormat, FlatWriter, Pieces
 from tokfmt.formats.modalities.header import LONGEST, begins_index, headers, multimodal, token_dtype
 from tokfmt.formats.modalities.options import ReadOptions, WriteOptions
-from tokfmt.views.select import lost_empties
 
 _AT_ONCE = 1 << 16  # sequences per step
 
