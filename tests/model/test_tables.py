@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 from model.naive import indexed, streamed
-from model.separated import target
 
 from tokfmt.core.errors import ConversionError, LossyConversionError, OptionError, TokfmtError
 from tokfmt.model import (
@@ -16,7 +15,9 @@ from tokfmt.model import (
     Target,
     concat,
     decide,
+    lead_to_write,
     led,
+    separator_to_write,
 )
 
 NAMES = KEPT, REPLACED, ADDED, DROPPED, BARE = "kept", "replaced", "added", "dropped", "bare"
@@ -33,6 +34,13 @@ def texts(count, eos=None, low=10):
 
 def contents(dataset):
     return [dataset[k].tolist() for k in range(len(dataset))]
+
+
+def target(gap, kind, to_eos=None, to_bos=None, accepted=frozenset(), **more):
+    """What a destination writes beside contents, as `convert` puts it together."""
+    lead, leads = lead_to_write(gap.leads, kind, to_bos, accepted)
+    id_ = separator_to_write(gap, kind, to_eos, **more)
+    return Target(id_, kind, lead, leads, to_eos == "as-stored" and id_ is not None, accepted)
 
 
 def written(dataset, to):

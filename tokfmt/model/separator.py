@@ -352,7 +352,7 @@ def separator_to_write(
         raise OptionError(what, name="to_eos")
     if to_eos == "none":
         return None
-    if not isinstance(to_eos, int) and (fixed is None or as_stored) and gap.parts and len(gap.ids) > 1:  # D2
+    if not isinstance(to_eos, int) and gap.parts and len(gap.ids) > 1:  # D2
         what = f"the sources have different separators ({gap.listed}). --to-eos ID replaces all by one"
         raise OptionError(f"--to-eos as-stored: {what}", name="to_eos") if as_stored else ConversionError(what)
     found = to_eos if isinstance(to_eos, int) else gap.id

@@ -211,8 +211,7 @@ class Bounds(Spans):
             scale: Units of the bounds per token, such as bytes.
             filled: No two neighboring bounds are equal.
         """
-        self.bounds, self.scale, self.count = bounds, scale, bounds.length - 1
-        self.filled = filled
+        self.bounds, self.scale, self.count, self.filled = bounds, scale, bounds.length - 1, filled
 
     def cuts(self, first: int, last: int) -> Offsets:
         check_interval(first, last, self.count, "sequences")

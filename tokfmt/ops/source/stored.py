@@ -582,7 +582,8 @@ def _of_stream(
         watched.phase("finding separators", info.tokens, "tokens")
         dataset = from_reader(stored, eos_id, jobs=jobs, scanned=watched.advance, path=path)
         split = ContentReader(dataset)
-        refuse_undivided(dataset, separator.source, printable(path))
+        if separator.is_stored and separator.source.startswith((GIVEN, "manifest")):  # Else it is only what is usual.
+            refuse_undivided(dataset, separator.source, printable(path))
         (empty, first), notes = dataset.spans.empty, list[str]()
         if empty:
             what = f"{empty:,} of {counted(split.info.sequences, 'sequence')} are empty, the first is {first:,}"
