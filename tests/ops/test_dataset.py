@@ -119,7 +119,8 @@ def test_file_changed_after_opening_raises(tmp_path, name):
 def test_every_separator_that_is_taken_away_is_looked_at(tmp_path):
     """Those at the end of a window as well, of which another one begins with the next sequence."""
     lists = [[7, 8], [], [9], [], [], [1, 2, 3]]
-    write(registered.get("megatron"), tmp_path / "x_document.bin", Ragged.of(lists), eos_id=50256)
+    stored = Ragged.of([[*one, 50256] for one in lists])
+    write(registered.get("megatron"), tmp_path / "x_document.bin", stored, eos_id="none")
     dataset = tokfmt.open(tmp_path / "x_document.bin", eos=50256)
     ends = np.cumsum([len(one) + 1 for one in lists]) - 1
     for number, end in enumerate(ends.tolist()):

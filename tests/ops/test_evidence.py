@@ -228,7 +228,9 @@ def test_facts_go_before_guesses(tmp_path):
     known = {"eos_id": 7, "source": "manifest of o"}
     found = tokfmt.open(tmp_path / "o").origin[0].separator
     assert (found.eos_id, found.source) == tuple(known.values())
-    assert tokfmt.open(tmp_path / "o", eos=9).origin[0].separator.source == "--eos"
+    assert tokfmt.open(tmp_path / "o", eos=7).origin[0].separator.source == "--eos"
+    with pytest.raises(OptionError, match="--eos 3 contradicts the manifest, which states 7"):
+        tokfmt.open(tmp_path / "o", eos=3)
     given = tokfmt.open(tmp_path / "o", tokenizer=str(TOKENIZER))  # whose end of text is another
     assert sequences(given) == documents
     (tmp_path / "o.tokfmt.json").unlink()

@@ -75,7 +75,7 @@ def test_any_packs(tmp_path_factory, packs, data):
         ends = [one[-1] for one in stored if one]
         assume(len(ends) < 2 or eos in ends or len(set(ends)) > 1)  # All end with another ID: it is refused.
         sources.append(put(home / f"{number}.pbin", stored, width))
-        expected += [d if d and d[-1] == eos else [*d, eos] for d in stored]
+        expected += [[*d, eos] if d and d[-1] != eos else d for d in stored]
     count = len(expected)
     a, b = sorted(data.draw(st.tuples(st.integers(0, count), st.integers(0, count))))
     flat = [t for d in expected[a:b] for t in d]

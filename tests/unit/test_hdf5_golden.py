@@ -141,8 +141,8 @@ def test_trainer_order():
 
 def test_notes():
     assert any("62 full samples do not end with a separator" in note for note in told("new_padded_pad0"))
-    assert any("overlap by one token" in note for note in told("packed_overlap", eos=1))
-    assert any("inverted_mask" in note for note in told("padded_pad0_inverted", eos=1))
+    assert any("overlap by one token" in note for note in told("packed_overlap", eos=50256))
+    assert any("inverted_mask" in note for note in told("padded_pad0_inverted", eos=50256))
     assert any("after a BOS" in note for note in told("hf_collator", eos=50256))
 
 
