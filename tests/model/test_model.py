@@ -159,6 +159,7 @@ def test_a_byte_beside_all_sequences_that_were_taken():
     one, other = indexed([[1, 7], [2, 7]])[0], indexed([[3, 7], [4, 7]])[0]
     twice = one.take(np.array([1, 1]))
     assert [twice.take(np.array([1])).spans.at(slot) for slot in range(4)] == [None, None, 0, 0]
+    assert [twice.slice(1, 2).spans.at(slot) for slot in range(4)] == [None, None, 0, 0]
     joined = concat([one, other.take(np.array([1]))])
     assert [joined.spans.at(slot) for slot in range(8)] == [0, 0, 1, 1, None, None, 2, 2]
 

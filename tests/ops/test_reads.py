@@ -125,16 +125,16 @@ def test_printed_sequences_are_examined(tmp_path):
     for number in (40_000, 50_000, 59_999):
         (shown,) = show(path, number).shown
         assert shown.ids == documents[number].tolist()
-    assert show(path, 10).eos_from.startswith("each of 4,096 sequences that were read")
+    assert show(path, 10).eos_seen.startswith("each of 4,096 sequences that were looked at, of ")
     assert show(path, "0:50_001").eos_id is None
     assert tokfmt.open(path).info.eos_id is None
 
 
 def test_a_look_at_few_places_names_how_many_sequences_it_saw(home, tmp_path):
     path = megatron_pair(tmp_path / "x_document", documents_of(DOCUMENTS, LENGTH))
-    assert show(path, 5).eos_from == "each of 4,096 sequences that were read ends with it, and none has it inside"
+    assert "4,096 sequences that were looked at, of " in show(path, 5).eos_seen
     little = megatron_pair(tmp_path / "y_document", documents_of(1_000, LENGTH))
-    assert show(little, 5).eos_from == "every sequence ends with it, and none has it inside"
+    assert show(little, 5).eos_seen.endswith(" ends with it, and none has it inside")
     assert show(path, "-1:").eos_from == show(path, 5).eos_from
 
 

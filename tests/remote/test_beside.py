@@ -21,7 +21,7 @@ def run(*words):
 @pytest.fixture
 def drawn(fresh, bucket):
     """A dataset that a recipe made, with its ledger, in the bucket."""
-    (bucket / "mix.toml").write_text('tokfmt = 1\nto_eos = 50256\nseq_len = 64\n[[source]]\npath = "pack.pbin"\n')
+    (bucket / "mix.toml").write_text('tokfmt = 1\nseq_len = 64\n[[source]]\npath = "pack.pbin"\neos = 50256\n')
     shutil.copy(FIXTURES / "modalities/D_2byte_gpt2.pbin", bucket / "pack.pbin")
     tokfmt.convert(bucket / "mix.toml", bucket / "out.pbin", ledger=True)
     return bucket / "out.pbin"

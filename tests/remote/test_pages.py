@@ -38,7 +38,7 @@ def test_the_page_on_stores(server, tmp_path, monkeypatch):
 def test_training_from_a_bucket(server, tmp_path):
     (code,) = (block for block in blocks("train.md") if "s3://" in block)
     shutil.copy(FIXTURES / "modalities/D_2byte_gpt2.pbin", tmp_path / "served/bkt/pack.pbin")
-    recipe = 'tokfmt = 1\nto_eos = 50256\nseq_len = 8\nshuffle = "samples"\nseed = 1\n[[source]]\npath = "pack.pbin"\n'
+    recipe = 'tokfmt = 1\nseq_len = 8\nshuffle = "samples"\nseed = 1\n[[source]]\npath = "pack.pbin"\neos = 50256\n'
     (tmp_path / "served/bkt/mix.toml").write_text(recipe)
     scope = {}
     exec(here(code, server).replace("512", "4").replace("prefetch=8", "prefetch=8, rank=0, world_size=1"), scope)

@@ -450,7 +450,7 @@ def test_text_is_tokenized_into_a_bucket(bucket, tmp_path):
 
 def test_ledger_and_save(bucket, tmp_path):
     recipe = tmp_path / "mix.toml"
-    recipe.write_text(f'tokfmt = 1\nto_eos = {EOS}\n[[source]]\npath = "{PACK}"\n')
+    recipe.write_text(f'tokfmt = 1\n[[source]]\npath = "{PACK}"\neos = {EOS}\n')
     tokfmt.convert(recipe, "s3://bkt/out.zarr", ledger=True)
     tokfmt.convert(recipe, tmp_path / "out.zarr", ledger=True)
     assert (bucket / "out.zarr.ledger").read_bytes() == (tmp_path / "out.zarr.ledger").read_bytes()

@@ -107,7 +107,7 @@ def labeled(home):
 def stored(home):
     """The samples of a recipe, a document in each, padded with the separator: the end of text is no padding."""
     pq.write_table(pa.table({"input_ids": [one[:-1] for one in DOCUMENTS]}), home / "a.parquet")
-    keys = f'tokfmt = 1\nseq_len = {WIDTH}\npack = "document"\neos = {EOS}\n'
+    keys = f'tokfmt = 1\nseq_len = {WIDTH}\npack = "document"\nto_eos = {EOS}\n'
     (home / "a.toml").write_text(f'{keys}[[source]]\npath = "a.parquet"\n')
     return home / "a.toml"
 

@@ -106,18 +106,20 @@ class Gap:
 
     @property
     def seen(self) -> str:
-        """How many of the sequences that were looked at have the separator, as a sentence without its beginning."""
+        """How many sequences were looked at, and how many have the separator, lack it, and are empty; "" if none were.
+
+        It is the end of every sentence about a separator; see `separator_words`.
+        """
+        if self.id is None or not self.looked:
+            return ""
+        scope = counted(self.looked, "sequence")
+        scope += "" if self.looked == self.of else f" that were looked at, of {self.of:,},"
         if not self.lack and not self.empty:
-            whole = self.looked == self.of
-            return "every sequence ends with it" if whole else f"each of {self._read} ends with it"
-        parts = [f"{self.closed:,} of {self._read} end with it"]
+            return f"each of {scope} ends with it"
+        parts = [f"{self.closed:,} of {scope} {'end' if self.closed != 1 else 'ends'} with it"]
         parts += [f"{self.lack:,} {'do' if self.lack > 1 else 'does'} not"] * bool(self.lack)
         parts += [f"{self.empty:,} {'are' if self.empty > 1 else 'is'} empty"] * bool(self.empty)
         return ", ".join(parts)
-
-    @property
-    def _read(self) -> str:
-        return f"{counted(self.looked, 'sequence')}{'' if self.looked == self.of else ' that were read'}"
 
     def words(self) -> str:
         """Return a sentence about the separator. It states no more than was looked at."""
@@ -134,8 +136,7 @@ class Gap:
             verb = "begins" if self.side == "before" else "ends"
             return f"separator {self.id} ({self._origin}) {verb} each sequence"
         overruled = f", and not {self.overrules}" if self.overrules is not None else ""
-        numbers = f"{self.closed:,} end with it, {self.lack:,} do not, {self.empty:,} are empty"
-        return f"separator {self.id} ({self._origin}){overruled}: of {self._scope}, {numbers}"
+        return f"separator {separator_words(self.id, self._origin + overruled, self.seen)}"
 
     @property
     def _origin(self) -> str:
@@ -147,6 +148,18 @@ class Gap:
         if self.looked == self.of:
             return f"all {counted(self.of, 'sequence')}"
         return f"{self.looked:,} sequences that were looked at, of {self.of:,}"
+
+
+def separator_words(separator: int, origin: str, seen: str) -> str:
+    """Return what every command says of a separator: the ID, how it is known, and how many sequences have it.
+
+    Args:
+        separator: The ID.
+        origin: How it is known, in words.
+        seen: `Gap.seen`.
+    """
+    known = "; ".join(words for words in (origin, seen) if words)
+    return f"{separator} ({known})" if known else str(separator)
 
 
 def joined_gap(gaps: Sequence[Gap]) -> Gap:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tokfmt.core.errors import IncompleteWriteError, OptionError, UnendedError
+from tokfmt.core.errors import CorruptError, IncompleteWriteError, OptionError, UnendedError
 from tokfmt.core.place import Place
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
 from tokfmt.core.reader import WINDOW, Axis, ByteOffset, Dtype, check_interval, check_position, windows
@@ -25,6 +25,8 @@ STEP = 1 << 12
 _AT_ONCE = 1 << 18
 REMEDY = "tokfmt convert, without --task, reads each sequence by its own end, and closes it. Read what it writes"
 """What cures a sequence without the separator where positions were given out that presume it."""
+KEPT = "--eos none reads the sequences as they are stored, with the IDs that end them"
+"""The remedy if sequences do not end with the separator that a file states."""
 
 
 class _Places(NamedTuple):
@@ -373,7 +375,7 @@ class Laid(Axis):
     def close(self) -> None:
         self.dataset.axis.close()
 
-    def _unended(self, number: int) -> UnendedError:
+    def _unended(self, number: int) -> CorruptError:
         """Return the error of a sequence that has no separator, or another lead, where it is presumed to have one."""
         (begin, end), axis, gap = self.dataset.spans.extent(number), self.dataset.axis, self.dataset.gap
         what, at, remedy = f"does not end with the separator {gap.id}", end - 1, REMEDY
@@ -388,15 +390,22 @@ class Laid(Axis):
                 at, remedy = int(starts[0]) - is_led, "--bos none reads the IDs that begin sequences as content"
         found = int(axis.tokens(at, at + 1)[0]) if begin < end else "an empty sequence"
         path = str(self.dataset.facts.get("path", "dataset"))
+        if self._is_stated and remedy == REMEDY:
+            return CorruptError(path, f"sequence {number:,} {what}", found=found, remedy=KEPT)
         error = UnendedError(path, f"sequence {number:,} {what}", found=found, remedy=remedy)
         error.sequence = number
         return error
 
     @property
+    def _is_stated(self) -> bool:
+        """The file states the separator."""
+        return getattr(self.dataset.facts.get("info"), "eos_id", None) == self.dataset.gap.id is not None
+
+    @property
     def presumes(self) -> bool:
-        """Positions presume that each sequence ends with a separator, and not all sequences were looked at."""
+        """Positions presume that each sequence ends with a separator, which neither the file nor a look at all says."""
         spans = self.dataset.spans
-        is_known = self.is_exact or spans.checked or self.dataset.gap.is_known
+        is_known = self.is_exact or spans.checked or self.dataset.gap.is_known or self._is_stated
         return not is_known and spans.ending is not None and spans.usual == AFTER
 
     def look_at(self, numbers: Numbers) -> None:

@@ -523,9 +523,11 @@ class Sliced(Spans):
         return self.spans.content(number + self.first, tokens)
 
     def at(self, position: int) -> int | None:
-        """See `Spans.at`. None if the position is in no sequence of these."""
+        """See `Spans.at`. None if the position is in no sequence of these, repeats included."""
         found = self.spans.at(position)
-        return None if found is None or not 0 <= found - self.first < self.count else found - self.first
+        if found is None or 0 <= found - self.first < self.count:
+            return None if found is None else found - self.first
+        return None if self.tiles else self._around(position)
 
 
 class Taken(Spans):

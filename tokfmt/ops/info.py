@@ -82,7 +82,7 @@ class Overview:
         max_id_from: "dataset", "manifest", or "N tokens" for the first tokens that were read; "" if no ID is known.
         eos_id: The separator; None without one, or if it is not known.
         eos_from: The origin of the separator.
-        eos_seen: How many of the sequences that were looked at end with it, in words; "" if it is inferred, or if none
+        eos_seen: How many of the sequences that were looked at end with it, in words; "" if none
             was looked at.
         separators: Where separators are stored: "none", "trailing", "between", "after" or "before"; None for records.
         tokenizer: `name` and `digest` of the tokenizer that made the token IDs, by the manifest; None if not stated.
@@ -162,17 +162,11 @@ def info(given: SourceRequest, tokenizer: str | None = None) -> Overview:
         size_bytes=size,
         eos_id=source.separator.eos_id,
         eos_from=source.separator.source,
-        eos_seen=_eos_seen(source),
+        eos_seen=source.separator.seen,
         tokenizer=None if made is None else {"name": str(made.get("name") or ""), "digest": str(made["digest"])},
         manifest=_written(manifest),
         **facts,
     )
-
-
-def _eos_seen(source: Source) -> str:
-    """Return how many of the sequences that were looked at end with the separator; "" if its origin says it."""
-    gap = None if source.dataset is None else source.dataset.gap
-    return "" if gap is None or gap.id is None or not gap.looked or source.separator.inferred else gap.seen
 
 
 def _with_browse(note: str, source: Source) -> str:

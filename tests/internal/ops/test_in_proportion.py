@@ -130,7 +130,7 @@ def test_a_stream_is_scanned_as_far_as_asked(tmp_path, read):
 def test_the_beginning_of_a_stream_holds_what_the_whole_begins_with(monkeypatch, window):
     generator = np.random.default_rng(window)
     monkeypatch.setattr(
-        "tokfmt.views.view.windows", lambda a, b, _size=0: ((k, min(b, k + window)) for k in range(a, b, window))
+        "tokfmt.model.select.windows", lambda a, b, _size=0: ((k, min(b, k + window)) for k in range(a, b, window))
     )
     for _ in range(60):
         stream = generator.integers(0, 3, generator.integers(1, 40))

@@ -41,7 +41,7 @@ def recipe(tmp_path, *sources, **keys):
 WAYS = [
     {},
     {"labels": "disjoint"},
-    {"labels": "starts", "bos": 7},
+    {"labels": "starts", "to_bos": 7},
     {"pack": "document"},
     {"pack": "bestfit"},
     {"pack": "bestfit", "labels": "starts"},

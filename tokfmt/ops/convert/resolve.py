@@ -512,6 +512,24 @@ def _hold_something(sources: Sequence[Source]) -> bool:
     return any(info.size if isinstance(info, RecordInfo) else info.sequences for info in infos)
 
 
+def _gap_of(source: Source) -> Gap:
+    """Return what is known of the separator of a source.
+
+    Raises:
+        ConversionError: It is that of a tokenizer, and all sequences end with another ID.
+    """
+    separator, reader = source.separator, source.reader
+    if separator.source == "tokenizer":
+        refuse_other_ends(source)
+    gap = Gap() if source.dataset is None else source.dataset.gap
+    known: Known = "user" if separator.source in {GIVEN, NO_SEPARATOR} else gap.known
+    is_stored = separator.is_stored
+    if isinstance(reader, RecordReader):  # Texts have none; rows of IDs may have one, if the user says so.
+        is_stored = reader.info.kind == "ids" and separator.source == GIVEN
+    common, path = None if separator.doubt else gap.common, printable(source.paths[0])
+    return replace(gap, id=separator.eos_id, known=known, stored=is_stored, common=common, path=path)
+
+
 def _separator_of(
     sources: Sequence[Source], destination: Destination, request: Request, tokenizer: TokenizerHandle | None
 ) -> tuple[Separator, Destination]:
@@ -522,16 +540,8 @@ def _separator_of(
         SeparatorUnknownError: The separator is not known. The remedy names the options that give it.
         ConversionError: Sources have different separators, or the variant of the destination takes another one.
     """
-    traits, to_eos, gaps = destination.traits, request.to_eos, list[Gap]()
-    for source in sources:
-        separator, gap = source.separator, Gap() if source.dataset is None else source.dataset.gap
-        if separator.source == "tokenizer":
-            refuse_other_ends(source)
-        known: Known = "user" if separator.source in {GIVEN, NO_SEPARATOR} else gap.known
-        is_stored = separator.is_stored and not isinstance(source.reader, RecordReader)  # Records are contents alone.
-        common = None if separator.doubt else gap.common
-        path = printable(source.paths[0])
-        gaps.append(replace(gap, id=separator.eos_id, known=known, stored=is_stored, common=common, path=path))
+    traits, to_eos = destination.traits, request.to_eos
+    gaps = [_gap_of(source) for source in sources]
     joined = gaps[0] if len(gaps) == 1 else joined_gap(gaps)
     kind: Kind = "after" if traits.separators.separated else "index"
     try:

@@ -76,6 +76,7 @@ class Preview:
         tokens: The number of tokens; None if it was not counted.
         eos_id: The separator; None without one, and for text.
         eos_from: The origin of the separator.
+        eos_seen: How many of the sequences that were looked at end with it, in words.
         extras: Facts of the format.
         notes: Sentences on what tokfmt inferred, and on defects.
         shown: The selected sequences.
@@ -88,6 +89,7 @@ class Preview:
     tokens: int | None
     eos_id: int | None
     eos_from: str
+    eos_seen: str
     extras: dict[str, object]
     notes: tuple[str, ...]
     shown: Iterator[Shown] = field(repr=False)
@@ -351,6 +353,7 @@ def _preview(
         tokens=tokens,
         eos_id=None if isinstance(source.reader, RecordReader) else source.separator.eos_id,
         eos_from="" if isinstance(source.reader, RecordReader) else source.separator.source,
+        eos_seen="" if isinstance(source.reader, RecordReader) else source.separator.seen,
         extras=dict(source.reader.info.facts),
         notes=source.notes,
         shown=shown,
@@ -497,6 +500,7 @@ class SampleView:
         sample_length: The length in tokens; None if samples differ in length.
         eos_id: The separator; None without one.
         eos_from: The origin of the separator.
+        eos_seen: How many of the sequences that were looked at end with it, in words.
         pad_id: The padding ID; None without one.
         bordered: True if the format or the separator shows where documents begin in a sample.
         notes: Sentences on what tokfmt inferred, and on defects.
@@ -509,6 +513,7 @@ class SampleView:
     sample_length: int | None
     eos_id: int | None
     eos_from: str
+    eos_seen: str
     pad_id: int | None
     bordered: bool
     notes: tuple[str, ...]
@@ -542,6 +547,7 @@ def samples(source: SourceRequest, selection: str | None = None, *, tokenizer: s
         sample_length=reader.info.sample_length,
         eos_id=look.eos_id,
         eos_from=found.separator.source,
+        eos_seen=found.separator.seen,
         pad_id=look.pad_id,
         bordered=look.eos_id is not None or reader.has_begins,
         notes=found.notes,

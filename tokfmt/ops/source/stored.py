@@ -31,6 +31,7 @@ from tokfmt.core.tokenizer_ids import TokenizerIds, wrapped_bits
 from tokfmt.model.batch import AFTER
 from tokfmt.model.dataset import Dataset
 from tokfmt.model.gap import Gap
+from tokfmt.model.laid import KEPT
 from tokfmt.model.readers import ContentReader, dataset_of, from_reader, is_unfinished
 from tokfmt.model.separator import ENOUGH, Statement, decide, led, look, refuse_other, refuse_undivided, unled
 from tokfmt.model.spans import Led
@@ -59,12 +60,13 @@ class Separator(NamedTuple):
 
     Attributes:
         eos_id: The ID; None if there is no separator, or if it is not known.
-        source: In words: "--eos", "tokenizer", "manifest of X", "stage1 convention", "every sequence ends with it".
+        source: In words: "--eos", "tokenizer", "manifest of X", "stage1 convention", "inferred".
         inferred: The ID is inferred from the data.
         doubt: A note on an ID that looks like a separator and is not used as one; "" without one.
         is_stored: False: the manifest states that the ID is in no gap between sequences. Where it ends one, it is
             content.
         endings: The distinct last IDs of the sequences that were looked at.
+        seen: How many of the sequences that were looked at end with it; see `Gap.seen`.
     """
 
     eos_id: int | None
@@ -73,10 +75,11 @@ class Separator(NamedTuple):
     doubt: str = ""
     is_stored: bool = True
     endings: tuple[int, ...] = ()
+    seen: str = ""
 
     @property
     def stated(self) -> Separator:
-        """The separator without what was seen of it."""
+        """The separator without the IDs that were seen."""
         return self._replace(endings=())
 
     @property
@@ -84,7 +87,7 @@ class Separator(NamedTuple):
         """A note on an inferred separator, or on one that is in doubt; empty for any other."""
         if self.doubt:
             return (self.doubt,)
-        guess = f"separator {self.eos_id} inferred: {self.source}. --eos ID overrides it"
+        guess = f"separator {self.eos_id} inferred: {self.seen}. --eos ID overrides it"
         return (guess,) if self.inferred else ()
 
 
@@ -430,15 +433,17 @@ def decided(
         "file": info.eos_from or "format",
         "tokenizer": "tokenizer",
     }.get(gap.known, "")
+    seen = gap.seen
     if gap.known == "inferred":
-        source = f"{gap.seen}, and none has it inside"
+        source = "inferred"
+        seen += ", and none has it inside" if ends.tokens is not None else ", and none that was searched has it inside"
     endings = tuple(ends.counts)
     some = ends.tokens if gap.known == "inferred" else None
     if gap.known == "inferred" and some is None:
         some = stored.tokens(0, min(info.tokens, _SOME))
     if some is not None and gap.id is not None and byte_swapped(some[:_SOME]):
         return Separator(None, doubt=_swapped(gap.id, info.dtype), endings=endings), from_reader(stored, path=path)
-    return Separator(gap.id, source, gap.known == "inferred", is_stored=gap.stored, endings=endings), dataset
+    return Separator(gap.id, source, gap.known == "inferred", is_stored=gap.stored, endings=endings, seen=seen), dataset
 
 
 def _located(error: OptionError | ConversionError, path: Place) -> OptionError | ConversionError:
@@ -531,7 +536,7 @@ def without_separators(
         raise CorruptError(
             path,
             f"sequences do not end with the separator {eos_id} that the dataset states",
-            remedy="--eos none reads the sequences as they are stored, with the IDs that end them",
+            remedy=KEPT,
         )
     if spans.usual == AFTER and (not every_end or gap.is_known or eos_id == info.eos_id):
         reader = ContentReader(dataset)

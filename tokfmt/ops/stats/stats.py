@@ -606,7 +606,23 @@ def described(seen: Surveyed, wanted: Wanted, keep: Keep | None = None) -> Stati
         ids, first, last = (RankedIds.of(one.table()) for one in (figures.read_ids, figures.first, figures.last))
         number = partial(survey.axis.numbers, begun=survey.begun)
         keep(Lists(ids, first, last, None if found is None else RankedGroups.of(found, number)))
-    return _filled(_heading(seen.subject), figures, [seen], wanted, found)
+    heading = _heading(seen.subject)
+    return _filled(replace(heading, eos_seen=_seen(seen) or heading.eos_seen), figures, [seen], wanted, found)
+
+
+def _seen(seen: Surveyed) -> str:
+    """Return how many of all sequences have the separator, as a full walk has counted; "" without these numbers."""
+    axis, dataset = seen.survey.axis, seen.subject.source.dataset
+    if isinstance(axis, Streamed) or seen.weight != 1 or dataset is None or dataset.gap.lead is not None:
+        return ""
+    count, closed = seen.survey.stats.lengths.total, None
+    if axis.eos_id is not None:  # The walk refuses a sequence without it.
+        closed = count
+    elif isinstance(axis.stored, ContentReader) and not is_split(axis.stored):
+        closed = axis.stored.trimmed
+    if closed is None:
+        return ""
+    return replace(dataset.gap, looked=count, of=count, closed=closed, lack=count - closed, empty=0).seen
 
 
 def _heading(subject: Subject) -> Statistics:
@@ -620,6 +636,7 @@ def _heading(subject: Subject) -> Statistics:
         bytes=subject.size,
         eos_id=source.separator.eos_id,
         eos_from=source.separator.source,
+        eos_seen=source.separator.seen,
         eos_inferred=source.separator.inferred,
         sample_length=info.sample_length,
         recipe=explain(source.reader) if isinstance(source.reader, (Samples, Documents)) else (),
