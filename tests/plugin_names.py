@@ -22,7 +22,7 @@ TITLES = {
     "core.records": "Records",
     "core.reader": "Readers of tokens",
     "core.ragged": "Sequences in memory",
-    "views.memory": "Sequences in memory",
+    "core.memory": "Sequences in memory",
     "core.files": "Read files",
     "core.listing": "Read files",
     "formats.folders": "Read files",

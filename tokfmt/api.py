@@ -94,7 +94,7 @@ def open(  # noqa: A001 - the verb that users expect
     with settings("open", storage_options, allow_source):
         from tokfmt.core.records import RecordReader
         from tokfmt.dataset import Dataset
-        from tokfmt.model.bridge import ContentReader
+        from tokfmt.model.readers import ContentReader
         from tokfmt.ops.source.open import open_sources
         from tokfmt.ops.source.request import SourceRequest
         from tokfmt.ops.source.stored import tokenizer_of

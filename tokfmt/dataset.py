@@ -25,9 +25,9 @@ from tokfmt.core.reader import (
     largest_id,
 )
 from tokfmt.core.seeds import check_seed
-from tokfmt.model.bridge import sequence_reader
+from tokfmt.model.readers import sequence_reader
+from tokfmt.model.select import Concat, Picked, Shuffled, Slice
 from tokfmt.settings import count, settings
-from tokfmt.views.select import Concat, Picked, Shuffled, Slice
 
 if TYPE_CHECKING:
     from tokfmt.model.separator import Choice, ToEos

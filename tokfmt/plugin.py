@@ -54,6 +54,7 @@ from tokfmt.core.format import (
     WriterTraits,
     everything_in,
 )
+from tokfmt.core.memory import MemoryReader
 from tokfmt.core.options import LazyAttribute, option
 from tokfmt.core.output import Output, preallocate, whole
 from tokfmt.core.place import Identity, Kind, Place, Status, Store, Url, local_path, place_of, register_store
@@ -79,7 +80,6 @@ from tokfmt.core.text_format import counted, printable
 from tokfmt.formats.flat import Cut, FlatFormat, FlatOptions, FlatReader, FlatWriter
 from tokfmt.formats.folders import inside, json_object, parsed_object, whole_number
 from tokfmt.formats.record_files import RecordFiles, RecordFilesFormat, RecordFilesWriter
-from tokfmt.views.memory import MemoryReader
 
 VERSION = 2
 """The version of the contract between tokfmt and formats of other packages."""

@@ -50,11 +50,12 @@ from tokfmt.core.format import (
     look,
     unrelated_files,
 )
+from tokfmt.core.memory import MemoryReader
 from tokfmt.core.options import parse_options
 from tokfmt.core.ragged import Offsets, Ragged, Tokens
 from tokfmt.core.reader import U16, Info, Layout, Separators, TokenReader, batches, windows
 from tokfmt.core.records import Block, RecordBatch, RecordInfo, RecordReader
-from tokfmt.model.bridge import sequence_reader
+from tokfmt.model.readers import sequence_reader
 from tokfmt.ops.convert.convert import carry_out
 from tokfmt.ops.convert.request import Request
 from tokfmt.ops.convert.separators import stored_axis
@@ -64,7 +65,6 @@ from tokfmt.ops.source.open import open_found
 from tokfmt.ops.source.request import EosChoice, SourceRequest
 from tokfmt.run.execute import NullProgress, SerialExecutor, make_executor
 from tokfmt.run.plan import Workers, commit, plan, run
-from tokfmt.views.memory import MemoryReader
 
 try:
     import pytest

@@ -24,7 +24,7 @@ from tokfmt.core.options import given_options
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.core.reader import INT32_MAX, U32, Info, Layout, Separators, TokenReader, check_interval, windows
 from tokfmt.dataset import Dataset
-from tokfmt.model.bridge import ContentReader, from_reader
+from tokfmt.model.readers import ContentReader, from_reader
 from tokfmt.model.separator import led
 from tokfmt.ops.convert.convert import convert
 from tokfmt.ops.convert.request import Conversion, Request

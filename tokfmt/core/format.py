@@ -25,8 +25,9 @@ from tokfmt.core.files import names_in, natural_key, open_file, reading_error
 from tokfmt.core.findings import Audit, Code, Finding, Repair
 from tokfmt.core.place import AnyPlace, Kind, Place, PlaceLike, Url, place_of
 from tokfmt.core.ragged import Ragged
-from tokfmt.core.reader import Separators, TokenReader
+from tokfmt.core.reader import Separators, TokenReader, windows
 from tokfmt.core.records import RecordReader
+from tokfmt.core.text_format import counted
 
 REGION = 1 << 24
 """Tokens per region by default. The bytes of the destination do not depend on it."""
@@ -656,3 +657,22 @@ def everything_in(directory: AnyPlace) -> list[AnyPlace]:
         if inside and not entries:
             found.append(inside.removesuffix("/"))
     return [directory / name for name in sorted(found, key=natural_key)]
+
+
+def empty_sequences(source: TokenReader) -> tuple[int, int]:
+    """Return the number of empty sequences, and the number of the first (-1 without one). Reads only offsets."""
+    count, first = 0, -1
+    for a, b in windows(0, source.info.sequences):
+        empty = np.flatnonzero(np.diff(source.offsets(a, b)) == 0)
+        if len(empty):
+            first = first if count else a + int(empty[0])
+            count += len(empty)
+    return count, first
+
+
+def lost_empties(source: TokenReader, allow_loss: frozenset[str] = frozenset()) -> list[Loss]:  # noqa: ARG001
+    """Implement `WriterTraits.lost` for a format that cannot store empty sequences."""
+    count, first = empty_sequences(source)
+    if not count:
+        return []
+    return [Loss("empty-sequences", f"{counted(count, 'empty sequence')} (first: sequence {first:,})")]

@@ -492,6 +492,17 @@ class TokenReader(Axis):
         check_position(position, self.info.tokens)
         return None
 
+    def as_dataset(self, *, drawn: bool = False) -> object | None:  # noqa: ARG002 - what needs it is above this module
+        """Return the `model.Dataset` whose contents this reader has, for `model.readers.dataset_of`.
+
+        Args:
+            drawn: Return the documents of a recipe as sequences of its sources, with their separators.
+
+        Returns:
+            None for a stored reader, which knows nothing of separators.
+        """
+        return None
+
     def locate(self, position: int) -> ByteOffset | None:
         """See `Axis.locate`. The default asks the reader beneath."""
         found = self.to_source(position)

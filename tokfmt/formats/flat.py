@@ -60,6 +60,7 @@ from tokfmt.core.format import (
     TokenWriter,
     WriterTraits,
     everything_in,
+    lost_empties,
     lost_nothing,
 )
 from tokfmt.core.output import Output, copy_region, preallocate
@@ -84,7 +85,6 @@ from tokfmt.core.text_format import counted, printable
 from tokfmt.core.widths import contradicted_width
 from tokfmt.formats.files_ahead import FILES_AT_ONCE, FilesAhead, parts_of
 from tokfmt.formats.index_ends import indexes_of_others
-from tokfmt.views.select import lost_empties
 
 __all__ = [
     "Column",

@@ -31,7 +31,7 @@ from tokfmt.core.errors import NO_DAMAGE, ConversionError, CorruptError, FormatE
 from tokfmt.core.fields import Section
 from tokfmt.core.files import File, open_file
 from tokfmt.core.findings import Audit, Code, Finding, Problem, fatal
-from tokfmt.core.format import Hints, Receipt, Region, Target, WriterTraits
+from tokfmt.core.format import Hints, Receipt, Region, Target, WriterTraits, lost_empties
 from tokfmt.core.output import Output
 from tokfmt.core.place import Place, relative
 from tokfmt.core.ragged import Offsets, offsets_of
@@ -40,7 +40,6 @@ from tokfmt.core.scattered import Scattered
 from tokfmt.core.text_format import counted, printable
 from tokfmt.formats.flat import Column, Cut, Extent, FileLayout, FlatFormat, FlatWriter, Pieces
 from tokfmt.formats.folders import LARGEST, Packed, begin_of, compressor, decoding_limit, digest, inside
-from tokfmt.views.select import lost_empties
 
 INDEX = "index.json"
 _ITEMS = 1 << 20  # byte offsets of items per write

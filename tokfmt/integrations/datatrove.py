@@ -36,7 +36,7 @@ from tokfmt.core.place import absolute, local_path, place_of, text_of
 from tokfmt.core.reader import TokenReader, windows
 from tokfmt.core.records import Block, RecordReader
 from tokfmt.core.text_format import printable
-from tokfmt.model.bridge import batches_of
+from tokfmt.model.readers import batches_of
 from tokfmt.ops.prepare.prepare import selected_records
 from tokfmt.ops.source.draft import TextRecipe, TextSource
 from tokfmt.ops.source.manifest import extent, manifest_path, read_manifest

@@ -7,7 +7,8 @@ separator  which ID separates a source, and what a destination writes
 batch      sequences in one window, and the one place that writes separators
 dataset    an axis with spans
 laid       what a destination stores, as an axis
-bridge     datasets of readers, and readers of datasets
+readers    readers of a dataset, and the dataset of a reader
+select     readers of some sequences of a reader, or of those of several
 """
 
 from tokfmt.model.axis import ArrayAxis, Joined, Pieces, RawAxis

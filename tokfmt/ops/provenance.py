@@ -40,6 +40,7 @@ from tokfmt.core.ragged import offsets_of
 from tokfmt.core.reader import TokenReader, windows
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import printable
+from tokfmt.model.select import Concat, Slice
 from tokfmt.ops.source.discover import format_of
 from tokfmt.ops.source.manifest import LITTLE, extent, fingerprint, ledger_paths, read_manifest, written_files
 from tokfmt.ops.source.open import open_sources
@@ -50,7 +51,6 @@ from tokfmt.recipes.cache import Numbers
 from tokfmt.recipes.documents import Documents, Source, SpanTable
 from tokfmt.recipes.samples import Samples
 from tokfmt.run.execute import Progress
-from tokfmt.views.select import Concat, Slice
 
 if TYPE_CHECKING:
     from tokfmt.core.atomic_output import Staging

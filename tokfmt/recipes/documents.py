@@ -43,14 +43,13 @@ from tokfmt.core.reader import (
 from tokfmt.core.seeds import DRAWN, draws
 from tokfmt.core.text_format import printable
 from tokfmt.core.tokenizer_ids import TokenizerIds
-from tokfmt.model.bridge import dataset_of, stored_reader
 from tokfmt.model.dataset import Dataset, concat
+from tokfmt.model.readers import dataset_of, stored_reader
+from tokfmt.model.select import Chosen, Concat, View
 from tokfmt.model.spans import Taken
 from tokfmt.recipes.cache import Column, Numbers, Parts, columns, copied_tokens, key_of, recalled, remember
 from tokfmt.recipes.language import VERSION, RecipeFile
 from tokfmt.recipes.order import ORDER_DOCUMENTS, permutation
-from tokfmt.views.select import Chosen, Concat
-from tokfmt.views.view import View
 
 _AT_ONCE = 1 << 18  # sequences
 _TARGET = np.uint8(TARGET)
@@ -815,8 +814,10 @@ class Documents(TokenReader):
         turn = np.searchsorted(self._firsts, numbers, side="right") - 1
         return np.array(self._members, np.int64)[turn], numbers - self._firsts[turn]
 
-    def in_sources(self) -> Dataset:
-        """Return the same documents as sequences of the datasets of the sources, with what is beside them there."""
+    def as_dataset(self, *, drawn: bool = False) -> Dataset | None:
+        """See `TokenReader.as_dataset`."""
+        if not drawn:
+            return None
         found = concat([dataset_of(source.all_of_it) for source in self.sources])
         numbers: Any = _InSources(self)
         return replace(found, spans=Taken(found.spans, numbers))

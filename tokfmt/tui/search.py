@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from tokfmt import registry
 from tokfmt.core.errors import CorruptError, OptionError, TokfmtError, UnendedError
 from tokfmt.core.format import Encoder
+from tokfmt.core.memory import MemoryReader
 from tokfmt.core.reader import TokenReader
 from tokfmt.core.records import Block, RecordReader
 from tokfmt.core.text_format import counted
@@ -41,7 +42,6 @@ from tokfmt.tui.layout import Pieces
 from tokfmt.tui.rows import Damage, Piece, RecordSource, RowSource, Span, Viewport, fetched, fetched_span
 from tokfmt.tui.session import Session, Where
 from tokfmt.tui.workers import Job
-from tokfmt.views.memory import MemoryReader
 
 
 class SearchScope(NamedTuple):

@@ -38,13 +38,15 @@ from tokfmt.core.errors import (
 from tokfmt.core.fields import Pointer
 from tokfmt.core.files import natural_key, read_whole
 from tokfmt.core.format import Encoder, Format, Hints
+from tokfmt.core.memory import MemoryReader
 from tokfmt.core.named import place_named
 from tokfmt.core.place import Identity, Kind, Place, Url, place_of, store_of, text_of
 from tokfmt.core.ragged import Ragged
 from tokfmt.core.reader import ByteOffset, Layout, Separators, TokenReader
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import printable
-from tokfmt.model.bridge import ContentReader
+from tokfmt.model.readers import ContentReader
+from tokfmt.model.select import Rows
 from tokfmt.ops.source.discover import format_of
 from tokfmt.ops.source.manifest import found_as_written, located_tokenizer, read_manifest
 from tokfmt.ops.source.open import open_one, open_stored
@@ -65,8 +67,6 @@ from tokfmt.tui.rows import (
 )
 from tokfmt.tui.state import recall, remember, remember_later
 from tokfmt.tui.workers import Job
-from tokfmt.views.memory import MemoryReader
-from tokfmt.views.select import Rows
 
 if TYPE_CHECKING:
     from tokfmt.ops.check import CheckReport

@@ -11,12 +11,12 @@ from paths import CORPUS, FIXTURES, TOKENIZER
 
 import tokfmt
 from tokfmt import registry
+from tokfmt.core.memory import MemoryReader
 from tokfmt.core.ragged import Ragged
 from tokfmt.dataset import Dataset
+from tokfmt.model import select
+from tokfmt.model.select import Picked
 from tokfmt.testing import datasets, write
-from tokfmt.views import select
-from tokfmt.views.memory import MemoryReader
-from tokfmt.views.select import Picked
 
 PACK = FIXTURES / "modalities" / "D_2byte_gpt2.pbin"
 quick = settings(max_examples=examples(80), deadline=None)

@@ -15,13 +15,13 @@ from paths import TOKENIZER
 import tokfmt
 from tokfmt import show
 from tokfmt.core.files import File
+from tokfmt.core.memory import MemoryReader
 from tokfmt.core.ragged import Ragged
+from tokfmt.model.select import Beginning
 from tokfmt.ops.convert import manifests
 from tokfmt.ops.show import show as shows
 from tokfmt.ops.source import open as opening
 from tokfmt.text.engine import TextEncoder
-from tokfmt.views.memory import MemoryReader
-from tokfmt.views.view import Beginning
 
 COUNT = 30_000  # 15 MB
 

@@ -4,9 +4,9 @@ import pytest
 from model.separated import without_trailing
 
 from tokfmt.core.errors import CorruptError
+from tokfmt.core.memory import MemoryReader
 from tokfmt.core.ragged import Ragged
-from tokfmt.model.bridge import sequence_reader
-from tokfmt.views.memory import MemoryReader
+from tokfmt.model.readers import sequence_reader
 
 
 def test_sequence_without_separator_is_found_while_reading():

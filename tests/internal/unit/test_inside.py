@@ -7,13 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from model.separated import split_at, with_separators, without_trailing
 
+from tokfmt.core.memory import MemoryReader
 from tokfmt.core.ragged import Ragged
 from tokfmt.core.reader import ByteOffset
-from tokfmt.model.bridge import ContentReader, LaidReader, readers_of
+from tokfmt.model.readers import ContentReader, LaidReader, readers_of
+from tokfmt.model.select import Chosen, Concat, Known, NonEmpty, Rows, Slice, View
 from tokfmt.testing import datasets
-from tokfmt.views.memory import MemoryReader
-from tokfmt.views.select import Chosen, Concat, Known, NonEmpty, Rows, Slice
-from tokfmt.views.view import View
 
 EOS = 9
 

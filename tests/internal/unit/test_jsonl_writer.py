@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from tokfmt.core.errors import ConversionError, OptionError, TokenRangeError
 from tokfmt.core.format import Target
+from tokfmt.core.memory import MemoryReader
 from tokfmt.core.ragged import Ragged
 from tokfmt.core.reader import Info, Layout
 from tokfmt.formats.jsonl import FORMAT
@@ -20,7 +21,6 @@ from tokfmt.formats.jsonl.writer import ids_lines
 from tokfmt.plugin import TokenReader
 from tokfmt.run.execute import SerialExecutor
 from tokfmt.run.plan import Workers, plan, run
-from tokfmt.views.memory import MemoryReader
 
 
 def write(path, source, size=1 << 24, decoder=None, **options):

@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tokfmt.core.errors import ConversionError
+from tokfmt.core.memory import MemoryReader
 from tokfmt.core.ragged import Ragged, offsets_of, reordered
 from tokfmt.core.reader import Info, Layout, windows
 from tokfmt.core.seeds import SHUFFLE, draws
@@ -26,7 +27,6 @@ from tokfmt.run.execute import SerialExecutor, make_executor
 from tokfmt.run.plan import Workers
 from tokfmt.run.shuffle import shuffled
 from tokfmt.testing import datasets, sequences
-from tokfmt.views.memory import MemoryReader
 
 quick = settings(max_examples=examples(40), deadline=None)
 

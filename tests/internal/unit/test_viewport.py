@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tokfmt.core.errors import CorruptError
+from tokfmt.core.memory import MemoryReader
 from tokfmt.core.ragged import Ragged, offsets_of
 from tokfmt.core.reader import Info, Layout
 from tokfmt.core.resources import Recent
@@ -22,7 +23,6 @@ from tokfmt.tui.layout import (
     lines_of,
 )
 from tokfmt.tui.rows import WINDOW, Characters, Piece, Viewport, fetched_span
-from tokfmt.views.memory import MemoryReader
 
 
 class Memory(TokenReader):

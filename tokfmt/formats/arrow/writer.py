@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from tokfmt.core.errors import ConversionError, Loss, OptionError
 from tokfmt.core.files import File, Stream, writing
-from tokfmt.core.format import Receipt, Region, Target, TokenWriter, WriterTraits
+from tokfmt.core.format import Receipt, Region, Target, TokenWriter, WriterTraits, lost_empties
 from tokfmt.core.loss_mask import BEGINS, TARGET, labels_of, of_next
 from tokfmt.core.output import Output, preallocate, whole
 from tokfmt.core.ragged import Offsets
@@ -33,8 +33,7 @@ from tokfmt.core.reader import Layout, Separators, TokenReader, check_ids, check
 from tokfmt.core.text_format import counted
 from tokfmt.formats.arrow.container import PACKED, arrow
 from tokfmt.formats.arrow.options import WriteOptions
-from tokfmt.views.select import Rows, lost_empties
-from tokfmt.views.view import View
+from tokfmt.model.select import Rows, View
 
 GROUP = 1 << 20
 """Tokens per row group or record batch. A row counts as 8 more tokens, so that empty rows fill a group as well."""

@@ -63,7 +63,7 @@ from tokfmt.formats.hdf5.samples import (
 )
 from tokfmt.formats.hdf5.stride import chained, continued, join, judge, pieces_of, scan_segments
 from tokfmt.formats.hdf5.table import LARGEST_CHUNK, Rows
-from tokfmt.views.view import Beginning
+from tokfmt.model.select import Beginning
 
 _EXAMPLES = re.compile(r"examples_(\d+)_(\d+)\.h5", re.ASCII)
 _CHUNK = re.compile(r"output_chunk_(\d+)_(\d+)(?:_(\d+))?\.h5", re.ASCII)

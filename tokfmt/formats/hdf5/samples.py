@@ -37,8 +37,8 @@ from tokfmt.core.reader import (
 from tokfmt.formats.hdf5.beginning import SampledRows
 from tokfmt.formats.hdf5.table import Rows, Values
 from tokfmt.model.batch import Target
-from tokfmt.model.bridge import laid_reader
-from tokfmt.views.view import Indexed, View
+from tokfmt.model.readers import laid_reader
+from tokfmt.model.select import Indexed, View
 
 IGNORED = -100
 """The label of Hugging Face collators for a token without loss."""

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from tokfmt.core.errors import OptionError, TokenRangeError
 from tokfmt.core.files import write_error, writing
-from tokfmt.core.format import Receipt, Region, Target, TokenWriter, WriterTraits, lost_nothing
+from tokfmt.core.format import Receipt, Region, Target, TokenWriter, WriterTraits, lost_empties, lost_nothing
 from tokfmt.core.loss_mask import TARGET
 from tokfmt.core.output import Output, copy_region, whole
 from tokfmt.core.ragged import Tokens
@@ -38,7 +38,6 @@ from tokfmt.core.rows import ROWS
 from tokfmt.formats.hdf5.container import WriterAttributes
 from tokfmt.formats.hdf5.options import WriteOptions
 from tokfmt.formats.hdf5.table import REACH, Packer
-from tokfmt.views.select import lost_empties
 
 RAW = 1 << 31
 """Bit in the sizes of a part that marks a chunk without compression."""

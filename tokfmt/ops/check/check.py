@@ -41,6 +41,7 @@ from tokfmt.core.errors import (
 from tokfmt.core.files import writing
 from tokfmt.core.findings import Audit, Code, Finding, Repair
 from tokfmt.core.format import REGION, Format, look
+from tokfmt.core.memory import MemoryReader
 from tokfmt.core.options import parse_options
 from tokfmt.core.output import readable_by
 from tokfmt.core.place import Place, PlaceLike, Url, destination_of, local_path, place_of
@@ -49,7 +50,7 @@ from tokfmt.core.records import RecordReader
 from tokfmt.core.spool import staging_for
 from tokfmt.core.text_format import counted, printable
 from tokfmt.formats.jsonl.index import index_path, write_index
-from tokfmt.model.bridge import is_split
+from tokfmt.model.readers import is_split
 from tokfmt.ops.check.codes import meanings
 from tokfmt.ops.check.cross_checks import (
     Beyond,
@@ -96,7 +97,6 @@ from tokfmt.ops.source.request import (
 )
 from tokfmt.ops.source.stored import Source, known_separator, tokenizer_of
 from tokfmt.run.execute import NullProgress, Progress, worker_count
-from tokfmt.views.memory import MemoryReader
 
 if TYPE_CHECKING:
     from tokfmt.text.tokenizer import TokenizerHandle

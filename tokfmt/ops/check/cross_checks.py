@@ -42,8 +42,8 @@ from tokfmt.core.text_format import grouped, printable
 from tokfmt.core.tokenizer_ids import TokenizerIds, wrapped_bits
 from tokfmt.formats.flat import FlatFormat
 from tokfmt.model.batch import SEP
-from tokfmt.model.bridge import ContentReader, dataset_of, is_split, is_unfinished, readers_of
 from tokfmt.model.gap import Gap
+from tokfmt.model.readers import ContentReader, dataset_of, is_split, is_unfinished, readers_of
 from tokfmt.model.spans import Led
 from tokfmt.ops.check.doubled import Doubled, doubled_in
 from tokfmt.ops.compare.alignment import Step, Stretch, aligned, check_room, surpluses

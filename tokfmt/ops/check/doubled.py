@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.reader import TokenReader, windows
-from tokfmt.model.bridge import ContentReader, dataset_of
 from tokfmt.model.dataset import Dataset
+from tokfmt.model.readers import ContentReader, dataset_of
 from tokfmt.model.spans import Ended, Shorter, Spans
 
 _AT_ONCE = 1 << 18  # Sequences whose ends are looked at together.

@@ -17,13 +17,13 @@ from tokfmt.core.reader import Info, Layout, Separators, TokenReader, windows
 from tokfmt.core.records import RecordInfo, RecordReader, SkippedRecords
 from tokfmt.core.text_format import counted, printable
 from tokfmt.model.batch import AFTER, SEP
-from tokfmt.model.bridge import dataset_of, stored_reader
+from tokfmt.model.readers import dataset_of, stored_reader
+from tokfmt.model.select import Known, NonEmpty
 from tokfmt.ops.convert.request import Request
 from tokfmt.ops.convert.separators import stored_axis
 from tokfmt.ops.source.request import SourceRequest
 from tokfmt.ops.source.stored import Source, boundaries_of
 from tokfmt.run.plan import Scan, Workers, scan
-from tokfmt.views.select import Known, NonEmpty
 
 _BORDERS = "where documents begin inside of rows (without --from-opt view=samples each is a sequence)"
 _AT_ONCE = 1 << 18  # tokens whose marks are read together, as many as the HDF5 reader caches

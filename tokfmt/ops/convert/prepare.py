@@ -10,7 +10,7 @@ from typing import Any
 from tokfmt.core.errors import OptionError
 from tokfmt.core.format import Target, TokenWriter
 from tokfmt.core.reader import TokenReader
-from tokfmt.model.bridge import with_own_separators
+from tokfmt.model.readers import with_own_separators
 from tokfmt.ops.convert.axis import token_axis
 from tokfmt.ops.convert.destination import Destination
 from tokfmt.ops.convert.losses import (

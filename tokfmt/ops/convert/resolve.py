@@ -27,6 +27,7 @@ from tokfmt.core.spool import StoreStaging
 from tokfmt.core.text_format import printable
 from tokfmt.model.batch import Kind, Leads
 from tokfmt.model.gap import Gap, Known, joined_gap
+from tokfmt.model.select import Concat, Slice
 from tokfmt.model.separator import SeparatorNeededError, lead_to_write, separator_to_write
 from tokfmt.ops.convert.destination import Destination
 from tokfmt.ops.convert.losses import Losses, known_losses, record_losses
@@ -59,7 +60,6 @@ from tokfmt.ops.source.stored import (
     tokenizer_of,
 )
 from tokfmt.run.execute import may_spawn
-from tokfmt.views.select import Concat, Slice
 
 if TYPE_CHECKING:
     from tokfmt.text.tokenizer import TokenizerHandle

@@ -15,7 +15,7 @@ from tokfmt.core.format import Target
 from tokfmt.core.reader import Separators, TokenReader, windows
 from tokfmt.model.axis import Numbers
 from tokfmt.model.batch import AFTER, LEAD, SEP, Counts, Flags, Kind
-from tokfmt.model.bridge import ContentReader, dataset_of, from_reader, laid_reader
+from tokfmt.model.readers import ContentReader, dataset_of, from_reader, laid_reader
 from tokfmt.model.separator import led
 
 Chosen = Callable[[int, int, Numbers], Flags]

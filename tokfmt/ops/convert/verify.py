@@ -11,12 +11,13 @@ import numpy as np
 from xxhash import xxh3_128, xxh3_128_digest
 
 from tokfmt.core.errors import VerificationError
-from tokfmt.core.format import REGION, Decoder, Format, Target
+from tokfmt.core.format import REGION, Decoder, Format, Target, empty_sequences
 from tokfmt.core.reader import Separators, TokenReader, batches, windows
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import printable
 from tokfmt.formats.jsonl.lines import TextFile
-from tokfmt.model.bridge import ContentReader, from_reader
+from tokfmt.model.readers import ContentReader, from_reader
+from tokfmt.model.select import Slice
 from tokfmt.ops.compare.fingerprint import Fingerprints, Hashing, RecordSide, Utf8, cuts, fingerprints, hash_axis
 from tokfmt.ops.convert.losses import Content
 from tokfmt.ops.convert.separators import stored_axis
@@ -25,7 +26,6 @@ from tokfmt.ops.source.request import EosChoice, Options
 from tokfmt.ops.source.stored import Source
 from tokfmt.run.execute import Progress, run_tasks
 from tokfmt.run.plan import Workers
-from tokfmt.views.select import Slice, empty_sequences
 
 
 def verify_tokens(

@@ -16,7 +16,7 @@ from tokfmt.core.format import Receipt, TokenWriter
 from tokfmt.core.reader import Separators, TokenReader
 from tokfmt.core.text_format import printable
 from tokfmt.model.batch import LEAD, Counts, Target
-from tokfmt.model.bridge import LaidReader
+from tokfmt.model.readers import LaidReader
 from tokfmt.ops.convert.arrangement import SplitTarget, arranged
 from tokfmt.ops.convert.destination import Destination
 from tokfmt.ops.convert.losses import Content

@@ -33,6 +33,7 @@ from tokfmt.core.records import Block, RecordBatch, RecordInfo, RecordReader, Sk
 from tokfmt.core.resources import share
 from tokfmt.core.seeds import DRAWN, draws
 from tokfmt.core.text_format import printable
+from tokfmt.model.select import Chosen, Concat, Picked
 from tokfmt.ops.prepare.draw import Drawing, Kept, draw, in_order
 from tokfmt.ops.prepare.rejects import Rejects
 from tokfmt.ops.prepare.report import Row, row_of, row_of_ids
@@ -47,7 +48,6 @@ from tokfmt.run.execute import Progress, make_executor, run_tasks
 from tokfmt.run.plan import Workers
 from tokfmt.text.filters import ENTRY, FilterChain
 from tokfmt.text.ingest import QuotaBudget, Shard, ShardReader
-from tokfmt.views.select import Chosen, Concat, Picked
 
 _SHARE = 4  # hashes may take this fraction, 1/4, of the memory that one result may take
 _RANGE = 1 << 16  # sequences of token IDs that one worker hashes at a time

@@ -36,7 +36,8 @@ from tokfmt.core.loss_mask import counted_of, of_rows, padding_of
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.core.reader import Layout, TokenReader, check_interval
 from tokfmt.core.records import RecordReader
-from tokfmt.model.bridge import stored_reader
+from tokfmt.model.readers import stored_reader
+from tokfmt.model.select import Concat, Slice
 from tokfmt.ops.search.query import (
     AnyQuery,
     EndQuery,
@@ -56,7 +57,6 @@ from tokfmt.ops.search.query import (
     unwatched,
 )
 from tokfmt.text.decoding import ByteLevelDecoder, TextDecoder, VocabularyDecoder
-from tokfmt.views.select import Concat, Slice
 
 MANY = 1 << 16
 """Sequences whose offsets are read at once."""

@@ -19,13 +19,13 @@ from tokfmt.core.output import readable_by
 from tokfmt.core.place import PlaceLike, place_of
 from tokfmt.core.reader import TokenReader
 from tokfmt.core.records import RecordReader
+from tokfmt.model.select import Chosen, Slice
 from tokfmt.ops.destination import guard
 from tokfmt.ops.source.discover import check_unchanged, snapshot
 from tokfmt.ops.source.manifest import manifest_path
 from tokfmt.ops.source.request import SourceFiles
 from tokfmt.run.execute import NullProgress, Progress, SerialExecutor
 from tokfmt.run.plan import Workers, plan, run
-from tokfmt.views.select import Chosen, Slice
 
 _REGION = 1 << 20  # tokens; small, so that the browser can show progress
 _BLOCK = 1 << 22  # bytes

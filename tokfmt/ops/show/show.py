@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from tokfmt.core.errors import CorruptError, FormatError, OptionError, UnendedError
 from tokfmt.core.format import Encoder
 from tokfmt.core.loss_mask import counted_of, of_rows, padding_of
+from tokfmt.core.memory import MemoryReader
 from tokfmt.core.options import nearest, parse_count
 from tokfmt.core.place import Place, place_of
 from tokfmt.core.ragged import Offsets, Tokens
@@ -27,7 +28,7 @@ from tokfmt.core.reader import Layout, TokenReader, windows
 from tokfmt.core.records import RecordReader
 from tokfmt.core.seeds import SHOW, check_seed, random_order
 from tokfmt.core.text_format import printable
-from tokfmt.model.bridge import ContentReader
+from tokfmt.model.readers import ContentReader
 from tokfmt.ops.search.query import Hit, LengthQuery, Query, SameQuery, Search, is_query, parse_query
 from tokfmt.ops.search.search import Spelling, find, find_records
 from tokfmt.ops.source.discover import format_of
@@ -44,7 +45,6 @@ from tokfmt.ops.source.request import (
 from tokfmt.ops.source.stored import Source, tokenizer_of
 from tokfmt.run.execute import NullProgress, Progress
 from tokfmt.text.decoding import DecodeError, TextDecoder, VocabularyDecoder
-from tokfmt.views.memory import MemoryReader
 
 if TYPE_CHECKING:
     from tokfmt.ops.provenance import Origin

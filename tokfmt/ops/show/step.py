@@ -20,6 +20,7 @@ from tokfmt.core.place import Place
 from tokfmt.core.ragged import Tokens
 from tokfmt.core.reader import TokenReader
 from tokfmt.core.text_format import printable
+from tokfmt.model.select import Chosen, Concat, Slice
 from tokfmt.ops.provenance import Ledgers, Origin
 from tokfmt.ops.search.search import Spelling
 from tokfmt.ops.show.show import Look
@@ -32,7 +33,6 @@ from tokfmt.ops.source.stored import tokenizer_of
 from tokfmt.recipes.documents import Documents, Source, Span
 from tokfmt.recipes.order import numbers
 from tokfmt.recipes.samples import Samples, Where
-from tokfmt.views.select import Chosen, Concat, Slice
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,8 +33,8 @@ from tokfmt.core.reader import Damage, Info, Layout, Separators, TokenReader, wi
 from tokfmt.core.records import RecordReader, has_records
 from tokfmt.core.shard_names import names_by_directory, notes_on_shards, refuse_incomplete
 from tokfmt.core.text_format import printable
-from tokfmt.model.bridge import ContentReader, dataset_of, from_reader, readers_of
 from tokfmt.model.dataset import Dataset
+from tokfmt.model.readers import ContentReader, dataset_of, from_reader, readers_of
 from tokfmt.ops.source.discover import find_sources
 from tokfmt.ops.source.manifest import (
     IGNORED,
@@ -346,7 +346,7 @@ def open_found(
     info = source.reader.info
     stream = eos_id is not None and info.separators is Separators.BETWEEN
     if max_sequences is not None and eos_id is not None and stream and info.tokens > _LITTLE:
-        from tokfmt.views.view import Beginning
+        from tokfmt.model.select import Beginning
 
         beginning = Beginning(source.reader, eos_id, max_sequences)
         if not beginning.whole:

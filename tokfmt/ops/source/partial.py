@@ -18,7 +18,7 @@ from tokfmt.core.place import Place
 from tokfmt.core.reader import Damage, Separators, TokenReader, windows
 from tokfmt.core.records import RecordReader, has_records
 from tokfmt.core.text_format import counted
-from tokfmt.views.select import Chosen, Leading, Slice
+from tokfmt.model.select import Chosen, Leading, Slice
 
 _REASONS = 8  # reasons that a message lists for one source
 

@@ -40,8 +40,9 @@ from tokfmt.core.reader import Info, Layout, Piece, Separators, TokenReader, win
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import counted, printable
 from tokfmt.core.tokenizer_ids import TokenizerIds
-from tokfmt.model.bridge import dataset_of, readers_of
 from tokfmt.model.dataset import Dataset
+from tokfmt.model.readers import dataset_of, readers_of
+from tokfmt.model.select import Concat, Slice
 from tokfmt.ops.source.discover import dataset_paths, find_sources, format_of, found_at, snapshot
 from tokfmt.ops.source.draft import TextRecipe, TextSource, filters_of
 from tokfmt.ops.source.ingest import ingested
@@ -68,7 +69,6 @@ from tokfmt.recipes.cache import key_of, recalled, remember, unkept
 from tokfmt.recipes.documents import Documents, Source, Vocabulary, quotas
 from tokfmt.recipes.language import VERSION, RecipeFile, SourceEntry, in_keys, read_recipe
 from tokfmt.recipes.samples import CHOOSE_SEPARATOR, Samples, has_labels, separator_of
-from tokfmt.views.select import Concat, Slice
 
 if TYPE_CHECKING:
     from tokfmt.text.tokenizer import TokenizerHandle
@@ -705,10 +705,9 @@ class Deferred(TokenReader):
     def offsets(self, first: int, last: int) -> Offsets:
         return self.reader.offsets(first, last)
 
-    @property
-    def dataset(self) -> Dataset:
-        """The dataset of the contents; see `model.bridge.dataset_of`."""
-        return dataset_of(self.reader)
+    def as_dataset(self, *, drawn: bool = False) -> Dataset:
+        """See `TokenReader.as_dataset`."""
+        return dataset_of(self.reader, drawn=drawn)
 
     def pieces(self, start: int, stop: int) -> Sequence[Piece] | None:
         """See `TokenReader.pieces`."""

@@ -29,9 +29,9 @@ from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import counted, printable
 from tokfmt.core.tokenizer_ids import TokenizerIds, wrapped_bits
 from tokfmt.model.batch import AFTER
-from tokfmt.model.bridge import ContentReader, dataset_of, from_reader, is_unfinished
 from tokfmt.model.dataset import Dataset
 from tokfmt.model.gap import Gap
+from tokfmt.model.readers import ContentReader, dataset_of, from_reader, is_unfinished
 from tokfmt.model.separator import ENOUGH, Statement, decide, led, look, refuse_other, refuse_undivided, unled
 from tokfmt.model.spans import Led
 from tokfmt.ops.source.endings import LITTLE, few_runs

@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from tokfmt.core.reader import Separators, windows
 from tokfmt.core.records import Block, RecordBatch, RecordInfo, RecordReader, counted_records
 from tokfmt.core.seeds import SAMPLE, random_order
+from tokfmt.model.select import Intervals, Picked
 from tokfmt.ops.stats.walk import Indexed, StatsAxis, Streamed
-from tokfmt.views.select import Intervals, Picked
 
 _BLOCK = 1 << 13  # tokens; a block holds few sequences, so that a sample comes from many places
 _TEXT_BLOCK = 1 << 20  # bytes

@@ -28,7 +28,7 @@ from tokfmt.core.records import RecordReader
 from tokfmt.core.seeds import check_seed
 from tokfmt.core.text_format import printable
 from tokfmt.core.tokenizer_ids import TokenizerIds
-from tokfmt.model.bridge import ContentReader, is_split
+from tokfmt.model.readers import ContentReader, is_split
 from tokfmt.ops.source.discover import check_unchanged, dataset_paths, format_of, found_at, snapshot
 from tokfmt.ops.source.ingest import encoder_for, ingest
 from tokfmt.ops.source.manifest import extent

@@ -27,7 +27,7 @@ from tokfmt.core.loss_mask import counted_of, is_masked, padding_of
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.core.reader import WINDOW, Info, Separators, TokenReader, windows
 from tokfmt.model.batch import AFTER
-from tokfmt.model.bridge import ContentReader
+from tokfmt.model.readers import ContentReader
 from tokfmt.ops.compare.fingerprint import Fingerprints, fingerprint_of, fingerprints_between
 from tokfmt.ops.stats.duplicates import TOO_MANY, Seen, Store, too_many
 from tokfmt.ops.stats.tables import Counter, Counts, Table

@@ -1,10 +1,13 @@
-"""Views that select sequences of a reader: a range, the non-empty ones, those of a mask, or given numbers in any order.
+"""Readers over other readers: some of their sequences, in any order, or the sequences of several.
 
-`Concat` joins several readers, `Known` adds the facts of a scan, and `Rows` cuts an axis into rows of one length.
+A range (`Slice`), the non-empty ones, those of a mask (`Chosen`) or of given numbers (`Picked`), the beginning of a
+stream; `Concat` joins several readers, `Known` adds the facts of a scan, and `Rows` cuts an axis into rows of one
+length. Positions on their axes follow each other without gaps, so a read of tokens costs no more than beneath.
 """
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -12,13 +15,81 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.errors import Loss
 from tokfmt.core.place import Place
 from tokfmt.core.ragged import Offsets, Ragged, Tokens, gathered, offsets_of, reordered
-from tokfmt.core.reader import WINDOW, Info, Layout, Piece, TokenReader, check_interval, check_position, windows
+from tokfmt.core.reader import U8, WINDOW, Info, Layout, Piece, TokenReader, check_interval, check_position, windows
 from tokfmt.core.seeds import SHUFFLE, draws
-from tokfmt.core.text_format import counted
-from tokfmt.views.view import Indexed, View
+from tokfmt.model.dataset import Dataset, concat
+from tokfmt.model.readers import dataset_of
+
+
+class View(TokenReader):
+    """A reader over another reader. It has the same axis and sequences, except for what a subclass changes.
+
+    Positions in the source ascend with those of the view; otherwise, a subclass overrides `from_source`.
+
+    Attributes:
+        source: The reader below.
+    """
+
+    def __init__(self, source: TokenReader, info: Info | None = None) -> None:
+        """Hold the source, and `info` of this axis if it differs from that of the source."""
+        self.source, self.info = source, info or source.info
+
+    def tokens(self, start: int, stop: int) -> Tokens:
+        return self.source.tokens(start, stop)
+
+    def offsets(self, first: int, last: int) -> Offsets:
+        return self.source.offsets(first, last)
+
+    def sequence_at(self, position: int) -> int:
+        """See `TokenReader.sequence_at`. Ask the source if it has the same offsets."""
+        same = type(self).offsets is View.offsets
+        return self.source.sequence_at(position) if same else super().sequence_at(position)
+
+    def marks(self, start: int, stop: int) -> NDArray[np.uint8] | None:
+        """Return the marks of the source, mapped as the view maps tokens; see `TokenReader.marks`."""
+        check_interval(start, stop, self.info.tokens)
+        if self.source.marks(0, 0) is None:
+            return None
+        beside = copy.copy(self)
+        vars(beside).update(source=_Beside(self.source), info=replace(self.info, dtype=U8))
+        return np.asarray(beside.tokens(start, stop), np.uint8)
+
+    def to_source(self, position: int) -> tuple[TokenReader, int]:
+        """See `TokenReader.to_source`."""
+        check_position(position, self.info.tokens)
+        return self.source, position
+
+    def find(self, place: Place, byte: int) -> int | None:
+        position = self.source.find(place, byte)
+        return None if position is None else self.from_source(position)
+
+    def from_source(self, position: int) -> int | None:
+        """Return the position here of a position of the source, in O(log tokens) calls of `to_source`; None without."""
+        low, high = 0, self.info.tokens
+        while low < high:
+            middle = (low + high) // 2
+            low, high = (middle + 1, high) if self.to_source(middle)[1] < position else (low, middle)
+        if low == self.info.tokens:
+            return None
+        return low if self.to_source(low)[1] == position else None
+
+    def check_ends_before(self, following: object, eos_id: int | None) -> None:
+        self.source.check_ends_before(following, eos_id)
+
+    def close(self) -> None:
+        self.source.close()
+
+
+class Indexed(View):
+    """A view that holds the offsets of its sequences: `_offsets`, int64[sequences + 1]."""
+
+    _offsets: Offsets
+
+    def offsets(self, first: int, last: int) -> Offsets:
+        check_interval(first, last, self.info.sequences, "sequences")
+        return self._offsets[first : last + 1]
 
 
 class Slice(View):
@@ -32,6 +103,9 @@ class Slice(View):
         super().__init__(
             source, replace(source.info, sequences=last - first, tokens=self._stop - self._start, max_id=None)
         )
+
+    def as_dataset(self, *, drawn: bool = False) -> Dataset:
+        return dataset_of(self.source, drawn=drawn).slice(self.first, self.last)
 
     def tokens(self, start: int, stop: int) -> Tokens:
         check_interval(start, stop, self._stop - self._start)
@@ -67,6 +141,33 @@ class Leading(Indexed):
         return self.source.tokens(start, stop)
 
 
+class Beginning(Indexed):
+    """The first tokens of a stored stream, up to the end of a number of documents."""
+
+    def __init__(self, stored: TokenReader, eos_id: int, documents: int) -> None:
+        """Scan the stream up to the end of `documents` documents."""
+        tokens, found = stored.info.tokens, 0
+        for a, b in windows(0, stored.info.tokens):
+            ends = np.flatnonzero(stored.tokens(a, b) == eos_id)
+            if found + len(ends) >= documents:
+                tokens = a + int(ends[documents - found - 1]) + 1
+                break
+            found += len(ends)
+        self._offsets = np.array([0, tokens][: 1 + bool(tokens)], np.int64)
+        beginning = stored.info.beginning or tokens < stored.info.tokens
+        count = len(self._offsets) - 1
+        super().__init__(stored, replace(stored.info, tokens=tokens, sequences=count, beginning=beginning))
+
+    @property
+    def whole(self) -> bool:
+        """True if it is the whole stream."""
+        return self.info.tokens == self.source.info.tokens
+
+    def tokens(self, start: int, stop: int) -> Tokens:
+        check_interval(start, stop, self.info.tokens)
+        return self.source.tokens(start, stop)
+
+
 class NonEmpty(Indexed):
     """A source without its empty sequences. The token axis does not change. Holds 8 bytes per sequence."""
 
@@ -79,25 +180,6 @@ class NonEmpty(Indexed):
         super().__init__(source, replace(source.info, sequences=len(self._offsets) - 1))
 
 
-def empty_sequences(source: TokenReader) -> tuple[int, int]:
-    """Return the number of empty sequences, and the number of the first (-1 without one). Reads only offsets."""
-    count, first = 0, -1
-    for a, b in windows(0, source.info.sequences):
-        empty = np.flatnonzero(np.diff(source.offsets(a, b)) == 0)
-        if len(empty):
-            first = first if count else a + int(empty[0])
-            count += len(empty)
-    return count, first
-
-
-def lost_empties(source: TokenReader, allow_loss: frozenset[str] = frozenset()) -> list[Loss]:  # noqa: ARG001
-    """Implement `WriterTraits.lost` for a format that cannot store empty sequences."""
-    count, first = empty_sequences(source)
-    if not count:
-        return []
-    return [Loss("empty-sequences", f"{counted(count, 'empty sequence')} (first: sequence {first:,})")]
-
-
 class Known(View):
     """A source that was scanned to its end, so that its largest token ID is known."""
 
@@ -105,9 +187,21 @@ class Known(View):
         super().__init__(source, replace(source.info, max_id=max_id))
         self.max_id = max_id
 
+    def as_dataset(self, *, drawn: bool = False) -> Dataset:
+        found = dataset_of(self.source, drawn=drawn)
+        return replace(found, spans=found.spans.after_reading())
+
     def pieces(self, start: int, stop: int) -> Sequence[Piece] | None:
         """Return the pieces of the source; see `TokenReader.pieces`."""
         return self.source.pieces(start, stop)
+
+
+class _Beside(View):
+    """The marks of a reader instead of its tokens."""
+
+    def tokens(self, start: int, stop: int) -> Tokens:
+        found = self.source.marks(start, stop)
+        return np.empty(0, np.uint8) if found is None else found
 
 
 _GAP = 1 << 16  # It is faster to read fewer unneeded tokens than this than to read again.
@@ -341,6 +435,9 @@ class Concat(TokenReader):
             notes=tuple(note for info in infos for note in info.notes),
             **_agreed(infos),
         )
+
+    def as_dataset(self, *, drawn: bool = False) -> Dataset:
+        return concat([dataset_of(one, drawn=drawn) for one in self.sources])
 
     def tokens(self, start: int, stop: int) -> Tokens:
         check_interval(start, stop, self.info.tokens)

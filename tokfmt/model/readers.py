@@ -1,8 +1,8 @@
-"""Datasets of readers, and readers of datasets. They go when no reader is left.
+"""Readers of a dataset, and the dataset of a reader.
 
 from_reader     the dataset of the stored axis of any reader
 ContentReader   the axis of contents of a dataset, which commands read
-dataset_of      the dataset under views that select and join contents
+dataset_of      the dataset under readers that select and join contents
 laid_reader     the axis of a destination, which writers store
 """
 
@@ -22,12 +22,11 @@ from tokfmt.core.ragged import Ragged, Tokens, offsets_of
 from tokfmt.core.reader import U8, U64, WINDOW, Axis, Info, Layout, Piece, Separators, TokenReader, check_interval
 from tokfmt.model.axis import Joined
 from tokfmt.model.batch import AFTER, BEFORE, MASKED_END, SEP, Batch, Target
-from tokfmt.model.dataset import Dataset, concat
+from tokfmt.model.dataset import Dataset
 from tokfmt.model.gap import Gap
 from tokfmt.model.laid import Laid
 from tokfmt.model.spans import Bounds, Ended, Spans
 from tokfmt.model.stream import How, Split
-from tokfmt.views.select import Concat, Known, Slice
 
 _HOW: dict[Separators, How] = {
     Separators.AFTER: "after",
@@ -111,6 +110,9 @@ def from_reader(
 
 class _Reader(Laid, TokenReader):
     """What readers of contents and of the axis of a destination have in common."""
+
+    def as_dataset(self, *, drawn: bool = False) -> Dataset:  # noqa: ARG002 - it has the separators of its sources
+        return self.dataset
 
     @property
     def source(self) -> TokenReader:
@@ -311,17 +313,8 @@ def dataset_of(reader: TokenReader, *, drawn: bool = False) -> Dataset:
         reader: A reader of contents.
         drawn: Return the documents of a recipe as sequences of its sources, with their separators.
     """
-    if isinstance(reader, Known):
-        found = dataset_of(reader.source, drawn=drawn)
-        return replace(found, spans=found.spans.after_reading())
-    if isinstance(reader, Slice):
-        return dataset_of(reader.source, drawn=drawn).slice(reader.first, reader.last)
-    if isinstance(reader, Concat):
-        return concat([dataset_of(one, drawn=drawn) for one in reader.sources])
-    if drawn and (in_sources := getattr(reader, "in_sources", None)) is not None:
-        return cast(Dataset, in_sources())
-    known: Dataset | None = getattr(reader, "dataset", None)
-    return from_reader(reader) if known is None else known
+    found = cast("Dataset | None", reader.as_dataset(drawn=drawn))
+    return from_reader(reader) if found is None else found
 
 
 def stored_reader(reader: TokenReader, separator: int | None, *, raw: bool = False) -> LaidReader | None:

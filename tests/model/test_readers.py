@@ -9,7 +9,7 @@ from model.opened import GIVEN, HOMES, readers
 from paths import FIXTURES, GOLDEN
 
 from tokfmt.core.errors import TokfmtError
-from tokfmt.model.bridge import ContentReader, sequence_reader
+from tokfmt.model.readers import ContentReader, sequence_reader
 from tokfmt.plugin import Separators
 
 LEAST = {"modalities": 37, "megatron": 14, "hdf5": 9, "flat-tokens": 10}
