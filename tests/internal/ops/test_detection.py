@@ -223,9 +223,7 @@ ONCE = {
 
 def mix(home):
     """A recipe of a pack."""
-    (home / "mix.toml").write_text(
-        f'tokfmt = 1\nseq_len = 64\n[[source]]\nname = "a"\npath = "{PACK}"\neos = 50256\n'
-    )
+    (home / "mix.toml").write_text(f'tokfmt = 1\nseq_len = 64\n[[source]]\nname = "a"\npath = "{PACK}"\neos = 50256\n')
     return str(home / "mix.toml")
 
 
