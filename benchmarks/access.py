@@ -7,7 +7,6 @@ import numpy as np
 
 from benchmarks.cases import case, convert, p50
 from benchmarks.data import HOME
-from tokfmt.views.view import byte_offset_of
 
 BLOCK = HOME / "stage1_block_0000.bin"
 READ = 3000
@@ -45,7 +44,7 @@ class Access:
             start, stop = dataset.offsets(number, number + 1).tolist()
             if start == stop:
                 continue
-            first, last = (byte_offset_of(dataset.reader, position) for position in (start, stop - 1))
+            first, last = (dataset.reader.locate(position) for position in (start, stop - 1))
             if first.path != last.path:
                 continue  # of two files
             length = last.offset + last.width - first.offset

@@ -7,11 +7,13 @@ empty directory, and perhaps `prepare()`, which runs before and is not measured.
     cpu       amount of work                   of amounts per CPU second            >= 4.5        the ratio
     wall      amount of work                   of amounts per second                <= 0.25 ms    tokfmt's seconds
     seconds   seconds for one of a thing       of seconds, the peer's over ours     <= +60 ms     seconds more than the peer
+    bytes     bytes for one of a thing         of bytes, the peer's over ours       <= 5 B        tokfmt's bytes
     rate      amounts per CPU second, as the   of these                             <= 200 MB     peak of memory
               side itself has measured them                                         <= +40 MB     more of it than the peer
                                                                                     >= 300 M/s    tokfmt's millions a second
 
-A case may say in `fresh` how many bytes each side writes to the page cache; so much memory is touched before it runs.
+A case may say in `runs` how often it is run at most, and in `fresh` how many bytes each side writes to the page cache;
+so much memory is touched before it runs.
 A peer that cannot be installed here returns None, and its row says so.
 """
 
@@ -38,6 +40,7 @@ MODULES = (
     "preparing",
     "access",
     "megatron",
+    "model",
     "columns",
     "remote",
 )
@@ -57,11 +60,13 @@ class Case:
         """The more the better: amounts per second of what is measured."""
         if self.measure == "rate":
             return run["amount"]
-        return 1 / run["amount"] if self.measure == "seconds" else run["amount"] / run[self.measure]
+        return 1 / run["amount"] if self.measure in ("seconds", "bytes") else run["amount"] / run[self.measure]
 
     def worded(self, worth):
         if self.measure == "seconds":
             return f"{1 / worth * 1e3:,.3g} ms"
+        if self.measure == "bytes":
+            return f"{1 / worth:,.2f} B"
         return f"{worth:,.3g} {self.unit}/{'s' if self.measure == 'wall' else 'cpu-s'}"
 
     def met(self, ratio, peer, ours, rss):
@@ -72,6 +77,8 @@ class Case:
                 value = ratio
             elif unit == ["MB"]:
                 value = (rss[1] - (rss[0] if figure.startswith("+") else 0)) / 1e6
+            elif unit == ["B"]:
+                value = 1 / ours
             elif unit == ["M/s"]:
                 value = ours / 1e6
             else:

@@ -1,4 +1,7 @@
-"""How much is tried: 400 mutations and one case of each kind in `make test`, FUZZ mutations and every grid in `make fuzz`."""
+"""How much is tried: 400 mutations and one case of each kind in `make test`, FUZZ mutations and every grid in `make fuzz`.
+
+EXAMPLES=N tries N examples of each property: `EXAMPLES=10000 .venv/bin/python -m pytest -n0 tests/model`.
+"""
 
 import os
 
@@ -13,7 +16,7 @@ FUZZ_ONLY = pytest.mark.fuzz_only
 
 def examples(most):
     """How many examples of a property are tried: a third of them in `make test`, and all in `make fuzz`."""
-    return most if NIGHTLY else max(20, most // 3)
+    return int(os.environ.get("EXAMPLES") or (most if NIGHTLY else max(20, most // 3)))
 
 
 def first(kept, cases):

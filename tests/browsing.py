@@ -7,10 +7,12 @@ from paths import FIXTURES
 from textual.css.stylesheet import Stylesheet
 
 from tokfmt.core.errors import CorruptError, TokfmtError
+from tokfmt.core.options import given_options
 from tokfmt.core.place import place_of
 from tokfmt.core.reader import Info, Layout
 from tokfmt.ops.source.request import SourceRequest
 from tokfmt.ops.source.stored import Separator
+from tokfmt.plugin import TokenReader
 from tokfmt.tui.app import Browser, settled
 from tokfmt.tui.catalog import Catalog
 from tokfmt.tui.datasets import CatalogList
@@ -39,9 +41,9 @@ def parse_once(sheet, css, *place, **how):
 Stylesheet._parse_rules = parse_once
 
 
-def browse(paths, steps, *, size=(120, 36), tokenizer=None, session=None, at=None):
+def browse(paths, steps, *, size=(120, 36), tokenizer=None, session=None, at=None, options=()):
     """Run the app; `steps` is called with it and a function that presses keys and waits until all is loaded."""
-    requests = [SourceRequest((str(path),)) for path in paths]
+    requests = [SourceRequest((str(path),), options=given_options(options)) for path in paths]
     app = Browser(session or open_session(requests[0], tokenizer), requests[1:], tokenizer, at=at)
 
     _run(app, steps, size)
@@ -91,7 +93,7 @@ def reader_text(app):
     return "\n".join("".join(run.text for run in line.runs) for line in reader.lines)
 
 
-class Fake:
+class Fake(TokenReader):
     """10^12 documents of 100 tokens; those in `broken` cannot be read."""
 
     def __init__(self, broken=()):

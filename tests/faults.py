@@ -499,7 +499,7 @@ EQUIVALENT = {
     "tokfmt/text/ingest.py:ingest_block:exchanged arguments:top, skipped = max(top, largest_id(ragged.tokens)), skipped + batch.skipped": (
         "max takes its arguments in any order"
     ),
-    'tokfmt/views/select.py::off by one:"first_nonstandard": -1,': (
+    'tokfmt/model/select.py::off by one:"first_nonstandard": -1,': (
         "any number below 0 says that there is no such sample"
     ),
     "tokfmt/formats/arrow/container.py:ParquetContainer._open:off by one:buffer_size=1 << 20,": (

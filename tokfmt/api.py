@@ -18,6 +18,7 @@ import os
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from tokfmt.core.errors import OptionError
@@ -37,9 +38,10 @@ if TYPE_CHECKING:
     from tokfmt.ops.info import Overview
     from tokfmt.ops.show.show import Preview
     from tokfmt.ops.source.draft import TextRecipe
-    from tokfmt.ops.source.request import EosChoice, Options, Selection
+    from tokfmt.ops.source.request import EosChoice, Options, Selection, SourceRequest
     from tokfmt.ops.stats.report import StatsReport
     from tokfmt.run.execute import Progress
+    from tokfmt.text.tokenizer import TokenizerHandle
 
 PathLike = str | os.PathLike[str]
 if TYPE_CHECKING:
@@ -92,6 +94,7 @@ def open(  # noqa: A001 - the verb that users expect
     with settings("open", storage_options, allow_source):
         from tokfmt.core.records import RecordReader
         from tokfmt.dataset import Dataset
+        from tokfmt.model.readers import ContentReader
         from tokfmt.ops.source.open import open_sources
         from tokfmt.ops.source.request import SourceRequest
         from tokfmt.ops.source.stored import tokenizer_of
@@ -132,7 +135,17 @@ def open(  # noqa: A001 - the verb that users expect
             )
         guessed = (*reader.info.inferred, *source.separator.guess)
         notes = tuple(note for note in source.notes if note not in guessed)
-        return Dataset(reader, source.format.name, inferred=guessed, notes=notes, origin=(source,))
+        again = (
+            partial(_opened_again, wanted, handle) if isinstance(reader, ContentReader) and reader.presumes else None
+        )
+        return Dataset(reader, source.format.name, inferred=guessed, notes=notes, origin=(source,), again=again)
+
+
+def _opened_again(request: SourceRequest, tokenizer: TokenizerHandle | None) -> TokenReader:
+    """Return the reader of a dataset, after a look at the end of each of its sequences."""
+    from tokfmt.ops.source.open import open_one
+
+    return cast("TokenReader", open_one(replace(request, every_end=True), tokenizer).reader)
 
 
 def info(

@@ -5,13 +5,14 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.errors import MissingDependencyError, OptionError, TokenRangeError
+from tokfmt.core.errors import MissingDependencyError, OptionError, TokenRangeError, UnendedError
 from tokfmt.core.options import fit
 from tokfmt.core.place import PlaceLike, destination_of
 from tokfmt.core.ragged import Offsets, Ragged, Tokens
@@ -21,13 +22,12 @@ from tokfmt.core.reader import (
     Info,
     TokenReader,
     batches,
-    check_position,
     largest_id,
 )
 from tokfmt.core.seeds import check_seed
-from tokfmt.model.bridge import sequence_reader
+from tokfmt.model.readers import sequence_reader
+from tokfmt.model.select import Concat, Picked, Shuffled, Slice
 from tokfmt.settings import count, settings
-from tokfmt.views.select import Concat, Picked, Shuffled, Slice
 
 if TYPE_CHECKING:
     from tokfmt.model.separator import Choice, ToEos
@@ -35,6 +35,11 @@ if TYPE_CHECKING:
     from tokfmt.ops.source.ingest import Texts
     from tokfmt.ops.source.request import Options
     from tokfmt.ops.source.stored import Source
+
+
+def _concat(readers: Iterable[TokenReader]) -> TokenReader:
+    return Concat([one for reader in readers for one in (reader.sources if isinstance(reader, Concat) else [reader])])
+
 
 _CLOSED = "this dataset is closed: open it again to read from it"
 _WIDEST = 8  # Bytes of the widest token ID.
@@ -71,9 +76,20 @@ class Dataset:
         inferred: tuple[str, ...] = (),
         notes: tuple[str, ...] = (),
         origin: tuple[Source, ...] = (),
+        again: Callable[[], TokenReader] | None = None,
     ) -> None:
+        """Hold a reader.
+
+        Args:
+            reader: The reader.
+            format_name: Name of the format.
+            inferred: See the class.
+            notes: See the class.
+            origin: See the class.
+            again: Opens the same sequences, and looks at the end of each. None: positions presume nothing. Picklable.
+        """
         self._reader, self.format, self.inferred, self.notes = reader, format_name, inferred, notes
-        self.origin = origin
+        self.origin, self._again = origin, again
         self._one: Callable[[int], Tokens]  # Reads the sequence of a number below `_ready`.
         self._ready = 0
         self._closed = False
@@ -91,8 +107,18 @@ class Dataset:
 
     @property
     def info(self) -> Info:
-        """The layout, the dtype, the counts, `inferred` and `notes`."""
+        """The layout, the dtype, the counts, `inferred` and `notes`.
+
+        If most sequences were not looked at, `tokens` presumes that each ends as those that were. It is certain once
+        `lengths`, `offsets` or `tokens` were asked for, which look at the end of each.
+        """
         return replace(self._reader.info, inferred=self.inferred, notes=self.notes)
+
+    def _look_at_ends(self) -> TokenReader:
+        """Return the reader, whose positions presume nothing from now on: asked for once, they stay true."""
+        if self._again is not None and not self._closed:
+            self._reader, self._again, self._ready = self._again(), None, 0
+        return self.reader
 
     @property
     def lengths(self) -> NDArray[np.int64]:
@@ -121,7 +147,12 @@ class Dataset:
         if type(index) is int:  # The most frequent index comes first.
             if 0 <= index < self._ready:
                 one = self._one  # A call as a method would look the name up in the class first.
-                return one(index)
+                try:
+                    return one(index)
+                except UnendedError:
+                    if self._again is None:
+                        raise
+                    self._look_at_ends()
             return self._sequence(index)
         if isinstance(index, slice):
             first, last, step = index.indices(len(self))
@@ -159,14 +190,27 @@ class Dataset:
             raise ValueError(_CLOSED)
         if not self._ready:  # Not in __init__, because some readers read files to count sequences.
             self._one, self._ready = sequence_reader(self._reader), count
-        return self._one(number % count)
+        try:
+            return self._one(number % count)
+        except UnendedError:
+            if self._again is None:
+                raise
+            self._look_at_ends()
+            return self._sequence(number)
 
     def _gathered(self, numbers: Iterable[int]) -> Ragged:
         return Ragged.of([self._sequence(number) for number in numbers], self.info.dtype)
 
     def _ragged(self, first: int, last: int) -> Ragged:
-        bounds = self.reader.offsets(first, last)
-        return Ragged(self.reader.tokens(int(bounds[0]), int(bounds[-1])), bounds - bounds[0])
+        reader = self.reader
+        try:
+            bounds = reader.offsets(first, last)
+            return Ragged(reader.tokens(int(bounds[0]), int(bounds[-1])), bounds - bounds[0])
+        except UnendedError:
+            if self._again is None:
+                raise
+            self._look_at_ends()
+            return self._ragged(first, last)
 
     def __iter__(self) -> Iterator[Tokens]:
         for batch in self.batches():
@@ -178,7 +222,21 @@ class Dataset:
         Raises:
             OptionError: If `size` is not a whole number of at least 1.
         """
-        return batches(self.reader, 0, len(self), fit("size", size, int, {"minimum": 1}))
+        size, first = fit("size", size, int, {"minimum": 1}), 0
+
+        def found() -> Iterator[Ragged]:
+            nonlocal first
+            try:
+                for batch in batches(self.reader, first, len(self), size):
+                    first += len(batch)
+                    yield batch
+            except UnendedError:
+                if self._again is None:
+                    raise
+                self._look_at_ends()
+                yield from found()
+
+        return found()
 
     def select(self, which: slice | Sequence[int] | NDArray[np.integer] | NDArray[np.bool_]) -> Dataset:
         """Return some of the sequences, in the given order, as another Dataset. Reads no token.
@@ -194,17 +252,17 @@ class Dataset:
         if isinstance(which, slice):
             first, last, step = which.indices(len(self))
             if step == 1:
-                return self._derived(Slice(self.reader, first, max(first, last)))
-            return self._derived(Picked(self.reader, np.arange(first, last, step, dtype=np.int64)))
+                return self._derived(partial(Slice, first=first, last=max(first, last)))
+            return self._derived(partial(Picked, numbers=np.arange(first, last, step, dtype=np.int64)))
         if isinstance(which, np.ndarray) and which.dtype == np.bool_:
             if which.shape != (len(self),):
                 raise IndexError(f"the mask has the shape {which.shape} (expected {(len(self),)})")
-            return self._derived(Picked(self.reader, np.flatnonzero(which)))
+            return self._derived(partial(Picked, numbers=np.flatnonzero(which)))
         numbers = np.array(sequence_numbers(which), np.int64)
         wrong = (numbers < -len(self)) | (numbers >= len(self))
         if wrong.any():
             raise IndexError(f"there is no sequence {numbers[wrong][0]} (the dataset has {len(self):,})")
-        return self._derived(Picked(self.reader, np.where(numbers < 0, numbers + len(self), numbers)))
+        return self._derived(partial(Picked, numbers=np.where(numbers < 0, numbers + len(self), numbers)))
 
     def shuffle(self, seed: int) -> Dataset:
         """Return all sequences in the order that `tokfmt convert --shuffle` gives for the seed. Reads no token.
@@ -215,28 +273,41 @@ class Dataset:
         Raises:
             OptionError: If the seed is not an integer of that range.
         """
-        return self._derived(Shuffled(self.reader, check_seed(seed, "seed")))
+        return self._derived(partial(Shuffled, seed=check_seed(seed, "seed")))
 
     def __add__(self, other: Dataset) -> Dataset:
         """Return the sequences of this dataset, followed by those of the other."""
         if not isinstance(other, Dataset):
             return NotImplemented
-        parts = [
-            part
-            for reader in (self.reader, other.reader)
-            for part in (reader.sources if isinstance(reader, Concat) else [reader])
-        ]
         names = dict.fromkeys([*self.format.split(" + "), *other.format.split(" + ")])
         return Dataset(
-            Concat(parts),
+            _concat(one.reader for one in (self, other)),
             " + ".join(names),
             inferred=tuple(dict.fromkeys((*self.inferred, *other.inferred))),
             notes=tuple(dict.fromkeys((*self.notes, *other.notes))),
             origin=(*self.origin, *other.origin),
+            again=partial(self._joined_again, other) if self._again or other._again else None,
         )
 
-    def _derived(self, reader: TokenReader) -> Dataset:
-        return Dataset(reader, self.format, inferred=self.inferred, notes=self.notes, origin=self.origin)
+    def _derived(self, view: Callable[[TokenReader], TokenReader]) -> Dataset:
+        try:
+            reader = view(self.reader)
+        except UnendedError:  # It reads lengths.
+            reader = view(self._look_at_ends())
+        return Dataset(
+            reader,
+            self.format,
+            inferred=self.inferred,
+            notes=self.notes,
+            origin=self.origin,
+            again=None if self._again is None else partial(self._viewed_again, view),
+        )
+
+    def _viewed_again(self, view: Callable[[TokenReader], TokenReader]) -> TokenReader:
+        return view(self._look_at_ends())
+
+    def _joined_again(self, other: Dataset) -> TokenReader:
+        return _concat([self._look_at_ends(), other._look_at_ends()])
 
     def save(
         self,
@@ -290,13 +361,13 @@ class Dataset:
             from tokfmt.ops.convert.arrangement import Arrangement
             from tokfmt.ops.convert.convert import carry_out
             from tokfmt.ops.convert.request import Request, to_bos_of, to_eos_of
+            from tokfmt.ops.source.open import presuming
             from tokfmt.ops.source.request import SourceRequest
             from tokfmt.run.execute import NullProgress, worker_count
 
             if not self.origin:
                 raise OptionError("this dataset was not opened from files, so its manifest cannot record its origin")
-            reader = self.reader
-            axis, seed = (reader.source, reader.seed) if isinstance(reader, Shuffled) else (reader, None)
+            seed = self._reader.seed if isinstance(self._reader, Shuffled) else None
             paths = tuple(path for source in self.origin for path in source.paths)
             request = Request(
                 source=SourceRequest.of(paths, allow_loss=allow_loss),
@@ -314,8 +385,14 @@ class Dataset:
                 verify=verify,
                 manifest=manifest,
             )
-            sources = [s._replace(reader=axis) if isinstance(s.reader, RecordReader) else s for s in self.origin]
-            return carry_out(request, NullProgress(), given=(sources, axis))
+
+            def saved(*, every_end: bool) -> Conversion:
+                reader = self._look_at_ends() if every_end else self.reader
+                axis = reader.source if isinstance(reader, Shuffled) else reader
+                sources = [s._replace(reader=axis) if isinstance(s.reader, RecordReader) else s for s in self.origin]
+                return carry_out(request, NullProgress(), given=(sources, axis))
+
+            return presuming(saved, lambda _: None)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """Return a stream of Arrow record batches, for pyarrow, polars, pandas and duckdb.
@@ -358,24 +435,11 @@ class Dataset:
 
     def tokens(self, start: int, stop: int) -> Tokens:
         """Return the tokens at positions `start <= p < stop` of the token axis; see `TokenReader.tokens`."""
-        return self.reader.tokens(start, stop)
+        return self._look_at_ends().tokens(start, stop)
 
     def offsets(self, first: int, last: int) -> Offsets:
         """Return the start of each sequence `first <= i < last`, and the end of the last; see `TokenReader.offsets`."""
-        return self.reader.offsets(first, last)
-
-    def to_source(self, position: int) -> tuple[TokenReader, int]:
-        """Implement `protocols.MappedView`."""
-        check_position(position, self.info.tokens)
-        return self.reader, position
-
-    def from_source(self, reader: TokenReader, position: int) -> int | None:
-        """Implement `protocols.MappedView`."""
-        return position if reader is self.reader else None
-
-    def readers(self) -> tuple[TokenReader]:
-        """Implement `protocols.MappedView`."""
-        return (self.reader,)
+        return self._look_at_ends().offsets(first, last)
 
     def close(self) -> None:
         """Close the files. A later read raises ValueError."""

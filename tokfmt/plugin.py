@@ -38,7 +38,7 @@ from tokfmt.core.errors import (
     UnsupportedError,
 )
 from tokfmt.core.fields import Field, Fields, Pointer, Section
-from tokfmt.core.files import File, Stream, matching, names_in, natural_key, open_file, read_whole
+from tokfmt.core.files import Ends, File, Stream, matching, names_in, natural_key, open_file, read_whole
 from tokfmt.core.findings import Audit, Code, Finding, Problem, Repair, fatal, noted, raise_fatal
 from tokfmt.core.format import (
     Confidence,
@@ -54,48 +54,32 @@ from tokfmt.core.format import (
     WriterTraits,
     everything_in,
 )
+from tokfmt.core.memory import MemoryReader
 from tokfmt.core.options import LazyAttribute, option
 from tokfmt.core.output import Output, preallocate, whole
 from tokfmt.core.place import Identity, Kind, Place, Status, Store, Url, local_path, place_of, register_store
-from tokfmt.core.protocols import (
-    ByteOffset,
-    CountsPadding,
-    HasByteOffsets,
-    HasDocumentStarts,
-    HasLabels,
-    HasMarks,
-    HasRecordOffsets,
-    InsertsSeparators,
-    KnownReadable,
-    Line,
-    PaddingCounts,
-    Piece,
-    RawCopyable,
-    ReadsScattered,
-    marks_of,
-)
 from tokfmt.core.ragged import Offsets, Ragged, Tokens, offsets_of
 from tokfmt.core.reader import (
     WINDOW,
+    ByteOffset,
     Damage,
-    Ends,
     Info,
     Layout,
+    PaddingCounts,
+    Piece,
     Separators,
     TokenReader,
     batches,
     check_ids,
     check_interval,
     check_position,
-    sequence_at,
     windows,
 )
-from tokfmt.core.records import Block, RecordBatch, RecordInfo, RecordReader, SkippedRecords, Spot
+from tokfmt.core.records import Block, Line, RecordBatch, RecordInfo, RecordReader, SkippedRecords, Spot
 from tokfmt.core.text_format import counted, printable
 from tokfmt.formats.flat import Cut, FlatFormat, FlatOptions, FlatReader, FlatWriter
 from tokfmt.formats.folders import inside, json_object, parsed_object, whole_number
 from tokfmt.formats.record_files import RecordFiles, RecordFilesFormat, RecordFilesWriter
-from tokfmt.views.memory import MemoryReader
 
 VERSION = 2
 """The version of the contract between tokfmt and formats of other packages."""
@@ -113,7 +97,6 @@ __all__ = [
     "Confidence",
     "ConversionError",
     "CorruptError",
-    "CountsPadding",
     "Cut",
     "Damage",
     "Ends",
@@ -129,17 +112,10 @@ __all__ = [
     "FlatWriter",
     "Format",
     "FormatError",
-    "HasByteOffsets",
-    "HasDocumentStarts",
-    "HasLabels",
-    "HasMarks",
-    "HasRecordOffsets",
     "Hints",
     "Identity",
     "Info",
-    "InsertsSeparators",
     "Kind",
-    "KnownReadable",
     "Layout",
     "LazyAttribute",
     "Line",
@@ -159,8 +135,6 @@ __all__ = [
     "Probe",
     "Problem",
     "Ragged",
-    "RawCopyable",
-    "ReadsScattered",
     "Receipt",
     "RecordBatch",
     "RecordFiles",
@@ -202,7 +176,6 @@ __all__ = [
     "listing",
     "local_path",
     "loss_mask",
-    "marks_of",
     "mask_bytes",
     "matching",
     "names_in",
@@ -219,7 +192,6 @@ __all__ = [
     "raise_fatal",
     "read_whole",
     "register_store",
-    "sequence_at",
     "stated_tokens",
     "whole",
     "whole_number",

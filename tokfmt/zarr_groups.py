@@ -22,9 +22,9 @@ from numpy.typing import NDArray
 from tokfmt.core.errors import CorruptError, DestinationExistsError, OptionError
 from tokfmt.core.options import given_options
 from tokfmt.core.ragged import Offsets, Tokens
-from tokfmt.core.reader import INT32_MAX, U32, Info, Layout, Separators, check_interval, windows
+from tokfmt.core.reader import INT32_MAX, U32, Info, Layout, Separators, TokenReader, check_interval, windows
 from tokfmt.dataset import Dataset
-from tokfmt.model.bridge import ContentReader, from_reader
+from tokfmt.model.readers import ContentReader, from_reader
 from tokfmt.model.separator import led
 from tokfmt.ops.convert.convert import convert
 from tokfmt.ops.convert.request import Conversion, Request
@@ -123,7 +123,7 @@ def _name(node: Any) -> str:
     return str(node.store_path)
 
 
-class PlainArray:
+class PlainArray(TokenReader):
     """Read a one-dimensional array of unsigned integers as one stream of token IDs."""
 
     def __init__(self, array: Any) -> None:
@@ -148,7 +148,7 @@ class PlainArray:
         """Do nothing: the store is the caller's."""
 
 
-class FlatTokensArrays:
+class FlatTokensArrays(TokenReader):
     """Read a flat-tokens group through zarr. Start bits are compared with `seq_starts`, IDs with `max_token_id`."""
 
     def __init__(self, group: Any) -> None:

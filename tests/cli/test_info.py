@@ -84,7 +84,7 @@ def test_the_lines_of_a_pack(tmp_path):
         "layout documents, width 2, byte order little, header bytes 12, layout D, index bytes "
         + str(size - 12 - 2 * (17450 + 184)),
         f"size {size / 1000:.1f} kB in 1 file", "sequences 184", "tokens 17,450; 17,634 with separators", "dtype uint16", "largest ID 4,095 (by the manifest)",
-        "separator 4095 (manifest of c.pbin; every sequence ends with it)", f"tokenizer {TOKENIZER} (digest {digest}, by the manifest)",
+        "separator 4095 (manifest of c.pbin; each of 184 sequences ends with it)", f"tokenizer {TOKENIZER} (digest {digest}, by the manifest)",
     ]  # fmt: skip
     manifest, ids, words = told.splitlines()[-3:]
     assert manifest.split() == ["manifest", "c.pbin.tokfmt.json", "of", "tokfmt", f"{tokfmt.__version__},",

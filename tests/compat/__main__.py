@@ -22,7 +22,6 @@ import numpy as np
 import tokfmt
 from benchmarks.environments import Absent, environment
 from tokfmt.core.loss_mask import TARGET
-from tokfmt.core.protocols import marks_of
 
 HERE = Path(__file__).parent
 HOMES = HERE.parents[1] / ".venv" / "compat"
@@ -152,7 +151,7 @@ def run(name, exchange, python, home, eos):
     with tokfmt.open(theirs, format=name, eos=separator, options=options) as found:
         compare([document.tolist() for document in found], kept)
         if exchange.masked:
-            flags = marks_of(found.reader, 0, found.info.tokens) & TARGET
+            flags = found.reader.marks(0, found.info.tokens) & TARGET
             compare([flags.tolist()], [[flag for mask in told["masks"] for flag in mask[:-1]]])
             return said["read"], f"{len(kept)} documents with masks"
     return said["read"], f"{len(kept)} documents"

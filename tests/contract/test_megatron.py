@@ -139,14 +139,40 @@ def test_uncounted_separators_are_recognized(tmp_path):
     """Megatron-LM#431: the documents of the index are shifted by one more token each."""
     source, path = tmp_path / "x.jsonl", tmp_path / "x_document.bin"
     source.write_text('{"input_ids": [1, 2, 3]}\n{"input_ids": [4, 5]}\n')
-    tokfmt.convert(source, path, eos=0, to_format="megatron", to_eos="none")
+    tokfmt.convert(source, path, eos=0, to_format="megatron", to_eos="none", manifest=False)
     np.array([1, 2, 3, 0, 4, 5, 0], "<u2").tofile(path)
     (found,) = FORMAT.check(path, FORMAT.read_options())
     assert (found.code, found.message) == ("TF604", "bytes of tokens: expected 10, found 14")
     assert found.remedy.startswith("Each of 2 sequences has one token more: separators were written and not counted")
+    assert "--from nanogpt --eos 0," in found.remedy
+    with pytest.raises(tokfmt.TokfmtError, match="not counted"):
+        tokfmt.open(path)
+    assert tokfmt.open(path, format="nanogpt", eos=0)[:].tolist() == [[1, 2, 3], [4, 5]]
+    np.array([1, 2, 3, 0, 4, 5, 6], "<u2").tofile(path)
+    (found,) = FORMAT.check(path, FORMAT.read_options())
+    assert "nanogpt" not in found.remedy
     np.array([1, 2, 3, 4, 5, 6], "<u2").tofile(path)
     (found,) = FORMAT.check(path, FORMAT.read_options())
     assert found.remedy == "--allow-loss tail leaves out the last 2 bytes"
+
+
+def test_a_view_of_documents_without_their_separators_keeps_them_out(tmp_path):
+    """Pointers count the separators, and lengths do not: each document is read at its pointer, and gets one."""
+    source, path = tmp_path / "x.jsonl", tmp_path / "x_document.bin"
+    rows = [[number, 20 + number, 40 + number] for number in range(1, 11)]
+    source.write_text("".join(f'{{"input_ids": {row}}}\n' for row in rows))
+    tokfmt.convert(source, path, eos=0, to_format="megatron", to_eos="none", manifest=False)
+    index = bytearray(path.with_suffix(".idx").read_bytes())
+    index[34 + 40 : 34 + 40 + 80] = (np.arange(10, dtype="<i8") * 8).tobytes()
+    path.with_suffix(".idx").write_bytes(index)
+    np.array([[*row, 0] for row in rows], "<u2").tofile(path)
+    assert tokfmt.open(path)[:].tolist() == rows
+    (verdict,) = tokfmt.check(path, deep=True)
+    assert (verdict.exit_code, verdict.counts) == (0, {"TF610": 1})
+    done = tokfmt.convert(path, tmp_path / "y.pbin", eos=0, to_options={"width": 2}, verify=True)
+    assert done.separators["added"] == 10
+    raw = (tmp_path / "y.pbin").read_bytes()
+    assert np.frombuffer(raw, "<u2", 40, 12).reshape(10, 4).tolist() == [[*row, 0] for row in rows]
 
 
 def test_contradicting_sequences_file_is_a_finding(tmp_path):

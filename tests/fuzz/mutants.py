@@ -172,7 +172,6 @@ def read(format_, path, rng):
     from tokfmt.core.records import RecordReader
     from tokfmt.ops.source.ingest import tokenized
     from tokfmt.ops.source.open import open_source
-    from tokfmt.views.view import byte_offset_of, position_of
 
     try:
         if rng.randrange(4) == 0:
@@ -196,9 +195,9 @@ def read(format_, path, rng):
             sequences, tokens = sequences + len(batch), tokens + len(batch.tokens)
         assert (sequences, tokens) == (reader.info.sequences, reader.info.tokens)
         for position in {0, tokens // 2, tokens - 1} if tokens else ():
-            place = byte_offset_of(reader, position)
+            place = reader.locate(position)
             assert place is None or 0 <= place.offset + (place.width or 0) <= place.path.stat().st_size
-            assert place is None or place.width is None or position_of(reader, place.path, place.offset) == position
+            assert place is None or place.width is None or reader.find(place.path, place.offset) == position
         reader.close()
     except TokfmtError as error:
         assert "\n" not in str(error), repr(str(error))

@@ -7,7 +7,7 @@ from amount import NIGHTLY
 import tokfmt
 from tokfmt.core.errors import TokfmtError
 from tokfmt.core.reader import TokenReader
-from tokfmt.model.bridge import ContentReader
+from tokfmt.model.readers import ContentReader
 
 HOMES = (
     "datatrove", "flat-tokens", "hdf5", "levanter", "litdata", "llmc", "mds", "megatron", "modalities", "nanogpt",

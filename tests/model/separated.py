@@ -2,7 +2,7 @@
 
 from tokfmt.core.reader import Separators
 from tokfmt.model.batch import Target
-from tokfmt.model.bridge import ContentReader, from_reader, laid_reader
+from tokfmt.model.readers import ContentReader, from_reader, laid_reader
 
 
 def with_separators(reader, eos, *, before=False):

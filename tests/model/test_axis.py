@@ -54,8 +54,8 @@ def test_tokens_of_every_width_and_order(dtype, tmp_path):
     assert axis.dtype.kind == "u" and axis.dtype.isnative
     assert axis.dtype.itemsize == (4 if width == 3 else width)
     for again in (axis, pickle.loads(pickle.dumps(axis))):
-        assert again.read(0, 9).tolist() == IDS
-        assert again.read(3, 3).tolist() == []
+        assert again.tokens(0, 9).tolist() == IDS
+        assert again.tokens(3, 3).tolist() == []
         assert again.at(np.array([8, 0, 3, 3])).tolist() == [7, 0, 100, 100]
         assert again.gather(np.array([6, 0, 2]), np.array([3, 2, 0])).tolist() == [127, 5, 7, 0, 1]
         for separator in (7, 70_000, 1 << 40, None):
@@ -63,7 +63,7 @@ def test_tokens_of_every_width_and_order(dtype, tmp_path):
                 one_by_one(again, separator, is_before)
         assert [list(again.pair_reader()(k)) for k in (0, 1, 7)] == [[0, 1], [1, 7], [5, 7]]
         again.close()
-        assert again.read(0, 9).tolist() == IDS
+        assert again.tokens(0, 9).tolist() == IDS
     path = tmp_path / "x"
     content = path.read_bytes()
     for position, token in enumerate(IDS):
@@ -82,7 +82,7 @@ def one_by_one(axis, separator, is_before):
 
     def general(number):
         asked.append(number)
-        return axis.read(bounds[number], bounds[number + 1])
+        return axis.tokens(bounds[number], bounds[number + 1])
 
     read = axis.sequence_reader(ends, separator, general, is_before=is_before)
     for number, (a, b) in enumerate(itertools.pairwise(bounds)):
@@ -100,7 +100,7 @@ def test_what_leaves_an_axis_is_an_index_error(wrong, tmp_path):
     joined, pieces = Joined([axis, ArrayAxis(np.arange(0))]), Pieces(axis, np.array([2, 0]), np.array([7, 2]))
     for one in (axis, joined, pieces, Laid(Dataset(axis, Bounds(ArrayAxis(np.array([0, 9])))), Target())):
         with pytest.raises(IndexError):
-            one.read(*wrong)
+            one.tokens(*wrong)
     for position in (-1, 9):
         for one in (axis, joined, pieces):
             with pytest.raises(IndexError):
@@ -116,27 +116,27 @@ def test_bytes_through_logical_axes(tmp_path):
     one, other = raw(tmp_path, IDS, "<u2", "one"), raw(tmp_path, [9, 8], "<i4", "other")
     joined = Joined([one, Joined([]), other])
     pieces = Pieces(joined, np.array([8, 0, 4, 2]), np.array([3, 2, 2, 2]))
-    assert joined.read(0, 11).tolist() == [*IDS, 9, 8]
-    assert pieces.read(0, 9).tolist() == [7, 9, 8, 0, 1, 3, 7, 7, 100]
+    assert joined.tokens(0, 11).tolist() == [*IDS, 9, 8]
+    assert pieces.tokens(0, 9).tolist() == [7, 9, 8, 0, 1, 3, 7, 7, 100]
     for axis in (joined, pieces):
-        for position, token in enumerate(axis.read(0, axis.length).tolist()):
+        for position, token in enumerate(axis.tokens(0, axis.length).tolist()):
             spot = axis.locate(position)
             assert int.from_bytes(spot.path.read_bytes()[spot.offset : spot.offset + spot.width], "little") == token
             assert axis.find(spot.path, spot.offset + 1) == position
     assert pieces.find(tmp_path / "one", len(HEAD) + 2 * 7) is None  # a slot of no piece
     axis = pickle.loads(pickle.dumps(pieces))
-    assert axis.read(2, 5).tolist() == [8, 0, 1]
+    assert axis.tokens(2, 5).tolist() == [8, 0, 1]
 
 
 def test_negative_ids_are_found_with_their_byte(tmp_path):
     axis = raw(tmp_path, [1, 2, -3, 4], "<i4")
     bounds = Ends(np.zeros(1, np.int64).data, np.array([1, 4]).data, 62)
-    one = axis.sequence_reader(bounds, None, lambda _: axis.read(1, 4))
-    for read in (lambda: axis.read(1, 4), lambda: one(1)):
+    one = axis.sequence_reader(bounds, None, lambda _: axis.tokens(1, 4))
+    for read in (lambda: axis.tokens(1, 4), lambda: one(1)):
         with pytest.raises(CorruptError, match="-3") as error:
             read()
         assert error.value.offset == len(HEAD) + 8
-    assert axis.read(0, 2).tolist() == [1, 2]
+    assert axis.tokens(0, 2).tolist() == [1, 2]
 
 
 @pytest.mark.parametrize("change", ["cut", "longer", "other", "gone"])
@@ -148,7 +148,7 @@ def test_a_file_that_changes_is_noticed(change, tmp_path):
     dataset.check()
     if change == "cut":
         os.truncate(path, len(HEAD) + 6)
-        for read in (lambda: dataset[1], lambda: axis.read(4, 9), lambda: list(dataset.batches())):
+        for read in (lambda: dataset[1], lambda: axis.tokens(4, 9), lambda: list(dataset.batches())):
             with pytest.raises(TruncatedError):
                 read()
     elif change == "longer":
@@ -163,7 +163,7 @@ def test_a_file_that_changes_is_noticed(change, tmp_path):
         dataset.check()
     dataset.close()
     with pytest.raises(FormatError):
-        axis.read(4, 9)
+        axis.tokens(4, 9)
 
 
 def indexed(tmp_path, count, length=5, eos=7):

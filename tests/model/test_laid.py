@@ -14,7 +14,7 @@ from tokfmt.model import AFTER, ArrayAxis, Bounds, Dataset, Ended, Gap, Laid, Le
 
 
 def windows_of(axis, size):
-    return [axis.read(at, min(at + size, axis.length)).tolist() for at in range(0, axis.length, size)]
+    return [axis.tokens(at, min(at + size, axis.length)).tolist() for at in range(0, axis.length, size)]
 
 
 def in_windows(dataset, target, size, tokens, fates):
@@ -95,8 +95,8 @@ def documents_of(count, exceptions=()):
 def test_without_an_exception_no_end_is_looked_at_and_each_token_is_read_once():
     documents = documents_of(10_000)
     dataset, _ = indexed(documents, EOS, presumed=AFTER)
-    reads, read = [], dataset.axis.read
-    dataset.axis.read = lambda a, b: reads.append((a, b)) or read(a, b)
+    reads, read = [], dataset.axis.tokens
+    dataset.axis.tokens = lambda a, b: reads.append((a, b)) or read(a, b)
     axis = Laid(dataset, Target(9))
     assert (axis.is_exact, reads) == (False, [])
     assert axis.offsets(5000, 5001).tolist() == [15_000, 15_003]
@@ -171,9 +171,9 @@ def test_a_sequence_longer_than_a_window_is_held_in_windows(closed, target):
     whole = np.concatenate([part for one in expected for part in (*order, one, *after)])
     assert np.array_equal(np.concatenate(found), whole)
     for at in (0, 1, 5, 1 << 20, (2 << 20) + 3, length - 8):
-        assert axis.read(at, at + 9).tolist() == whole[at : at + 9].tolist()
+        assert axis.tokens(at, at + 9).tolist() == whole[at : at + 9].tolist()
     for at in [*range(8), *range(length, len(whole))]:
-        assert axis.read(at, at + 1).tolist() == [whole[at]]
+        assert axis.tokens(at, at + 1).tolist() == [whole[at]]
     if not closed and target.id is not None:
         with pytest.raises(UnendedError):
-            Laid(dataset, target).read(length - 5, length + 3)
+            Laid(dataset, target).tokens(length - 5, length + 3)

@@ -2,11 +2,10 @@
 
 import numpy as np
 import pytest
-from model.naive import indexed
+from model.naive import indexed, streamed
 
 from tokfmt.core.errors import ConversionError, LossyConversionError, OptionError, TokfmtError
 from tokfmt.model import (
-    AFTER,
     ArrayAxis,
     Bounds,
     Dataset,
@@ -16,9 +15,9 @@ from tokfmt.model import (
     Target,
     concat,
     decide,
-    divide,
+    lead_to_write,
     led,
-    target,
+    separator_to_write,
 )
 
 NAMES = KEPT, REPLACED, ADDED, DROPPED, BARE = "kept", "replaced", "added", "dropped", "bare"
@@ -37,12 +36,19 @@ def contents(dataset):
     return [dataset[k].tolist() for k in range(len(dataset))]
 
 
+def target(gap, kind, to_eos=None, to_bos=None, accepted=frozenset(), **more):
+    """What a destination writes beside contents, as `convert` puts it together."""
+    lead, leads = lead_to_write(gap.leads, kind, to_bos, accepted)
+    id_ = separator_to_write(gap, kind, to_eos, **more)
+    return Target(id_, kind, lead, leads, to_eos == "as-stored" and id_ is not None, accepted)
+
+
 def written(dataset, to):
     """The tokens of each sequence in a destination, and what became of its separator and its lead."""
     axis, ledger = Laid(dataset, to), Ledger()
     for batch in dataset.batches():
         ledger = ledger.plus(batch.laid_out(to).ledger)
-    found = axis.read(0, axis.length).tolist()
+    found = axis.tokens(0, axis.length).tolist()
     ends = axis.offsets(0, axis.count).tolist()
     fates = [next((name for name, count in zip(NAMES, counts) if count), "") for counts in ledger]
     return [found[a:b] for a, b in zip(ends, ends[1:])], *fates
@@ -223,7 +229,7 @@ def test_looking_at_few_changes_no_byte():
         for to in (Target(7), Target(8), Target(None), Target(7, only_closed=True)):
             assert written_exactly(few, to) == written_exactly(all_, to)
     assert "64 sequences that were looked at, of 10,000" in few.gap.words()
-    assert "all 10,000 sequences" in all_.gap.words()
+    assert "9,999 of 10,000 sequences end with it" in all_.gap.words()
 
 
 def written_exactly(dataset, to):
@@ -242,71 +248,28 @@ def test_every_destination_asks_where_nearly_all_end_alike(closed, asks, kind):
     assert contents(found) == documents
     if asks:
         with pytest.raises(ConversionError, match=f"{closed} of 200 sequences .* end with 7. --eos 7 .*--eos none"):
-            target(found, kind)
+            target(found.gap, kind)
         with pytest.raises(ConversionError, match="--eos 7"):
-            target(found, kind, 9)
+            target(found.gap, kind, 9)
         with pytest.raises(ConversionError, match="--eos 7"):
-            target(concat([found, decide(dataset_of(texts(20, 3)))]), kind)
+            target(concat([found, decide(dataset_of(texts(20, 3)))]).gap, kind)
         assert f"{closed} of all 200 sequences end with 7" in found.gap.words()
     elif kind == "index":
-        assert target(found, kind).id is None
-    assert target(found, "index", "as-stored").id is None
+        assert target(found.gap, kind).id is None
+    assert target(found.gap, "index", "as-stored").id is None
 
 
 def test_a_manifest_that_says_not_stored_is_right():
     """S9: `[1, 2, 7, 7]` through a format that stores no separator, and back."""
     original = [[1, 2, 7, 7], [3, 7]]
     source = decide(dataset_of(original), 7)
-    stored, fate, _ = written(source, target(source, "index", "none"))
+    stored, fate, _ = written(source, target(source.gap, "index", "none"))
     assert (stored, fate) == ([[1, 2, 7], [3]], DROPPED)
     back = decide(dataset_of(stored), stated=Statement(7, stored=False))
     assert contents(back) == stored
     assert "not stored" in back.gap.words()
-    assert written(back, target(back, "index"))[:2] == (original, ADDED)
+    assert written(back, target(back.gap, "index"))[:2] == (original, ADDED)
     assert contents(decide(dataset_of(stored), 7, Statement(7, stored=False))) == stored
-
-
-STREAM = [1, 2, 7, 3, 8, 7, 4]
-
-
-@pytest.mark.parametrize(
-    ("known", "by"),
-    [
-        ({"eos": 7, "convention": 8}, "user"),
-        ({"stated": Statement(7), "tokenizer": 8}, "manifest"),
-        ({"stated": Statement(7, "file"), "convention": 8}, "file"),
-        ({"tokenizer": 7, "convention": 8}, "tokenizer"),
-        ({"convention": 7}, "convention"),
-    ],
-)
-def test_what_splits_a_stream_in_its_order(known, by):
-    """S10"""
-    found = divide(ArrayAxis(np.array(STREAM, "u2")), "after", **known)
-    assert (found.gap.id, found.gap.known, found.gap.alone) == (7, by, True)
-    assert contents(found) == [[1, 2], [3, 8], [4]]
-    assert found.contents(0, 3)[2].tolist() == [AFTER, AFTER, 0]
-
-
-@pytest.mark.parametrize(("eos", "words"), [("none", "--eos none"), (None, "not|no separator is known")])
-def test_a_stream_without_a_separator_is_one_sequence_per_opening(eos, words):
-    """S10"""
-    axis = ArrayAxis(np.array(STREAM, "u2"))
-    assert contents(divide(axis, "after", eos)) == [STREAM]
-    found = divide(axis, "after", eos, opens=np.array([3]))
-    assert contents(found) == [STREAM[:3], STREAM[3:]]
-    assert contents(divide(ArrayAxis(np.empty(0, "u2")), "after", eos)) == []
-
-
-def test_what_does_not_split_a_stream_is_refused():
-    """S10"""
-    axis = ArrayAxis(np.array(STREAM, "u2"))
-    with pytest.raises(OptionError, match="the manifest, which states 7.*--to-eos 8"):
-        divide(axis, "after", 8, Statement(7))
-    with pytest.raises(OptionError, match="separator 6 .*does not occur in 7 tokens.*--eos"):
-        divide(axis, "after", 6)
-    with pytest.raises(ConversionError, match="separator 6 .*does not occur"):
-        divide(axis, "after", convention=6)
-    assert divide(axis, "after", 7, Statement(6)).gap.id == 7
 
 
 def test_each_of_several_sources_is_decided_alone():
@@ -314,9 +277,9 @@ def test_each_of_several_sources_is_decided_alone():
     one, other, plain = decide(dataset_of(texts(10, 7))), decide(dataset_of(texts(9, 3))), decide(dataset_of(texts(9)))
     same = concat([one, decide(dataset_of(texts(8, 7))), plain])
     assert (same.gap.id, same.gap.closed, same.gap.lack) == (7, 18, 9)
-    found = [batch.laid_out(target(same, "index")).ledger for batch in same.batches()]
+    found = [batch.laid_out(target(same.gap, "index")).ledger for batch in same.batches()]
     assert [tuple(map(sum, zip(*(ledger.separators for ledger in found))))] == [(18, 0, 9, 0, 0)]
-    assert "18 end with it, 9 do not" in same.gap.words()
+    assert "18 of 27 sequences end with it, 9 do not" in same.gap.words()
     differ = concat([one, other])
     assert differ.gap.id is None
     assert "7" in differ.gap.words() and "3" in differ.gap.words()
@@ -328,10 +291,10 @@ def test_each_of_several_sources_is_decided_alone():
 def test_the_separator_of_the_source_is_the_default():
     """D1"""
     source = decide(dataset_of(texts(10, 7)))
-    assert target(source, "index") == Target(7)
-    assert target(source, "before") == Target(7, "before")
-    assert target(source, "index", 8).id == 8
-    assert written(source, target(source, "before"))[0][0] == [7, *texts(10)[0]]
+    assert target(source.gap, "index") == Target(7)
+    assert target(source.gap, "before") == Target(7, "before")
+    assert target(source.gap, "index", 8).id == 8
+    assert written(source, target(source.gap, "before"))[0][0] == [7, *texts(10)[0]]
 
 
 def test_different_separators_need_a_choice():
@@ -339,8 +302,8 @@ def test_different_separators_need_a_choice():
     joined = concat([decide(dataset_of(texts(10, 7))), decide(dataset_of(texts(10, 3)))])
     for kind in ("index", "after"):
         with pytest.raises(ConversionError, match=r"different separators \(7, 3\).*--to-eos"):
-            target(joined, kind)
-    stored, _, _ = written(joined, target(joined, "index", 7))
+            target(joined.gap, kind)
+    stored, _, _ = written(joined, target(joined.gap, "index", 7))
     assert {one[-1] for one in stored} == {7}
 
 
@@ -348,62 +311,64 @@ def test_different_separators_need_a_choice():
 def test_separators_that_alone_mark_boundaries_are_written(kind):
     """D3, D4"""
     with pytest.raises(OptionError, match="--to-eos none"):
-        target(decide(dataset_of(texts(10, 7))), kind, "none")
+        target(decide(dataset_of(texts(10, 7))).gap, kind, "none")
     unknown = decide(dataset_of(texts(10)))
     for to_eos in (None, "as-stored"):
         with pytest.raises(ConversionError, match="--eos ID.*--to-eos ID"):
-            target(unknown, kind, to_eos)
-    assert target(unknown, kind, 9).id == 9
+            target(unknown.gap, kind, to_eos)
+    assert target(unknown.gap, kind, 9).id == 9
 
 
 def test_a_destination_that_needs_a_separator_asks():
     """D4: none and as-stored are accepted where an index bounds."""
     unknown = decide(dataset_of(texts(10)))
     with pytest.raises(ConversionError, match="--to-eos none"):
-        target(unknown, "index", needs=True)
-    assert target(unknown, "index").id is None
-    assert target(unknown, "index", "none", needs=True).id is None
-    assert target(unknown, "index", "as-stored", needs=True).id is None
-    assert target(decide(dataset_of(texts(10)), "none"), "index", needs=True).id is None
+        target(unknown.gap, "index", needs=True)
+    assert target(unknown.gap, "index").id is None
+    assert target(unknown.gap, "index", "none", needs=True).id is None
+    assert target(unknown.gap, "index", "as-stored", needs=True).id is None
+    assert target(decide(dataset_of(texts(10)), "none").gap, "index", needs=True).id is None
 
 
 def test_a_variant_that_prescribes_an_id():
     """D5"""
     source = decide(dataset_of(texts(10, 7)))
-    with pytest.raises(ConversionError, match="prescribes the separator 128000, and the source has 7. --to-eos 128000"):
-        target(source, "before", fixed=128_000)
-    assert written(source, target(source, "before", 128_000, fixed=128_000))[1] == REPLACED
-    assert target(decide(dataset_of(texts(10, 7))), "before", fixed=7).id == 7
+    with pytest.raises(
+        ConversionError, match="prescribes the separator 128000, and that of the source is 7. --to-eos 128000"
+    ):
+        target(source.gap, "before", fixed=128_000)
+    assert written(source, target(source.gap, "before", 128_000, fixed=128_000))[1] == REPLACED
+    assert target(decide(dataset_of(texts(10, 7))).gap, "before", fixed=7).id == 7
 
 
 def test_as_stored_adds_none():
     """D9: where separators alone mark boundaries, only the last sequence may lack one."""
     source = decide(dataset_of([[1, 7], [2], [3, 7], [4]]), 7)
-    assert written(source, target(source, "index", "as-stored"))[0] == [[1, 7], [2], [3, 7], [4]]
+    assert written(source, target(source.gap, "index", "as-stored"))[0] == [[1, 7], [2], [3, 7], [4]]
     with pytest.raises(OptionError, match="as-stored: 1 sequence without a separator .first: sequence 1"):
-        Laid(source, target(source, "after", "as-stored"))
+        Laid(source, target(source.gap, "after", "as-stored"))
     last = source.take(np.array([0, 2, 3]))
-    assert written(last, target(last, "after", "as-stored"))[0] == [[1, 7], [3, 7], [4]]
+    assert written(last, target(last.gap, "after", "as-stored"))[0] == [[1, 7], [3, 7], [4]]
 
 
 def test_leads_are_written_in_front():
     """D10"""
     source = led(decide(dataset_of([[5, 1, 7], [2, 7], [3, 7]]), 7), 5)
-    assert target(source, "index")[2:4] == (5, "as-read")
-    assert written(source, target(source, "index"))[0] == [[5, 1, 7], [2, 7], [3, 7]]
-    assert written(source, target(source, "index", to_bos=6))[0] == [[6, 1, 7], [6, 2, 7], [6, 3, 7]]
-    assert written(source, target(source, "index", to_bos="none"))[0] == [[1, 7], [2, 7], [3, 7]]
-    assert written(source, target(source, "after"))[0] == [[1, 7], [2, 7], [3, 7]]
+    assert target(source.gap, "index")[2:4] == (5, "as-read")
+    assert written(source, target(source.gap, "index"))[0] == [[5, 1, 7], [2, 7], [3, 7]]
+    assert written(source, target(source.gap, "index", to_bos=6))[0] == [[6, 1, 7], [6, 2, 7], [6, 3, 7]]
+    assert written(source, target(source.gap, "index", to_bos="none"))[0] == [[1, 7], [2, 7], [3, 7]]
+    assert written(source, target(source.gap, "after"))[0] == [[1, 7], [2, 7], [3, 7]]
     with pytest.raises(LossyConversionError, match="lead 5"):
-        target(source, "between")
-    assert target(source, "between", accepted=frozenset({"leads"})).lead is None
-    assert target(source, "between", to_bos="none").lead is None
+        target(source.gap, "between")
+    assert target(source.gap, "between", accepted=frozenset({"leads"})).lead is None
+    assert target(source.gap, "between", to_bos="none").lead is None
 
 
 def test_one_id_is_a_separator_and_a_lead_only_beside_an_index():
     assert contents(led(decide(dataset_of([[7, 1, 7], [2, 7], [7], [7, 7]]), 7), 7)) == [[1], [2], [], []]
     with pytest.raises(OptionError, match="--bos"):
-        led(divide(ArrayAxis(np.array([7, 1, 7, 2, 7], "u2")), "after", 7), 7)
+        led(streamed([7, 1, 7, 2, 7], "after")[0], 7)
 
 
 @pytest.mark.parametrize(
@@ -417,7 +382,7 @@ def test_datasets_of_nothing(documents):
         assert len(found) == len(documents)
         assert found.gap.words()
         try:
-            to = target(found, "index")
+            to = target(found.gap, "index")
         except TokfmtError:
             assert (documents, eos) == ([[7], [7]], None)
             continue

@@ -101,3 +101,44 @@ def test_samples_are_rows_as_they_are_stored(tmp_path):
     path = write(tmp_path / "x.parquet", input_ids=ids, attention_mask=masks)
     with tokfmt.open(path, options={"view": "samples"}) as dataset:
         assert dataset[:].tolist() == ids
+
+
+IDS, CONTENT = padded([[5, 6, 7], [8, 9], [4, 3, 2, 1], [1, 2, 3, 4, 5, 6]], "right")
+INVERTED = [[1 - one for one in row] for row in CONTENT]
+SHORT = [row if number % 2 else [1, 1, 0, 0, 0, 0] for number, row in enumerate(CONTENT)]
+OWN = [[token if one else -100 for token, one in zip(*row)] for row in zip(IDS, CONTENT, strict=True)]
+
+
+@pytest.mark.parametrize(("suffix", "code"), [(".parquet", "TF669"), (".arrow", "TF689")])
+@pytest.mark.parametrize(
+    ("columns", "expected"),
+    [
+        ({"attention_mask": CONTENT}, None),
+        ({"attention_mask": CONTENT, "labels": OWN}, None),
+        ({"attention_mask": CONTENT, "completion_mask": CONTENT}, None),
+        ({"attention_mask": [[1] * WIDTH] * 4, "labels": IDS}, None),  # no position is padding
+        ({"attention_mask": INVERTED}, "4 of 4 rows"),
+        ({"attention_mask": SHORT}, "2 of 4 rows (first: row 0, position 2)"),
+        ({"attention_mask": [[0] * WIDTH if row == CONTENT[2] else row for row in CONTENT]}, "1 of 4 rows (first: row 2, position 0)"),
+        ({"attention_mask": CONTENT, "labels": IDS}, "3 of 4 rows (first: row 0, position 3)"),
+        ({"attention_mask": CONTENT, "completion_mask": INVERTED}, "3 of 4 rows (first: row 0, position 3)"),
+    ],
+)  # fmt: skip
+def test_a_mask_that_contradicts_the_padding_is_reported(columns, expected, suffix, code, tmp_path):
+    path = write(tmp_path / f"x{suffix}", input_ids=IDS, **columns)
+    (verdict,) = tokfmt.check(path, deep=True)
+    found = [one for one in verdict.findings if one.code == code]
+    assert [one.severity for one in found] == ["warning"] * (expected is not None)
+    assert all(expected in one.message for one in found)
+    assert verdict.exit_code == 0
+
+
+def test_a_mask_of_the_next_token_may_count_the_last_padding_before_a_row(tmp_path):
+    ids, masks = padded([[5, 6, 7], [8, 9]], "left")
+    following = [[*row[1:], 0] for row in masks]
+    path = write(tmp_path / "x.parquet", input_ids=ids, attention_mask=masks, loss_mask=following)
+    (verdict,) = tokfmt.check(path, deep=True, options={"loss_mask": "next"})
+    assert "TF669" not in verdict.counts
+    path = write(tmp_path / "y.parquet", input_ids=ids, attention_mask=masks, loss_mask=[[1] * WIDTH] * 2)
+    (verdict,) = tokfmt.check(path, deep=True, options={"loss_mask": "next"})
+    assert "2 of 2 rows (first: row 0, position 0)" in verdict.findings[0].message

@@ -5,7 +5,7 @@ import json
 import os
 import re
 
-import h5py
+import closed
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -81,7 +81,7 @@ def test_case(code, tmp_path):
     assert code in look(path, **demands).counts
 
 
-BELOW = {"TF668", "TF688", "TF917", "TF942", "TF943", "TF944", "TF945", "TF946", "TF947"}
+BELOW = {"TF668", "TF669", "TF688", "TF689", "TF917", "TF942", "TF943", "TF944", "TF945", "TF946", "TF947"}
 """Codes whose tests are at the end."""
 
 
@@ -377,18 +377,11 @@ def test_labels_that_are_moved_already(deep, tmp_path):
             assert verdict.exit_code == int(expected is not None)
 
 
-INDEXED = {"megatron": "x_text_document.bin", "modalities": "x.pbin", "datatrove": "x.ds", "litdata": "x", "mds": "x"}
 FIVES = [[5, 6, 17 + number, 3] for number in range(12)]
 
 
-def as_stored(tmp_path, name, sequences):
-    """A dataset of `name` with these sequences, whatever they end with."""
-    (tmp_path / "rows.jsonl").write_text("".join(f'{{"input_ids": {one}}}\n' for one in sequences))
-    path = tmp_path / "out" / INDEXED[name]
-    path.parent.mkdir()
-    how = {"to_format": name, "eos": "none", "to_eos": "none", "manifest": False}
-    tokfmt.convert(tmp_path / "rows.jsonl", path, **how)
-    return path
+def test_every_format_holds_separators_or_records():
+    assert closed.INDEXED.keys() | closed.STREAMS.keys() | closed.TEXTS == {*registered.names()}
 
 
 def of_codes(path, *codes, **demands):
@@ -397,33 +390,56 @@ def of_codes(path, *codes, **demands):
 
 
 @pytest.mark.parametrize("eos", [None, 9])
-@pytest.mark.parametrize("name", INDEXED)
+@pytest.mark.parametrize("name", closed.INDEXED)
 def test_documents_that_lack_the_separator_are_counted_in_every_format(name, eos, tmp_path):
     documents = [[*one, 9] for one in FIVES]
     documents[4], documents[7], documents[8] = [1, 2], [9], [3]
-    found = of_codes(as_stored(tmp_path, name, documents), "TF944", "TF116", "TF945", "TF946", "TF121", eos=eos)
+    found = of_codes(closed.indexed(tmp_path, name, documents), "TF944", "TF116", "TF945", "TF946", "TF121", eos=eos)
     (code, (severity, message)), *others = found.items()
     assert (code, severity, others) == ("TF116" if name == "modalities" else "TF944", "warning", [])
     assert message.startswith("2 of 12 documents") and "first: document 4" in message
 
 
+@pytest.mark.parametrize("name", sorted(closed.INDEXED.keys() - {"flat-tokens", "parquet", "arrow"}))  # these need none
+def test_a_separator_that_no_document_has_is_reported(name, tmp_path):
+    path = closed.indexed(tmp_path, name, [[*one[:2], one[3], one[2]] for one in FIVES])
+    found = of_codes(path, "TF944", "TF117", eos=9)
+    assert list(found) == ["TF117" if name == "modalities" else "TF944"]
+    if name != "modalities":
+        assert found["TF944"][0] == "warning" and "none of 12 documents" in found["TF944"][1]
+        (verdict,) = tokfmt.check(path, tokenizer=str(TOKENIZER))  # it needs no look at every token
+        assert "none of 12 documents" in " ".join(one.message for one in verdict.findings if one.code == "TF944")
+    assert of_codes(path, "TF944") == {}
+
+
+def test_one_document_of_many_that_lacks_the_separator_is_counted(tmp_path):
+    """It is none of those that were looked at when the dataset was opened, and no error."""
+    documents = [[1 + number % 8, 9] for number in range(6000)]
+    documents[80], documents[81] = [1, 2], []
+    (verdict,) = tokfmt.check(closed.indexed(tmp_path, "megatron", documents), deep=True)
+    assert verdict.counts == {"TF944": 1}
+    assert verdict.findings[0].message.startswith("1 of 6,000 documents")
+    assert "document 80" in verdict.findings[0].message
+    assert (verdict.sequences, verdict.tokens) == (6000, 6000)
+
+
 @pytest.mark.parametrize("eos", [None, 9])
-@pytest.mark.parametrize("name", INDEXED)
+@pytest.mark.parametrize("name", closed.INDEXED)
 def test_documents_that_end_with_the_separator_twice_are_counted_in_every_format(name, eos, tmp_path):
     documents = [[*one, 9, 9] for one in FIVES]
     documents[2] = [1, 9]
-    found = of_codes(as_stored(tmp_path, name, documents), "TF944", "TF945", "TF946", eos=eos)
+    found = of_codes(closed.indexed(tmp_path, name, documents), "TF944", "TF945", "TF946", eos=eos)
     severity, message = found.pop("TF945")
     assert (severity, found) == ("warning", {})
     assert message.startswith("11 of 12 documents") and "first: document 0" in message
 
 
 @pytest.mark.parametrize("eos", [None, 9])
-@pytest.mark.parametrize("name", INDEXED)
+@pytest.mark.parametrize("name", closed.INDEXED)
 def test_separators_inside_documents_are_counted_in_every_format(name, eos, tmp_path):
     documents = [[*one, 9] for one in FIVES]
     documents[3], documents[5] = [1, 9, 2, 9, 4, 9], [1, 9, 9]
-    found = of_codes(as_stored(tmp_path, name, documents), "TF944", "TF945", "TF946", "TF121", eos=eos)
+    found = of_codes(closed.indexed(tmp_path, name, documents), "TF944", "TF945", "TF946", "TF121", eos=eos)
     (code, (severity, message)), *others = found.items()
     assert (code, severity, others) == ("TF121" if name == "modalities" else "TF946", "info", [])
     assert " 3x " in message and "first: document 3" in message
@@ -432,23 +448,38 @@ def test_separators_inside_documents_are_counted_in_every_format(name, eos, tmp_
 def test_a_full_stop_that_ends_texts_is_no_separator(tmp_path):
     documents = [[5, 9, number, 9, 7, 9] for number in range(20)]
     documents[3].pop()
-    assert of_codes(as_stored(tmp_path, "datatrove", documents), "TF944", "TF945", "TF946") == {}
+    assert of_codes(closed.indexed(tmp_path, "datatrove", documents), "TF944", "TF945", "TF946") == {}
 
 
-@pytest.mark.parametrize("closed", [True, False])
-@pytest.mark.parametrize("name", ["nanogpt", "stage1", "hdf5"])
-def test_a_last_document_that_is_not_finished_is_reported_in_every_stream(name, closed, tmp_path):
-    ids = [token for one in FIVES for token in (*one, 9)] + [4] * (6 if name == "stage1" else 3) + [9] * closed
-    path = {"nanogpt": "train.bin", "stage1": "stage1_block_0000.bin", "hdf5": "x.h5"}[name]
-    if name == "hdf5":
-        with h5py.File(tmp_path / path, "w") as file:
-            file["data"] = np.array(ids, "<u2")
-    else:
-        np.array(ids, "<i4" if name == "stage1" else "<u2").tofile(tmp_path / path)
-    found = of_codes(tmp_path / path, "TF947", "TF645", format=name, eos=9)
-    assert set(found) == (set() if closed else {"TF645" if name == "nanogpt" else "TF947"})
-    done = tokfmt.convert(tmp_path / path, tmp_path / "out.pbin", format=name, eos=9)
-    assert done.separators["added"] == (not closed)
+@pytest.mark.parametrize("name", closed.STREAMS)
+def test_separators_that_follow_each_other_in_a_stream_are_counted(name, tmp_path):
+    """As in an index, if most documents have two; two of one or of none are empty documents, which may be."""
+    documents = [[*one, 9, 9] for one in FIVES]
+    documents[2], documents[11] = [1, 9], [8, 9]
+    few = [one[:-1] if number % 3 else one for number, one in enumerate(documents)]
+    for several, expected in ((documents, "10 of 12 documents"), (few, None)):
+        ids = [token for one in several for token in (one if name != "llmc" else one[::-1])]
+        path, options = closed.stream(tmp_path / str(len(ids)), name, ids)
+        found = of_codes(path, "TF945", format=name, eos=9, options=options)
+        assert list(found) == ["TF945"] * (expected is not None)
+        for severity, message in found.values():
+            assert severity == "warning" and message.startswith(expected) and "first: document" in message
+
+
+@pytest.mark.parametrize("finished", [True, False])
+@pytest.mark.parametrize(
+    "name", sorted(closed.STREAMS.keys() - {"llmc"})
+)  # where separators are in front, none is missing
+def test_a_last_document_that_is_not_finished_is_reported_in_every_stream(name, finished, tmp_path):
+    ids = [token for one in FIVES for token in (*one, 9)] + [4] * 3 + [9] * finished
+    path, options = closed.stream(tmp_path, name, ids)
+    found = of_codes(path, "TF947", "TF645", format=name, eos=9, options=options)
+    assert set(found) == (set() if finished else {"TF645" if name == "nanogpt" else "TF947"})
+    how = {"format": name, "eos": 9, "options": options}
+    for notes in (tokfmt.stats(path, **how).datasets[0].notes, tokfmt.info(path, **how).notes):
+        assert len([note for note in notes if "not finished" in note and "separator 9" in note]) == (not finished)
+    done = tokfmt.convert(path, tmp_path / "out.pbin", **how)
+    assert done.separators["added"] == (not finished)
     assert [note for note in done.notes if "not finished" in note and "separator 9" in note] == done.notes[-1:] * (
-        not closed
+        not finished
     )

@@ -6,6 +6,7 @@ import shutil
 import struct
 from pathlib import Path
 
+import closed
 import h5py
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from amount import FUZZ_ONLY
 from check_cases import CASES, asked, documents, flat, pack
 from paths import FIXTURES, TOKENIZER
 
+import tokfmt
 from tokfmt.core.errors import ConversionError, DestinationExistsError, TokfmtError
 from tokfmt.ops.check import check, fix, repairable
 
@@ -158,6 +160,83 @@ def test_marks_and_line_ends(tmp_path):
     (tmp_path / "x.jsonl").write_bytes(b'\xef\xbb\xbf{"text": "a"}\r\n{"text": "b"}\n{"text": "c"}')
     assert fixed(tmp_path / "x.jsonl", tmp_path / "y.jsonl").done.keys() == {"TF507", "TF508"}
     assert (tmp_path / "y.jsonl").read_bytes() == b'{"text": "a"}\n{"text": "b"}\n{"text": "c"}\n'
+
+
+TWICE = [[5, 6, 17 + number, 3, 9, 9] for number in range(12)]
+TWICE[2], TWICE[7], TWICE[8] = [1, 9], [2], [4, 9, 9, 9]
+ONCE = [one[:-1] if one[-2:] == [9, 9] else one for one in TWICE]
+
+
+@pytest.mark.parametrize("name", sorted(closed.INDEXED.keys() - {"levanter"}))
+def test_one_of_two_separators_is_left_out_of_each_document(name, tmp_path):
+    documents, expected = [*TWICE], [*ONCE]
+    if name == "olmo":  # It marks boundaries by separators too: it cannot store one inside, and each document gets one.
+        documents[8], expected[7:9] = [4, 9, 9], [[2, 9], [4, 9]]
+    path, out = closed.indexed(tmp_path / "in", name, documents), tmp_path / "out" / closed.INDEXED[name]
+    out.parent.mkdir()
+    done = fixed(path, out, format=name, deep=True)
+    assert " 9 " in done.done["TF945"] and " 10 documents" in done.done["TF945"]
+    assert [one.tolist() for one in tokfmt.open(out, eos="none")] == expected
+    if name == "modalities":
+        assert documents_of(out) == expected
+
+
+@pytest.mark.parametrize("name", closed.STREAMS)
+def test_one_of_two_separators_is_left_out_of_a_stream(name, tmp_path):
+    """A third separator is an empty document, and stays. What is in front of documents in llm.c is behind them here."""
+    third = [9] if name in ("nanogpt", "llmc") else []  # the others cannot store an empty document
+    documents = [*TWICE[:7], [4, 9, 9, *third], *TWICE[9:], [8, 9]]
+    before, after = ([t for one in several for t in (one if name != "llmc" else one[::-1])]
+                     for several in (documents, [one[:-1] if one[-2] == 9 else one for one in documents]))  # fmt: skip
+    path, options = closed.stream(tmp_path / "in", name, before)
+    out = tmp_path / "out" / closed.STREAMS[name]
+    out.parent.mkdir()
+    done = fixed(path, out, format=name, eos=9, deep=True, options=options)
+    assert " 9 " in done.done["TF945"] and " 10 documents" in done.done["TF945"]
+    raw = out.read_bytes()
+    if name == "hdf5":
+        with h5py.File(out) as file:
+            assert (file["data"].dtype, file["data"][:].tolist()) == (np.uint16, after)
+    elif name == "stage1":
+        padded = np.frombuffer(raw, "<i4").tolist()
+        assert padded == after + [9] * (options["seq_len"] - len(after))
+    else:
+        assert np.frombuffer(raw[1024 * (name == "llmc") :], "<u2").tolist() == after
+
+
+def test_samples_keep_their_length_without_the_second_separator(tmp_path):
+    """HDF5: windows of 8 that overlap by one token. The masked rest is padding, and no separator."""
+    ids = [token for one in TWICE if len(one) > 4 for token in one]
+    window = np.full(-(-(len(ids) - 1) // 8) * 8 + 1, 9)
+    window[: len(ids)] = ids
+    masks = np.arange(1, len(window)) < len(ids)
+    rows = np.stack([window[:-1], masks, window[1:]]).reshape(3, -1, 8).transpose(1, 0, 2)
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file.create_dataset("data", data=rows.astype("<i4"))
+        file.attrs["n_examples"] = len(rows)
+    fixed(tmp_path / "x.h5", tmp_path / "y.h5", eos=9, deep=True)
+    with h5py.File(tmp_path / "y.h5") as file:
+        found = file["data"][:]
+    expected = [token for one in TWICE if len(one) > 4 for token in one[:-1]]
+    mask = found[:, 1].reshape(-1) == 1
+    assert found.shape[2] == 8
+    assert [found[0, 0, 0], *found[:, 2].reshape(-1)[mask]] == expected
+
+
+def test_a_few_documents_that_end_with_two_separators_are_content(tmp_path):
+    documents = [one if number in (4, 6) else [1, number, 9] for number, one in enumerate(TWICE)]
+    path = closed.indexed(tmp_path / "in", "megatron", documents)
+    done = fixed(path, tmp_path / "out_text_document.bin", deep=True)
+    assert (done.destination, done.done) == ("", {})
+    assert [one.tolist() for one in tokfmt.open(path, eos="none")] == documents
+
+
+def test_convert_keeps_both_separators(tmp_path):
+    path = closed.indexed(tmp_path / "in", "modalities", TWICE)
+    tokfmt.convert(path, tmp_path / "y.pbin", eos=9, to_eos="none")
+    tokfmt.convert(path, tmp_path / "z.pbin", eos=9)
+    assert documents_of(tmp_path / "y.pbin") == [one[:-1] if one[-1] == 9 else one for one in TWICE]
+    assert documents_of(tmp_path / "z.pbin") == [one if one[-1] == 9 else [*one, 9] for one in TWICE]
 
 
 REFUSED = [

@@ -7,7 +7,7 @@ import pytest
 
 from tokfmt.ops.compare.alignment import align, first_unlike
 from tokfmt.ops.compare.fingerprint import AxisSide, hands
-from tokfmt.plugin import Info, Layout, MemoryReader, Ragged
+from tokfmt.plugin import Info, Layout, MemoryReader, Ragged, TokenReader
 
 
 def side(rows, dtype=np.uint32):
@@ -71,11 +71,11 @@ def test_removed_sequence_is_not_reported_as_moved():
     assert found(twins, base).differing == {"only_in_b": len(base) - len(twins)}
 
 
-class Giant:
+class Giant(TokenReader):
     """One sequence of so many tokens, computed as it is read, with one odd token."""
 
     def __init__(self, length, odd=-1):
-        self.length, self.odd = length, odd
+        self.odd = odd
         self.info = Info(Layout.DOCUMENTS, np.dtype(np.uint16), 1, length)
 
     def tokens(self, start, stop):
@@ -110,6 +110,8 @@ class Masked(MemoryReader):
     def __init__(self, ragged, masks):
         super().__init__(ragged)
         self.kept = np.asarray(masks, np.uint8)
+
+    has_labels = True
 
     def masks(self, start, stop):
         return self.kept[start:stop]

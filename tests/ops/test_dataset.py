@@ -104,7 +104,7 @@ def test_used_dataset_pickles_closes_and_raises_index_errors(tmp_path, name):
 def test_file_changed_after_opening_raises(tmp_path, name):
     """Each document of a stream still needs its separator at the recorded position."""
     dataset = flat(tmp_path, name)
-    place = dataset.reader.source.byte_offset(0)
+    place = dataset.reader.source.locate(0)
     with open(place.path, "r+b") as file:
         file.seek(place.offset)
         file.write((7).to_bytes(place.width, "little") * 20 * 41)

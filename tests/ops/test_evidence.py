@@ -214,7 +214,7 @@ def test_inferred_separator_is_noted(tmp_path):
     dataset = tokfmt.open(pack(tmp_path / "x.pbin", documents))
     assert sequences(dataset) == [ids[:-1] for ids in documents]
     assert dataset.info.inferred == (
-        "separator 77 inferred: every sequence ends with it, and none has it inside. --eos ID overrides it",
+        "separator 77 inferred: each of 8 sequences ends with it, and none has it inside. --eos ID overrides it",
     )
     assert "separator 77 inferred" in said(("convert", "{}", "o.zarr"), tmp_path / "x.pbin")[1]
 

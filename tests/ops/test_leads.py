@@ -17,7 +17,7 @@ from paths import CORPUS
 
 import tokfmt
 from tokfmt.cli.main import cli
-from tokfmt.core.errors import ConversionError, CorruptError, LossyConversionError, OptionError
+from tokfmt.core.errors import ConversionError, LossyConversionError, OptionError, UnendedError
 
 BOS, EOS, OTHER = 5, 7, 6
 DOCUMENTS = [[BOS, 1, 2, EOS], [3, EOS], [BOS, 4, BOS, EOS], [BOS, EOS], [BOS, BOS, 8, EOS], [9, EOS]]
@@ -229,7 +229,7 @@ def test_an_exception_that_was_not_looked_at_changes_nothing(tmp_path):
     assert done.leads == {"kept": 0, "replaced": 11_998, "added": 2, "dropped": 0, "bare": 0}
     with tokfmt.open(tmp_path / "o.pbin", eos="none", bos="none") as dataset:
         assert dataset.tokens(0, dataset.info.tokens).tolist() == laid(documents, OTHER)[0]
-    with tokfmt.open(path, eos=EOS, bos=BOS) as dataset, pytest.raises(CorruptError) as error:
+    with tokfmt.open(path, eos=EOS, bos=BOS) as dataset, pytest.raises(UnendedError) as error:
         dataset[3001]
     assert (error.value.sequence, error.value.found) == (3001, 3001 % 4 + 1)
     tokfmt.convert(path, tmp_path / "back_document.bin", eos=EOS, bos=BOS, to_format="megatron")

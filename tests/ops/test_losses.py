@@ -355,6 +355,12 @@ def _(home):
     return Case(["x.jsonl"], ["1 separator", "sequence 1", "position 2"], "train_out/train.bin")
 
 
+@case("leads", "to stage1")
+def _(home):
+    (home / "x.jsonl").write_text('{"input_ids": [5, 1]}\n{"input_ids": [5, 2]}\n')
+    return Case(["x.jsonl"], ["lead 5"], "stage1_block_0.bin", ["--eos", "9", "--bos", "5"])
+
+
 @pytest.mark.parametrize(("word", "name"), CASES)
 def test_a_loss_is_reported_in_the_result_in_json_and_in_the_manifest(word, name, tmp_path, monkeypatch):
     home = tmp_path / "source"

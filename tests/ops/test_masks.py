@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 import tokfmt
 from tokfmt.core.errors import ConversionError, FormatError, LossyConversionError, OptionError
-from tokfmt.plugin import marks_of
 
 EOS = 9
 
@@ -177,7 +176,7 @@ def test_labels_beside_ids(tmp_path_factory, given_, name):
     tokfmt.convert(source, home / name, eos=EOS, verify=True, allow_loss=allow_loss)
     found = tokfmt.open(home / name, eos="none")
     assert [one.tolist() for one in found] == documents
-    marks = marks_of(found.reader, 0, found.info.tokens)
+    marks = found.reader.marks(0, found.info.tokens)
     assert marks.tolist() == [flag for mask in masks for flag in mask[:-1]]
     found.close()
     tokfmt.convert(home / name, home / "b.ds", eos=EOS, verify=True)
@@ -296,7 +295,7 @@ def test_separators_are_stored_with_their_marks_where_no_others_are(name, tmp_pa
     assert json.loads((tmp_path / f"{name}.tokfmt.json").read_text())["eos_stored"] == "after"
     with tokfmt.open(tmp_path / name, eos="none") as found:
         assert found[:].tolist() == [[*one, EOS] for one in documents]
-        assert marks_of(found.reader, 0, 9).tolist() == [flag for mask in masks for flag in mask]
+        assert found.reader.marks(0, 9).tolist() == [flag for mask in masks for flag in mask]
     (tmp_path / f"{name}.tokfmt.json").unlink()  # The file itself states the separator.
     with tokfmt.open(tmp_path / name) as found:
         assert found[:].tolist() == documents
@@ -340,7 +339,7 @@ def test_masked_separators_that_a_target_does_not_store_are_refused_and_counted(
     assert list(done.losses) == ["masked-separators"]
     back = tokfmt.open(tmp_path / "there" / name, eos="none")
     expected = [0, 0, 0, 0, 1] if "to_options" in options else [1, 0, 1, 0, 1]  # what begins a document there is none
-    assert (marks_of(back.reader, 0, 5) & 1).tolist() == expected
+    assert (back.reader.marks(0, 5) & 1).tolist() == expected
     back.close()
     tokfmt.convert(source, tmp_path / "whole.ds", eos=EOS)
     assert masks_of_rows(tmp_path / "whole.ds") == [[1, 0, 1], [1, 0], [0, 1, 0]]
@@ -435,9 +434,9 @@ def test_masks_of_documents_in_samples_of_hdf5(tmp_path_factory, given_, seq_len
     for suffix in ("", ".loss"):
         assert (home / f"b.ds{suffix}").read_bytes() == (home / f"a.ds{suffix}").read_bytes()
     reader = tokfmt.open(home / "rows").reader
-    whole = marks_of(reader, 0, reader.info.tokens).tolist()
+    whole = reader.marks(0, reader.info.tokens).tolist()
     for a, b in itertools.combinations_with_replacement(range(0, len(whole) + 1, 3), 2):
-        assert marks_of(reader, a, b).tolist() == whole[a:b]
+        assert reader.marks(a, b).tolist() == whole[a:b]
     reader.close()
     with pytest.raises(LossyConversionError, match="loss masks of its samples.*loss-mask"):
         tokfmt.convert(home / "rows", home / "b.jsonl")

@@ -15,7 +15,7 @@ from reads import asked_of
 import tokfmt
 from tokfmt import info, show
 from tokfmt.core.errors import CorruptError, TruncatedError
-from tokfmt.plugin import File, sequence_at
+from tokfmt.plugin import File
 
 EOS = 50256
 DOCUMENTS, LENGTH = 100_000, 33
@@ -125,16 +125,16 @@ def test_printed_sequences_are_examined(tmp_path):
     for number in (40_000, 50_000, 59_999):
         (shown,) = show(path, number).shown
         assert shown.ids == documents[number].tolist()
-    assert show(path, 10).eos_from.startswith("each of 4,096 sequences that were read")
+    assert show(path, 10).eos_seen.startswith("each of 4,096 sequences that were looked at, of ")
     assert show(path, "0:50_001").eos_id is None
     assert tokfmt.open(path).info.eos_id is None
 
 
 def test_a_look_at_few_places_names_how_many_sequences_it_saw(home, tmp_path):
     path = megatron_pair(tmp_path / "x_document", documents_of(DOCUMENTS, LENGTH))
-    assert show(path, 5).eos_from == "each of 4,096 sequences that were read ends with it, and none has it inside"
+    assert "4,096 sequences that were looked at, of " in show(path, 5).eos_seen
     little = megatron_pair(tmp_path / "y_document", documents_of(1_000, LENGTH))
-    assert show(little, 5).eos_from == "every sequence ends with it, and none has it inside"
+    assert show(little, 5).eos_seen.endswith(" ends with it, and none has it inside")
     assert show(path, "-1:").eos_from == show(path, 5).eos_from
 
 
@@ -228,7 +228,7 @@ def test_the_sequence_at_a_position_of_row_groups(tmp_path, group):
     positions = np.arange(starts[-1] + 3)
     for order in (positions, positions[::-1], np.random.default_rng(group).permutation(positions)):
         reader = tokfmt.open(paths, eos="none").reader
-        found = [sequence_at(reader, int(position)) for position in order]
+        found = [reader.sequence_at(int(position)) for position in order]
         assert found == [max(0, np.searchsorted(starts, position, side="right") - 1) for position in order]
 
 

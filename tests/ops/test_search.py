@@ -134,18 +134,24 @@ def test_first_and_last_tokens(sequences, token, is_last, backwards):
 
 
 class Samples(MemoryReader):
-    """Samples of six IDs, of which the IDs 0 and 1 may be padding."""
+    """Samples of six IDs, whose reader declares which are padding."""
 
-    def __init__(self, ids, pad_id):
+    def __init__(self, ids, filled):
         super().__init__(Ragged.of(ids, np.dtype(np.uint16)))
-        self.info = replace(self.info, layout=Layout.SAMPLES, sample_length=6, pad_id=pad_id)
+        self.info = replace(self.info, layout=Layout.SAMPLES, sample_length=6)
+        self.padding = (np.arange(6) >= np.array(filled)[:, None]).reshape(-1)
+
+    def is_padding(self, start, stop):
+        return self.padding[start:stop]
 
 
 class LabeledSamples(Samples):
     """Such samples with a loss mask and labels."""
 
-    def __init__(self, ids, pad_id, masks, labels):
-        super().__init__(ids, pad_id)
+    has_labels = True
+
+    def __init__(self, ids, filled, masks, labels):
+        super().__init__(ids, filled)
         self.stored = np.array(masks, np.uint8).reshape(-1), np.array(labels, np.int64).reshape(-1)
 
     def masks(self, start, stop):
@@ -155,37 +161,25 @@ class LabeledSamples(Samples):
         return self.stored[1][start:stop]
 
 
-def padding(ids, pad_id, masks=None, labels=None):
-    """The number of padding IDs at the end of a sample, counted one by one."""
-    count, fill = 0, ids[-1]
-    while count < len(ids) and ids[-1 - count] == fill and pad_id in (None, fill):
-        if masks is not None and (masks[-1 - count] or labels[-1 - count] not in (fill, -100)):
-            break
-        count += 1
-    known = masks is not None or pad_id is not None
-    return count if masks is not None else max(0, count - 1) if known else 0  # the first may end the last document
-
-
 @quick
-@given(st.data(), st.none() | st.integers(0, 1), st.booleans(), st.sampled_from([0, 1, 2, 5]), st.booleans())
-def test_padding_and_masked_positions(data, pad_id, labeled, least, backwards):
+@given(st.data(), st.booleans(), st.sampled_from([0, 1, 2, 5]), st.booleans())
+def test_padding_and_masked_positions(data, labeled, least, backwards):
+    """Padding is what the reader declares, whatever IDs and masks are; a label of -100 is masked like a mask of 0."""
+
     def grid(values):
         return data.draw(st.lists(st.lists(st.sampled_from(values), min_size=6, max_size=6), min_size=1, max_size=5))
 
-    ids = [row[:k] + [row[-1]] * (6 - k) for k, row in enumerate(grid([0, 1, 7]))]
-    masks = [row[: k + 1] + [0] * (5 - k) for k, row in enumerate(grid([0, 1]))]
-    labels = grid([0, 1, -100, -100])
+    ids, masks, labels = grid([0, 1, 7]), grid([0, 1]), grid([0, 1, -100])
     count = min(map(len, (ids, masks, labels)))
-    rows = range(count)
+    filled = data.draw(st.lists(st.integers(0, 6), min_size=count, max_size=count))
+    unused = {"padding": [6 - one for one in filled], "masked": [0] * count}
+    reader = Samples(ids[:count], filled)
     if labeled:
-        reader = LabeledSamples(ids[:count], pad_id, masks[:count], labels[:count])
-        unused = {"padding": [padding(ids[k], pad_id, masks[k], labels[k]) for k in rows]}
-        unused["masked"] = [masks[k].count(0) for k in rows]
-    else:
-        reader = Samples(ids[:count], pad_id)
-        unused = {"padding": [padding(ids[k], pad_id) for k in rows], "masked": [0] * count}
+        reader = LabeledSamples(ids[:count], filled, masks[:count], labels[:count])
+        pairs = [zip(*rows, strict=True) for rows in zip(masks[:count], labels[:count], strict=True)]
+        unused["masked"] = [sum(not mask or label == -100 for mask, label in row) for row in pairs]
     for kind, counts in unused.items():
-        wanted = [Hit(k, 6 * k, 6 * k + 6) for k in rows if counts[k] >= least]
+        wanted = [Hit(k, 6 * k, 6 * k + 6) for k in range(count) if counts[k] >= least]
         hits = find(reader, parse_query(f"{kind}>={least}"), backwards=backwards)
         assert list(hits) == (wanted[::-1] if backwards else wanted)
 

@@ -15,7 +15,7 @@ from finishing import finish
 
 import tokfmt
 from tokfmt.cli.main import cli
-from tokfmt.core.errors import CorruptError, LossyConversionError
+from tokfmt.core.errors import LossyConversionError
 
 EOS = 7
 NAMES = ("kept", "replaced", "added", "dropped", "bare")
@@ -223,11 +223,6 @@ def test_a_conversion_that_begins_again_says_so_and_repeats_no_note(tmp_path):
     assert len(notes) == len(set(notes))
 
 
-def test_work_that_is_kept_is_not_begun_again(tmp_path):
-    with pytest.raises(CorruptError, match="sequence 12,444 does not end with .*without --resume"):
-        convert(nearly_closed(tmp_path), tmp_path, "modalities", resume=True)
-
-
 @pytest.mark.parametrize("name", STORING)
 def test_rows_of_which_only_some_end_with_the_separator(name, tmp_path):
     """Each is trimmed by its own token, so that none gets a second separator."""
@@ -245,6 +240,22 @@ def test_counts_are_those_of_the_selected_sequences(how, tmp_path):
 def test_several_sources(tmp_path):
     sources = [nanogpt(tmp_path, UNFINISHED), megatron(tmp_path, CLOSED), rows(tmp_path, OPEN)]
     assert convert(sources, tmp_path, "megatron") == ((7, 0, 4, 0, 1), 11)
+
+
+def test_what_one_of_several_sources_shows_is_said_of_it_alone(tmp_path):
+    """Every sequence of the first ends with it; the second has none."""
+    paths = []
+    for name, rows_ in (
+        ("with", [[k, 3, EOS] for k in range(20, 32)]),
+        ("without", [[k, k + 9] for k in range(20, 32)]),
+    ):
+        (tmp_path / f"{name}.jsonl").write_text("".join(f'{{"input_ids": {row}}}\n' for row in rows_))
+        paths.append(tmp_path / f"{name}_text_document.bin")
+        how = {"eos": "none", "to_eos": "none", "manifest": False}
+        tokfmt.convert(tmp_path / f"{name}.jsonl", paths[-1], to_format="megatron", **how)
+    done = tokfmt.convert(paths, tmp_path / "both_text_document.bin", to_format="megatron")
+    assert (done.separators["kept"], done.separators["added"]) == (12, 12)
+    assert str(done.separator["from"]).startswith("in with_text_document.bin ")
 
 
 def test_tasks_publish_the_counts_of_all(tmp_path):

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import tokfmt
+from tokfmt.core.errors import LossyConversionError
 
 EOS = 7
 STREAM = [5, 6, EOS, EOS, 8, EOS, EOS, EOS, 9, EOS]
@@ -128,3 +129,17 @@ def test_samples_of_one_document_each_end_with_one_separator(tmp_path):
     assert any("stride=" in note for note in done.notes)
     with tokfmt.open(path, eos="none") as dataset:
         assert dataset[:].tolist() == wanted
+
+
+def test_a_corpus_of_hdf5_stores_empty_documents(tmp_path):
+    """Also at both ends, as it has no padding; samples refuse them."""
+    found = [[], [5, 6], [], [], [8], []]
+    tokens = np.array([token for one in found for token in (*one, EOS)], "<u2")
+    source, again = write_h5(tmp_path / "x.h5", tokens), tmp_path / "again.h5"
+    tokfmt.convert(source, again, eos=EOS, to_options={"layout": "corpus"}, verify=True)
+    with h5py.File(again) as file:
+        assert file["data"][:].tolist() == tokens.tolist()
+    with tokfmt.open(again) as dataset:
+        assert dataset[:].tolist() == found
+    with pytest.raises(LossyConversionError, match="4 empty sequences"):
+        tokfmt.convert(source, tmp_path / "samples.h5", eos=EOS, seq_len=4)

@@ -8,6 +8,7 @@ from contextlib import nullcontext
 
 import numpy as np
 import pytest
+from paths import TOKENIZER
 
 import tokfmt
 from tokfmt.core.errors import ConversionError, OptionError, TokfmtError
@@ -126,3 +127,68 @@ def test_an_id_that_ends_nearly_all_sequences_is_asked_about(name, to, tmp_path)
     rarer = dataset(tmp_path, name, texts(200, lambda k: [7 if k % 9 else 8]))
     with nullcontext() if to in ("out.zarr", "out.jsonl") else pytest.raises(TokfmtError, match="--eos ID"):
         tokfmt.convert(rarer, tmp_path / to, overwrite=True)
+
+
+@pytest.mark.parametrize("name", FORMATS)
+def test_the_separator_of_a_tokenizer_that_did_not_make_the_ids_is_refused(name, tmp_path):
+    """Each document ends with 0, and the tokenizer ends texts with 4095: one of both would become content."""
+    path, out = dataset(tmp_path, name, texts(20, lambda _: [0])), tmp_path / "out.pbin"
+    (verdict,) = tokfmt.check(path, tokenizer=str(TOKENIZER))
+    assert [one.code for one in verdict.findings] == ["TF922"]
+    with pytest.raises(ConversionError, match="4095, and all of 20 sequences .* end with 0") as no:
+        tokfmt.convert(path, out, tokenizer=str(TOKENIZER))
+    assert "--eos 0 " in str(no.value) and not out.exists()
+    done = tokfmt.convert(path, out, eos=0, to_eos=4095)
+    assert done.separators["replaced"] == 20
+
+
+# A stream, which only its separator divides.
+
+STREAM = [1, 2, 7, 3, 8, 7, 4]
+
+
+def stream(home, stated=None, tokens=STREAM):
+    np.array(tokens, "<u2").tofile(home / "val.bin")
+    if stated is not None:
+        facts = {"schema": "tokfmt.manifest/1", "format": "nanogpt", "eos_id": stated, "eos_from": "--eos"}
+        (home / "val.bin.tokfmt.json").write_text(json.dumps(facts))
+    return home / "val.bin"
+
+
+@pytest.mark.parametrize(
+    ("stated", "eos", "wanted", "source"),
+    [
+        (None, 7, [[1, 2], [3, 8], [4]], "--eos"),
+        (7, None, [[1, 2], [3, 8], [4]], "manifest of val.bin"),
+        (7, 7, [[1, 2], [3, 8], [4]], "--eos"),
+        (6, 7, [[1, 2], [3, 8], [4]], "--eos"),
+        (None, 8, [[1, 2, 7, 3], [7, 4]], "--eos"),
+        (None, None, [STREAM], ""),
+        (None, "none", [STREAM], "--eos none"),
+        (7, "none", [STREAM], "--eos none"),
+    ],
+)
+def test_a_stream_is_split_at_the_separator_that_is_stated(stated, eos, wanted, source, tmp_path):
+    found, eos_id, known = contents(stream(tmp_path, stated), eos=eos, format="nanogpt")
+    assert (found, known) == (wanted, source)
+    assert eos_id == {"": None, "--eos none": None}.get(source, eos or stated)
+
+
+@pytest.mark.parametrize("open_", [tokfmt.open, tokfmt.show], ids=["open", "show"])
+@pytest.mark.parametrize(
+    ("stated", "eos", "error", "words"),
+    [
+        (7, 8, OptionError, "--eos 8 contradicts the manifest, which states 7 .*--to-eos 8"),
+        (None, 6, OptionError, "separator 6 .*does not occur in 7 tokens.*--eos none"),
+        (6, None, ConversionError, "separator 6 .manifest of val.bin. does not occur in 7 tokens.*--eos ID"),
+    ],
+)
+def test_what_does_not_divide_a_stream_is_refused(stated, eos, error, words, open_, tmp_path):
+    """A mistyped ID must not make one document of all."""
+    with pytest.raises(error, match=words):
+        open_(stream(tmp_path, stated), eos=eos, format="nanogpt")
+
+
+def test_a_stream_of_one_document_is_read(tmp_path):
+    assert contents(stream(tmp_path, tokens=[1, 2, 7]), eos=7, format="nanogpt")[0] == [[1, 2]]
+    assert contents(stream(tmp_path, tokens=[]), eos=7, format="nanogpt")[0] == []

@@ -92,7 +92,11 @@ def test_formats_with_an_index_store_none_if_wanted(name, tmp_path):
 def test_formats_of_which_only_separators_mark_the_ends_need_one(name, word, tmp_path):
     source, out = rows(tmp_path / "x.parquet"), tmp_path / "to" / STREAMS[name]
     out.parent.mkdir()
-    with pytest.raises(OptionError, match=rf"^--to-eos {word}: in {name}, only separators .* --to-eos ID writes one"):
+    words = {
+        "none": f"^--to-eos none: in {name}, only separators .*",
+        "as-stored": f"{name} stores a separator .*--eos ID.*",
+    }
+    with pytest.raises((OptionError, SeparatorUnknownError), match=rf"{words[word]} --to-eos ID writes one"):
         tokfmt.convert(source, out, to_format=name, to_eos=word)
     assert not list(out.parent.iterdir())
 
@@ -132,11 +136,42 @@ def test_sources_with_different_separators(tmp_path):
     assert stored(out)[0] == joined([*CONTENTS, *CONTENTS])
 
 
-def test_as_stored_says_which_sequences_have_none(tmp_path):
-    source = tmp_path / "val.bin"
-    np.array([9, EOS, 9, 9, EOS, 9, 5], "<u2").tofile(source)
-    with pytest.raises(OptionError, match=r"as-stored: 1 sequence of .*val.bin .*\(first: sequence 2\).*--to-eos ID"):
-        tokfmt.convert(source, tmp_path / "o.pbin", eos=EOS, to_eos="as-stored")
+@pytest.mark.parametrize("how", [{}, {"shuffle": 1}, {"split": "a=0.5,b=0.5"}], ids=str)
+def test_as_stored_adds_none_where_an_index_marks_the_ends(how, tmp_path):
+    documents = [[9, EOS], [9, 5], [], [EOS], [5, 9, EOS]] * 6
+    source = rows(tmp_path / "x.parquet", documents)
+    tokfmt.convert(source, tmp_path / "in_document.bin", eos="none")
+    out = tmp_path / "o_document.bin"
+    done = tokfmt.convert(tmp_path / "in_document.bin", out, eos=EOS, to_eos="as-stored", verify=True, **how)
+    paths = [tmp_path / f"o_document{part}.bin" for part in ((".a", ".b") if "split" in how else ("",))]
+    tokens = [token for path in paths for token in stored(path)[0]]
+    assert sorted(tokens) == sorted(joined(documents)) if how else tokens == joined(documents)
+    assert {name: count for name, count in done.separators.items() if count} == {"kept": 18, "bare": 12}
+    assert stored(paths[0])[1]["eos_stored"] == "after"
+
+
+def test_as_stored_leaves_the_end_of_a_stream_open(tmp_path):
+    """Where only separators mark the ends, the last document alone may lack one."""
+    tokens = [9, EOS, 9, 9, EOS, 9, 5]
+    np.array(tokens, "<u2").tofile(tmp_path / "val.bin")
+    tokfmt.convert(tmp_path / "val.bin", tmp_path / "train.bin", eos=EOS, to_eos="as-stored", verify=True)
+    assert np.fromfile(tmp_path / "train.bin", "<u2").tolist() == tokens
+    sources = [tmp_path / "val.bin", pack(tmp_path / "x.pbin")]
+    with pytest.raises(
+        OptionError, match=r"as-stored: 1 sequence without a separator \(first: sequence 2\).*--to-eos ID"
+    ):
+        tokfmt.convert(
+            sources, tmp_path / "train.bin", to_format="nanogpt", eos=EOS, to_eos="as-stored", overwrite=True
+        )
+
+
+def test_as_stored_does_not_make_a_separator_of_content(tmp_path):
+    """Where nothing says that an ID at an end is a separator, it is none in the destination either."""
+    contents = [[9, EOS], [5]]
+    tokfmt.convert(pack(tmp_path / "x.pbin", contents), tmp_path / "y.zarr", eos=EOS)
+    tokfmt.convert(tmp_path / "y.zarr", tmp_path / "z.pbin", to_eos="as-stored", verify=True)
+    with tokfmt.open(tmp_path / "z.pbin") as dataset:
+        assert [one.tolist() for one in dataset] == contents
 
 
 @pytest.mark.parametrize("name", ["modalities", "nanogpt"])

@@ -21,7 +21,6 @@ from paths import TOKENIZER
 import tokfmt
 from tokfmt.cli.main import cli
 from tokfmt.core.errors import FormatError, LoaderWarning, LossyConversionError
-from tokfmt.plugin import marks_of
 
 EOS = 0
 FIELDS = ["input_ids", "labels", "loss_mask"]
@@ -447,7 +446,7 @@ def test_packed_rows_with_masks_are_packed_again(tmp_path):
     with pytest.raises(FormatError, match='pack = "bestfit" packs its documents again'):
         tokfmt.recipe([tmp_path / "p.parquet"], seq_len=64, pack="stored")
     with tokfmt.open(tmp_path / "p.parquet") as rows:
-        marks = marks_of(rows.reader, 0, rows.info.tokens).tolist()
+        marks = rows.reader.marks(0, rows.info.tokens).tolist()
         flat = [token for one in rows for token in one.tolist()]
     again = tokfmt.recipe([tmp_path / "p.parquet"], seq_len=16, pack="bestfit", to_eos=EOS)
     of = dict(zip(flat, marks, strict=True))

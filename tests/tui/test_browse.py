@@ -1,7 +1,10 @@
 """The browser driven without a terminal, over every format."""
 
+import itertools
 import json
+import pickle
 import re
+import struct
 
 import numpy as np
 import pytest
@@ -241,3 +244,34 @@ def test_one_of_a_kind_is_counted_in_the_singular(kind, tmp_path):
             assert keys or re.search(r"\b1 (record|document)\b", words)
 
     browse([path], steps)
+
+
+@pytest.mark.parametrize("odd", [[5, 6, 7], []])
+def test_a_row_that_ends_otherwise_than_all_that_were_looked_at(tmp_path, odd):
+    """Row 80 of 6,000 is shown by its own end, and so are those around it."""
+    contents = [[1, 2 + k % 7] for k in range(6000)]
+    tokfmt_pack(
+        tmp_path / "x.pbin", [*([*one, 9] for one in contents[:80]), odd, *([*one, 9] for one in contents[80:])]
+    )
+    contents.insert(80, odd)
+
+    async def steps(app, press):
+        port = tab_of(app).session.view.port
+        for row in (6000, 79, 80, 81, 80, 3, 6000):
+            port.load_spans(row, row + 1)
+            for _ in range(2):
+                port.load(row, 0, 9)
+            assert port.peek(row, 0, 9).units.tolist() == contents[row]
+        await press("/", *"token:1,4", "enter")
+        search = tab_of(app).search
+        assert search.failure == ""
+        assert search.results.hits == sum(one == [1, 4] for one in contents)
+
+    browse([tmp_path / "x.pbin"], steps)
+
+
+def tokfmt_pack(place, documents):
+    bounds = np.cumsum([0, *map(len, documents)]) * 2
+    data = np.array([token for one in documents for token in one], "<u2").tobytes()
+    index = pickle.dumps([(int(a), int(b - a)) for a, b in itertools.pairwise(bounds)])
+    place.write_bytes(struct.pack("<QI", len(data), 2) + data + index)

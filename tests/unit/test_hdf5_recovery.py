@@ -223,6 +223,8 @@ def test_few_answers_that_end_in_spaces_do_not_invert_a_mask(tmp_path):
     assert source.reader.info.extras.get("mask", source.reader.info.facts.get("mask")) == "loss"
     kept = [document[:-1] for number, document in enumerate(documents) if number % 20 != 7]
     assert [one for number, one in enumerate(sequences(source.reader)) if number % 20 != 7] == kept
+    (verdict,) = tokfmt.check(tmp_path / "a.h5", deep=True)
+    assert not verdict.counts.keys() & {"TF335", "TF340", "TF343"}  # the mask and the padding agree
 
 
 def test_eos_as_input(tmp_path):

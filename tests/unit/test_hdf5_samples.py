@@ -9,7 +9,6 @@ from paths import FIXTURES
 
 import tokfmt
 from tokfmt.formats.hdf5.reader import arrange, files_in
-from tokfmt.plugin import HasDocumentStarts, HasLabels
 
 HOME = FIXTURES / "hdf5"
 INVERTED = {"padded_pad0_inverted"}
@@ -35,19 +34,19 @@ def test_every_variant(name):
     for home in homes(name):
         rows, reader = stored(home), opened(home)
         total = reader.info.tokens
-        assert isinstance(reader, HasLabels)
-        assert isinstance(reader, HasDocumentStarts) == (rows.shape[1] == 5)
+        assert reader.has_labels
+        assert reader.has_begins == (rows.shape[1] == 5)
         counted = (rows[:, 1] == 0) if name in INVERTED else (rows[:, 1] != 0)
         for a, b in ((0, total), (0, 0), (total // 3, total // 2), (total - 1, total), (5, 6)):
-            assert reader.tokens(a, b).tolist() == rows[:, 0].reshape(-1)[a:b].tolist()  # type: ignore[attr-defined]
+            assert reader.tokens(a, b).tolist() == rows[:, 0].reshape(-1)[a:b].tolist()
             assert reader.masks(a, b).tolist() == counted.reshape(-1)[a:b].astype(int).tolist()
             assert reader.labels(a, b).tolist() == rows[:, 2].reshape(-1)[a:b].tolist()
         assert (reader.masks(0, 1).dtype, reader.labels(0, 1).dtype) == (np.uint8, np.int64)
         if rows.shape[1] == 5:
             begins = (rows[:, 4] == 0) & ((rows[:, 1] != 0) | (rows[:, 3] != 0))
-            assert reader.begins(3, total).tolist() == begins.reshape(-1)[3:].tolist()  # type: ignore[attr-defined]
+            assert reader.begins(3, total).tolist() == begins.reshape(-1)[3:].tolist()
         for wrong in ((-1, 0), (1, 0), (0, total + 1)):
-            for ask in (reader.tokens, reader.masks, reader.labels):  # type: ignore[attr-defined]
+            for ask in (reader.tokens, reader.masks, reader.labels):
                 with pytest.raises(IndexError):
                     ask(*wrong)
         again = pickle.loads(pickle.dumps(reader))
@@ -108,10 +107,10 @@ def test_what_fills_up_samples():
     assert told["padded_eos"] in (None, 50256)
     stage1 = tokfmt.open(FIXTURES / "stage1" / "in.bin", options=["view=samples"], eos=50000, format="stage1").reader
     assert stage1.info.pad_id == 50000
-    assert not isinstance(stage1, HasLabels)
+    assert not stage1.has_labels
 
 
 @pytest.mark.skipif(h5py.version.hdf5_version_tuple < (2,), reason="HDF5 before 2.0 cannot read this file")
 def test_other_samples_have_no_mask():
     reader = opened(FIXTURES / "bad" / "hdf5" / "control_foreign_dpo.h5")
-    assert not isinstance(reader, HasLabels)
+    assert not reader.has_labels

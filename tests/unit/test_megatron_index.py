@@ -17,7 +17,6 @@ from peak import peak_of
 import tokfmt
 from tokfmt.cli.main import cli
 from tokfmt.core.errors import FormatError
-from tokfmt.plugin import HasByteOffsets
 
 CODES = {"uint8": 1, "uint16": 8, "int32": 4, "int64": 5}
 EOS = 999
@@ -121,15 +120,14 @@ def test_byte_offsets_follow_the_pointers(tmp_path):
     path = write(tmp_path / "x_document", tokens, lengths[chosen], pointers[chosen], code="uint16")
     with tokfmt.open(path, eos="none") as dataset:
         reader, bounds = dataset.reader, np.cumsum(np.append(0, lengths[chosen]))
-        assert isinstance(reader, HasByteOffsets)
         for number in (0, 7, 24):
             for more in (0, int(lengths[chosen][number]) - 1):
-                place = reader.byte_offset(int(bounds[number]) + more)
+                place = reader.locate(int(bounds[number]) + more)
                 assert (place.path.name, place.width) == ("x_document.bin", 2)
                 assert place.offset == pointers[chosen][number] + 2 * more
-                assert reader.position(place.path, place.offset) == bounds[number] + more
+                assert reader.find(place.path, place.offset) == bounds[number] + more
         left_out = np.setdiff1d(np.arange(len(lengths)), chosen)[0]
-        assert reader.position(place.path, int(pointers[left_out])) is None
+        assert reader.find(place.path, int(pointers[left_out])) is None
 
 
 def test_raw_rows_of_tokens_are_at_their_pointers(tmp_path):

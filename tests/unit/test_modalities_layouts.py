@@ -306,7 +306,7 @@ def test_a_glimpse_shows_the_tokens_of_a_pack_without_its_index(tmp_path, width,
     reader = FORMAT.glimpse([path], ReadOptions(), Hints())
     assert reader.info.layout is Layout.STREAM and reader.info.separators is Separators.BETWEEN
     assert reader.tokens(0, len(tokens)).tolist() == tokens
-    assert reader.byte_offset(3).offset == 12 + 3 * width
+    assert reader.locate(3).offset == 12 + 3 * width
     assert (reader.pieces(0, 2) is None) == (width == 3)
     assert FORMAT.glimpse([path], ReadOptions(layout="P0"), Hints()) is None
     path.write_bytes(head + data + bytes(40))  # no index where the header says

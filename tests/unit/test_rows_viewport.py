@@ -5,11 +5,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tokfmt.core.errors import CorruptError
-from tokfmt.plugin import Info, Layout, offsets_of
+from tokfmt.plugin import Info, Layout, TokenReader, offsets_of
 from tokfmt.tui.rows import WINDOW, Damage, Span, Viewport, fetched, fetched_span
 
 
-class Memory:
+class Memory(TokenReader):
     """Sequences in memory; positions in `broken` cannot be read. Counts what was read."""
 
     def __init__(self, lengths, broken=()):
@@ -31,11 +31,11 @@ class Memory:
         return self.bounds[first : last + 1]
 
 
-class Endless:
+class Endless(TokenReader):
     """10^12 sequences of 1,000 tokens each, computed; or one sequence of 10^15."""
 
     def __init__(self, length=1000, total=10**15):
-        self.length, self.asked = length, 0
+        self.width, self.asked = length, 0
         self.info = Info(Layout.SAMPLES, np.dtype(np.uint64), total // length, total, sample_length=length)
 
     def tokens(self, start, stop):
@@ -45,7 +45,7 @@ class Endless:
 
     def offsets(self, first, last):
         assert last - first <= 1 << 10
-        return np.arange(first, last + 1, dtype=np.int64) * self.length
+        return np.arange(first, last + 1, dtype=np.int64) * self.width
 
 
 @given(st.lists(st.integers(0, 3 * WINDOW), min_size=1, max_size=200), st.data())

@@ -12,12 +12,12 @@ from tokfmt.core.errors import CorruptError
 from tokfmt.ops.stats.duplicates import Seen, Store, repeats
 from tokfmt.ops.stats.tables import Counts, Table, histogram, packing
 from tokfmt.ops.stats.walk import Indexed, Tally
-from tokfmt.plugin import Info, Layout, Separators
+from tokfmt.plugin import Info, Layout, Separators, TokenReader
 
 EOS = 9
 
 
-class Lists:
+class Lists(TokenReader):
     """A reader of lists."""
 
     def __init__(self, sequences, dtype=np.uint16, separators=Separators.NONE):

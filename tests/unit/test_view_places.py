@@ -14,7 +14,6 @@ from paths import FIXTURES
 
 import tokfmt
 from tokfmt.core.errors import TokfmtError
-from tokfmt.views.view import byte_offset_of, position_of
 
 PACKS = sorted(path.name for path in (FIXTURES / "modalities").glob("*.pbin"))
 STORES = sorted(path.name for path in (FIXTURES / "flat-tokens").glob("*.zarr"))
@@ -33,10 +32,10 @@ def there_and_back(reader, positions):
     """Each position with its token and its place; from every byte of the token back to the position."""
     tokens = reader.tokens(0, reader.info.tokens).tolist()
     for position in positions:
-        place = byte_offset_of(reader, position)
+        place = reader.locate(position)
         if place.width is not None:
             for byte in range(place.width):
-                assert position_of(reader, place.path, place.offset + byte) == position
+                assert reader.find(place.path, place.offset + byte) == position
         yield position, tokens[position], place
 
 
@@ -44,13 +43,13 @@ def outside(reader, path):
     total = reader.info.tokens
     for wrong in (-1, total):
         with pytest.raises(IndexError):
-            byte_offset_of(reader, wrong)
-    assert position_of(reader, path, -1) is None
-    assert position_of(reader, path, 1 << 40) is None
-    assert position_of(reader, path.parent / "another", 0) is None
+            reader.locate(wrong)
+    assert reader.find(path, -1) is None
+    assert reader.find(path, 1 << 40) is None
+    assert reader.find(path.parent / "another", 0) is None
     again = pickle.loads(pickle.dumps(reader))
     if total:
-        assert byte_offset_of(again, total - 1) == byte_offset_of(reader, total - 1)
+        assert again.locate(total - 1) == reader.locate(total - 1)
 
 
 @pytest.mark.parametrize("name", PACKS)
@@ -67,8 +66,8 @@ def test_packs(name):
         padded = bytes(4 - len(data)) + data if order == ">" else data + bytes(4 - len(data))
         assert struct.unpack(f"{order}I", padded) == (token,)
     outside(reader, path)
-    assert stream or position_of(reader, path, 0) is None
-    assert stream or position_of(reader, path, len(raw) - 1) is None
+    assert stream or reader.find(path, 0) is None
+    assert stream or reader.find(path, len(raw) - 1) is None
 
 
 @pytest.mark.parametrize("view", ["documents", "samples"])
@@ -98,7 +97,7 @@ def test_stores(name):
             assert (place.offset, place.width) == (0, None)
             assert place.detail.endswith(f"item {position % chunk:,}") and f"chunk {number:,} " in place.detail
             assert int(stored[position]) >> 1 == token
-            assert position_of(reader, place.path, 5) == number * chunk
+            assert reader.find(place.path, 5) == number * chunk
         if reader.info.tokens:
             outside(reader, home / "encoded_tokens" / "0")
 
@@ -115,18 +114,18 @@ def test_stores_of_other_kinds(name):
             (stored,) = struct.unpack_from("<I", place.path.read_bytes(), place.offset)
             assert stored >> 1 == token
         else:
-            assert position_of(reader, place.path, place.offset) <= place_position(reader, place)
+            assert reader.find(place.path, place.offset) <= place_position(reader, place)
     assert name != "control_raw" or place.width == 4
     assert name != "control_sharded" or place.width == 4
 
 
 def place_position(reader, place):
-    return next(p for p in range(reader.info.tokens) if byte_offset_of(reader, p) == place)
+    return next(p for p in range(reader.info.tokens) if reader.locate(p) == place)
 
 
 def test_an_absent_chunk_lies_nowhere():
     reader = opened(FIXTURES / "bad" / "flat-tokens" / "control_absent_chunk_of_zeros", options={"holes": "fill"})
-    places = [byte_offset_of(reader, p) for p in range(reader.info.tokens)]
+    places = [reader.locate(p) for p in range(reader.info.tokens)]
     absent = [place for place in places if "absent" in place.detail]
     assert absent and all(place.path.name == ".zarray" and place.width is None for place in absent)
 
@@ -171,11 +170,11 @@ def test_hdf5(name, view):
     for position, token, place in there_and_back(reader, positions):
         found = value_at(place)
         assert found == token or (found == -100 and token == 50256)
-        first = position_of(reader, place.path, place.offset)
+        first = reader.find(place.path, place.offset)
         assert first is not None and first <= position
         if place.width is None:
-            assert byte_offset_of(reader, first).offset == place.offset
-            before = byte_offset_of(reader, first - 1) if first else None
+            assert reader.locate(first).offset == place.offset
+            before = reader.locate(first - 1) if first else None
             assert before is None or (before.path, before.offset) != (place.path, place.offset)
     outside(reader, place.path)
 
@@ -196,7 +195,7 @@ def test_hdf5_chunks_of_every_kind(tmp_path):
             file.create_dataset("data", data=data, **given)
             file.attrs["n_examples"] = 6
         reader = opened(path, options=["view=samples"])
-        assert (byte_offset_of(reader, 9).width is None) == (name == "cut")
+        assert (reader.locate(9).width is None) == (name == "cut")
         for position, token, place in there_and_back(reader, range(48)):
             assert token == data[position // 8, 0, position % 8]
             if place.width:
@@ -206,16 +205,16 @@ def test_hdf5_chunks_of_every_kind(tmp_path):
                 with h5py.File(path) as file:
                     at = (number // 6 * 4, number // 2 % 3, number % 2 * 5)
                     assert file["data"].id.get_chunk_info_by_coord(at).byte_offset == place.offset
-                assert position_of(reader, path, place.offset) == at[0] * 8 + at[2]
+                assert reader.find(path, place.offset) == at[0] * 8 + at[2]
         if name == "contiguous":
-            mask = byte_offset_of(reader, 0).offset + 8 * 4
-            assert position_of(reader, path, mask) is None
+            mask = reader.locate(0).offset + 8 * 4
+            assert reader.find(path, mask) is None
 
 
 def test_a_golden_of_several_files():
     """Places name the file that holds the token."""
     home = FIXTURES / "hdf5" / "packed_overlap"
     reader = opened(home, eos=50256)
-    places = [byte_offset_of(reader, p) for p in np.linspace(0, reader.info.tokens - 1, 30).astype(int).tolist()]
+    places = [reader.locate(p) for p in np.linspace(0, reader.info.tokens - 1, 30).astype(int).tolist()]
     assert len({place.path for place in places}) > 1
     assert all(os.path.getsize(place.path) > place.offset for place in places)

@@ -34,6 +34,7 @@ from tokfmt.cli.parameters import (
 from tokfmt.cli.usage import missing
 from tokfmt.core.resources import cpus
 from tokfmt.core.text_format import counted, printable
+from tokfmt.model.gap import separator_words
 
 _EPILOG = examples(
     "tokfmt convert corpus.jsonl out.pbin --tokenizer tokenizer",
@@ -181,12 +182,11 @@ def _summary(done: Any, seconds: float) -> str:
         padded = f" ({done.padded:,} of them padding)" if done.padded else ""
         what.append(counted(done.tokens, "token") + samples + padded)
     if done.separator["eos_id"] is not None:
-        what.append(
-            f"separator {done.separator['eos_id']} ({'; '.join((done.separator['from'], *_changed(done.separators)))})"
-        )
+        known, seen = done.separator, "; ".join(filter(None, (done.separator["seen"], *_changed(done.separators))))
+        what.append(f"separator {separator_words(known['eos_id'], known['from'] or '', seen)}")
     if done.lead["bos_id"] is not None:
-        changed = _changed(done.leads)
-        what.append(f"lead {done.lead['bos_id']}{_left_out(done)}" + f" ({'; '.join(changed)})" * bool(changed))
+        leads = _changed(done.leads)
+        what.append(f"lead {done.lead['bos_id']}{_left_out(done)}" + f" ({'; '.join(leads)})" * bool(leads))
     lines = [f"lost {name}: {printable(what_)}" for name, what_ in done.losses.items()]
     compared = " and ".join(counted(count, what[:-1]) for what, count in done.compared.items())
     verified = f", verified: {compared} read back and compared" if done.verified else ""
@@ -214,7 +214,9 @@ def _changed(counts: Mapping[str, int] | None) -> list[str]:
 
 def _plan(done: Any) -> str:
     separator = done.separator
-    known = "none" if separator["eos_id"] is None else f"{separator['eos_id']} ({separator['from']})"
+    known = "none"
+    if separator["eos_id"] is not None:
+        known = separator_words(separator["eos_id"], separator["from"] or "", separator["seen"] or "")
     size = "records, counted as they are read"
     if done.sequences is not None:
         padded = f" ({done.padded:,} of them padding)" if done.padded else ""
@@ -226,7 +228,7 @@ def _plan(done: Any) -> str:
         *(f"replaces     {printable(path)}: {what}" for path, what in done.replaces.items()),
         f"holds        {size}",
         *([f"samples      of {done.sample_length:,} tokens"] if done.sample_length else []),
-        f"separator    {known}{', inferred' if separator['inferred'] else ''}",
+        f"separator    {known}",
         *([f"lead         {done.lead['bos_id']}{_left_out(done)}"] if done.lead["bos_id"] is not None else []),
         f"tasks        {done.plan['tasks'] if done.sequences is not None else 'planned when they are counted'}",
         *_room(done.plan),

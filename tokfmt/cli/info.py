@@ -13,6 +13,7 @@ import click
 from tokfmt.cli.console import document
 from tokfmt.cli.parameters import PLACE, Command, common, examples, reading, requested, tokenizer
 from tokfmt.core.text_format import counted, human_bytes, listed_facts, printable, shortened
+from tokfmt.model.gap import separator_words
 
 if TYPE_CHECKING:
     from tokfmt.ops.info import Overview
@@ -137,7 +138,7 @@ def _largest(found: Overview) -> str:
 
 def _separator(found: Overview) -> str:
     if found.eos_id is not None:
-        return f"{found.eos_id} ({'; '.join(filter(None, (found.eos_from, found.eos_seen)))})"
+        return separator_words(found.eos_id, found.eos_from, found.eos_seen)
     if found.layout == "text":
         return ""
     if found.eos_from:

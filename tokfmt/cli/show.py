@@ -18,6 +18,7 @@ from tokfmt.cli.parameters import PLACE, Command, Count, F, Grouped, common, exa
 from tokfmt.cli.show_step import Printing, origin_lines, show_step
 from tokfmt.core import listing
 from tokfmt.core.text_format import counted, listed_facts, printable, shortened, visible
+from tokfmt.model.gap import separator_words
 
 if TYPE_CHECKING:
     from tokfmt.core.fields import Field, Section
@@ -195,7 +196,7 @@ def _heading(preview: Any) -> str:
     if preview.tokens is not None:
         parts.append(counted(preview.tokens, "token"))
     if preview.eos_id is not None:
-        parts.append(f"separator {preview.eos_id} ({preview.eos_from})")
+        parts.append(f"separator {separator_words(preview.eos_id, preview.eos_from, preview.eos_seen)}")
     detail = listed_facts(preview.extras)
     what = f"{printable(preview.path)}: {preview.format}{f' ({detail})' if detail else ''}"
     return ": ".join(filter(None, (what, ", ".join(parts))))
@@ -483,7 +484,7 @@ def _rows_heading(view: SampleView) -> str:
     if view.sample_length is not None:
         facts[0] += f" of {counted(view.sample_length, 'token')}"
     if view.eos_id is not None:
-        facts.append(f"separator {view.eos_id} ({view.eos_from})")
+        facts.append(f"separator {separator_words(view.eos_id, view.eos_from, view.eos_seen)}")
     if view.pad_id is not None:
         facts.append(f"padding {view.pad_id}")
     return f"{printable(view.path)}: {view.format}: {', '.join(facts)}"
@@ -491,8 +492,8 @@ def _rows_heading(view: SampleView) -> str:
 
 def _row_title(sample: Sample) -> str:
     facts = [counted(len(sample.ids), "token")]
-    if sample.mask is not None:
-        facts.append(f"{int(sample.mask.sum()):,} counted in the loss")
+    if sample.trained is not None:
+        facts.append(f"{sample.trained:,} counted in the loss")
     if count := int(sample.begins.sum()):
         facts.append(f"{counted(count, 'document')} beginning inside")
     if sample.padding:

@@ -16,6 +16,7 @@ from rich.text import Text
 from tokfmt.cli.console import terminal
 from tokfmt.cli.recipe import lines_of
 from tokfmt.core.text_format import bar, counted, human_bytes, printable, shortened
+from tokfmt.model.gap import separator_words
 
 if TYPE_CHECKING:
     from tokfmt.ops.stats import Statistics, StatsReport
@@ -144,9 +145,11 @@ def _of_ids(found: Statistics) -> list[tuple[str, str]]:
 def _of_shares(found: Statistics) -> list[tuple[str, str]]:
     rows = []
     if found.tokens is not None:
-        known = f"{found.eos_from}{', inferred' if found.eos_inferred else ''}"
         stored = f", {found.separators.count:,} stored" if found.separators is not None else ""
-        rows.append(("separator", f"{found.eos_id} ({known}){stored}" if found.eos_id is not None else "none known"))
+        known = "none known"
+        if found.eos_id is not None:
+            known = f"{separator_words(found.eos_id, found.eos_from, found.eos_seen)}{stored}"
+        rows.append(("separator", known))
     for name, share in (("padding", found.padding), ("masked", found.masked)):
         if share is not None:
             rows.append((name, f"{counted(share.count, 'position')} ({_percent(share.share)})"))

@@ -200,6 +200,8 @@ class CorruptError(FormatError):
 class UnendedError(CorruptError):
     """A sequence does not end with the separator, although all sequences that were looked at do.
 
+    The data are valid. `SourceRequest.every_end` reads each sequence by its own end.
+
     Attributes:
         sequence: Its number.
     """
@@ -237,7 +239,15 @@ class ContradictionError(CorruptError):
     """The tokens of a file contradict what it or its manifest states, so it is unknown which tokens are right."""
 
 
-NO_DAMAGE = (UnsupportedError, UnsafeError, StandInError, UnreachableError, SourceChangedError, ContradictionError)
+NO_DAMAGE = (
+    UnendedError,
+    UnsupportedError,
+    UnsafeError,
+    StandInError,
+    UnreachableError,
+    SourceChangedError,
+    ContradictionError,
+)
 """Errors after which no part of a dataset is certain, so that `--allow-partial` cannot save any."""
 
 

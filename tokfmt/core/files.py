@@ -20,7 +20,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,7 +39,6 @@ from tokfmt.core.errors import (
 )
 from tokfmt.core.once import open_to_read
 from tokfmt.core.place import AnyPlace, Identity, Kind, Place, PlaceLike, Url, refuse_address, status_of, store_of
-from tokfmt.core.reader import Ends
 from tokfmt.core.text_format import printable
 
 T = TypeVar("T")
@@ -57,6 +56,24 @@ _STAND_INS = frozenset([b"v", b"<", b"\xef", b" ", b"\t", b"\n", b"\r"])  # Firs
 _ALLOWED = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 _MOST_OPEN = 256 if _ALLOWED == resource.RLIM_INFINITY else min(256, _ALLOWED // 2)  # Some systems allow 256 in all.
 """Descriptors kept open at once. The files of a larger dataset are opened again for each read."""
+
+
+class Ends(NamedTuple):
+    """Where each of many sequences ends, each of which begins where the one before ends.
+
+    Sequence i ends before the position bases[i >> bits] + places[i] + shift.
+
+    Attributes:
+        bases: int64[blocks].
+        places: Integers, one per sequence.
+        bits: Base 2 logarithm of the number of sequences per base.
+        shift: Added to all.
+    """
+
+    bases: memoryview[int]
+    places: memoryview[int]
+    bits: int
+    shift: int = 0
 
 
 class _Open:

@@ -25,8 +25,9 @@ from tokfmt.core.files import names_in, natural_key, open_file, reading_error
 from tokfmt.core.findings import Audit, Code, Finding, Repair
 from tokfmt.core.place import AnyPlace, Kind, Place, PlaceLike, Url, place_of
 from tokfmt.core.ragged import Ragged
-from tokfmt.core.reader import Separators, TokenReader
+from tokfmt.core.reader import Separators, TokenReader, windows
 from tokfmt.core.records import RecordReader
+from tokfmt.core.text_format import counted
 
 REGION = 1 << 24
 """Tokens per region by default. The bytes of the destination do not depend on it."""
@@ -106,6 +107,7 @@ class Signature(NamedTuple):
     Attributes:
         names: Substrings of the file name; one of them is enough.
         marks: Bytes that occur in `Probe.head`; one of them is enough.
+        starts: Bytes with which `Probe.head` begins; one of them is enough. They cost no search of the head.
         beside: Suffix of a file with the same stem in the same directory, in capitals if that of the file is.
         text: `Probe.head` holds no zero byte.
     """
@@ -114,6 +116,7 @@ class Signature(NamedTuple):
     marks: tuple[bytes, ...] = ()
     beside: str = ""
     text: bool = False
+    starts: tuple[bytes, ...] = ()
 
     def is_named(self, name: str) -> bool:
         """Return whether the name of a file fits, whatever its content."""
@@ -124,6 +127,7 @@ class Signature(NamedTuple):
         beside = self.beside.upper() if probe.path.suffix.isupper() else self.beside
         return (
             self.is_named(probe.path.name)
+            or probe.head.startswith(self.starts)
             or any(mark in probe.head for mark in self.marks)
             or (beside != "" and listing.exists(probe.path.with_suffix(beside)))
             or (self.text and b"\0" not in probe.head)
@@ -220,6 +224,7 @@ class Target(NamedTuple):
             them.
         jobs: Threads that `commit` may use.
         strict: Decodes as `decoder` and raises where that replaces what is not text; None if `decoder` raises itself.
+        eos_for: The sequences that have it: all that the format gives one, or of these those that were read with one.
         bos_id: The lead that the source of the writer has in front of sequences; None: no sequence has one.
         bos_for: The sequences that have it: those that were read with one, or all.
     """
@@ -231,6 +236,7 @@ class Target(NamedTuple):
     keep_parts: bool = False
     jobs: int = 1
     strict: Decoder | None = None
+    eos_for: Literal["all", "as-read"] = "all"
     bos_id: int | None = None
     bos_for: Literal["as-read", "all"] = "as-read"
 
@@ -280,7 +286,7 @@ class WriterTraits:
         separators: Where the separator is stored. NONE: no separator is stored. TRAILING: after each sequence that has
             one in the source or is not empty. Any other: with every sequence.
         eos_id: The only separator that readers of this variant take; None: they take any.
-        keeps_masks: Stores the marks of the source (`protocols.HasMarks`), or its loss masks and labels.
+        keeps_masks: Stores the marks of the source (`TokenReader.marks`), or its loss masks and labels.
         keeps_separators: Stores no separators, but with marks those of the source: each is a token that counts or not.
         keeps_labels: Stores any label, not only whether a label counts in the loss.
         keeps_boundaries: Stores where documents begin in a row.
@@ -651,3 +657,22 @@ def everything_in(directory: AnyPlace) -> list[AnyPlace]:
         if inside and not entries:
             found.append(inside.removesuffix("/"))
     return [directory / name for name in sorted(found, key=natural_key)]
+
+
+def empty_sequences(source: TokenReader) -> tuple[int, int]:
+    """Return the number of empty sequences, and the number of the first (-1 without one). Reads only offsets."""
+    count, first = 0, -1
+    for a, b in windows(0, source.info.sequences):
+        empty = np.flatnonzero(np.diff(source.offsets(a, b)) == 0)
+        if len(empty):
+            first = first if count else a + int(empty[0])
+            count += len(empty)
+    return count, first
+
+
+def lost_empties(source: TokenReader, allow_loss: frozenset[str] = frozenset()) -> list[Loss]:  # noqa: ARG001
+    """Implement `WriterTraits.lost` for a format that cannot store empty sequences."""
+    count, first = empty_sequences(source)
+    if not count:
+        return []
+    return [Loss("empty-sequences", f"{counted(count, 'empty sequence')} (first: sequence {first:,})")]

@@ -19,22 +19,21 @@ and the writer of a format:
     a mask and labels of each sample           core/loss_mask.py `beside_samples`   formats/hdf5/writer.py `_blocks`
     none, made by a recipe                     recipes/samples.py `marks`
 
-To give a format a mask, define `marks` on its reader (`protocols.HasMarks`), call `protocols.marks_of(source, a, b)` in
-its writer, and set `WriterTraits.keeps_masks`. A flat format needs only `FileLayout.masks` and `FlatWriter.mask_file`.
+To give a format a mask, define `marks` on its reader (`TokenReader.marks`), call `source.marks(a, b)` in its
+writer, and set `WriterTraits.keeps_masks`. A flat format needs only `FileLayout.masks` and `FlatWriter.mask_file`.
 Records (`core.records`) return marks with their IDs, and state them in `RecordInfo.loss_masks`.
 """
 
 from __future__ import annotations
 
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.errors import ConversionError
-from tokfmt.core.protocols import HasDocumentStarts, HasLabels
-from tokfmt.core.ragged import Tokens
-from tokfmt.core.reader import TokenReader, sequence_at
+from tokfmt.core.ragged import Offsets, offsets_of
+from tokfmt.core.reader import TokenReader
 
 TARGET, MASKED_END, BEGINS = 1, 2, 4
 IGNORED = -100
@@ -93,23 +92,101 @@ def beside_samples(reader: TokenReader, start: int, stop: int) -> Marks:
     Raises:
         ConversionError: If a label that counts is not the next token, which a mask cannot express.
     """
-    if not isinstance(reader, HasLabels) or start == stop:
+    if not reader.has_labels or start == stop:
         return np.zeros(stop - start, np.uint8)
-    before = max(start - 1, 0)
-    tokens, labels = reader.tokens(before, stop), reader.labels(before, stop)
-    counted = (reader.masks(before, stop) != 0) & (labels != IGNORED)
-    inner = np.ones(stop - before, np.bool_)
-    firsts = reader.offsets(sequence_at(reader, before), sequence_at(reader, stop - 1) + 1)[:-1]
-    inner[firsts[firsts >= before] - before] = False
-    found = np.zeros(stop - before, np.uint8)
-    found[1:] = counted[:-1] & inner[1:]
-    wrong = np.flatnonzero((found[1:] == TARGET) & (labels[:-1] != tokens[1:]))
+    found, other = _next_tokens(reader, start, stop)
+    wrong = np.flatnonzero(other)
     if len(wrong):
-        at, expected, label = int(wrong[0]), int(tokens[wrong[0] + 1]), int(labels[wrong[0]])
-        raise other_label(before + at, expected, label)
-    found = found[start - before :]
-    if isinstance(reader, HasDocumentStarts):
-        found[reader.begins(start, stop)] |= BEGINS
+        at = start + int(wrong[0])
+        label, expected = int(reader.labels(at - 1, at)[0]), int(reader.tokens(at, at + 1)[0])
+        raise other_label(at - 1, expected, label)
+    marks: Marks = found.astype(np.uint8)
+    if reader.has_begins:
+        marks[reader.begins(start, stop)] |= BEGINS
+    return marks
+
+
+def _next_tokens(reader: Any, start: int, stop: int) -> tuple[Flags, Flags]:
+    """Return for each token whether the label before it counts and is the token, and whether it counts and is not."""
+    first = reader.sequence_at(start)
+    firsts = reader.offsets(first, reader.sequence_at(stop - 1) + 1)[:-1]
+    before = max(int(firsts[0]), start - 1)
+    counts, found, other = _counted_labels(reader, before, stop), *np.zeros((2, stop - before), np.bool_)
+    equal = reader.labels(before, stop)[:-1] == reader.tokens(before, stop)[1:]
+    found[1:], other[1:] = counts[:-1] & equal, counts[:-1] & ~equal
+    inner = firsts[firsts >= before] - before
+    found[inner] = other[inner] = False
+    return found[start - before :], other[start - before :]
+
+
+def counted_of(reader: TokenReader, start: int, stop: int) -> Flags | None:
+    """Return which positions train a target, bool[stop - start]; None if nothing beside the tokens says so.
+
+    Of samples with labels, these are the positions whose label counts in the loss. It may be a token after the row. Of
+    other data, they are the tokens that are trained.
+
+    Args:
+        reader: Reader of any layout.
+        start: First token position.
+        stop: Position after the last token.
+    """
+    if reader.has_labels:
+        return _counted_labels(reader, start, stop)
+    return _targets_of_marks(reader, start, stop)
+
+
+def _counted_labels(reader: TokenReader, start: int, stop: int) -> Flags:
+    counts: Flags = (reader.masks(start, stop) != 0) & (reader.labels(start, stop) != IGNORED)
+    return counts
+
+
+def targets_of(reader: TokenReader, start: int, stop: int) -> Flags | None:
+    """Return which tokens are trained as targets, bool[stop - start]; None if nothing beside the tokens says so.
+
+    A label says it of the token that it is, which is the next one in most samples. No label of a sample is its first
+    token.
+
+    Args:
+        reader: Reader of any layout.
+        start: First token position.
+        stop: Position after the last token.
+    """
+    if (found := reader.targets(start, stop)) is not None:
+        return found
+    if not reader.has_labels:
+        return _targets_of_marks(reader, start, stop)
+    if start == stop:
+        return np.zeros(0, np.bool_)
+    if reader.shifted:
+        return _next_tokens(reader, start, stop)[0]
+    return _counted_labels(reader, start, stop)
+
+
+def _targets_of_marks(reader: TokenReader, start: int, stop: int) -> Flags | None:
+    marks = reader.marks(start, stop)
+    return None if marks is None else marks & TARGET != 0
+
+
+def is_masked(reader: TokenReader) -> bool:
+    """Return whether a dataset states which of its positions train a target."""
+    return reader.has_labels or reader.marks(0, 0) is not None
+
+
+def padding_of(reader: TokenReader, start: int, stop: int) -> Flags | None:
+    """Return which positions are padding, bool[stop - start], as the reader declares it; None if it declares none."""
+    return reader.is_padding(start, stop)
+
+
+def of_rows(flags: Flags | None, bounds: Offsets) -> NDArray[np.int64]:
+    """Return the number of positions of each row at which a flag is set, int64[rows]; zeros without flags.
+
+    Args:
+        flags: bool[n] of consecutive rows; None without any.
+        bounds: int64[rows + 1], the offsets of the rows.
+    """
+    if flags is None:
+        return np.zeros(len(bounds) - 1, np.int64)
+    found: NDArray[np.int64] = np.diff(offsets_of(flags.view(np.uint8))[bounds - bounds[0]])
     return found
 
 
@@ -139,54 +216,3 @@ def of_next(marks: Marks, begins: Flags) -> NDArray[np.int8]:
     """
     counts = np.append((marks & TARGET != 0) & ~begins, False)
     return counts[1:].astype(np.int8)
-
-
-@runtime_checkable
-class Padded(Protocol):
-    """Samples that know the length of their padding."""
-
-    def filled(self, sample: int) -> int:
-        """Return the number of positions of a sample before its padding."""
-
-
-def padding_in(
-    reader: TokenReader, row: int, ids: Tokens, mask: Marks | None, labels: NDArray[np.integer] | None
-) -> int:
-    """Return the number of padding tokens at the end of a row: as its reader knows it, else by its tokens.
-
-    Args:
-        reader: The reader of the row.
-        row: The number of the row.
-        ids: The last token IDs of the row.
-        mask: Their loss mask, or None.
-        labels: Their labels, or None.
-    """
-    if isinstance(reader, Padded) and reader.info.sample_length is not None:
-        return min(len(ids), reader.info.sample_length - reader.filled(row))
-    return padding_of(ids, mask, labels, reader.info.pad_id)
-
-
-def padding_of(ids: Tokens, mask: Marks | None, labels: NDArray[np.integer] | None, pad_id: int | None) -> int:
-    """Return the number of padding tokens at the end of a row.
-
-    Padding is a run of the last ID of the row (of `pad_id`, if known) that does not count in the loss. Its labels are
-    the same ID or -100. Without a mask, the first ID of the run is treated as the separator of the last document.
-
-    Args:
-        ids: The token IDs of a row.
-        mask: Its loss mask, or None.
-        labels: Its labels, or None.
-        pad_id: Token ID of the padding, or None if unknown.
-    """
-    fill = int(ids[-1]) if len(ids) else -1
-    if not len(ids) or (pad_id is not None and fill != pad_id):
-        return 0
-    pads = ids == fill
-    if mask is not None:
-        pads &= mask == 0
-    if labels is not None:
-        pads &= (labels == fill) | (labels == IGNORED)
-    run = len(ids) if pads.all() else int(np.argmin(pads[::-1]))
-    if mask is None:
-        return run - 1 if pad_id is not None and run > 1 else 0
-    return run

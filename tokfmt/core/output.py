@@ -29,7 +29,6 @@ from tokfmt.core.errors import ConversionError
 from tokfmt.core.files import File, open_file, walk, writing
 from tokfmt.core.format import Receipt, Region
 from tokfmt.core.place import Place, refuse_address
-from tokfmt.core.protocols import pieces_of
 from tokfmt.core.reader import TokenReader
 from tokfmt.core.text_format import printable, shortened
 
@@ -114,7 +113,7 @@ def copy_region(
     top = reader.info.max_id
     if top is None or top > limit:
         return None
-    pieces = pieces_of(reader, region.tokens.start, region.tokens.stop)
+    pieces = reader.pieces(region.tokens.start, region.tokens.stop)
     if pieces is None or any(piece.dtype != dtype for piece in pieces):
         return None
     for piece in pieces:

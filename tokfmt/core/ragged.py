@@ -93,3 +93,38 @@ def gathered(tokens: Tokens, starts: Offsets, lengths: Offsets) -> Ragged:
         moves += np.arange(a, b)
         np.take(tokens, moves, out=out[a:b], mode="clip")  # Other modes need a second buffer.
     return Ragged(out, offsets)
+
+
+_SHORT = 48  # Tokens per interval, on average, from which slices are copied one by one.
+
+
+def pick(window: Tokens, starts: Offsets, lengths: Offsets) -> Tokens:
+    """Return intervals of a window, concatenated in the given order; the window itself if they are all of it.
+
+    Args:
+        window: Tokens.
+        starts: First place of each interval in the window.
+        lengths: Number of tokens of each.
+    """
+    count, total = len(starts), int(lengths.sum())
+    if not count or not total:
+        return window[:0]
+    if count == 1:
+        return window[int(starts[0]) : int(starts[0]) + total]
+    if total > _SHORT * count:
+        bounds = zip(starts.tolist(), (starts + lengths).tolist(), strict=True)
+        return np.concatenate([window[start:stop] for start, stop in bounds])
+    ends = starts + lengths
+    gaps = starts[1:] - ends[:-1]
+    least, most = int(gaps.min()), int(gaps.max())
+    base = int(starts[0])
+    if not least and not most:
+        return window[base : int(ends[-1])]
+    if least >= 0 and most == 1:  # One slot, such as a separator, is between most neighbors.
+        kept = np.ones(int(ends[-1]) - base, np.bool_)
+        between = ends[:-1] if least else ends[:-1][gaps == 1]
+        kept[between - base] = False
+        return window[base : int(ends[-1])][kept]
+    places = np.repeat(starts - offsets_of(lengths)[:-1], lengths)
+    places += np.arange(total)
+    return window[places]

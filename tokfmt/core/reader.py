@@ -1,48 +1,38 @@
-"""The model of a dataset: two arrays on a token axis, and the protocol `TokenReader` that reads them.
+"""A token axis, and its readers: `Axis` has the tokens, and `TokenReader` the offsets of sequences beside them.
 
-    tokens   1-D virtual array of token IDs, separators removed
+    tokens   1-D virtual array of token IDs
     offsets  1-D non-decreasing array, one entry per sequence plus one; offsets[0] == 0, offsets[-1] == len(tokens)
 
 `start` and `stop` are always positions on the token axis; `first` and `last` are always sequence numbers. The reader of
 a format is a *stored* reader: its axis holds what the files hold, separators included, and `Info.separators` says where
-they are. The views of `tokfmt.views` remove or insert separators, so commands see only axes without them. This module
-also converts token IDs between dtypes, without wrap-around.
+they are. `tokfmt.model` tells separators from contents, so commands see only axes without separators. This module also
+converts token IDs between dtypes, without wrap-around.
 """
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable, Iterator, Mapping
+import itertools
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.errors import Loss, TokenRangeError
+from tokfmt.core.files import Ends, File
 from tokfmt.core.place import Place
-from tokfmt.core.ragged import Offsets, Ragged, Tokens
-
-
-class CachedProtocolMeta(type(Protocol)):  # type: ignore[misc]  # The name of its metaclass is private.
-    """A metaclass of protocols whose isinstance() is fast in Python 3.11, where a plain protocol takes 20 µs."""
-
-    def __instancecheck__(cls, instance: object) -> bool:
-        if not cls.__dict__.get("_is_protocol"):  # A class that inherits from a protocol.
-            return bool(super().__instancecheck__(instance))
-        kind = type(instance)
-        return all(hasattr(kind, name) or hasattr(instance, name) for name in _members(cls))
-
-
-@functools.cache
-def _members(protocol: type) -> tuple[str, ...]:
-    names = [name for kind in protocol.__mro__ for name in (*vars(kind), *vars(kind).get("__annotations__", ()))]
-    return tuple(name for name in names if not name.startswith("_"))
-
+from tokfmt.core.ragged import Offsets, Ragged, Tokens, offsets_of, pick
 
 WINDOW = 1 << 20
 """Tokens that a walk over an axis holds at once. 1 Mi stays in the CPU cache; larger windows are slower."""
+
+
+Dtype = np.dtype[np.unsignedinteger]
+
+_NEAR = 1 << 12  # Slots between two intervals that take less time to read than another read does.
 
 
 class Layout(Enum):
@@ -189,47 +179,53 @@ class Info:
         }
 
 
-@runtime_checkable
-class TokenReader(Protocol):
-    """Random access to the tokens and offsets of a dataset.
+class ByteOffset(NamedTuple):
+    """The file that stores a token or a record, and its byte offset there.
 
-    A reader is picklable (it holds paths, options and arrays, and no open handles) and thread-safe.
+    Attributes:
+        path: The file.
+        offset: Byte offset of the first byte; for compressed data, of the chunk that holds it.
+        width: Bytes of the token in the file; None if it is inside a compressed chunk.
+        detail: The place in the terms of the format: chunk, row and column.
     """
 
-    @property
-    def info(self) -> Info: ...
+    path: Place
+    offset: int
+    width: int | None
+    detail: str = ""
 
-    def tokens(self, start: int, stop: int) -> Tokens:
-        """Return the tokens at positions `start <= p < stop`.
 
-        Args:
-            start: First token position; 0 <= start <= stop. It is not a byte offset.
-            stop: End of the interval; stop <= info.tokens.
+class Piece(NamedTuple):
+    """Consecutive uncompressed tokens in a file.
 
-        Returns:
-            info.dtype[stop - start], native byte order, read-only.
+    Attributes:
+        file: The file.
+        offset: Byte offset of the first token.
+        length: Length in bytes.
+        dtype: Dtype of a token, with its byte order; unsigned.
+    """
 
-        Raises:
-            IndexError: If the interval leaves the axis. It is never clamped, and never counts from the end.
-            FormatError: If the file does not hold what its header states.
-        """
+    file: File
+    offset: int
+    length: int
+    dtype: np.dtype[Any]
 
-    def offsets(self, first: int, last: int) -> Offsets:
-        """Return the start of each sequence `first <= i < last`, and the end of the last.
 
-        Args:
-            first: First sequence number; 0 <= first <= last.
-            last: End of the range; last <= info.sequences.
+@dataclass(frozen=True, slots=True)
+class PaddingCounts:
+    """Counts of padding that was removed from an axis, and of separators that were inserted.
 
-        Returns:
-            int64[last - first + 1], positions on the token axis, non-decreasing.
+    Attributes:
+        padding: Positions of the file that hold padding and are not on the axis; None if it was not counted.
+        positions: All positions of the file.
+        separators: Separators on the axis that the reader inserted.
+        sample_length: Positions of each sample that the file stores the axis in; None if it stores no samples.
+    """
 
-        Raises:
-            IndexError: If the range leaves the dataset.
-        """
-
-    def close(self) -> None:
-        """Close open files. A later read opens them again."""
+    padding: int | None
+    positions: int
+    separators: int = 0
+    sample_length: int | None = None
 
 
 def check_interval(start: int, stop: int, length: int, what: str = "token positions") -> None:
@@ -251,45 +247,6 @@ def check_position(position: int, length: int) -> None:
         raise IndexError(f"token position {position} is outside 0:{length}")
 
 
-def sequence_at(reader: TokenReader, position: int) -> int:
-    """Return the last sequence that begins at or before a position of an axis; 0 without one.
-
-    A reader whose offsets cost a read of the file has a method `sequence_at`.
-    """
-    find: Callable[[int], int] | None = getattr(reader, "sequence_at", None)
-    return bisected(reader, position) if find is None else find(position)
-
-
-def bisected(reader: TokenReader, position: int) -> int:
-    """Return what `sequence_at` returns, by O(log sequences) calls of `offsets`."""
-    low, high = 0, reader.info.sequences
-    while high - low > 1:
-        middle = (low + high) // 2
-        if int(reader.offsets(middle, middle)[0]) <= position:
-            low = middle
-        else:
-            high = middle
-    return low
-
-
-class Ends(NamedTuple):
-    """Where each of many sequences ends, each of which begins where the one before ends.
-
-    Sequence i ends before the position bases[i >> bits] + places[i] + shift.
-
-    Attributes:
-        bases: int64[blocks].
-        places: Integers, one per sequence.
-        bits: Base 2 logarithm of the number of sequences per base.
-        shift: Added to all.
-    """
-
-    bases: memoryview[int]
-    places: memoryview[int]
-    bits: int
-    shift: int = 0
-
-
 def windows(start: int, stop: int, size: int = WINDOW) -> Iterator[tuple[int, int]]:
     """Cut an interval into consecutive windows of at most `size` tokens.
 
@@ -300,6 +257,289 @@ def windows(start: int, stop: int, size: int = WINDOW) -> Iterator[tuple[int, in
     """
     for a in range(start, stop, size):
         yield a, min(a + size, stop)
+
+
+class Axis(ABC):
+    """Token slots 0 .. length - 1. Every method but `tokens` has a default.
+
+    Attributes:
+        length: Number of slots.
+        dtype: Unsigned dtype of what `tokens` returns, in native byte order.
+        values: All of them, if they are in memory; else None.
+    """
+
+    length: int
+    dtype: Dtype
+    values: NDArray[Any] | None = None
+
+    @abstractmethod
+    def tokens(self, start: int, stop: int) -> Tokens:
+        """Return the tokens in the slots `start <= p < stop`. Do not write to them.
+
+        Raises:
+            IndexError: If the interval leaves the axis.
+            FormatError: If the file does not hold what its header states.
+        """
+
+    def sequence_reader(
+        self,
+        ends: Ends,  # noqa: ARG002
+        separator: int | None,  # noqa: ARG002
+        general: Callable[[int], Tokens],
+        *,
+        is_before: bool = False,  # noqa: ARG002
+    ) -> Callable[[int], Tokens]:
+        """Return a function that reads one sequence, in as few steps as possible; see `core.files.File`."""
+        return general
+
+    def pair_reader(self) -> Callable[[int], Sequence[int]]:
+        """Return a function that reads two neighboring integers of an index, in as few steps as possible."""
+        return lambda position: self.tokens(position, position + 2).tolist()
+
+    def intervals(self, wanted: Sequence[tuple[int, int]]) -> Iterator[Tokens]:
+        """Yield the tokens of each interval, in the given order. A store is asked for several side by side."""
+        return (self.tokens(start, stop) for start, stop in wanted)
+
+    def gather(self, starts: Offsets, lengths: Offsets) -> Tokens:
+        """Return the tokens of many intervals, concatenated in the given order. Neighbors are read together.
+
+        Args:
+            starts: First position of each interval; in any order, and intervals may overlap.
+            lengths: Number of tokens of each.
+        """
+        if len(starts) < 2:
+            return self.tokens(int(starts[0]), int(starts[0] + lengths[0])) if len(starts) else np.empty(0, self.dtype)
+        if bool((starts[1:] >= starts[:-1]).all()):
+            return self._gathered(starts, lengths)
+        order = np.argsort(starts, kind="stable")
+        places = np.empty(len(order), np.int64)
+        places[order] = offsets_of(lengths[order])[:-1]
+        return pick(self._gathered(starts[order], lengths[order]), places, lengths)
+
+    def _gathered(self, starts: Offsets, lengths: Offsets) -> Tokens:
+        """Return what `gather` returns, of intervals whose starts ascend."""
+        reach = np.maximum.accumulate(starts + lengths)
+        far = np.append(np.flatnonzero(starts[1:] - reach[:-1] > _NEAR) + 1, len(starts))
+        cuts, i = [0], 0
+        for end in far.tolist():
+            while i < end:  # One read holds at most WINDOW slots, or one interval.
+                i = min(end, max(i + 1, int(np.searchsorted(reach[i:end], starts[i] + WINDOW, "right")) + i))
+                cuts.append(i)
+        wanted = [(int(starts[i]), int(reach[i:j].max())) for i, j in itertools.pairwise(cuts)]
+        found = [
+            pick(window, starts[i:j] - start, lengths[i:j])
+            for window, (start, _), (i, j) in zip(self.intervals(wanted), wanted, itertools.pairwise(cuts), strict=True)
+        ]
+        return found[0] if len(found) == 1 else np.concatenate(found)
+
+    def at(self, positions: Offsets) -> Tokens:
+        """Return the tokens of single slots, in the given order. Neighbors are read together."""
+        if len(positions) < 2 or not bool((positions[1:] >= positions[:-1]).all()):
+            return self.gather(positions, np.ones(len(positions), np.int64))
+        cuts = [0, *(np.flatnonzero(np.diff(positions) > _NEAR) + 1).tolist(), len(positions)]
+        wanted = [(int(positions[i]), int(positions[j - 1]) + 1) for i, j in itertools.pairwise(cuts)]
+        if max(stop - start for start, stop in wanted) > WINDOW:
+            return self.gather(positions, np.ones(len(positions), np.int64))
+        places = zip(self.intervals(wanted), itertools.pairwise(cuts), strict=True)
+        return np.concatenate([window[positions[i:j] - positions[i]] for window, (i, j) in places])
+
+    def __getitem__(self, positions: Offsets) -> Tokens:
+        """Return what `at` returns, so that an axis and a window of it are read in the same way."""
+        return self.at(positions)
+
+    def locate(self, position: int) -> ByteOffset | None:
+        """Return the file and the byte of a slot; None if no file holds it, as a separator that was added.
+
+        Raises:
+            IndexError: If the position leaves the axis.
+        """
+        check_position(position, self.length)
+        return None
+
+    def find(self, place: Place, byte: int) -> int | None:  # noqa: ARG002 - an axis without files
+        """Return the position of the slot that holds a byte of a file; None if no slot does.
+
+        For compressed data, it is the first slot of the chunk.
+        """
+        return None
+
+    def check(self) -> None:  # noqa: B027 - an axis without files
+        """Raise SourceChangedError unless the files are those that were opened."""
+
+    def close(self) -> None:  # noqa: B027 - an axis without files
+        """Close the files; the next read opens them again."""
+
+
+class TokenReader(Axis):
+    """An axis, the offsets of the sequences on it, and facts about it.
+
+    A reader of a format defines `info`, `tokens` and `offsets`. Everything else has a default, which is right for a
+    format without that; nobody asks whether a reader has a method.
+
+    Attributes:
+        info: Facts that are known without a read of tokens.
+        bounds: The offsets of all sequences, int64[sequences + 1]; None if they are not in memory.
+        none_empty: No sequence is empty, as the files state beside their index.
+        has_labels: The rows, which are samples, are stored with a loss mask and labels: `masks` and `labels` have them.
+        has_begins: `begins` has where documents begin in the rows, without separators.
+        inserts_separators: `is_inserted` is True for some positions.
+        shifted: Labels are the next tokens; False if they are the tokens themselves.
+    """
+
+    bounds: Offsets | None = None
+    none_empty: bool = False
+    has_labels: bool = False
+    has_begins: bool = False
+    inserts_separators: bool = False
+    shifted: bool = True
+
+    info: Info
+
+    @property
+    def length(self) -> int:  # type: ignore[override]
+        return self.info.tokens
+
+    @property
+    def dtype(self) -> Dtype:  # type: ignore[override]
+        return self.info.dtype
+
+    @abstractmethod
+    def offsets(self, first: int, last: int) -> Offsets:
+        """Return the start of each sequence `first <= i < last`, and the end of the last.
+
+        Args:
+            first: First sequence number; 0 <= first <= last.
+            last: End of the range; last <= info.sequences.
+
+        Returns:
+            int64[last - first + 1], positions on the token axis, non-decreasing.
+
+        Raises:
+            IndexError: If the range leaves the dataset.
+        """
+
+    @property
+    def is_readable(self) -> bool:
+        """True if no token has to be decoded, and all are within the files. Others are read completely to know it."""
+        return False
+
+    def sequence_at(self, position: int) -> int:
+        """Return the last sequence that begins at or before a position; 0 without one.
+
+        The default calls `offsets` O(log sequences) times.
+        """
+        low, high = 0, self.info.sequences
+        while high - low > 1:
+            middle = (low + high) // 2
+            if int(self.offsets(middle, middle)[0]) <= position:
+                low = middle
+            else:
+                high = middle
+        return low
+
+    def read_scattered(self, begins: Offsets, places: Offsets, lengths: Offsets, out: Tokens) -> None:
+        """Read intervals in any order, each of at least one token and within one sequence.
+
+        Args:
+            begins: Start of each interval on the axis, int64[n].
+            places: Start of each interval in `out`, int64[n].
+            lengths: Tokens per interval, int64[n].
+            out: The array that is filled; of the reader's dtype, or wider.
+        """
+        for begin, place, length in zip(begins.tolist(), places.tolist(), lengths.tolist(), strict=True):
+            out[place : place + length] = self.tokens(begin, begin + length)
+
+    def pieces(self, start: int, stop: int) -> Sequence[Piece] | None:  # noqa: ARG002
+        """Return the pieces of the tokens at positions `start <= p < stop`, in order; None if some are not stored raw.
+
+        Reads no token. A reader that examines the tokens that it reads has no pieces.
+
+        Raises:
+            IndexError: If the interval leaves the axis.
+        """
+        return None
+
+    def marks(self, start: int, stop: int) -> NDArray[np.uint8] | None:  # noqa: ARG002
+        """Return marks, uint8[stop - start] with the bits of `core.loss_mask`; None if the dataset has none.
+
+        Raises:
+            IndexError: If the interval leaves the axis.
+            ConversionError: If the data beside the tokens cannot be expressed as marks.
+        """
+        return None
+
+    def masks(self, start: int, stop: int) -> NDArray[np.uint8]:
+        """Return the loss mask, uint8[stop - start]: 1 where the label counts, also if the file stores the inverse."""
+        raise LookupError(f"there are no loss masks for the positions {start}:{stop}")
+
+    def labels(self, start: int, stop: int) -> NDArray[np.int64]:
+        """Return the label of each token as stored, int64[stop - start]; -100 where it is ignored."""
+        raise LookupError(f"there are no labels for the positions {start}:{stop}")
+
+    def begins(self, start: int, stop: int) -> NDArray[np.bool_]:
+        """Return bool[stop - start]: True where a document begins."""
+        raise LookupError(f"where documents begin in the positions {start}:{stop} is not known")
+
+    def to_source(self, position: int) -> tuple[TokenReader, int] | None:
+        """Return the reader beneath this one, and its position of the token at a position of this axis.
+
+        Returns:
+            None for a stored reader, and for a separator that no reader beneath has.
+
+        Raises:
+            IndexError: If the position leaves the axis.
+        """
+        check_position(position, self.info.tokens)
+        return None
+
+    def as_dataset(self, *, drawn: bool = False) -> object | None:  # noqa: ARG002 - what needs it is above this module
+        """Return the `model.Dataset` whose contents this reader has, for `model.readers.dataset_of`.
+
+        Args:
+            drawn: Return the documents of a recipe as sequences of its sources, with their separators.
+
+        Returns:
+            None for a stored reader, which knows nothing of separators.
+        """
+        return None
+
+    def locate(self, position: int) -> ByteOffset | None:
+        """See `Axis.locate`. The default asks the reader beneath."""
+        found = self.to_source(position)
+        return None if found is None else found[0].locate(found[1])
+
+    def targets(self, start: int, stop: int) -> NDArray[np.bool_] | None:  # noqa: ARG002
+        """Return bool[stop - start]: True where a label that counts is this token; None: `masks` or `marks` say so.
+
+        A reader with labels defines it if marks cannot express them.
+        """
+        return None
+
+    def is_padding(self, start: int, stop: int) -> NDArray[np.bool_] | None:  # noqa: ARG002
+        """Return bool[stop - start]: True at padding, which is at the ends of samples; None if there is none.
+
+        No consumer decides from IDs and masks what is padding.
+        """
+        return None
+
+    def padding_counts(self) -> PaddingCounts | None:
+        """Return what was removed and inserted by a reader that joins samples; None for another one."""
+        return None
+
+    def is_inserted(self, positions: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Return which positions hold a separator that the reader of a stream inserted, and the files do not hold."""
+        return np.zeros(len(positions), np.bool_)
+
+    def check_ends_before(self, following: object, eos_id: int | None) -> None:
+        """Check that the last sequence does not continue in the dataset that is read next.
+
+        Args:
+            following: The stored reader of the next dataset, of any class.
+            eos_id: The separator, which may be on both sides of the border; None without one.
+
+        Raises:
+            FormatError: If it may continue: a token would be repeated, or a document cut.
+        """
 
 
 def batches(reader: TokenReader, first: int, last: int, size: int = WINDOW) -> Iterator[Ragged]:
@@ -328,8 +568,6 @@ def batches(reader: TokenReader, first: int, last: int, size: int = WINDOW) -> I
 # Dtypes of token IDs
 
 A = TypeVar("A", bound=np.integer[Any])
-
-Dtype = np.dtype[np.unsignedinteger]
 
 U8: Dtype = np.dtype(np.uint8)
 U16: Dtype = np.dtype(np.uint16)

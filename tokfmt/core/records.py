@@ -1,4 +1,4 @@
-"""The protocol `RecordReader`: documents before they are tokens, as text or as lists of token IDs.
+"""The base class `RecordReader`: documents before they are tokens, as text or as lists of token IDs.
 
 A record reader cannot address tokens, because the number of tokens of a text is unknown. It has *blocks* instead:
 disjoint parts in order, each of which one task can convert to tokens. `tokfmt.text.ingest` does so, into scratch
@@ -12,14 +12,15 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.errors import Loss
+from tokfmt.core.errors import Loss, TokfmtError
+from tokfmt.core.place import Place
 from tokfmt.core.ragged import Offsets, Ragged
-from tokfmt.core.reader import CachedProtocolMeta, Damage
+from tokfmt.core.reader import ByteOffset, Damage
 
 
 class Block(NamedTuple):
@@ -109,7 +110,7 @@ class RecordBatch(NamedTuple):
     Attributes:
         texts: One string per record (`RecordReader.texts`).
         ragged: The token IDs of the records (`RecordReader.ids`).
-        lines: The records as JSON lines, without line end (`json_lines`).
+        lines: The records as JSON lines, without line end (`RecordReader.lines`).
         tokens: Number of token IDs in `lines`, if the reader knows it.
         skipped: Lines left out with `--allow-loss invalid-lines`; with `Hints.collect_invalid`, fields as well.
         begins: int64, byte offset of the line of each of `texts` in the decompressed text of its file; None if records
@@ -141,7 +142,7 @@ class RecordInfo:
         records: Number of records, if an index or a scan gives it.
         random_access: False for compressed files.
         json_lines: Each record is a line with a JSON object. A conversion to jsonl copies the line with all its fields
-            (`JsonLines.lines`). If False, jsonl gets what `texts` or `ids` return.
+            (`RecordReader.lines`). If False, jsonl gets what `texts` or `ids` return.
         field: Dotted path of the text or the IDs in a record.
         eos_id: The separator, if the records state it.
         loss_masks: Description of loss masks or labels beside the IDs, which `ids` returns as marks; "" without any.
@@ -172,19 +173,66 @@ class RecordInfo:
         return {**splits, **masks, **self.extras, "field": self.field}
 
 
-@runtime_checkable
-class RecordReader(Protocol, metaclass=CachedProtocolMeta):
-    """Records of text or of token IDs, in order. Picklable, without open handles."""
+class Line(NamedTuple):
+    """The line of a record.
 
-    @property
-    def info(self) -> RecordInfo: ...
+    Attributes:
+        path: The file.
+        number: Line number, from 1.
+        offset: Byte offset in the text at which the line begins.
+        decompressed: True if the text is the decompressed content of the file.
+    """
 
+    path: Place
+    number: int
+    offset: int
+    decompressed: bool
+
+
+class RecordReader(ABC):
+    """Records of text or of token IDs, in order. Picklable, without open handles.
+
+    A reader of a format defines `info`, `count`, `blocks`, `texts`, `ids` and `record`. Everything else has a default,
+    which is right for a format without that; nobody asks whether a reader has a method.
+
+    Attributes:
+        info: Facts that are known without a read of records.
+        files: The files, if the reader finds the file and the byte offset of a record. `Block.file` is an index into
+            them. Empty: it does not.
+        is_table: The texts are a column of a table, and `texts_with_columns` has the other columns.
+    """
+
+    info: RecordInfo
+    files: Sequence[Place] = ()
+    is_table: bool = False
+
+    @abstractmethod
     def count(self) -> int:
         """Return the number of records. Scans the files if it is not stored."""
 
+    def count_up_to(self, last: int) -> int:
+        """Return the number of records, counted up to record `last` only.
+
+        The default reads the first records if it does not know the number.
+        """
+        if self.info.records is not None:
+            return self.info.records
+        found, read = 0, self.texts if self.info.kind == "text" else self.ids
+        for batch in (batch for block in self.blocks(1 << 20) for batch in read(block)):
+            found += len(batch.texts) + (0 if batch.ragged is None else len(batch.ragged))
+            if found >= last:
+                break
+        return found
+
+    def file_counts(self) -> Sequence[int]:
+        """Return the number of records of each of `files`. Counts them on the first call."""
+        return ()
+
+    @abstractmethod
     def blocks(self, size: int, first: int = 0, last: int | None = None) -> Sequence[Block]:
         """Return disjoint blocks of about `size` bytes, in order, of records `first <= i < last` (None: to the end)."""
 
+    @abstractmethod
     def texts(self, block: Block) -> Iterator[RecordBatch]:
         """Yield the texts of a block, in batches of bounded size.
 
@@ -195,41 +243,79 @@ class RecordReader(Protocol, metaclass=CachedProtocolMeta):
             LossyConversionError: If a record has other fields, and --allow-loss fields is not given.
         """
 
+    @abstractmethod
     def ids(self, block: Block) -> Iterator[RecordBatch]:
         """Yield the token IDs of a block, each below 2^32, in batches of bounded size."""
 
+    def lines(self, block: Block) -> Iterator[RecordBatch]:
+        """Yield the records as JSON lines, in batches of bounded size.
+
+        With `info.json_lines`, they are as they are in the file, validated. The default makes them from text or IDs.
+        """
+        if self.info.kind == "text":
+            for batch in self.texts(block):
+                lines = [json.dumps({"text": text}, ensure_ascii=False).encode() for text in batch.texts]
+                yield RecordBatch(lines=lines, skipped=batch.skipped)
+        else:
+            for batch in self.ids(block):
+                ids = Ragged.of([]) if batch.ragged is None else batch.ragged
+                lines = [json.dumps({"input_ids": one}).encode() for one in ids.tolist()]
+                yield RecordBatch(lines=lines, tokens=len(ids.tokens), skipped=batch.skipped)
+
+    def texts_with_columns(self, block: Block) -> Iterator[tuple[str, dict[str, Any]]]:
+        """Yield the text of each row, and the row's other columns as Python objects by name, if `is_table`."""
+        raise LookupError(f"the records of {block} are not rows of a table")
+
+    @abstractmethod
     def record(self, index: int) -> str | list[int]:
         """Return one record: its text, or its IDs."""
 
-    def close(self) -> None: ...
+    def record_line(self, index: int) -> Line | None:  # noqa: ARG002
+        """Return the line of a record; None if records are not lines. Reads the text before it.
 
+        Raises:
+            IndexError: If there is no such record.
+        """
+        return None
 
-class JsonLines(RecordReader, Protocol):
-    """A reader with `info.json_lines`."""
+    def record_byte_offset(self, index: int) -> ByteOffset:
+        """Return the byte offset of the line of a record, whose `width` is its length without the line end.
 
-    def lines(self, block: Block) -> Iterator[RecordBatch]:
-        """Yield the records as they are in the file, validated, in batches of bounded size."""
+        The first call may count all records.
 
+        Raises:
+            IndexError: If there is no such record.
+            LookupError: If the reader does not know the files.
+        """
+        raise LookupError(f"the file of record {index} is not known")
 
-def json_lines(records: RecordReader, block: Block) -> Iterator[RecordBatch]:
-    """Yield the records of a block as JSON lines. JSON lines are unchanged; others are built from text or IDs."""
-    if records.info.json_lines:
-        yield from cast("JsonLines", records).lines(block)
-    elif records.info.kind == "text":
-        for batch in records.texts(block):
-            lines = [json.dumps({"text": text}, ensure_ascii=False).encode() for text in batch.texts]
-            yield RecordBatch(lines=lines, skipped=batch.skipped)
-    else:
-        for batch in records.ids(block):
-            ids = Ragged.of([]) if batch.ragged is None else batch.ragged
-            lines = [json.dumps({"input_ids": one}).encode() for one in ids.tolist()]
-            yield RecordBatch(lines=lines, tokens=len(ids.tokens), skipped=batch.skipped)
+    def record_at(self, path: Place, offset: int) -> int | None:  # noqa: ARG002
+        """Return the record whose line holds a byte of a file; None without one."""
+        return None
+
+    def record_error(self, spot: Spot) -> TokfmtError:
+        """Return the error of a line that a batch reported as invalid, with the line number and the byte offset."""
+        raise LookupError(f"the reader does not describe invalid lines such as {spot}")
+
+    def line(self, spot: Spot) -> tuple[Place, int]:
+        """Return the file of a line that a batch reported, and the number of the line in it, from 1."""
+        raise LookupError(f"the reader does not describe lines such as {spot}")
+
+    def damaged_records(self) -> Sequence[Damage]:
+        """Return the records that are skipped with `Hints.allow_partial` and that `open` did not find.
+
+        Reads the whole dataset.
+        """
+        return ()
+
+    def close(self) -> None:  # noqa: B027 - a reader without open files
+        """Close open files."""
 
 
 def counted_records(records: RecordReader, block: Block) -> int:
     """Return the number of records in a block. Reads the block."""
     if records.info.json_lines:
-        return sum(len(batch.lines) for batch in json_lines(records, block))
+        return sum(len(batch.lines) for batch in records.lines(block))
     if records.info.kind == "text":
         return sum(len(batch.texts) for batch in records.texts(block))
     return sum(len(batch.ragged) for batch in records.ids(block) if batch.ragged is not None)
@@ -237,25 +323,17 @@ def counted_records(records: RecordReader, block: Block) -> int:
 
 def has_records(records: RecordReader) -> bool:
     """Return whether there is any record. Reads up to the first record."""
-    batches = (batch for block in records.blocks(1 << 20) for batch in json_lines(records, block))
+    batches = (batch for block in records.blocks(1 << 20) for batch in records.lines(block))
     return any(batch.lines for batch in batches)
 
 
-class TextRecords(ABC):
+class TextRecords(RecordReader):
     """Common methods of readers of text whose records are not JSON lines."""
 
     @property
     @abstractmethod
     def firsts(self) -> Offsets:
         """int64[files + 1], the number of the first record of each file, and the number of all records."""
-
-    @abstractmethod
-    def blocks(self, size: int, first: int = 0, last: int | None = None) -> Sequence[Block]:
-        """Implement `RecordReader.blocks`."""
-
-    @abstractmethod
-    def texts(self, block: Block) -> Iterator[RecordBatch]:
-        """Implement `RecordReader.texts`."""
 
     def count(self) -> int:
         return int(self.firsts[-1])

@@ -47,7 +47,7 @@ from tokfmt.core.annotation import (
 )
 from tokfmt.core.errors import NO_DAMAGE, ConversionError, CorruptError, FormatError
 from tokfmt.core.fields import Section
-from tokfmt.core.files import File, names_in, natural_key, open_file
+from tokfmt.core.files import Ends, File, names_in, natural_key, open_file
 from tokfmt.core.findings import Audit, Code, Finding, raise_fatal
 from tokfmt.core.format import (
     Confidence,
@@ -60,24 +60,24 @@ from tokfmt.core.format import (
     TokenWriter,
     WriterTraits,
     everything_in,
+    lost_empties,
     lost_nothing,
 )
 from tokfmt.core.output import Output, copy_region, preallocate
 from tokfmt.core.place import AnyPlace, Place, Url
-from tokfmt.core.protocols import ByteOffset, Piece, marks_of
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
 from tokfmt.core.reader import (
     U16,
+    ByteOffset,
     Damage,
-    Ends,
     Info,
     Layout,
+    Piece,
     Separators,
     TokenReader,
     check_ids,
     check_interval,
     check_position,
-    sequence_at,
     windows,
 )
 from tokfmt.core.shard_names import follows
@@ -85,7 +85,6 @@ from tokfmt.core.text_format import counted, printable
 from tokfmt.core.widths import contradicted_width
 from tokfmt.formats.files_ahead import FILES_AT_ONCE, FilesAhead, parts_of
 from tokfmt.formats.index_ends import indexes_of_others
-from tokfmt.views.select import lost_empties
 
 __all__ = [
     "Column",
@@ -209,7 +208,7 @@ class _Held:
         """Do nothing: no file is open."""
 
 
-class FlatReader:
+class FlatReader(TokenReader):
     """A reader of the stored axis of a flat dataset. Picklable; keeps 8 bytes per sequence in memory."""
 
     def __init__(self, file_layout: FileLayout, accepted: frozenset[str] = frozenset()) -> None:
@@ -262,7 +261,7 @@ class FlatReader:
 
     @property
     def is_readable(self) -> bool:
-        """See `protocols.KnownReadable`: True if no token needs decoding, and all extents lie within their files."""
+        """See `TokenReader.is_readable`: True if no token needs decoding, and all extents lie within their files."""
         return all(
             extent.file.is_plain and extent.begin + extent.tokens * extent.dtype.itemsize <= extent.file.size
             for extent in (*self.extents, *self._masks)
@@ -285,7 +284,7 @@ class FlatReader:
         return tokens.astype(self.info.dtype, copy=False)
 
     def intervals(self, wanted: Sequence[tuple[int, int]]) -> Iterator[Tokens]:
-        """See `protocols.ReadsIntervals`. An interval that spans several files is read on its own."""
+        """See `TokenReader.intervals`. An interval that spans several files is read on its own."""
         for a, b in wanted:
             check_interval(a, b, self.info.tokens)
         if self._ahead is not None and wanted:
@@ -309,7 +308,7 @@ class FlatReader:
     def sequence_reader(
         self, ends: Ends, separator: int | None, general: Callable[[int], Tokens], *, is_before: bool = False
     ) -> Callable[[int], Tokens]:
-        """See `protocols.ReadsIntervals`."""
+        """See `TokenReader.intervals`."""
         if any(NATIVE[extent.dtype.itemsize] != self.info.dtype for extent in self.extents):
             return general
         begins, count, readers, cuts = self._begins, len(ends.places), list[Callable[[int], Tokens]](), list[int]()
@@ -326,12 +325,12 @@ class FlatReader:
         return lambda number: readers[bisect_right(cuts, number) - 1](number)
 
     @property
-    def bounds(self) -> Offsets | None:
-        """See `protocols.HasBounds`."""
+    def bounds(self) -> Offsets | None:  # type: ignore[override]
+        """See `TokenReader.bounds`."""
         return self._starts
 
     def pieces(self, start: int, stop: int) -> Sequence[Piece] | None:
-        """See `protocols.RawCopyable`. Signed and unsigned IDs have the same bytes, so all dtypes are unsigned."""
+        """See `TokenReader.pieces`. Signed and unsigned IDs have the same bytes, so all dtypes are unsigned."""
         check_interval(start, stop, self.info.tokens)
         pieces = []
         for extent, a, b in parts_of(self.extents, self._begins, start, stop):
@@ -343,7 +342,7 @@ class FlatReader:
         return pieces
 
     def marks(self, start: int, stop: int) -> NDArray[np.uint8] | None:
-        """See `protocols.HasMarks`. The loss mask of a token is its bit TARGET."""
+        """See `TokenReader.marks`. The loss mask of a token is its bit TARGET."""
         check_interval(start, stop, self.info.tokens)
         if not self._masks:
             return None
@@ -358,7 +357,7 @@ class FlatReader:
             return np.arange(first, last + 1, dtype=np.int64) * (self._row or self.info.tokens)
         return self._starts[first : last + 1]
 
-    def byte_offset(self, position: int) -> ByteOffset:
+    def locate(self, position: int) -> ByteOffset:
         check_position(position, self.info.tokens)
         k = bisect_right(self._begins, position) - 1
         extent = self.extents[k]
@@ -369,11 +368,11 @@ class FlatReader:
             return ByteOffset(extent.file.path, 0, None, f"byte {at:,} of the decompressed content")
         return ByteOffset(extent.file.path, offset, width)
 
-    def position(self, path: Place, offset: int) -> int | None:
+    def find(self, place: Place, byte: int) -> int | None:
         for k, extent in enumerate(self.extents):
-            if extent.file.path != path:
+            if extent.file.path != place:
                 continue
-            if (at := extent.file.from_stored_offset(offset)) is None:
+            if (at := extent.file.from_stored_offset(byte)) is None:
                 if extent.tokens and extent.file.to_stored_offset(extent.begin) is None:  # the file is compressed
                     return self._begins[k]
                 continue
@@ -528,7 +527,7 @@ class FlatWriter(TokenWriter):
             self.masked = (
                 self.mask_file is not None
                 and "loss-mask" not in self.target.allow_loss
-                and marks_of(stored) is not None
+                and stored.marks(0, 0) is not None
             )
             tokens_per_file = self.file_tokens()
             total = self.padded(stored.info.tokens)
@@ -630,7 +629,7 @@ class FlatWriter(TokenWriter):
 def _write_mask(path: Path, cut: Cut, region: Region, stored: TokenReader) -> None:
     with Output(path) as out:
         for a, b in windows(region.tokens.start, region.tokens.stop):
-            marks = marks_of(stored, a, b)
+            marks = stored.marks(a, b)
             if marks is not None:
                 out.write(a - cut.start, bytes_of_marks(marks))
 
@@ -640,7 +639,7 @@ def _whole_cuts(stored: TokenReader, maximum: int) -> Iterator[Cut]:
     first, count, number = 0, stored.info.sequences, 0
     while first < count or not number:
         start = int(stored.offsets(first, first)[0])
-        last = max(min(first + 1, count), sequence_at(stored, start + maximum))
+        last = max(min(first + 1, count), stored.sequence_at(start + maximum))
         if last == count - 1 and stored.info.tokens - start <= maximum:
             last = count
         yield Cut(number, start, int(stored.offsets(last, last)[0]), first, last)
@@ -931,7 +930,7 @@ class FlatFormat(Format):
             yield from findings
             readable = readable and not findings
         if self.other_index and readable:
-            found = indexes_of_others(reader, how.spread)
+            found = indexes_of_others(reader, reader.extents, how.spread)
             yield from (Finding.of(self.other_index, error, "warning") for error in found)
         reader.close()
 

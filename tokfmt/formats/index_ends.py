@@ -8,7 +8,7 @@ than half of the sequences do, the index belongs to other tokens.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -33,21 +33,18 @@ OTHER_INDEX = Code(
 ParallelMap = Callable[[Callable[[tuple[int, int]], int], Iterable[tuple[int, int]]], Iterator[int]]
 
 
-class _Reader(TokenReader, Protocol):
-    extents: Sequence[Extent]
-
-
-def indexes_of_others(reader: _Reader, spread: Any) -> Iterator[CorruptError]:
+def indexes_of_others(reader: TokenReader, extents: Sequence[Extent], spread: Any) -> Iterator[CorruptError]:
     """Yield an error for each file whose index seems to belong to other tokens.
 
     Args:
         reader: The stored axis, with separators.
+        extents: Its files.
         spread: Maps a function over intervals with threads; see `Audit`.
     """
     if reader.info.layout is not Layout.DOCUMENTS or reader.info.sequences < _FEW:
         return
     ends, begin = reader.offsets(0, reader.info.sequences)[1:], 0
-    for path, stop in _files(reader.extents):
+    for path, stop in _files(extents):
         first, last = np.searchsorted(ends, [begin, stop], side="right").tolist()
         own = ends[first if begin else 0 : last]
         error = _error(reader, path, (begin, stop), own, spread) if len(own) >= _FEW else None

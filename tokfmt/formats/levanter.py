@@ -33,9 +33,8 @@ from tokfmt.core.findings import Code, Problem, fatal
 from tokfmt.core.format import Confidence, Hints, Probe
 from tokfmt.core.options import option
 from tokfmt.core.place import AnyPlace, Place
-from tokfmt.core.protocols import ByteOffset
 from tokfmt.core.ragged import Offsets
-from tokfmt.core.reader import Damage, Separators, check_position
+from tokfmt.core.reader import ByteOffset, Damage, Separators, check_position
 from tokfmt.core.text_format import printable
 from tokfmt.formats.files_ahead import parts_of
 from tokfmt.formats.flat import Extent, FileLayout, FlatFormat, FlatReader, joined
@@ -89,14 +88,14 @@ class Cells(File):
 class Reader(FlatReader):
     """A reader of the rows of a cache."""
 
-    def byte_offset(self, position: int) -> ByteOffset:
+    def locate(self, position: int) -> ByteOffset:
         check_position(position, self.info.tokens)
         extent, at, _ = next(parts_of(self.extents, self._begins, position, position + 1))
         return extent.file.array_.byte_offset(at)  # type: ignore[attr-defined,no-any-return] # `Cells`
 
-    def position(self, path: Place, offset: int) -> int | None:
+    def find(self, place: Place, byte: int) -> int | None:
         for base, extent in zip(self._begins, self.extents, strict=False):
-            found = extent.file.array_.position(path, offset)  # type: ignore[attr-defined] # `Cells`
+            found = extent.file.array_.position(place, byte)  # type: ignore[attr-defined] # `Cells`
             if found is not None:
                 return base + int(found) if found < extent.tokens else None
         return None

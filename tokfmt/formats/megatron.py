@@ -80,6 +80,7 @@ from tokfmt.formats.folders import json_object, parsed_object
 from tokfmt.formats.index_ends import OTHER_INDEX
 
 _CODE_AT = 17  # byte offset of the dtype code
+_ENDS = 64  # ends of documents that are read to find separators which the lengths do not count
 MAGIC, LEGACY = b"MMIDIDX\0\0", b"TNTIDX\0\0"
 HEADER = Struct(magic="V9", version="<u8", dtype_code="u1", sequences="<u8", document_indices="<u8")
 OLD = Struct(magic="V8", version="<u8", dtype_code="<u8", item_size="<u8", items="<u8", sizes="<u8", documents="<u8")
@@ -592,11 +593,21 @@ def _tokens(
         problems.append(noted("TF603", pointers.error, note))
     elif sizes and data.size == (total + count) * dtype.itemsize:
         remedy = f"Each of {count:,} sequences has one token more: separators were written and not counted "
-        remedy += "(Megatron-LM#431), so documents are shifted. Write it again"
+        remedy += f"(Megatron-LM#431), so documents are shifted. Write it again{_as_stream(data, dtype, begins)}"
         what, expected = "bytes of tokens", data.size - count * dtype.itemsize
         uncounted = CorruptError(data.path, what, expected=expected, found=data.size, remedy=remedy)
         sizes = [fatal("TF604", uncounted, "tail", lost=sizes[0].lost)]
     return extent, [*sizes, *problems]
+
+
+def _as_stream(data: File, dtype: np.dtype[Any], begins: Offsets) -> str:
+    """Return how to read documents whose separators are not counted as a stream; "" without one separator."""
+    numbers = np.unique(np.linspace(1, len(begins) - 1, min(len(begins) - 1, _ENDS)).astype(np.int64))
+    ends = (begins[numbers] + numbers - 1).tolist()
+    found = {int.from_bytes(data.read(at * dtype.itemsize, dtype.itemsize), "little") for at in ends}
+    if len(found) != 1 or dtype.itemsize not in (2, 4):
+        return ""
+    return f", or read it with --from nanogpt --eos {found.pop()}, the ID at each of {len(ends):,} ends that were read"
 
 
 def _other_width(data: File, total: int, width: int) -> int | None:

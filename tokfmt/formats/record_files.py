@@ -32,8 +32,8 @@ from tokfmt.core.format import Format, Hints, Receipt, Region, Target, TokenWrit
 from tokfmt.core.output import whole
 from tokfmt.core.place import Place
 from tokfmt.core.ragged import Ragged
-from tokfmt.core.reader import Damage, TokenReader, batches, check_ids, check_interval, sequence_at
-from tokfmt.core.records import Block, RecordBatch, RecordInfo
+from tokfmt.core.reader import Damage, TokenReader, batches, check_ids, check_interval
+from tokfmt.core.records import Block, RecordBatch, RecordInfo, RecordReader
 
 _BATCH = 1 << 18
 """Token IDs, or characters, from which a batch is complete."""
@@ -42,7 +42,7 @@ Record = str | Sequence[int] | NDArray[np.integer[Any]]
 """A record: its text, or its token IDs."""
 
 
-class RecordFiles:
+class RecordFiles(RecordReader):
     """A reader of files of records, each of which is read from its beginning. A file is a block.
 
     With `Hints.allow_partial`, it reads every file when it is opened. The records before a `TruncatedError` are
@@ -135,7 +135,7 @@ class RecordFiles:
         return self.count_up_to(sys.maxsize)
 
     def count_up_to(self, last: int) -> int:
-        """See `protocols.PartlyCounted`."""
+        """See `RecordReader.count_up_to`."""
         found = 0
         for number in range(len(self.files)):
             if found >= last:
@@ -241,7 +241,7 @@ class RecordFilesWriter(TokenWriter):
         found, first, info = list[Region](), 0, source.info
         while first < info.sequences:
             start = int(source.offsets(first, first)[0])
-            last = max(first + 1, sequence_at(source, start + self.options.shard_size))
+            last = max(first + 1, source.sequence_at(start + self.options.shard_size))
             last = info.sequences if info.tokens - start <= self.options.shard_size else last
             stop = int(source.offsets(last, last)[0])
             found.append(Region(len(found), range(first, last), range(start, stop)))

@@ -31,16 +31,15 @@ from tokfmt.core.errors import NO_DAMAGE, ConversionError, CorruptError, FormatE
 from tokfmt.core.fields import Section
 from tokfmt.core.files import File, open_file
 from tokfmt.core.findings import Audit, Code, Finding, Problem, fatal
-from tokfmt.core.format import Hints, Receipt, Region, Target, WriterTraits
+from tokfmt.core.format import Hints, Receipt, Region, Target, WriterTraits, lost_empties
 from tokfmt.core.output import Output
 from tokfmt.core.place import Place, relative
 from tokfmt.core.ragged import Offsets, offsets_of
-from tokfmt.core.reader import Damage, Separators, TokenReader, check_ids, sequence_at, windows
+from tokfmt.core.reader import Damage, Separators, TokenReader, check_ids, windows
 from tokfmt.core.scattered import Scattered
 from tokfmt.core.text_format import counted, printable
 from tokfmt.formats.flat import Column, Cut, Extent, FileLayout, FlatFormat, FlatWriter, Pieces
 from tokfmt.formats.folders import LARGEST, Packed, begin_of, compressor, decoding_limit, digest, inside
-from tokfmt.views.select import lost_empties
 
 INDEX = "index.json"
 _ITEMS = 1 << 20  # byte offsets of items per write
@@ -699,4 +698,4 @@ class ShardWriter(FlatWriter):
 
 def _first_from(stored: TokenReader, position: int, cut: Cut) -> int:
     """Return the first sequence of a shard that begins at `position` or after it; `cut.last` if there is none."""
-    return min(max(sequence_at(stored, position - 1) + 1 if position else 0, cut.first), cut.last)
+    return min(max(stored.sequence_at(position - 1) + 1 if position else 0, cut.first), cut.last)

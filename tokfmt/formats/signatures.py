@@ -5,14 +5,14 @@ from tokfmt.core.format import Signature
 SIGNATURES = {
     "arrow": Signature((".arrow",), (b"ARROW1", b"\xff\xff\xff\xff")),
     "datatrove": Signature((".ds",)),
-    "flat-tokens": Signature((".zarr",), (b"PK\3\4",)),
+    "flat-tokens": Signature((".zarr",), starts=(b"PK\3\4",)),
     "hdf5": Signature((".h5",), (b"\x89HDF",)),
-    "jsonl": Signature((".json", ".ndjson"), (b"\x1f\x8b", b"\x28\xb5\x2f\xfd"), text=True),
+    "jsonl": Signature((".json", ".ndjson"), text=True, starts=(b"\x1f\x8b", b"\x28\xb5\x2f\xfd")),
     "levanter": Signature(),
     "litdata": Signature(),
     "llmc": Signature(
         ("_train_", "_val_"),
-        tuple(
+        starts=tuple(
             number.to_bytes(4, order)
             for number in (20240520, 20240801, 278895051, 20240522, 20240326, 20240327, 20240328)
             for order in ("little", "big")
@@ -22,7 +22,7 @@ SIGNATURES = {
     "megatron": Signature(("_document.", "_sentence.", ".idx"), beside=".idx", text=True),
     "nanogpt": Signature(("train.bin", "val.bin")),
     "olmo": Signature((".npy",)),
-    "parquet": Signature((".parquet", ".pq"), (b"PAR1",)),
+    "parquet": Signature((".parquet", ".pq"), starts=(b"PAR1",)),
     "recipe": Signature((), (b"tokfmt",)),
     "text": Signature((".txt", ".text", ".md", ".markdown", ".rst")),
 }

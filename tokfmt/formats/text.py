@@ -42,10 +42,9 @@ from tokfmt.core.findings import Audit, Code, Finding
 from tokfmt.core.format import Confidence, Format, Hints, Probe
 from tokfmt.core.options import option
 from tokfmt.core.place import AnyPlace, Place
-from tokfmt.core.protocols import ByteOffset, Line
 from tokfmt.core.ragged import offsets_of
-from tokfmt.core.reader import Damage, check_interval
-from tokfmt.core.records import Block, RecordBatch, RecordInfo, TextRecords
+from tokfmt.core.reader import ByteOffset, Damage, check_interval
+from tokfmt.core.records import Block, Line, RecordBatch, RecordInfo, TextRecords
 from tokfmt.core.text_format import printable
 from tokfmt.formats.jsonl.lines import BOM, TextFile, line_number
 

@@ -33,10 +33,10 @@ from tokfmt.core.errors import ConversionError, OptionError, missing_package
 from tokfmt.core.files import names_in, write_error, writing
 from tokfmt.core.options import given_options
 from tokfmt.core.place import absolute, local_path, place_of, text_of
-from tokfmt.core.protocols import HasRecordOffsets, Tabular
-from tokfmt.core.reader import TokenReader, batches, windows
-from tokfmt.core.records import Block, RecordReader, json_lines
+from tokfmt.core.reader import TokenReader, windows
+from tokfmt.core.records import Block, RecordReader
 from tokfmt.core.text_format import printable
+from tokfmt.model.readers import batches_of
 from tokfmt.ops.prepare.prepare import selected_records
 from tokfmt.ops.source.draft import TextRecipe, TextSource
 from tokfmt.ops.source.manifest import extent, manifest_path, read_manifest
@@ -75,7 +75,7 @@ class _Records(NamedTuple):
 
     def file(self, number: int) -> str:
         """Return the file of a record of the block. If each file is one record, a block covers several files."""
-        if not isinstance(self.reader, HasRecordOffsets):
+        if not self.reader.files:
             return self.path
         files = self.reader.files
         return str(files[self.block.file + (number if self.reader.info.records == len(files) else 0)])
@@ -215,9 +215,9 @@ class TokfmtReader(BaseReader):  # type: ignore[misc] # datatrove is not a depen
             reader, block = piece.reader, piece.block
             name = f"{block.file}-{block.start}"
             if reader.info.json_lines:
-                lines = (line for batch in json_lines(reader, block) for line in batch.lines)
+                lines = (line for batch in reader.lines(block) for line in batch.lines)
                 found = (_with_text(json.loads(line), reader.info.field, self.text_key) for line in lines)
-            elif isinstance(reader, Tabular):
+            elif reader.is_table:
                 found = ({**others, self.text_key: text} for text, others in reader.texts_with_columns(block))
             else:
                 found = ({self.text_key: text} for batch in reader.texts(block) for text in batch.texts)
@@ -230,7 +230,7 @@ class TokfmtReader(BaseReader):  # type: ignore[misc] # datatrove is not a depen
             ragged: Iterator[Ragged] = (batch.ragged for batch in found_ids if batch.ragged is not None)
         else:
             name, first = "", piece.numbers.start
-            ragged = batches(piece.reader, first, piece.numbers.stop)
+            ragged = batches_of(piece.reader, first, piece.numbers.stop)
         sequences = enumerate((ids for some in ragged for ids in some), first)
         yield from ((f"{name}{k}", {self.text_key: decoder.decode(ids)}) for k, ids in sequences)
 

@@ -7,21 +7,22 @@ separator  which ID separates a source, and what a destination writes
 batch      sequences in one window, and the one place that writes separators
 dataset    an axis with spans
 laid       what a destination stores, as an axis
-regions    regions of such an axis, written in any order and resumed
-bridge     datasets of readers, and readers of datasets
+readers    readers of a dataset, and the dataset of a reader
+select     readers of some sequences of a reader, or of those of several
 """
 
-from tokfmt.model.axis import ArrayAxis, Axis, Joined, Pieces, RawAxis
+from tokfmt.model.axis import ArrayAxis, Joined, Pieces, RawAxis
 from tokfmt.model.batch import AFTER, BEFORE, LEAD, SEP, Batch, Counts, Ledger, Target
 from tokfmt.model.dataset import Dataset, Slots, concat
 from tokfmt.model.gap import Gap
 from tokfmt.model.laid import Laid
-from tokfmt.model.separator import Statement, decide, divide, led, look, target
+from tokfmt.model.separator import Statement, decide, lead_to_write, led, look, separator_to_write
 from tokfmt.model.spans import Bounds, Chain, Ended, Led, Listed, Spans, Taken
 from tokfmt.model.stream import Split
 
 __all__ = [
-    "AFTER", "BEFORE", "LEAD", "SEP", "ArrayAxis", "Axis", "Batch", "Bounds", "Chain", "Counts", "Dataset", "Ended",
+    "AFTER", "BEFORE", "LEAD", "SEP", "ArrayAxis", "Batch", "Bounds", "Chain", "Counts", "Dataset", "Ended",
     "Gap", "Joined", "Laid", "Led", "Ledger", "Listed", "Pieces", "RawAxis", "Slots", "Spans", "Split",
-    "Statement", "Taken", "Target", "concat", "decide", "divide", "led", "look", "target",
+    "Statement", "Taken", "Target", "concat", "decide", "lead_to_write", "led",
+    "look", "separator_to_write",
 ]  # fmt: skip

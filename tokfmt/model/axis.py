@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import itertools
 import struct
-from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -22,125 +21,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.annotation import NATIVE
-from tokfmt.core.files import File
+from tokfmt.core.files import Ends, File
 from tokfmt.core.place import Place
-from tokfmt.core.protocols import ByteOffset
-from tokfmt.core.ragged import Offsets, Tokens, offsets_of
-from tokfmt.core.reader import WINDOW, Dtype, Ends, check_interval, check_position
+from tokfmt.core.ragged import Tokens, offsets_of
+from tokfmt.core.reader import Axis, ByteOffset, check_interval, check_position
 
 Numbers = NDArray[np.int64]
 """int64[n]: numbers of sequences, or positions on an axis."""
 
-_NEAR = 1 << 12  # Slots between two intervals that take less time to read than another read does.
 _CODES = {"<i8": "<2q", "<u8": "<2Q", "<i4": "<2i", "<u4": "<2I", ">i8": ">2q", ">u8": ">2Q"}
-_SHORT = 48  # Tokens per interval, on average, from which slices are copied one by one.
-
-
-class Axis(ABC):
-    """Token slots 0 .. length - 1. Subclasses define `read` and `locate`; the other methods have defaults.
-
-    Attributes:
-        length: Number of slots.
-        dtype: Unsigned dtype of what `read` returns, in native byte order.
-        values: All of them, if they are in memory; else None.
-    """
-
-    length: int
-    dtype: Dtype
-    values: NDArray[Any] | None = None
-
-    @abstractmethod
-    def read(self, start: int, stop: int) -> Tokens:
-        """Return the tokens in the slots `start <= p < stop`. Do not write to them.
-
-        Raises:
-            IndexError: If the interval leaves the axis.
-            FormatError: If the file does not hold what its header states.
-        """
-
-    def sequence_reader(
-        self,
-        ends: Ends,  # noqa: ARG002 - an axis without a fast way
-        separator: int | None,  # noqa: ARG002
-        general: Callable[[int], Tokens],
-        *,
-        is_before: bool = False,  # noqa: ARG002
-    ) -> Callable[[int], Tokens]:
-        """Return a function that reads one sequence, in as few steps as possible; see `core.files.File`."""
-        return general
-
-    def pair_reader(self) -> Callable[[int], Sequence[int]]:
-        """Return a function that reads two neighboring integers of an index, in as few steps as possible."""
-        return lambda position: self.read(position, position + 2).tolist()
-
-    def intervals(self, wanted: Sequence[tuple[int, int]]) -> Iterator[Tokens]:
-        """Yield the tokens of each interval, in the given order. A store is asked for several side by side."""
-        return (self.read(start, stop) for start, stop in wanted)
-
-    def gather(self, starts: Numbers, lengths: Numbers) -> Tokens:
-        """Return the tokens of many intervals, concatenated in the given order. Neighbors are read together.
-
-        Args:
-            starts: First position of each interval; in any order, and intervals may overlap.
-            lengths: Number of tokens of each.
-        """
-        if len(starts) < 2:
-            return self.read(int(starts[0]), int(starts[0] + lengths[0])) if len(starts) else np.empty(0, self.dtype)
-        if bool((starts[1:] >= starts[:-1]).all()):
-            return self._gathered(starts, lengths)
-        order = np.argsort(starts, kind="stable")
-        places = np.empty(len(order), np.int64)
-        places[order] = offsets_of(lengths[order])[:-1]
-        return pick(self._gathered(starts[order], lengths[order]), places, lengths)
-
-    def _gathered(self, starts: Numbers, lengths: Numbers) -> Tokens:
-        """Return what `gather` returns, of intervals whose starts ascend."""
-        reach = np.maximum.accumulate(starts + lengths)
-        far = np.append(np.flatnonzero(starts[1:] - reach[:-1] > _NEAR) + 1, len(starts))
-        cuts, i = [0], 0
-        for end in far.tolist():
-            while i < end:  # One read holds at most WINDOW slots, or one interval.
-                i = min(end, max(i + 1, int(np.searchsorted(reach[i:end], starts[i] + WINDOW, "right")) + i))
-                cuts.append(i)
-        wanted = [(int(starts[i]), int(reach[i:j].max())) for i, j in itertools.pairwise(cuts)]
-        found = [
-            pick(window, starts[i:j] - start, lengths[i:j])
-            for window, (start, _), (i, j) in zip(self.intervals(wanted), wanted, itertools.pairwise(cuts), strict=True)
-        ]
-        return found[0] if len(found) == 1 else np.concatenate(found)
-
-    def at(self, positions: Numbers) -> Tokens:
-        """Return the tokens of single slots, in the given order. Neighbors are read together."""
-        if len(positions) < 2 or not bool((positions[1:] >= positions[:-1]).all()):
-            return self.gather(positions, np.ones(len(positions), np.int64))
-        cuts = [0, *(np.flatnonzero(np.diff(positions) > _NEAR) + 1).tolist(), len(positions)]
-        wanted = [(int(positions[i]), int(positions[j - 1]) + 1) for i, j in itertools.pairwise(cuts)]
-        if max(stop - start for start, stop in wanted) > WINDOW:
-            return self.gather(positions, np.ones(len(positions), np.int64))
-        places = zip(self.intervals(wanted), itertools.pairwise(cuts), strict=True)
-        return np.concatenate([window[positions[i:j] - positions[i]] for window, (i, j) in places])
-
-    def __getitem__(self, positions: Numbers) -> Tokens:
-        """Return what `at` returns, so that an axis and a window of it are read in the same way."""
-        return self.at(positions)
-
-    @abstractmethod
-    def locate(self, position: int) -> ByteOffset:
-        """Return the file and the byte of a slot. Its `width` is None inside a compressed or textual unit.
-
-        Raises:
-            IndexError: If the position leaves the axis.
-        """
-
-    def find(self, place: Place, byte: int) -> int | None:  # noqa: ARG002 - an axis without files
-        """Return the position of the slot that holds a byte of a file; None if no slot does."""
-        return None
-
-    def check(self) -> None:  # noqa: B027 - an axis without files
-        """Raise SourceChangedError unless the files are those that were opened."""
-
-    def close(self) -> None:  # noqa: B027 - an axis without files
-        """Close the files; the next read opens them again."""
 
 
 class ArrayAxis(Axis):
@@ -152,7 +41,7 @@ class ArrayAxis(Axis):
         self._values.flags.writeable = False
         self.length, self.dtype = len(values), values.dtype
 
-    def read(self, start: int, stop: int) -> Tokens:
+    def tokens(self, start: int, stop: int) -> Tokens:
         check_interval(start, stop, self.length)
         return self._values[start:stop]
 
@@ -172,9 +61,6 @@ class ArrayAxis(Axis):
             raise IndexError(f"positions {positions.min()}..{positions.max()} are outside 0:{self.length}")
         return self._values[positions]
 
-    def locate(self, position: int) -> ByteOffset:
-        raise LookupError(f"position {position} is in memory, and in no file")
-
 
 class RawAxis(Axis):
     """Tokens of one width and byte order that a file stores one after the other; or the integers of an index."""
@@ -191,7 +77,7 @@ class RawAxis(Axis):
         self.file, self.offset, self.length, self.stored = file, offset, length, np.dtype(dtype)
         self.width, self.dtype = self.stored.itemsize, NATIVE[self.stored.itemsize]
 
-    def read(self, start: int, stop: int) -> Tokens:
+    def tokens(self, start: int, stop: int) -> Tokens:
         check_interval(start, stop, self.length)
         ids = self.file.ids(self.offset + start * self.width, stop - start, self.stored)
         return ids if ids.dtype == self.dtype else ids.astype(self.dtype)
@@ -224,7 +110,7 @@ class RawAxis(Axis):
         for raw, (begin, _) in zip(self.file.read_ranges(ranges), ranges, strict=True):
             yield self.file.unsigned(np.frombuffer(raw, self.stored), begin).astype(self.dtype, copy=False)
 
-    def locate(self, position: int) -> ByteOffset:
+    def locate(self, position: int) -> ByteOffset | None:
         check_position(position, self.length)
         return ByteOffset(self.file.path, self.offset + position * self.width, self.width)
 
@@ -251,12 +137,12 @@ class Joined(Axis):
     def _holder(self, position: int) -> int:
         return min(bisect_right(self.starts, position), len(self.axes)) - 1
 
-    def read(self, start: int, stop: int) -> Tokens:
+    def tokens(self, start: int, stop: int) -> Tokens:
         check_interval(start, stop, self.length)
         found, k = [np.empty(0, self.dtype)], self._holder(start)
         while start < stop:
             base, end = self.starts[k], min(stop, self.starts[k + 1])
-            tokens = self.axes[k].read(start - base, end - base).astype(self.dtype, copy=False)
+            tokens = self.axes[k].tokens(start - base, end - base).astype(self.dtype, copy=False)
             if end == stop and len(found) == 1:
                 return tokens
             found.append(tokens)
@@ -266,7 +152,7 @@ class Joined(Axis):
     def intervals(self, wanted: Sequence[tuple[int, int]]) -> Iterator[Tokens]:
         for k, run in itertools.groupby(wanted, key=self._holder_of):
             if k is None:
-                yield from itertools.starmap(self.read, run)
+                yield from itertools.starmap(self.tokens, run)
                 continue
             base = self.starts[k]
             inner = [(start - base, stop - base) for start, stop in run]
@@ -278,7 +164,7 @@ class Joined(Axis):
         k = self._holder(interval[0])
         return k if k >= 0 and interval[1] <= self.starts[k + 1] else None
 
-    def locate(self, position: int) -> ByteOffset:
+    def locate(self, position: int) -> ByteOffset | None:
         check_position(position, self.length)
         k = self._holder(position)
         return self.axes[k].locate(position - self.starts[k])
@@ -316,7 +202,7 @@ class Pieces(Axis):
         self._offsets = np.append(offsets[:-1][begins], offsets[-1:])
         self.length, self.dtype = int(offsets[-1]), axis.dtype
 
-    def read(self, start: int, stop: int) -> Tokens:
+    def tokens(self, start: int, stop: int) -> Tokens:
         check_interval(start, stop, self.length)
         if start == stop:
             return np.empty(0, self.dtype)
@@ -325,7 +211,7 @@ class Pieces(Axis):
         bounds = np.clip(self._offsets[first : last + 1], start, stop)
         return self.axis.gather(self._starts[first:last] + bounds[:-1] - self._offsets[first:last], np.diff(bounds))
 
-    def locate(self, position: int) -> ByteOffset:
+    def locate(self, position: int) -> ByteOffset | None:
         check_position(position, self.length)
         k = int(np.searchsorted(self._offsets, position, "right")) - 1
         return self.axis.locate(int(self._starts[k] + position - self._offsets[k]))
@@ -342,35 +228,3 @@ class Pieces(Axis):
 
     def close(self) -> None:
         self.axis.close()
-
-
-def pick(window: Tokens, starts: Offsets, lengths: Offsets) -> Tokens:
-    """Return intervals of a window, concatenated in the given order; the window itself if they are all of it.
-
-    Args:
-        window: Tokens.
-        starts: First place of each interval in the window.
-        lengths: Number of tokens of each.
-    """
-    count, total = len(starts), int(lengths.sum())
-    if not count or not total:
-        return window[:0]
-    if count == 1:
-        return window[int(starts[0]) : int(starts[0]) + total]
-    if total > _SHORT * count:
-        bounds = zip(starts.tolist(), (starts + lengths).tolist(), strict=True)
-        return np.concatenate([window[start:stop] for start, stop in bounds])
-    ends = starts + lengths
-    gaps = starts[1:] - ends[:-1]
-    least, most = int(gaps.min()), int(gaps.max())
-    base = int(starts[0])
-    if not least and not most:
-        return window[base : int(ends[-1])]
-    if least >= 0 and most == 1:  # One slot, such as a separator, is between most neighbors.
-        kept = np.ones(int(ends[-1]) - base, np.bool_)
-        between = ends[:-1] if least else ends[:-1][gaps == 1]
-        kept[between - base] = False
-        return window[base : int(ends[-1])][kept]
-    places = np.repeat(starts - offsets_of(lengths)[:-1], lengths)
-    places += np.arange(total)
-    return window[places]

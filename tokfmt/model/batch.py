@@ -20,10 +20,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.errors import Loss, LossyConversionError
-from tokfmt.core.ragged import Offsets, Tokens
+from tokfmt.core.ragged import Offsets, Tokens, pick
 from tokfmt.core.reader import smallest
 from tokfmt.core.text_format import counted
-from tokfmt.model.axis import Numbers, pick
+from tokfmt.model.axis import Numbers
 
 AFTER, LEAD, BEFORE = 1, 2, 4
 SEP = AFTER | BEFORE

@@ -13,11 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.place import Place
-from tokfmt.core.protocols import ByteOffset
 from tokfmt.core.ragged import Tokens
-from tokfmt.core.reader import WINDOW, check_interval, windows
+from tokfmt.core.reader import WINDOW, Axis, ByteOffset, check_interval, windows
 from tokfmt.core.seeds import SHUFFLE, draws
-from tokfmt.model.axis import Axis, Joined
+from tokfmt.model.axis import Joined
 from tokfmt.model.batch import LEAD, SEP, Batch
 from tokfmt.model.gap import Gap, joined_gap
 from tokfmt.model.spans import Chain, Contents, Sliced, Spans, Taken
@@ -86,7 +85,7 @@ class Dataset:
     def _one(self) -> Callable[[int], Tokens]:
         """The function that reads one sequence: what is the same for all sequences is decided once."""
         spans, count, find = self.spans, self.spans.count, self.spans.finder()
-        read, trim = self.axis.read, spans.content
+        read, trim = self.axis.tokens, spans.content
 
         def one(chosen: int) -> Tokens:
             number = chosen if chosen >= 0 else chosen + count
@@ -183,7 +182,7 @@ class Dataset:
             leads += int(np.count_nonzero(beside & LEAD))
         return Slots(tokens, closed, leads, self.axis.length - tokens - closed - leads)
 
-    def byte_of(self, number: int, position: int) -> ByteOffset:
+    def byte_of(self, number: int, position: int) -> ByteOffset | None:
         """Return the file and the byte of a token of a sequence."""
         starts, stops, _ = self.contents(number, number + 1)
         if not 0 <= position < int(stops[0] - starts[0]):
@@ -222,7 +221,7 @@ class _MarksOf:
     def __call__(self) -> NDArray[np.uint8]:
         batch = self._batch
         if batch.base is not None:
-            return self._marks.read(batch.base, batch.base + len(batch.window)).astype(np.uint8, copy=False)
+            return self._marks.tokens(batch.base, batch.base + len(batch.window)).astype(np.uint8, copy=False)
         starts, stops = self._spans.extents(batch.first, batch.first + len(batch))
         return self._marks.gather(starts, stops - starts).astype(np.uint8, copy=False)
 
@@ -259,8 +258,5 @@ class _AllCount(Axis):
     def __init__(self, length: int) -> None:
         self.length = length
 
-    def read(self, start: int, stop: int) -> Tokens:
+    def tokens(self, start: int, stop: int) -> Tokens:
         return np.ones(stop - start, np.uint8)
-
-    def locate(self, position: int) -> ByteOffset:
-        raise LookupError(f"the mark of position {position} is in no file")

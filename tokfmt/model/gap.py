@@ -12,6 +12,9 @@ Known = Literal["user", "manifest", "file", "tokenizer", "convention", "inferred
 """The origin of a fact, the strongest first; "" if the fact is not known."""
 
 
+_NAMED = 5  # separators that a message names
+
+
 @dataclass(frozen=True)
 class Gap:
     """The separator of a source, and what was seen of it. Between contents are separators, leads and padding alone.
@@ -29,8 +32,10 @@ class Gap:
         even: No sequence is known to be empty, by a look or by the manifest.
         alone: Only separators mark boundaries. Nothing was counted.
         stored: The separator is in the data. A manifest may state one that is not.
+        counted: The manifest counts as many tokens as there are if every sequence ends with the separator.
         common: If the separator is not known: an ID that ends nearly all sequences, and how many; None without one.
         overrules: The ID that the manifest or the file states, which fewer sequences end with.
+        path: The dataset, for messages.
         parts: The gaps of the datasets that were joined.
     """
 
@@ -46,8 +51,10 @@ class Gap:
     even: bool = True
     alone: bool = False
     stored: bool = True
+    counted: bool = False
     common: tuple[int, int] | None = None
     overrules: int | None = None
+    path: str = ""
     parts: tuple[Gap, ...] = ()
 
     def each(self) -> Iterator[Gap]:
@@ -65,6 +72,11 @@ class Gap:
         return list(dict.fromkeys(part.id for part in self.each() if part.id is not None))
 
     @property
+    def is_known(self) -> bool:
+        """All sequences were looked at, or are known to end with the separator."""
+        return all(part.alone or part.counted or part.looked == part.of for part in self.each())
+
+    @property
     def leads(self) -> list[int]:
         """The leads of the parts, each once, in order."""
         return list(dict.fromkeys(part.lead for part in self.each() if part.lead is not None))
@@ -75,19 +87,39 @@ class Gap:
         return next((part for part in self.each() if part.known == "" and part.common is not None), None)
 
     @property
+    def question(self) -> str:
+        """What the user has to decide if nearly all sequences end with one ID, and the separator is not known."""
+        id_, count = self.common or (-1, 0)
+        what = f"{self.path}: " * bool(self.path) + f"its separator is not known, and {count:,} of "
+        what += f"{counted(self.lack, 'sequence')} that were looked at end with {id_}"
+        return f"{what}. --eos {id_} reads it as the separator, --eos none as content"
+
+    @property
+    def listed(self) -> str:
+        """The separators of the parts, each with the first part that has it."""
+        found: dict[int, str] = {}
+        for part in self.each():
+            if part.id is not None:
+                found.setdefault(part.id, f" in {part.path}" * bool(part.path))
+        words = [f"{id_}{where}" for id_, where in found.items()]
+        return ", ".join(words[:_NAMED]) + f" and {len(words) - _NAMED:,} more" * (len(words) > _NAMED)
+
+    @property
     def seen(self) -> str:
-        """How many of the sequences that were looked at have the separator, as a sentence without its beginning."""
+        """How many sequences were looked at, and how many have the separator, lack it, and are empty; "" if none were.
+
+        It is the end of every sentence about a separator; see `separator_words`.
+        """
+        if self.id is None or not self.looked:
+            return ""
+        scope = counted(self.looked, "sequence")
+        scope += "" if self.looked == self.of else f" that were looked at, of {self.of:,},"
         if not self.lack and not self.empty:
-            whole = self.looked == self.of
-            return "every sequence ends with it" if whole else f"each of {self._read} ends with it"
-        parts = [f"{self.closed:,} of {self._read} end with it"]
+            return f"each of {scope} ends with it"
+        parts = [f"{self.closed:,} of {scope} {'end' if self.closed != 1 else 'ends'} with it"]
         parts += [f"{self.lack:,} {'do' if self.lack > 1 else 'does'} not"] * bool(self.lack)
         parts += [f"{self.empty:,} {'are' if self.empty > 1 else 'is'} empty"] * bool(self.empty)
         return ", ".join(parts)
-
-    @property
-    def _read(self) -> str:
-        return f"{counted(self.looked, 'sequence')}{'' if self.looked == self.of else ' that were read'}"
 
     def words(self) -> str:
         """Return a sentence about the separator. It states no more than was looked at."""
@@ -104,8 +136,7 @@ class Gap:
             verb = "begins" if self.side == "before" else "ends"
             return f"separator {self.id} ({self._origin}) {verb} each sequence"
         overruled = f", and not {self.overrules}" if self.overrules is not None else ""
-        numbers = f"{self.closed:,} end with it, {self.lack:,} do not, {self.empty:,} are empty"
-        return f"separator {self.id} ({self._origin}){overruled}: of {self._scope}, {numbers}"
+        return f"separator {separator_words(self.id, self._origin + overruled, self.seen)}"
 
     @property
     def _origin(self) -> str:
@@ -117,6 +148,18 @@ class Gap:
         if self.looked == self.of:
             return f"all {counted(self.of, 'sequence')}"
         return f"{self.looked:,} sequences that were looked at, of {self.of:,}"
+
+
+def separator_words(separator: int, origin: str, seen: str) -> str:
+    """Return what every command says of a separator: the ID, how it is known, and how many sequences have it.
+
+    Args:
+        separator: The ID.
+        origin: How it is known, in words.
+        seen: `Gap.seen`.
+    """
+    known = "; ".join(words for words in (origin, seen) if words)
+    return f"{separator} ({known})" if known else str(separator)
 
 
 def joined_gap(gaps: Sequence[Gap]) -> Gap:

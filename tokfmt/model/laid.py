@@ -11,19 +11,22 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tokfmt.core.errors import IncompleteWriteError, OptionError, UnendedError
+from tokfmt.core.errors import CorruptError, IncompleteWriteError, OptionError, UnendedError
 from tokfmt.core.place import Place
-from tokfmt.core.protocols import ByteOffset
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
-from tokfmt.core.reader import WINDOW, Dtype, check_interval, check_position, windows
+from tokfmt.core.reader import WINDOW, Axis, ByteOffset, Dtype, check_interval, check_position, windows
 from tokfmt.core.text_format import counted
-from tokfmt.model.axis import Axis, Numbers
+from tokfmt.model.axis import Numbers
 from tokfmt.model.batch import AFTER, BEFORE, LEAD, SEP, Batch, Beside, Target, refuse_embedded
 from tokfmt.model.dataset import Dataset
 
 STEP = 1 << 12
 """Sequences per position that is held."""
 _AT_ONCE = 1 << 18
+REMEDY = "tokfmt convert, without --task, reads each sequence by its own end, and closes it. Read what it writes"
+"""What cures a sequence without the separator where positions were given out that presume it."""
+KEPT = "--eos none reads the sequences as they are stored, with the IDs that end them"
+"""The remedy if sequences do not end with the separator that a file states."""
 
 
 class _Places(NamedTuple):
@@ -61,6 +64,8 @@ class Laid(Axis):
         is_exact: Positions are known.
         bases: Position of every 4,096th sequence, and the length: int64.
     """
+
+    length: int = 0
 
     def __init__(self, dataset: Dataset, target: Target, *, exact: bool = False, even: bool = False) -> None:
         """Find the positions; a stream is scanned.
@@ -202,7 +207,7 @@ class Laid(Axis):
         begin, end = self.dataset.spans.extent(number)
         axis, starts = self.dataset.axis, self.dataset.contents(number, number + 1)
         content, after = int(starts[0][0]), int(starts[1][0])
-        head, tail = axis.read(begin, content + 1), axis.read(after - 1, end)
+        head, tail = axis.tokens(begin, content + 1), axis.tokens(after - 1, end)
         edges = Batch(
             number,
             np.concatenate([head, tail]),
@@ -221,7 +226,7 @@ class Laid(Axis):
         total = lead_in + length + len(around[1])
         for a, b in windows(start, min(stop, total)):
             inner = max(0, a - lead_in), min(length, b - lead_in)
-            tokens = axis.read(content + inner[0], content + inner[1]) if inner[0] < inner[1] else axis.read(0, 0)
+            tokens = axis.tokens(content + inner[0], content + inner[1]) if inner[0] < inner[1] else axis.tokens(0, 0)
             refuse_embedded(self.target, tokens, number, inner[0])
             parts = (around[0][a:b], tokens, around[1][max(0, a - lead_in - length) : max(0, b - lead_in - length)])
             yield np.concatenate(parts).astype(self.dtype, copy=False)
@@ -230,7 +235,7 @@ class Laid(Axis):
         gap = self.dataset.gap
         return None if len(gap.ids) > 1 else gap.id, gap.lead
 
-    def read(self, start: int, stop: int) -> Tokens:
+    def tokens(self, start: int, stop: int) -> Tokens:
         """See `Axis.read`. Raises UnendedError as `walk` does."""
         check_interval(start, stop, self.length)
         if start == stop:
@@ -247,7 +252,7 @@ class Laid(Axis):
 
     def _as_stored(self, start: int, stop: int, shift: int) -> Tokens:
         """Return slots of the source, after a check of the separators that are presumed among them."""
-        tokens = self.dataset.axis.read(start + shift, stop + shift)
+        tokens = self.dataset.axis.tokens(start + shift, stop + shift)
         if not self.is_exact and not self.dataset.spans.checked:
             first, last = self.sequence_at(start), self.sequence_at(stop - 1) + 1
             ends = self.offsets(first, last)[1:] - 1 - start
@@ -265,7 +270,7 @@ class Laid(Axis):
         if dataset.gap.alone:  # None of their tokens is the separator.
             begin, end = self._slot(first, start), self._slot(last, stop - 1) + 1
             for a, b in windows(begin, end):
-                window = axis.read(a, b)
+                window = axis.tokens(a, b)
                 pieces.append(window[window != separator])
         else:
             # The interval ends at the next token, so that the separators between two reads are looked at as well.
@@ -277,7 +282,7 @@ class Laid(Axis):
             begin = int(starts[0]) + start - self._start(first)
             end = int(starts[-1]) + stop - self._start(last) if stop < self.length else int(stops[-1])
             for a, b in windows(begin, end):
-                window, numbers = axis.read(a, b), np.arange(*np.searchsorted(stops, (a + 1, b + 1)))
+                window, numbers = axis.tokens(a, b), np.arange(*np.searchsorted(stops, (a + 1, b + 1)))
                 ends = stops[numbers] - 1 - a
                 if not dataset.spans.checked and (wrong := np.flatnonzero(window[ends] != separator)).size:
                     raise self._unended(first + int(numbers[wrong[0]]))
@@ -306,7 +311,7 @@ class Laid(Axis):
         plain[within - start] = False
         begin = int(starts[0] + start - bounds[0]) - int(np.count_nonzero(places < start))
         out = np.full(stop - start, self.target.id, self.dtype)
-        out[plain] = self.dataset.axis.read(begin, begin + stop - start - len(within))
+        out[plain] = self.dataset.axis.tokens(begin, begin + stop - start - len(within))
         return out
 
     def slot_of(self, position: int) -> int | None:
@@ -326,7 +331,7 @@ class Laid(Axis):
             return place.start + inside - place.lead_in
         is_lead = place.lead and inside == place.lead_in - 1
         slot, id_ = (place.lead_slot, self.target.lead) if is_lead else (place.separator_slot, self.target.id)
-        return slot if slot is not None and int(self.dataset.axis.read(slot, slot + 1)[0]) == id_ else None
+        return slot if slot is not None and int(self.dataset.axis.tokens(slot, slot + 1)[0]) == id_ else None
 
     def position_of(self, slot: int) -> int | None:
         """Return the position of the token in a slot of the source; None if it is not stored."""
@@ -354,16 +359,10 @@ class Laid(Axis):
             start, stop, separator, lead, lead_in, behind if bits & SEP else None, start - 1 if bits & LEAD else None
         )
 
-    def locate(self, position: int) -> ByteOffset:
-        """See `Axis.locate`.
-
-        Raises:
-            LookupError: The destination adds the token.
-        """
+    def locate(self, position: int) -> ByteOffset | None:
+        """See `Axis.locate`. A token that the destination adds is in no file."""
         slot = self.slot_of(position)
-        if slot is None:
-            raise LookupError(f"the destination adds the token at position {position:,}")
-        return self.dataset.axis.locate(slot)
+        return None if slot is None else self.dataset.axis.locate(slot)
 
     def find(self, place: Place, byte: int) -> int | None:
         """See `Axis.find`."""
@@ -376,13 +375,12 @@ class Laid(Axis):
     def close(self) -> None:
         self.dataset.axis.close()
 
-    def _unended(self, number: int) -> UnendedError:
+    def _unended(self, number: int) -> CorruptError:
         """Return the error of a sequence that has no separator, or another lead, where it is presumed to have one."""
         (begin, end), axis, gap = self.dataset.spans.extent(number), self.dataset.axis, self.dataset.gap
-        what, at = f"does not end with the separator {gap.id}", end - 1
+        what, at, remedy = f"does not end with the separator {gap.id}", end - 1, REMEDY
         if gap.id is None:
             what = "is empty, and the file states that none is"
-        remedy = "--eos none reads the sequences as they are stored, with the IDs that end them"
         if gap.lead is not None:
             starts, _, beside = self.dataset.contents(number, number + 1)
             is_led = bool(beside[0] & LEAD)
@@ -390,14 +388,36 @@ class Laid(Axis):
                 others = f"{'none' if is_led else 'each'} of the others that were looked at does"
                 what = f"{'begins' if is_led else 'does not begin'} with {gap.lead}, and {others}"
                 at, remedy = int(starts[0]) - is_led, "--bos none reads the IDs that begin sequences as content"
-        error = UnendedError(
-            str(self.dataset.facts.get("path", "dataset")),
-            f"sequence {number:,} {what}",
-            found=int(axis.read(at, at + 1)[0]) if begin < end else "an empty sequence",
-            remedy=remedy,
-        )
+        found = int(axis.tokens(at, at + 1)[0]) if begin < end else "an empty sequence"
+        path = str(self.dataset.facts.get("path", "dataset"))
+        if self._is_stated and remedy == REMEDY:
+            return CorruptError(path, f"sequence {number:,} {what}", found=found, remedy=KEPT)
+        error = UnendedError(path, f"sequence {number:,} {what}", found=found, remedy=remedy)
         error.sequence = number
         return error
+
+    @property
+    def _is_stated(self) -> bool:
+        """The file states the separator."""
+        return getattr(self.dataset.facts.get("info"), "eos_id", None) == self.dataset.gap.id is not None
+
+    @property
+    def presumes(self) -> bool:
+        """Positions presume that each sequence ends with a separator, which neither the file nor a look at all says."""
+        spans = self.dataset.spans
+        is_known = self.is_exact or spans.checked or self.dataset.gap.is_known or self._is_stated
+        return not is_known and spans.ending is not None and spans.usual == AFTER
+
+    def look_at(self, numbers: Numbers) -> None:
+        """Compare the ends of some sequences with what positions presume. Reads one token of each.
+
+        Raises:
+            UnendedError: A sequence does not end with the separator.
+        """
+        if self.presumes:
+            beside = self.dataset.spans.trim(numbers, *self.dataset.spans.extents_of(numbers), self.dataset.axis)[2]
+            if (wrong := np.flatnonzero(beside != self.dataset.spans.usual)).size:
+                raise self._unended(int(numbers[wrong[0]]))
 
     def _sizes(self, first: int, last: int) -> Numbers:
         if self.target.kind == "index" and self.target.id is not None and self._takes_all():

@@ -1,7 +1,7 @@
 """The separator of a source, how it is known, and what a destination writes in its place.
 
-`decide` finds the ID that ends sequences which an index bounds; `divide` splits a stream. Looking decides which ID is
-the separator. It never changes a byte of a result: each sequence is trimmed by its own tokens.
+`decide` finds the ID that ends sequences which an index bounds. Looking decides which ID is the separator. It never
+changes a byte of a result: each sequence is trimmed by its own tokens. A stream is split at the ID that is stated.
 
     Known as      by
     user          --eos ID
@@ -24,14 +24,12 @@ import numpy as np
 
 from tokfmt.core.errors import ConversionError, Loss, LossyConversionError, OptionError
 from tokfmt.core.ragged import Tokens
-from tokfmt.core.reader import windows
+from tokfmt.core.reader import Axis, windows
 from tokfmt.core.text_format import counted
-from tokfmt.model.axis import ArrayAxis, Axis, Numbers
-from tokfmt.model.batch import AFTER, LEAD, Kind, Leads, Target
+from tokfmt.model.batch import AFTER, LEAD, SEP, Kind, Leads
 from tokfmt.model.dataset import Dataset
 from tokfmt.model.gap import Gap, Known
-from tokfmt.model.spans import Bounds, Ended, Led, Spans
-from tokfmt.model.stream import How, Split
+from tokfmt.model.spans import Ended, Led, Spans
 
 Choice = int | Literal["none"] | None
 """What the user says: an ID, that there is none, or nothing."""
@@ -111,7 +109,7 @@ def look(axis: Axis, spans: Spans, runs: Runs | None = None, most: int = _MOST) 
         places, held = np.cumsum(stops - starts), stops > starts
         if spans.tiles and looked <= _AT_ONCE and places[-1:].sum() <= _HELD:
             wanted = [(int(begins[0]), int(ends[-1])) for begins, ends in extents]
-            found = [axis.read(*one) for one in wanted] if len(wanted) < _SEVERAL else axis.intervals(wanted)
+            found = [axis.tokens(*one) for one in wanted] if len(wanted) < _SEVERAL else axis.intervals(wanted)
             tokens = np.concatenate([np.empty(0, axis.dtype), *found])
             last = tokens[places[held] - 1]
         else:
@@ -233,8 +231,8 @@ def _contradiction(eos: int, stated: Statement, ends: Ends) -> OptionError:
     return _contradicts(eos, stated, numbers)
 
 
-def _contradicts(eos: int, stated: Statement, numbers: str) -> OptionError:
-    what = f"--eos {eos} contradicts the {stated.by}, which states {stated.id} ({numbers}). "
+def _contradicts(eos: int, stated: Statement, numbers: str, path: str = "") -> OptionError:
+    what = f"{path}--eos {eos} contradicts the {stated.by}, which states {stated.id} ({numbers}). "
     return OptionError(f"{what}--to-eos {eos} writes {eos} in its place", name="eos")
 
 
@@ -263,91 +261,34 @@ def _common(ends: Ends) -> tuple[int, int] | None:
     return (id_, count) if ends.full >= ENOUGH and count >= _SHARE * ends.full else None
 
 
-def divide(
-    axis: Axis,
-    how: How,
-    eos: Choice = None,
-    stated: Statement | None = None,
-    tokenizer: int | None = None,
-    convention: int | None = None,
-    opens: Numbers | None = None,
-    jobs: int | None = None,
-) -> Dataset:
-    """Return the dataset of a stream, split at its separator.
+def refuse_undivided(dataset: Dataset, known: str, path: str) -> None:
+    """Refuse a stream in which its separator does not occur: S10. The stream is scanned.
 
     Args:
-        axis: The stream.
-        how: What a separator means; see `Split`.
-        eos: What the user says about the source.
-        stated: What a manifest or a file says.
-        tokenizer: The separator of the tokenizer, if the IDs may be its own.
-        convention: The separator by convention of the format.
-        opens: Positions at which a sequence begins whatever is before it.
-        jobs: Threads that scan the stream.
+        dataset: The stream, split at its separator.
+        known: The origin of the separator, in words; "--eos" if the user gives it.
+        path: The stream, for messages.
 
     Raises:
-        OptionError: `eos` contradicts what is stated, or does not occur.
-        ConversionError: The separator does not occur.
+        OptionError: The user gives the separator.
+        ConversionError: It is known from elsewhere.
     """
-    if isinstance(eos, int) and stated is not None and eos != stated.id and _occurs(axis, stated.id):
-        raise _contradicts(eos, stated, f"{stated.id} occurs in the stream")
-    ways: list[tuple[Choice, Known]] = [
-        (eos, "user"),
-        (None, "") if stated is None else (stated.id, stated.by),
-        (tokenizer, "tokenizer"),
-        (convention, "convention"),
-    ]
-    separator, known = next((way for way in ways if way[0] is not None), (None, ""))
-    if separator is None or separator == "none":
-        starts = np.zeros(1, np.int64) if opens is None else np.unique(np.append(opens, 0))
-        bounds = np.append(starts[starts < axis.length], axis.length)
-        count = len(bounds) - 1
-        gap = Gap(known=known, looked=count, of=count, lack=count, alone=True)
-        return Dataset(axis, Bounds(ArrayAxis(bounds)), gap)
-    if axis.length and not _occurs(axis, separator):
-        what = f"the separator {separator} ({known}) does not occur in {axis.length:,} tokens. "
-        what += "--eos ID names another one, and --eos none reads one sequence"
-        raise OptionError(what, name="eos") if known == "user" else ConversionError(what)
-    gap = Gap(separator, "before" if how == "before" else "after", known=known, alone=True)
-    return Dataset(axis, Split(axis, separator, how, opens, jobs), gap)
+    axis = dataset.axis
+    if len(dataset) != 1 or dataset.contents(0, 1)[2][0] & SEP:
+        return
+    what = f"{path}: the separator {dataset.gap.id} ({known}) does not occur in {axis.length:,} tokens. "
+    what += "--eos ID names another one, and --eos none reads one sequence"
+    raise OptionError(what, name="eos") if known == "--eos" else ConversionError(what)
 
 
-def _occurs(axis: Axis, id_: int) -> bool:
-    return any((axis.read(start, stop) == id_).any() for start, stop in windows(0, axis.length))
-
-
-def target(
-    dataset: Dataset,
-    kind: Kind,
-    to_eos: ToEos = None,
-    to_bos: Choice = None,
-    *,
-    fixed: int | None = None,
-    needs: bool = False,
-    accepted: frozenset[str] = frozenset(),
-    name: str = "the destination",
-) -> Target:
-    """Return what a destination writes beside contents.
-
-    Args:
-        dataset: The source.
-        kind: What marks boundaries in the destination.
-        to_eos: The separator to write (default: that of the source).
-        to_bos: The lead to write (default: as read if an index marks boundaries, else none).
-        fixed: The ID that the variant prescribes.
-        needs: The format stores a separator, also if an index marks boundaries.
-        accepted: Names of the accepted losses.
-        name: Name of the format.
+def refuse_other(axis: Axis, eos: int, stated: Statement, path: str) -> None:
+    """Refuse to split a stream at another separator than the one that is stated and that occurs: S10.
 
     Raises:
-        OptionError: An option is not possible for this destination.
-        ConversionError: The separator is not known, or sources have different ones.
-        LossyConversionError: Leads would be lost.
+        OptionError: The stated one occurs.
     """
-    gap = dataset.gap
-    lead, leads = lead_to_write(gap.leads, kind, to_bos, accepted, name)
-    id_ = _separator_to_write(gap, kind, to_eos, fixed, needs=needs, name=name)
-    return Target(id_, kind, lead, leads, to_eos == "as-stored" and id_ is not None, accepted, name)
+    if eos != stated.id and any((axis.tokens(*window) == stated.id).any() for window in windows(0, axis.length)):
+        raise _contradicts(eos, stated, f"{stated.id} occurs in the stream", f"{path}: ")
 
 
 def lead_to_write(
@@ -380,33 +321,64 @@ def lead_to_write(
     return leads[0], "as-read"
 
 
-def _separator_to_write(
-    gap: Gap, kind: Kind, to_eos: ToEos, fixed: int | None, *, needs: bool, name: str
+def separator_to_write(
+    gap: Gap,
+    kind: Kind,
+    to_eos: ToEos = None,
+    fixed: int | None = None,
+    *,
+    needs: bool = False,
+    name: str = "the destination",
 ) -> int | None:
-    bounded = kind == "index"
-    unclear = None if bounded and to_eos == "as-stored" else gap.unclear
-    if unclear is not None and unclear.common is not None:  # S8: --to-eos does not say what the source has.
-        id_, count = unclear.common
-        what = f"the separator is not known, and {count:,} of {counted(unclear.lack, 'sequence')} that were looked at "
-        raise ConversionError(f"{what}end with {id_}. --eos {id_} reads it as the separator, --eos none as content")
+    """Return the separator that a destination stores, None for none: D1 to D5, D9.
+
+    Args:
+        gap: What is known of the separators of the sources.
+        kind: What marks boundaries in the destination.
+        to_eos: The separator to write (default: that of the source).
+        fixed: The ID that the variant prescribes.
+        needs: The format stores a separator, also if an index marks boundaries.
+        name: Name of the format.
+
+    Raises:
+        OptionError: The option is not possible for this destination.
+        ConversionError: The separator is not known, or sources have different ones.
+    """
+    bounded, as_stored = kind == "index", to_eos == "as-stored"
+    if (gap.parts or gap.id is None) and (unclear := gap.unclear) is not None and not (bounded and as_stored):
+        raise ConversionError(unclear.question)  # S8: --to-eos says nothing of the source.
+    if to_eos == "none" and not bounded:  # D3
+        what = f"--to-eos none: in {name}, only separators mark where a sequence ends. --to-eos ID writes one"
+        raise OptionError(what, name="to_eos")
     if to_eos == "none":
-        if not bounded:  # D3
-            what = f"--to-eos none: in {name}, only separators mark where a sequence ends. --to-eos ID writes one"
-            raise OptionError(what, name="to_eos")
         return None
-    if to_eos is None and fixed is None and len(ids := gap.ids) > 1:  # D2
-        listed = ", ".join(map(str, ids))
-        raise ConversionError(f"the sources have different separators ({listed}). --to-eos ID replaces all by one")
-    if to_eos == "as-stored" and len(gap.ids) > 1:
-        raise OptionError("--to-eos as-stored: the sources have different separators. --to-eos ID replaces all by one")
+    if not isinstance(to_eos, int) and gap.parts and len(gap.ids) > 1:  # D2
+        what = f"the sources have different separators ({gap.listed}). --to-eos ID replaces all by one"
+        raise OptionError(f"--to-eos as-stored: {what}", name="to_eos") if as_stored else ConversionError(what)
     found = to_eos if isinstance(to_eos, int) else gap.id
+    if as_stored and not all(part.stored and part.id is not None for part in gap.each()):
+        if any(part.stored and part.id is not None for part in gap.each()):  # An ID at an end would be read as one.
+            what = f"--to-eos as-stored: only some of the sources have the separator ({gap.listed}). --to-eos ID"
+            raise OptionError(f"{what} writes it beside all", name="to_eos")
+        found = None
     if fixed is not None and found != fixed:  # D5
-        what = f"{name} prescribes the separator {fixed}" + (
-            f", and the source has {found}" if found is not None else ""
-        )
-        raise ConversionError(f"{what}. --to-eos {fixed} writes it; another variant keeps that of the source")
+        what = f"{name} prescribes the separator {fixed}, and that of the source is "
+        what += f"{'not known' if found is None else found}. --to-eos {fixed} writes it"
+        raise ConversionError(f"{what}; another variant keeps that of the source")
     if found is None and (not bounded or (needs and to_eos is None and gap.known == "")):  # D4
-        more = ", --to-eos none writes none" if bounded else ""
-        what = f"{name} needs a separator, and that of the source is not known. --eos ID names it"
-        raise ConversionError(f"{what}, --to-eos ID writes one{more}")
+        raise SeparatorNeededError(name, can_have_none=bounded)
     return found
+
+
+class SeparatorNeededError(ConversionError):
+    """A destination needs a separator, and that of the source is not known: D4.
+
+    Attributes:
+        why: What is missing, in words.
+        ways: What remedies it, besides naming the separator of the source.
+    """
+
+    def __init__(self, name: str, *, can_have_none: bool) -> None:
+        self.why = f"{name} stores a separator beside sequences, and that of the source is not known"
+        self.ways = "--to-eos ID writes one" + ", --to-eos none writes none" * can_have_none
+        super().__init__(f"{self.why}. --eos ID names it, {self.ways}")

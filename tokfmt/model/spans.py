@@ -6,6 +6,7 @@ Spans know numbers alone. They are given tokens: of the whole axis, of a window 
     Listed   a start and a length of each sequence
     Ended    spans of an index whose sequences may end with a separator
     Led      spans whose contents may begin with a lead
+    Shorter  spans of an index of which some are one slot shorter
     Sliced   consecutive sequences of the same dataset
     Taken    other sequences of the same dataset: a selection, another order, repeats
     Chain    the spans of several datasets, one after the other on a `Joined` axis
@@ -25,9 +26,10 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from tokfmt.core.files import Ends
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
-from tokfmt.core.reader import WINDOW, Ends, check_interval, windows
-from tokfmt.model.axis import Axis, Numbers
+from tokfmt.core.reader import WINDOW, Axis, check_interval, windows
+from tokfmt.model.axis import Numbers
 from tokfmt.model.batch import AFTER, LEAD, Batch, Beside
 
 _AT_ONCE = 1 << 18  # Sequences of a batch at most, and entries of an index that are read at once.
@@ -178,7 +180,7 @@ class Spans(ABC):
             total = int(ends[count - 1])
             if longest is not None and total > longest and count == 1:
                 nothing = np.zeros(1, np.int64)
-                yield Batch(first, axis.read(0, 0), None, nothing, nothing, np.zeros(1, np.uint8))
+                yield Batch(first, axis.tokens(0, 0), None, nothing, nothing, np.zeros(1, np.uint8))
             else:
                 yield self._batch(axis, first, starts[:count], stops[:count], total)
             first += count
@@ -187,7 +189,7 @@ class Spans(ABC):
         numbers, base = np.arange(first, first + len(starts)), int(starts[0])
         is_ordered = self.tiles or bool((starts[1:] >= stops[:-1]).all())
         if is_ordered and int(stops[-1]) - base <= total + total // 2 + _LOOSE:
-            window = axis.read(base, int(stops[-1]))
+            window = axis.tokens(base, int(stops[-1]))
             return Batch(first, window, base, *self.trim(numbers, starts - base, stops - base, window))
         lengths = stops - starts
         bounds = offsets_of(lengths)
@@ -213,7 +215,7 @@ class Bounds(Spans):
 
     def cuts(self, first: int, last: int) -> Offsets:
         check_interval(first, last, self.count, "sequences")
-        return _integers(self.bounds.read(first, last + 1), self.scale)
+        return _integers(self.bounds.tokens(first, last + 1), self.scale)
 
     def extents(self, first: int, last: int) -> Extents:
         cuts = self.cuts(first, last)
@@ -223,7 +225,7 @@ class Bounds(Spans):
         return tuple(_integers(self.bounds.at(numbers + k), self.scale) for k in (0, 1))  # type: ignore[return-value]
 
     def extent(self, number: int) -> tuple[int, int]:
-        start, stop = self.bounds.read(number, number + 2).tolist()
+        start, stop = self.bounds.tokens(number, number + 2).tolist()
         return start // self.scale, stop // self.scale
 
     def ends(self) -> Ends | None:
@@ -250,19 +252,19 @@ class Listed(Spans):
 
     def extents(self, first: int, last: int) -> Extents:
         check_interval(first, last, self.count, "sequences")
-        starts = _integers(self.starts.read(first, last), self.scale)
-        return starts, starts + self.lengths.read(first, last).astype(np.int64, copy=False)
+        starts = _integers(self.starts.tokens(first, last), self.scale)
+        return starts, starts + self.lengths.tokens(first, last).astype(np.int64, copy=False)
 
     def extents_of(self, numbers: Numbers) -> Extents:
         starts = _integers(self.starts.at(numbers), self.scale)
         return starts, starts + self.lengths.at(numbers).astype(np.int64, copy=False)
 
     def extent(self, number: int) -> tuple[int, int]:
-        start = self.starts.read(number, number + 1).item() // self.scale
-        return start, start + self.lengths.read(number, number + 1).item()
+        start = self.starts.tokens(number, number + 1).item() // self.scale
+        return start, start + self.lengths.tokens(number, number + 1).item()
 
     def finder(self) -> Callable[[int], Sequence[int]]:
-        starts, lengths, scale = self.starts.read, self.lengths.read, self.scale
+        starts, lengths, scale = self.starts.tokens, self.lengths.tokens, self.scale
 
         def find(number: int) -> tuple[int, int]:
             start = starts(number, number + 1).item() // scale
@@ -274,7 +276,7 @@ class Listed(Spans):
     def _ascends(self) -> bool:
         before = 0
         for a, b in windows(0, self.count, _AT_ONCE):
-            starts = _integers(self.starts.read(a, b), 1)
+            starts = _integers(self.starts.tokens(a, b), 1)
             if int(starts[0]) < before or (starts[1:] < starts[:-1]).any():
                 return False
             before = int(starts[-1])
@@ -304,13 +306,19 @@ class Ended(Spans):
         self._closed: NDArray[np.uint8] | None = None
 
     def looked_at(self, axis: Axis) -> Ended:
-        """Return the same spans after a look at the end of every sequence. They hold one bit for each.
+        """Return the same spans after a look at the end of every sequence.
+
+        They hold one bit for each, unless all end with the separator.
 
         Args:
             axis: The axis of the dataset.
         """
-        found = Ended(self.spans, self.separator)
-        found._closed = _bits_of(self, AFTER, axis)
+        parts, all_closed = [np.empty(0, np.uint8)], True
+        for first, last in windows(0, self.count, _AT_ONCE):
+            closed = self.read(first, last, axis)[2] & AFTER
+            parts, all_closed = [*parts, np.packbits(closed)], all_closed and bool(closed.all())
+        found = Ended(self.spans, self.separator, AFTER if all_closed else None)
+        found._closed = None if all_closed else np.concatenate(parts)
         return found
 
     def cuts(self, first: int, last: int) -> Offsets:
@@ -455,6 +463,29 @@ class Led(Spans):
         return tokens[1:] if tokens.size and tokens.item(0) == self.lead else tokens
 
 
+class Shorter(Spans):
+    """Spans of an index, some of which lack their last slot. They hold one bit for each."""
+
+    def __init__(self, spans: Spans, lacking: NDArray[np.bool_]) -> None:
+        """State which extents lack their last slot; these are not empty."""
+        self.spans, self.count, self._lacking = spans, spans.count, np.packbits(lacking)
+
+    def extents(self, first: int, last: int) -> Extents:
+        starts, stops = self.spans.extents(first, last)
+        return starts, stops - self._are_lacking(np.arange(first, last))
+
+    def extents_of(self, numbers: Numbers) -> Extents:
+        starts, stops = self.spans.extents_of(numbers)
+        return starts, stops - self._are_lacking(numbers)
+
+    def _are_lacking(self, numbers: Numbers) -> NDArray[np.uint8]:
+        bits: NDArray[np.uint8] = self._lacking[numbers >> 3] >> (7 - (numbers & 7)).astype(np.uint8) & np.uint8(1)
+        return bits
+
+    def at(self, position: int) -> int | None:
+        return self.spans.at(position)
+
+
 class Sliced(Spans):
     """Consecutive sequences of the same dataset."""
 
@@ -492,9 +523,11 @@ class Sliced(Spans):
         return self.spans.content(number + self.first, tokens)
 
     def at(self, position: int) -> int | None:
-        """See `Spans.at`. None if the position is in no sequence of these."""
+        """See `Spans.at`. None if the position is in no sequence of these, repeats included."""
         found = self.spans.at(position)
-        return None if found is None or not 0 <= found - self.first < self.count else found - self.first
+        if found is None or 0 <= found - self.first < self.count:
+            return None if found is None else found - self.first
+        return None if self.tiles else self._around(position)
 
 
 class Taken(Spans):

@@ -11,11 +11,12 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tokfmt.core.files import Ends
 from tokfmt.core.findings import ignore
 from tokfmt.core.ragged import Offsets, Tokens
-from tokfmt.core.reader import WINDOW, Ends, check_interval, largest_id, windows
+from tokfmt.core.reader import WINDOW, Axis, check_interval, largest_id, windows
 from tokfmt.core.resources import cpus
-from tokfmt.model.axis import Axis, Numbers
+from tokfmt.model.axis import Numbers
 from tokfmt.model.batch import AFTER, BEFORE, Batch, Beside
 from tokfmt.model.spans import Contents, Extents, Spans, TokensAt
 
@@ -311,7 +312,7 @@ class Split(Spans):
         """Yield each window of the axis, the positions of its separators, and its bounds; also of an empty axis."""
 
         def search(bounds: tuple[int, int]) -> tuple[Tokens, Offsets]:
-            window = self.axis.read(*bounds)
+            window = self.axis.tokens(*bounds)
             tops.append(largest_id(window))
             return window, np.flatnonzero(window == self.separator) + bounds[0]
 

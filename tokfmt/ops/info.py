@@ -16,7 +16,6 @@ import numpy as np
 
 from tokfmt.core import listing
 from tokfmt.core.errors import CorruptError, TruncatedError
-from tokfmt.core.protocols import CountsPadding, count_up_to
 from tokfmt.core.ragged import Tokens
 from tokfmt.core.reader import Info, Layout, TokenReader, largest_id, windows
 from tokfmt.core.records import RecordReader
@@ -83,7 +82,7 @@ class Overview:
         max_id_from: "dataset", "manifest", or "N tokens" for the first tokens that were read; "" if no ID is known.
         eos_id: The separator; None without one, or if it is not known.
         eos_from: The origin of the separator.
-        eos_seen: How many of the sequences that were looked at end with it, in words; "" if it is inferred, or if none
+        eos_seen: How many of the sequences that were looked at end with it, in words; "" if none
             was looked at.
         separators: Where separators are stored: "none", "trailing", "between", "after" or "before"; None for records.
         tokenizer: `name` and `digest` of the tokenizer that made the token IDs, by the manifest; None if not stated.
@@ -163,17 +162,11 @@ def info(given: SourceRequest, tokenizer: str | None = None) -> Overview:
         size_bytes=size,
         eos_id=source.separator.eos_id,
         eos_from=source.separator.source,
-        eos_seen=_eos_seen(source),
+        eos_seen=source.separator.seen,
         tokenizer=None if made is None else {"name": str(made.get("name") or ""), "digest": str(made["digest"])},
         manifest=_written(manifest),
         **facts,
     )
-
-
-def _eos_seen(source: Source) -> str:
-    """Return how many of the sequences that were looked at end with the separator; "" if its origin says it."""
-    gap = None if source.dataset is None else source.dataset.gap
-    return "" if gap is None or gap.id is None or not gap.looked or source.separator.inferred else gap.seen
 
 
 def _with_browse(note: str, source: Source) -> str:
@@ -210,7 +203,7 @@ def _of_records(source: Source, records: RecordReader, manifest: Manifest) -> di
 
 def _first_record(source: Source, records: RecordReader) -> str | list[int] | None:
     """Return the first record; None without one, if it is long, or for a recipe, whose texts do not exist yet."""
-    if source.format.is_computed or not count_up_to(records, 1):
+    if source.format.is_computed or not records.count_up_to(1):
         return None
     block = records.blocks(1, 0, 1)[0]
     return None if records.info.random_access and block.stop - block.start > _ONE else records.record(0)
@@ -233,7 +226,8 @@ def _of_tokens(source: Source, stored: TokenReader, request: SourceRequest, mani
         counts = {"sequences": axis.info.sequences, "tokens": axis.info.tokens}
     stated = _stated_counts(source, manifest, about.split, samples=about.layout is Layout.SAMPLES)
     top, top_from = _largest(stored, manifest, computed=source.format.is_computed)
-    made = stored.padding_counts().separators if isinstance(stored, CountsPadding) else 0
+    counts_of_padding = stored.padding_counts()
+    made = 0 if counts_of_padding is None else counts_of_padding.separators
     return {
         "layout": about.layout.value,
         "sequences": (counts or stated).get("sequences"),
@@ -254,14 +248,14 @@ def _of_tokens(source: Source, stored: TokenReader, request: SourceRequest, mani
 def _samples(stored: TokenReader) -> dict[str, int | None]:
     """Return the number and the length of the samples that a stored axis is in, and their padding."""
     about = stored.info
-    if about.layout is Layout.SAMPLES or not isinstance(stored, CountsPadding):
+    counts = stored.padding_counts()
+    if about.layout is Layout.SAMPLES or counts is None:
         whole = about.layout is Layout.SAMPLES and about.sample_length is not None and not about.beginning
         return {
             "samples": about.sequences if whole else None,
             "sample_length": about.sample_length,
             "padding": None,
         }
-    counts = stored.padding_counts()
     length = counts.sample_length
     if length is None:
         return {"samples": None, "sample_length": None, "padding": counts.padding}

@@ -36,11 +36,11 @@ from tokfmt.core.named import place_named
 from tokfmt.core.options import fit, given_options
 from tokfmt.core.output import whole
 from tokfmt.core.place import Place, Url, absolute, place_of, real, text_of
-from tokfmt.core.protocols import HasRecordOffsets
 from tokfmt.core.ragged import offsets_of
 from tokfmt.core.reader import TokenReader, windows
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import printable
+from tokfmt.model.select import Concat, Slice
 from tokfmt.ops.source.discover import format_of
 from tokfmt.ops.source.manifest import LITTLE, extent, fingerprint, ledger_paths, read_manifest, written_files
 from tokfmt.ops.source.open import open_sources
@@ -51,8 +51,6 @@ from tokfmt.recipes.cache import Numbers
 from tokfmt.recipes.documents import Documents, Source, SpanTable
 from tokfmt.recipes.samples import Samples
 from tokfmt.run.execute import Progress
-from tokfmt.views.select import Concat, Slice
-from tokfmt.views.view import byte_offset_of
 
 if TYPE_CHECKING:
     from tokfmt.core.atomic_output import Staging
@@ -559,7 +557,7 @@ class Ledgers:
         opened, name = self._source(ledger, number), str(ledger.sources[number]["name"])
         reader, path = opened.reader, opened.paths[0]
         if isinstance(reader, RecordReader):
-            if not isinstance(reader, HasRecordOffsets):
+            if not reader.files:
                 return [Origin(name, shown_path(path), record, *span)]
             count = reader.count()
             if not 0 <= record < count:
@@ -577,7 +575,7 @@ class Ledgers:
             below = self.origins(inner, record, *span)
             return [replace(one, via=((shown_path(path), record), *one.via)) for one in below]
         begin, end = reader.offsets(record, record + 1).tolist()
-        place = byte_offset_of(reader, begin) if begin < end else None
+        place = reader.locate(begin) if begin < end else None
         return [Origin(name, shown_path(path if place is None else place.path), record, *span)]
 
     def _source(self, ledger: Ledger, number: int) -> Opened:

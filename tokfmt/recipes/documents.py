@@ -24,7 +24,6 @@ from tokfmt.core.errors import ShortfallError, TokenRangeError
 from tokfmt.core.files import File, known_file
 from tokfmt.core.loss_mask import TARGET, Marks, separated
 from tokfmt.core.place import Identity, Place, place_of, text_of
-from tokfmt.core.protocols import marks_of, pieces_of, read_scattered
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
 from tokfmt.core.reader import (
     INT32_MAX,
@@ -44,14 +43,13 @@ from tokfmt.core.reader import (
 from tokfmt.core.seeds import DRAWN, draws
 from tokfmt.core.text_format import printable
 from tokfmt.core.tokenizer_ids import TokenizerIds
-from tokfmt.model.bridge import dataset_of, stored_reader
 from tokfmt.model.dataset import Dataset, concat
+from tokfmt.model.readers import dataset_of, stored_reader
+from tokfmt.model.select import Chosen, Concat, View
 from tokfmt.model.spans import Taken
 from tokfmt.recipes.cache import Column, Numbers, Parts, columns, copied_tokens, key_of, recalled, remember
 from tokfmt.recipes.language import VERSION, RecipeFile
 from tokfmt.recipes.order import ORDER_DOCUMENTS, permutation
-from tokfmt.views.select import Chosen, Concat
-from tokfmt.views.view import View
 
 _AT_ONCE = 1 << 18  # sequences
 _TARGET = np.uint8(TARGET)
@@ -317,11 +315,11 @@ class _Made(NamedTuple):
     def read_marks(self, start: int, stop: int) -> Marks:
         """Return the marks of positions `start <= p < stop` of the part."""
         if self.eos_id is None:
-            found = marks_of(self.reader, start, stop)
+            found = self.reader.marks(start, stop)
             return np.ones(stop - start, np.uint8) if found is None else found & _TARGET
         lead = max(start - 1, 0)  # the token before `start` has the mark of a separator at `start`
         plain, first, last = self._between(lead, stop)
-        found = marks_of(self.reader, first, last)
+        found = self.reader.marks(first, last)
         marks = np.ones(last - first, np.uint8) if found is None else found
         return separated(marks, plain)[start - lead :] & _TARGET
 
@@ -519,12 +517,12 @@ class Axis:
     def _stored(self, k: int) -> StoredParts | None:
         """Return the files that store a source's part of the axis as it is; None without any."""
         source, tokens = self.sources[k], self.begins[k + 1] - self.begins[k]
-        stored = source.reader if self.eos_id is None else stored_reader(source.reader, self.eos_id, read=True)
+        stored = source.reader if self.eos_id is None else stored_reader(source.reader, self.eos_id, raw=True)
         if stored is None or stored.info.tokens < tokens:
             return None
         if self.places[k + 1] - self.places[k] < source.info.sequences and self.eos_id is not None:
             return None  # the separators of empty sequences are in between
-        pieces = pieces_of(stored, 0, tokens)
+        pieces = stored.pieces(0, tokens)
         if pieces is None:
             return None
         laid = [(_Stored(p.file, p.offset, p.dtype), p.length // p.dtype.itemsize) for p in pieces if p.length]
@@ -652,10 +650,10 @@ def drawn(file: RecipeFile, number: int, source: Source, quota: int) -> Source:
     )
 
 
-class Documents:
+class Documents(TokenReader):
     """The reader of a recipe without `seq_len`: the documents of its sources, or those drawn by quotas, in order.
 
-    It is a `TokenReader` and picklable, and threads may share it.
+    It is picklable, and threads may share it.
 
     Attributes:
         file: The recipe.
@@ -776,7 +774,7 @@ class Documents:
         return self._read(self._base, start, stop)
 
     def marks(self, start: int, stop: int) -> Marks | None:
-        """See `protocols.HasMarks`. Return None if no source has loss masks."""
+        """See `TokenReader.marks`. Return None if no source has loss masks."""
         return self._read(self._marks, start, stop) if self.info.loss_masks else None
 
     def _read(self, base: TokenReader, start: int, stop: int) -> Tokens:
@@ -792,7 +790,7 @@ class Documents:
         edges = np.clip(bounds[first : last + 1], start, stop)
         begins, lengths = self._begins.array[first:last] + (edges[:-1] - bounds[first:last]), np.diff(edges)
         filled = lengths > 0
-        read_scattered(base, begins[filled], edges[:-1][filled] - start, lengths[filled], out)
+        base.read_scattered(begins[filled], edges[:-1][filled] - start, lengths[filled], out)
         return out
 
     def spans(self, sequence: int) -> list[Span]:
@@ -816,27 +814,26 @@ class Documents:
         turn = np.searchsorted(self._firsts, numbers, side="right") - 1
         return np.array(self._members, np.int64)[turn], numbers - self._firsts[turn]
 
-    def in_sources(self) -> Dataset:
-        """Return the same documents as sequences of the datasets of the sources, with what is beside them there."""
+    def as_dataset(self, *, drawn: bool = False) -> Dataset | None:
+        """See `TokenReader.as_dataset`."""
+        if not drawn:
+            return None
         found = concat([dataset_of(source.all_of_it) for source in self.sources])
         numbers: Any = _InSources(self)
         return replace(found, spans=Taken(found.spans, numbers))
 
     def to_source(self, position: int) -> tuple[TokenReader, int]:
-        """See `protocols.MappedView`."""
+        """See `TokenReader.to_source`."""
         check_position(position, self.info.tokens)
         if self._starts is None or self._begins is None:
             return self._base, position
         place = int(np.searchsorted(self._starts.array, position, side="right")) - 1
         return self._base, position + int(self._begins.array[place]) - int(self._starts.array[place])
 
-    def from_source(self, reader: TokenReader, position: int) -> int | None:
-        """Return None for shuffled documents, because a token may be here once per pass, or not at all."""
-        return position if reader is self._base and self._starts is None and position < self.info.tokens else None
-
-    def readers(self) -> Sequence[TokenReader]:
-        """See `protocols.MappedView`."""
-        return [self._base]
+    def find(self, place: Place, byte: int) -> int | None:
+        """See `Axis.find`. None for shuffled documents: a token may be here once per pass, or not at all."""
+        position = self._base.find(place, byte) if self._starts is None else None
+        return position if position is not None and position < self.info.tokens else None
 
     def close(self) -> None:
         """Release open files."""
@@ -873,7 +870,7 @@ class _MarksOf(View):
         self.masked = source.masked
 
     def tokens(self, start: int, stop: int) -> Tokens:
-        found = marks_of(self.source, start, stop) if self.masked else None
+        found = self.source.marks(start, stop) if self.masked else None
         return np.full(stop - start, TARGET, np.uint8) if found is None else found
 
 

@@ -19,15 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.errors import OptionError, TokenRangeError
-from tokfmt.core.loss_mask import Padded
+from tokfmt.core.loss_mask import IGNORED, padding_of
 from tokfmt.core.options import nearest
-from tokfmt.core.protocols import HasDocumentStarts, HasLabels, MappedView
 from tokfmt.core.reader import INT32_MAX, TokenReader, smallest
 from tokfmt.recipes.language import RecipeFile
 from tokfmt.recipes.packing import Packing, Rows, Run
-
-IGNORED = -100
-"""The label where no label counts in the loss."""
 
 FIELDS = ("input_ids", "labels", "loss_mask", "position_ids", "document_ids", "cu_seqlens")
 _PIECEWISE = {"position_ids", "document_ids", "cu_seqlens"}
@@ -97,19 +93,14 @@ class Grid:
             self._last.append(int(line[end]) if more and (marks is None or marks[end]) else IGNORED)
         if end < self.width or not more:
             line[end:] = self.pad
-        self.filled.append(self._real(line, packing, sample) if isinstance(packing, Rows) else end)
+        self.filled.append(self._real(packing, sample) if isinstance(packing, Rows) else end)
         self.runs.append(runs)
 
-    def _real(self, line: NDArray[Any], packing: Rows, sample: int) -> int:
-        """Return the number of positions of a stored row before the padding IDs at its end that do not count."""
+    def _real(self, packing: Rows, sample: int) -> int:
+        """Return the number of positions of a stored row before its padding."""
         reader, start = row_of(packing, sample)
-        if isinstance(reader, Padded):
-            return reader.filled(start // self.width)
-        pad = reader.info.pad_id
-        if pad is None or not isinstance(reader, HasLabels) or int(line[self.width - 1]) != pad:
-            return self.width
-        fills = (line[: self.width] == pad) & (reader.masks(start, start + self.width) == 0)
-        return int(self.width - np.argmin(fills[::-1])) if not fills.all() else 0
+        padding = padding_of(reader, start, start + self.width)
+        return self.width - (0 if padding is None else int(np.count_nonzero(padding)))
 
     @property
     def rows(self) -> NDArray[Any]:
@@ -166,7 +157,7 @@ class Grid:
         found = np.empty(self.rows.shape, dtype)
         for row, (packing, sample) in enumerate(self.places):
             reader, start = row_of(packing, sample)
-            if isinstance(reader, HasLabels):
+            if reader.has_labels:
                 labels, mask = reader.labels(start, start + self.width), reader.masks(start, start + self.width)
                 found[row] = np.where(mask, labels, IGNORED)
                 continue
@@ -205,7 +196,7 @@ class Grid:
     def _inside(self, row: int, packing: Rows, sample: int) -> NDArray[np.int64]:
         """Return where documents begin inside a stored row: as its reader reports, or after each separator."""
         reader, start = row_of(packing, sample)
-        if isinstance(reader, HasDocumentStarts):
+        if reader is not None and reader.has_begins:
             return np.flatnonzero(reader.begins(start, start + self.width))
         eos = reader.info.eos_id
         if eos is None:
@@ -255,8 +246,8 @@ def row_of(packing: Packing, sample: int) -> tuple[Any, int]:
 def sampled_beneath(reader: TokenReader, position: int) -> tuple[TokenReader, int]:
     """Return the reader with masks and labels under joins and selections, and the position in it."""
     inner: tuple[TokenReader, int] | None = reader, position
-    while inner is not None and not isinstance(inner[0], HasLabels):
-        inner = inner[0].to_source(inner[1]) if isinstance(inner[0], MappedView) else None
+    while inner is not None and not inner[0].has_labels:
+        inner = inner[0].to_source(inner[1])
     return inner or (reader, position)
 
 

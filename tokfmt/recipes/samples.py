@@ -31,7 +31,6 @@ from tokfmt.core.errors import (
     TokenizerMismatchError,
 )
 from tokfmt.core.loss_mask import BEGINS, IGNORED, TARGET, beside_samples, other_label
-from tokfmt.core.protocols import HasLabels, marks_of
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
 from tokfmt.core.reader import Info, Layout, TokenReader, check_interval, check_position, smallest, windows
 from tokfmt.core.text_format import counted, human_bytes, printable
@@ -113,8 +112,8 @@ class Drawn(NamedTuple):
     parts: list[Some]
 
 
-class Samples:
-    """The reader of a recipe with `seq_len`. It is a `TokenReader`, `HasLabels` and picklable; threads may share it.
+class Samples(TokenReader):
+    """The reader of a recipe with `seq_len`. It is picklable, and threads may share it.
 
     Attributes:
         file: The recipe.
@@ -128,6 +127,9 @@ class Samples:
         info: The facts of the samples.
         content: Hashes of some samples, once they are known; see `recipes.state`.
     """
+
+    has_labels = True
+    has_begins = True
 
     def __init__(
         self,
@@ -324,16 +326,13 @@ class Samples:
             yield f"it has no separator, so {self.after}, that of the other sources, is put after each of its {count}"
 
     @property
-    def shifted(self) -> bool:
+    def shifted(self) -> bool:  # type: ignore[override]
         """True if labels are the next tokens, by the recipe or as stored; False if they are the tokens themselves."""
         if self.file.pack != "stored":
             return self.file.convention != "same"
         readers = [sampled_beneath(source.reader, 0)[0] for source in self.sources if source.info.tokens]
         moved = self.file.labels is not None
-        return all(
-            reader.shifted if isinstance(reader, Samples) else moved or isinstance(reader, HasLabels)
-            for reader in readers
-        )
+        return all(reader.shifted if isinstance(reader, Samples) else moved or reader.has_labels for reader in readers)
 
     @property
     def labels_from(self) -> str:
@@ -567,14 +566,14 @@ class Samples:
         return self._flat(start, stop, lambda grid: grid.inputs().astype(self.info.dtype, copy=False))
 
     def masks(self, start: int, stop: int) -> NDArray[np.uint8]:
-        """See `protocols.HasLabels`."""
+        """See `TokenReader.masks`."""
         check_interval(start, stop, self.info.tokens)
         found: NDArray[np.uint8] = self._flat(start, stop, Grid.mask)
         return found
 
     def marks(self, start: int, stop: int) -> NDArray[np.uint8] | None:
-        """See `protocols.HasMarks`. Return None unless a source has loss masks or labels."""
-        stored = self.file.pack == "stored" and any(marks_of(source.reader) is not None for source in self.sources)
+        """See `TokenReader.marks`. Return None unless a source has loss masks or labels."""
+        stored = self.file.pack == "stored" and any(source.reader.marks(0, 0) is not None for source in self.sources)
         if not stored and not any(source.masked for source in self.sources):
             return None
         check_interval(start, stop, self.info.tokens)
@@ -583,7 +582,7 @@ class Samples:
         return self.masks(start, stop)
 
     def labels(self, start: int, stop: int) -> NDArray[np.int64]:
-        """See `protocols.HasLabels`."""
+        """See `TokenReader.masks`."""
         check_interval(start, stop, self.info.tokens)
         return np.asarray(self._flat(start, stop, lambda grid: grid.labels(np.int64)), np.int64)
 
@@ -594,8 +593,15 @@ class Samples:
             return self.grid([sample]).filled[0]
         return max((run.column + run.length for run in packing.runs(number)), default=0)
 
+    def is_padding(self, start: int, stop: int) -> NDArray[np.bool_]:
+        """See `TokenReader.is_padding`."""
+        check_interval(start, stop, self.info.tokens)
+        columns = np.arange(self.seq_len)
+        found = self._flat(start, stop, lambda grid: columns >= np.array(grid.filled)[:, None])
+        return found.astype(np.bool_, copy=False)
+
     def begins(self, start: int, stop: int) -> NDArray[np.bool_]:
-        """See `protocols.HasDocumentStarts`."""
+        """See `TokenReader.begins`."""
 
         def flags(grid: Grid) -> NDArray[np.bool_]:
             found = np.zeros((len(grid.places), self.seq_len), np.bool_)
@@ -624,7 +630,7 @@ class Samples:
         return np.arange(first, last + 1, dtype=np.int64) * self.seq_len
 
     def to_source(self, position: int) -> tuple[TokenReader, int] | None:
-        """See `protocols.MappedView`; None in padding as well."""
+        """See `TokenReader.to_source`; None in padding as well."""
         check_position(position, self.info.tokens)
         sample, column = divmod(position, self.seq_len)
         turn, _, number = self._place(sample)
@@ -634,21 +640,13 @@ class Samples:
                 return turn.packing.axis.to_source(run.start + column - run.column)
         return None
 
-    def from_source(self, reader: TokenReader, position: int) -> int | None:  # noqa: ARG002
-        """Return None, because a token may be in a sample of each pass, or in none."""
-        return None
-
-    def readers(self) -> Sequence[TokenReader]:
-        """See `protocols.MappedView`."""
-        return [source.reader for source in self.sources]
-
     def close(self) -> None:
         """Release open files."""
         for turn in self._turns:
             turn.packing.axis.close()
 
 
-class PackedRows:
+class PackedRows(TokenReader):
     """The samples of a recipe as packed rows without padding, for formats in which each token is the next label.
 
     A part of a row is its input IDs, and its last label if that counts. Each part therefore has the same labels as in
@@ -730,7 +728,7 @@ class PackedRows:
         return self._window(start, stop, _TOKENS)
 
     def marks(self, start: int, stop: int) -> NDArray[np.uint8]:
-        """See `protocols.HasMarks`."""
+        """See `TokenReader.marks`."""
         return self._window(start, stop, _MARKS)
 
     def offsets(self, first: int, last: int) -> Offsets:
@@ -786,7 +784,7 @@ def separator_of(file: RecipeFile, sources: Sequence[Ending]) -> int | None:
 
 def has_labels(reader: TokenReader) -> bool:
     """Return True if a reader has samples that are stored with labels and masks."""
-    return bool(reader.info.tokens) and isinstance(sampled_beneath(reader, 0)[0], HasLabels)
+    return bool(reader.info.tokens) and sampled_beneath(reader, 0)[0].has_labels
 
 
 def _has_labels(source: Source) -> bool:

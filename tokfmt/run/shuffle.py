@@ -43,7 +43,7 @@ from tokfmt.core.findings import ignore
 from tokfmt.core.format import REGION
 from tokfmt.core.output import Output, preallocate
 from tokfmt.core.ragged import Offsets, Ragged, Tokens, offsets_of, reordered
-from tokfmt.core.reader import WINDOW, TokenReader, check_interval, sequence_at, windows
+from tokfmt.core.reader import WINDOW, TokenReader, check_interval, windows
 from tokfmt.core.resources import share
 from tokfmt.core.seeds import SHUFFLE, draws
 from tokfmt.run.plan import Kind, Workers, journaled, of_part
@@ -113,7 +113,7 @@ def cuts(source: TokenReader) -> list[tuple[int, int, int]]:
     """Return the tasks: a number, and the range `first <= i < last` of sequences that the task scatters."""
     info = source.info
     step = max(REGION, -(-info.tokens // _MOST_TASKS))
-    firsts = {0, *(sequence_at(source, position) for position in range(step, info.tokens, step))}
+    firsts = {0, *(source.sequence_at(position) for position in range(step, info.tokens, step))}
     bounds = [*sorted(firsts), info.sequences]
     return [(number, a, b) for number, (a, b) in enumerate(itertools.pairwise(bounds))]
 
@@ -262,7 +262,7 @@ def _spills(job: Scatter, part: str) -> Kind[tuple[int, int, int], Spill]:
     )
 
 
-class Shuffled:
+class Shuffled(TokenReader):
     """A reader of the sequences of a source in order of their keys.
 
     The axis consists of pieces. A piece is a run of short sequences in one bucket, or one long sequence in the source.

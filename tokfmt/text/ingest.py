@@ -29,9 +29,8 @@ from tokfmt.core.files import File
 from tokfmt.core.format import Encoder
 from tokfmt.core.output import whole
 from tokfmt.core.place import Place
-from tokfmt.core.protocols import HasRecordOffsets
 from tokfmt.core.ragged import Offsets, Ragged, Tokens, offsets_of
-from tokfmt.core.reader import U32, Info, Layout, check_interval, largest_id, windows
+from tokfmt.core.reader import U32, Info, Layout, TokenReader, check_interval, largest_id, windows
 from tokfmt.core.records import Block, RecordBatch, RecordReader, SkippedRecords
 from tokfmt.core.seeds import DRAWN, draws
 from tokfmt.text.long_texts import UnbrokenTextError, of_file
@@ -63,7 +62,7 @@ def encoded_batches(records: RecordReader, encoder: Encoder | None, block: Block
     if encoder is not None:
         before = 0
         for batch in records.texts(block):
-            with _located(records, block, batch, before):
+            with _records(records, block, batch, before):
                 ragged = encoder.encode(list(batch.texts))
             yield ragged
             before += len(batch.texts)
@@ -72,7 +71,7 @@ def encoded_batches(records: RecordReader, encoder: Encoder | None, block: Block
 
 
 @contextmanager
-def _located(records: RecordReader, block: Block, batch: RecordBatch, before: int) -> Iterator[None]:
+def _records(records: RecordReader, block: Block, batch: RecordBatch, before: int) -> Iterator[None]:
     """Encode a batch in this context; an UnbrokenTextError becomes an error that names the file and the record.
 
     Args:
@@ -81,16 +80,15 @@ def _located(records: RecordReader, block: Block, batch: RecordBatch, before: in
         batch: The batch.
         before: Number of records of the block before the batch, for a block of consecutive records.
     """
-    if not isinstance(records, HasRecordOffsets):
+    if not records.files:
         yield
         return
-    located = records
 
     def place(number: int) -> tuple[Place, str]:
         if block.first >= 0:
-            path = located.record_byte_offset(block.first + before + number).path
+            path = records.record_byte_offset(block.first + before + number).path
             return path, f"record {block.first + before + number:,}"
-        path = located.files[block.file]
+        path = records.files[block.file]
         return path, "a text" if batch.begins is None else f"the text at byte {int(batch.begins[number]):,}"
 
     def size() -> int:
@@ -259,7 +257,7 @@ def ingest_block(job: Ingestion, item: tuple[int, Block]) -> Shard:
         _reading(job, number, path) as ids_of,
     ):
         for batch in _batches(job, block):
-            with _located(job.records, block, batch, sequences):
+            with _records(job.records, block, batch, sequences):
                 ragged = ids_of(batch)
             tokens.write(np.ascontiguousarray(ragged.tokens, np.uint32).data)
             lengths.write(np.diff(ragged.offsets).data)
@@ -410,7 +408,7 @@ def shard_path(home: Path, number: int) -> Path:
     return home / f"shard-{number:06d}"
 
 
-class ShardReader:
+class ShardReader(TokenReader):
     """Read all shards of an ingestion in the order of their blocks. Keeps 8 bytes per sequence."""
 
     def __init__(self, shards: Sequence[Shard], blocks: Sequence[Block] = ()) -> None:
@@ -443,7 +441,7 @@ class ShardReader:
         return out
 
     def marks(self, start: int, stop: int) -> NDArray[np.uint8] | None:
-        """See `protocols.HasMarks`."""
+        """See `TokenReader.marks`."""
         check_interval(start, stop, self.info.tokens)
         if not self._marks:
             return None
@@ -460,7 +458,7 @@ class ShardReader:
             k += 1
 
     def read_scattered(self, begins: Offsets, places: Offsets, lengths: Offsets, out: Tokens) -> None:
-        """See `protocols.ReadsScattered`."""
+        """See `TokenReader.read_scattered`."""
         shards = self._starts.searchsorted(begins, side="right") - 1
         room, offsets = out.view(np.uint8).data, 4 * (begins - self._starts[shards])
         starts, ends = 4 * places, 4 * (places + lengths)

@@ -16,10 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.errors import CorruptError, TokfmtError
-from tokfmt.core.loss_mask import IGNORED, TARGET
-from tokfmt.core.protocols import HasLabels, Tabular, marks_of
+from tokfmt.core.loss_mask import counted_of, is_masked
 from tokfmt.core.reader import TokenReader
-from tokfmt.core.records import Block, RecordReader, json_lines
+from tokfmt.core.records import Block, RecordReader
 from tokfmt.core.resources import Recent
 from tokfmt.core.text_format import printable, shortened
 from tokfmt.text.ingest import encoded_batches
@@ -124,7 +123,7 @@ def columns_of(session: Session) -> list[RowColumn]:
     recipe = recipe_of(reader)
     if recipe is not None:
         found.append(RowColumn("source", lambda a, b: [names_of(recipe, row) for row in range(a, b)], numeric=False))
-    if isinstance(reader, HasLabels) or _has_marks(reader):
+    if _is_masked(reader):
         found.append(RowColumn("masked", partial(masked, reader), numeric=True, show=_share))
     return found
 
@@ -133,26 +132,22 @@ def _share(value: Value) -> str:
     return "" if not isinstance(value, float) else f"{value:.0%}"
 
 
-def _has_marks(reader: TokenReader) -> bool:
+def _is_masked(reader: TokenReader) -> bool:
     try:
-        return marks_of(reader) is not None
+        return is_masked(reader)
     except TokfmtError:
         return False
 
 
 def masked(reader: TokenReader, first: int, last: int) -> list[float | None]:
-    """Return the share of the tokens of each row that do not count in the loss; None for empty and for long rows."""
+    """Return the share of the positions of each row that train no target; None for empty and for long rows."""
     found: list[float | None] = []
     for start, stop in pairwise(reader.offsets(first, last).tolist()):
         if not 0 < stop - start <= _LONGEST:
             found.append(None)
             continue
-        if isinstance(reader, HasLabels):
-            counts = (reader.masks(start, stop) != 0) & (reader.labels(start, stop) != IGNORED)
-        else:
-            marks = marks_of(reader, start, stop)
-            counts = np.ones(stop - start, np.bool_) if marks is None else marks & TARGET != 0
-        found.append(1 - float(counts.mean()))
+        counts = counted_of(reader, start, stop)
+        found.append(None if counts is None else 1 - float(counts.mean()))
     return found
 
 
@@ -161,7 +156,7 @@ def masked(reader: TokenReader, first: int, last: int) -> list[float | None]:
 
 def _of_records(reader: RecordReader, count: int) -> list[RowColumn]:
     """Return a column for each field of the first records, other than the one that is shown."""
-    if not (reader.info.json_lines or isinstance(reader, Tabular)):
+    if not (reader.info.json_lines or reader.is_table):
         return []
     held = FieldRows(reader)
     try:
@@ -242,11 +237,11 @@ def readable(read: Callable[[int, int], Iterator[Any]], first: int, last: int) -
 
 def _records(reader: RecordReader, block: Block) -> Iterator[Mapping[str, Value]]:
     hidden = reader.info.field
-    if isinstance(reader, Tabular):
+    if reader.is_table:
         for _, row in reader.texts_with_columns(block):
             yield {name: _value(value) for name, value in row.items() if name != hidden}
         return
-    for batch in json_lines(reader, block):
+    for batch in reader.lines(block):
         for line in batch.lines:
             try:
                 record = json.loads(line)

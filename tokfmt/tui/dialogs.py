@@ -24,6 +24,7 @@ from textual.widgets.option_list import Option
 from tokfmt.core.errors import TokfmtError
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import printable
+from tokfmt.model.gap import separator_words
 from tokfmt.tui.keys import bindings_of, words_of
 from tokfmt.tui.parts import recipe_facts
 from tokfmt.tui.session import Session, recipe_of
@@ -478,8 +479,10 @@ def about(session: Session) -> list[Block]:
     facts += [("splits", _splits(session))] if session.splits else []
     facts += [(one.name, f"{one.port.count:,}{'' if one.port.whole else ' of more'}") for one in opened.views]
     facts += _axis(session)
-    if opened.separator.eos_id is not None:
-        facts.append(("separator", f"{opened.separator.eos_id} ({printable(opened.separator.source)})"))
+    separator = opened.separator
+    if separator.eos_id is not None:
+        known = separator_words(separator.eos_id, separator.source, separator.seen)
+        facts.append(("separator", printable(known)))
     tokenizer = "none: --tokenizer NAME|DIR|FILE shows text"
     if session.choice is not None:
         tokenizer = f"{printable(session.choice.name)} ({session.choice.source})"

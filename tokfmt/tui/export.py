@@ -18,7 +18,6 @@ from textual.widgets import Checkbox, Footer, Input, Label
 
 from tokfmt import registry
 from tokfmt.core.errors import OptionError, TokfmtError
-from tokfmt.core.protocols import HasLabels
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import counted, printable
 from tokfmt.ops.show.export import export
@@ -147,7 +146,7 @@ def chosen_rows(words: str, count: int, sets: Mapping[str, Numbers]) -> Numbers:
 def not_written(session: Session) -> str:
     """Return what an export loses of a dataset, in words; "" for nothing."""
     reader = session.view.reader
-    return "" if isinstance(reader, RecordReader) or not isinstance(reader, HasLabels) else "without masks and labels"
+    return "" if isinstance(reader, RecordReader) or not reader.has_labels else "without masks and labels"
 
 
 def other_meaning(path: str) -> str:

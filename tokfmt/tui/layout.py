@@ -671,15 +671,15 @@ class ReaderPosition:
         self.top = top
 
     def counts(self, token: int) -> bool:
-        """Return whether a token counts in the loss; true if that is unknown or not loaded."""
+        """Return whether a token is trained as a target; true if that is unknown or not loaded."""
         number = min(token // self.roll.size, self.roll.count - 1)
         try:
             chunk = self.roll.peek(number)
             chunk = self.roll.peek(number - 1) if token < chunk.start and number else chunk
         except NotLoadedError:
             return True
-        masks = chunk.piece.masks if chunk.piece else None
-        return masks is None or not chunk.start <= token < chunk.stop or bool(masks[token - chunk.start])
+        targets = chunk.piece.targets if chunk.piece else None
+        return targets is None or not chunk.start <= token < chunk.stop or bool(targets[token - chunk.start])
 
     def _ends_within(self, top: At, height: int) -> bool:
         """Return whether fewer than `height` lines are left."""

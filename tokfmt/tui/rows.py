@@ -10,18 +10,17 @@ a tokenizer (`RecordSource`).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.errors import TokfmtError
+from tokfmt.core.errors import ConversionError, TokfmtError, UnendedError
 from tokfmt.core.format import Encoder
-from tokfmt.core.loss_mask import padding_in
-from tokfmt.core.protocols import HasDocumentStarts, HasLabels
+from tokfmt.core.loss_mask import padding_of, targets_of
 from tokfmt.core.ragged import Offsets, Tokens
-from tokfmt.core.reader import Layout, TokenReader, sequence_at
+from tokfmt.core.reader import TokenReader
 from tokfmt.core.records import RecordReader
 from tokfmt.core.resources import Recent
 
@@ -57,22 +56,21 @@ class Piece(NamedTuple):
         masks: Loss mask, for samples that store one.
         labels: Labels, for samples that store them.
         begins: True where a document begins, for rows that store this.
+        targets: True where the token is trained as a target; None if nothing says so.
+        padding: True at padding; None if the reader declares none.
     """
 
     units: Tokens
     masks: NDArray[np.uint8] | None = None
     labels: NDArray[np.integer] | None = None
     begins: NDArray[np.bool_] | None = None
+    targets: NDArray[np.bool_] | None = None
+    padding: NDArray[np.bool_] | None = None
 
     def part(self, start: int, stop: int | None = None) -> Piece:
         """Return the units `start <= i < stop` of the piece."""
-        masks, labels, begins = self.masks, self.labels, self.begins
-        return Piece(
-            self.units[start:stop],
-            None if masks is None else masks[start:stop],
-            None if labels is None else labels[start:stop],
-            None if begins is None else begins[start:stop],
-        )
+        columns: list[Any] = [None if column is None else column[start:stop] for column in self]
+        return Piece(*columns)
 
 
 class RowSource(Protocol):
@@ -164,12 +162,29 @@ class Viewport:
 
     unit, whole = "token", True
 
-    def __init__(self, reader: TokenReader) -> None:
-        self.reader = reader
+    def __init__(self, reader: TokenReader, again: Callable[[], TokenReader] | None = None) -> None:
+        """Hold a reader.
+
+        Args:
+            reader: The reader.
+            again: Opens the same rows, and looks at the end of each. None: positions presume nothing.
+        """
+        self.reader, self._again = reader, again
         self.count = reader.info.sequences
-        self.sampled = isinstance(reader, HasLabels)
+        self.sampled = reader.has_labels
+        self._forget()
+
+    def _forget(self) -> None:
         self._offsets = Recent[int, Offsets | Damage](_BLOCKS)
         self._windows = Recent[int, Piece | Damage](_WINDOWS)
+
+    def look_at_ends(self) -> bool:
+        """Read each row by its own end from now on. Return False if positions presume nothing."""
+        if self._again is None:
+            return False
+        self.reader, self._again = self._again(), None
+        self._forget()
+        return True
 
     def peek_span(self, row: int) -> Span | Damage | None:
         block = self._offsets.get(row // BLOCK)
@@ -185,6 +200,9 @@ class Viewport:
                 try:
                     block: Offsets | Damage = self.reader.offsets(a, min(a + BLOCK, self.count)).copy()
                 except TokfmtError as error:
+                    if isinstance(error, UnendedError) and self.look_at_ends():
+                        self.load_spans(first, last)
+                        return
                     block = damage_of(error)
                 self._offsets.put(number, block)
 
@@ -208,25 +226,36 @@ class Viewport:
             return
         a, b = span.start + min(start, span.length), span.start + min(stop, span.length)
         for number in range(a // WINDOW, -(-b // WINDOW) if b > a else a // WINDOW):
-            if self._windows.get(number) is None:
-                self._windows.put(number, self._read(number * WINDOW))
-
-    def _read(self, start: int) -> Piece | Damage:
-        try:
-            return self.read(start, min(start + WINDOW, self.reader.info.tokens))
-        except TokfmtError as error:
-            return damage_of(error)
+            if self._windows.get(number) is not None:
+                continue
+            begin = number * WINDOW
+            try:
+                found: Piece | Damage = self.read(begin, min(begin + WINDOW, self.reader.info.tokens))
+            except TokfmtError as error:
+                if isinstance(error, UnendedError) and self.look_at_ends():  # Positions are others now.
+                    self.load_spans(row, row + 1)
+                    self.load(row, start, stop)
+                    return
+                found = damage_of(error)
+            self._windows.put(number, found)
 
     def read(self, start: int, stop: int) -> Piece:
         """Read tokens by position without caching them, and raise the errors of the reader."""
         reader, units = self.reader, self.reader.tokens(start, stop)
-        begins = reader.begins(start, stop) if isinstance(reader, HasDocumentStarts) else None
-        if isinstance(reader, HasLabels):
-            return Piece(units, reader.masks(start, stop), reader.labels(start, stop), begins)
-        return Piece(units, begins=begins)
+        masks, labels = None, None
+        if reader.has_labels:
+            masks, labels = reader.masks(start, stop), reader.labels(start, stop)
+        begins = reader.begins(start, stop) if reader.has_begins else None
+        return Piece(units, masks, labels, begins, self._targets(start, stop), padding_of(reader, start, stop))
+
+    def _targets(self, start: int, stop: int) -> NDArray[np.bool_] | None:
+        try:
+            return targets_of(self.reader, start, stop)
+        except ConversionError:  # A label of another ID: the tokens are shown without masks.
+            return None
 
     def row_at(self, position: int) -> int | None:
-        return sequence_at(self.reader, position) if 0 <= position < self.reader.info.tokens else None
+        return self.reader.sequence_at(position) if 0 <= position < self.reader.info.tokens else None
 
 
 def _joined(pieces: list[Piece], dtype: np.dtype[np.unsignedinteger]) -> Piece:
@@ -234,15 +263,10 @@ def _joined(pieces: list[Piece], dtype: np.dtype[np.unsignedinteger]) -> Piece:
         return pieces[0]
     if not pieces:
         return Piece(np.empty(0, dtype))
-    masks = [piece.masks for piece in pieces if piece.masks is not None]
-    labels = [piece.labels for piece in pieces if piece.labels is not None]
-    begins = [piece.begins for piece in pieces if piece.begins is not None]
-    return Piece(
-        np.concatenate([piece.units for piece in pieces]),
-        np.concatenate(masks) if masks else None,
-        np.concatenate(labels) if labels else None,
-        np.concatenate(begins) if begins else None,
-    )
+    columns: list[Any] = [
+        None if any(part is None for part in column) else np.concatenate(column) for column in zip(*pieces, strict=True)
+    ]
+    return Piece(*columns)
 
 
 def padded_from(port: RowSource, row: int) -> int:
@@ -250,15 +274,12 @@ def padded_from(port: RowSource, row: int) -> int:
     span = fetched_span(port, row)
     if isinstance(span, Damage):
         return 0
-    if not isinstance(port, Viewport) or port.reader.info.layout is not Layout.SAMPLES:
-        return span.length
-    known = port.reader.info.pad_id
-    if known is None and not port.sampled:
+    if not isinstance(port, Viewport) or padding_of(port.reader, 0, 0) is None:
         return span.length
     piece = fetched(port, row, max(0, span.length - _FILLED), span.length)
-    if isinstance(piece, Damage):
+    if isinstance(piece, Damage) or piece.padding is None:
         return span.length
-    return span.length - padding_in(port.reader, row, piece.units, piece.masks, piece.labels)
+    return span.length - int(np.count_nonzero(piece.padding))
 
 
 _KEPT = 256

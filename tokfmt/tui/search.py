@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt import registry
-from tokfmt.core.errors import CorruptError, OptionError, TokfmtError
+from tokfmt.core.errors import CorruptError, OptionError, TokfmtError, UnendedError
 from tokfmt.core.format import Encoder
+from tokfmt.core.memory import MemoryReader
 from tokfmt.core.reader import TokenReader
 from tokfmt.core.records import Block, RecordReader
 from tokfmt.core.text_format import counted
@@ -25,6 +26,7 @@ from tokfmt.ops.search.query import (
     AnyQuery,
     EndQuery,
     Hits,
+    LengthQuery,
     NumberQuery,
     Query,
     SameQuery,
@@ -37,10 +39,9 @@ from tokfmt.ops.search.query import (
 from tokfmt.ops.search.search import Content, check_number, find_equal, find_many, find_records
 from tokfmt.text.ingest import encoded_batches
 from tokfmt.tui.layout import Pieces
-from tokfmt.tui.rows import Damage, Piece, RecordSource, RowSource, Span, fetched, fetched_span
+from tokfmt.tui.rows import Damage, Piece, RecordSource, RowSource, Span, Viewport, fetched, fetched_span
 from tokfmt.tui.session import Session, Where
 from tokfmt.tui.workers import Job
-from tokfmt.views.memory import MemoryReader
 
 
 class SearchScope(NamedTuple):
@@ -459,11 +460,19 @@ class SearchJob:
         self.job = job  # the search may end before the constructor assigns it
         job.phase("searching", *amount(self.scope, self.query))
         search = Search(stopped=lambda: self.cancelled, progress=job.advance, patience=PATIENCE)
-        count = self.scope.port.count
-        self._search(self.begin, count, search)
-        if self.begin:
-            self.results.go_round()
-            self._search(0, self.begin, search)
+        port = self.scope.port
+        if isinstance(self.query, (LengthQuery, SameQuery)) and isinstance(port, Viewport):
+            port.look_at_ends()  # These compare lengths, and read few tokens.
+        try:
+            self._search(self.begin, port.count, search)
+            if self.begin:
+                self.results.go_round()
+                self._search(0, self.begin, search)
+        except UnendedError:
+            if not isinstance(port, Viewport) or not port.look_at_ends():
+                raise
+            self.results = SearchResults()
+            self._look(job)
 
     def _search(self, first: int, last: int, search: Search) -> None:
         """Search rows. Damaged records are left out and counted; a record that is looked for may not be damaged."""

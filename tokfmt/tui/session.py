@@ -20,6 +20,7 @@ import stat
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -37,13 +38,15 @@ from tokfmt.core.errors import (
 from tokfmt.core.fields import Pointer
 from tokfmt.core.files import natural_key, read_whole
 from tokfmt.core.format import Encoder, Format, Hints
+from tokfmt.core.memory import MemoryReader
 from tokfmt.core.named import place_named
 from tokfmt.core.place import Identity, Kind, Place, Url, place_of, store_of, text_of
-from tokfmt.core.protocols import ByteOffset, HasRecordOffsets
 from tokfmt.core.ragged import Ragged
-from tokfmt.core.reader import Layout, Separators, TokenReader
+from tokfmt.core.reader import ByteOffset, Layout, Separators, TokenReader
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import printable
+from tokfmt.model.readers import ContentReader
+from tokfmt.model.select import Rows
 from tokfmt.ops.source.discover import format_of
 from tokfmt.ops.source.manifest import found_as_written, located_tokenizer, read_manifest
 from tokfmt.ops.source.open import open_one, open_stored
@@ -64,9 +67,6 @@ from tokfmt.tui.rows import (
 )
 from tokfmt.tui.state import recall, remember, remember_later
 from tokfmt.tui.workers import Job
-from tokfmt.views.memory import MemoryReader
-from tokfmt.views.select import Rows
-from tokfmt.views.view import byte_offset_of, position_of
 
 if TYPE_CHECKING:
     from tokfmt.ops.check import CheckReport
@@ -231,7 +231,15 @@ def open_in_full(
     if isinstance(reader, RecordReader):
         return Opened(format_, (_records(reader, reader.count()),), source.separator, source.notes)
     name = "documents" if reader.info.layout is not Layout.SAMPLES else "samples"
-    return Opened(format_, (View(name, Viewport(reader)),), source.separator, source.notes)
+    presumes = isinstance(reader, ContentReader) and reader.presumes
+    again = partial(_opened_again, wanted, tokenizer) if presumes else None
+    return Opened(format_, (View(name, Viewport(reader, again)),), source.separator, source.notes)
+
+
+def _opened_again(request: SourceRequest, tokenizer: TokenizerHandle | None) -> TokenReader:
+    reader = open_one(replace(request, every_end=True), tokenizer).reader
+    assert isinstance(reader, TokenReader)
+    return reader
 
 
 def joined(first: Opened, full: Opened) -> Opened:
@@ -673,9 +681,9 @@ def carried(before: View, where: Where, after: View) -> Where:
     at, total = span.start + where[1], before.reader.info.tokens
     position = None
     try:
-        place = byte_offset_of(before.reader, at) if at < total else None
+        place = before.reader.locate(at) if at < total else None
         if place is not None:
-            position = position_of(after.reader, place.path, place.offset)
+            position = after.reader.find(place.path, place.offset)
         if place is not None and place.width is None and position is not None:
             position = _within_chunk(after.reader, position, place)
     except TokfmtError:
@@ -713,7 +721,7 @@ def _within_chunk(reader: TokenReader, first: int, place: ByteOffset) -> int | N
 
     def reached(position: int) -> bool:
         for at in range(position, min(position + 2, reader.info.tokens)):  # a separator that was inserted has no place
-            found = byte_offset_of(reader, at)
+            found = reader.locate(at)
             if found is not None:
                 beyond = (found.path, found.offset) != (place.path, place.offset)
                 return beyond or _numbers(found.detail) >= _numbers(place.detail)
@@ -725,7 +733,7 @@ def _within_chunk(reader: TokenReader, first: int, place: ByteOffset) -> int | N
     candidates = range(first + step // 2, min(first + step, reader.info.tokens - 1) + 1)
     found = bisect_left(candidates, True, key=reached)
     for position in candidates[found : found + 2]:
-        if byte_offset_of(reader, position) == place:
+        if reader.locate(position) == place:
             return position
     return None
 
@@ -751,11 +759,9 @@ def row_at(session: Session, target: Pointer) -> Where | None:
     """
     reader = session.view.reader
     if isinstance(reader, RecordReader):
-        if not isinstance(reader, HasRecordOffsets):
-            return None
         record = reader.record_at(target.path, target.offset)
         return None if record is None or record >= session.port.count else (record, 0)
-    position = position_of(reader, target.path, target.offset)
+    position = reader.find(target.path, target.offset)
     if position is None or not 0 <= position + target.beyond < reader.info.tokens:
         return None
     return located(session.port, position + target.beyond)

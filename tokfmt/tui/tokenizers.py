@@ -20,6 +20,7 @@ from textual.widgets import Footer, Input, Label, OptionList
 from textual.widgets.option_list import Option
 
 from tokfmt.core.errors import OptionError, TokfmtError
+from tokfmt.core.memory import MemoryReader
 from tokfmt.core.ragged import Ragged, Tokens
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import counted, printable, short
@@ -31,7 +32,6 @@ from tokfmt.tui.state import tokenizers_of_all
 from tokfmt.tui.widgets.frame import KeyBar, StatusLine
 from tokfmt.tui.widgets.reader import Reader
 from tokfmt.tui.workers import Job
-from tokfmt.views.memory import MemoryReader
 
 NONE = "none"
 """The word for no tokenizer."""

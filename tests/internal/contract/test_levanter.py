@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from tokfmt.core.format import Hints, look, unrelated_files
 from tokfmt.formats.levanter import FORMAT
 from tokfmt.testing import datasets, read, sequences
-from tokfmt.views.view import byte_offset_of, position_of
 
 quick = settings(max_examples=15, deadline=None, suppress_health_check=list(HealthCheck))
 
@@ -48,9 +47,9 @@ def test_a_reader_travels_and_knows_chunks(tmp_path):
     again = pickle.loads(pickle.dumps(stored))
     assert np.array_equal(again.tokens(0, stored.info.tokens), [t for row in rows for t in row])
     for position in (0, 300_000, stored.info.tokens - 1):
-        place = byte_offset_of(stored, position)
+        place = stored.locate(position)
         assert place.width is None and place.offset < place.path.stat().st_size
-        assert 0 <= position - position_of(stored, place.path, place.offset) < 1 << 18
+        assert 0 <= position - stored.find(place.path, place.offset) < 1 << 18
     assert FORMAT.sniff(look(folder)) == 4
     (folder / "thesis.tex").write_text("not of the cache")
     assert [path.name for path in unrelated_files(FORMAT, folder)] == ["thesis.tex"]

@@ -13,7 +13,6 @@ from joints.table import SERIAL
 import tokfmt
 from tokfmt.core.errors import FormatError
 from tokfmt.core.loss_mask import TARGET
-from tokfmt.core.protocols import marks_of
 
 EOS = 9
 KEEPERS = {"datatrove": "out.ds", "olmo": "out.npy", "parquet": "out.parquet", "arrow": "out.arrow"}
@@ -46,7 +45,7 @@ def divided(ids, flags):
 
 def by_open(path, home):
     with tokfmt.open(path, eos=EOS) as dataset:
-        flags = marks_of(dataset.reader, 0, dataset.info.tokens)
+        flags = dataset.reader.marks(0, dataset.info.tokens)
         assert flags is not None
         ids = dataset.tokens(0, dataset.info.tokens).tolist()
         bounds = dataset.offsets(0, len(dataset)).tolist()

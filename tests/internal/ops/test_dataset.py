@@ -11,12 +11,12 @@ from paths import CORPUS, FIXTURES, TOKENIZER
 
 import tokfmt
 from tokfmt import registry
+from tokfmt.core.memory import MemoryReader
 from tokfmt.core.ragged import Ragged
 from tokfmt.dataset import Dataset
+from tokfmt.model import select
+from tokfmt.model.select import Picked
 from tokfmt.testing import datasets, write
-from tokfmt.views import select
-from tokfmt.views.memory import MemoryReader
-from tokfmt.views.select import Picked
 
 PACK = FIXTURES / "modalities" / "D_2byte_gpt2.pbin"
 quick = settings(max_examples=examples(80), deadline=None)
@@ -45,7 +45,7 @@ def test_any_window_of_picked_sequences(data, ragged, gap, window):
     for position, token in enumerate(flat):
         reader, there = view.to_source(position)
         assert reader.tokens(there, there + 1).tolist() == [token]
-        assert flat[view.from_source(reader, there)] == token
+        assert flat[view.from_source(there)] == token
     for wrong in ((-1, 0), (0, len(flat) + 1), (1, 0)):
         with pytest.raises(IndexError):
             view.tokens(*wrong)

@@ -12,11 +12,11 @@ from paths import FIXTURES
 import tokfmt
 from tokfmt.core import reader as token_axis
 from tokfmt.core.errors import OptionError
+from tokfmt.core.memory import MemoryReader
 from tokfmt.core.ragged import Ragged
 from tokfmt.ops.compare import alignment
 from tokfmt.ops.compare.alignment import align, surpluses
 from tokfmt.ops.compare.fingerprint import AxisSide, fingerprints, hands
-from tokfmt.views.memory import MemoryReader
 
 PACKS = FIXTURES / "modalities"
 

@@ -12,7 +12,9 @@ from model.separated import split_at, without_trailing
 
 from tokfmt.core import reader as token_axis
 from tokfmt.core.errors import OptionError
+from tokfmt.core.memory import MemoryReader
 from tokfmt.core.ragged import Ragged
+from tokfmt.model.select import Concat, Slice
 from tokfmt.ops.search import search as finding
 from tokfmt.ops.search.query import (
     LARGEST,
@@ -31,8 +33,6 @@ from tokfmt.ops.search.query import (
 from tokfmt.ops.search.search import find, find_records
 from tokfmt.ops.source.open import open_source
 from tokfmt.text.decoding import ByteLevelDecoder
-from tokfmt.views.memory import MemoryReader
-from tokfmt.views.select import Concat, Slice
 
 EOS = 9
 quick = settings(max_examples=examples(80), deadline=None)

@@ -15,13 +15,13 @@ from paths import TOKENIZER
 import tokfmt
 from tokfmt import show
 from tokfmt.core.files import File
+from tokfmt.core.memory import MemoryReader
 from tokfmt.core.ragged import Ragged
+from tokfmt.model.select import Beginning
 from tokfmt.ops.convert import manifests
 from tokfmt.ops.show import show as shows
 from tokfmt.ops.source import open as opening
 from tokfmt.text.engine import TextEncoder
-from tokfmt.views.memory import MemoryReader
-from tokfmt.views.view import Beginning
 
 COUNT = 30_000  # 15 MB
 
@@ -130,7 +130,7 @@ def test_a_stream_is_scanned_as_far_as_asked(tmp_path, read):
 def test_the_beginning_of_a_stream_holds_what_the_whole_begins_with(monkeypatch, window):
     generator = np.random.default_rng(window)
     monkeypatch.setattr(
-        "tokfmt.views.view.windows", lambda a, b, _size=0: ((k, min(b, k + window)) for k in range(a, b, window))
+        "tokfmt.model.select.windows", lambda a, b, _size=0: ((k, min(b, k + window)) for k in range(a, b, window))
     )
     for _ in range(60):
         stream = generator.integers(0, 3, generator.integers(1, 40))

@@ -7,7 +7,6 @@ import pytest
 from model.separated import with_separators
 
 from tokfmt.core.errors import VerificationError
-from tokfmt.core.protocols import marks_of
 from tokfmt.ops.convert.verify import compare
 from tokfmt.ops.source.open import open_source
 from tokfmt.run.execute import NullProgress, make_executor
@@ -40,7 +39,7 @@ def test_windows_of_marks_are_parts_of_the_whole(indexed, tmp_path):
     for axis, expected in zip((reader, separated), whole, strict=True):
         total = axis.info.tokens
         for a, b in itertools.combinations_with_replacement(range(total + 1), 2):
-            assert marks_of(axis, a, b).tolist() == expected[a:b]
+            assert axis.marks(a, b).tolist() == expected[a:b]
     reader.close()
 
 

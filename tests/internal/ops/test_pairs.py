@@ -11,19 +11,19 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from model.separated import without_trailing
 
 import tokfmt
 from tokfmt import registry
 from tokfmt.core.errors import LossyConversionError
 from tokfmt.core.loss_mask import BEGINS, TARGET
-from tokfmt.core.protocols import marks_of
 from tokfmt.core.ragged import Ragged
 from tokfmt.ops.convert.convert import carry_out
 from tokfmt.ops.convert.request import Request
 from tokfmt.ops.source.open import open_source
 from tokfmt.ops.source.request import SourceRequest
 from tokfmt.run.execute import NullProgress
-from tokfmt.testing import read, sequences, tree, write
+from tokfmt.testing import MemoryReader, read, sequences, tree, write
 
 EOS = 50256
 NAMES = {
@@ -76,7 +76,7 @@ def marked(name, path, view="documents"):
     """Ids and TARGET and BEGINS bits of each sequence."""
     options = {"view": view} if view != "documents" else {}
     reader = open_source([path], format=name, eos=EOS, options=options).reader
-    marks = np.asarray(marks_of(reader, 0, reader.info.tokens)) & (TARGET | BEGINS)
+    marks = np.asarray(reader.marks(0, reader.info.tokens)) & (TARGET | BEGINS)
     found = [one.tolist() for one in np.split(marks, reader.offsets(0, reader.info.sequences)[1:-1])]
     reader.close()
     return list(zip(sequences(reader), found, strict=True))
@@ -92,7 +92,8 @@ def test_masks_of_every_pair_there_and_back(lists):
         expected = [pair for pair in every if pair[0]] if {one, other} & set(NO_EMPTY) else every
         with tempfile.TemporaryDirectory() as directory:
             home = Path(directory)
-            first = start("datatrove", home, Ragged.of([ids for ids, _ in expected]))
+            closed = MemoryReader(Ragged.of([[*ids, EOS] for ids, _ in expected]))
+            first = start("datatrove", home, without_trailing(closed, EOS))
             mask = [flag for _, flags in expected for flag in (*flags, 1)]
             first.with_name(first.name + ".loss").write_bytes(bytes(mask))
             source = convert(first, home / "source", one)

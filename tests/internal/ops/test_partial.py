@@ -11,7 +11,6 @@ import tokfmt
 from tokfmt.core.errors import ConversionError, FormatError
 from tokfmt.ops.check import CheckRequest, check, fix
 from tokfmt.ops.source.request import SourceRequest
-from tokfmt.views.view import byte_offset_of
 
 EOS = 7
 LISTS = [[100 + i] * (i % 5 + 1) + [i] for i in range(20, 60)]
@@ -93,7 +92,7 @@ def test_with_its_index_whole_all_before_the_cut_is_saved(name, options, tokens,
     """Where the index lies elsewhere, every sequence before the cut is saved, wherever that is."""
     path = made(tmp_path / name, to_format=name if name in ("litdata", "mds") else None, to_options=options)
     with tokfmt.open(path, eos=EOS) as whole:
-        places = [byte_offset_of(whole.reader, int(end) - 1) for end in whole.reader.offsets(0, len(whole))[1:]]
+        places = [whole.reader.locate(int(end) - 1) for end in whole.reader.offsets(0, len(whole))[1:]]
     target = path / tokens if path.is_dir() else path
     data, tried = target.read_bytes(), 0
     for size in range(len(data) // 3, len(data), 37):

@@ -11,7 +11,7 @@ import numpy as np
 from tokfmt.core.reader import batches
 from tokfmt.core.errors import CorruptError
 from tokfmt.core.format import Confidence, Format, Receipt, Region, TokenWriter, WriterTraits
-from tokfmt.views.memory import MemoryReader
+from tokfmt.core.memory import MemoryReader
 from tokfmt.core.ragged import Ragged
 
 @dataclass(frozen=True)

@@ -3,13 +3,9 @@
 import h5py
 import numpy as np
 import pytest
-from amount import examples
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from paths import CORPUS, FIXTURES, TOKENIZER
 
 from tokfmt.core.errors import FormatError, OptionError
-from tokfmt.core.loss_mask import padding_of
 from tokfmt.ops.show.show import samples
 from tokfmt.ops.source.request import SourceRequest
 
@@ -93,17 +89,3 @@ def test_formats_without_samples(path, why):
 def test_a_corpus_has_none():
     with pytest.raises(FormatError, match="holds a corpus"):
         samples(SourceRequest((HOME / "corpus_uint16",)))
-
-
-@settings(max_examples=examples(200), deadline=None)
-@given(st.lists(st.integers(0, 2), min_size=1, max_size=8), st.integers(0, 6), st.booleans())
-def test_padding(real, fill, ignored):
-    """Tokens that count, then a run that does not: however the real ones end, exactly the run is padding."""
-    ids = np.array(real + [2] * fill, np.uint32)
-    mask = np.array([1] * len(real) + [0] * fill, np.uint8)
-    labels = np.array(real[1:] + [2] + [-100 if ignored else 2] * fill, np.int64)
-    assert padding_of(ids, mask, labels, None) == fill
-    assert padding_of(ids, mask, labels, 2) == (fill if ids[-1] == 2 else 0)
-    if fill:
-        assert padding_of(ids, mask, labels, 1) == 0
-    assert padding_of(ids, None, None, None) == 0

@@ -25,13 +25,12 @@ def raw_of(name):
 
 def test_masked_positions():
     """Positions whose mask is 0 are masked, where the reader gives masks."""
-    from tokfmt.core.protocols import HasLabels
     from tokfmt.ops.source.open import open_source
 
     source = FIXTURES / "hdf5" / "padded_pad0"
     reader = open_source([source], options=("view=samples",)).reader
     found = measured(source, options={"view": "samples"})
-    if isinstance(reader, HasLabels):
+    if reader.has_labels:
         assert found["masked"]["count"] == int((raw_of("padded_pad0")[:, 1] == 0).sum())
     else:
         assert found["masked"] is None

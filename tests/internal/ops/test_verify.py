@@ -10,6 +10,7 @@ from paths import CORPUS, TOKENIZER
 
 import tokfmt
 from tokfmt.core.errors import VerificationError
+from tokfmt.core.memory import MemoryReader
 from tokfmt.core.ragged import Ragged
 from tokfmt.ops.compare.fingerprint import hands
 from tokfmt.ops.convert import lines, verify
@@ -17,7 +18,6 @@ from tokfmt.ops.convert.verify import compare, compare_records, verify_records
 from tokfmt.ops.source.open import open_source
 from tokfmt.run.execute import NullProgress
 from tokfmt.text.tokenizer import load_tokenizer
-from tokfmt.views.memory import MemoryReader
 
 ROWS = [[k, k + 1, 7] for k in range(300)]
 WRONG = [

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from recipe import oracle
 
 from tokfmt.core.reader import Info, Layout, check_interval
+from tokfmt.plugin import TokenReader
 from tokfmt.recipes.documents import Documents, Source
 from tokfmt.recipes.language import parse_recipe
 from tokfmt.recipes.samples import Samples
@@ -18,7 +19,7 @@ source = st.lists(sequence, min_size=1, max_size=12)
 sources = st.lists(source, min_size=1, max_size=3).filter(lambda found: sum(map(len, sum(found, []))) > 1)
 
 
-class Held:
+class Held(TokenReader):
     """Sequences in memory."""
 
     def __init__(self, sequences):

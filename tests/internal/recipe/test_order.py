@@ -6,12 +6,13 @@ from pathlib import Path
 import numpy as np
 
 from tokfmt.core.reader import Info, Layout
+from tokfmt.plugin import TokenReader
 from tokfmt.recipes.documents import Source
 from tokfmt.recipes.language import parse_recipe
 from tokfmt.recipes.samples import Samples
 
 
-class Endless:
+class Endless(TokenReader):
     """A stream of 2 * 10^13 tokens that nobody stores: the id at p is p % 50000."""
 
     info = Info(Layout.STREAM, np.dtype(np.uint16), 1, 2 * 10**13)

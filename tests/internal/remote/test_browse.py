@@ -10,6 +10,7 @@ from paths import FIXTURES
 from tokfmt.core.place import Url
 from tokfmt.core.resources import Recent
 from tokfmt.ops.source.request import SourceRequest
+from tokfmt.plugin import TokenReader
 from tokfmt.remote import account
 from tokfmt.tui.datasets import CatalogList
 from tokfmt.tui.rows import Viewport
@@ -65,7 +66,7 @@ def test_facts_about_an_address_are_kept_without_its_signature(home):
     assert "planted" not in state_file().read_text()
 
 
-class Stalling:
+class Stalling(TokenReader):
     """A reader of which some reads wait until they are let go."""
 
     def __init__(self, reader):

@@ -23,7 +23,6 @@ from tokfmt.tui.widgets.charts import EIGHTHS, Bars, Curve, bar_cells, edge_labe
 from tokfmt.tui.widgets.facts import Facts
 from tokfmt.tui.widgets.outline import Row
 from tokfmt.tui.widgets.rankings import Ranking
-from tokfmt.views.view import byte_offset_of, position_of
 
 PACK = FIXTURES / "modalities" / "D_2byte_gpt2.pbin"
 BLOCKS = FIXTURES / "stage1" / "blocks"
@@ -82,7 +81,7 @@ def test_fields_of_every_format_lead_to_what_they_are_about(path, title):
         await press("enter")
         if path == HDF5:  # a chunk is a sample; the list shows the documents in them
             reader = app.session.view.reader
-            first = position_of(reader, field.path or parts.section.path, field.offset)
+            first = reader.find(field.path or parts.section.path, field.offset)
             span = app.session.port.peek_span(app.tab.where[0])
             assert first == span.start + app.tab.where[1]
         else:
@@ -218,7 +217,7 @@ def test_nothing_is_found_and_everything_is_checked():
         await press("s")
         row, unit = app.tab.where
         position = app.tab.session.port.peek_span(row).start + unit
-        assert byte_offset_of(app.session.view.reader, position).offset == finding.offset
+        assert app.session.view.reader.locate(position).offset == finding.offset
 
     browse([PACK], steps)
 

@@ -9,6 +9,7 @@ from browsing import PACK, browse, line, session_of, tab_of
 from paths import CORPUS, FIXTURES
 
 import tokfmt
+from tokfmt.core.memory import MemoryReader
 from tokfmt.core.ragged import Ragged
 from tokfmt.ops.source.open import open_source
 from tokfmt.ops.source.request import SourceRequest
@@ -18,7 +19,6 @@ from tokfmt.tui.dialogs import ColumnList
 from tokfmt.tui.rows import fetched_span
 from tokfmt.tui.session import open_session
 from tokfmt.tui.state import recall
-from tokfmt.views.memory import MemoryReader
 
 LINES = FIXTURES / "text" / "with_fields.jsonl"
 RECORDS = [json.loads(one) for one in LINES.read_text().splitlines()]

@@ -13,6 +13,7 @@ from tokfmt import convert
 from tokfmt.core.reader import Info, Layout
 from tokfmt.ops.source.request import SourceRequest
 from tokfmt.ops.source.stored import Separator
+from tokfmt.plugin import TokenReader
 from tokfmt.tui.app import Browser, settled
 from tokfmt.tui.rows import Viewport
 from tokfmt.tui.session import Opened, Session, View, open_session
@@ -223,7 +224,7 @@ def test_one_dataset_has_no_comparison():
     asyncio.run(main())
 
 
-class Long:
+class Long(TokenReader):
     """`count` documents of 100 tokens, alike but for number `other`; waits at `gate` before it reads on."""
 
     def __init__(self, count, other=None, gate=None):

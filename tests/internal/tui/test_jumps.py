@@ -271,9 +271,9 @@ def test_a_regular_expression_without_end_freezes_nothing_and_is_called_off(toke
 
 
 def test_a_pattern_is_given_up_wherever_it_is_looked_for():
+    from tokfmt.core.memory import MemoryReader
     from tokfmt.core.ragged import Ragged
     from tokfmt.text.tokenizer import load_tokenizer
-    from tokfmt.views.memory import MemoryReader
 
     handle = load_tokenizer(str(TOKENIZER))
     rows = handle.encoder().encode([TEXT])

@@ -6,11 +6,11 @@ from amount import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tokfmt.core.memory import MemoryReader
 from tokfmt.core.ragged import Ragged
+from tokfmt.model import select as chosen
+from tokfmt.model.select import Chosen
 from tokfmt.testing import datasets, sequences
-from tokfmt.views import select as chosen
-from tokfmt.views.memory import MemoryReader
-from tokfmt.views.select import Chosen
 
 quick = settings(max_examples=examples(80), deadline=None)
 

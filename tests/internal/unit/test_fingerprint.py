@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tokfmt.core import reader as token_axis
+from tokfmt.core.memory import MemoryReader
 from tokfmt.core.ragged import Ragged
 from tokfmt.ops.compare.fingerprint import SHORT, AxisSide, fingerprints, hands
-from tokfmt.views.memory import MemoryReader
 
 quick = settings(max_examples=examples(60), deadline=None)
 lengths = st.lists(st.sampled_from([0, 1, 2, 3, SHORT - 1, SHORT, SHORT + 1, 200]), max_size=8)

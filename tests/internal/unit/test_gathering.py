@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 
 from tokfmt.core.format import Receipt, Region, Target
+from tokfmt.core.memory import MemoryReader
 from tokfmt.core.ragged import Ragged
 from tokfmt.formats.hdf5 import FORMAT, writer
 from tokfmt.formats.hdf5.options import WriteOptions
 from tokfmt.formats.hdf5.table import Packer
 from tokfmt.run.execute import SerialExecutor
 from tokfmt.run.plan import NullJournal, Plan, Workers, run
-from tokfmt.views.memory import MemoryReader
 
 SOURCE = MemoryReader(Ragged.of([np.arange(1, n, dtype=np.uint32) for n in range(2, 120)]))
 

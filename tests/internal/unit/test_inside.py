@@ -7,14 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from model.separated import split_at, with_separators, without_trailing
 
-from tokfmt.core.protocols import ByteOffset, HasByteOffsets, MappedView
+from tokfmt.core.memory import MemoryReader
 from tokfmt.core.ragged import Ragged
-from tokfmt.dataset import Dataset
-from tokfmt.model.bridge import ContentReader, LaidReader
+from tokfmt.core.reader import ByteOffset
+from tokfmt.model.readers import ContentReader, LaidReader, readers_of
+from tokfmt.model.select import Chosen, Concat, Known, NonEmpty, Rows, Slice, View
 from tokfmt.testing import datasets
-from tokfmt.views.memory import MemoryReader
-from tokfmt.views.select import Chosen, Concat, Known, NonEmpty, Rows, Slice
-from tokfmt.views.view import byte_offset_of, position_of
 
 EOS = 9
 
@@ -26,10 +24,10 @@ class Placed(MemoryReader):
         super().__init__(ragged)
         self.name = name
 
-    def byte_offset(self, position):
+    def locate(self, position):
         return ByteOffset(self.name, 4 * position, 4)
 
-    def position(self, path, offset):
+    def find(self, path, offset):
         return offset // 4 if path == self.name and 0 <= offset < 4 * self.info.tokens else None
 
 
@@ -65,7 +63,6 @@ def stacks(names=None):
             st.just(split_at(with_separators(source, EOS), EOS)),
             st.just(split_at(source, 3)),
             st.just(without_trailing(with_separators(source, EOS), EOS, "x")),
-            st.just(Dataset(source, "x")),
             st.just(Rows(source, 3)),
             st.tuples(st.integers(0, count), st.integers(0, count)).map(lambda ab: Slice(source, min(ab), max(ab))),
             masks.map(lambda mask: Chosen(source, lambda a, b: np.array(mask, np.bool_)[a:b])),
@@ -76,11 +73,16 @@ def stacks(names=None):
     return st.recursive(base, lambda inner: inner.flatmap(over), max_leaves=4)
 
 
+def beneath(reader):
+    if isinstance(reader, (ContentReader, LaidReader)):
+        return readers_of(reader.dataset.axis)
+    return getattr(reader, "sources", None) or ([reader.source] if isinstance(reader, View) else [])
+
+
 def all_readers(reader):
     yield reader
-    if isinstance(reader, MappedView):
-        for below in reader.readers():
-            yield from all_readers(below)
+    for below in beneath(reader):
+        yield from all_readers(below)
 
 
 @settings(max_examples=examples(120), deadline=None)
@@ -88,58 +90,30 @@ def all_readers(reader):
 def test_there_and_back(top):
     for reader in all_readers(top):
         tokens = reader.tokens(0, reader.info.tokens).tolist()
-        if not isinstance(reader, MappedView):
-            continue
-        for position, token in enumerate(tokens):
+        for wrong in (-1, len(tokens)) if beneath(reader) else ():
+            with pytest.raises(IndexError):
+                reader.locate(wrong)
+        for position, token in enumerate(tokens if beneath(reader) else ()):
             found = reader.to_source(position)
             if found is None:
                 assert isinstance(reader, LaidReader) and token == reader.info.eos_id
                 continue
             below, at = found
-            assert any(below is one for one in reader.readers())
+            assert any(below is one for one in beneath(reader))
             assert below.tokens(at, at + 1).tolist() == [token]
-            assert reader.from_source(below, at) == position
-        for wrong in (-1, len(tokens)):
-            with pytest.raises(IndexError):
-                reader.to_source(wrong)
-        assert reader.from_source(Placed(Ragged.of([[1]]), "stranger"), 0) is None
-
-
-@settings(max_examples=examples(120), deadline=None)
-@given(stacks())
-def test_what_is_not_on_the_axis_has_no_position_but_separators_taken_away(top):
-    for reader in all_readers(top):
-        if not isinstance(reader, MappedView):
-            continue
-        reached = [reader.to_source(p) for p in range(reader.info.tokens)]  # type: ignore[attr-defined]
-        for below in reader.readers():
-            mine = [found[1] for found in reached if found is not None and found[0] is below]
-            for at in sorted(set(range(below.info.tokens)) - set(mine)):
-                here = reader.from_source(below, at)
-                if isinstance(reader, ContentReader):
-                    follows = [p for p in mine if p > at]
-                    assert here == (reader.from_source(below, min(follows)) if follows else None)
-                    assert below.tokens(at, at + 1)[0] == reader.info.eos_id
-                elif isinstance(reader, LaidReader):  # between the tokens around it, beside separators that were added
-                    here_of = {p: reader.from_source(below, p) for p in mine}
-                    before = [found for p, found in here_of.items() if p < at and found is not None]
-                    after = [found for p, found in here_of.items() if p > at and found is not None]
-                    least, most = max(before, default=-1) + 1, min(after, default=len(reached))
-                    assert least <= (len(reached) if here is None else here) <= most
-                else:
-                    assert here is None
+            assert reader.locate(position) == below.locate(at)
 
 
 @settings(max_examples=examples(80), deadline=None)
 @given(stacks())
 def test_places_through_all_views(top):
     tokens = top.tokens(0, top.info.tokens).tolist()
-    files = {r.name: r for r in all_readers(top) if isinstance(r, HasByteOffsets)}  # type: ignore[attr-defined]
+    files = {r.name: r for r in all_readers(top) if isinstance(r, Placed)}
     for position, token in enumerate(tokens):
-        place = byte_offset_of(top, position)
+        place = top.locate(position)
         if place is None:
             continue
         stored = files[place.path]
-        assert stored.tokens(place.offset // 4, place.offset // 4 + 1).tolist() == [token]  # type: ignore[attr-defined]
-        assert position_of(top, place.path, place.offset + 3) == position
-    assert position_of(top, "no such file", 0) is None
+        assert stored.tokens(place.offset // 4, place.offset // 4 + 1).tolist() == [token]
+        assert top.find(place.path, place.offset + 3) == position
+    assert top.find("no such file", 0) is None

@@ -11,15 +11,16 @@ from hypothesis import strategies as st
 
 from tokfmt.core.errors import ConversionError, OptionError, TokenRangeError
 from tokfmt.core.format import Target
+from tokfmt.core.memory import MemoryReader
 from tokfmt.core.ragged import Ragged
 from tokfmt.core.reader import Info, Layout
 from tokfmt.formats.jsonl import FORMAT
 from tokfmt.formats.jsonl import writer as jsonl_writer
 from tokfmt.formats.jsonl.options import WriteOptions
 from tokfmt.formats.jsonl.writer import ids_lines
+from tokfmt.plugin import TokenReader
 from tokfmt.run.execute import SerialExecutor
 from tokfmt.run.plan import Workers, plan, run
-from tokfmt.views.memory import MemoryReader
 
 
 def write(path, source, size=1 << 24, decoder=None, **options):
@@ -65,14 +66,12 @@ def test_an_id_too_large_is_named_with_its_position(tmp_path):
         write(tmp_path / "x.jsonl", data)
 
 
-class Long:
+class Long(TokenReader):
     """One sequence of many tokens, between two short ones, made as they are asked for."""
 
     tokens_in_all = 6 << 20
 
-    @property
-    def info(self):
-        return Info(Layout.DOCUMENTS, np.dtype(np.uint32), 3, self.tokens_in_all)
+    info = Info(Layout.DOCUMENTS, np.dtype(np.uint32), 3, tokens_in_all)
 
     def offsets(self, first, last):
         return np.array([0, 2, self.tokens_in_all - 1, self.tokens_in_all])[first : last + 1]

@@ -10,12 +10,13 @@ from tokfmt.core.ragged import offsets_of
 from tokfmt.core.reader import Info, Layout
 from tokfmt.ops.compare.alignment import Alignment, align
 from tokfmt.ops.compare.fingerprint import AxisSide, hands
+from tokfmt.plugin import TokenReader
 from tokfmt.tui.pairing import LOOKED, Hunk, Marks, Pairing, Row, first_unlike, marks_of, unlike
 from tokfmt.tui.rows import Damage, Viewport
 from tokfmt.tui.workers import CancelledError
 
 
-class Memory:
+class Memory(TokenReader):
     """Sequences in memory; reading one of the `broken` positions fails."""
 
     def __init__(self, sequences, dtype=np.uint32, broken=()):
@@ -44,6 +45,8 @@ class Masked(Memory):
     def __init__(self, sequences, masks, labels):
         super().__init__(sequences)
         self._masks, self._labels = np.array(masks, np.uint8), np.array(labels, np.int64)
+
+    has_labels = True
 
     def masks(self, start, stop):
         return self._masks[start:stop]

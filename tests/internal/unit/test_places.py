@@ -5,10 +5,8 @@ import pickle
 
 import pytest
 
-from tokfmt.core.protocols import HasByteOffsets
 from tokfmt.ops.source.ingest import tokenized
 from tokfmt.ops.source.open import open_source
-from tokfmt.views.view import byte_offset_of, position_of
 
 
 def opened(path, **given):
@@ -32,7 +30,6 @@ def test_jsonl(tmp_path, indexed, end, bom):
         (tmp_path / "x.idx").write_bytes(pickle.dumps(entries))
     records = opened(path)
     reader = tokenized(records, None)
-    assert isinstance(reader, HasByteOffsets)
     position = 0
     for number, ids in enumerate(lists):
         line = records.record_byte_offset(number)
@@ -40,9 +37,9 @@ def test_jsonl(tmp_path, indexed, end, bom):
         assert json.loads(data.decode("utf-8-sig")) == {"input_ids": ids}
         for byte in (line.offset, line.offset + line.width, line.offset + line.width // 2):
             assert records.record_at(path, byte) == number
-            assert position_of(reader, path, byte) == (position if ids else None)
+            assert reader.find(path, byte) == (position if ids else None)
         for k in range(len(ids)):
-            place = byte_offset_of(reader, position)
+            place = reader.locate(position)
             assert (place.path, place.offset, place.width) == (path, line.offset, None)
             assert place.detail == f"token {k:,} of record {number}"
             position += 1

@@ -17,15 +17,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tokfmt.core.errors import ConversionError
+from tokfmt.core.memory import MemoryReader
 from tokfmt.core.ragged import Ragged, offsets_of, reordered
 from tokfmt.core.reader import Info, Layout, windows
 from tokfmt.core.seeds import SHUFFLE, draws
+from tokfmt.plugin import TokenReader
 from tokfmt.run import shuffle
 from tokfmt.run.execute import SerialExecutor, make_executor
 from tokfmt.run.plan import Workers
 from tokfmt.run.shuffle import shuffled
 from tokfmt.testing import datasets, sequences
-from tokfmt.views.memory import MemoryReader
 
 quick = settings(max_examples=examples(40), deadline=None)
 
@@ -168,7 +169,7 @@ def test_seeds_differ():
     assert len(set(found)) == 6
 
 
-class Computed:
+class Computed(TokenReader):
     """A source that holds nothing: `count` sequences of eight tokens."""
 
     def __init__(self, count):

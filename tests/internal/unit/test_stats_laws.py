@@ -17,13 +17,14 @@ from tokfmt.ops.stats import CancelledError, duplicates, tables, texts, walk
 from tokfmt.ops.stats.duplicates import Store, repeats
 from tokfmt.ops.stats.tables import Counts, Table
 from tokfmt.ops.stats.walk import Indexed, Stats, Streamed, Tally, measure
+from tokfmt.plugin import TokenReader
 from tokfmt.run.execute import NullProgress, SerialExecutor
 from tokfmt.run.plan import Workers
 
 EOS = 9
 
 
-class Lists:
+class Lists(TokenReader):
     """A reader of lists."""
 
     def __init__(self, sequences, dtype=np.uint16, separators=Separators.NONE):

@@ -6,9 +6,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tokfmt.core.errors import CorruptError
+from tokfmt.core.memory import MemoryReader
 from tokfmt.core.ragged import Ragged, offsets_of
 from tokfmt.core.reader import Info, Layout
 from tokfmt.core.resources import Recent
+from tokfmt.plugin import TokenReader
 from tokfmt.tui.layout import (
     UNBOUNDED,
     Kind,
@@ -21,10 +23,9 @@ from tokfmt.tui.layout import (
     lines_of,
 )
 from tokfmt.tui.rows import WINDOW, Characters, Piece, Viewport, fetched_span
-from tokfmt.views.memory import MemoryReader
 
 
-class Memory:
+class Memory(TokenReader):
     """Sequences in memory; positions in `broken` cannot be read. Counts what was read."""
 
     def __init__(self, lengths, broken=()):
@@ -46,11 +47,11 @@ class Memory:
         return self.bounds[first : last + 1]
 
 
-class Endless:
+class Endless(TokenReader):
     """10^12 sequences of 1,000 tokens each, computed; or one sequence of 10^15."""
 
     def __init__(self, length=1000, total=10**15):
-        self.length, self.asked = length, 0
+        self.width, self.asked = length, 0
         self.info = Info(Layout.SAMPLES, np.dtype(np.uint64), total // length, total, sample_length=length)
 
     def tokens(self, start, stop):
@@ -60,7 +61,7 @@ class Endless:
 
     def offsets(self, first, last):
         assert last - first <= 1 << 10
-        return np.arange(first, last + 1, dtype=np.int64) * self.length
+        return np.arange(first, last + 1, dtype=np.int64) * self.width
 
 
 class Words:

@@ -8,10 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from model.separated import split_at, with_separators, without_trailing
 
+from tokfmt.core.memory import MemoryReader
 from tokfmt.core.ragged import Ragged
+from tokfmt.model.select import Known, NonEmpty, Slice
 from tokfmt.testing import datasets, sequences
-from tokfmt.views.memory import MemoryReader
-from tokfmt.views.select import Known, NonEmpty, Slice
 
 EOS = 9
 quick = settings(max_examples=examples(60), deadline=None)

@@ -25,6 +25,7 @@ from tokfmt.formats.arrow.container import (
     open_containers,
     worded,
 )
+from tokfmt.formats.arrow.padding import Contradictions
 from tokfmt.formats.arrow.reader import (
     NotTextError,
     NullRowError,
@@ -82,11 +83,18 @@ _MEANINGS = {
         "come from another tokenizer or another text. A conversion refuses such rows, as no loss mask can express the "
         "labels. Write labels that are the tokens; --allow-loss loss-mask leaves labels out.",
     ),
+    9: Code(
+        "a mask that contradicts the padding",
+        "Padding is what attention_mask excludes at the ends of rows. If it excludes other IDs than the padding ID, it "
+        "is inverted or moved, and tokfmt leaves out content. If labels or a loss mask count padding, a trainer that "
+        "uses them learns to predict it; tokfmt leaves it out. Write attention_mask as 1 on content and 0 on padding, "
+        "and labels of padding as -100.",
+    ),
 }
 
 
 def codes() -> Mapping[str, Code]:
-    """Return the meaning of each finding of both formats: TF661 to TF668, and TF681 to TF688."""
+    """Return the meaning of each finding of both formats: TF661 to TF669, and TF681 to TF689."""
     return {f"TF{hundred + number}": code for hundred in (660, 680) for number, code in _MEANINGS.items()}
 
 
@@ -115,33 +123,37 @@ def findings(format_: Variant, path: Place, options: ReadOptions, how: Audit) ->
 
 def _rows(format_: Variant, containers: Sequence[Container], column: Column, how: Audit) -> Iterator[Finding]:
     """Yield the findings of the decoded rows of IDs."""
-    rows, seen = Rows(format_.hundred, column, samples=False), set[tuple[str, str]]()
-    labels = dict[Place, OtherLabels]()
+    rows, seen = Rows(format_.hundred, column, samples=False, compares=True), set[tuple[str, str]]()
+    labels = dict[Place, tuple[OtherLabels, Contradictions]]()
     groups = [(one, group) for one in containers for group in (one.groups if how.deep else one.groups[:1])]
 
-    def look(item: tuple[Container, Group]) -> tuple[int, OtherLabels, list[Problem | FormatError]]:
-        found, tokens, others = list[Problem | FormatError](), 0, OtherLabels()
+    def look(item: tuple[Container, Group]) -> tuple[int, OtherLabels, Contradictions, list[Problem | FormatError]]:
+        found, tokens, others, against = list[Problem | FormatError](), 0, OtherLabels(), Contradictions()
         try:
             for decoded, problems in rows.decode(*item):
                 found, tokens = [*found, *problems], tokens + len(decoded.tokens) + decoded.excluded[0]
-                others = others.joined(other_labels(decoded))
+                others, against = others.joined(other_labels(decoded)), against.joined(decoded.against)
             stated = item[0].facts(item[1], column.name).values
             if stated is not None and not found and tokens != stated:
                 what = f"IDs of {item[0].unit} {item[1].number:,}"
                 found.append(FormatError(item[0].path, what, expected=stated, found=tokens))
         except FormatError as error:
             found.append(error)
-        return tokens, others, found
+        return tokens, others, against, found
 
-    for (container, _), (tokens, others, found) in zip(groups, how.spread(look, groups), strict=True):
+    for (container, _), (tokens, others, against, found) in zip(groups, how.spread(look, groups), strict=True):
         how.advance(tokens)
-        labels[container.path] = labels.get(container.path, OtherLabels()).joined(others)
+        before = labels.get(container.path, (OtherLabels(), Contradictions()))
+        labels[container.path] = before[0].joined(others), before[1].joined(against)
         for one in found:
             finding = one.finding() if isinstance(one, Problem) else _finding(format_, one)
             if (finding.code, finding.path) not in seen:
                 seen.add((finding.code, finding.path))
                 yield finding
-    yield from (_of_labels(format_, file, one, deep=how.deep) for file, one in labels.items() if one.unlike)
+    for file, (others, against) in labels.items():
+        if others.unlike:
+            yield _of_labels(format_, file, others, deep=how.deep)
+        yield from _of_padding(format_, file, against, deep=how.deep)
 
 
 def _of_labels(format_: Variant, path: Place, others: OtherLabels, *, deep: bool) -> Finding:
@@ -151,6 +163,27 @@ def _of_labels(format_: Variant, path: Place, others: OtherLabels, *, deep: bool
     message = f"labels of {others.unlike:,} {of} are {what} (first: row {others.first:,})"
     remedy = "Write labels that are the tokens or -100: models of Hugging Face move labels by one themselves"
     return Finding(f"TF{format_.hundred + 8}", "error", str(path), message, remedy)
+
+
+def _of_padding(format_: Variant, path: Place, against: Contradictions, *, deep: bool) -> Iterator[Finding]:
+    """Yield the findings of masks that contradict the padding."""
+    of = f"of {against.rows:,} rows" if deep else f"of the first {against.rows:,} rows"
+    for places, what, remedy in (
+        (
+            against.content,
+            "attention_mask excludes other IDs than the padding at the ends",
+            "Write 1 on content and 0 on padding: tokfmt leaves out what it excludes there",
+        ),
+        (
+            against.counted,
+            "labels or a loss mask count padding, which attention_mask excludes,",
+            "Write -100 as the labels of padding, and 0 as its loss mask",
+        ),
+    ):
+        if places.rows:
+            where = f"(first: row {places.row:,}, position {places.position:,})"
+            message = f"{what} in {places.rows:,} {of} {where}"
+            yield Finding(f"TF{format_.hundred + 9}", "warning", str(path), message, remedy)
 
 
 def _texts(format_: Variant, path: Place, options: ReadOptions, how: Audit) -> Iterator[Finding]:

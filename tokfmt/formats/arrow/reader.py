@@ -37,16 +37,18 @@ from tokfmt.core.loss_mask import (
     other_label,
 )
 from tokfmt.core.place import Place
-from tokfmt.core.protocols import ByteOffset, PaddingCounts
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
 from tokfmt.core.reader import (
     U8,
     U16,
     U32,
+    ByteOffset,
     Damage,
     Info,
     Layout,
+    PaddingCounts,
     Separators,
+    TokenReader,
     check_interval,
     check_position,
     largest_id,
@@ -73,6 +75,7 @@ from tokfmt.formats.arrow.container import (
     values_of,
     worded,
 )
+from tokfmt.formats.arrow.padding import Contradictions, contradictions
 from tokfmt.formats.arrow.partial import keep_following, keep_readable, readable_files
 
 if TYPE_CHECKING:
@@ -101,6 +104,7 @@ class Decoded(NamedTuple):
             inside of rows, which are content that does not count in the loss.
         first: Index of the first sequence in the dataset.
         start: Position of the first token in the dataset.
+        against: Rows whose masks contradict their padding, if `Rows` compares them.
     """
 
     tokens: Tokens
@@ -113,6 +117,7 @@ class Decoded(NamedTuple):
     excluded: tuple[int, int] = (0, 0)
     first: int = 0
     start: int = 0
+    against: Contradictions = Contradictions()
 
     def span(self, *, rows: bool) -> tuple[int, int]:
         """Return the first index and the end on the axis of sequences (`rows`) or of tokens."""
@@ -227,10 +232,14 @@ class Rows:
         column: Column to read, with the columns of labels or masks.
         samples: Keep each row as one sequence, instead of the documents in it.
         following: "loss_mask" speaks of the ID after its own.
+        compares: Compare masks with padding.
     """
 
-    def __init__(self, format_hundred: int, column: Column, *, samples: bool, following: bool = False) -> None:
+    def __init__(
+        self, format_hundred: int, column: Column, *, samples: bool, following: bool = False, compares: bool = False
+    ) -> None:
         self.hundred, self.column, self.samples, self.following = format_hundred, column, samples, following
+        self.compares = compares
 
     def decode(self, container: Container, group: Group) -> Iterator[tuple[Decoded, list[Problem]]]:
         """Yield the rows of a group, some at a time, with the problems found in them.
@@ -290,7 +299,7 @@ class Rows:
             return rows
         values: Values = {name: found.to_numpy(zero_copy_only=False) for name, (found, _) in columns.items()}
         if self.column.attention:
-            rows, values = _attended(rows, values)
+            rows, values = _attended(rows, values, compares=self.compares)
         if not self.column.mask_columns:
             return rows
         lengths = columns[LENGTHS][1] if LENGTHS in columns else None
@@ -320,7 +329,7 @@ def _fit(rows: Decoded, columns: Mapping[str, tuple[Any, Offsets]], wrong: Any) 
     return True
 
 
-def _attended(rows: Decoded, values: Values) -> tuple[Decoded, Values]:
+def _attended(rows: Decoded, values: Values, *, compares: bool) -> tuple[Decoded, Values]:
     """Leave out the positions at both ends of rows that `attention_mask` excludes, in all columns."""
     attended = values[ATTENTION] != 0
     at, passed = np.flatnonzero(attended), offsets_of(attended)[rows.offsets]
@@ -338,6 +347,7 @@ def _attended(rows: Decoded, values: Values) -> tuple[Decoded, Values]:
         marks=counts * np.uint8(TARGET),
         odd=_count_and_first(holes),
         excluded=(int(np.count_nonzero(~kept)), int(np.count_nonzero(~counts))),
+        against=contradictions(rows.tokens, rows.offsets, values, kept) if compares else Contradictions(),
     )
     return found, {name: column[kept] for name, column in values.items()}
 
@@ -389,7 +399,9 @@ def _labeled(
         begins[starts] = True
         marks |= begins * np.uint8(BEGINS if samples else 0)
     mask = (moved != IGNORED).astype(np.uint8)
-    return Decoded(rows.tokens, offsets, mask, moved, begins, marks, _count_and_first(odd), rows.excluded)
+    return rows._replace(
+        offsets=offsets, mask=mask, labels=moved, begins=begins, marks=marks, odd=_count_and_first(odd)
+    )
 
 
 def _starts_of_positions(rows: Decoded, positions: NDArray[np.integer[Any]], wrong: Any) -> Offsets:
@@ -544,7 +556,7 @@ def _weight(piece: Decoded) -> int:
     return len(piece.tokens) + len(piece.offsets) + _PIECE
 
 
-class ColumnReader:
+class ColumnReader(TokenReader):
     """Read a column of IDs as a token axis. Threads may share the reader: each keeps its own decoded pieces."""
 
     def __init__(
@@ -560,14 +572,14 @@ class ColumnReader:
         self.samples = options.view == "samples"
         self.rows = Rows(hundred, column, samples=self.samples, following=options.loss_mask == "next")
         self.allow_loss = hints.allow_loss
-        self.is_readable = hints.allow_partial  # `keep_readable` decoded every group and left out the damaged ones
+        self._is_decoded = hints.allow_partial  # `keep_readable` decoded every group and left out the damaged ones
         self.groups = [(container, group) for container in containers for group in container.groups]
         self._local = threading.local()
         self._known: dict[int, Offsets] = {}
         facts = [container.facts(group, column.name) for container, group in self.groups]
         counts = [(group.rows, fact.values) for (_, group), fact in zip(self.groups, facts, strict=True)]
         tops, odd, first = [fact.top for fact in facts], 0, -1
-        self.filled = not column.beside and all(fact.nulls == 0 for fact in facts)
+        self.none_empty = not column.beside and all(fact.nulls == 0 for fact in facts)
         """No row is empty, as the footers state."""
         self.padding: int | None = None
         self.excluded = 0
@@ -726,6 +738,10 @@ class ColumnReader:
             start += len(values)
         return found
 
+    @property
+    def is_readable(self) -> bool:
+        return self._is_decoded
+
     def tokens(self, start: int, stop: int) -> Tokens:
         found = self._window(start, stop, "tokens")
         tokens: Tokens = found[0] if len(found) == 1 else np.concatenate([np.empty(0, self.info.dtype), *found])
@@ -784,25 +800,25 @@ class ColumnReader:
                 return _last_at(piece.offsets, piece.start, piece.first, position)
 
     def marks(self, start: int, stop: int) -> NDArray[np.uint8] | None:
-        """See `protocols.HasMarks`. Without labels, a mask is what `attention_mask` excludes inside of rows."""
+        """See `TokenReader.marks`. Without labels, a mask is what `attention_mask` excludes inside of rows."""
         if not self.excluded:
             return None
         return np.concatenate([np.empty(0, np.uint8), *self._window(start, stop, "marks")])
 
     def padding_counts(self) -> PaddingCounts:
-        """Return the positions that `attention_mask` excludes at the ends of rows; see `protocols.CountsPadding`."""
+        """Return the positions that `attention_mask` excludes at the ends of rows; see `TokenReader.padding_counts`."""
         return PaddingCounts(self.padding, self.info.tokens + (self.padding or 0))
 
-    def byte_offset(self, position: int) -> ByteOffset:
+    def locate(self, position: int) -> ByteOffset:
         check_position(position, self.info.tokens)
         number = int(np.searchsorted(self._starts, position, side="right")) - 1
         container, group = self.groups[number]
         detail = f"ID {position - int(self._starts[number]):,} of {container.unit} {group.number:,}"
         return ByteOffset(container.path, group.begin, None, detail)
 
-    def position(self, path: Place, offset: int) -> int | None:
+    def find(self, place: Place, byte: int) -> int | None:
         for number, (container, group) in enumerate(self.groups):
-            if container.path == path and 0 <= offset - group.begin < group.size:
+            if container.path == place and 0 <= byte - group.begin < group.size:
                 start = int(self._starts[number])
                 return start if start < int(self._starts[number + 1]) else None
         return None
@@ -823,16 +839,24 @@ class ColumnReader:
 class MaskedReader(ColumnReader):
     """Rows with a column of labels."""
 
+    has_labels = True
+
     def masks(self, start: int, stop: int) -> NDArray[np.uint8]:
-        """See `protocols.HasLabels`."""
+        """See `TokenReader.masks`."""
         return np.concatenate([np.empty(0, np.uint8), *self._window(start, stop, "mask")])
 
     def labels(self, start: int, stop: int) -> NDArray[np.int64]:
-        """See `protocols.HasLabels`; labels of packed rows follow from their IDs and loss mask."""
+        """See `TokenReader.masks`; labels of packed rows follow from their IDs and loss mask."""
         return np.concatenate([np.empty(0, np.int64), *self._window(start, stop, "labels")])
 
+    def targets(self, start: int, stop: int) -> NDArray[np.bool_]:
+        """See `TokenReader.targets`."""
+        marks: NDArray[np.uint8] = np.concatenate([np.empty(0, np.uint8), *self._window(start, stop, "marks")])
+        found: NDArray[np.bool_] = marks & TARGET != 0
+        return found
+
     def marks(self, start: int, stop: int) -> NDArray[np.uint8]:
-        """See `protocols.HasMarks`."""
+        """See `TokenReader.marks`."""
         found = np.concatenate([np.empty(0, np.uint8), *self._window(start, stop, "marks")])
         places = np.flatnonzero(found & _OTHER) + start
         if len(places):
@@ -854,8 +878,10 @@ class MaskedReader(ColumnReader):
 class PackedReader(MaskedReader):
     """Packed rows, which hold several documents each."""
 
+    has_begins = True
+
     def begins(self, start: int, stop: int) -> NDArray[np.bool_]:
-        """See `protocols.HasDocumentStarts`."""
+        """See `TokenReader.begins`."""
         return np.concatenate([np.empty(0, np.bool_), *self._window(start, stop, "begins")])
 
 
@@ -869,6 +895,8 @@ class NotTextError(CorruptError):
 
 class TextReader(TextRecords):
     """Read the texts of a column, one record per row. Blocks are whole row groups."""
+
+    is_table = True
 
     def __init__(
         self,
@@ -935,7 +963,7 @@ class TextReader(TextRecords):
                 yield RecordBatch(texts=texts)
 
     def texts_with_columns(self, block: Block) -> Iterator[tuple[str, dict[str, Any]]]:
-        """See `protocols.Tabular`."""
+        """See `RecordReader.texts_with_columns`."""
         above, _, name = self.column.name.rpartition(".")
         for batch, where in self._rows(block, self.containers[block.file].schema.names):
             texts = itertools.chain.from_iterable(self._texts(values_of(batch, self.column.name), where))
@@ -1006,14 +1034,14 @@ class TextReader(TextRecords):
         return found
 
     @property
-    def files(self) -> Sequence[Place]:
+    def files(self) -> Sequence[Place]:  # type: ignore[override]
         return [container.path for container in self.containers]
 
     def record_line(self, index: int) -> None:  # noqa: ARG002 - a row has no line
         return None
 
     def record_byte_offset(self, index: int) -> ByteOffset:
-        """Return the byte offset of the group that holds a row; see `protocols.HasRecordOffsets`."""
+        """Return the byte offset of the group that holds a row; see `RecordReader.record_byte_offset`."""
         check_interval(index, index + 1, self.count(), "records")
         number = int(np.searchsorted(self._firsts, index, side="right")) - 1
         container, row = self.containers[number], index - int(self._firsts[number])

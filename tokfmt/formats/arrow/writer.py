@@ -25,17 +25,15 @@ from numpy.typing import NDArray
 
 from tokfmt.core.errors import ConversionError, Loss, OptionError
 from tokfmt.core.files import File, Stream, writing
-from tokfmt.core.format import Receipt, Region, Target, TokenWriter, WriterTraits
+from tokfmt.core.format import Receipt, Region, Target, TokenWriter, WriterTraits, lost_empties
 from tokfmt.core.loss_mask import BEGINS, TARGET, labels_of, of_next
 from tokfmt.core.output import Output, preallocate, whole
-from tokfmt.core.protocols import marks_of
 from tokfmt.core.ragged import Offsets
 from tokfmt.core.reader import Layout, Separators, TokenReader, check_ids, check_interval, windows
 from tokfmt.core.text_format import counted
 from tokfmt.formats.arrow.container import PACKED, arrow
 from tokfmt.formats.arrow.options import WriteOptions
-from tokfmt.views.select import Rows, lost_empties
-from tokfmt.views.view import View
+from tokfmt.model.select import Rows, View
 
 GROUP = 1 << 20
 """Tokens per row group or record batch. A row counts as 8 more tokens, so that empty rows fill a group as well."""
@@ -82,7 +80,7 @@ class Packs(View):
 
     def marks(self, start: int, stop: int) -> NDArray[np.uint8]:
         """Return the marks of the source, or TARGET for every token, with BEGINS where its sequences begin."""
-        found = marks_of(self.source, start, stop)
+        found = self.source.marks(start, stop)
         marks = np.full(stop - start, TARGET, np.uint8) if found is None else found.copy()
         begins = self._inner[np.searchsorted(self._inner, start) : np.searchsorted(self._inner, stop)]
         marks[begins - start] |= BEGINS
@@ -184,7 +182,7 @@ class ColumnWriter(TokenWriter):
     def _rows(self, source: TokenReader) -> TokenReader:
         if self._made is None:
             packs = _packs(self.options, source, self.target.allow_loss)
-            masked = marks_of(source) is not None and "loss-mask" not in self.target.allow_loss
+            masked = source.marks(0, 0) is not None and "loss-mask" not in self.target.allow_loss
             self.mask_columns = ("loss_mask", "seq_start_id") if packs else ("labels",) if masked else ()
             self.masked = masked
             self.ending = source.info.eos_id if source.info.separators is Separators.TRAILING else None
@@ -316,7 +314,7 @@ class ColumnWriter(TokenWriter):
         """Yield offsets and values of each column of labels or masks for some rows, in the order of `_types`."""
         if not self.mask_columns:
             return
-        found = marks_of(rows, start, start + len(ids))
+        found = rows.marks(start, start + len(ids))
         marks = np.full(len(ids), TARGET, np.uint8) if found is None else found
         if "labels" in self.mask_columns:
             yield bounds, labels_of(ids, marks)

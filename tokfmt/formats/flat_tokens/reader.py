@@ -20,16 +20,17 @@ from tokfmt.core.errors import (
 from tokfmt.core.files import natural_key
 from tokfmt.core.format import Hints
 from tokfmt.core.place import Place
-from tokfmt.core.protocols import ByteOffset
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.core.reader import (
     INT32_MAX,
     U32,
     WINDOW,
+    ByteOffset,
     Damage,
     Info,
     Layout,
     Separators,
+    TokenReader,
     check_interval,
     check_position,
     windows,
@@ -173,7 +174,7 @@ def group_notes(store: Store, group: Group) -> list[str]:
     return missing
 
 
-class FlatTokensReader:
+class FlatTokensReader(TokenReader):
     """Read one split of a store, or a bare array.
 
     Opening reads and checks `seq_starts` and keeps it, 8 bytes per sequence. The reader checks every window of tokens:
@@ -263,12 +264,12 @@ class FlatTokensReader:
             raise above_bound(self._array, items, start, self._bound)
         return items
 
-    def byte_offset(self, position: int) -> ByteOffset:
+    def locate(self, position: int) -> ByteOffset:
         check_position(position, self.info.tokens)
         return self._array.byte_offset(position)
 
-    def position(self, path: Place, offset: int) -> int | None:
-        return self._array.position(path, offset)
+    def find(self, place: Place, byte: int) -> int | None:
+        return self._array.position(place, byte)
 
     def close(self) -> None:
         self._array.close()

@@ -15,8 +15,7 @@ from tokfmt.core.errors import FormatError, TokfmtError
 from tokfmt.core.fields import Field, Pointer, Section
 from tokfmt.core.files import natural_key
 from tokfmt.core.place import Place, place_of
-from tokfmt.core.protocols import ByteOffset
-from tokfmt.core.reader import INT32_MAX
+from tokfmt.core.reader import INT32_MAX, ByteOffset
 from tokfmt.core.text_format import counted
 from tokfmt.formats.flat_tokens.options import ReadOptions
 from tokfmt.formats.flat_tokens.reader import STARTS, TOKENS, Group, groups_of

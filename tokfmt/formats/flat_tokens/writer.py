@@ -15,7 +15,7 @@ from tokfmt.core.errors import OptionError
 from tokfmt.core.files import writing
 from tokfmt.core.format import Receipt, Region, Target, TokenWriter, WriterTraits
 from tokfmt.core.output import whole
-from tokfmt.core.reader import INT32_MAX, WINDOW, TokenReader, check_ids, sequence_at, windows
+from tokfmt.core.reader import INT32_MAX, WINDOW, TokenReader, check_ids, windows
 from tokfmt.formats.flat_tokens.options import Codec, WriteOptions
 from tokfmt.formats.flat_tokens.reader import STARTS, TOKENS
 from tokfmt.formats.zarr_arrays.codecs import ENCODERS, GZIP_LEVEL, ZSTD_LEVEL
@@ -125,8 +125,8 @@ def _encoded(source: TokenReader, start: int, stop: int, out: NDArray[np.uint32]
     ids = source.tokens(start, stop)
     top = check_ids(ids, INT32_MAX, start, "flat-tokens", "IDs above 2^31-1 leave no room for the start bit")
     np.left_shift(ids, 1, out=out, dtype=np.uint32, casting="unsafe")
-    last = min(source.info.sequences, sequence_at(source, stop - 1) + 1)
-    for a, b in windows(sequence_at(source, start), last, _SEQUENCES):
+    last = min(source.info.sequences, source.sequence_at(stop - 1) + 1)
+    for a, b in windows(source.sequence_at(start), last, _SEQUENCES):
         begins = source.offsets(a, b)
         out[begins[np.searchsorted(begins, start) : np.searchsorted(begins, stop)] - start] |= 1
     return top

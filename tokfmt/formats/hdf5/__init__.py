@@ -30,10 +30,13 @@ Source: runs of the writers and readers of Cerebras ModelZoo R2.10.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import replace
+
 from tokfmt.core import listing
 from tokfmt.core.files import names_in, natural_key
-from tokfmt.core.format import Confidence, Format, Probe
-from tokfmt.core.options import LazyAttribute
+from tokfmt.core.format import Confidence, Format, Hints, Probe
+from tokfmt.core.options import LazyAttribute, choices
 from tokfmt.core.place import Place
 from tokfmt.formats.hdf5.options import PARAMS, ReadOptions, WriteOptions
 
@@ -70,6 +73,15 @@ class Hdf5(Format):
             return Confidence.CERTAIN if any(name.endswith(".h5") for name in probe.entries) else None
         signed = any(probe.head[at : at + 8] == _SIGNATURE for at in _SIGNATURE_AT)
         return Confidence.CERTAIN if signed else None
+
+    def repaired_with(self, path: Place, options: ReadOptions) -> Mapping[str, object]:
+        """See `Format.repaired_with`. A corpus stays one, and samples keep their length and stride."""
+        facts = self.open([path], options, Hints()).info.facts
+        if facts["variant"] == "corpus":
+            return {"layout": "corpus"}
+        samples = self.open([path], replace(options, view="samples"), Hints()).info
+        stride = {"stride": facts["stride"]} if facts.get("stride") in choices(WriteOptions, "stride") else {}
+        return {"seq_len": samples.sample_length, **stride}
 
     def files(self, path: Place) -> list[Place]:
         params = (path if listing.is_dir(path) else path.parent) / PARAMS

@@ -25,7 +25,7 @@ from __future__ import annotations
 import copy
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
@@ -63,7 +63,7 @@ from tokfmt.formats.hdf5.samples import (
 )
 from tokfmt.formats.hdf5.stride import chained, continued, join, judge, pieces_of, scan_segments
 from tokfmt.formats.hdf5.table import LARGEST_CHUNK, Rows
-from tokfmt.views.view import Beginning
+from tokfmt.model.select import Beginning
 
 _EXAMPLES = re.compile(r"examples_(\d+)_(\d+)\.h5", re.ASCII)
 _CHUNK = re.compile(r"output_chunk_(\d+)_(\d+)(?:_(\d+))?\.h5", re.ASCII)
@@ -497,7 +497,24 @@ def _rows_as_stored(opening: Opening, rows: Rows) -> TokenReader:
     known = "loss" if all(own) or rows.fields == 5 else "auto"
     if own[0] is not None and own[0].stride == ROWS:
         info = replace(info, extras={**info.extras, "stride": ROWS})
-    return kind(rows, info, known if opening.options.mask == "auto" else opening.options.mask)
+    return kind(rows, info, known if opening.options.mask == "auto" else opening.options.mask, _filled(rows, own))
+
+
+def _filled(rows: Rows, own: Sequence[WriterAttributes | None]) -> Mapping[int, int] | None:
+    """Return the positions before the padding of the last sample of each stream, as attributes of tokfmt state them.
+
+    Returns:
+        Positions by the number of the sample; None if another writer made a file, or if rows are no windows.
+    """
+    found = dict[int, int]()
+    for one, (start, stop) in zip(own, pairwise(rows.starts.tolist()), strict=False):
+        if one is None or one.stride == ROWS:
+            return None
+        before = (stop - start - 1) * (rows.width + (one.stride == "disjoint"))
+        filled = one.stream_tokens - one.first_token - before - 1  # The last token is a label alone.
+        if start < stop and filled < rows.width:
+            found[stop - 1] = max(0, filled)
+    return found
 
 
 def _opening(paths: Sequence[Place], options: ReadOptions, hints: Hints) -> Opening:
@@ -694,8 +711,7 @@ def _joined(opening: Opening, rows: Rows, scan: Scan, groups: NDArray[np.int64],
         mask="inverted" if inferred.inverted else "loss",
     )
     ignored = separator[0] if separator[0] is not None else opening.params.pad_id
-    padding = len(rows) * rows.width - int(scan.valid.sum())
-    runs = Runs(rows, joined.pieces, ignored=ignored, plain=False, info=info, padding=padding)
+    runs = Runs(rows, joined.pieces, ignored=ignored, plain=False, info=info, padding=scan.padding)
     ends = scan.last[np.flatnonzero(joined.pieces.opens)[1:] - 1]
     return _as_stream(runs, ends if ignored is None else np.where(ends == IGNORED, ignored, ends))
 

@@ -13,7 +13,7 @@ Samples as stored are input_ids as a token axis, with mask, labels and the start
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -22,14 +22,23 @@ from numpy.typing import NDArray
 
 from tokfmt.core.errors import CorruptError, UnsupportedError
 from tokfmt.core.place import Place
-from tokfmt.core.protocols import ByteOffset, CountsPadding, PaddingCounts
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
-from tokfmt.core.reader import Info, Separators, TokenReader, check_interval, check_position, smallest, windows
+from tokfmt.core.reader import (
+    ByteOffset,
+    Info,
+    PaddingCounts,
+    Separators,
+    TokenReader,
+    check_interval,
+    check_position,
+    smallest,
+    windows,
+)
 from tokfmt.formats.hdf5.beginning import SampledRows
 from tokfmt.formats.hdf5.table import Rows, Values
 from tokfmt.model.batch import Target
-from tokfmt.model.bridge import laid_reader
-from tokfmt.views.view import Indexed, View
+from tokfmt.model.readers import laid_reader
+from tokfmt.model.select import Indexed, View
 
 IGNORED = -100
 """The label of Hugging Face collators for a token without loss."""
@@ -58,6 +67,7 @@ class Block:
     valid: NDArray[np.int32]
     first: Values
     last: Values
+    padding: int
     odd_mask: Flags
     odd_labels: Flags
     unshifted: Flags
@@ -75,6 +85,7 @@ class Scan:
         valid: int32[samples], number of real positions.
         first: input_ids[0] of each sample, in the dtype of the rows.
         last: labels[valid - 1] of each sample, in the dtype of the rows.
+        padding: Number of inputs that are padding.
         odd: Samples whose mask is not 1 on all real positions, or whose labels are not the next tokens.
         unshifted: Samples whose labels repeat input_ids.
         masked_end: Samples with real tokens after the last one that counts.
@@ -87,6 +98,7 @@ class Scan:
     valid: NDArray[np.int32]
     first: Values
     last: Values
+    padding: int = 0
     odd: Tally = field(default_factory=Tally)
     unshifted: Tally = field(default_factory=Tally)
     masked_end: Tally = field(default_factory=Tally)
@@ -122,6 +134,7 @@ def _pass(rows: Rows | SampledRows, inverted: bool) -> Scan:
     for block in rows.map(lambda first, values: _look(rows, first, values, inverted)):
         stop = at + len(block.valid)
         found.valid[at:stop], found.first[at:stop], found.last[at:stop] = block.valid, block.first, block.last
+        found.padding += block.padding
         found.odd.add(block.odd_mask | block.odd_labels, at)
         found.unshifted.add(block.unshifted, at)
         found.masked_end.add(block.masked_end, at)
@@ -142,11 +155,12 @@ def _look(rows: Rows | SampledRows, base: int, values: Values, inverted: bool) -
     totals = np.count_nonzero(counted, axis=1)
     valid = np.full(count, width, np.int32)
     masked_end = np.zeros(count, np.bool_)
-    votes = (0, 0)
+    votes, padding = (0, 0), 0
     partly = np.flatnonzero(totals < width)
     if len(partly):
         ends = Ends(inputs[partly], labels[partly])
         valid[partly], masked_end[partly] = ends.valid(counted[partly])
+        padding = int((width - ends.filled(valid[partly])).sum())
         votes = ends.votes(mask[partly])
     last = labels[np.arange(count), np.maximum(valid - 1, 0)]
     odd_mask = (totals != valid) | ((mask != 0) & (mask != 1)).any(axis=1)
@@ -155,7 +169,17 @@ def _look(rows: Rows | SampledRows, base: int, values: Values, inverted: bool) -
     unshifted = odd_labels & (~within | (labels[:, 1:] == inputs[:, 1:])).all(axis=1) & (labels[:, 0] == inputs[:, 0])
     equal = int(np.count_nonzero((inputs[:, 1:] == inputs[:, :-1]) & within))
     return Block(
-        valid, inputs[:, 0].copy(), last, odd_mask, odd_labels, unshifted, masked_end, votes, equal, int(within.sum())
+        valid=valid,
+        first=inputs[:, 0].copy(),
+        last=last,
+        padding=padding,
+        odd_mask=odd_mask,
+        odd_labels=odd_labels,
+        unshifted=unshifted,
+        masked_end=masked_end,
+        votes=votes,
+        equal=equal,
+        pairs=int(within.sum()),
     )
 
 
@@ -215,6 +239,18 @@ class Ends:
         unclean = np.where((self.run >= 2) & self._fed_after(before, each), before, self.run)
         return np.where(clean, last, unclean).astype(np.int32), ~clean & (last > 0)
 
+    def filled(self, valid: NDArray[np.int32]) -> NDArray[np.int64]:
+        """Return the number of positions before the padding of each sample, given those that `valid` returns.
+
+        The last token of T is one of them if it is an input. If the padding ID is that token, only the label of the
+        input tells: -100, as nothing follows the token, or the padding ID, as the input is padding.
+        """
+        each, width = np.arange(len(valid)), self.inputs.shape[1]
+        found = np.maximum(valid, self.run).astype(np.int64)
+        ignored = self.labels[each, np.minimum(found, width - 1)] == IGNORED
+        found += ignored & self._fed_after(found, each)
+        return found
+
     def _fed_after(self, end: NDArray[np.int64], each: NDArray[np.int64]) -> Flags:
         """Return True for samples whose input at `end` is the label before it and has padding as its own label."""
         width = self.inputs.shape[1]
@@ -225,12 +261,13 @@ class Ends:
     def votes(self, mask: Values) -> tuple[int, int]:
         """Return the numbers of padded samples whose mask leaves out the padding, and whose mask marks it.
 
-        A run of one ID is no padding, and neither is one of two that an answer ends with: then the prompt begins with 0
-        and the answer ends with 1, as in an inverted mask. Most samples decide.
+        A run of one ID is no padding, and neither is one that an answer ends with: then the prompt begins with 0 and
+        the answer ends with 1, as in an inverted mask, but 1 begins before the run. Most samples decide.
         """
         padded = self.run < mask.shape[1] - 1
         loss = padded & (mask == 1).any(axis=1) & (mask[:, -1] == 0)
-        inverted = padded & (mask[:, 0] == 0) & (mask[:, -1] == 1)
+        at_run = np.argmax(mask == 1, axis=1) >= self.run - 1  # One token before it may be padding of the labels.
+        inverted = padded & (mask[:, 0] == 0) & (mask[:, -1] == 1) & at_run
         return int(np.count_nonzero(loss)), int(np.count_nonzero(inverted))
 
 
@@ -254,7 +291,7 @@ class Pieces:
     opens: Flags
 
 
-class Runs:
+class Runs(TokenReader):
     """Read the tokens of pieces as an axis of runs. Picklable; several threads may share it.
 
     Args:
@@ -308,13 +345,14 @@ class Runs:
         return out
 
     def padding_counts(self) -> PaddingCounts:
-        """Return the amount of padding in the rows; see `protocols.CountsPadding`."""
+        """Return the amount of padding in the rows; see `TokenReader.padding_counts`."""
         width = self.rows.width
         return PaddingCounts(self.padding, len(self.rows) * width, sample_length=width)
 
     def check_ends_before(self, following: object, eos_id: int | None) -> None:
-        """See `protocols.MayContinue`. Files of tokfmt need no check: their attributes state where streams end."""
-        if not isinstance(following, Runs) or not (self.overlaps and following.overlaps):
+        """See `TokenReader.check_ends_before`. Attributes of tokfmt's own files state where streams end."""
+        following = _runs_of(following)
+        if following is None or not (self.overlaps and following.overlaps):
             return
         last, tokens, width = self._offsets[-2:], self.info.tokens, self.rows.width
         if not following.info.tokens or width != following.rows.width or len(last) < 2 or last[1] - last[0] <= width:
@@ -401,7 +439,7 @@ class Runs:
                 remedy="--from-opt stride=overlap or stride=disjoint reads it without the attributes",
             )
 
-    def byte_offset(self, position: int) -> ByteOffset:
+    def locate(self, position: int) -> ByteOffset:
         check_position(position, self.info.tokens)
         piece = int(np.searchsorted(self._offsets, position, side="right")) - 1
         begin, within = self._begin(piece), position - int(self._offsets[piece])
@@ -411,8 +449,8 @@ class Runs:
             return self.rows.value_offset(row, 2, column)
         return self.rows.value_offset(row, 0, column)
 
-    def position(self, path: Place, offset: int) -> int | None:
-        region = self.rows.region(path, offset)
+    def find(self, place: Place, byte: int) -> int | None:
+        region = self.rows.region(place, byte)
         if region is None:
             return None
         low, high = self._piece_from(region.rows.start), self._piece_from(region.rows.stop)
@@ -456,7 +494,7 @@ class MaskedRuns(Runs):
         self._opens, self._firsts = pieces.opens, np.array([first != 0 for first in firsts])
 
     def marks(self, start: int, stop: int) -> NDArray[np.uint8]:
-        """See `protocols.HasMarks`."""
+        """See `TokenReader.marks`."""
         check_interval(start, stop, self.info.tokens)
         out, width = np.empty(stop - start, np.uint8), self.rows.width
         first, last = int(np.searchsorted(self._offsets, start, side="right")) - 1, 0
@@ -475,6 +513,13 @@ class MaskedRuns(Runs):
             left, right = max(start, int(bounds[0])), min(stop, int(bounds[-1]))
             out[left - start : right - start] = flat[left - int(bounds[0]) : right - int(bounds[0])]
         return out
+
+
+def _runs_of(reader: object) -> Runs | None:
+    """Return the runs under a reader of samples; None for another one."""
+    while isinstance(reader, View):
+        reader = reader.runs if isinstance(reader, Stream) else reader.source
+    return reader if isinstance(reader, Runs) else None
 
 
 def torn(before: Place, after: Place) -> UnsupportedError:
@@ -508,6 +553,8 @@ class Stream(View):
     A separator is inserted between two runs if the first does not end with one.
     """
 
+    inserts_separators = True
+
     def __init__(self, runs: TokenReader, ends: NDArray[np.integer], eos_id: int) -> None:
         """Insert separators.
 
@@ -532,16 +579,16 @@ class Stream(View):
         return np.asarray([0, self.info.tokens], np.int64)[first : last + 1]
 
     def is_inserted(self, positions: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """See `protocols.InsertsSeparators`."""
+        """See `TokenReader.is_inserted`."""
         return np.isin(positions, self._inserted)
 
+    def check_ends_before(self, following: object, eos_id: int | None) -> None:
+        """See `TokenReader.check_ends_before`."""
+        self.runs.check_ends_before(following, eos_id)
+
     def padding_counts(self) -> PaddingCounts:
-        """Return the amount of padding in the runs, and of separators between them; see `protocols.CountsPadding`."""
-        below = (
-            self.runs.padding_counts()
-            if isinstance(self.runs, CountsPadding)
-            else PaddingCounts(None, self.runs.info.tokens)
-        )
+        """See `TokenReader.padding_counts`. The padding is in the runs, and separators are between them."""
+        below = self.runs.padding_counts() or PaddingCounts(None, self.runs.info.tokens)
         return replace(below, separators=len(self._inserted))
 
 
@@ -558,11 +605,11 @@ class FirstSamples(View):
         self._counts = PaddingCounts(None, len(rows) * rows.width, sample_length=rows.width)
 
     def padding_counts(self) -> PaddingCounts:
-        """Return the positions of all samples; see `protocols.CountsPadding`."""
+        """Return the positions of all samples; see `TokenReader.padding_counts`."""
         return self._counts
 
 
-class Corpus:
+class Corpus(TokenReader):
     """Read the tokens of rank-1 datasets. Each file is a run, unless it continues the file before it."""
 
     def __init__(self, rows: Rows, opens: Flags, info: Info) -> None:
@@ -582,12 +629,12 @@ class Corpus:
         check_ids_of(self.rows, start, values[:, 0])
         return unsigned(values.reshape(-1))
 
-    def byte_offset(self, position: int) -> ByteOffset:
+    def locate(self, position: int) -> ByteOffset:
         check_position(position, self.info.tokens)
         return self.rows.value_offset(position, 0, 0)
 
-    def position(self, path: Place, offset: int) -> int | None:
-        region = self.rows.region(path, offset)
+    def find(self, place: Place, byte: int) -> int | None:
+        region = self.rows.region(place, byte)
         return None if region is None else region.rows.start
 
     def close(self) -> None:
@@ -599,7 +646,7 @@ _PLACES = 64
 """Number of samples that are read to infer the meaning of the mask."""
 
 
-class Samples:
+class Samples(TokenReader):
     """Read the input_ids of every sample, `width` tokens each, with padding.
 
     The reader keeps the rows that it read last, so that mask and labels of the same tokens need no second read.
@@ -639,13 +686,13 @@ class Samples:
             kept = self._kept = first, self.rows.read(first, last)
         return kept[1][first - kept[0] : last - kept[0]]
 
-    def byte_offset(self, position: int) -> ByteOffset:
+    def locate(self, position: int) -> ByteOffset:
         check_position(position, self.info.tokens)
         row, column = divmod(position, self.rows.width)
         return self.rows.value_offset(row, 0, column)
 
-    def position(self, path: Place, offset: int) -> int | None:
-        found = self.rows.region(path, offset)
+    def find(self, place: Place, byte: int) -> int | None:
+        found = self.rows.region(place, byte)
         inside = found is not None and 0 in found.fields
         return found.rows.start * self.rows.width + found.columns.start if found and inside else None
 
@@ -664,11 +711,14 @@ class MaskedSamples(Samples):
         rows: Rows of three or five fields.
         info: Info without dtype and counts.
         mask: "loss", "inverted", or "auto" to infer the meaning of the mask from some samples on first use.
+        filled: Positions before the padding of each padded sample, if the file states them; None if it does not.
     """
 
-    def __init__(self, rows: Rows, info: Info, mask: str) -> None:
+    has_labels = True
+
+    def __init__(self, rows: Rows, info: Info, mask: str, filled: Mapping[int, int] | None = None) -> None:
         super().__init__(rows, info)
-        self._mask = mask
+        self._mask, self._filled = mask, filled
 
     def masks(self, start: int, stop: int) -> NDArray[np.uint8]:
         """Return 1 where the label counts, also for inverted masks; values other than 0 and 1 (loss weights) count."""
@@ -680,8 +730,44 @@ class MaskedSamples(Samples):
         """Return labels as stored: int64[stop - start]."""
         return self._column(start, stop, 2, _STORED)
 
+    def is_padding(self, start: int, stop: int) -> Flags:
+        """See `TokenReader.is_padding`. The documents of the same file leave out the same positions."""
+        return self._flags(start, stop, self._padding)
+
+    def _padding(self, first: int, values: Values) -> Flags:
+        """Return bool[rows, width], True at padding, for the rows from `first` on."""
+        count, width = len(values), self.rows.width
+        if self._filled is not None:
+            filled = np.array([self._filled.get(first + row, width) for row in range(count)], np.int64)
+        else:
+            counts = (values[:, 1] == 0) if self.inverted else (values[:, 1] != 0)
+            ends = Ends(values[:, 0], values[:, 2])
+            filled = np.where(counts.all(axis=1), width, ends.filled(ends.valid(counts)[0]))
+        return np.arange(width) >= filled[:, None]
+
+    def targets(self, start: int, stop: int) -> Flags:
+        """See `TokenReader.targets`. In a sample whose labels are not shifted, each token is its own label."""
+        return self._flags(start, stop, self._targets)
+
+    def _targets(self, first: int, values: Values) -> Flags:  # noqa: ARG002
+        """Return bool[rows, width], True at trained tokens."""
+        inputs, mask, labels = values[:, 0], values[:, 1], values[:, 2]
+        counts = ((mask == 0) if self.inverted else (mask != 0)) & (labels != IGNORED)
+        own, following = counts & (labels == inputs), np.zeros(counts.shape, np.bool_)
+        following[:, 1:] = counts[:, :-1] & (labels[:, :-1] == inputs[:, 1:])
+        shifted = np.count_nonzero(following, axis=1) >= np.count_nonzero(own, axis=1)
+        return np.where(shifted[:, None], following, own)
+
+    def _flags(self, start: int, stop: int, of_rows: Callable[[int, Values], Flags]) -> Flags:
+        """Return flags for positions `start <= p < stop`, given those of complete rows."""
+        check_interval(start, stop, self.info.tokens)
+        width, found = self.rows.width, [np.empty(0, np.bool_)]
+        first, last = start // width, -(-stop // width) if stop > start else start // width
+        found += [of_rows(a, self._rows(a, b)).reshape(-1) for a, b in windows(first, last, self.rows.together)]
+        return np.concatenate(found)[start - first * width : stop - first * width]
+
     def marks(self, start: int, stop: int) -> NDArray[np.uint8]:
-        """See `protocols.HasMarks`."""
+        """See `TokenReader.marks`."""
         from tokfmt.core.loss_mask import beside_samples
 
         check_interval(start, stop, self.info.tokens)
@@ -716,8 +802,13 @@ class MaskedSamples(Samples):
 class PackedSamples(MaskedSamples):
     """Read packed sequences (VSL): samples of several segments, whose starts position_ids mark."""
 
+    has_begins = True
+
     def begins(self, start: int, stop: int) -> NDArray[np.bool_]:
         """Return True where a segment begins: position_ids is 0, and the position is not padding (mask 0, span 0)."""
         positions, spans, mask = (self._column(start, stop, field, _STORED) for field in (4, 3, 1))
         begins: NDArray[np.bool_] = (positions == 0) & ((mask != 0) | (spans != 0))
         return begins
+
+    def _padding(self, first: int, values: Values) -> Flags:  # noqa: ARG002
+        return np.asarray((values[:, 1] == 0) & (values[:, 3] == 0) & (values[:, 4] == 0))

@@ -30,9 +30,8 @@ from numpy.typing import NDArray
 from tokfmt.core.errors import CorruptError, FormatError, TruncatedError, UnsafeError, UnsupportedError
 from tokfmt.core.files import File
 from tokfmt.core.place import Place, Url
-from tokfmt.core.protocols import ByteOffset
 from tokfmt.core.ragged import offsets_of
-from tokfmt.core.reader import WINDOW, check_interval, windows
+from tokfmt.core.reader import WINDOW, ByteOffset, check_interval, windows
 from tokfmt.core.resources import Recent, cpus
 
 DEFLATE, SHUFFLE, FLETCHER32 = 1, 2, 3

@@ -29,17 +29,15 @@ from numpy.typing import NDArray
 
 from tokfmt.core.errors import OptionError, TokenRangeError
 from tokfmt.core.files import write_error, writing
-from tokfmt.core.format import Receipt, Region, Target, TokenWriter, WriterTraits
+from tokfmt.core.format import Receipt, Region, Target, TokenWriter, WriterTraits, lost_empties, lost_nothing
 from tokfmt.core.loss_mask import TARGET
 from tokfmt.core.output import Output, copy_region, whole
-from tokfmt.core.protocols import HasLabels, marks_of
 from tokfmt.core.ragged import Tokens
 from tokfmt.core.reader import INT32_MAX, U16, U32, WINDOW, Dtype, Separators, TokenReader, check_ids, windows
 from tokfmt.core.rows import ROWS
 from tokfmt.formats.hdf5.container import WriterAttributes
 from tokfmt.formats.hdf5.options import WriteOptions
 from tokfmt.formats.hdf5.table import REACH, Packer
-from tokfmt.views.select import lost_empties
 
 RAW = 1 << 31
 """Bit in the sizes of a part that marks a chunk without compression."""
@@ -194,11 +192,11 @@ def traits(options: WriteOptions) -> WriterTraits:
     """Return the traits of the writer of samples or of a corpus; see `Format.writer_traits`."""
     corpus = options.layout == "corpus"
     return WriterTraits(
-        Separators.BETWEEN,
+        Separators.AFTER if corpus else Separators.BETWEEN,
         keeps_masks=not corpus and options.stride == "overlap",
         sample_length=None if corpus else options.seq_len,
         joins_under_lock=not corpus,
-        lost=lost_empties,
+        lost=lost_nothing if corpus else lost_empties,
     )
 
 
@@ -265,7 +263,9 @@ class SampleWriter(TokenWriter):
 
         Disjoint windows cannot store them: the first token of each is not a label, so no mask entry describes it.
         """
-        return traits(self.options).keeps_masks and "loss-mask" not in self.allow_loss and marks_of(source) is not None
+        return (
+            traits(self.options).keeps_masks and "loss-mask" not in self.allow_loss and source.marks(0, 0) is not None
+        )
 
     def _length(self, source: TokenReader) -> int:
         """Return the number of tokens of the stream that are written.
@@ -326,7 +326,7 @@ class SampleWriter(TokenWriter):
             tokens = source.tokens(start, stop)
             samples, full = self._samples(tokens, last - first)
             plain = np.arange(last - first) < full
-            if masked and (marks := marks_of(source, start, stop)) is not None:
+            if masked and (marks := source.marks(start, stop)) is not None:
                 samples[:, 1] = self._windows(marks & TARGET, last - first, 0)[:, 1:]
                 plain &= samples[:, 1].all(1)
             yield start, tokens, samples, plain
@@ -369,7 +369,7 @@ class SampleWriter(TokenWriter):
             first, last = files.bounds[number : number + 2]
             at = first * self.step
             facts = self._own(source)._replace(first_token=at, stream_tokens=length)
-            if masked and (marks := marks_of(source, at, at + (first < last))) is not None:
+            if masked and (marks := source.marks(at, at + (first < last))) is not None:
                 facts = facts._replace(first_mask=int((marks & TARGET).any()))
             files.name(number).unlink(missing_ok=True)  # an interrupted commit may have left it
             return SampleFile(files.name(number), (last - first, self.options.seq_len), facts, shuffle=self.shuffle)
@@ -418,7 +418,7 @@ class RowWriter(SampleWriter):
         return _Files(self.path, source.info.sequences, self.options.file_samples)
 
     def _blocks(self, source: TokenReader, cuts: Iterable[tuple[int, int]]) -> Iterator[_Block]:
-        if not isinstance(source, HasLabels):
+        if not source.has_labels:
             raise TypeError("the source of rows has no masks and labels")
         width = self.options.seq_len
         for first, last in cuts:

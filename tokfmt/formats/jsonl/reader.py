@@ -20,10 +20,9 @@ from tokfmt.core.files import names_in, natural_key
 from tokfmt.core.format import Hints
 from tokfmt.core.loss_mask import IGNORED, LABELS, LOSS_MASK, MASK_OPTION, MASKS
 from tokfmt.core.place import Place
-from tokfmt.core.protocols import ByteOffset, Line
 from tokfmt.core.ragged import Ragged, offsets_of
-from tokfmt.core.reader import Damage, check_interval
-from tokfmt.core.records import Block, RecordBatch, RecordInfo, SkippedRecords, Spot
+from tokfmt.core.reader import ByteOffset, Damage, check_interval
+from tokfmt.core.records import Block, Line, RecordBatch, RecordInfo, RecordReader, SkippedRecords, Spot
 from tokfmt.core.text_format import counted
 from tokfmt.formats.jsonl.index import RawIndex, load_certain, load_index, misplaced
 from tokfmt.formats.jsonl.lines import FILE_NAME, Lines, Positions, TextFile, border, line_number, walk
@@ -228,7 +227,7 @@ def _complete(line: bytes) -> bool:
     return line.lstrip().startswith(b"{") and not isinstance(load(line), Fault)
 
 
-class JsonlReader:
+class JsonlReader(RecordReader):
     """A reader of records of text or of token IDs in one or more files of lines.
 
     An invalid line is an error. With `--allow-loss invalid-lines`, it is left out and counted. With
@@ -338,7 +337,7 @@ class JsonlReader:
         return sum(self._counted())
 
     def count_up_to(self, last: int) -> int:
-        """See `protocols.PartlyCounted`."""
+        """See `RecordReader.count_up_to`."""
         found = 0
         for part in self.parts:
             found += part.records(last - found)
@@ -361,7 +360,7 @@ class JsonlReader:
         return self.parser(others=True) if self._lenient else None
 
     def damaged_records(self) -> Sequence[Damage]:
-        """See `protocols.SkipsDamaged`."""
+        """See `RecordReader.damaged_records`."""
         if "invalid-lines" in self.allow_loss:  # They are reported as a loss instead.
             return ()
         found, parser, records, error = list[Damage](), self.parser(others=True), 0, None
@@ -552,7 +551,7 @@ class JsonlReader:
         return text.path, line_number(text, spot[1])
 
     @property
-    def files(self) -> Sequence[Place]:
+    def files(self) -> Sequence[Place]:  # type: ignore[override]
         return [part.text.path for part in self.parts]
 
     def file_counts(self) -> Sequence[int]:

@@ -20,7 +20,7 @@ from tokfmt.core.files import writing
 from tokfmt.core.format import Receipt, Region, Target, TokenWriter, WriterTraits
 from tokfmt.core.output import whole
 from tokfmt.core.ragged import Offsets, Tokens
-from tokfmt.core.reader import WINDOW, TokenReader, check_ids, sequence_at, windows
+from tokfmt.core.reader import WINDOW, TokenReader, check_ids, windows
 from tokfmt.core.text_format import counted
 from tokfmt.formats.jsonl.lines import join
 from tokfmt.formats.jsonl.options import WriteOptions
@@ -231,6 +231,6 @@ def _cuts(source: TokenReader, size: int) -> Iterator[range]:
     first, count = 0, source.info.sequences
     while first < count:
         target = int(source.offsets(first, first)[0]) + size
-        last = count if target >= source.info.tokens else max(first + 1, sequence_at(source, target))
+        last = count if target >= source.info.tokens else max(first + 1, source.sequence_at(target))
         yield range(first, last)
         first = last

@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 
 from tokfmt.core.files import File, open_file
-from tokfmt.core.format import Confidence, Hints, Probe, Target
+from tokfmt.core.format import Confidence, Hints, Probe, Target, lost_empties
 from tokfmt.core.options import LazyAttribute
 from tokfmt.core.place import Place
 from tokfmt.core.ragged import Offsets
@@ -60,6 +60,11 @@ class Writer(FlatWriter):
     def header(self, cut: Cut, dtype: np.dtype[Any]) -> bytes:
         length = cut.tokens * dtype.itemsize
         return length.to_bytes(8, "big") if self.old else struct.pack("<QI", length, dtype.itemsize)
+
+    def notes(self, source: TokenReader) -> Iterator[str]:
+        """See `TokenWriter.notes`."""
+        for loss in lost_empties(source) if getattr(source, "bare", 1) else ():
+            yield f"{loss.what}: readers of Modalities may fail on a document without tokens"
 
     def index(self, stored: TokenReader, dtype: np.dtype[Any]) -> Pieces:
         from tokfmt.formats.pickled_index import write_entries  # Detection does not need this module.

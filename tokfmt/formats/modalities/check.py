@@ -20,7 +20,6 @@ from tokfmt.core.fields import Field, Pointer, Section
 from tokfmt.core.files import File, open_file
 from tokfmt.core.findings import Audit, Code, Finding, Repair
 from tokfmt.core.place import Place, Url
-from tokfmt.core.protocols import read_intervals
 from tokfmt.core.reader import windows
 from tokfmt.formats.flat import FlatReader
 from tokfmt.formats.modalities.header import LONGEST, Header, headers, token_dtype, twelve
@@ -137,8 +136,8 @@ CODES: Mapping[str, Code] = {
     ),
     "TF118": Code(
         "documents without tokens",
-        "A document in the index has length 0, without even a separator. Modalities always writes one, so another "
-        "program wrote this pack. Readers of Modalities may fail on such a document.",
+        "A document in the index has length 0, without even a separator. Modalities always writes one; tokfmt keeps an "
+        "empty document of another source as it is. Readers of Modalities may fail on such a document.",
     ),
     "TF119": Code(
         "the token width is not stored",
@@ -228,7 +227,7 @@ def ending_findings(reader: FlatReader, eos_id: int, ends: Endings) -> Iterator[
                 "Documents may have been cut by a program that used shifted offsets: compare some with their source",
             )
     elif ends.first >= 0:
-        at = reader.byte_offset(int(reader.offsets(ends.first + 1, ends.first + 1)[0]) - 1).offset
+        at = reader.locate(int(reader.offsets(ends.first + 1, ends.first + 1)[0]) - 1).offset
         what = (
             f"{ends.count - ends.usual:,} of {ends.of} do not end with {eos_id:,}, as most do "
             f"(first: document {ends.first:,})"
@@ -250,7 +249,7 @@ def last_tokens(reader: FlatReader) -> tuple[NDArray[np.int64], NDArray[np.gener
     starts = np.concatenate([reader.offsets(i, i + 1) for i in looked.tolist()] or [np.empty(0, np.int64)])
     begins, ends = starts[::2], starts[1::2]
     looked, ends = looked[ends > begins], ends[ends > begins]
-    last = list(read_intervals(reader, [(end - 1, end) for end in ends.tolist()]))
+    last = list(reader.intervals([(end - 1, end) for end in ends.tolist()]))
     return looked, np.concatenate(last) if last else np.empty(0, np.uint32)
 
 
@@ -266,7 +265,7 @@ def length_findings(reader: FlatReader) -> Iterator[Finding]:
             top, same, first = here, 0, a + int(np.argmax(lengths))
         same += int(np.count_nonzero(lengths == top))
     if top >= _LONG and minimum < top and same >= max(_FEW, _SHARE * reader.info.sequences):
-        at = reader.byte_offset(int(reader.offsets(first, first)[0])).offset
+        at = reader.locate(int(reader.offsets(first, first)[0])).offset
         what = f"{same:,} documents have exactly the greatest length, {top:,} tokens (first: document {first:,})"
         yield Finding(
             "TF122",
@@ -289,6 +288,7 @@ class _Look(NamedTuple):
         inside: Separators inside documents.
         first_inside: The position of the first of these; -1 without one.
         padded: Documents that end with a run of one ID before the last token.
+        twice: Documents that end with the separator twice, both of them in it.
     """
 
     ended: int
@@ -297,6 +297,7 @@ class _Look(NamedTuple):
     inside: int
     first_inside: int
     padded: int
+    twice: int
 
 
 def deep_findings(reader: FlatReader, how: Audit) -> Iterator[Finding]:
@@ -312,7 +313,7 @@ def deep_findings(reader: FlatReader, how: Audit) -> Iterator[Finding]:
         except FormatError as error:
             return error
 
-    ended = usual = inside = padded = 0
+    ended = usual = inside = padded = twice = 0
     first_other = first_inside = -1
     cuts = windows(0, reader.info.tokens)
     for found in how.spread(look, cuts):
@@ -320,11 +321,11 @@ def deep_findings(reader: FlatReader, how: Audit) -> Iterator[Finding]:
             yield Finding.of("TF103", found)
             return
         ended, usual, inside = ended + found.ended, usual + found.usual, inside + found.inside
-        padded += found.padded
+        padded, twice = padded + found.padded, twice + found.twice
         first_other = found.first_other if first_other < 0 else first_other
         first_inside = found.first_inside if first_inside < 0 else first_inside
     yield from ending_findings(reader, eos_id, Endings(f"{ended:,} documents", ended, usual, first_other))
-    if 2 * usual > ended:
+    if 2 * usual > ended and 2 * twice <= usual:  # Else TF945 says it, and TF946 counts the others.
         name = "the usual last ID" if how.eos_id is None else "the separator"
         yield from _insides(reader, f"{name} {eos_id:,}", eos_id, inside, first_inside)
     if padded >= max(_FEW, _PADDED * ended):
@@ -366,7 +367,9 @@ def _look(reader: FlatReader, offsets: NDArray[np.int64], eos_id: int, window: t
     for step in range(3, _RUN + 2):
         run &= tokens[long - step] == before
     first_other = -1 if well.all() else int(numbers[np.argmin(well)]) - 1
-    return _Look(len(ends), int(np.count_nonzero(well)), first_other, inside, first_inside, int(run.sum()))
+    several = ends[well & (offsets[numbers] - offsets[numbers - 1] > 1) & (ends > 1)]
+    twice = int(np.count_nonzero(tokens[several - 2] == eos_id))
+    return _Look(len(ends), int(np.count_nonzero(well)), first_other, inside, first_inside, int(run.sum()), twice)
 
 
 def _insides(reader: FlatReader, name: str, eos_id: int, inside: int, first: int) -> Iterator[Finding]:
@@ -375,7 +378,7 @@ def _insides(reader: FlatReader, name: str, eos_id: int, inside: int, first: int
     document = int(np.searchsorted(reader.offsets(0, reader.info.sequences), first, side="right")) - 1
     what = f"{name} occurs inside documents {inside:,}x (first: document {document:,})"
     remedy = "Formats that split at it cannot store these documents: --allow-loss embedded-separators splits there"
-    path, offset = str(reader.extents[0].file.path), reader.byte_offset(first).offset
+    path, offset = str(reader.extents[0].file.path), reader.locate(first).offset
     yield Finding("TF121", "info", path, what, remedy, offset, f"token:{eos_id}")
 
 

@@ -18,12 +18,13 @@ Source: the public dataset card of a stage-1 packed pretraining dataset.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tokfmt.core.annotation import Numbered, Part
 from tokfmt.core.errors import CorruptError, FormatError, TruncatedError
@@ -32,10 +33,9 @@ from tokfmt.core.files import File, open_file
 from tokfmt.core.findings import Problem, fatal
 from tokfmt.core.format import Confidence, Hints, Probe, Target, WriterTraits
 from tokfmt.core.place import Place, place_of
-from tokfmt.core.protocols import ByteOffset, PaddingCounts
 from tokfmt.core.ragged import Tokens
 from tokfmt.core.raw_ids import LARGEST, kind_of, places
-from tokfmt.core.reader import INT32_MAX, Damage, Separators, TokenReader
+from tokfmt.core.reader import INT32_MAX, ByteOffset, Damage, Layout, PaddingCounts, Separators, TokenReader
 from tokfmt.core.text_format import counted, printable
 from tokfmt.formats.flat import Extent, FileLayout, FlatFormat, FlatReader, FlatWriter
 from tokfmt.formats.stage1.blocks import GPT2_EOS, MEMBER, NAME, TOKEN, numbering, problems_of, short_blocks, suspicions
@@ -63,12 +63,19 @@ class Stage1Reader(FlatReader):
             ) from error
 
     def padding_counts(self) -> PaddingCounts:
-        """Return the padding, and the samples if they are complete; see `protocols.CountsPadding`."""
+        """Return the padding, and the samples if they are complete; see `TokenReader.padding_counts`."""
+        if self.info.layout is Layout.SAMPLES:
+            return PaddingCounts(None, self.info.tokens)
         tokens = self.info.tokens + self.padding
         return PaddingCounts(self.padding, tokens, sample_length=None if tokens % self.seq_len else self.seq_len)
 
-    def byte_offset(self, position: int) -> ByteOffset:
-        place = super().byte_offset(position)
+    def is_padding(self, start: int, stop: int) -> NDArray[np.bool_]:
+        """See `TokenReader.is_padding`. Documents are read without padding."""
+        filled = self.info.tokens - (self.padding if self.info.layout is Layout.SAMPLES else 0)
+        return np.arange(start, stop) >= filled
+
+    def locate(self, position: int) -> ByteOffset:
+        place = super().locate(position)
         sample, column = divmod(place.offset // 4, self.seq_len)
         return place._replace(detail=f"sample {sample:,}, column {column:,}")
 
@@ -176,9 +183,9 @@ class Stage1(FlatFormat):
 
     def open(self, paths: Sequence[Place], options: ReadOptions, hints: Hints) -> Stage1Reader:
         file_layout, padding = self.file_layout(paths, options, hints), 0
-        if file_layout.separators is Separators.BETWEEN and not hints.no_eos:
+        if not hints.no_eos:
             padding = _padding(file_layout.extents, file_layout.pad_id, options.seq_len)
-        if padding:
+        if padding and options.view == "documents":
             *extents, last = file_layout.extents
             extents.append(last._replace(tokens=last.tokens - padding))
             file_layout = replace(file_layout, extents=extents)
@@ -186,6 +193,10 @@ class Stage1(FlatFormat):
         reader.seq_len, reader.padding = options.seq_len, padding
         reader.info = replace(reader.info, length_given=options.view == "samples")
         return reader
+
+    def repaired_with(self, path: Place, options: ReadOptions) -> Mapping[str, object]:  # noqa: ARG002
+        """See `Format.repaired_with`."""
+        return {"seq_len": options.seq_len}
 
     def sections(self, path: Place, options: ReadOptions) -> Sequence[Section]:
         """Return a section of the blocks, and one of the samples of each."""

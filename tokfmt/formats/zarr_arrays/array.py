@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from tokfmt.core.errors import CorruptError, FormatError, SourceChangedError, UnsafeError, UnsupportedError
 from tokfmt.core.files import File
 from tokfmt.core.place import Place
-from tokfmt.core.protocols import ByteOffset
+from tokfmt.core.reader import ByteOffset
 from tokfmt.core.resources import Recent
 from tokfmt.core.text_format import printable
 from tokfmt.formats.zarr_arrays import codecs

@@ -16,7 +16,7 @@ import os
 import shutil
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
@@ -33,6 +33,7 @@ from tokfmt.core.errors import (
     OptionError,
     SeparatorUnknownError,
     TokfmtError,
+    UnendedError,
     UnsafeError,
     UnsupportedError,
     VerificationError,
@@ -40,15 +41,16 @@ from tokfmt.core.errors import (
 from tokfmt.core.files import writing
 from tokfmt.core.findings import Audit, Code, Finding, Repair
 from tokfmt.core.format import REGION, Format, look
+from tokfmt.core.memory import MemoryReader
 from tokfmt.core.options import parse_options
 from tokfmt.core.output import readable_by
 from tokfmt.core.place import Place, PlaceLike, Url, destination_of, local_path, place_of
 from tokfmt.core.reader import Info, Layout, TokenReader, largest_id, windows
 from tokfmt.core.records import RecordReader
 from tokfmt.core.spool import staging_for
-from tokfmt.core.text_format import printable
+from tokfmt.core.text_format import counted, printable
 from tokfmt.formats.jsonl.index import index_path, write_index
-from tokfmt.model.bridge import is_split
+from tokfmt.model.readers import is_split
 from tokfmt.ops.check.codes import meanings
 from tokfmt.ops.check.cross_checks import (
     Beyond,
@@ -60,10 +62,12 @@ from tokfmt.ops.check.cross_checks import (
     behind_bos,
     corpus_findings,
     count_findings,
+    doubled_findings,
     empty_findings,
     file_findings,
     ledger_findings,
     metadata_findings,
+    missing_findings,
     number_findings,
     other_findings,
     shard_findings,
@@ -72,9 +76,11 @@ from tokfmt.ops.check.cross_checks import (
     unfinished_findings,
     width_findings,
 )
+from tokfmt.ops.check.doubled import once
 from tokfmt.ops.convert.convert import carry_out
 from tokfmt.ops.convert.manifests import manifests
 from tokfmt.ops.convert.request import Conversion, Request
+from tokfmt.ops.convert.resolve import Given
 from tokfmt.ops.destination import guard, refuse_foreign, strangers_in
 from tokfmt.ops.source.discover import check_unchanged, dataset_paths, find_sources, format_of, found_at, snapshot
 from tokfmt.ops.source.ingest import ingested, some_ids
@@ -85,12 +91,12 @@ from tokfmt.ops.source.request import (
     SourceFiles,
     SourceRequest,
     given_to,
+    option_names,
     read_options,
     words_of,
 )
 from tokfmt.ops.source.stored import Source, known_separator, tokenizer_of
 from tokfmt.run.execute import NullProgress, Progress, worker_count
-from tokfmt.views.memory import MemoryReader
 
 if TYPE_CHECKING:
     from tokfmt.text.tokenizer import TokenizerHandle
@@ -123,6 +129,7 @@ class CheckReport:
         notes: The notes that other commands print when they open the dataset, except those that repeat a finding.
         unsafe: True if reading on could execute code, leave the dataset, or exhaust memory.
         limit: The number of findings of one code that are kept.
+        doubled: The separator that most documents have twice (TF945); None if they do not.
     """
 
     path: str
@@ -136,6 +143,7 @@ class CheckReport:
     notes: tuple[str, ...] = ()
     unsafe: bool = False
     limit: int = LIMIT
+    doubled: int | None = None
 
     def add(self, found: Iterable[Finding], meanings: Mapping[str, Code]) -> None:
         """Count findings, and keep the first `limit` of each code.
@@ -345,8 +353,16 @@ class _Checking:
                 raise
             yield _refusal(str(self.path), error)
             return
+        found = set[Finding]()
         try:
-            yield from self._of_source(source)
+            for finding in self._of_source(source):
+                found.add(finding)
+                yield finding
+        except UnendedError:  # Not every sequence has the separator that those have which were looked at.
+            self.request = replace(self.request, every_end=True)
+            source.reader.close()
+            source = self._opened(format_)
+            yield from (finding for finding in self._of_source(source) if finding not in found)
         finally:
             source.reader.close()
 
@@ -357,7 +373,8 @@ class _Checking:
         """
 
         def opened(eos: EosChoice, handle: TokenizerHandle | None = None) -> Source:
-            request = replace(self.request, format=format_.name, eos=eos)
+            reads_all = self.deep or self.corpus is not None
+            request = replace(self.request, format=format_.name, eos=eos, every_end=reads_all)
             progress = self.progress if self.deep else None
             return open_found([found_at(self.path, format_, request)], request, handle, self.jobs, progress)
 
@@ -398,13 +415,17 @@ class _Checking:
         else:
             info = reader.info
             yield from metadata_findings(source)
+            yield from self._new(missing_findings(self.path, source))
             self.found.sequences, self.found.tokens = info.sequences, info.tokens
             vocabulary = None if self.handle is None else Vocabulary(reader, self.handle, self.jobs)
             searches = [one for one in (Counted.of(reader), Endings.of(source)) if one is not None] if self.deep else []
             yield from self._new(unfinished_findings(self.path, reader))
+            yield from doubled_findings(self.path, reader)
             # every token of a stream is read when it is opened
             if self.deep and (vocabulary is not None or searches or not is_split(reader)):
                 max_id = yield from self._walked(reader, vocabulary, searches)
+            if "TF945" in self.found.counts:
+                self.found.doubled = next((one.eos_id for one in searches if isinstance(one, Endings)), info.eos_id)
             bare = behind_bos(source, self.handle, self.progress.note)
             if self.handle is not None and vocabulary is not None and not isinstance(bare.reader, RecordReader):
                 yield from tokenizer_findings(bare, bare.reader, self.handle, vocabulary)
@@ -464,10 +485,20 @@ class _Checking:
                     vocabulary.note(beyond, whole=True)
                 max_id = None if error is not None or max_id is None else max(max_id, top)
                 if error is not None:
-                    yield _refusal(str(self.path), error)
+                    yield self._unread(error)
         for search in searches if max_id is not None else ():
             yield from self._new(search.findings(self.path))
         return max_id
+
+    def _unread(self, error: TokfmtError) -> Finding:
+        """Return the finding of tokens that cannot be read.
+
+        Raises:
+            UnendedError: They can, after a look at the end of every sequence.
+        """
+        if isinstance(error, UnendedError) and not self.request.every_end:
+            raise error
+        return _refusal(str(self.path), error)
 
     def _new(self, findings: Iterator[Finding]) -> Iterator[Finding]:
         """Yield the findings that the check of the format has not reported already, with a code of its own."""
@@ -478,8 +509,8 @@ class _Checking:
 
 _SAME: Mapping[str, frozenset[str]] = {
     "TF942": frozenset({"TF338"}),
-    "TF944": frozenset({"TF116", "TF117", "TF705"}),
-    "TF946": frozenset({"TF121", "TF705"}),
+    "TF944": frozenset({"TF116", "TF117"}),
+    "TF946": frozenset({"TF121"}),
     "TF947": frozenset({"TF645"}),
 }
 """Codes of findings of formats that report the same."""
@@ -524,6 +555,8 @@ def _refusal_of_recipe(path: Place, error: TokfmtError) -> Finding:
     return Finding("TF802", "error", str(path), error.args[0].removeprefix(f"{printable(path)}: ") + notes)
 
 
+_KEPT = ("width", "dtype", "column")
+"""Facts of a dataset that are write options, with which its copy is like it."""
 _INDEX_CODES = frozenset({"TF511", "TF512", "TF514", "TF515"})
 
 
@@ -572,17 +605,18 @@ def fix(
     if report.format is None:
         raise ConversionError(f"{printable(report.path)}: not repaired: it cannot be opened")
     plan = _plan(report, request)
-    if not plan.hopeless and not plan.chosen:
+    if not plan.hopeless and not plan.chosen and plan.once is None:
         return FixReport("", {})
-    job = _Job(plan, destination_of(destination), progress or NullProgress(), overwrite)
+    done = {code: repair.how for code, repair in plan.chosen.items()}
+    job = _Job(plan, destination_of(destination), progress or NullProgress(), overwrite, done)
     partial = ""
     if plan.hopeless:
         after, partial = job.saved()
-    elif plan.format.patches():
+    elif plan.format.patches() and plan.once is None:
         after = job.patched()
     else:
         after = job.rewritten()
-    return FixReport(str(destination), {code: repair.how for code, repair in plan.chosen.items()}, after, partial)
+    return FixReport(str(destination), dict(job.done), after, partial)
 
 
 Saved = Literal["", "whole", "part", "unknown"]
@@ -621,7 +655,9 @@ def _plan(report: CheckReport, request: CheckRequest) -> _Plan:
     path = local_path(report.path, "a dataset to repair")
     source, _ = found_as_written(found_at(path, format_, request.source), request.source)  # the copy has no manifest
     written = {name: value for name, value in source.options.items() if name not in request.source.options}
-    return _Plan(path, format_, replace(request, source=source), written, chosen, hopeless)
+    fixed = hopeless or format_.read_only or (chosen and format_.patches())  # A second run takes the copy of the first.
+    once = None if fixed else report.doubled
+    return _Plan(path, format_, replace(request, source=source), written, chosen, hopeless, once)
 
 
 @dataclass(frozen=True, slots=True)
@@ -635,6 +671,7 @@ class _Plan:
         written: The options with which the copy is written, as the manifest lists them for the dataset.
         chosen: The repairs, by the codes of their findings.
         hopeless: The codes of errors that have no certain repair. With one, only complete sequences are saved.
+        once: The separator of which documents that have two keep one; None: no document is changed.
     """
 
     path: Path
@@ -643,6 +680,7 @@ class _Plan:
     written: Mapping[str, object]
     chosen: Mapping[str, Repair]
     hopeless: Sequence[str]
+    once: int | None = None
 
     def source(self, path: Path, eos: EosChoice, allow_loss: frozenset[str] = frozenset()) -> SourceRequest:
         """Return a request for the dataset or its copy, with the read options that the repairs need."""
@@ -698,12 +736,13 @@ class _Plan:
 
 @dataclass(frozen=True, slots=True)
 class _Job:
-    """A repair that is carried out."""
+    """A repair that is carried out. `done` says what each repair did, by the code of its finding."""
 
     plan: _Plan
     destination: Place
     progress: Progress
     overwrite: bool
+    done: dict[str, str]
 
     def rewritten(self) -> CheckReport:
         """Convert the dataset to its own format. The read options of the repairs correct the content."""
@@ -712,11 +751,31 @@ class _Job:
         index = bool(plan.chosen.keys() & _INDEX_CODES)
         if index:
             staging_for(index_path(self.destination), overwrite=self.overwrite).check_replaceable()
-        kept = plan.format.repaired_with(plan.path, read_options(plan.format, source))
-        return self._converted(source, {**plan.written, **kept}, index=index)
+        written = {**plan.written, **plan.format.repaired_with(plan.path, read_options(plan.format, source))}
+        if plan.once is None:
+            return self._converted(source, written, index=index)
+        options: Any = parse_options(plan.format.write_options, written, plan.format.name)
+        if plan.format.writer_traits(options).separators.separated:
+            source = replace(source, eos=plan.once)
+        opened = open_one(source)
+        if isinstance(opened.reader, RecordReader):
+            raise TypeError(f"{plan.format.name} has no separators")
+        facts, names = opened.reader.info.facts, option_names(plan.format.write_options)
+        written = {**{name: facts[name] for name in _KEPT if name in facts and name in names}, **written}
+        reader, count = once(opened.reader, plan.once)
+        those = counted(count, "document")
+        self.done["TF945"] = f"one of two separators {plan.once:,} was left out of {those}; the others are as they were"
+        with closing(reader):
+            return self._converted(source, written, given=([opened], reader))
 
     def _converted(
-        self, source: SourceRequest, written: Mapping[str, object], *, index: bool = False, as_stored: bool = True
+        self,
+        source: SourceRequest,
+        written: Mapping[str, object],
+        *,
+        index: bool = False,
+        as_stored: bool = True,
+        given: Given | None = None,
     ) -> CheckReport:
         """Convert a source to its own format, and check the result before it is published.
 
@@ -725,6 +784,7 @@ class _Job:
             written: The write options.
             index: Write an index of the result as well.
             as_stored: No separator was removed, so none is added where an index marks the sequences.
+            given: The opened source, and the sequences that are written instead of all of its own.
 
         Returns:
             The report of the result.
@@ -751,7 +811,7 @@ class _Job:
             verify=True,
             jobs=worker_count(self.plan.request.jobs),
         )
-        carry_out(request, self.progress, prove=prove)
+        carry_out(request, self.progress, prove=prove, given=given)
         return reports[0]
 
     def saved(self) -> tuple[CheckReport, str]:

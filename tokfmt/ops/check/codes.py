@@ -220,14 +220,17 @@ _CONTENT = {
     ),
     "TF944": Code(
         "documents without the separator",
-        "The separator ends other documents of the dataset, but not these. They may be cut, or the writer adds no "
-        "separator to some. A trainer that reads them as one stream sees no boundary after them. A conversion to a "
-        "format that stores separators adds one, and counts it.",
+        "The separator ends other documents of the dataset, but not these; or none ends with the one that --eos, a "
+        "manifest or the tokenizer states. They may be cut, or the writer adds no separator to some. A trainer that "
+        "reads them as one stream sees no boundary after them. A conversion to a format that stores separators adds "
+        "one, and counts it.",
     ),
     "TF945": Code(
         "documents that end with the separator twice",
-        "The tokenizer adds the end of text, and the packer adds another one. Only the last is the separator; tokfmt "
-        "keeps the other as content. A model learns to end a text twice. Pack the text again with one of both.",
+        "The tokenizer adds the end of text, and the packer adds another one. In an index only the last is the "
+        "separator, and tokfmt keeps the other as content; in a stream each second one is an empty document. A model "
+        "learns to end a text twice. Pack the text again with one of both; or --deep --fix OUT writes a copy without "
+        "the second one. It changes no document that ends with one, and no other command does this.",
     ),
     "TF946": Code(
         "separators inside documents",

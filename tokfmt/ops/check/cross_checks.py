@@ -34,17 +34,18 @@ from tokfmt.core.files import EMPTY, is_empty
 from tokfmt.core.findings import Finding
 from tokfmt.core.loss_mask import MASKED_END, TARGET
 from tokfmt.core.place import Place, Url
-from tokfmt.core.protocols import MappedView, marks_of, pieces_of
 from tokfmt.core.ragged import Tokens
-from tokfmt.core.reader import Info, Layout, Separators, TokenReader, largest_id, sequence_at, windows
+from tokfmt.core.reader import Info, Layout, Separators, TokenReader, largest_id, windows
 from tokfmt.core.records import RecordReader, has_records
 from tokfmt.core.shard_names import names_by_directory, shard_problem
 from tokfmt.core.text_format import grouped, printable
 from tokfmt.core.tokenizer_ids import TokenizerIds, wrapped_bits
 from tokfmt.formats.flat import FlatFormat
 from tokfmt.model.batch import SEP
-from tokfmt.model.bridge import ContentReader, dataset_of, is_split, is_unfinished
+from tokfmt.model.gap import Gap
+from tokfmt.model.readers import ContentReader, dataset_of, is_split, is_unfinished, readers_of
 from tokfmt.model.spans import Led
+from tokfmt.ops.check.doubled import Doubled, doubled_in
 from tokfmt.ops.compare.alignment import Step, Stretch, aligned, check_room, surpluses
 from tokfmt.ops.compare.fingerprint import AxisSide, Fingerprints, Side, empty_fingerprint, hands, read_records
 from tokfmt.ops.source.manifest import (
@@ -61,7 +62,6 @@ from tokfmt.ops.source.open import open_one
 from tokfmt.ops.source.request import SourceFiles, SourceRequest, viewed
 from tokfmt.ops.source.stored import Source, without_leads
 from tokfmt.run.execute import Progress
-from tokfmt.views.view import byte_offset_of
 
 if TYPE_CHECKING:
     from tokfmt.text.tokenizer import TokenizerHandle
@@ -207,7 +207,7 @@ def ledger_findings(one: SourceFiles, asked: SourceRequest, *, deep: bool) -> It
         return
     if not deep:
         return
-    request = replace(asked, format=one.format.name)
+    request = replace(asked, format=one.format.name, every_end=True)
     request = viewed(request, one.format, "samples") if ledger is not None and ledger.unit == "samples" else request
     try:
         reader = open_one(request).reader
@@ -286,11 +286,9 @@ def empty_findings(path: Place, reader: TokenReader | RecordReader) -> Iterator[
 
 def width_findings(path: Place, reader: TokenReader) -> Iterator[Finding]:
     """Report files whose tokens have another number of bytes than those of the first file."""
-    stored: TokenReader = reader
-    while isinstance(stored, MappedView) and len(below := stored.readers()) == 1:
-        (stored,) = below
-    pieces = pieces_of(stored, 0, stored.info.tokens) if stored.info.tokens else None
-    files = {piece.dtype.itemsize: piece.file.path.name for piece in reversed(pieces or ())}
+    stored = readers_of(dataset_of(reader).axis)
+    pieces = [piece for one in stored if one.length for piece in one.pieces(0, one.length) or ()]
+    files = {piece.dtype.itemsize: piece.file.path.name for piece in reversed(pieces)}
     if len(files) > 1:
         found = ", ".join(f"{width} bytes in {printable(name)}" for width, name in sorted(files.items()))
         what = f"its files have tokens of several widths ({found})"
@@ -312,16 +310,16 @@ class Counted:
     @staticmethod
     def of(reader: TokenReader) -> Counted | None:
         """Return a search; None if the dataset has no masks."""
-        return None if marks_of(reader) is None else Counted(reader)
+        return None if reader.marks(0, 0) is None else Counted(reader)
 
     def look(self, start: int, tokens: Tokens) -> None:
         """Look at the marks of the tokens from position `start` on. Threads may call this."""
         stop = start + len(tokens)
-        marks = marks_of(self.reader, start, stop)
+        marks = self.reader.marks(start, stop)
         if marks is None or start == stop:
             return
-        first = sequence_at(self.reader, start)
-        bounds = self.reader.offsets(first, sequence_at(self.reader, stop - 1) + 1)
+        first = self.reader.sequence_at(start)
+        bounds = self.reader.offsets(first, self.reader.sequence_at(stop - 1) + 1)
         counted = marks & TARGET != 0
         if self.separated:
             ends = bounds[1:][(bounds[1:] > start) & (bounds[1:] <= stop)] - 1 - start
@@ -353,12 +351,14 @@ class Endings:
         lack: The number of others that are not empty, and the first.
         twice: The number of sequences that end with it twice, and the first.
         inside: The number of these IDs before the end, and the first sequence with one.
+        is_doubled: Most sequences that end with it end with it twice; known once the findings were asked for.
     """
 
     def __init__(self, reader: TokenReader, eos_id: int, *, removed: bool) -> None:
         self.reader, self.eos_id, self._removed = reader, eos_id, removed
         self.ended, self._lock = 0, threading.Lock()
         self.lack = self.twice = self.inside = (0, -1)
+        self.is_doubled = False
 
     @staticmethod
     def of(source: Source) -> Endings | None:
@@ -381,8 +381,8 @@ class Endings:
         found = np.flatnonzero(tokens == self.eos_id)
         if not len(tokens) or (self._removed and not len(found)):
             return
-        first = sequence_at(self.reader, start)
-        bounds = self.reader.offsets(first, sequence_at(self.reader, start + len(tokens) - 1) + 1) - start
+        first = self.reader.sequence_at(start)
+        bounds = self.reader.offsets(first, self.reader.sequence_at(start + len(tokens) - 1) + 1) - start
         there = np.flatnonzero((bounds[1:] > bounds[:-1]) & (bounds[1:] > 0) & (bounds[1:] <= len(tokens)))
         last = bounds[1:][there] - 1
         ends = tokens[last] == self.eos_id
@@ -419,12 +419,10 @@ class Endings:
             what = f"{self.lack[0]:,} {of} do not end with the separator {self.eos_id:,}, as others do"
             remedy = "They may be cut: compare them with their source"
             yield Finding("TF944", "warning", str(path), f"{what} ({first} {self.lack[1]:,})", remedy)
-        twice = self.twice[0] > self.ended / 2  # If few do, a text ended with its spelling.
-        if twice:
-            what = f"{self.twice[0]:,} {of} end with the separator {self.eos_id:,} twice"
-            remedy = "Pack the text again: the tokenizer and the packer each added one"
-            yield Finding("TF945", "warning", str(path), f"{what} ({first} {self.twice[1]:,})", remedy)
-        inside = self.inside if twice or not self.twice[0] else _joined(self.inside, self.twice)
+        self.is_doubled = self.twice[0] > self.ended / 2  # If few do, a text ended with its spelling.
+        if self.is_doubled:
+            yield _doubled_finding(path, Doubled(self.twice[0], count, self.twice[1]), self.eos_id)
+        inside = self.inside if self.is_doubled or not self.twice[0] else _joined(self.inside, self.twice)
         if inside[0]:
             what = f"the separator {self.eos_id:,} occurs inside documents {inside[0]:,}x"
             remedy = (
@@ -465,10 +463,34 @@ def _usual_end(reader: TokenReader) -> int | None:
     return usual if often >= _MOST * len(ends) else None
 
 
+def missing_findings(path: Place, source: Source) -> Iterator[Finding]:
+    """Report a separator that is known from elsewhere, if none of the documents that were looked at ends with it."""
+    gap = Gap() if source.dataset is None else source.dataset.gap
+    if gap.id is not None and gap.stored and not gap.closed and gap.lack >= _FEWEST:
+        seen = f"{gap.lack:,} documents" + (" that were looked at" if gap.looked < gap.of else "")
+        what = f"none of {seen} ends with the separator {gap.id:,} ({source.separator.source})"
+        remedy = "A trainer that reads them as one stream sees no boundary. A conversion to a pack adds one"
+        yield Finding("TF944", "warning", str(path), what, remedy)
+
+
+def doubled_findings(path: Place, reader: TokenReader) -> Iterator[Finding]:
+    """Report the documents of a stream that have two separators, if most of them have two."""
+    found = doubled_in(reader) if is_split(reader) else Doubled(0, 0, -1)
+    if found.documents > found.of / 2:
+        yield _doubled_finding(path, found, reader.info.eos_id or 0, dataset_of(reader).gap.side)
+
+
+def _doubled_finding(path: Place, found: Doubled, eos_id: int, side: str = "after") -> Finding:
+    verb = "begin" if side == "before" else "end"
+    what = f"{found.documents:,} of {found.of:,} documents {verb} with the separator {eos_id:,} twice"
+    remedy = "The tokenizer and the packer each added one: pack the text again, or let --fix OUT leave one out"
+    return Finding("TF945", "warning", str(path), f"{what} (first: document {found.first:,})", remedy)
+
+
 def unfinished_findings(path: Place, reader: TokenReader) -> Iterator[Finding]:
     """Report the last document of a stream if no separator follows it."""
     if is_unfinished(reader):
-        place, last = byte_offset_of(reader, reader.info.tokens - 1), reader.info.sequences - 1
+        place, last = reader.locate(reader.info.tokens - 1), reader.info.sequences - 1
         what = f"no separator {reader.info.eos_id:,} follows its last document, {last:,}"
         remedy = "Copy it again if it was cut. A conversion adds a separator"
         where = (str(path), None) if place is None else (str(place.path), place.offset)
@@ -735,8 +757,8 @@ def _beyond(name: str, reader: TokenReader, handle: TokenizerHandle, vocabulary:
                 return
         return
     position, token = found[0].position, found[0].token
-    sequence = sequence_at(reader, position)
-    place = byte_offset_of(reader, position)
+    sequence = reader.sequence_at(position)
+    place = reader.locate(position)
     at = position - int(reader.offsets(sequence, sequence)[0])
     where = "" if vocabulary.whole else _SAMPLED
     number = f"sequence {sequence:,}{'' if vocabulary.complete else ' of those that were read'}"
@@ -866,7 +888,7 @@ class Corpus:
         self.ignore_order, self.processes = ignore_order, processes
         # only documents are compared, so the user need not allow the loss of other fields
         self.source = open_one(
-            replace(request, allow_loss=request.allow_loss | {"fields"}), jobs=jobs, progress=progress
+            replace(request, allow_loss=request.allow_loss | {"fields"}, every_end=True), jobs=jobs, progress=progress
         )
         reader = self.source.reader
         if handle is None and isinstance(reader, RecordReader) and reader.info.kind == "text":
@@ -1087,7 +1109,7 @@ def _place(name: str, here: Side, sequence: int, token: int) -> tuple[str, int |
     if not isinstance(here, AxisSide) or not here.tokens:
         return name, None
     start = int(here.reader.offsets(sequence, sequence)[0])
-    place = byte_offset_of(here.reader, min(start + token, here.tokens - 1))
+    place = here.reader.locate(min(start + token, here.tokens - 1))
     return (name, None) if place is None else (str(place.path), place.offset)
 
 

@@ -14,7 +14,6 @@ from tokfmt.core.errors import OptionError
 from tokfmt.core.format import Encoder, Format
 from tokfmt.core.locks import Scratch
 from tokfmt.core.place import place_of
-from tokfmt.core.protocols import HasLabels, HasMarks, are_shifted, marks_of
 from tokfmt.core.reader import Info, Layout, TokenReader
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import printable
@@ -23,7 +22,7 @@ from tokfmt.ops.compare.fingerprint import AxisSide, Read, Side, Utf8, hands, re
 from tokfmt.ops.prepare.prepare import prepared_in
 from tokfmt.ops.source.discover import format_of
 from tokfmt.ops.source.draft import TextRecipe
-from tokfmt.ops.source.open import open_one
+from tokfmt.ops.source.open import open_one, presuming
 from tokfmt.ops.source.request import WRITTEN, SourceRequest, option_names, viewed
 from tokfmt.ops.source.stored import Source, boundaries_of, tokenizer_of
 from tokfmt.recipes.language import read_recipe
@@ -199,13 +198,18 @@ def diff(
         why = "every sequence is compared as it is, and what a conversion gave up is a difference"
         raise OptionError(f"--allow-loss {unread[0]}: {why}. Leave the option out", name=unread[0])
     jobs = worker_count(jobs)
-    both = open_both(a, b, watched, tokenizer=tokenizer, samples=samples, jobs=jobs, executor=executor)
-    try:
-        with hands(jobs) as workers:
-            compare = _unordered if ignore_order else _ordered
-            return compare(both, limit, workers, watched)
-    finally:
-        both.close()
+
+    def compared(*, every_end: bool) -> DiffReport:
+        first, second = replace(a, every_end=every_end), replace(b, every_end=every_end)
+        both = open_both(first, second, watched, tokenizer=tokenizer, samples=samples, jobs=jobs, executor=executor)
+        try:
+            with hands(jobs) as workers:
+                compare = _unordered if ignore_order else _ordered
+                return compare(both, limit, workers, watched)
+        finally:
+            both.close()
+
+    return presuming(compared, watched.note)
 
 
 def counted(differing: Mapping[Kind, int]) -> str:
@@ -261,10 +265,11 @@ def open_both(
     if all(texts):
         encoder = Utf8()
         decoder = ByteLevelDecoder({byte: bytes([byte]) for byte in range(256)}, lenient=True)
-    labeled = [source.reader for source in sources if isinstance(source.reader, HasLabels)]
+    readers = [source.reader for source in sources]
+    labeled = [reader for reader in readers if not isinstance(reader, RecordReader) and reader.has_labels]
     masked = samples and len(labeled) == len(sources)
-    if masked and len(set(map(are_shifted, labeled))) > 1:
-        packed = all(marks_of(reader) is not None for reader in labeled)
+    if masked and len({reader.shifted for reader in labeled}) > 1:
+        packed = all(reader.marks(0, 0) is not None for reader in labeled)
         masked = packed
 
     def side(source: Source) -> Side:
@@ -282,9 +287,9 @@ def open_both(
 
 def _beside(reader: TokenReader, *, masked: bool, packed: bool) -> Sequence[Any]:
     """Return the channels of a reader: IDs, and the values of each token that are compared with them."""
-    if packed and isinstance(reader, HasMarks):
+    if packed:
         return reader.tokens, reader.marks
-    if masked and isinstance(reader, HasLabels):
+    if masked and reader.has_labels:
         return reader.tokens, reader.masks, reader.labels
     return ()
 

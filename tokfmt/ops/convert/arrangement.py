@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import accumulate
 from pathlib import Path
@@ -19,21 +19,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.errors import OptionError
+from tokfmt.core.errors import ConversionError, OptionError
 from tokfmt.core.format import Format, Target
 from tokfmt.core.options import parse_options
 from tokfmt.core.place import AnyPlace, Place
-from tokfmt.core.protocols import marks_of
+from tokfmt.core.ragged import Tokens
 from tokfmt.core.reader import Separators, TokenReader
 from tokfmt.core.seeds import SPLIT, check_seed, draws
 from tokfmt.core.text_format import printable
-from tokfmt.model.bridge import LaidReader
+from tokfmt.model.readers import LaidReader
+from tokfmt.model.select import Chosen, View
 from tokfmt.ops.convert.separators import contents_of, stored_axis
 from tokfmt.ops.source.request import option_names
 from tokfmt.run.execute import Progress
 from tokfmt.run.plan import Workers
-from tokfmt.views.select import Chosen
-from tokfmt.views.view import PackMarks, UnpackMarks
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*")
 _SHARE = re.compile(r"[0-9]*\.?[0-9]+([eE]-[0-9]{1,2})?")
@@ -223,7 +222,7 @@ def arranged(
         target: What is written beside sequences.
         workers: The workers that shuffle, and their scratch.
         progress: Receives phases and counts.
-        marked: Shuffle the loss mask and the borders of documents (`protocols.HasMarks`) with the tokens.
+        marked: Shuffle the loss mask and the borders of documents (`TokenReader.marks`) with the tokens.
     """
     if arrangement.plain:
         yield axis
@@ -255,9 +254,40 @@ def _arranged(
         return
     from tokfmt.run.shuffle import shuffled
 
-    marked = marked and marks_of(chosen) is not None
+    marked = marked and chosen.marks(0, 0) is not None
     chosen = PackMarks(chosen) if marked else chosen
     progress.phase(" ".join(filter(None, ("shuffling", portion.split))), chosen.info.tokens, "tokens")
     part = portion.split or ""
     with shuffled(chosen, arrangement.shuffle, workers, part=part, progress=progress.advance) as reader:
         yield UnpackMarks(reader, axis.info.dtype) if marked else reader
+
+
+_ABOVE = np.uint64(56)
+"""Number of bits of a packed ID below its marks."""
+
+
+class PackMarks(View):
+    """Tokens with their marks in one ID of 64 bits, for code that moves tokens and does not know marks."""
+
+    def __init__(self, source: TokenReader) -> None:
+        super().__init__(source, replace(source.info, dtype=np.dtype(np.uint64), max_id=None))
+
+    def tokens(self, start: int, stop: int) -> Tokens:
+        ids, marks = self.source.tokens(start, stop).astype(np.uint64), self.source.marks(start, stop)
+        if marks is None or (ids >> _ABOVE).any():
+            raise ConversionError(f"a token ID of {1 << 56:,} or more has no room for marks beside it")
+        return ids | marks.astype(np.uint64) << _ABOVE
+
+
+class UnpackMarks(View):
+    """The tokens and the marks of packed IDs."""
+
+    def __init__(self, source: TokenReader, dtype: np.dtype[np.unsignedinteger]) -> None:
+        super().__init__(source, replace(source.info, dtype=dtype))
+
+    def tokens(self, start: int, stop: int) -> Tokens:
+        ids = self.source.tokens(start, stop) & np.uint64((1 << 56) - 1)
+        return ids.astype(self.info.dtype)
+
+    def marks(self, start: int, stop: int) -> NDArray[np.uint8]:
+        return (self.source.tokens(start, stop) >> _ABOVE).astype(np.uint8)

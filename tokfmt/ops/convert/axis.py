@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tokfmt.core.reader import TokenReader
 from tokfmt.core.records import RecordReader, SkippedRecords
 from tokfmt.core.text_format import printable
-from tokfmt.model.bridge import ContentReader
+from tokfmt.model.readers import ContentReader
+from tokfmt.model.select import Concat, Slice
 from tokfmt.ops.source.ingest import encoder_for, encoder_of, ingest
 from tokfmt.ops.source.open import text_recipe_of
 from tokfmt.ops.source.request import parse_selection
@@ -18,7 +19,6 @@ from tokfmt.ops.source.stored import Source, paths_of, without_ends, without_lea
 from tokfmt.run.execute import Progress
 from tokfmt.run.plan import Workers
 from tokfmt.text.ingest import Unread
-from tokfmt.views.select import Concat, Slice
 
 if TYPE_CHECKING:
     from tokfmt.text.tokenizer import TokenizerHandle

@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from tokfmt import registry
-from tokfmt.core.errors import FormatError, OptionError, UnendedError
+from tokfmt.core.errors import FormatError, OptionError
 from tokfmt.core.files import write_error
 from tokfmt.core.locks import Scratch
 from tokfmt.core.once import OpenedOnce
-from tokfmt.core.place import PlaceLike, absolute, destination_of, place_of
+from tokfmt.core.place import PlaceLike, Url, absolute, destination_of, place_of
 from tokfmt.core.spool import is_named
 from tokfmt.core.text_format import printable
 from tokfmt.ops.convert.dry_run import dry_run, read_from_stores
@@ -30,7 +31,7 @@ from tokfmt.ops.convert.results import finished_before
 from tokfmt.ops.convert.resume import facts_of, request_of_tasks
 from tokfmt.ops.convert.workplace import workers_of, workplace
 from tokfmt.ops.convert.write import write
-from tokfmt.ops.source.open import advise_partial
+from tokfmt.ops.source.open import advise_partial, presuming
 from tokfmt.ops.source.request import (
     STREAM,
     expanded,
@@ -66,15 +67,10 @@ def convert(request: Request, progress: Progress) -> Conversion:
         with piped(given, progress) as (paths, names):
             return convert(replace(request, source=replace(request.source, paths=paths), piped=names), progress)
     notes = Notes(progress, request.piped)
-    try:
-        return carry_out(request, progress, notes=notes)
-    except UnendedError as error:
-        if request.kept:  # The journal lists work that presumed another number of tokens.
-            error.advise("A conversion without --resume and --task reads each sequence by its own end")
-        if request.kept or error.path not in map(str, given):
-            raise
-        notes.begin_again(f"{error.sentence}; the conversion begins again, and looks at the end of every sequence")
-    return carry_out(replace(request, source=replace(request.source, every_end=True)), progress, notes=notes)
+    run = partial(carry_out, request, progress, notes=notes)
+    if request.task or request.is_spread:  # Tasks cannot begin again together, and stores are not read by each of them.
+        return run(every_end=not any(isinstance(place_of(path), Url) for path in given))
+    return presuming(run, notes.begin_again)
 
 
 def carry_out(
@@ -84,6 +80,7 @@ def carry_out(
     prove: Proof | None = None,
     given: Given | None = None,
     notes: Notes | None = None,
+    every_end: bool = False,
 ) -> Conversion:
     """Run the stages of a conversion, and return its result.
 
@@ -93,11 +90,14 @@ def carry_out(
         prove: Checks the complete destination right before it is published; see `publish.Proof`.
         given: Sources that are open already, and the axis over them that is written instead of all their sequences.
         notes: Receives the notes (default: those that report to `progress`).
+        every_end: See `SourceRequest`.
 
     Raises:
         TokfmtError: The conversion failed. The destination is as it was before.
     """
     notes = notes or Notes(progress, request.piped)
+    if every_end:
+        request = replace(request, source=replace(request.source, every_end=True))
     try:
         with OpenedOnce(map(place_of, request.source.paths)) as opened:
             before = read_from_stores() if request.dry_run else 0

@@ -13,7 +13,6 @@ from tokfmt.core.format import Format, Target, TokenWriter, WriterTraits
 from tokfmt.core.options import parse_options
 from tokfmt.core.place import Place
 from tokfmt.core.reader import Separators
-from tokfmt.model.separator import ToEos
 from tokfmt.ops.convert.arrangement import SplitTarget, portions
 from tokfmt.ops.convert.request import Request
 
@@ -70,18 +69,8 @@ class Destination:
             return self.format.writer(path, portion.options, target)
         return self.format.row_writer(path, portion.options, target, self.rows.shifted)
 
-    def without_separators(self, asked: ToEos) -> Destination:
-        """Return the destination that stores no separators, as an index marks the sequences.
-
-        Args:
-            asked: The option --to-eos, for the message.
-
-        Raises:
-            OptionError: Only separators mark them.
-        """
-        if self.traits.separators.separated:
-            what = f"in {self.format.name}, only separators mark where a sequence ends"
-            raise OptionError(f"--to-eos {asked}: {what}. --to-eos ID writes one", name="to_eos")
+    def without_separators(self) -> Destination:
+        """Return the destination that stores no separators, as an index marks the sequences."""
         return replace(self, traits=replace(self.traits, separators=Separators.NONE, keeps_separators=False))
 
     def with_rows_of(self, samples: Samples, request: Request) -> Destination:

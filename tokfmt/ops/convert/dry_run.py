@@ -90,16 +90,14 @@ def _of_records(resolved: Resolved) -> Written:
 
 
 def _of_tokens(resolved: Resolved, notes: Notes) -> Written:
-    destination, allow_loss = resolved.destination, resolved.request.source.allow_loss
-    separators, lead = destination.traits.separators, resolved.lead
-    target = Target(resolved.separator.eos_id, separators, allow_loss=allow_loss, bos_id=lead.id, bos_for=lead.leads)
+    destination, target = resolved.destination, resolved.target()
     with make_executor("serial", 1) as executor:
         stored = target.eos_id if destination.traits.needs_eos else None
         workers = Workers(executor, 1, Path())
         reading = token_axis(resolved.read, None, resolved.request.select, workers, notes.progress, stored_eos=stored)
     for note in reading.notes:
         notes.add(note)
-    accepted = Losses([*resolved.losses, *lead.lost]).accepted(resolved.request)
+    accepted = Losses([*resolved.losses, *resolved.lead.lost]).accepted(resolved.request)
     counts = [_would_write(resolved, reading.axis, portion, target) for portion in destination.portions]
     return Written(destination, counts, accepted, {}, reading.report, reading.padded)
 

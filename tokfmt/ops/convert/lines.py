@@ -19,7 +19,7 @@ from tokfmt.core.output import Output, preallocate, whole
 from tokfmt.core.place import Place
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.core.reader import U8, Info, Layout, TokenReader, check_interval, windows
-from tokfmt.core.records import Block, RecordReader, SkippedRecords, json_lines
+from tokfmt.core.records import Block, RecordReader, SkippedRecords
 from tokfmt.formats.jsonl.lines import compression_of_name, join
 from tokfmt.ops.source.request import parse_selection
 from tokfmt.run.execute import Progress
@@ -143,7 +143,7 @@ def _copy_block(shared: tuple[list[RecordReader], Path], item: tuple[int, tuple[
     records, skipped = 0, SkippedRecords()
     tokens: int | None = 0
     with whole(path) as out:
-        for batch in json_lines(readers[k], block):
+        for batch in readers[k].lines(block):
             for line in batch.lines:
                 if _LINE_FEED in line:
                     raise ConversionError(
@@ -159,7 +159,7 @@ def _copy_block(shared: tuple[list[RecordReader], Path], item: tuple[int, tuple[
 _LINE_FEED = b"\n"
 
 
-class LineReader:
+class LineReader(TokenReader):
     """The lines of a file in scratch as a token axis: a byte is a token, and a line with its line end is a sequence.
 
     It takes 8 bytes of memory per line.
@@ -222,7 +222,7 @@ class LineWriter(TokenWriter):
 def copied_text(readers: Sequence[RecordReader], item: tuple[int, Block]) -> Iterator[bytes]:
     """Yield the lines that a block of one of the readers becomes."""
     k, block = item
-    for batch in json_lines(readers[k], block):
+    for batch in readers[k].lines(block):
         yield b"\n".join([*batch.lines, b""])
 
 

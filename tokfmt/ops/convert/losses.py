@@ -13,18 +13,17 @@ from numpy.typing import NDArray
 from tokfmt.core.errors import FormatError, Loss, LossyConversionError, TokenRangeError, TokfmtError
 from tokfmt.core.format import Format, Target, TokenWriter, WriterTraits
 from tokfmt.core.place import place_of
-from tokfmt.core.protocols import CollectsInvalid, HasLabels, are_shifted, marks_of
-from tokfmt.core.reader import Info, Layout, Separators, TokenReader, sequence_at, windows
+from tokfmt.core.reader import Info, Layout, Separators, TokenReader, windows
 from tokfmt.core.records import RecordInfo, RecordReader, SkippedRecords
 from tokfmt.core.text_format import counted, printable
 from tokfmt.model.batch import AFTER, SEP
-from tokfmt.model.bridge import dataset_of, stored_reader
+from tokfmt.model.readers import dataset_of, stored_reader
+from tokfmt.model.select import Known, NonEmpty
 from tokfmt.ops.convert.request import Request
 from tokfmt.ops.convert.separators import stored_axis
 from tokfmt.ops.source.request import SourceRequest
 from tokfmt.ops.source.stored import Source, boundaries_of
 from tokfmt.run.plan import Scan, Workers, scan
-from tokfmt.views.select import Known, NonEmpty
 
 _BORDERS = "where documents begin inside of rows (without --from-opt view=samples each is a sequence)"
 _AT_ONCE = 1 << 18  # tokens whose marks are read together, as many as the HDF5 reader caches
@@ -66,7 +65,7 @@ class Content:
             paths: The sources, for the message.
             renumbered: Sequences of the reader have other numbers than in the sources.
         """
-        number = sequence_at(stored, error.position)
+        number = stored.sequence_at(error.position)
         start, stop = self.reader.offsets(number, number + 1).tolist()
         inside = error.position - int(stored.offsets(number, number)[0])
         for at in (start + inside, start + inside - 1):  # A separator may be before the sequence.
@@ -149,7 +148,7 @@ def known_losses(
         request: The accepted losses, and the split that is read.
     """
     allow_loss = request.allow_loss
-    masks = traits.keeps_masks and "loss-mask" not in allow_loss and marks_of(axis) is not None
+    masks = traits.keeps_masks and "loss-mask" not in allow_loss and axis.marks(0, 0) is not None
     rows = traits.keeps_boundaries and axis.info.segmented and not axis.info.inner
     kept = {"loss-mask": masks, "inner-boundaries": rows and "inner-boundaries" not in allow_loss}
     split_chosen = request.split is not None or "split" in request.options
@@ -163,7 +162,7 @@ def known_losses(
 def keeps_separators(axis: TokenReader, allow_loss: frozenset[str]) -> bool:
     """Return whether `WriterTraits.keeps_separators` holds for an axis, so that no mark of a separator is lost."""
     is_lost = bool(allow_loss & {"loss-mask", "masked-separators"})
-    return not is_lost and axis.info.layout is Layout.DOCUMENTS and marks_of(axis) is not None
+    return not is_lost and axis.info.layout is Layout.DOCUMENTS and axis.marks(0, 0) is not None
 
 
 def left_out(sources: Sequence[Source], traits: WriterTraits) -> list[str]:
@@ -178,11 +177,11 @@ def left_out(sources: Sequence[Source], traits: WriterTraits) -> list[str]:
     )
     found = []
     for source in sources:
-        info, path = source.reader.info, source.paths[0]
-        if not isinstance(info, Info) or not isinstance(source.reader, HasLabels):
+        path = source.paths[0]
+        if isinstance(source.reader, RecordReader) or not source.reader.has_labels:
             continue
-        if marks_of(source.reader) is None:
-            way = f"; --to-opt pack_size={info.sample_length} stores both, without padding"
+        if source.reader.marks(0, 0) is None:
+            way = f"; --to-opt pack_size={source.reader.info.sample_length} stores both, without padding"
             found.append(f"{path}: {what}{way if traits.keeps_boundaries else ''}")
         elif source.made_labels and not traits.keeps_masks:
             found.append(f"{path}: {what}")
@@ -210,7 +209,7 @@ class _Tally:
     def add(self, axis: TokenReader, positions: NDArray[np.int64]) -> None:
         """Count sequences; `positions` has one ascending position in each of them."""
         if len(positions) and not self.count:
-            self.first = sequence_at(axis, int(positions[0]))
+            self.first = axis.sequence_at(int(positions[0]))
         self.count += len(positions)
 
     def add_all(self, sequences: NDArray[np.int64]) -> None:
@@ -236,13 +235,14 @@ def _unmarked(axis: TokenReader, sources: Sequence[Source], traits: WriterTraits
     from tokfmt.core.loss_mask import MASKED_END
 
     yield from _masked_empties(sources)
-    labeled = [source.reader for source in sources if isinstance(source.reader, HasLabels)]
-    sampled = [reader for reader in labeled if are_shifted(reader)]
+    readers = [source.reader for source in sources]
+    labeled = [reader for reader in readers if not isinstance(reader, RecordReader) and reader.has_labels]
+    sampled = [reader for reader in labeled if reader.shifted]
     if traits.needs_eos and not sampled:
         return
     separators = _Tally("masked-separators", "separators of {} that do not count in the loss", "sequence")
     for a, b in windows(0, axis.info.tokens, _AT_ONCE):
-        marks = marks_of(axis, a, b)
+        marks = axis.marks(a, b)
         if marks is not None and not traits.needs_eos:
             separators.add(axis, a + np.flatnonzero(marks & MASKED_END))
     yield from separators.losses()
@@ -252,15 +252,15 @@ def _unmarked(axis: TokenReader, sources: Sequence[Source], traits: WriterTraits
 
 def _last_labels(reader: Any) -> Iterator[Loss]:
     """Yield the labels at the ends of samples that count in the loss: no sample holds the tokens that they predict."""
-    from tokfmt.core.loss_mask import IGNORED
+    from tokfmt.core.loss_mask import counted_of
 
     labels = _Tally("last-labels", "the last label of {}, whose token is in no row", "sample")
     total = reader.info.tokens if reader.info.layout is Layout.SAMPLES else 0
     for a, b in windows(0, total, _AT_ONCE):
-        ends = reader.offsets(sequence_at(reader, a), sequence_at(reader, b - 1) + 1)[1:] - 1
+        ends = reader.offsets(reader.sequence_at(a), reader.sequence_at(b - 1) + 1)[1:] - 1
         ends = np.unique(ends[(a <= ends) & (ends < b)])
-        counts = (reader.masks(a, b)[ends - a] != 0) & (reader.labels(a, b)[ends - a] != IGNORED)
-        labels.add(reader, ends[counts])
+        counted = counted_of(reader, a, b)
+        labels.add(reader, ends[:0] if counted is None else ends[counted[ends - a]])
     yield from labels.losses()
 
 
@@ -300,7 +300,7 @@ def record_losses(found: Sequence[tuple[Source, SkippedRecords]], target: Format
     fault: TokfmtError | None = None
     for source, skipped in found:
         asked = names_lost(source, skipped, target)
-        if skipped.invalid and isinstance(source.reader, CollectsInvalid):
+        if skipped.faults and isinstance(source.reader, RecordReader):
             faults = [source.reader.record_error(spot) for spot in skipped.faults]
             fault = fault or faults[0]
             losses.found.append(Loss("invalid-lines", _invalid_lines(skipped.invalid, faults)))
@@ -342,7 +342,7 @@ def _fields(source: Source, skipped: SkippedRecords, *, located: bool) -> str:
     if len(names) > _NAMED:
         counts.append(f"{len(names) - _NAMED:,} other fields")
     first, reader = "", source.reader
-    if skipped.first is not None and isinstance(reader, CollectsInvalid):
+    if skipped.first is not None and isinstance(reader, RecordReader):
         path, number = reader.line(skipped.first)
         same = not located and [place_of(path)] == list(source.paths)
         where_first = "" if same else f" of {printable(path.name)} at byte {skipped.first[1]:,}"
@@ -354,13 +354,12 @@ def _of_sources(sources: Sequence[Source], *, masks: bool, split_chosen: bool) -
     """Return the losses that sources state themselves; with `masks`, also of labels that a recipe can make again."""
     losses = []
     for source in sources:
-        info = source.reader.info
-        remade = source.made_labels and isinstance(source.reader, HasLabels)  # the recipe makes its labels again
-        if isinstance(info, RecordInfo):
-            losses += [Loss("loss-mask", info.loss_masks)] if info.loss_masks else []
-        elif masks or not remade:
-            losses += _masks(info)
-        if info.other_splits and not split_chosen:
+        reader = source.reader
+        if isinstance(reader, RecordReader):
+            losses += [Loss("loss-mask", reader.info.loss_masks)] if reader.info.loss_masks else []
+        elif masks or not (source.made_labels and reader.has_labels):  # the recipe makes its labels again
+            losses += _masks(reader.info)
+        if (info := reader.info).other_splits and not split_chosen:
             others = ", ".join(info.other_splits)
             what = f"the other splits ({others}; --split NAME or --from-opt split=NAME reads one)"
             losses.append(Loss("splits", what))
@@ -389,7 +388,7 @@ def scanned(
     found = Scan(*workers.journal.once("scan", lambda: list(_looked_for(axis, target, look_for, workers))))
     if not found.separators:
         return Known(axis, found.max_id), []
-    sequence = sequence_at(axis, found.first)
+    sequence = axis.sequence_at(found.first)
     what = (
         f"{found.separators:,} separator{'s' * (found.separators != 1)} ({target.eos_id}) inside sequences "
         f"(first: sequence {sequence:,}, token position {found.first:,})"

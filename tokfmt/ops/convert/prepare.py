@@ -10,7 +10,7 @@ from typing import Any
 from tokfmt.core.errors import OptionError
 from tokfmt.core.format import Target, TokenWriter
 from tokfmt.core.reader import TokenReader
-from tokfmt.model.bridge import with_own_separators
+from tokfmt.model.readers import with_own_separators
 from tokfmt.ops.convert.axis import token_axis
 from tokfmt.ops.convert.destination import Destination
 from tokfmt.ops.convert.losses import (
@@ -66,16 +66,11 @@ def prepare(resolved: Resolved, place: Workplace, workers: Workers, notes: Notes
     request, destination, allow_loss = resolved.request, resolved.destination, resolved.request.source.allow_loss
     eos_id = resolved.separator.eos_id
     lenient = "invalid-utf8" in allow_loss
-    target = Target(
-        eos_id,
-        destination.traits.separators,
-        _decoder(resolved, lenient=lenient),
-        allow_loss,
+    target = resolved.target(
+        decoder=_decoder(resolved, lenient=lenient),
         keep_parts=bool(request.kept),
         jobs=request.jobs,
         strict=_decoder(resolved, lenient=False) if lenient else None,
-        bos_id=resolved.lead.id,
-        bos_for=resolved.lead.leads,
     )
     writers = _writers(destination, place, target)  # before text is tokenized: options may contradict each other
     reading = token_axis(

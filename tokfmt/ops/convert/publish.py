@@ -129,6 +129,7 @@ def _manifests(
     is_stored = stored is not Separators.NONE or separators.get("kept")
     side = None if not is_stored else "before" if stored is Separators.BEFORE else "after"
     dropped = separators.get("dropped") or request.to_eos == "none"
+    dropped = dropped or (request.to_eos == "as-stored" and not separators.get("kept"))
     given: dict[str, Any] = {
         "eos_stored": "none" if dropped else side,
         "options": {"from": words_of(request.source.options), "to": words_of(written.destination.given)},

@@ -12,7 +12,6 @@ from tokfmt.core import listing
 from tokfmt.core.atomic_output import Staging
 from tokfmt.core.errors import (
     NAME_SEPARATOR,
-    ConversionError,
     Loss,
     OptionError,
     SeparatorUnknownError,
@@ -22,13 +21,14 @@ from tokfmt.core.errors import (
 from tokfmt.core.format import Target
 from tokfmt.core.output import readable_by
 from tokfmt.core.place import Identity, Place, Url
-from tokfmt.core.protocols import HasLabels
 from tokfmt.core.reader import Separators, TokenReader
 from tokfmt.core.records import RecordInfo, RecordReader, SkippedRecords
 from tokfmt.core.spool import StoreStaging
 from tokfmt.core.text_format import printable
 from tokfmt.model.batch import Kind, Leads
-from tokfmt.model.separator import lead_to_write
+from tokfmt.model.gap import Gap, Known, joined_gap
+from tokfmt.model.select import Concat, Slice
+from tokfmt.model.separator import SeparatorNeededError, lead_to_write, separator_to_write
 from tokfmt.ops.convert.destination import Destination
 from tokfmt.ops.convert.losses import Losses, known_losses, record_losses
 from tokfmt.ops.convert.notes import Notes
@@ -42,7 +42,6 @@ from tokfmt.ops.convert.refusals import (
     refuse_undealt,
 )
 from tokfmt.ops.convert.request import Request
-from tokfmt.ops.convert.separators import as_stored, separator_to_write
 from tokfmt.ops.destination import guard, refuse_foreign, strangers_in, strangers_in_store
 from tokfmt.ops.source.discover import find_sources, snapshot
 from tokfmt.ops.source.ingest import first_look
@@ -50,16 +49,17 @@ from tokfmt.ops.source.manifest import Manifest, read_manifest
 from tokfmt.ops.source.open import open_sources, text_recipe_of, with_named
 from tokfmt.ops.source.request import SourceFiles, option_names, parse_selection
 from tokfmt.ops.source.stored import (
+    GIVEN,
+    NO_SEPARATOR,
     Separator,
     Source,
     agreed_tokenizer,
     files_of_sources,
     paths_of,
-    refuse_unclear,
+    refuse_other_ends,
     tokenizer_of,
 )
 from tokfmt.run.execute import may_spawn
-from tokfmt.views.select import Concat, Slice
 
 if TYPE_CHECKING:
     from tokfmt.text.tokenizer import TokenizerHandle
@@ -144,8 +144,7 @@ class Resolved:
     @property
     def holds_something(self) -> bool:
         """True if the sources hold a sequence, or a byte that may belong to a record."""
-        infos = [source.reader.info for source in self.sources]
-        return any(info.size if isinstance(info, RecordInfo) else info.sequences for info in infos)
+        return _hold_something(self.sources)
 
     @property
     def decodes(self) -> bool:
@@ -154,6 +153,22 @@ class Resolved:
         of_text = any(isinstance(info, RecordInfo) and info.kind == "text" for info in infos)
         writes_text = "text_field" in option_names(self.destination.format.write_options)
         return self.tokenizer is not None and writes_text and not of_text
+
+    def target(self, **how: Any) -> Target:
+        """Return the facts that writers need.
+
+        Args:
+            how: Further attributes of the target.
+        """
+        return Target(
+            self.separator.eos_id,
+            self.destination.traits.separators,
+            allow_loss=self.request.source.allow_loss,
+            eos_for="as-read" if self.request.to_eos == "as-stored" else "all",
+            bos_id=self.lead.id,
+            bos_for=self.lead.leads,
+            **how,
+        )
 
     def facts(self) -> dict[str, object]:
         """Return the facts that the output depends on besides the request; see `resume.facts_of`."""
@@ -204,17 +219,14 @@ def resolve(request: Request, notes: Notes, given: Given | None = None) -> Resol
         refuse_rejects(request, request.rejects, sources, files)
     if request.ledger:
         refuse_ledger(request, sources)
-    refuse_unclear(sources)
     _pass_on(sources, notes)
     made_by = agreed_tokenizer(sources, tokenizer, request.source.allow_loss)
     copies = tokenizer is None and destination.format.takes_lines and _are_lines(sources)
     if not copies and tokenizer is None:
         refuse_text(sources, destination.format)
-    separator = Separator(None) if copies else separator_to_write(sources, request.to_eos)
-    asked = request.to_eos
-    if asked == "as-stored" and not copies:
-        request = replace(request, to_eos=as_stored(sources))
-    destination = destination.without_separators(asked) if request.to_eos == "none" else destination
+    separator = Separator(None)
+    if not copies:
+        separator, destination = _separator_of(sources, destination, request, tokenizer)
     resolved = Resolved(
         request,
         destination,
@@ -244,8 +256,6 @@ def _checked(resolved: Resolved, notes: Notes, *, by_request: bool) -> Resolved:
         by_request: The request says all, so that another process can open the same sources.
     """
     request, sources = resolved.request, resolved.sources
-    if not resolved.copies:
-        _need_separator(resolved)
     if resolved.tokenizer is not None:
         _note_copied_ids(resolved, resolved.tokenizer, notes)
     if request.task:
@@ -363,12 +373,7 @@ def _refuse_unshared(resolved: Resolved, url: Url, *, by_request: bool) -> None:
         refuse_unshared(url, request.spool, what, "its workers write to the spool")
         return
     portion = destination.portions[0]
-    separators = destination.traits.separators
-    losses = request.source.allow_loss
-    target = Target(
-        resolved.separator.eos_id, separators, allow_loss=losses, bos_id=resolved.lead.id, bos_for=resolved.lead.leads
-    )
-    writer = destination.writer(resolved.stagings[portion.destination].path, portion, target)
+    writer = destination.writer(resolved.stagings[portion.destination].path, portion, resolved.target())
     if resolved.holds_records:
         refuse_unshared(url, request.spool, what, "each tokenizes a part of the text")
     elif not writer.finishes_files and request.task:
@@ -450,7 +455,7 @@ def with_rows(destination: Destination, source: Source, request: Request) -> Des
 
     For a recipe of text only the options change, because its samples do not exist yet.
     """
-    if isinstance(source.reader, HasLabels):
+    if not isinstance(source.reader, RecordReader) and source.reader.has_labels:
         from tokfmt.recipes.samples import Samples  # only recipes need what it imports
 
         return destination.with_rows_of(source.reader, request) if isinstance(source.reader, Samples) else destination
@@ -502,30 +507,65 @@ def _are_lines(sources: Sequence[Source]) -> bool:
     return len(records) == len(sources) and all(info.json_lines or info.kind == "text" for info in records)
 
 
-def _need_separator(resolved: Resolved) -> None:
-    """Refuse sources whose separator is not known, or not the one that the destination stores.
+def _hold_something(sources: Sequence[Source]) -> bool:
+    infos = [source.reader.info for source in sources]
+    return any(info.size if isinstance(info, RecordInfo) else info.sequences for info in infos)
+
+
+def _gap_of(source: Source) -> Gap:
+    """Return what is known of the separator of a source.
 
     Raises:
-        SeparatorUnknownError: The separator is not known. The remedy names the options that give it.
-        ConversionError: The variant of the destination takes another one.
+        ConversionError: It is that of a tokenizer, and all sequences end with another ID.
     """
-    found, traits = resolved.separator.eos_id, resolved.destination.traits
-    name = resolved.destination.format.name
-    if traits.eos_id is not None and found != traits.eos_id and resolved.holds_something:
-        what = f"{name} with these options takes the separator {traits.eos_id} only"
-        what += f", and that of the sources is {'not known' if found is None else found}"
-        raise ConversionError(f"{what}. --to-eos {traits.eos_id} writes it")
-    if found is not None or not traits.needs_eos:
-        return
-    if resolved.holds_something:
-        request = resolved.request
+    separator, reader = source.separator, source.reader
+    if separator.source == "tokenizer":
+        refuse_other_ends(source)
+    gap = Gap() if source.dataset is None else source.dataset.gap
+    known: Known = "user" if separator.source in {GIVEN, NO_SEPARATOR} else gap.known
+    is_stored = separator.is_stored
+    if isinstance(reader, RecordReader):  # Texts have none; rows of IDs may have one, if the user says so.
+        is_stored = reader.info.kind == "ids" and separator.source == GIVEN
+    common, path = None if separator.doubt else gap.common, printable(source.paths[0])
+    return replace(gap, id=separator.eos_id, known=known, stored=is_stored, common=common, path=path)
+
+
+def _separator_of(
+    sources: Sequence[Source], destination: Destination, request: Request, tokenizer: TokenizerHandle | None
+) -> tuple[Separator, Destination]:
+    """Return the separator with its origin, for the manifest, and the destination, which may store none.
+
+    Raises:
+        OptionError: The option --to-eos is not possible for this destination.
+        SeparatorUnknownError: The separator is not known. The remedy names the options that give it.
+        ConversionError: Sources have different separators, or the variant of the destination takes another one.
+    """
+    traits, to_eos = destination.traits, request.to_eos
+    gaps = [_gap_of(source) for source in sources]
+    joined = gaps[0] if len(gaps) == 1 else joined_gap(gaps)
+    kind: Kind = "after" if traits.separators.separated else "index"
+    try:
+        found = separator_to_write(
+            joined, kind, to_eos, traits.eos_id, needs=traits.needs_eos, name=destination.format.name
+        )
+    except SeparatorNeededError as error:
         if request.select is not None:
-            refuse_selection_of_none(request.select, resolved.read)
-        why = f"{name} stores a separator after each sequence, and its ID is not known"
-        ways = [_name_separator(resolved.tokenizer), "write one with --to-eos ID"]
-        if not traits.separators.separated:
-            ways.append("store none with --to-eos none")
-        raise SeparatorUnknownError(request.destination, why, ", or ".join(ways))
+            refuse_selection_of_none(request.select, sources)
+        if not _hold_something(sources):
+            return sources[0].separator, destination
+        remedy = f"{_name_separator(tokenizer)}, or {error.ways}"
+        raise SeparatorUnknownError(request.destination, error.why, remedy) from error
+    if found is None and (traits.needs_eos or to_eos == "none"):
+        destination = destination.without_separators()
+    if isinstance(to_eos, int):
+        return Separator(to_eos, "--to-eos"), destination
+    if joined.parts and len(joined.ids) > 1:
+        return Separator(None), destination
+    source = next((source for source in sources if source.separator.eos_id is not None), sources[0])
+    separator = source.separator
+    if len(sources) > 1 and separator.inferred:
+        separator = separator._replace(source=f"in {printable(source.paths[0].name)} {separator.source}")
+    return separator, destination
 
 
 def _name_separator(tokenizer: TokenizerHandle | None) -> str:

@@ -31,6 +31,7 @@ from tokfmt.core.errors import (
     SourceChangedError,
     TokenRangeError,
     TruncatedError,
+    UnendedError,
     UnsafeError,
     UnsupportedError,
     VerificationError,
@@ -128,7 +129,8 @@ def digest_of(facts: Facts) -> str:
     from xxhash import xxh3_128_hexdigest
 
     asked = {key: _nameless(value) for key, value in facts.items() if not key.startswith("the source ")}
-    asked.pop(_NAMES["source.paths"], None)
+    for name in (_NAMES["source.paths"], "every-end"):  # What is written does not depend on what was presumed.
+        asked.pop(name, None)
     return xxh3_128_hexdigest(json.dumps(asked, sort_keys=True).encode())
 
 
@@ -316,6 +318,8 @@ def _agree(staging: Staging, request: Request, facts: Facts, kept: Facts | None,
     keys = [key for key in {**was, **facts} if _nameless(was.get(key)) != _nameless(facts.get(key))]
     if not keys:
         return False
+    if "every-end" in keys and was["every-end"]:
+        raise UnendedError(text_of(place_of(request.source.paths[0])), "is being read by the end of each sequence")
     change = _change(keys[0], was.get(keys[0]), facts.get(keys[0]))
     more = f" (and {len(keys) - 1} more)" if len(keys) > 1 else ""
     later = request.kept == "resume" and _LATER.issuperset(keys) and not _renumbers(was, facts)
@@ -334,6 +338,7 @@ def _agree(staging: Staging, request: Request, facts: Facts, kept: Facts | None,
 
 _LATER = {
     "eos",
+    "every-end",
     "bos",
     "to-bos",
     "allow-loss",
@@ -512,7 +517,7 @@ KEPT = "done-"
 """Prefix of the directories in scratch whose files the journal records."""
 
 
-_CURED_BY_OPTIONS = (LossyConversionError, TokenRangeError)
+_CURED_BY_OPTIONS = (LossyConversionError, TokenRangeError, UnendedError)
 """Errors that other options cure; the tokenized text may still be of use then."""
 
 _HOPELESS = (

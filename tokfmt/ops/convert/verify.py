@@ -11,13 +11,13 @@ import numpy as np
 from xxhash import xxh3_128, xxh3_128_digest
 
 from tokfmt.core.errors import VerificationError
-from tokfmt.core.format import REGION, Decoder, Format, Target
-from tokfmt.core.protocols import HasLabels, are_shifted, marks_of
-from tokfmt.core.reader import Separators, TokenReader, batches, sequence_at, windows
+from tokfmt.core.format import REGION, Decoder, Format, Target, empty_sequences
+from tokfmt.core.reader import Separators, TokenReader, batches, windows
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import printable
 from tokfmt.formats.jsonl.lines import TextFile
-from tokfmt.model.bridge import ContentReader, from_reader
+from tokfmt.model.readers import ContentReader, from_reader
+from tokfmt.model.select import Slice
 from tokfmt.ops.compare.fingerprint import Fingerprints, Hashing, RecordSide, Utf8, cuts, fingerprints, hash_axis
 from tokfmt.ops.convert.losses import Content
 from tokfmt.ops.convert.separators import stored_axis
@@ -26,7 +26,6 @@ from tokfmt.ops.source.request import EosChoice, Options
 from tokfmt.ops.source.stored import Source
 from tokfmt.run.execute import Progress, run_tasks
 from tokfmt.run.plan import Workers
-from tokfmt.views.select import Slice, empty_sequences
 
 
 def verify_tokens(
@@ -84,7 +83,7 @@ def verify_tokens(
 def _ended(reader: TokenReader) -> TokenReader:
     """Return the sequences up to the last one that is not empty."""
     tokens = reader.info.tokens
-    return Slice(reader, 0, sequence_at(reader, tokens - 1) + 1 if tokens else 0)
+    return Slice(reader, 0, reader.sequence_at(tokens - 1) + 1 if tokens else 0)
 
 
 def compare(
@@ -172,23 +171,21 @@ def _first_difference(shared: tuple[TokenReader, TokenReader, bool], interval: t
     for a, b in windows(*interval):
         different = expected.tokens(a, b) != found.tokens(a, b)
         if (
-            isinstance(expected, HasLabels)
-            and isinstance(found, HasLabels)
-            and are_shifted(expected) == are_shifted(found)
+            expected.has_labels and found.has_labels and expected.shifted == found.shifted
         ):  # samples stored as they are, with any labels
             other = expected.masks(a, b) != found.masks(a, b)
             other |= expected.labels(a, b) != found.labels(a, b)
             if not last_labels:
-                ends = expected.offsets(sequence_at(expected, a), sequence_at(expected, b - 1) + 1)[1:] - 1
+                ends = expected.offsets(expected.sequence_at(a), expected.sequence_at(b - 1) + 1)[1:] - 1
                 other[ends[(ends >= a) & (ends < b)] - a] = False
             different |= other
             wanted = marks = None
         else:
-            wanted, marks = marks_of(expected, a, b), marks_of(found, a, b)
+            wanted, marks = expected.marks(a, b), found.marks(a, b)
         if wanted is not None and marks is not None:
             flags = (wanted ^ marks) & 1 != 0
-            if isinstance(found, HasLabels):  # a label is stored at the token before it, so the first token has none
-                firsts = expected.offsets(sequence_at(expected, a), sequence_at(expected, b - 1) + 1)
+            if found.has_labels:  # a label is stored at the token before it, so the first token has none
+                firsts = expected.offsets(expected.sequence_at(a), expected.sequence_at(b - 1) + 1)
                 flags[firsts[(firsts >= a) & (firsts < b)] - a] = False
             different |= flags
         wrong = np.flatnonzero(different)

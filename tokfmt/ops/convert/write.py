@@ -16,6 +16,7 @@ from tokfmt.core.format import Receipt, TokenWriter
 from tokfmt.core.reader import Separators, TokenReader
 from tokfmt.core.text_format import printable
 from tokfmt.model.batch import LEAD, Counts, Target
+from tokfmt.model.readers import LaidReader
 from tokfmt.ops.convert.arrangement import SplitTarget, arranged
 from tokfmt.ops.convert.destination import Destination
 from tokfmt.ops.convert.losses import Content
@@ -23,7 +24,7 @@ from tokfmt.ops.convert.notes import Notes
 from tokfmt.ops.convert.prepare import Prepared
 from tokfmt.ops.convert.request import Request
 from tokfmt.ops.convert.resolve import NO_LEAD, Resolved
-from tokfmt.ops.convert.separators import count_beside, laid_target, stored_axis
+from tokfmt.ops.convert.separators import count_beside, stored_axis
 from tokfmt.ops.convert.workplace import Workplace
 from tokfmt.ops.source.request import option_names
 from tokfmt.run.execute import Progress
@@ -191,10 +192,12 @@ def _write_portion(
     about = carried.reader.info
     ends = about.sequences if prepared.closes and about.separators is Separators.TRAILING else 0
     counts = replace(counts, tokens=about.tokens - ends)
-    return _with_ledger(resolved, prepared, content, counts)
+    return _with_ledger(resolved, prepared, content, counts, stored)
 
 
-def _with_ledger(resolved: Resolved, prepared: Prepared, content: Content, counts: PortionCounts) -> PortionCounts:
+def _with_ledger(
+    resolved: Resolved, prepared: Prepared, content: Content, counts: PortionCounts, stored: TokenReader
+) -> PortionCounts:
     """Return the numbers of a portion with what became of separators and leads, unless it holds samples as they are."""
     if prepared.destination.rows is not None or counts.sequences is None:
         return counts
@@ -204,7 +207,13 @@ def _with_ledger(resolved: Resolved, prepared: Prepared, content: Content, count
         found = lengths > 0 if "empty-sequences" in content.losses else np.ones(last - first, np.bool_)
         return found if shares is None else found & (shares.split_of(first, last) == number)
 
-    to = Target(prepared.target.eos_id, only_closed=True) if prepared.closes else laid_target(prepared.target)
+    to = (
+        Target(prepared.target.eos_id, only_closed=True)
+        if prepared.closes
+        else stored.target
+        if isinstance(stored, LaidReader)
+        else Target()
+    )
     found, leads = count_beside(prepared.axis, chosen, counts.sequences, to), None
     if resolved.lead != NO_LEAD:
         leads = count_beside(prepared.axis, chosen, counts.sequences, to, LEAD)

@@ -19,7 +19,6 @@ import itertools
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -28,13 +27,13 @@ from numpy.typing import NDArray
 
 from tokfmt.core.errors import TokfmtError
 from tokfmt.core.format import Encoder
-from tokfmt.core.protocols import HasRecordOffsets
 from tokfmt.core.ragged import offsets_of
 from tokfmt.core.reader import TokenReader, batches, windows
-from tokfmt.core.records import Block, RecordBatch, RecordInfo, RecordReader, SkippedRecords, json_lines
+from tokfmt.core.records import Block, RecordBatch, RecordInfo, RecordReader, SkippedRecords
 from tokfmt.core.resources import share
 from tokfmt.core.seeds import DRAWN, draws
 from tokfmt.core.text_format import printable
+from tokfmt.model.select import Chosen, Concat, Picked
 from tokfmt.ops.prepare.draw import Drawing, Kept, draw, in_order
 from tokfmt.ops.prepare.rejects import Rejects
 from tokfmt.ops.prepare.report import Row, row_of, row_of_ids
@@ -49,7 +48,6 @@ from tokfmt.run.execute import Progress, make_executor, run_tasks
 from tokfmt.run.plan import Workers
 from tokfmt.text.filters import ENTRY, FilterChain
 from tokfmt.text.ingest import QuotaBudget, Shard, ShardReader
-from tokfmt.views.select import Chosen, Concat, Picked
 
 _SHARE = 4  # hashes may take this fraction, 1/4, of the memory that one result may take
 _RANGE = 1 << 16  # sequences of token IDs that one worker hashes at a time
@@ -112,14 +110,14 @@ class Read(NamedTuple):
         return Picked(self.axis, np.flatnonzero(among)[order]), numbers[order]
 
 
-class SomeRecords:
-    """Some records of a reader as a `RecordReader`, which reads only these, one by one."""
+class SomeRecords(RecordReader):
+    """Some records of a reader, which reads only these, one by one."""
 
     def __init__(self, records: RecordReader, numbers: NDArray[np.int64]) -> None:
         self.records, self.numbers = records, numbers
 
     @property
-    def info(self) -> RecordInfo:
+    def info(self) -> RecordInfo:  # type: ignore[override]
         return replace(self.records.info, records=len(self.numbers), size=len(self.numbers))
 
     def count(self) -> int:
@@ -137,7 +135,7 @@ class SomeRecords:
         return self._each(block, self.records.ids)
 
     def lines(self, block: Block) -> Iterator[RecordBatch]:
-        return self._each(block, partial(json_lines, self.records))
+        return self._each(block, self.records.lines)
 
     def _each(self, block: Block, read: Callable[[Block], Iterator[RecordBatch]]) -> Iterator[RecordBatch]:
         for number in self.numbers[block.start : block.stop].tolist():
@@ -299,7 +297,7 @@ class Preparation:
                 found = self.encoder.encode([texts[k] for k in passed]) if self.encoder is not None else ()
                 size = len(texts)
                 if known is None:
-                    lines = next((batch.lines[:size] for batch in json_lines(reader, block) if batch.lines), ())
+                    lines = next((batch.lines[:size] for batch in reader.lines(block) if batch.lines), ())
                     size = sum(map(len, lines), len(lines))
                 # A place represents its whole block. The texts that are read are a part of it, by bytes or characters.
                 scale = (block.stop - block.start) / max(1, size if known is None else sum(map(len, texts)))
@@ -523,7 +521,7 @@ def _files(source: TextSource, shards: Sequence[ShardReader]) -> tuple[TextPart,
     for k, (part, records, (first, last)) in enumerate(
         zip(source.parts, source.readers, selected_records(source), strict=True)
     ):
-        if not isinstance(records, HasRecordOffsets):
+        if not records.files:
             files, counts = part.paths[:1], [records.count()]
         elif shards and (first, last) == (0, None) and records.info.records is None:
             sizes = [Path(f"{shard.path}.entries").stat().st_size // ENTRY.itemsize for shard in shards[k].shards]

@@ -32,12 +32,12 @@ from numpy.typing import NDArray
 
 from tokfmt.core import reader as token_axis
 from tokfmt.core.errors import OptionError
-from tokfmt.core.loss_mask import padding_in
-from tokfmt.core.protocols import HasLabels
+from tokfmt.core.loss_mask import counted_of, of_rows, padding_of
 from tokfmt.core.ragged import Offsets, Tokens
-from tokfmt.core.reader import Layout, TokenReader, check_interval, sequence_at
+from tokfmt.core.reader import Layout, TokenReader, check_interval
 from tokfmt.core.records import RecordReader
-from tokfmt.model.bridge import stored_reader
+from tokfmt.model.readers import stored_reader
+from tokfmt.model.select import Concat, Slice
 from tokfmt.ops.search.query import (
     AnyQuery,
     EndQuery,
@@ -57,7 +57,6 @@ from tokfmt.ops.search.query import (
     unwatched,
 )
 from tokfmt.text.decoding import ByteLevelDecoder, TextDecoder, VocabularyDecoder
-from tokfmt.views.select import Concat, Slice
 
 MANY = 1 << 16
 """Sequences whose offsets are read at once."""
@@ -239,14 +238,12 @@ def find_unused(reader: TokenReader, query: UnusedQuery, search: Search, first: 
     """
     if reader.info.layout is not Layout.SAMPLES:
         raise _without_samples(query)
-    stored = reader if isinstance(reader, HasLabels) else None
-    known = stored is not None or (reader.info.pad_id is not None and not query.masked)
     each = max(1, token_axis.WINDOW // max(1, reader.info.sample_length or 1))
     for a, b in stretches(first, last, each, backwards=search.backwards):
         if search.stopped():
             return
         bounds = reader.offsets(a, b)
-        counts = _unused(reader, stored, query, a, bounds) if known else np.zeros(b - a, np.int64)
+        counts = _unused(reader, query, bounds)
         fits = counts >= query.low
         if query.high is not None:
             fits &= counts <= query.high
@@ -261,22 +258,13 @@ def _without_samples(query: UnusedQuery) -> OptionError:
     return OptionError(f"{kind}: is a number of each sample, and this dataset holds no samples", name=kind)
 
 
-def _unused(
-    reader: TokenReader, stored: HasLabels | None, query: UnusedQuery, first: int, bounds: Offsets
-) -> Positions:
-    """Return the number of masked or padding positions of each of consecutive samples from `first` on, int64."""
+def _unused(reader: TokenReader, query: UnusedQuery, bounds: Offsets) -> Positions:
+    """Return the number of masked or padding positions of each of consecutive samples, int64."""
     start, stop = int(bounds[0]), int(bounds[-1])
-    masks = None if stored is None else stored.masks(start, stop)
-    if query.masked and masks is not None:
-        passed = np.concatenate(([0], np.cumsum(masks == 0)))
-        return np.diff(passed[bounds - start])
-    labels = None if stored is None else stored.labels(start, stop)
-    tokens, found = reader.tokens(start, stop), []
-    for row, (low, high) in enumerate(itertools.pairwise((bounds - start).tolist()), first):
-        part = slice(low, high)
-        mask, label = None if masks is None else masks[part], None if labels is None else labels[part]
-        found.append(padding_in(reader, row, tokens[part], mask, label))
-    return np.array(found, np.int64)
+    if not query.masked:
+        return of_rows(padding_of(reader, start, stop), bounds)
+    counted = counted_of(reader, start, stop)
+    return of_rows(None if counted is None else ~counted, bounds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -420,10 +408,10 @@ class _Searched:
     def sequences(self, at: Positions) -> tuple[Positions, Positions, Positions]:
         """Return the number, start and end (without separator) of the sequence of each of ascending positions."""
         if len(at) <= _FEW:
-            numbers = np.array([sequence_at(self.stored, p) for p in at.tolist()], np.int64)
+            numbers = np.array([self.stored.sequence_at(p) for p in at.tolist()], np.int64)
             bounds = np.array([self.stored.offsets(i, i + 1) for i in numbers.tolist()]).reshape(-1, 2)
             return numbers, bounds[:, 0], bounds[:, 1] - self.separators
-        low, high = (sequence_at(self.stored, int(p)) for p in at[[0, -1]])
+        low, high = (self.stored.sequence_at(int(p)) for p in at[[0, -1]])
         found = []
         for u, v in token_axis.windows(low, high + 1):  # there may be many more empty sequences than tokens
             bounds = self.stored.offsets(u, v)

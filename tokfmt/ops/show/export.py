@@ -18,14 +18,14 @@ from tokfmt.core.options import parse_options
 from tokfmt.core.output import readable_by
 from tokfmt.core.place import PlaceLike, place_of
 from tokfmt.core.reader import TokenReader
-from tokfmt.core.records import RecordReader, json_lines
+from tokfmt.core.records import RecordReader
+from tokfmt.model.select import Chosen, Slice
 from tokfmt.ops.destination import guard
 from tokfmt.ops.source.discover import check_unchanged, snapshot
 from tokfmt.ops.source.manifest import manifest_path
 from tokfmt.ops.source.request import SourceFiles
 from tokfmt.run.execute import NullProgress, Progress, SerialExecutor
 from tokfmt.run.plan import Workers, plan, run
-from tokfmt.views.select import Chosen, Slice
 
 _REGION = 1 << 20  # tokens; small, so that the browser can show progress
 _BLOCK = 1 << 22  # bytes
@@ -150,7 +150,7 @@ def _lines(records: RecordReader, rows: Numbers) -> Iterator[list[bytes]]:
             return
         number = int(group[0])
         for block in records.blocks(_BLOCK, number, int(group[-1]) + 1):
-            for batch in json_lines(records, block):
+            for batch in records.lines(block):
                 low, high = np.searchsorted(group, [number, number + len(batch.lines)]).tolist()
                 yield [batch.lines[i - number] for i in group[low:high].tolist()]
                 number += len(batch.lines)

@@ -9,26 +9,27 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import islice, pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.errors import CorruptError, FormatError, OptionError
+from tokfmt.core.errors import CorruptError, FormatError, OptionError, UnendedError
 from tokfmt.core.format import Encoder
-from tokfmt.core.loss_mask import padding_in
+from tokfmt.core.loss_mask import counted_of, of_rows, padding_of
+from tokfmt.core.memory import MemoryReader
 from tokfmt.core.options import nearest, parse_count
 from tokfmt.core.place import Place, place_of
-from tokfmt.core.protocols import HasDocumentStarts, HasLabels, count_up_to
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.core.reader import Layout, TokenReader, windows
 from tokfmt.core.records import RecordReader
 from tokfmt.core.seeds import SHOW, check_seed, random_order
 from tokfmt.core.text_format import printable
-from tokfmt.ops.search.query import Hit, Query, Search, is_query, parse_query
+from tokfmt.model.readers import ContentReader
+from tokfmt.ops.search.query import Hit, LengthQuery, Query, SameQuery, Search, is_query, parse_query
 from tokfmt.ops.search.search import Spelling, find, find_records
 from tokfmt.ops.source.discover import format_of
 from tokfmt.ops.source.ingest import encoded, encoder_of, tokenized
@@ -44,7 +45,6 @@ from tokfmt.ops.source.request import (
 from tokfmt.ops.source.stored import Source, tokenizer_of
 from tokfmt.run.execute import NullProgress, Progress
 from tokfmt.text.decoding import DecodeError, TextDecoder, VocabularyDecoder
-from tokfmt.views.memory import MemoryReader
 
 if TYPE_CHECKING:
     from tokfmt.ops.provenance import Origin
@@ -61,6 +61,7 @@ SAMPLES = 2
 _LITTLE = 1 << 22
 """Bytes of records up to which all records are counted, even if only the first are shown."""
 
+_TOGETHER = 256  # sequences whose ends are looked at together
 _RANDOM = re.compile(r"\s*random\s*:(.*)", re.IGNORECASE)
 
 
@@ -75,6 +76,7 @@ class Preview:
         tokens: The number of tokens; None if it was not counted.
         eos_id: The separator; None without one, and for text.
         eos_from: The origin of the separator.
+        eos_seen: How many of the sequences that were looked at end with it, in words.
         extras: Facts of the format.
         notes: Sentences on what tokfmt inferred, and on defects.
         shown: The selected sequences.
@@ -87,6 +89,7 @@ class Preview:
     tokens: int | None
     eos_id: int | None
     eos_from: str
+    eos_seen: str
     extras: dict[str, object]
     notes: tuple[str, ...]
     shown: Iterator[Shown] = field(repr=False)
@@ -122,7 +125,12 @@ def show(
     decoder = handle.decoder() if handle else None
     request = replace(given, allow_loss=given.allow_loss | {"fields"})
     most = None if query is not None or _is_random(selection) else needed(selection, DEFAULT)
-    source = open_one(request, handle, progress=progress, max_sequences=most, few_sequences=query is None)
+
+    def opened(every_end: bool) -> Source:
+        asked = replace(request, every_end=every_end)
+        return open_one(asked, handle, progress=progress, max_sequences=most, few_sequences=query is None)
+
+    source = opened(isinstance(query, (LengthQuery, SameQuery)))  # These compare lengths, and read few tokens.
     reader = source.reader
     watched = progress or NullProgress()
     if isinstance(reader, RecordReader):
@@ -131,20 +139,26 @@ def show(
         if query is None:
             return _of_records(source, reader, encoder_of(reader, handle), decoder, (selection, seed, limit, most))
         reader = tokenized(reader, handle)
-    look = Look(reader, decoder, Spelling(decoder) if decoder is not None else None)
-    if query is None:
-        chosen: Iterator[Chosen] = (
-            (i, None) for i in _numbers(source.paths[0], selection, reader.info.sequences, seed)
-        )
-    else:
-        info = reader.info
+    spelling = Spelling(decoder) if decoder is not None else None
+
+    def sequences(reader: TokenReader) -> Iterator[Shown]:
+        look, info = Look(reader, decoder, spelling), reader.info
+        if query is None:
+            numbers = _numbers(source.paths[0], selection, info.sequences, seed)
+            return _sequences(reader, ((i, None) for i in numbers), look, together=_TOGETHER)
         total, unit = (info.sequences, "sequences") if query.whole else (info.tokens, "tokens")
         watched.phase("searching", total, unit)
         hits = find(reader, query, decoder=decoder, each=True, progress=watched.advance)
-        chosen = ((hit.sequence, None if query.whole else hit) for hit in hits)
-    kept = _kept(chosen, limit, query)
+        return _sequences(reader, ((hit.sequence, None if query.whole else hit) for hit in hits), look)
+
+    def again(error: UnendedError) -> Iterator[Shown]:
+        watched.note(f"{error.sentence}; the other sequences are read by their own ends")
+        exact = opened(True).reader
+        return sequences(exact) if isinstance(exact, TokenReader) else iter(())
+
     counts = (reader.info.sequences, reader.info.tokens) if not reader.info.beginning else (None, None)
-    return _preview(source, counts, _sequences(reader, kept, look), kept)
+    kept = _kept(_continued(sequences(reader), again), limit, query)
+    return _preview(source, counts, iter(kept), kept)
 
 
 def show_origins(given: SourceRequest, selection: Selection = None, **how: Any) -> Preview:
@@ -183,25 +197,26 @@ def show_origins(given: SourceRequest, selection: Selection = None, **how: Any) 
 
 
 Chosen = tuple[int, Hit | None]
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
-class _Kept:
+class _Kept(Generic[T]):
     """The chosen sequences, up to a limit.
 
     Attributes:
-        chosen: The numbers and hits, in order.
+        chosen: They, or their numbers and hits, in order.
         limit: The maximum number; None or 0 for no limit.
         searched: True for a search. A look for one more hit could take as long as the search, so none is made.
         cut: The limit, once it has ended the selection.
     """
 
-    chosen: Iterator[Chosen]
+    chosen: Iterator[T]
     limit: int | None
     searched: bool
     cut: int | None = None
 
-    def __iter__(self) -> Iterator[Chosen]:
+    def __iter__(self) -> Iterator[T]:
         count = 0
         for one in islice(self.chosen, self.limit or None):
             yield one
@@ -210,7 +225,7 @@ class _Kept:
             self.cut = self.limit
 
 
-def _kept(chosen: Iterator[Chosen], limit: int | None, query: Query | None) -> _Kept:
+def _kept(chosen: Iterator[T], limit: int | None, query: Query | None) -> _Kept[T]:
     return _Kept(chosen, limit if limit is not None or query is None else SEARCHED, query is not None)
 
 
@@ -237,7 +252,29 @@ def _numbers(path: Place, selection: str | None, count: int, seed: int) -> Itera
     return iter(sorted(islice(random_order(count, check_seed(seed, "--seed"), SHOW), wanted)))
 
 
-def _sequences(reader: TokenReader, chosen: _Kept, look: Look) -> Iterator[Shown]:
+def _continued(first: Iterator[Shown], again: Callable[[UnendedError], Iterator[Shown]]) -> Iterator[Shown]:
+    """Yield sequences; after an UnendedError, yield those of `again` that were not reached."""
+    count = 0
+    try:
+        for one in first:
+            yield one
+            count += 1
+    except UnendedError as error:
+        yield from islice(again(error), count, None)
+
+
+def _sequences(reader: TokenReader, chosen: Iterator[Chosen], look: Look, *, together: int = 1) -> Iterator[Shown]:
+    """Yield sequences. The ends of `together` of them are looked at before the first of these is shown."""
+    presuming = reader if isinstance(reader, ContentReader) and reader.presumes else None
+    while block := list(islice(chosen, together)):
+        if presuming is not None:
+            numbers = np.unique([number for number, _ in block])
+            behind = np.minimum(numbers + 1, reader.info.sequences - 1)  # It is looked at when they are read.
+            presuming.look_at(np.unique(np.concatenate([numbers, behind])))
+        yield from _shown(reader, block, look)
+
+
+def _shown(reader: TokenReader, chosen: Iterable[Chosen], look: Look) -> Iterator[Shown]:
     for index, hit in chosen:
         start, stop = reader.offsets(index, index + 1).tolist()
         found = None if hit is None else (hit.start - start, hit.stop - start)
@@ -297,7 +334,7 @@ def _is_random(selection: str | None) -> bool:
 
 def _count(records: RecordReader, most: int | None) -> int:
     """Return the number of records; if `most` is given, stop counting large sources at `most`."""
-    return count_up_to(records, most) if most is not None and records.info.size > _LITTLE else records.count()
+    return records.count_up_to(most) if most is not None and records.info.size > _LITTLE else records.count()
 
 
 def _all(records: RecordReader, most: int | None) -> int | None:
@@ -305,7 +342,9 @@ def _all(records: RecordReader, most: int | None) -> int | None:
     return records.info.records if most is not None and records.info.size > _LITTLE else records.count()
 
 
-def _preview(source: Source, counts: tuple[int | None, int | None], shown: Iterator[Shown], kept: _Kept) -> Preview:
+def _preview(
+    source: Source, counts: tuple[int | None, int | None], shown: Iterator[Shown], kept: _Kept[Any]
+) -> Preview:
     sequences, tokens = counts
     return Preview(
         path=str(source.paths[0]),
@@ -314,6 +353,7 @@ def _preview(source: Source, counts: tuple[int | None, int | None], shown: Itera
         tokens=tokens,
         eos_id=None if isinstance(source.reader, RecordReader) else source.separator.eos_id,
         eos_from="" if isinstance(source.reader, RecordReader) else source.separator.source,
+        eos_seen="" if isinstance(source.reader, RecordReader) else source.separator.seen,
         extras=dict(source.reader.info.facts),
         notes=source.notes,
         shown=shown,
@@ -445,6 +485,7 @@ class Sample:
     labels: NDArray[np.int64] | None
     begins: Flags
     padding: int
+    trained: int | None
     pieces: list[str] | None = None
 
 
@@ -459,6 +500,7 @@ class SampleView:
         sample_length: The length in tokens; None if samples differ in length.
         eos_id: The separator; None without one.
         eos_from: The origin of the separator.
+        eos_seen: How many of the sequences that were looked at end with it, in words.
         pad_id: The padding ID; None without one.
         bordered: True if the format or the separator shows where documents begin in a sample.
         notes: Sentences on what tokfmt inferred, and on defects.
@@ -471,6 +513,7 @@ class SampleView:
     sample_length: int | None
     eos_id: int | None
     eos_from: str
+    eos_seen: str
     pad_id: int | None
     bordered: bool
     notes: tuple[str, ...]
@@ -504,8 +547,9 @@ def samples(source: SourceRequest, selection: str | None = None, *, tokenizer: s
         sample_length=reader.info.sample_length,
         eos_id=look.eos_id,
         eos_from=found.separator.source,
+        eos_seen=found.separator.seen,
         pad_id=look.pad_id,
-        bordered=look.eos_id is not None or isinstance(reader, HasDocumentStarts),
+        bordered=look.eos_id is not None or reader.has_begins,
         notes=found.notes,
         shown=look.rows(first, last),
     )
@@ -534,22 +578,23 @@ class _Rows:
             bounds = self.reader.offsets(a, b)
             start, stop = bounds[[0, -1]].tolist()
             ids, (masks, labels) = self.reader.tokens(start, stop), self._beside(start, stop)
-            begins = self._begins(ids, bounds)
+            begins, padding = self._begins(ids, bounds), of_rows(padding_of(self.reader, start, stop), bounds)
+            counted = counted_of(self.reader, start, stop)
+            trained = None if counted is None else of_rows(counted, bounds)
             for k, (first_token, end) in enumerate(pairwise((bounds - start).tolist())):
                 part = slice(first_token, end)
                 mask, label = None if masks is None else masks[part], None if labels is None else labels[part]
-                # samples of different lengths have no padding
-                fill = padding_in(self.reader, a + k, ids[part], mask, label) if info.sample_length else 0
+                fill, counts = int(padding[k]), None if trained is None else int(trained[k])
                 inner = begins[part] & (np.arange(end - first_token) < end - first_token - fill)
-                yield Sample(a + k, ids[part], mask, label, inner, fill, self._pieces(ids[part]))
+                yield Sample(a + k, ids[part], mask, label, inner, fill, counts, self._pieces(ids[part]))
 
     def _beside(self, start: int, stop: int) -> tuple[NDArray[np.uint8] | None, NDArray[np.int64] | None]:
-        if not isinstance(self.reader, HasLabels):
+        if not self.reader.has_labels:
             return None, None
         return self.reader.masks(start, stop), self.reader.labels(start, stop)
 
     def _begins(self, ids: Tokens, bounds: Offsets) -> Flags:
-        if isinstance(self.reader, HasDocumentStarts):
+        if self.reader.has_begins:
             return self.reader.begins(*bounds[[0, -1]].tolist())
         begins = np.zeros(len(ids), np.bool_)
         if self.eos_id is not None:

@@ -18,8 +18,9 @@ from tokfmt.core.errors import OptionError
 from tokfmt.core.options import given_options
 from tokfmt.core.place import Place
 from tokfmt.core.ragged import Tokens
-from tokfmt.core.reader import TokenReader, sequence_at
+from tokfmt.core.reader import TokenReader
 from tokfmt.core.text_format import printable
+from tokfmt.model.select import Chosen, Concat, Slice
 from tokfmt.ops.provenance import Ledgers, Origin
 from tokfmt.ops.search.search import Spelling
 from tokfmt.ops.show.show import Look
@@ -32,8 +33,6 @@ from tokfmt.ops.source.stored import tokenizer_of
 from tokfmt.recipes.documents import Documents, Source, Span
 from tokfmt.recipes.order import numbers
 from tokfmt.recipes.samples import Samples, Where
-from tokfmt.views.select import Chosen, Concat, Slice
-from tokfmt.views.view import byte_offset_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,7 +237,7 @@ def _followed(recipe: Samples | Documents, span: Span, eos_id: int | None, outer
     name = f"{outer}{source.name}"
     reader, position = _dataset(source.reader, _begin(source, span))
     if isinstance(reader, Documents):
-        (inner,) = reader.spans(sequence_at(reader, position))
+        (inner,) = reader.spans(reader.sequence_at(position))
         yield from _followed(reader, inner._replace(start=span.start, stop=span.stop), eos_id, f"{name}/")
     elif isinstance(reader, Samples):
         at = 0
@@ -291,11 +290,11 @@ def stored_sequence(one: Traced) -> StoredSequence:
     begin, place = _begin(source, span), source.place(span.sequence)
     length = int(source.reader.offsets(place + 1, place + 1)[0]) - begin
     # the file of a separator is that of the last token
-    found = byte_offset_of(source.reader, begin + min(span.start, length - 1))
+    found = source.reader.locate(begin + min(span.start, length - 1))
     file = found.path if found is not None else source.paths[0]
     home = next((path for path in source.paths if registry.of_prefix(path) in (file, *file.parents)), None)
     dataset, position = _dataset(source.reader, begin)
-    return StoredSequence(home, file, sequence_at(dataset, position), begin, length, dataset.info.sequences)
+    return StoredSequence(home, file, dataset.sequence_at(position), begin, length, dataset.info.sequences)
 
 
 def request_of(one: Traced, path: Place) -> SourceRequest:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 from tokfmt.core.errors import Loss, OptionError
 from tokfmt.core.place import Place
-from tokfmt.core.protocols import CollectsInvalid
 from tokfmt.core.records import Block, RecordInfo, RecordReader, SkippedRecords
 from tokfmt.core.text_format import counted, printable
 from tokfmt.ops.source.ingest import first_look
@@ -97,7 +96,7 @@ def _look(source: TextSource) -> SourcePreview:
     for part in source.parts:
         found, skipped = first_look(part)
         texts += found
-        if skipped.invalid and isinstance(part.reader, CollectsInvalid):
+        if skipped.invalid and isinstance(part.reader, RecordReader):
             lines = counted(skipped.invalid, "invalid line")
             error = part.reader.record_error(skipped.faults[0])
             notes.append(f"{printable(source.name)}: {lines} among those that were read, the first: {error}")
@@ -109,10 +108,10 @@ def _look(source: TextSource) -> SourcePreview:
     )
 
 
-class TextRecipe:
+class TextRecipe(RecordReader):
     """A recipe of text, or with `dedup`, which has to be stored before its sequences or samples can be read. Picklable.
 
-    It is also a `RecordReader`, but reading a record is an error.
+    Reading a record is an error.
 
     Attributes:
         file: The recipe as written.
@@ -140,7 +139,7 @@ class TextRecipe:
         return [source for source in self.sources if isinstance(source, TextSource)]
 
     @property
-    def info(self) -> RecordInfo:
+    def info(self) -> RecordInfo:  # type: ignore[override]
         held = sum(reader.info.size for reader in self._readers)
         held += sum(source.info.tokens for source in self.of_ids)
         used = {name for entry in self.file.sources for name in entry.filter}

@@ -14,9 +14,8 @@ from tokfmt.core.errors import SourceChangedError
 from tokfmt.core.format import Encoder
 from tokfmt.core.locks import Scratch
 from tokfmt.core.place import Place
-from tokfmt.core.protocols import ByteOffset, HasRecordOffsets
 from tokfmt.core.ragged import Offsets, Ragged, Tokens
-from tokfmt.core.reader import Info, TokenReader, check_position, sequence_at
+from tokfmt.core.reader import ByteOffset, Info, TokenReader, check_position
 from tokfmt.core.records import Block, RecordReader, SkippedRecords
 from tokfmt.ops.source.stored import Source
 from tokfmt.run.execute import Progress, SerialExecutor, make_executor, run_tasks
@@ -100,7 +99,7 @@ def ingest(
         for smaller in ration.trim(shards, firsts, recalled) if ration is not None else ():
             workers.journal.add(kind.name, smaller.number, smaller.facts())
             shards[smaller.number] = smaller
-        if numbers and isinstance(records, HasRecordOffsets) and firsts != numbers[: len(firsts)]:
+        if numbers and records.files and firsts != numbers[: len(firsts)]:
             raise SourceChangedError.while_read(records.files[0])
         skipped += shard.skipped
         progress(shard)
@@ -125,7 +124,7 @@ def _first_records(records: RecordReader, blocks: Sequence[Block], first: int, r
     """
     if len(blocks) == 1:
         return [ration.first]
-    if not ration.bounded or not records.info.random_access or not isinstance(records, HasRecordOffsets):
+    if not ration.bounded or not records.info.random_access or not records.files:
         return []
     found = [
         block.first if block.first >= 0 else records.record_at(records.files[block.file], block.start)
@@ -150,22 +149,22 @@ class _Temporary(ShardReader):
 class _OfRecords(_Temporary):
     """Token IDs of records whose byte offsets are known; sequence i is record i."""
 
-    def __init__(self, reader: ShardReader, home: Scratch, records: HasRecordOffsets) -> None:
+    def __init__(self, reader: ShardReader, home: Scratch, records: RecordReader) -> None:
         super().__init__(reader, home)
         self.records = records
 
-    def byte_offset(self, position: int) -> ByteOffset:
+    def locate(self, position: int) -> ByteOffset:
         """Return the byte offset of the record that a token comes from."""
         check_position(position, self.info.tokens)
-        record = sequence_at(self, position)
+        record = self.sequence_at(position)
         token = position - int(self.offsets(record, record)[0])
         line = self.records.record_byte_offset(record)
         detail = ", ".join(filter(None, (f"token {token:,} of record {record:,}", line.detail)))
         return line._replace(width=None, detail=detail)
 
-    def position(self, path: Place, offset: int) -> int | None:
-        """Return the position of the first token of the record at a byte offset of a file; None without one."""
-        record = self.records.record_at(path, offset)
+    def find(self, place: Place, byte: int) -> int | None:
+        """Return the position of the first token of the record at a byte byte of a file; None without one."""
+        record = self.records.record_at(place, byte)
         if record is None:
             return None
         first, last = self.offsets(record, record + 1).tolist()
@@ -193,7 +192,7 @@ def ingested(
     try:
         with make_executor("threads", jobs) as executor:
             shards = ingest(records, encoder, Workers(executor, jobs, home.path), progress=progress)
-        if isinstance(records, HasRecordOffsets):
+        if records.files:
             return _OfRecords(shards, home, records)
         return _Temporary(shards, home)
     except BaseException:
@@ -213,7 +212,7 @@ def encoded(records: RecordReader, encoder: Encoder | None, first: int, last: in
     )
 
 
-class Texts:
+class Texts(TokenReader):
     """Records as a token axis that is made on first use; single sequences are encoded without it."""
 
     def __init__(self, records: RecordReader, encoder: Encoder | None) -> None:
@@ -228,7 +227,7 @@ class Texts:
         return self._axis
 
     @property
-    def info(self) -> Info:
+    def info(self) -> Info:  # type: ignore[override]
         return self.axis.info
 
     def count(self) -> int:
@@ -254,11 +253,8 @@ class Texts:
         check_position(position, self.info.tokens)
         return self.axis, position
 
-    def from_source(self, reader: TokenReader, position: int) -> int | None:
-        return position if reader is self._axis else None
-
-    def readers(self) -> tuple[TokenReader]:
-        return (self.axis,)
+    def find(self, place: Place, byte: int) -> int | None:
+        return self.axis.find(place, byte)
 
     def close(self) -> None:
         self.records.close()

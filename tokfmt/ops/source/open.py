@@ -6,12 +6,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 
@@ -23,17 +23,18 @@ from tokfmt.core.errors import (
     OptionError,
     SeparatorUnknownError,
     TokfmtError,
+    UnendedError,
 )
 from tokfmt.core.files import refuse_stand_in
 from tokfmt.core.format import Format, Hints
 from tokfmt.core.options import given_options
 from tokfmt.core.place import Place, PlaceLike, Url, notes_of, place_of
-from tokfmt.core.protocols import MappedView, MayContinue, SkipsDamaged
 from tokfmt.core.reader import Damage, Info, Layout, Separators, TokenReader, windows
 from tokfmt.core.records import RecordReader, has_records
 from tokfmt.core.shard_names import names_by_directory, notes_on_shards, refuse_incomplete
 from tokfmt.core.text_format import printable
-from tokfmt.model.bridge import ContentReader, from_reader
+from tokfmt.model.dataset import Dataset
+from tokfmt.model.readers import ContentReader, dataset_of, from_reader, readers_of
 from tokfmt.ops.source.discover import find_sources
 from tokfmt.ops.source.manifest import (
     IGNORED,
@@ -43,6 +44,7 @@ from tokfmt.ops.source.manifest import (
     describes,
     manifest_of,
     manifests_beside,
+    read_manifest,
     shrunk,
     states_bare,
 )
@@ -67,6 +69,14 @@ if TYPE_CHECKING:
     from tokfmt.text.tokenizer import TokenizerHandle
 
 
+T = TypeVar("T")
+Result_co = TypeVar("Result_co", covariant=True)
+
+
+class _Run(Protocol[Result_co]):
+    def __call__(self, *, every_end: bool) -> Result_co: ...
+
+
 _LITTLE = 1 << 22  # a stream of at most so many tokens is always scanned to its end
 _TRIED = 16  # sequences that are read to find if any is readable
 
@@ -76,6 +86,23 @@ def _has_others(one: SourceFiles) -> FormatError:
     deeper = "--recursive reads the directories below as well; " if one.below else ""
     what = f"is read as {one.format.name}, and holds {one.left_out}"
     return FormatError(one.path, what, remedy=f"{deeper}--allow-loss other-files leaves out what is not read")
+
+
+def presuming(run: _Run[T], note: Callable[[str], None]) -> T:
+    """Return the result of a command that presumes that sequences end alike, or of the same without a presumption.
+
+    Every command that reads whole datasets runs in this function, so that its result never depends on which sequences
+    were looked at.
+
+    Args:
+        run: Opens its sources and reads them; receives `SourceRequest.every_end`.
+        note: Receives the reason why it runs again.
+    """
+    try:
+        return run(every_end=False)
+    except UnendedError as error:
+        note(f"{error.sentence}; it begins again, and looks at the end of every sequence")
+    return run(every_end=True)
 
 
 @listing.kept()
@@ -133,16 +160,15 @@ def _check_apart(before: Source, after: Source) -> None:
         FormatError: Joining them would repeat a token, or cut a document.
     """
     first, second = _stored_of(before), _stored_of(after)
-    if isinstance(first, MayContinue):
+    if first is not None:
         first.check_ends_before(second, before.separator.eos_id)
 
 
-def _stored_of(source: Source) -> Any:
-    """Return the first reader beneath all views."""
-    reader: Any = source.reader
-    while isinstance(reader, MappedView):
-        reader = reader.readers()[0]
-    return reader
+def _stored_of(source: Source) -> TokenReader | None:
+    """Return the first reader of the stored axis; None for records."""
+    if isinstance(source.reader, RecordReader):
+        return None
+    return next(iter(readers_of(dataset_of(source.reader).axis)), None)
 
 
 @listing.kept()
@@ -320,7 +346,7 @@ def open_found(
     info = source.reader.info
     stream = eos_id is not None and info.separators is Separators.BETWEEN
     if max_sequences is not None and eos_id is not None and stream and info.tokens > _LITTLE:
-        from tokfmt.views.view import Beginning
+        from tokfmt.model.select import Beginning
 
         beginning = Beginning(source.reader, eos_id, max_sequences)
         if not beginning.whole:
@@ -329,6 +355,8 @@ def open_found(
                 reader, _ = without_leads(reader, source.bos_id, source.paths[0], each=True)
             return source._replace(reader=reader)
     stored = source.reader
+    if source.dataset is not None and source.dataset.gap.looked < source.dataset.gap.of:
+        source = _with_count(source, source.dataset, request)
     reader, decided = without_separators(
         stored,
         source.separator,
@@ -350,6 +378,18 @@ def open_found(
     if request.allow_partial and stored.info.separators.alone:
         source = _closed(source, stored, found)
     return _with_partial(source, found, request) if source.damage else counted(source, request)
+
+
+def _with_count(source: Source, dataset: Dataset, request: SourceRequest) -> Source:
+    """Return a source, knowing whether its manifest counts the tokens that there are without a separator of each."""
+    (path, *others), info = source.paths, source.reader.info
+    if others or request.ignore_manifest or not isinstance(info, Info):
+        return source
+    manifest = read_manifest(path)
+    if manifest.ids[0] != dataset.gap.id:
+        return source
+    counted = manifest.counts(info.split).get("tokens") == info.tokens - info.sequences
+    return source._replace(dataset=replace(dataset, gap=replace(dataset.gap, counted=counted)))
 
 
 def _closed(source: Source, stored: TokenReader, found: Sequence[SourceFiles]) -> Source:
@@ -418,7 +458,7 @@ def open_stored(
     known, allow_loss = known_separator(request.eos, places, manifests), request.allow_loss
     no_eos = known is not None and known.eos_id is None
     default = tokenizer.eos_id if tokenizer is not None else None
-    recipes = partial(_recipe_reader, found[0].named)
+    recipes = partial(_recipe_reader, found[0].named, request.every_end)
     hints = Hints(
         known.eos_id if known else None,
         allow_loss,
@@ -501,7 +541,7 @@ def _readable(
     if not isinstance(stored, RecordReader):
         stored, more = readable(stored)
         damage += more
-    elif isinstance(stored, SkipsDamaged):
+    else:
         damage += tuple(stored.damaged_records())
     signs = (shrunk(one, manifest) for one, manifest in zip(found, manifests, strict=True))
     return stored, (*damage, *(sign for sign in signs if sign is not None))
@@ -514,7 +554,7 @@ def _stated(records: RecordReader, format_: Format) -> Separator | None:
 
 
 def open_recipe(
-    file: RecipeFile, hints: Hints, named: Found | None = None
+    file: RecipeFile, hints: Hints, named: Found | None = None, *, every_end: bool = False
 ) -> tuple[Samples | Documents | TextRecipe, list[Source]]:
     """Open a recipe, and return its reader and its sources; see `ops.source.recipe.assemble`.
 
@@ -522,17 +562,18 @@ def open_recipe(
         file: The recipe.
         hints: The accepted losses, and the number of threads that open sources.
         named: The datasets of its sources, from `named_by`, if they were found already.
+        every_end: See `SourceRequest`.
 
     Raises:
         TokfmtError: A source cannot be opened, or the sources do not go together.
     """
     from tokfmt.ops.source.recipe import assemble
 
-    return assemble(file, hints, open_sources, named)
+    return assemble(file, hints, open_sources, named, every_end=every_end)
 
 
-def _recipe_reader(named: Found | None, file: Any, hints: Hints) -> TokenReader | RecordReader:
-    return open_recipe(file, hints, named)[0]
+def _recipe_reader(named: Found | None, every_end: bool, file: Any, hints: Hints) -> TokenReader | RecordReader:
+    return open_recipe(file, hints, named, every_end=every_end)[0]
 
 
 def text_recipe_of(source: Source) -> TextRecipe | None:

@@ -15,11 +15,10 @@ from numpy.typing import NDArray
 
 from tokfmt.core.errors import NO_DAMAGE, FormatError, TruncatedError
 from tokfmt.core.place import Place
-from tokfmt.core.protocols import KnownReadable, marks_of
 from tokfmt.core.reader import Damage, Separators, TokenReader, windows
 from tokfmt.core.records import RecordReader, has_records
 from tokfmt.core.text_format import counted
-from tokfmt.views.select import Chosen, Leading, Slice
+from tokfmt.model.select import Chosen, Leading, Slice
 
 _REASONS = 8  # reasons that a message lists for one source
 
@@ -72,9 +71,9 @@ class Partial(NamedTuple):
 def readable(stored: TokenReader) -> tuple[TokenReader, tuple[Damage, ...]]:
     """Return the sequences of a stored axis that can be read; for a stream, the tokens before the first unreadable one.
 
-    It reads the whole axis, unless opening already proved that all of it can be read (`protocols.KnownReadable`).
+    It reads the whole axis, unless opening already proved that all of it can be read (`TokenReader.is_readable`).
     """
-    if isinstance(stored, KnownReadable) and stored.is_readable:
+    if stored.is_readable:
         return stored, ()
     count, errors = stored.info.sequences, list[FormatError]()
     if stored.info.separators.alone:
@@ -122,7 +121,7 @@ def _failure(stored: TokenReader, start: int, stop: int) -> FormatError | None:
     try:
         for a, b in windows(start, stop):
             stored.tokens(a, b)
-            marks_of(stored, a, b)
+            stored.marks(a, b)
     except NO_DAMAGE:
         raise
     except FormatError as error:

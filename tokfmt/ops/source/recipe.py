@@ -35,14 +35,14 @@ from tokfmt.core.loss_mask import Marks
 from tokfmt.core.named import place_named
 from tokfmt.core.options import given_options
 from tokfmt.core.place import Identity, Place, Url, absolute, place_of, text_of
-from tokfmt.core.protocols import CollectsInvalid, MappedView, Piece, marks_of, pieces_of
 from tokfmt.core.ragged import Offsets, Tokens
-from tokfmt.core.reader import Info, Layout, Separators, TokenReader, windows
+from tokfmt.core.reader import Info, Layout, Piece, Separators, TokenReader, windows
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import counted, printable
 from tokfmt.core.tokenizer_ids import TokenizerIds
-from tokfmt.model.bridge import dataset_of
 from tokfmt.model.dataset import Dataset
+from tokfmt.model.readers import dataset_of, readers_of
+from tokfmt.model.select import Concat, Slice
 from tokfmt.ops.source.discover import dataset_paths, find_sources, format_of, found_at, snapshot
 from tokfmt.ops.source.draft import TextRecipe, TextSource, filters_of
 from tokfmt.ops.source.ingest import ingested
@@ -59,7 +59,7 @@ from tokfmt.ops.source.stored import (
     Separator,
     agreed_tokenizer,
     boundaries_of,
-    refuse_unclear,
+    refuse_other_ends,
     unknown_id,
     without_ends,
     without_leads,
@@ -69,7 +69,6 @@ from tokfmt.recipes.cache import key_of, recalled, remember, unkept
 from tokfmt.recipes.documents import Documents, Source, Vocabulary, quotas
 from tokfmt.recipes.language import VERSION, RecipeFile, SourceEntry, in_keys, read_recipe
 from tokfmt.recipes.samples import CHOOSE_SEPARATOR, Samples, has_labels, separator_of
-from tokfmt.views.select import Concat, Slice
 
 if TYPE_CHECKING:
     from tokfmt.text.tokenizer import TokenizerHandle
@@ -97,7 +96,7 @@ class Opener(Protocol):
 
 
 def assemble(
-    file: RecipeFile, hints: Hints, opener: Opener, named: Found | None = None
+    file: RecipeFile, hints: Hints, opener: Opener, named: Found | None = None, *, every_end: bool = False
 ) -> tuple[Samples | Documents | TextRecipe, list[Opened]]:
     """Open the sources of a recipe, and return its reader with them.
 
@@ -106,6 +105,7 @@ def assemble(
         hints: The accepted losses, and the number of threads that open sources.
         opener: A function that opens the datasets of a source.
         named: The datasets of its sources, from `named_by`, if they were found already.
+        every_end: See `SourceRequest`.
 
     Returns:
         `Samples`, `Documents` if the recipe has no `seq_len`, or a `TextRecipe` if it has text or `dedup`; and the
@@ -115,7 +115,7 @@ def assemble(
         TokfmtError: A source cannot be opened, or the sources do not go together.
     """
     with unkept() as notes:
-        reader, opened, mixed = _laid(file, hints, opener, named)
+        reader, opened, mixed = _laid(file, hints, opener, named, every_end=every_end)
     lost = list(_lost(opened, hints.allow_loss, cut=file.pack != "stored"))
     lost += [Loss("tokenizers", mixed)] if mixed else []
     if isinstance(reader, TextRecipe):
@@ -173,7 +173,7 @@ def _masks_of(info: Info) -> str:
 
 
 def _laid(
-    file: RecipeFile, hints: Hints, opener: Opener, named: Found | None
+    file: RecipeFile, hints: Hints, opener: Opener, named: Found | None, *, every_end: bool
 ) -> tuple[Samples | Documents | TextRecipe, list[Opened], str]:
     """Return the reader of a recipe, its parts, and accepted differences between their tokenizers in words."""
     with _entered(file.where):
@@ -181,7 +181,7 @@ def _laid(
         handle = _tokenizer(file)
         for entry in file.sources:
             try:
-                source, parts = _opened(file, entry, handle, hints, opener, named)
+                source, parts = _opened(file, entry, handle, hints, opener, named, every_end=every_end)
             except _NestingError:
                 raise
             except TokfmtError as error:
@@ -374,11 +374,23 @@ def _opened(
     hints: Hints,
     opener: Opener,
     named: Found | None,
+    *,
+    every_end: bool,
 ) -> tuple[Source | TextSource, list[Opened]]:
     """Open the datasets of one source, in the order of its paths; return the source and its parts."""
     paths = expanded([place_named(file.where, path) for path in entry.path])
+    # Samples are read without a look at separators, so that these are looked at once, and the cache remembers it. A
+    # store would be read as a whole: what it holds is looked at whenever it is read.
+    every_end = every_end or not any(isinstance(path, Url) for path in paths)
     request = SourceRequest(
-        tuple(paths), entry.format, entry.eos, given_options(entry.options), entry.text, entry.split, hints.allow_loss
+        tuple(paths),
+        entry.format,
+        entry.eos,
+        given_options(entry.options),
+        entry.text,
+        entry.split,
+        hints.allow_loss,
+        every_end=every_end,
     )
     # Only inputs of labels = "starts" begin with another lead. Else a document keeps the one that it has.
     request = replace(request, bos=entry.bos if file.convention == "starts" else "none")
@@ -388,7 +400,7 @@ def _opened(
     places_named = [text_of(absolute(place_of(path))) for path in paths]
     read = [entry.format, entry.options, entry.split, entry.select, entry.eos, file.pack == "stored"]
     read += [file.to_eos, request.bos]  # Rows are compared with the separator that is put after them.
-    key = key_of(VERSION, _READING, "source", places_named, read, sorted(hints.allow_loss))
+    key = key_of(VERSION, _READING, "source", places_named, read, sorted(hints.allow_loss), every_end)
     plain = file.pack != "stored" and handle is None and not entry.filter
     if plain and (known := _recalled(key, entry.name, request, entry.select, opener)):
         return known[0], [known[1]]
@@ -408,7 +420,7 @@ def _opened(
     readers: list[TokenReader] = [part.reader for part in parts if not isinstance(part.reader, RecordReader)]
     _refuse_samples(file, readers, parts)
     if file.pack != "stored":
-        refuse_unclear(parts)
+        _refuse_unclear(parts)
         _refuse_borders(readers, parts, hints.allow_loss)
     masked = _are_masked(readers, parts, hints.allow_loss, stored=file.pack == "stored")
     separators = sorted({part.separator.eos_id for part in parts if part.separator.eos_id is not None})
@@ -547,7 +559,7 @@ def _axis(part: Opened, allow_loss: frozenset[str]) -> Opened:
         return part
     axis = ingested(records, None)
     skipped, path = axis.skipped, part.paths[0]
-    if skipped.invalid and "invalid-lines" not in allow_loss and isinstance(records, CollectsInvalid):
+    if skipped.invalid and "invalid-lines" not in allow_loss:
         raise records.record_error(skipped.faults[0])
     found = list[Loss]()
     if skipped.others:
@@ -586,6 +598,16 @@ def _refuse_samples(file: RecipeFile, readers: Sequence[TokenReader], parts: Seq
             )
 
 
+def _refuse_unclear(parts: Sequence[Opened]) -> None:
+    """Refuse parts whose separator has to be named: nearly all of their sequences end with one ID, or with another."""
+    for part in parts:
+        if part.separator.source == "tokenizer":
+            refuse_other_ends(part)
+        unclear = None if part.dataset is None or part.separator.doubt else part.dataset.gap.unclear
+        if unclear is not None:
+            raise ConversionError(replace(unclear, path=printable(part.paths[0])).question)
+
+
 def _refuse_borders(readers: Sequence[TokenReader], parts: Sequence[Opened], allow_loss: frozenset[str]) -> None:
     """Refuse borders inside rows, because cutting sequences loses them."""
     for reader, part in zip(readers, parts, strict=True):
@@ -617,14 +639,14 @@ def _are_masked(
         labeled = has_labels(reader)
         if not what or "loss-mask" in allow_loss or (stored and labeled):
             continue
-        if marks_of(reader) is None or (labeled and info.sample_length is not None):
+        if reader.marks(0, 0) is None or (labeled and info.sample_length is not None):
             remedy = "--allow-loss loss-mask does without them"
             if labeled or info.nonstandard_masks:
                 remedy = f'pack = "stored" takes its samples with their masks; {remedy}'
             raise FormatError(path, f"has {what}", remedy=remedy)
         try:
             for a, b in windows(0, info.tokens if labeled else 0):
-                marks_of(reader, a, b)  # labels can be other IDs than the tokens
+                reader.marks(a, b)  # labels can be other IDs than the tokens
         except ConversionError as error:
             raise FormatError(path, f"has {what}: {error}") from error
         masked = True
@@ -650,9 +672,7 @@ def _is_decoded(reader: TokenReader) -> bool:
     """Return True if a reader decodes tokens in blocks: if the file of its first token does not have it as it is."""
     if isinstance(reader, (Samples, Documents)):
         return any(source.decoded for source in reader.sources)
-    if isinstance(reader, MappedView):
-        return any(map(_is_decoded, reader.readers()))
-    return bool(reader.info.tokens) and pieces_of(reader, 0, 1) is None
+    return any(one.length and one.pieces(0, 1) is None for one in readers_of(dataset_of(reader).axis))
 
 
 def _inner(reader: TokenReader) -> Sequence[Source]:
@@ -660,7 +680,7 @@ def _inner(reader: TokenReader) -> Sequence[Source]:
     return reader.sources if isinstance(reader, (Samples, Documents)) else ()
 
 
-class Deferred:
+class Deferred(TokenReader):
     """A reader that opens its files when tokens are first read. Picklable; threads may share it."""
 
     def __init__(self, info: Info, request: SourceRequest, select: str | None, opener: Opener) -> None:
@@ -685,30 +705,24 @@ class Deferred:
     def offsets(self, first: int, last: int) -> Offsets:
         return self.reader.offsets(first, last)
 
-    @property
-    def dataset(self) -> Dataset:
-        """The dataset of the contents; see `model.bridge.dataset_of`."""
-        return dataset_of(self.reader)
+    def as_dataset(self, *, drawn: bool = False) -> Dataset:
+        """See `TokenReader.as_dataset`."""
+        return dataset_of(self.reader, drawn=drawn)
 
     def pieces(self, start: int, stop: int) -> Sequence[Piece] | None:
-        """See `protocols.RawCopyable`."""
-        return pieces_of(self.reader, start, stop)
+        """See `TokenReader.pieces`."""
+        return self.reader.pieces(start, stop)
 
     def marks(self, start: int, stop: int) -> Marks | None:
-        """See `protocols.HasMarks`."""
-        return marks_of(self.reader, start, stop)
+        """See `TokenReader.marks`."""
+        return self.reader.marks(start, stop)
 
     def to_source(self, position: int) -> tuple[TokenReader, int]:
-        """See `protocols.MappedView`."""
+        """See `TokenReader.to_source`."""
         return self.reader, position
 
-    def from_source(self, reader: TokenReader, position: int) -> int | None:
-        """See `protocols.MappedView`."""
-        return position if reader is self._reader else None
-
-    def readers(self) -> Sequence[TokenReader]:
-        """See `protocols.MappedView`."""
-        return (self.reader,)
+    def find(self, place: Place, byte: int) -> int | None:
+        return self.reader.find(place, byte)
 
     def close(self) -> None:
         """Release open files."""

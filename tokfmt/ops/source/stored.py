@@ -29,10 +29,11 @@ from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import counted, printable
 from tokfmt.core.tokenizer_ids import TokenizerIds, wrapped_bits
 from tokfmt.model.batch import AFTER
-from tokfmt.model.bridge import ContentReader, dataset_of, from_reader, is_unfinished
 from tokfmt.model.dataset import Dataset
 from tokfmt.model.gap import Gap
-from tokfmt.model.separator import ENOUGH, Statement, decide, led, look, unled
+from tokfmt.model.laid import KEPT
+from tokfmt.model.readers import ContentReader, dataset_of, from_reader, is_unfinished
+from tokfmt.model.separator import ENOUGH, Statement, decide, led, look, refuse_other, refuse_undivided, unled
 from tokfmt.model.spans import Led
 from tokfmt.ops.source.endings import LITTLE, few_runs
 from tokfmt.ops.source.manifest import (
@@ -59,12 +60,13 @@ class Separator(NamedTuple):
 
     Attributes:
         eos_id: The ID; None if there is no separator, or if it is not known.
-        source: In words: "--eos", "tokenizer", "manifest of X", "stage1 convention", "every sequence ends with it".
+        source: In words: "--eos", "tokenizer", "manifest of X", "stage1 convention", "inferred".
         inferred: The ID is inferred from the data.
         doubt: A note on an ID that looks like a separator and is not used as one; "" without one.
         is_stored: False: the manifest states that the ID is in no gap between sequences. Where it ends one, it is
             content.
         endings: The distinct last IDs of the sequences that were looked at.
+        seen: How many of the sequences that were looked at end with it; see `Gap.seen`.
     """
 
     eos_id: int | None
@@ -73,10 +75,11 @@ class Separator(NamedTuple):
     doubt: str = ""
     is_stored: bool = True
     endings: tuple[int, ...] = ()
+    seen: str = ""
 
     @property
     def stated(self) -> Separator:
-        """The separator without what was seen of it."""
+        """The separator without the IDs that were seen."""
         return self._replace(endings=())
 
     @property
@@ -84,7 +87,7 @@ class Separator(NamedTuple):
         """A note on an inferred separator, or on one that is in doubt; empty for any other."""
         if self.doubt:
             return (self.doubt,)
-        guess = f"separator {self.eos_id} inferred: {self.source}. --eos ID overrides it"
+        guess = f"separator {self.eos_id} inferred: {self.seen}. --eos ID overrides it"
         return (guess,) if self.inferred else ()
 
 
@@ -221,8 +224,11 @@ def agreed_tokenizer(
     made: dict[str, tuple[Place, Mapping[str, Any]]] = {}
     unknown = False
     for source in sources:
+        # A recipe of text can have sources of token IDs too.
+        is_text = isinstance(source.reader, RecordReader) and source.reader.info.kind == "text"
+        is_text = is_text and not source.format.is_computed
         for path, stated in zip(source.paths, source.tokenizers, strict=True):
-            one = named if _is_text(source) else stated
+            one = named if is_text else stated
             unknown |= one is None
             if one is not None:
                 made.setdefault(str(one["digest"]), (path, one))
@@ -259,12 +265,6 @@ def _named_in_metadata(sources: Sequence[Source], allow_loss: frozenset[str]) ->
     return f"IDs of {len(places)} tokenizers, by metadata: {', '.join(places)}"
 
 
-def _is_text(source: Source) -> bool:
-    """Return whether a source holds text, and nothing else: a recipe of text can have sources of token IDs too."""
-    reader = source.reader
-    return isinstance(reader, RecordReader) and reader.info.kind == "text" and not source.format.is_computed
-
-
 def manifest_tokenizer(sources: Sequence[Source]) -> TokenizerHandle | None:
     """Return the tokenizer of all sources by their manifests, if this machine has it unchanged; else None."""
     made, _ = agreed_tokenizer(sources, None, frozenset({"tokenizers"})) if sources else (None, "")
@@ -276,27 +276,20 @@ def manifest_tokenizer(sources: Sequence[Source]) -> TokenizerHandle | None:
     return None
 
 
-def refuse_unclear(sources: Sequence[Source]) -> None:
-    """Refuse sources whose sequences end with an ID that may be another separator, and may be content.
+def refuse_other_ends(source: Source) -> None:
+    """Refuse a source whose separator is that of the tokenizer, and whose sequences end with another ID: S6.
 
     Raises:
-        ConversionError: There is one. What is written must not depend on which sequences were looked at.
+        ConversionError: They do. Another tokenizer may have made the IDs.
     """
-    for source in sources:
-        separator, gap = source.separator, Gap() if source.dataset is None else source.dataset.gap
-        by_tokenizer = separator.source == "tokenizer" and not gap.closed and gap.lack >= ENOUGH
-        if separator.doubt or (gap.common is None and not (by_tokenizer and len(separator.endings) == 1)):
-            continue
-        path, looked = printable(source.paths[0]), f"{counted(gap.looked, 'sequence')} that were looked at"
-        if gap.common is not None:
-            alike, count = gap.common
-            those = f"all {looked}" if count == gap.looked else f"{count:,} of {looked}"
-            what = f"{path}: its separator is not known, and {those} end with {alike}"
-            raise ConversionError(f"{what}. --eos {alike} reads it as the separator, --eos none as content")
-        (alike,) = separator.endings
-        what = f"{path}: the tokenizer ends texts with {separator.eos_id}, and all of {looked} end with {alike}"
-        what += _wrapped(separator.eos_id or 0, separator.endings)
-        raise ConversionError(f"{what}. --eos {alike} reads it as the separator, --eos none as content")
+    separator, gap = source.separator, Gap() if source.dataset is None else source.dataset.gap
+    if separator.doubt or gap.closed or gap.lack < ENOUGH or len(separator.endings) != 1:
+        return
+    path, looked = printable(source.paths[0]), f"{counted(gap.looked, 'sequence')} that were looked at"
+    (alike,) = separator.endings
+    what = f"{path}: the tokenizer ends texts with {separator.eos_id}, and all of {looked} end with {alike}"
+    what += _wrapped(separator.eos_id or 0, separator.endings)
+    raise ConversionError(f"{what}. --eos {alike} reads it as the separator, --eos none as content")
 
 
 def known_separator(choice: EosChoice, paths: Sequence[Place], manifests: Sequence[Manifest]) -> Separator | None:
@@ -414,23 +407,22 @@ def decided(
         OptionError: `choice` contradicts the dataset.
         ConversionError: The manifest or the tokenizer contradicts the dataset.
     """
-    info = stored.info
+    info, stated = stored.info, None
+    if by_manifest is not None and by_manifest.eos_id is not None:
+        stated = Statement(by_manifest.eos_id, stored=by_manifest.is_stored)
     if not looks or info.separators is not Separators.TRAILING or not info.sequences:
+        if info.separators.alone and looks:
+            _refuse_contradiction(stored, choice, stated, path)
         return _stated_separator(known, tokenizer_eos, info), None
     dataset = from_reader(stored, path=path)
     runs = few_runs(dataset.spans, info, max_sequences) if few else None
     ends = look(dataset.axis, dataset.spans, runs)
-    stated = None
-    if by_manifest is not None and by_manifest.eos_id is not None:
-        stated = Statement(by_manifest.eos_id, stored=by_manifest.is_stored)
-    elif info.eos_id is not None:
+    if stated is None and info.eos_id is not None:
         stated = Statement(info.eos_id, "file")
     try:
         dataset = decide(dataset, choice, stated, tokenizer_eos, ends=ends)
-    except OptionError as error:
-        raise OptionError(f"{printable(path)}: {error}", name=error.name) from None
-    except ConversionError as error:
-        raise ConversionError(f"{printable(path)}: {error}") from None
+    except (OptionError, ConversionError) as error:
+        raise _located(error, path) from None
     gap = dataset.gap
     if bare:
         gap = replace(gap, even=False)
@@ -441,15 +433,29 @@ def decided(
         "file": info.eos_from or "format",
         "tokenizer": "tokenizer",
     }.get(gap.known, "")
+    seen = gap.seen
     if gap.known == "inferred":
-        source = f"{gap.seen}, and none has it inside"
+        source = "inferred"
+        seen += ", and none has it inside" if ends.tokens is not None else ", and none that was searched has it inside"
     endings = tuple(ends.counts)
     some = ends.tokens if gap.known == "inferred" else None
     if gap.known == "inferred" and some is None:
         some = stored.tokens(0, min(info.tokens, _SOME))
     if some is not None and gap.id is not None and byte_swapped(some[:_SOME]):
         return Separator(None, doubt=_swapped(gap.id, info.dtype), endings=endings), from_reader(stored, path=path)
-    return Separator(gap.id, source, gap.known == "inferred", is_stored=gap.stored, endings=endings), dataset
+    return Separator(gap.id, source, gap.known == "inferred", is_stored=gap.stored, endings=endings, seen=seen), dataset
+
+
+def _located(error: OptionError | ConversionError, path: Place) -> OptionError | ConversionError:
+    """Return the error with the path of the dataset in front."""
+    what = f"{printable(path)}: {error}"
+    return OptionError(what, name=error.name) if isinstance(error, OptionError) else ConversionError(what)
+
+
+def _refuse_contradiction(stored: TokenReader, choice: EosChoice, stated: Statement | None, path: Place) -> None:
+    """Refuse to split a stream at another separator than the one that its manifest states."""
+    if stored.info.separators.alone and isinstance(choice, int) and stated is not None:
+        refuse_other(stored, choice, stated, printable(path))
 
 
 def _stated_separator(known: Separator | None, tokenizer_eos: int | None, info: Info) -> Separator:
@@ -530,21 +536,28 @@ def without_separators(
         raise CorruptError(
             path,
             f"sequences do not end with the separator {eos_id} that the dataset states",
-            remedy="--eos none reads the sequences as they are stored, with the IDs that end them",
+            remedy=KEPT,
         )
-    if spans.usual == AFTER and (not every_end or eos_id == info.eos_id):
+    if spans.usual == AFTER and (not every_end or gap.is_known or eos_id == info.eos_id):
         reader = ContentReader(dataset)
         if reader.info.tokens:  # Else no read of a content would look at a separator.
             return reader, []
     is_long = few_sequences and max(info.tokens, info.sequences) > LITTLE
     if not is_long and (gap.closed or every_end):
-        whole = from_reader(stored, eos_id, presumed=None, path=path)
-        reader = ContentReader(replace(whole, gap=gap))
+        reader = _looked_at(stored, gap, path)
         if closed := info.tokens - reader.info.tokens:
             ends = f"{closed:,} of {counted(info.sequences, 'sequence')} end with the separator {eos_id}"
             return reader, [f"{ends}; the others are kept as stored"] if closed < info.sequences else []
     kept = f"not every sequence ends with {eos_id}" if gap.closed else f"no sequence that was read ends with {eos_id}"
     return stored, [f"{kept}; sequences are kept as stored{_wrapped(eos_id, separator.endings)}"]
+
+
+def _looked_at(stored: TokenReader, gap: Gap, path: Place) -> ContentReader:
+    """Return the contents of a dataset after a look at the end of every sequence."""
+    whole = from_reader(stored, gap.id, presumed=None, path=path)
+    if whole.spans.usual == AFTER:
+        gap = replace(gap, looked=gap.of, closed=gap.of, lack=0, empty=0)
+    return ContentReader(replace(whole, gap=gap))
 
 
 def _on_unknown(separator: Separator, gap: Gap) -> list[str]:
@@ -569,18 +582,25 @@ def _of_stream(
         watched.phase("finding separators", info.tokens, "tokens")
         dataset = from_reader(stored, eos_id, jobs=jobs, scanned=watched.advance, path=path)
         split = ContentReader(dataset)
+        if separator.is_stored and separator.source.startswith((GIVEN, "manifest")):  # Else it is only what is usual.
+            refuse_undivided(dataset, separator.source, printable(path))
         (empty, first), notes = dataset.spans.empty, list[str]()
         if empty:
             what = f"{empty:,} of {counted(split.info.sequences, 'sequence')} are empty, the first is {first:,}"
             notes.append(f"{what}: separators follow each other")
         if is_unfinished(split):
-            notes.append(f"its last document is not finished: no separator {eos_id} follows it")
+            notes.append(unfinished(eos_id))
         return split, notes
     if separator.source == NO_SEPARATOR:
         return stored, [f"read as one sequence of {info.tokens:,} tokens ({NO_SEPARATOR})"]
     if note := _undivided(info, separator):
         return stored, note
     raise SeparatorUnknownError(path, "a stream of tokens whose separator is not known")
+
+
+def unfinished(eos_id: int) -> str:
+    """Return the note on a stream that ends without its separator."""
+    return f"its last document is not finished: no separator {eos_id} follows it"
 
 
 def boundaries_of(inner: Inner) -> str:

@@ -286,6 +286,7 @@ class Statistics:
             the value is the same in every format.
         eos_id: The separator; None without one.
         eos_from: The origin of the separator.
+        eos_seen: How many of the sequences end with it, in words: of all after a full walk, else of those looked at.
         eos_inferred: True if the separator is inferred.
         sample_length: The length of a sample in tokens; None for other layouts.
         estimated: True if the values are estimated from a sample.
@@ -317,6 +318,7 @@ class Statistics:
     max_id: int | None = None
     eos_id: int | None = None
     eos_from: str = ""
+    eos_seen: str = ""
     eos_inferred: bool = False
     sample_length: int | None = None
     estimated: bool = False
@@ -586,7 +588,7 @@ def _why(document: Mapping[str, Any], expected: Expectation) -> str:
 
 
 _LARGEST = 1 << 28
-_NOT_COMPARED = ("path", "estimated", "eos_from", "eos_inferred")
+_NOT_COMPARED = ("path", "estimated", "eos_from", "eos_seen", "eos_inferred")
 _OF_STORAGE = (
     "format",
     "layout",

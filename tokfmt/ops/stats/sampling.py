@@ -16,10 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.reader import Separators, windows
-from tokfmt.core.records import Block, RecordBatch, RecordInfo, RecordReader, counted_records, json_lines
+from tokfmt.core.records import Block, RecordBatch, RecordInfo, RecordReader, counted_records
 from tokfmt.core.seeds import SAMPLE, random_order
+from tokfmt.model.select import Intervals, Picked
 from tokfmt.ops.stats.walk import Indexed, StatsAxis, Streamed
-from tokfmt.views.select import Intervals, Picked
 
 _BLOCK = 1 << 13  # tokens; a block holds few sequences, so that a sample comes from many places
 _TEXT_BLOCK = 1 << 20  # bytes
@@ -107,14 +107,14 @@ def _end_of(axis: Streamed, position: int) -> int:
     return axis.info.tokens
 
 
-class SomeBlocks:
+class SomeBlocks(RecordReader):
     """The records of the drawn blocks of a reader."""
 
     def __init__(self, records: RecordReader, blocks: Sequence[Block]) -> None:
         self.records, self._blocks = records, list(blocks)
 
     @property
-    def info(self) -> RecordInfo:
+    def info(self) -> RecordInfo:  # type: ignore[override]
         size = sum(block.stop - block.start for block in self._blocks)
         return replace(self.records.info, size=size, records=None)
 
@@ -133,7 +133,7 @@ class SomeBlocks:
         return self.records.ids(block)
 
     def lines(self, block: Block) -> Iterator[RecordBatch]:
-        return json_lines(self.records, block)
+        return self.records.lines(block)
 
     def record(self, index: int) -> str | list[int]:
         raise IndexError(f"record {index} of a sample")

@@ -16,29 +16,30 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tokfmt.core import listing
-from tokfmt.core.errors import DetectionError, FormatError, OptionError
+from tokfmt.core.errors import DetectionError, FormatError, OptionError, UnendedError
 from tokfmt.core.format import Decoder
 from tokfmt.core.locks import Scratch
+from tokfmt.core.loss_mask import is_masked, padding_of
 from tokfmt.core.options import fit
 from tokfmt.core.place import PlaceLike
-from tokfmt.core.protocols import CountsPadding, HasLabels, PaddingCounts
 from tokfmt.core.ragged import Tokens
-from tokfmt.core.reader import Separators, TokenReader, windows
+from tokfmt.core.reader import PaddingCounts, Separators, TokenReader, windows
 from tokfmt.core.records import RecordReader
 from tokfmt.core.seeds import check_seed
 from tokfmt.core.text_format import printable
 from tokfmt.core.tokenizer_ids import TokenizerIds
-from tokfmt.model.bridge import ContentReader, is_split
+from tokfmt.model.readers import ContentReader, is_split
 from tokfmt.ops.source.discover import check_unchanged, dataset_paths, format_of, found_at, snapshot
 from tokfmt.ops.source.ingest import encoder_for, ingest
 from tokfmt.ops.source.manifest import extent
-from tokfmt.ops.source.open import contradicted, open_stored
+from tokfmt.ops.source.open import contradicted, open_stored, presuming
 from tokfmt.ops.source.request import SourceRequest
 from tokfmt.ops.source.stored import (
     NO_SEPARATOR,
     Source,
     manifest_tokenizer,
     tokenizer_of,
+    unfinished,
     without_leads,
     without_separators,
 )
@@ -113,6 +114,16 @@ def stats(request: StatsRequest, progress: Progress | None = None, cancelled: Ca
         CancelledError: If `cancelled` returned True.
         TokfmtError: If the only dataset cannot be read, or an option is wrong.
     """
+    watched = progress or NullProgress()
+
+    def counted(*, every_end: bool) -> StatsReport:
+        asked = replace(request.source, every_end=every_end)
+        return _stats(replace(request, source=asked), watched, cancelled)
+
+    return presuming(counted, watched.note)
+
+
+def _stats(request: StatsRequest, progress: Progress, cancelled: Cancelled) -> StatsReport:
     jobs = worker_count(request.jobs)
     request = _checked(request)
     reading = replace(request.source, allow_loss=request.source.allow_loss | {"fields"})  # statistics lose no fields
@@ -122,7 +133,7 @@ def stats(request: StatsRequest, progress: Progress | None = None, cancelled: Ca
         sources, before = [], []
         with listing.kept() as answers:
             paths = dataset_paths(request.source)
-            run = _Run(request, handle, workers, progress or NullProgress(), cancelled, len(paths) > 1, answers)
+            run = _Run(request, handle, workers, progress, cancelled, len(paths) > 1, answers)
             for path in paths:
                 with run.recording_failure(path):
                     one = found_at(path, format_of(path, request.source.format), request.source)
@@ -165,17 +176,20 @@ def stats_of(
         CancelledError: If `cancelled` returned True.
         TokfmtError: If the dataset cannot be read.
     """
-    asked = SourceRequest(source.paths, ignore_manifest=True)
-    request = StatsRequest(asked, duplicates=duplicates, jobs=worker_count(jobs))
-    with (
-        Scratch() as scratch,
-        make_executor(request.executor, request.jobs or 1) as executor,
-    ):
-        workers = Workers(executor, request.jobs or 1, scratch)
-        run = _Run(
-            request, tokenizer, workers, progress or NullProgress(), cancelled, most_compared=most_compared, keep=keep
-        )
-        return run.report([source], [size_of(source)]).datasets[0]
+    watched = progress or NullProgress()
+
+    def counted(*, every_end: bool) -> Statistics:
+        asked = SourceRequest(source.paths, ignore_manifest=True, every_end=every_end)
+        request = StatsRequest(asked, duplicates=duplicates, jobs=worker_count(jobs))
+        with (
+            Scratch() as scratch,
+            make_executor(request.executor, request.jobs or 1) as executor,
+        ):
+            workers = Workers(executor, request.jobs or 1, scratch)
+            run = _Run(request, tokenizer, workers, watched, cancelled, most_compared=most_compared, keep=keep)
+            return run.report([source], [size_of(source)]).datasets[0]
+
+    return presuming(counted, watched.note)
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +211,7 @@ class _Run:
         try:
             yield
         except (FormatError, DetectionError) as error:
-            if not self.several:
+            if not self.several or (isinstance(error, UnendedError) and not self.request.source.every_end):
                 raise
             self.failures.append(Failure(str(path), error))
 
@@ -240,7 +254,10 @@ class _Run:
             with self.recording_failure(subject.source.paths[0]):
                 if survey.error is not None:
                     raise survey.error
-                noted = replace(subject, notes=(*subject.notes, *survey.notes))
+                notes = (*subject.notes, *survey.notes)
+                if isinstance(subject.axis, Streamed) and drawn is None and subject.axis.is_unfinished(survey.stats):
+                    notes += (unfinished(subject.axis.eos_id),)
+                noted = replace(subject, notes=notes)
                 one = Surveyed(noted, survey, drawn.weight if drawn else 1.0)
                 found = described(one, wanted, self.keep)
                 if drawn is None and not request.source.ignore_manifest:
@@ -262,7 +279,7 @@ class _Run:
                 if isinstance(reader, RecordReader):
                     axis: StatsAxis = self._ingested(source, reader, number)
                 else:
-                    axis, notes = stored_axis(source, reader)
+                    axis, notes = stored_axis(source, reader, every_end=self.request.source.every_end)
                 drawn = draw(axis, sample, seed) if sample is not None else None
                 axis = axis if drawn is None else drawn.axis
                 yield Subject(source, axis, size, (*source.notes, *notes)), drawn
@@ -360,10 +377,15 @@ def _checked(request: StatsRequest) -> StatsRequest:
     return request
 
 
-def stored_axis(source: Source, stored: TokenReader) -> tuple[StatsAxis, list[str]]:
+def stored_axis(source: Source, stored: TokenReader, *, every_end: bool = False) -> tuple[StatsAxis, list[str]]:
     """Return the axis of a source that statistics walk, and notes on how it is read. No stream is scanned for this.
 
     A stream with an unknown separator is one sequence, so that you can find the separator among its frequent IDs.
+
+    Args:
+        source: The opened dataset.
+        stored: Its reader.
+        every_end: See `SourceRequest`.
     """
     path, separator = source.paths[0], source.separator
     info, eos_id = stored.info, separator.eos_id
@@ -374,7 +396,7 @@ def stored_axis(source: Source, stored: TokenReader) -> tuple[StatsAxis, list[st
         splits = "no separator known; --eos ID splits it"
         why = NO_SEPARATOR if separator.source == NO_SEPARATOR else splits
         return Indexed(stored, None, str(path)), [f"read as one sequence ({why})"]
-    reader, notes = without_separators(stored, separator, source.dataset, path)
+    reader, notes = without_separators(stored, separator, source.dataset, path, every_end=every_end)
     if lead is not None:
         reader, noted = without_leads(reader, lead, path)
         notes += noted
@@ -511,7 +533,7 @@ def figures_of(seen: Surveyed) -> Figures:
     """Return the counts of one dataset."""
     axis, stats, weight = seen.survey.axis, seen.survey.stats, seen.weight
     stored = axis.stored
-    padding_counts = stored.padding_counts() if isinstance(stored, CountsPadding) else PaddingCounts(None, 0)
+    padding_counts = stored.padding_counts() or PaddingCounts(None, 0)
     separator = seen.subject.source.separator.eos_id
     eos_id = separator if separator is not None else -1
     made = padding_counts.separators - (stored.trimmed if isinstance(stored, ContentReader) else 0)
@@ -523,12 +545,19 @@ def figures_of(seen: Surveyed) -> Figures:
         last=stats.last.scaled(weight),
         lengths=stats.lengths.scaled(weight),
         separators=(stats.ids.count(eos_id) - made, axis.info.tokens - made),
-        padding=None if padding_counts.padding is None else (padding_counts.padding, padding_counts.positions),
-        masked=(round(stats.masked * weight), round(axis.info.tokens * weight))
-        if isinstance(stored, HasLabels)
-        else None,
+        padding=_padding(seen, padding_counts),
+        masked=(round(stats.masked * weight), round(axis.info.tokens * weight)) if is_masked(stored) else None,
         size=seen.subject.size,
     )
+
+
+def _padding(seen: Surveyed, left_out: PaddingCounts) -> tuple[int, int] | None:
+    """Return the positions that are padding, on the axis or left out of it, and all; None if none are declared."""
+    axis, stats = seen.survey.axis, seen.survey.stats
+    if padding_of(axis.stored, 0, 0) is None:
+        return None if left_out.padding is None else (left_out.padding, left_out.positions)
+    out = left_out.padding or 0
+    return round(stats.padding * seen.weight) + out, round(axis.info.tokens * seen.weight) + out
 
 
 def outlined(subject: Subject) -> Statistics:
@@ -557,7 +586,8 @@ def _between(axis: Indexed) -> Share | None:
     """Return the number and share of separators if a scan has counted them, else None."""
     if isinstance(axis.stored, ContentReader) and is_split(axis.stored):
         stored = axis.stored.source
-        made = stored.padding_counts().separators if isinstance(stored, CountsPadding) else 0
+        counts = stored.padding_counts()
+        made = 0 if counts is None else counts.separators
         return Share.of(stored.info.tokens - axis.info.tokens - made, stored.info.tokens - made)
     return None  # a sequence may hold more separators than the one at its end
 
@@ -576,7 +606,23 @@ def described(seen: Surveyed, wanted: Wanted, keep: Keep | None = None) -> Stati
         ids, first, last = (RankedIds.of(one.table()) for one in (figures.read_ids, figures.first, figures.last))
         number = partial(survey.axis.numbers, begun=survey.begun)
         keep(Lists(ids, first, last, None if found is None else RankedGroups.of(found, number)))
-    return _filled(_heading(seen.subject), figures, [seen], wanted, found)
+    heading = _heading(seen.subject)
+    return _filled(replace(heading, eos_seen=_seen(seen) or heading.eos_seen), figures, [seen], wanted, found)
+
+
+def _seen(seen: Surveyed) -> str:
+    """Return how many of all sequences have the separator, as a full walk has counted; "" without these numbers."""
+    axis, dataset = seen.survey.axis, seen.subject.source.dataset
+    if isinstance(axis, Streamed) or seen.weight != 1 or dataset is None or dataset.gap.lead is not None:
+        return ""
+    count, closed = seen.survey.stats.lengths.total, None
+    if axis.eos_id is not None:  # The walk refuses a sequence without it.
+        closed = count
+    elif isinstance(axis.stored, ContentReader) and not is_split(axis.stored):
+        closed = axis.stored.trimmed
+    if closed is None:
+        return ""
+    return replace(dataset.gap, looked=count, of=count, closed=closed, lack=count - closed, empty=0).seen
 
 
 def _heading(subject: Subject) -> Statistics:
@@ -590,6 +636,7 @@ def _heading(subject: Subject) -> Statistics:
         bytes=subject.size,
         eos_id=source.separator.eos_id,
         eos_from=source.separator.source,
+        eos_seen=source.separator.seen,
         eos_inferred=source.separator.inferred,
         sample_length=info.sample_length,
         recipe=explain(source.reader) if isinstance(source.reader, (Samples, Documents)) else (),

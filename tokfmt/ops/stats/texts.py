@@ -14,7 +14,7 @@ from xxhash import xxh3_128_digest
 
 from tokfmt.core.errors import FormatError
 from tokfmt.core.ragged import Offsets
-from tokfmt.core.records import Block, RecordReader, json_lines
+from tokfmt.core.records import Block, RecordReader
 from tokfmt.ops.source.stored import Source
 from tokfmt.ops.stats.duplicates import (
     LISTED_GROUPS,
@@ -147,7 +147,7 @@ def _count(job: tuple[RecordReader, bool, int], item: tuple[int, Block]) -> tupl
         total += _of_texts(batch.texts, batch.invalid, place, hashed)
         found += len(batch.texts)
     names: Counter[str] = Counter()
-    for batch in json_lines(records, block):
+    for batch in records.lines(block):
         names.update(chain.from_iterable(map(_names, batch.lines)))
         names = _bounded(names)
     return total + TextStats(fields=names, counts=((number, found),)), block.stop - block.start

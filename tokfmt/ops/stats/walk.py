@@ -22,12 +22,12 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from tokfmt.core.errors import CorruptError, FormatError, TokfmtError
-from tokfmt.core.protocols import HasLabels, read_intervals
+from tokfmt.core.errors import CorruptError, FormatError, TokfmtError, UnendedError
+from tokfmt.core.loss_mask import counted_of, is_masked, padding_of
 from tokfmt.core.ragged import Offsets, Tokens
-from tokfmt.core.reader import WINDOW, Info, Separators, TokenReader, sequence_at, windows
+from tokfmt.core.reader import WINDOW, Info, Separators, TokenReader, windows
 from tokfmt.model.batch import AFTER
-from tokfmt.model.bridge import ContentReader
+from tokfmt.model.readers import ContentReader
 from tokfmt.ops.compare.fingerprint import Fingerprints, fingerprint_of, fingerprints_between
 from tokfmt.ops.stats.duplicates import TOO_MANY, Seen, Store, too_many
 from tokfmt.ops.stats.tables import Counter, Counts, Table
@@ -64,7 +64,8 @@ class Stats:
         ids: The counts of the IDs, separators included.
         lengths: The lengths of the sequences that were read.
         first, last: The counts of the first and last IDs of sequences that are not empty.
-        masked: The number of positions that do not count in the loss.
+        masked: The number of positions that train no target.
+        padding: The number of positions that the reader declares as padding.
         seen: The fingerprints of the sequences; empty if duplicates are not counted.
         loose: The sequences to read later, in order.
         spans: The regions of a stream, in order; no two of them touch.
@@ -76,6 +77,7 @@ class Stats:
     first: Counts = field(default_factory=Counts.empty)
     last: Counts = field(default_factory=Counts.empty)
     masked: int = 0
+    padding: int = 0
     seen: Seen = field(default_factory=Seen.nothing)
     loose: tuple[Loose, ...] = ()
     spans: tuple[StreamSpan, ...] = ()
@@ -89,6 +91,7 @@ class Stats:
             first=self.first + other.first,
             last=self.last + other.last,
             masked=self.masked + other.masked,
+            padding=self.padding + other.padding,
             seen=self.seen + other.seen,
             loose=tuple(sorted(self.loose + other.loose + between)),
             spans=spans,
@@ -133,15 +136,16 @@ class Tally:
         self._loose: list[Loose] = []
         self._spans: list[StreamSpan] = []
         self._begun: dict[int, int] = {}
-        self._masked = 0
+        self._masked = self._padding = 0
 
     def count(self, tokens: Tokens) -> None:
         """Count the IDs of a window; each token of the region is passed once."""
         self._ids.add(tokens)
 
-    def mask(self, positions: int) -> None:
-        """Add positions that do not count in the loss."""
-        self._masked += positions
+    def unused(self, masked: int, padding: int) -> None:
+        """Add positions that train no target, and positions that are padding."""
+        self._masked += masked
+        self._padding += padding
 
     def sequences(self, tokens: Tokens, starts: Offsets, stops: Offsets, base: int) -> None:
         """Add complete sequences of a window.
@@ -210,6 +214,7 @@ class Tally:
             self._first.counts(),
             self._last.counts(),
             self._masked,
+            self._padding,
             seen,
             tuple(sorted(self._loose)),
             tuple(self._spans),
@@ -285,11 +290,11 @@ class Indexed:
                     else:
                         opened = tokens[begin - a :].copy(), begin, end
                 self._add_sequences(tally, tokens, a, bounds)
-        self._mask(start, stop, tally)
+        self._count_unused(start, stop, tally)
 
     def _begun_before(self, position: int) -> int:
         """Return the number of sequences that begin before a position."""
-        return sequence_at(self.stored, position - 1) + 1 if position and self.info.sequences else 0
+        return self.stored.sequence_at(position - 1) + 1 if position and self.info.sequences else 0
 
     def _add_sequences(self, tally: Tally, tokens: Tokens, base: int, bounds: Offsets) -> None:
         starts, stops = bounds[:-1] - base, bounds[1:] - base
@@ -303,7 +308,8 @@ class Indexed:
         wrong = (stops < starts) | (tokens[np.maximum(stops, 0)] != self.eos_id)
         k = int(np.argmax(wrong))
         before = int(np.count_nonzero(starts[:k] == starts[k]))  # empty sequences begin at the same position
-        return CorruptError(
+        kind = CorruptError if self.info.eos_id == self.eos_id else UnendedError
+        return kind(
             self.path,
             f"sequence {self._begun_before(base + int(starts[k])) + before:,} does not end with the separator "
             f"{self.eos_id}",
@@ -311,11 +317,14 @@ class Indexed:
             remedy="--eos none reads the sequences as they are stored, with their last tokens",
         )
 
-    def _mask(self, start: int, stop: int, tally: Tally) -> None:
+    def _count_unused(self, start: int, stop: int, tally: Tally) -> None:
         stored = self.stored
-        if isinstance(stored, HasLabels):
-            for a, b in windows(start, stop):
-                tally.mask(b - a - int(np.count_nonzero(stored.masks(a, b))))
+        if not is_masked(stored) and padding_of(stored, 0, 0) is None:
+            return
+        for a, b in windows(start, stop):
+            counted, padding = counted_of(stored, a, b), padding_of(stored, a, b)
+            masked = 0 if counted is None else b - a - int(np.count_nonzero(counted))
+            tally.unused(masked, 0 if padding is None else int(np.count_nonzero(padding)))
 
     @property
     def ending(self) -> int:
@@ -353,7 +362,7 @@ class Indexed:
 
     def number(self, position: int, begun: Mapping[int, int]) -> int:  # noqa: ARG002 - the offsets suffice
         """Return the number of the sequence that begins at a position and is not empty."""
-        return sequence_at(self.stored, position)
+        return self.stored.sequence_at(position)
 
     def numbers(self, positions: Offsets, begun: Mapping[int, int]) -> Offsets:  # noqa: ARG002 - as above
         """Return the numbers of sequences that begin at ascending positions and are not empty."""
@@ -437,6 +446,11 @@ class Streamed:
         tally.span(StreamSpan(start, stop, first, last), separators)
 
     ending = 0
+
+    def is_unfinished(self, stats: Stats) -> bool:
+        """Return whether tokens follow the last separator of a stream that ends documents; `stats` are those of all."""
+        is_behind, end = self.info.separators is not Separators.BEFORE, self.info.tokens
+        return is_behind and any(span.stop == end and 0 <= span.last < end - 1 for span in stats.spans)
 
     def content(self, loose: Loose, last: Tokens) -> Loose:  # noqa: ARG002
         """Return a loose sequence unchanged, because it includes no separator."""
@@ -694,7 +708,7 @@ def _count_loose(job: _Job, batch: Sequence[tuple[Loose, bool]]) -> Stats:
     axis, tally = job.axis, Tally(duplicates=job.duplicates)
     kept = [(loose, hashed and job.duplicates) for loose, hashed in batch]
     wanted = [one for loose, hashed in kept for one in _to_read(loose, axis.ending, hashed=hashed)]
-    found = read_intervals(axis.stored, wanted)
+    found = axis.stored.intervals(wanted)
     for loose, hashed in kept:
         tokens = next(found)
         last = tokens if _is_whole(loose, hashed=hashed) else next(found)

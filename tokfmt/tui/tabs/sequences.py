@@ -19,7 +19,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 
 from tokfmt.core.errors import OptionError, TokfmtError
-from tokfmt.core.protocols import ByteOffset
+from tokfmt.core.reader import ByteOffset
 from tokfmt.core.records import RecordReader
 from tokfmt.tui.history import Spot
 from tokfmt.tui.layout import HEAD, Mode, TokenStyle, words_of

@@ -16,6 +16,7 @@ from textual.widgets import Static
 from tokfmt.core.errors import TokfmtError
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import counted, printable, short
+from tokfmt.model.gap import separator_words
 from tokfmt.ops.source.open import open_stored
 from tokfmt.ops.source.request import SourceFiles, viewed
 from tokfmt.ops.source.stored import Source
@@ -180,7 +181,9 @@ def _lists(words: str) -> str:
 
 
 def _counts(found: Statistics) -> list[Fact]:
-    separator = "" if found.eos_id is None else f"{found.eos_id} ({printable(found.eos_from)})"
+    separator = ""
+    if found.eos_id is not None:
+        separator = printable(separator_words(found.eos_id, found.eos_from, found.eos_seen))
     return [
         Fact("tokens", "" if found.tokens is None else f"{found.tokens:,}", "ranking('most')" if found.ids else ""),
         Fact(

@@ -14,7 +14,6 @@ from textual import events
 from textual.message import Message
 from textual.strip import Strip
 
-from tokfmt.core.loss_mask import IGNORED
 from tokfmt.tui.layout import TokenStyle, begins_of
 from tokfmt.tui.rows import Damage, RowSource, fetched, fetched_span, padded_from
 from tokfmt.tui.widgets.row_view import WithLoader
@@ -77,11 +76,9 @@ def _mark(port: RowSource, token_style: TokenStyle, row: int, start: int, stop: 
     begins = begins_of(piece, token_style)[before:]
     if begins.any() and (start or begins[1:].any()):
         return Mark.BORDER
-    if piece.masks is None:
+    if piece.targets is None:
         return Mark.NOTHING
-    counts = piece.masks[before:] != 0
-    if piece.labels is not None:
-        counts &= piece.labels[before:] != IGNORED
+    counts = piece.targets[before:]
     return Mark.NOTHING if 2 * np.count_nonzero(counts) > len(counts) else Mark.MASKED
 
 

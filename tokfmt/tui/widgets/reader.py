@@ -24,7 +24,7 @@ from textual.style import Style
 from textual.widgets import Static
 
 from tokfmt.core.errors import TokfmtError
-from tokfmt.core.protocols import ByteOffset, HasRecordOffsets
+from tokfmt.core.reader import ByteOffset
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import counted, printable
 from tokfmt.tui.keys import pressed
@@ -44,7 +44,6 @@ from tokfmt.tui.layout import (
 from tokfmt.tui.rows import Damage, RowSource, Span, fetched, fetched_span, padded_from
 from tokfmt.tui.widgets.row_view import Leaping, WithLoader
 from tokfmt.tui.widths import roomy
-from tokfmt.views.view import byte_offset_of
 
 if TYPE_CHECKING:
     from tokfmt.tui.frequency import Frequency
@@ -478,6 +477,7 @@ class TokenFacts(NamedTuple):
         raw: Its bytes; None without a tokenizer.
         position: Its position on the token axis; None without one.
         place: Its bytes in a file, or for a record the line that holds it; None if unknown.
+        is_trained: It is trained as a target; None if nothing says so.
         mask: Its loss mask, in a sample.
         label: Its label, in a sample.
         label_spelled: The text of the label, escaped.
@@ -492,6 +492,7 @@ class TokenFacts(NamedTuple):
     raw: bytes | None = None
     position: int | None = None
     place: ByteOffset | None = None
+    is_trained: bool | None = None
     mask: int | None = None
     label: int | None = None
     label_spelled: str | None = None
@@ -518,6 +519,7 @@ def facts_of(port: RowSource, token_style: TokenStyle, row: int, unit: int) -> T
         raw,
         None if span.start is None else span.start + unit,
         byte_offset_of_unit(port, row, unit),
+        None if piece.targets is None else bool(piece.targets[0]),
         None if piece.masks is None else int(piece.masks[0]),
         label,
         None if label is None else spelling(token_style, label)[1],
@@ -540,9 +542,9 @@ def byte_offset_of_unit(port: RowSource, row: int, unit: int) -> ByteOffset | No
     try:
         if isinstance(reader, RecordReader):
             # the reader would count all records for this, if they are not counted yet
-            return reader.record_byte_offset(row) if port.whole and isinstance(reader, HasRecordOffsets) else None
+            return reader.record_byte_offset(row) if port.whole and reader.files else None
         span = fetched_span(port, row)
-        return byte_offset_of(reader, span.start + unit) if isinstance(span, Span) and span.start is not None else None
+        return reader.locate(span.start + unit) if isinstance(span, Span) and span.start is not None else None
     except (TokfmtError, IndexError):  # an empty row at the end has no token
         return None
 
@@ -657,12 +659,12 @@ class TokenDetails(Static):
             yield Content.styled(facts.special, _MARK)
 
     def _sample(self, facts: TokenFacts) -> Iterator[Content]:
-        if facts.mask is not None:
-            words = "1, in the loss" if facts.mask else "0, not in the loss"
-            yield self._pair("mask", words, "$foreground" if facts.mask else _MARK)
+        if facts.is_trained is not None:
+            words, style = ("trained", "$foreground") if facts.is_trained else ("not trained", _MARK)
+            yield Content.styled(words, style)
         if facts.label is not None:
             spelled = "" if facts.label_spelled is None else f" “{roomy(facts.label_spelled)}”"
-            yield self._pair("label", f"{facts.label}{spelled}")
+            yield self._pair("label", f"{facts.label}{spelled}{', masked' if facts.mask == 0 else ''}")
 
     def _where(self, facts: TokenFacts) -> Iterator[Content]:
         if self._more.origin:

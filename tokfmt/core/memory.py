@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from tokfmt.core.ragged import Offsets, Ragged, Tokens
-from tokfmt.core.reader import Info, Layout, check_interval, largest_id
+from tokfmt.core.reader import Info, Layout, TokenReader, check_interval, largest_id
 
 
-class MemoryReader:
+class MemoryReader(TokenReader):
     """A dataset held in memory, for tests and small inputs. It is also the simplest example of a reader."""
 
     def __init__(self, ragged: Ragged) -> None:

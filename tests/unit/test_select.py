@@ -6,9 +6,9 @@ from amount import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tokfmt.model.select import Concat, NonEmpty, Slice
 from tokfmt.plugin import MemoryReader, Ragged
 from tokfmt.testing import datasets, sequences
-from tokfmt.views.select import Concat, NonEmpty, Slice, empty_sequences
 
 quick = settings(max_examples=examples(60), deadline=None)
 
@@ -64,5 +64,3 @@ def test_slice_and_nonempty(data, ragged):
     i, k = sorted(data.draw(st.tuples(*[st.integers(0, len(lists))] * 2)))
     assert sequences(Slice(MemoryReader(ragged), i, k)) == lists[i:k]
     assert sequences(NonEmpty(MemoryReader(ragged))) == [s for s in lists if s]
-    empties = [j for j, s in enumerate(lists) if not s]
-    assert empty_sequences(MemoryReader(ragged)) == (len(empties), empties[0] if empties else -1)

@@ -1,10 +1,13 @@
-"""Views that select sequences of a reader: a range, the non-empty ones, those of a mask, or given numbers in any order.
+"""Readers over other readers: some of their sequences, in any order, or the sequences of several.
 
-`Concat` joins several readers, `Known` adds the facts of a scan, and `Rows` cuts an axis into rows of one length.
+A range (`Slice`), the non-empty ones, those of a mask (`Chosen`) or of given numbers (`Picked`), the beginning of a
+stream; `Concat` joins several readers, `Known` adds the facts of a scan, and `Rows` cuts an axis into rows of one
+length. Positions on their axes follow each other without gaps, so a read of tokens costs no more than beneath.
 """
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -12,22 +15,81 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.errors import Loss
-from tokfmt.core.protocols import Piece, marks_of, pieces_of, read_scattered
+from tokfmt.core.place import Place
 from tokfmt.core.ragged import Offsets, Ragged, Tokens, gathered, offsets_of, reordered
-from tokfmt.core.reader import (
-    WINDOW,
-    Info,
-    Layout,
-    TokenReader,
-    check_interval,
-    check_position,
-    sequence_at,
-    windows,
-)
+from tokfmt.core.reader import U8, WINDOW, Info, Layout, Piece, TokenReader, check_interval, check_position, windows
 from tokfmt.core.seeds import SHUFFLE, draws
-from tokfmt.core.text_format import counted
-from tokfmt.views.view import Indexed, View
+from tokfmt.model.dataset import Dataset, concat
+from tokfmt.model.readers import dataset_of
+
+
+class View(TokenReader):
+    """A reader over another reader. It has the same axis and sequences, except for what a subclass changes.
+
+    Positions in the source ascend with those of the view; otherwise, a subclass overrides `from_source`.
+
+    Attributes:
+        source: The reader below.
+    """
+
+    def __init__(self, source: TokenReader, info: Info | None = None) -> None:
+        """Hold the source, and `info` of this axis if it differs from that of the source."""
+        self.source, self.info = source, info or source.info
+
+    def tokens(self, start: int, stop: int) -> Tokens:
+        return self.source.tokens(start, stop)
+
+    def offsets(self, first: int, last: int) -> Offsets:
+        return self.source.offsets(first, last)
+
+    def sequence_at(self, position: int) -> int:
+        """See `TokenReader.sequence_at`. Ask the source if it has the same offsets."""
+        same = type(self).offsets is View.offsets
+        return self.source.sequence_at(position) if same else super().sequence_at(position)
+
+    def marks(self, start: int, stop: int) -> NDArray[np.uint8] | None:
+        """Return the marks of the source, mapped as the view maps tokens; see `TokenReader.marks`."""
+        check_interval(start, stop, self.info.tokens)
+        if self.source.marks(0, 0) is None:
+            return None
+        beside = copy.copy(self)
+        vars(beside).update(source=_Beside(self.source), info=replace(self.info, dtype=U8))
+        return np.asarray(beside.tokens(start, stop), np.uint8)
+
+    def to_source(self, position: int) -> tuple[TokenReader, int]:
+        """See `TokenReader.to_source`."""
+        check_position(position, self.info.tokens)
+        return self.source, position
+
+    def find(self, place: Place, byte: int) -> int | None:
+        position = self.source.find(place, byte)
+        return None if position is None else self.from_source(position)
+
+    def from_source(self, position: int) -> int | None:
+        """Return the position here of a position of the source, in O(log tokens) calls of `to_source`; None without."""
+        low, high = 0, self.info.tokens
+        while low < high:
+            middle = (low + high) // 2
+            low, high = (middle + 1, high) if self.to_source(middle)[1] < position else (low, middle)
+        if low == self.info.tokens:
+            return None
+        return low if self.to_source(low)[1] == position else None
+
+    def check_ends_before(self, following: object, eos_id: int | None) -> None:
+        self.source.check_ends_before(following, eos_id)
+
+    def close(self) -> None:
+        self.source.close()
+
+
+class Indexed(View):
+    """A view that holds the offsets of its sequences: `_offsets`, int64[sequences + 1]."""
+
+    _offsets: Offsets
+
+    def offsets(self, first: int, last: int) -> Offsets:
+        check_interval(first, last, self.info.sequences, "sequences")
+        return self._offsets[first : last + 1]
 
 
 class Slice(View):
@@ -42,6 +104,9 @@ class Slice(View):
             source, replace(source.info, sequences=last - first, tokens=self._stop - self._start, max_id=None)
         )
 
+    def as_dataset(self, *, drawn: bool = False) -> Dataset:
+        return dataset_of(self.source, drawn=drawn).slice(self.first, self.last)
+
     def tokens(self, start: int, stop: int) -> Tokens:
         check_interval(start, stop, self._stop - self._start)
         return self.source.tokens(start + self._start, stop + self._start)
@@ -51,7 +116,7 @@ class Slice(View):
         return self.source.offsets(first + self.first, last + self.first) - self._start
 
     def sequence_at(self, position: int) -> int:
-        found = sequence_at(self.source, position + self._start)
+        found = self.source.sequence_at(position + self._start)
         return max(0, min(found, self.last - 1) - self.first)
 
     def to_source(self, position: int) -> tuple[TokenReader, int]:
@@ -59,9 +124,9 @@ class Slice(View):
         return self.source, position + self._start
 
     def pieces(self, start: int, stop: int) -> Sequence[Piece] | None:
-        """Return the pieces of the source; see `protocols.RawCopyable`."""
+        """Return the pieces of the source; see `TokenReader.pieces`."""
         check_interval(start, stop, self._stop - self._start)
-        return pieces_of(self.source, start + self._start, stop + self._start)
+        return self.source.pieces(start + self._start, stop + self._start)
 
 
 class Leading(Indexed):
@@ -70,6 +135,33 @@ class Leading(Indexed):
     def __init__(self, source: TokenReader, tokens: int) -> None:
         self._offsets = np.array([0, tokens][: 1 + bool(tokens)], np.int64)
         super().__init__(source, replace(source.info, sequences=len(self._offsets) - 1, tokens=tokens, max_id=None))
+
+    def tokens(self, start: int, stop: int) -> Tokens:
+        check_interval(start, stop, self.info.tokens)
+        return self.source.tokens(start, stop)
+
+
+class Beginning(Indexed):
+    """The first tokens of a stored stream, up to the end of a number of documents."""
+
+    def __init__(self, stored: TokenReader, eos_id: int, documents: int) -> None:
+        """Scan the stream up to the end of `documents` documents."""
+        tokens, found = stored.info.tokens, 0
+        for a, b in windows(0, stored.info.tokens):
+            ends = np.flatnonzero(stored.tokens(a, b) == eos_id)
+            if found + len(ends) >= documents:
+                tokens = a + int(ends[documents - found - 1]) + 1
+                break
+            found += len(ends)
+        self._offsets = np.array([0, tokens][: 1 + bool(tokens)], np.int64)
+        beginning = stored.info.beginning or tokens < stored.info.tokens
+        count = len(self._offsets) - 1
+        super().__init__(stored, replace(stored.info, tokens=tokens, sequences=count, beginning=beginning))
+
+    @property
+    def whole(self) -> bool:
+        """True if it is the whole stream."""
+        return self.info.tokens == self.source.info.tokens
 
     def tokens(self, start: int, stop: int) -> Tokens:
         check_interval(start, stop, self.info.tokens)
@@ -88,25 +180,6 @@ class NonEmpty(Indexed):
         super().__init__(source, replace(source.info, sequences=len(self._offsets) - 1))
 
 
-def empty_sequences(source: TokenReader) -> tuple[int, int]:
-    """Return the number of empty sequences, and the number of the first (-1 without one). Reads only offsets."""
-    count, first = 0, -1
-    for a, b in windows(0, source.info.sequences):
-        empty = np.flatnonzero(np.diff(source.offsets(a, b)) == 0)
-        if len(empty):
-            first = first if count else a + int(empty[0])
-            count += len(empty)
-    return count, first
-
-
-def lost_empties(source: TokenReader, allow_loss: frozenset[str] = frozenset()) -> list[Loss]:  # noqa: ARG001
-    """Implement `WriterTraits.lost` for a format that cannot store empty sequences."""
-    count, first = empty_sequences(source)
-    if not count:
-        return []
-    return [Loss("empty-sequences", f"{counted(count, 'empty sequence')} (first: sequence {first:,})")]
-
-
 class Known(View):
     """A source that was scanned to its end, so that its largest token ID is known."""
 
@@ -114,9 +187,21 @@ class Known(View):
         super().__init__(source, replace(source.info, max_id=max_id))
         self.max_id = max_id
 
+    def as_dataset(self, *, drawn: bool = False) -> Dataset:
+        found = dataset_of(self.source, drawn=drawn)
+        return replace(found, spans=found.spans.after_reading())
+
     def pieces(self, start: int, stop: int) -> Sequence[Piece] | None:
-        """Return the pieces of the source; see `protocols.RawCopyable`."""
-        return pieces_of(self.source, start, stop)
+        """Return the pieces of the source; see `TokenReader.pieces`."""
+        return self.source.pieces(start, stop)
+
+
+class _Beside(View):
+    """The marks of a reader instead of its tokens."""
+
+    def tokens(self, start: int, stop: int) -> Tokens:
+        found = self.source.marks(start, stop)
+        return np.empty(0, np.uint8) if found is None else found
 
 
 _GAP = 1 << 16  # It is faster to read fewer unneeded tokens than this than to read again.
@@ -181,9 +266,9 @@ class Chosen(Indexed):
         return found[0] if len(found) == 1 else np.concatenate(found)
 
     def read_scattered(self, begins: Offsets, places: Offsets, lengths: Offsets, out: Tokens) -> None:
-        """Implement `protocols.ReadsScattered`. Each sequence is in one run."""
+        """See `TokenReader.read_scattered`. Each sequence is in one run."""
         runs = self._at.searchsorted(begins, side="right") - 1
-        read_scattered(self.source, begins + self._shift[runs], places, lengths, out)
+        self.source.read_scattered(begins + self._shift[runs], places, lengths, out)
 
     def _read(self, begins: NDArray[np.int64], ends: NDArray[np.int64]) -> list[Tokens]:
         """Return the tokens of disjoint intervals of the source, in order. Intervals that are close take one read."""
@@ -261,10 +346,8 @@ class Intervals(Indexed):
         number = int(np.searchsorted(self._offsets, position, side="right")) - 1
         return self.source, position - int(self._offsets[number]) + int(self._starts[number])
 
-    def from_source(self, reader: TokenReader, position: int) -> int | None:
-        """Implement `protocols.MappedView`. If several intervals hold the token, return the position in the first."""
-        if reader is not self.source:
-            return None
+    def from_source(self, position: int) -> int | None:
+        """See `View.from_source`. If several intervals hold the token, return the position in the first."""
         lengths = np.diff(self._offsets)
         there = np.flatnonzero((self._starts <= position) & (position < self._starts + lengths))
         return int(self._offsets[there[0]]) + position - int(self._starts[there[0]]) if len(there) else None
@@ -309,11 +392,11 @@ class Rows(View):
         info = source.info
         rows = -(-info.tokens // length)
         super().__init__(source, replace(info, layout=Layout.SAMPLES, sequences=rows, sample_length=length))
-        self.length = length
+        self.width = length
 
     def offsets(self, first: int, last: int) -> Offsets:
         check_interval(first, last, self.info.sequences, "sequences")
-        return np.minimum(np.arange(first, last + 1, dtype=np.int64) * self.length, self.info.tokens)
+        return np.minimum(np.arange(first, last + 1, dtype=np.int64) * self.width, self.info.tokens)
 
 
 _SHARED_FACTS: dict[str, object] = {
@@ -327,7 +410,7 @@ _SHARED_FACTS: dict[str, object] = {
 """Attributes of `Info` that several sources share if their values are equal, with the value if they are not."""
 
 
-class Concat:
+class Concat(TokenReader):
     """The sequences of all sources, in order. No sequence crosses from one source to the next."""
 
     def __init__(self, sources: Sequence[TokenReader]) -> None:
@@ -353,6 +436,9 @@ class Concat:
             **_agreed(infos),
         )
 
+    def as_dataset(self, *, drawn: bool = False) -> Dataset:
+        return concat([dataset_of(one, drawn=drawn) for one in self.sources])
+
     def tokens(self, start: int, stop: int) -> Tokens:
         check_interval(start, stop, self.info.tokens)
         dtype = self.info.dtype
@@ -362,29 +448,29 @@ class Concat:
         return np.concatenate(pieces) if pieces else np.empty(0, self.info.dtype)
 
     def marks(self, start: int, stop: int) -> NDArray[np.uint8] | None:
-        """Implement `protocols.HasMarks`. In a source without marks, every token counts."""
+        """See `TokenReader.marks`. In a source without marks, every token counts."""
         check_interval(start, stop, self.info.tokens)
-        if all(marks_of(source) is None for source in self.sources):
+        if all(source.marks(0, 0) is None for source in self.sources):
             return None
         pieces = [np.empty(0, np.uint8)]
         for k, a, b in self._parts(start, stop):
-            found = marks_of(self.sources[k], a, b)
+            found = self.sources[k].marks(a, b)
             pieces.append(np.ones(b - a, np.uint8) if found is None else found)
         return np.concatenate(pieces)
 
     def read_scattered(self, begins: Offsets, places: Offsets, lengths: Offsets, out: Tokens) -> None:
-        """Implement `protocols.ReadsScattered`, source by source."""
+        """See `TokenReader.read_scattered`, source by source."""
         sources = np.searchsorted(self._starts, begins, side="right") - 1
         for k in np.unique(sources).tolist():
             of = sources == k
-            read_scattered(self.sources[k], begins[of] - self._starts[k], places[of], lengths[of], out)
+            self.sources[k].read_scattered(begins[of] - self._starts[k], places[of], lengths[of], out)
 
     def pieces(self, start: int, stop: int) -> Sequence[Piece] | None:
-        """Return the pieces of all sources; see `protocols.RawCopyable`."""
+        """Return the pieces of all sources; see `TokenReader.pieces`."""
         check_interval(start, stop, self.info.tokens)
         found: list[Piece] = []
         for k, a, b in self._parts(start, stop):
-            pieces = pieces_of(self.sources[k], a, b)
+            pieces = self.sources[k].pieces(a, b)
             if pieces is None:
                 return None
             found += pieces
@@ -400,9 +486,9 @@ class Concat:
         return np.concatenate([*pieces, [self._end_before(last)]])
 
     def sequence_at(self, position: int) -> int:
-        """Implement `reader.FindsSequences`."""
+        """See `TokenReader.sequence_at`."""
         k = max(0, int(np.searchsorted(self._starts[:-1], position, side="right")) - 1)
-        found = int(self._firsts[k]) + sequence_at(self.sources[k], position - int(self._starts[k]))
+        found = int(self._firsts[k]) + self.sources[k].sequence_at(position - int(self._starts[k]))
         return max(0, min(found, self.info.sequences - 1))
 
     def holders(self, sequences: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -423,15 +509,11 @@ class Concat:
         k = int(np.searchsorted(self._starts, position, side="right")) - 1
         return self.sources[k], position - int(self._starts[k])
 
-    def from_source(self, reader: TokenReader, position: int) -> int | None:
-        """Implement `protocols.MappedView`. If a reader occurs several times, return the position in the first."""
-        for k, source in enumerate(self.sources):
-            if source is reader:
-                return int(self._starts[k]) + position
+    def find(self, place: Place, byte: int) -> int | None:
+        for source, start in zip(self.sources, self._starts.tolist(), strict=False):
+            if (position := source.find(place, byte)) is not None:
+                return int(start) + position
         return None
-
-    def readers(self) -> Sequence[TokenReader]:
-        return self.sources
 
     def _parts(self, start: int, stop: int) -> Iterator[tuple[int, int, int]]:
         """Yield the source, and the interval on its own axis, of each part of an interval of the axis."""

@@ -1,8 +1,8 @@
-"""Datasets of readers, and readers of datasets. They go when no reader is left.
+"""Readers of a dataset, and the dataset of a reader.
 
 from_reader     the dataset of the stored axis of any reader
 ContentReader   the axis of contents of a dataset, which commands read
-dataset_of      the dataset under views that select and join contents
+dataset_of      the dataset under readers that select and join contents
 laid_reader     the axis of a destination, which writers store
 """
 
@@ -18,27 +18,15 @@ from numpy.typing import NDArray
 from tokfmt.core.errors import IncompleteWriteError
 from tokfmt.core.findings import ignore
 from tokfmt.core.place import Place
-from tokfmt.core.protocols import (
-    ByteOffset,
-    HasBounds,
-    HasMarks,
-    InsertsSeparators,
-    Piece,
-    ReadsIntervals,
-    marks_of,
-    pieces_of,
-)
-from tokfmt.core.ragged import Tokens
-from tokfmt.core.reader import U8, Ends, Info, Layout, Separators, TokenReader, check_interval, check_position
-from tokfmt.model.axis import Axis, Joined
+from tokfmt.core.ragged import Ragged, Tokens, offsets_of
+from tokfmt.core.reader import U8, U64, WINDOW, Axis, Info, Layout, Piece, Separators, TokenReader, check_interval
+from tokfmt.model.axis import Joined
 from tokfmt.model.batch import AFTER, BEFORE, MASKED_END, SEP, Batch, Target
-from tokfmt.model.dataset import Dataset, concat
+from tokfmt.model.dataset import Dataset
 from tokfmt.model.gap import Gap
 from tokfmt.model.laid import Laid
 from tokfmt.model.spans import Bounds, Ended, Spans
 from tokfmt.model.stream import How, Split
-from tokfmt.views.select import Concat, Known, Slice
-from tokfmt.views.view import byte_offset_of, position_of
 
 _HOW: dict[Separators, How] = {
     Separators.AFTER: "after",
@@ -47,72 +35,34 @@ _HOW: dict[Separators, How] = {
 }
 
 
-class ReaderAxis(Axis):
-    """The stored axis of a reader."""
-
-    def __init__(self, reader: TokenReader) -> None:
-        self.reader, self.length, self.dtype = reader, reader.info.tokens, reader.info.dtype
-
-    def read(self, start: int, stop: int) -> Tokens:
-        return self.reader.tokens(start, stop)
-
-    def intervals(self, wanted: Sequence[tuple[int, int]]) -> Iterator[Tokens]:
-        if isinstance(self.reader, ReadsIntervals):
-            return self.reader.intervals(wanted)
-        return super().intervals(wanted)
-
-    def sequence_reader(
-        self, ends: Ends, separator: int | None, general: Callable[[int], Tokens], *, is_before: bool = False
-    ) -> Callable[[int], Tokens]:
-        if isinstance(self.reader, ReadsIntervals):
-            return self.reader.sequence_reader(ends, separator, general, is_before=is_before)
-        return general
-
-    def locate(self, position: int) -> ByteOffset:
-        check_position(position, self.length)
-        found = byte_offset_of(self.reader, position)
-        if found is None:
-            raise LookupError(f"the reader does not know the byte of position {position}")
-        return found
-
-    def find(self, place: Place, byte: int) -> int | None:
-        return position_of(self.reader, place, byte)
-
-    def close(self) -> None:
-        self.reader.close()
-
-
-class ReaderMarks(ReaderAxis):
+class Marks(Axis):
     """The marks of a reader, on the same positions."""
 
-    def __init__(self, reader: TokenReader) -> None:
-        super().__init__(reader)
-        self.dtype = U8
+    dtype = U8
 
-    def read(self, start: int, stop: int) -> Tokens:
-        found = marks_of(self.reader, start, stop)
+    def __init__(self, reader: TokenReader) -> None:
+        self.reader, self.length = reader, reader.info.tokens
+
+    def tokens(self, start: int, stop: int) -> Tokens:
+        found = self.reader.marks(start, stop)
         return np.empty(0, np.uint8) if found is None else found
 
-    def intervals(self, wanted: Sequence[tuple[int, int]]) -> Iterator[Tokens]:
-        return Axis.intervals(self, wanted)
 
-
-class ReaderBounds(Axis):
+class Offsets(Axis):
     """The offsets of a reader, as the axis of an index."""
 
+    dtype = U64
+
     def __init__(self, reader: TokenReader) -> None:
-        self.reader, self.length, self.dtype = reader, reader.info.sequences + 1, np.dtype(np.uint64)
+        self.reader, self.length = reader, reader.info.sequences + 1
 
     @property
     def values(self) -> NDArray[np.int64] | None:  # type: ignore[override]
-        return self.reader.bounds if isinstance(self.reader, HasBounds) else None
+        return self.reader.bounds
 
-    def read(self, start: int, stop: int) -> Tokens:
+    def tokens(self, start: int, stop: int) -> Tokens:
         check_interval(start, stop, self.length)
         return self.reader.offsets(start, stop - 1).view(np.uint64) if start < stop else np.empty(0, np.uint64)
-
-    def locate(self, position: int) -> ByteOffset:
-        raise LookupError(f"the reader does not know the byte of entry {position}")
 
 
 def from_reader(
@@ -136,40 +86,42 @@ def from_reader(
         scanned: Called with the number of further tokens of a stream that were scanned.
         path: The dataset, for messages.
     """
-    info, axis, where = reader.info, ReaderAxis(reader), where or reader.info.separators
+    info, where = reader.info, where or reader.info.separators
     gap = Gap(eos_id, of=info.sequences)
     spans: Spans
     if eos_id is not None and where.alone:
-        inserted = reader.is_inserted if isinstance(reader, InsertsSeparators) else None
-        spans = Split(axis, eos_id, _HOW[where], jobs=jobs, scanned=scanned, inserted=inserted)
+        spans = Split(
+            reader,
+            eos_id,
+            _HOW[where],
+            jobs=jobs,
+            scanned=scanned,
+            inserted=reader.is_inserted if reader.inserts_separators else None,
+        )
         gap = Gap(eos_id, "before" if where is Separators.BEFORE else "after", alone=True)
     else:
-        spans = Bounds(ReaderBounds(reader), filled=getattr(reader, "filled", False))
+        spans = Bounds(Offsets(reader), filled=reader.none_empty)
         if eos_id is not None and where is Separators.TRAILING:
             spans = Ended(spans, eos_id, presumed=presumed)
-            spans = spans.looked_at(axis) if presumed is None else spans
-    marks = ReaderMarks(reader) if isinstance(reader, HasMarks) and reader.marks(0, 0) is not None else None
-    return Dataset(axis, spans, gap, marks, {"info": info, "path": path})
+            spans = spans.looked_at(reader) if presumed is None else spans
+    marks = None if reader.marks(0, 0) is None else Marks(reader)
+    return Dataset(reader, spans, gap, marks, {"info": info, "path": path})
 
 
-class _Reader(Laid):
-    """What readers of contents and of the axis of a destination have in common.
+class _Reader(Laid, TokenReader):
+    """What readers of contents and of the axis of a destination have in common."""
 
-    Attributes:
-        info: The facts of the axis.
-    """
-
-    info: Info
-    tokens = Laid.read
+    def as_dataset(self, *, drawn: bool = False) -> Dataset:  # noqa: ARG002 - it has the separators of its sources
+        return self.dataset
 
     @property
     def source(self) -> TokenReader:
         """The reader of the stored axis, if the dataset is that of one reader."""
-        (axis,) = axes_of(self.dataset.axis)
-        return axis.reader
+        (reader,) = readers_of(self.dataset.axis)
+        return reader
 
     def marks(self, start: int, stop: int) -> NDArray[np.uint8] | None:
-        """See `protocols.HasMarks`."""
+        """See `TokenReader.marks`."""
         check_interval(start, stop, self.info.tokens)
         if self.dataset.marks is None:
             return None
@@ -185,28 +137,20 @@ class _Reader(Laid):
         """Return the marks of a batch on this axis, given those of its window."""
         return batch.laid_out_marks(self.target, window)
 
-    def readers(self) -> Sequence[TokenReader]:
-        """See `protocols.MappedView`."""
-        return [axis.reader for axis in axes_of(self.dataset.axis)]
-
     def to_source(self, position: int) -> tuple[TokenReader, int] | None:
-        """See `protocols.MappedView`."""
         slot = self.slot_of(position)
         if slot is None:
             return None
-        for axis in axes_of(self.dataset.axis):
-            if slot < axis.length:
-                return axis.reader, slot
-            slot -= axis.length
-        raise IndexError(f"position {position} is outside")
-
-    def from_source(self, reader: TokenReader, position: int) -> int | None:
-        """See `protocols.MappedView`. A separator that is not on this axis has the position of the next token."""
-        for axis in axes_of(self.dataset.axis):
-            if axis.reader is reader:
-                return self._from_slot(position)
-            position += axis.length
+        for reader in readers_of(self.dataset.axis):
+            if slot < reader.length:
+                return reader, slot
+            slot -= reader.length
         return None
+
+    def find(self, place: Place, byte: int) -> int | None:
+        """See `Axis.find`. A separator that is not on this axis has the position of the next token."""
+        slot = self.dataset.axis.find(place, byte)
+        return None if slot is None else self._from_slot(slot)
 
     def _from_slot(self, slot: int) -> int | None:
         found = self.position_of(slot)
@@ -237,11 +181,11 @@ def is_unfinished(reader: TokenReader) -> bool:
     return gap.side == "after" and not reader.info.beginning and not beside[0] & SEP
 
 
-def axes_of(axis: Axis) -> list[ReaderAxis]:
-    """Return the axes of readers that an axis joins."""
+def readers_of(axis: Axis) -> list[TokenReader]:
+    """Return the readers that an axis joins."""
     if isinstance(axis, Joined):
-        return [one for part in axis.axes for one in axes_of(part)]
-    return [axis] if isinstance(axis, ReaderAxis) else []
+        return [one for part in axis.axes for one in readers_of(part)]
+    return [axis] if isinstance(axis, TokenReader) else []
 
 
 class ContentReader(_Reader):
@@ -278,16 +222,17 @@ class ContentReader(_Reader):
     def one_reader(self) -> Callable[[int], Tokens]:
         """See the function `sequence_reader`."""
         dataset = self.dataset
-        spans, find, trim, read = dataset.spans, dataset.spans.finder(), dataset.spans.content, dataset.axis.read
-        presumes = not dataset.gap.alone and spans.ending is not None and spans.usual == AFTER and dataset.gap.even
+        spans, find, trim, read = dataset.spans, dataset.spans.finder(), dataset.spans.content, dataset.axis.tokens
         separator, edge = dataset.gap.id, 0 if spans.usual == BEFORE else -1
+        is_closed = not dataset.gap.alone and spans.ending is not None and spans.usual == AFTER
+        is_certain = is_closed and dataset.gap.even and not self.presumes
 
         def general(number: int) -> Tokens:
             tokens = read(*find(number))
             content = trim(number, tokens)
             if len(content) < len(tokens) and tokens.item(edge) != separator:
                 raise IncompleteWriteError("the stream changed since its separators were counted. Run again")
-            if presumes and len(content) == len(tokens):
+            if is_certain and len(content) == len(tokens):  # The file changed.
                 raise self._unended(number)
             return content
 
@@ -342,19 +287,19 @@ class LaidReader(_Reader):
         )
 
     def pieces(self, start: int, stop: int) -> Sequence[Piece] | None:
-        """See `protocols.RawCopyable`: the slots of the source, if the destination stores them as they are."""
+        """See `TokenReader.pieces`: the slots of the source, if the destination stores them as they are."""
         check_interval(start, stop, self.info.tokens)
         if self.same_from is None or not self.dataset.spans.checked:
             return None
         start, stop, found = start + self.same_from, stop + self.same_from, list[Piece]()
-        for axis in axes_of(self.dataset.axis):
-            a, b = max(0, start), min(stop, axis.length)
+        for reader in readers_of(self.dataset.axis):
+            a, b = max(0, start), min(stop, reader.length)
             if a < b:
-                pieces = pieces_of(axis.reader, a, b)
+                pieces = reader.pieces(a, b)
                 if pieces is None:
                     return None
                 found += pieces
-            start, stop = start - axis.length, stop - axis.length
+            start, stop = start - reader.length, stop - reader.length
         return found
 
 
@@ -368,31 +313,22 @@ def dataset_of(reader: TokenReader, *, drawn: bool = False) -> Dataset:
         reader: A reader of contents.
         drawn: Return the documents of a recipe as sequences of its sources, with their separators.
     """
-    if isinstance(reader, Known):
-        found = dataset_of(reader.source, drawn=drawn)
-        return replace(found, spans=found.spans.after_reading())
-    if isinstance(reader, Slice):
-        return dataset_of(reader.source, drawn=drawn).slice(reader.first, reader.last)
-    if isinstance(reader, Concat):
-        return concat([dataset_of(one, drawn=drawn) for one in reader.sources])
-    if drawn and (in_sources := getattr(reader, "in_sources", None)) is not None:
-        return cast(Dataset, in_sources())
-    known: Dataset | None = getattr(reader, "dataset", None)
-    return from_reader(reader) if known is None else known
+    found = cast("Dataset | None", reader.as_dataset(drawn=drawn))
+    return from_reader(reader) if found is None else found
 
 
-def stored_reader(reader: TokenReader, separator: int | None, *, read: bool = False) -> LaidReader | None:
+def stored_reader(reader: TokenReader, separator: int | None, *, raw: bool = False) -> LaidReader | None:
     """Return the slots of the files under contents, if each is followed by a separator there and by nothing else.
 
     Args:
         reader: A reader of contents.
         separator: The separator; None: there is none.
-        read: Every sequence was read before, so that nothing is left to check.
+        raw: The files are read without a look at separators. None is returned if these are only presumed.
     """
     dataset = dataset_of(reader)
     if separator is None or dataset.gap.id != separator or dataset.spans.usual != AFTER:
         return None
-    if read:
+    if raw and dataset.gap.is_known:
         dataset = replace(dataset, spans=dataset.spans.after_reading())
     found = LaidReader(dataset, Target(separator, "after", accepted=_ALL), reader.info)
     return None if found.same_from is None else found
@@ -425,6 +361,16 @@ def with_own_separators(reader: TokenReader, separator: int | None) -> TokenRead
     is_closed = found.info.tokens - reader.info.tokens == reader.info.sequences
     found.info = replace(found.info, separators=Separators.TRAILING if is_closed else Separators.NONE)
     return found
+
+
+def batches_of(reader: TokenReader, first: int, last: int, size: int = WINDOW) -> Iterator[Ragged]:
+    """Yield the sequences `first <= i < last` of a reader of contents, in batches of about `size` tokens.
+
+    Each sequence is read by its own end, whatever positions presume.
+    """
+    for batch in dataset_of(reader).batches(size, first, last):
+        tokens, lengths = batch.content()
+        yield Ragged(tokens.astype(reader.info.dtype, copy=False), offsets_of(lengths))
 
 
 _ALL = frozenset({"embedded-separators", "empty-sequences"})

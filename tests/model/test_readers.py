@@ -9,8 +9,7 @@ from model.opened import GIVEN, HOMES, readers
 from paths import FIXTURES, GOLDEN
 
 from tokfmt.core.errors import TokfmtError
-from tokfmt.model import bridge
-from tokfmt.model.bridge import ContentReader, sequence_reader
+from tokfmt.model.readers import ContentReader, sequence_reader
 from tokfmt.plugin import Separators
 
 LEAST = {"modalities": 37, "megatron": 14, "hdf5": 9, "flat-tokens": 10}
@@ -64,11 +63,11 @@ def same(view, stored, eos):
     if eos is None:
         return
     for position in spread(total, 4)[-4:]:
-        spot = bridge.byte_offset_of(view, position)
-        assert spot == bridge.byte_offset_of(stored, flat[position])
+        spot = view.locate(position)
+        assert spot == stored.locate(flat[position])
         if spot is not None and spot.width is not None:
             for byte in range(spot.offset, spot.offset + spot.width):
-                assert bridge.position_of(view, spot.path, byte) == position
+                assert view.find(spot.path, byte) == position
     again = ContentReader(pickle.loads(pickle.dumps(view.dataset)), view.info)
     assert np.array_equal(again.tokens(0, total), tokens[flat])
 

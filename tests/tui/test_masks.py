@@ -1,0 +1,186 @@
+"""Padding and trained targets: every command that counts or draws them has the numbers that the file says."""
+
+import json
+import re
+
+import h5py
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from amount import only
+from browsing import browse, tab_of
+from click.testing import CliRunner
+
+import tokfmt
+from tokfmt.cli.main import cli
+
+EOS, PAD, WIDTH = 9, 0, 12
+DOCUMENTS = [[1, 2, 3, 4, EOS], [5, 6, EOS], [7, 8, 1, 2, 3, 4, 5, 6, 7, 8, EOS], [1, EOS]]
+PROMPTS = [2, 1, 5, 1]  # The first tokens of each document, which are not trained.
+
+
+@pytest.fixture(autouse=True)
+def _own_state(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+class Expected:
+    """What a file says of each row, counted by hand."""
+
+    def __init__(self, path, trained, targets, padding):
+        self.path, self.trained, self.targets, self.padding = path, trained, targets, padding
+
+    @property
+    def view(self):
+        return {} if self.path.suffix == ".toml" else {"view": "samples"}
+
+
+def own_hdf5(home):
+    """A stream of documents with masks, in windows of 12 that overlap by a token; tokfmt pads the last."""
+    ids, counts = sum(DOCUMENTS, []), []
+    for document, prompt in zip(DOCUMENTS, PROMPTS, strict=True):
+        counts += [0] * prompt + [1] * (len(document) - prompt)
+    np.array(ids, "<u2").tofile(home / "a.ds")
+    (home / "a.ds.index").write_bytes(np.cumsum([len(one) for one in DOCUMENTS], dtype="<u8").tobytes())
+    (home / "a.ds.metadata").write_text(f"x|2\n{len(ids)}\n{len(ids)} T")
+    (home / "a.ds.loss").write_bytes(bytes(counts))
+    tokfmt.convert(home / "a.ds", home / "own", eos=EOS, to_format="hdf5", to_options={"seq_len": WIDTH})
+    trained, targets, padding = [], [], []
+    for start in range(0, len(ids) - 1, WIDTH):
+        following = counts[start + 1 : start + WIDTH + 1]
+        trained.append(sum(following))
+        targets.append([False, *map(bool, following[: WIDTH - 1])] + [False] * (WIDTH - 1 - len(following)))
+        padding.append(WIDTH - len(following))
+    return Expected(home / "own", trained, [row[:WIDTH] for row in targets], padding)
+
+
+def rows_of_hdf5(home, *, inverted=False, shifted=True):
+    """A document in each row, as tools for fine-tuning write them: the end of text is an input too."""
+    rows, trained, targets, padding = [], [], [], []
+    for document, prompt in zip(DOCUMENTS, PROMPTS, strict=True):
+        fill = WIDTH - len(document)
+        counts = [k >= prompt for k in range(len(document))]
+        inputs = document + [PAD] * fill
+        labels = document[1:] + [PAD] * (fill + 1) if shifted else inputs
+        mask = (counts[1:] + [False] if shifted else counts) + [False] * fill
+        rows.append([inputs, [int(one) for one in mask], labels])
+        targets.append(counts + [False] * fill)
+        trained.append(sum(counts))
+        padding.append(fill)
+    values = np.array(rows, "<i4")
+    values[:, 1] ^= inverted
+    home.joinpath("rows").mkdir()
+    with h5py.File(home / "rows" / "examples_0_0.h5", "w") as file:
+        file.create_dataset("data", data=values)
+    return Expected(home / "rows", trained, targets, padding)
+
+
+def packed(home):
+    """Two rows of two documents each. A mask speaks of the next token, and no row is padded."""
+    rows = [[0, 1], [2, 3]]
+    columns = {name: [] for name in ("input_ids", "loss_mask", "seq_start_id")}
+    trained, targets = [], []
+    for row in rows:
+        ids, mask, starts, flags = [], [], [], []
+        for k in row:
+            starts.append(len(ids))
+            counts = [at >= PROMPTS[k] for at in range(len(DOCUMENTS[k]))]
+            ids, mask, flags = ids + DOCUMENTS[k], [*mask, *counts[1:], False], flags + counts
+        columns["input_ids"].append(ids)
+        columns["loss_mask"].append([int(one) for one in mask])
+        columns["seq_start_id"].append(starts)
+        trained.append(sum(mask))
+        targets.append(flags)
+    pq.write_table(pa.table(columns), home / "packed.parquet")
+    return Expected(home / "packed.parquet", trained, targets, [0, 0])
+
+
+def labeled(home):
+    """Rows of Hugging Face: a label of each token. The end of text has one, and nothing is padding."""
+    labels = [[-100] * prompt + document[prompt:] for document, prompt in zip(DOCUMENTS, PROMPTS, strict=True)]
+    pq.write_table(pa.table({"input_ids": DOCUMENTS, "labels": labels}), home / "labeled.parquet")
+    targets = [[label != -100 for label in row] for row in labels]
+    return Expected(home / "labeled.parquet", [sum(row) for row in targets], targets, [0] * 4)
+
+
+def stored(home):
+    """The samples of a recipe, a document in each, padded with the separator: the end of text is no padding."""
+    pq.write_table(pa.table({"input_ids": [one[:-1] for one in DOCUMENTS]}), home / "a.parquet")
+    keys = f'tokfmt = 1\nseq_len = {WIDTH}\npack = "document"\nto_eos = {EOS}\n'
+    (home / "a.toml").write_text(f'{keys}[[source]]\npath = "a.parquet"\n')
+    return home / "a.toml"
+
+
+def of_recipe(home):
+    path = stored(home)
+    targets, padding = [], []
+    for document in DOCUMENTS:
+        targets.append([False] + [True] * (len(document) - 1) + [False] * (WIDTH - len(document)))
+        padding.append(WIDTH - len(document))
+    return Expected(path, [sum(row) for row in targets], targets, padding)
+
+
+def of_stored_recipe(home):
+    wanted = of_recipe(home)
+    tokfmt.convert(wanted.path, home / "stored", to_format="hdf5")
+    return Expected(home / "stored", wanted.trained, wanted.targets, wanted.padding)
+
+
+CASES = {
+    "own HDF5": own_hdf5,
+    "HDF5 rows": rows_of_hdf5,
+    "an inverted mask": lambda home: rows_of_hdf5(home, inverted=True),
+    "labels that are not shifted": lambda home: rows_of_hdf5(home, shifted=False),
+    "packed rows": packed,
+    "labeled rows": labeled,
+    "a recipe": of_recipe,
+    "a stored recipe": of_stored_recipe,
+}
+
+
+def run(*words):
+    done = CliRunner().invoke(cli, [str(word) for word in words])
+    assert done.exit_code == 0, done.output
+    return done.stdout
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_padding_and_trained_targets_are_counted_alike(case, tmp_path):
+    wanted = CASES[case](tmp_path)
+    given = [word for item in wanted.view.items() for word in ("--from-opt", "=".join(item))]
+    count = len(wanted.targets)
+
+    text = run("show", wanted.path, f"0:{count}", "--samples", *given)
+    assert [int(n) for n in re.findall(r"(\d+) counted in the loss", text)] == wanted.trained
+    shown = json.loads(run("show", wanted.path, f"0:{count}", "--samples", "--json", *given))["shown"]
+    assert [one["padding"] for one in shown] == wanted.padding
+
+    found = tokfmt.stats(wanted.path, options=wanted.view).datasets[0]
+    total = sum(map(len, wanted.targets))
+    assert total - found.masked.count == sum(wanted.trained)
+    assert (found.padding.count if found.padding else 0) == sum(wanted.padding)
+
+    for name, counts in (
+        ("padding", wanted.padding),
+        ("masked", [len(row) - n for row, n in zip(wanted.targets, wanted.trained, strict=True)]),
+    ):
+        for number in {*counts}:
+            found = json.loads(run("show", wanted.path, f"{name}=={number}", "--json", *given))
+            assert [one["index"] for one in found["shown"]] == [k for k, one in enumerate(counts) if one == number]
+
+
+@pytest.mark.parametrize("case", only(("own HDF5", "labeled rows"), CASES))
+def test_the_browser_draws_what_is_not_trained(case, tmp_path):
+    """Dim are the tokens that no label which counts is, and the padding; the end of text is as it is trained."""
+    wanted = CASES[case](tmp_path)
+
+    async def steps(app, press):
+        row = len(wanted.targets) - 1
+        await press("G")
+        scroll, targets, filled = tab_of(app).reader.scroll, wanted.targets[row], WIDTH - wanted.padding[row]
+        assert scroll.roll.row == row
+        assert scroll.roll.padded == min(filled, len(targets))
+        assert [scroll.counts(token) for token in range(scroll.roll.padded)] == targets[:filled]
+
+    browse([wanted.path], steps, options=wanted.view)
