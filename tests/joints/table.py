@@ -198,8 +198,7 @@ def by_recipe(part, home):
     path = home / "mix.toml"
     entry = source_of(part)
     options = entry.pop("options", {})
-    lines = [f"{key} = {json.dumps(value)}" for key, value in (*said(part).items(),)]
-    lines += ["[[source]]", *(f"{key} = {json.dumps(value)}" for key, value in entry.items())]
+    lines = ["[[source]]", *(f"{key} = {json.dumps(value)}" for key, value in {**entry, **said(part)}.items())]
     lines += (
         ["[source.options]", *(f"{key} = {json.dumps(value)}" for key, value in options.items())] if options else []
     )
@@ -212,8 +211,8 @@ def by_recipe(part, home):
 
 def by_loader(part, home):
     """The stream of a recipe of samples, read as two ranks read it; its sequences end at separators."""
-    words = {"eos": part.eos} if part.certain else {}
-    with tokfmt.recipe([source_of(part)], seq_len=3, pack="stream", labels="same", **words) as recipe:
+    entry, words = {**source_of(part), **said(part)}, {"to_eos": part.eos} if part.certain else {}
+    with tokfmt.recipe([entry], seq_len=3, pack="stream", labels="same", **words) as recipe:
         assert isinstance(recipe, Recipe)
         if importlib.util.find_spec("torch"):
             from tokfmt.torch import Loader
@@ -457,9 +456,10 @@ def mixed(case, home):
     paths, documents = sources(case, home)
     path = home / "source.toml"
     words = reading(case.middle, case)
-    text = ["tokfmt = 1", *([f"to_eos = {words['eos']}"] if "eos" in words else [])]
+    text = ["tokfmt = 1"]
     for source in paths:
         text += ["[[source]]", f"path = {json.dumps(str(source))}"]
+        text += [f"eos = {json.dumps(words['eos'])}"] if "eos" in words else []
         text += [f"format = {json.dumps(words['format'])}"] if "format" in words else []
         options = words.get("options", {})
         text += ["[source.options]", *(f"{key} = {value}" for key, value in options.items())] if options else []
