@@ -86,7 +86,9 @@ def token_axis(
     for number, source in enumerate(sources):
         if not isinstance(source.reader, RecordReader):
             rows[number] = (source.reader, [])
-            readers.append(_not_twice(source, source.reader, stored_eos, notes, every_end=every_end))
+            reader, noted = without_ends(source, source.reader, stored_eos, each=every_end)
+            readers.append(reader)
+            notes += [f"{source.paths[0]}: {note}" for note in noted]
             continue
         if (draft := text_recipe_of(source)) is not None:
             from tokfmt.ops.prepare.prepare import prepared
@@ -120,7 +122,9 @@ def token_axis(
                 f"{printable(source.paths[0])}: blank lines, which are not documents: {shards.skipped.blank:,}"
             )
         encoded = encoded and not refused(source, shards.skipped)
-        readers.append(_not_twice(source, shards, stored_eos, notes, every_end=every_end))
+        reader, noted = without_ends(source, shards, stored_eos, each=every_end)
+        readers.append(reader)
+        notes += [f"{source.paths[0]}: {note}" for note in noted]
     if any(source.bos_id is not None for source in sources):
         pairs = zip(sources, readers, strict=True)
         readers = [_without_lead(source, reader, notes, every_end=every_end) for source, reader in pairs]
@@ -170,13 +174,4 @@ def _without_lead(source: Source, axis: TokenReader, notes: list[str], *, every_
         return axis
     found, noted = without_leads(axis, source.bos_id, source.paths[0], each=every_end)
     notes += [f"{source.paths[0]}: {note}" for note in noted if note not in source.notes]
-    return found
-
-
-def _not_twice(
-    source: Source, axis: TokenReader, eos_id: int | None, notes: list[str], *, every_end: bool
-) -> TokenReader:
-    """Return an axis without the separators that its sequences end with already. Other tools pack such rows."""
-    found, noted = without_ends(source, axis, eos_id, each=every_end)
-    notes += [f"{source.paths[0]}: {note}" for note in noted]
     return found

@@ -78,7 +78,7 @@ def result_of(resolved: Resolved, written: Written, notes: Notes) -> Conversion:
         },
         separators=_sum_of(one.separators and one.separators._asdict() for one in counts),
         lead={"bos_id": None, "stored": None} if resolved.lead == NO_LEAD else _lead_in(resolved),
-        leads=_sum_of(one.leads and one.leads._asdict() for one in counts),
+        leads=None if resolved.lead == NO_LEAD else _sum_of(one.leads and one.leads._asdict() for one in counts),
         losses=losses,
         notes=list(notes.kept),
         plan={
@@ -130,10 +130,9 @@ def _lead_in(resolved: Resolved) -> dict[str, object]:
 
 def _sum_of(counts: Iterable[object]) -> dict[str, int] | None:
     """Return the sum of counts of separators or leads by name; None if there are none, or one is something else."""
-    found = list(counts)
-    if not found or not all(isinstance(one, dict) and one.keys() == set(Counts._fields) for one in found):
-        return None
-    return reduce(Counts.plus, (Counts(**one) for one in found if isinstance(one, dict)))._asdict()
+    found, names = list(counts), set(Counts._fields)
+    known = [Counts(**one) for one in found if isinstance(one, dict) and one.keys() == names]
+    return reduce(Counts.plus, known)._asdict() if known and len(known) == len(found) else None
 
 
 def _made_by(resolved: Resolved, counts: Sequence[PortionCounts]) -> tuple[Mapping[str, Any] | None, str]:

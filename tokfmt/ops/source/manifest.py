@@ -216,15 +216,6 @@ class Manifest(NamedTuple):
         return found if isinstance(found, dict) else {}
 
 
-def states_bare(manifests: Sequence[Manifest]) -> bool:
-    """Return whether a manifest counts sequences that have no separator."""
-    for manifest in manifests:
-        found = manifest.content.get("separators")
-        if isinstance(found, dict) and found.get("bare"):
-            return True
-    return False
-
-
 def read_manifest(path: Place) -> Manifest:
     """Return the manifest beside a dataset. If a link has none beside it, return that beside its target."""
     return listing.once(("manifest", path), functools.partial(_read_manifest, path))

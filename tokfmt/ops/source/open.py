@@ -46,7 +46,6 @@ from tokfmt.ops.source.manifest import (
     manifests_beside,
     read_manifest,
     shrunk,
-    states_bare,
 )
 from tokfmt.ops.source.partial import closed, partial_of, readable
 from tokfmt.ops.source.request import EosChoice, Found, Options, SourceFiles, SourceRequest, option_names, read_options
@@ -515,6 +514,7 @@ def open_stored(
         separator = _stated(stored, format_) or known or Separator(default, "tokenizer" if default is not None else "")
         return Source(places, format_, stored, separator, notes, None, tokenizers, left_out, damage, bos_id=lead)
     by_manifest = known if request.eos is None else known_separator(None, places, manifests)
+    counts_of_separators = [manifest.content.get("separators") for manifest in manifests]
     separator, dataset = decided(
         stored,
         request.eos,
@@ -525,7 +525,7 @@ def open_stored(
         looks=checked,
         few=few_sequences,
         max_sequences=max_sequences,
-        bare=states_bare(manifests),
+        bare=any(isinstance(found, dict) and bool(found.get("bare")) for found in counts_of_separators),
     )
     notes = (*notes, *separator.guess)
     made = all(manifest.made_labels for manifest in manifests)

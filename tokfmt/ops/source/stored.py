@@ -345,7 +345,8 @@ def without_ends(
 ) -> tuple[TokenReader, list[str]]:
     """Return contents of rows without the separators that they end with already, and a note if there are any.
 
-    An ID that is not known to be the separator of the source, and that ends only some sequences, is content.
+    Other tools pack such rows. An ID that is not known to be the separator of the source, and that ends only some
+    sequences, is content.
 
     Args:
         source: The source.
@@ -353,7 +354,7 @@ def without_ends(
         eos_id: The separator that is put after them; None without one.
         each: Look at the end of each sequence; see `SourceRequest.every_end`.
     """
-    separator = source.separator
+    separator, path = source.separator, source.paths[0]
     is_content = not separator.is_stored or separator.source == NO_SEPARATOR
     if eos_id is None or is_content or eos_id in (axis.info.eos_id, axis.info.free_of):
         return axis, []
@@ -367,7 +368,7 @@ def without_ends(
     if not are_alike and eos_id != separator.eos_id:
         read = f"--eos {eos_id} reads the first as their separator"
         return axis, [f"some of its sequences end with {eos_id} already; they get a second one. {read}"]
-    presumed, path = AFTER if are_alike and not each else None, source.paths[0]
+    presumed = AFTER if are_alike and not each else None
     reader = ContentReader(from_reader(axis, eos_id, where=Separators.TRAILING, presumed=presumed, path=path))
     count, closed = axis.info.sequences, axis.info.tokens - reader.info.tokens
     if not closed:
