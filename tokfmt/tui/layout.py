@@ -322,13 +322,13 @@ def lines_of(piece: Piece, first: int, token_style: TokenStyle, mode: Mode, widt
 def begins_of(piece: Piece, token_style: TokenStyle) -> NDArray[np.bool_]:
     """Return bool[units]: true where a document begins, by the row itself or after a separator.
 
-    A run of separators is padding, in which no document begins.
+    No document begins in padding, or in a run of separators.
     """
     begins = np.zeros(len(piece.units), np.bool_) if piece.begins is None else piece.begins.copy()
     if token_style.separator is not None and not token_style.characters:
         separators = piece.units == token_style.separator
         begins[1:] |= separators[:-1] & ~separators[1:]
-    return begins
+    return begins if piece.padding is None else begins & ~piece.padding
 
 
 def _rule(token: int) -> Line:
