@@ -111,9 +111,8 @@ def test_selected_shuffled_and_joined_datasets(source, contents):
 def test_saved(source, contents, tmp_path, shuffled):
     dataset = tokfmt.open(source, eos=EOS)
     done = (dataset.shuffle(4) if shuffled else dataset).save(tmp_path / "out.pbin")
-    others = {"added": done.separators["added"], "bare": done.separators["bare"]}  # It lacks one, or it is empty.
-    assert (done.separators["kept"], sum(others.values())) == (COUNT - 1, 1)
-    assert others["bare"] == (not contents[LATE])
+    is_filled = bool(contents[LATE])  # What is empty, and has no separator, gets none beside an index.
+    assert [done.separators[name] for name in ("kept", "added", "bare")] == [COUNT - 1, is_filled, not is_filled]
     found = listed(tokfmt.open(tmp_path / "out.pbin"))
     assert sorted(found) == sorted(contents) if shuffled else found == contents
 
