@@ -363,6 +363,9 @@ def part_of(path, name, case, done, documents):
     return Part(path, documents, (done.sequences, done.tokens), reading(name, case), certain=case.certain, eos=case.eos)
 
 
+LEAD = 299
+
+
 def converted(name, **more):
     """A maker that converts to a format."""
 
@@ -375,6 +378,19 @@ def converted(name, **more):
         return Made([part_of(out, name or case.target, case, done, documents)], documents)
 
     return make
+
+
+def led(case, home):
+    """Documents through a pack that has a lead before each, as its manifest states; the destination leaves it out."""
+    paths, documents = sources(case, home)
+    words = {**read_from(case), **writing("modalities", case), "manifest": True, "to_bos": LEAD}
+    pack = home / "led.pbin"
+    _, dropped = accepting(lambda allow_loss: tokfmt.convert(paths, pack, allow_loss=allow_loss, **words))
+    documents = kept(documents, dropped)
+    words, out = {**writing(case.target, case), "to_bos": "none"}, found_at(home, case.target)
+    done, dropped = accepting(lambda allow_loss: tokfmt.convert(pack, out, allow_loss=allow_loss, **words))
+    documents = kept(documents, dropped)
+    return Made([part_of(out, case.target, case, done, documents)], documents)
 
 
 def selected(case, home):
@@ -564,6 +580,7 @@ MAKERS: dict[str, Callable[[Case, Path], Made]] = {
     "index": indexed,
     "check --fix": repaired,
     "convert --allow-partial": salvaged,
+    "convert --to-bos": led,
 }
 
 APART: dict[tuple[str, str], str] = {}
@@ -584,6 +601,7 @@ VERBS = {
 OPTIONS = {
     "select": "convert --select", "shuffle": "convert --shuffle", "split": "convert --split", "seed": "convert --split",
     "allow_partial": "convert --allow-partial", "to_eos": "Dataset.save",
+    "bos": "convert --to-bos", "to_bos": "convert --to-bos",
     "task": "convert --task", "resume": "convert --resume", "verify": "convert --verify",
     **dict.fromkeys(
         ("sources", "destination", "format", "to_format", "options", "to_options", "eos", "seq_len", "allow_loss",
