@@ -356,6 +356,10 @@ class Axis(ABC):
         check_position(position, self.length)
         return None
 
+    def readers(self) -> list[TokenReader]:
+        """Return the readers that this axis consists of, one after the other; [] if it is none and joins none."""
+        return []
+
     def find(self, place: Place, byte: int) -> int | None:  # noqa: ARG002 - an axis without files
         """Return the position of the slot that holds a byte of a file; None if no slot does.
 
@@ -422,6 +426,9 @@ class TokenReader(Axis):
     def is_readable(self) -> bool:
         """True if no token has to be decoded, and all are within the files. Others are read completely to know it."""
         return False
+
+    def readers(self) -> list[TokenReader]:
+        return [self]
 
     def sequence_at(self, position: int) -> int:
         """Return the last sequence that begins at or before a position; 0 without one.

@@ -24,7 +24,7 @@ from tokfmt.core.annotation import NATIVE
 from tokfmt.core.files import Ends, File
 from tokfmt.core.place import Place
 from tokfmt.core.ragged import Tokens, offsets_of
-from tokfmt.core.reader import Axis, ByteOffset, check_interval, check_position
+from tokfmt.core.reader import Axis, ByteOffset, TokenReader, check_interval, check_position
 
 Numbers = NDArray[np.int64]
 """int64[n]: numbers of sequences, or positions on an axis."""
@@ -174,6 +174,9 @@ class Joined(Axis):
             if (position := axis.find(place, byte)) is not None:
                 return start + position
         return None
+
+    def readers(self) -> list[TokenReader]:
+        return [reader for axis in self.axes for reader in axis.readers()]
 
     def check(self) -> None:
         for axis in self.axes:

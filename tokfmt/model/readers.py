@@ -20,7 +20,6 @@ from tokfmt.core.findings import ignore
 from tokfmt.core.place import Place
 from tokfmt.core.ragged import Ragged, Tokens, offsets_of
 from tokfmt.core.reader import U8, U64, WINDOW, Axis, Info, Layout, Piece, Separators, TokenReader, check_interval
-from tokfmt.model.axis import Joined
 from tokfmt.model.batch import AFTER, BEFORE, MASKED_END, SEP, Batch, Target
 from tokfmt.model.dataset import Dataset
 from tokfmt.model.gap import Gap
@@ -117,7 +116,7 @@ class _Reader(Laid, TokenReader):
     @property
     def source(self) -> TokenReader:
         """The reader of the stored axis, if the dataset is that of one reader."""
-        (reader,) = readers_of(self.dataset.axis)
+        (reader,) = self.dataset.axis.readers()
         return reader
 
     def marks(self, start: int, stop: int) -> NDArray[np.uint8] | None:
@@ -141,7 +140,7 @@ class _Reader(Laid, TokenReader):
         slot = self.slot_of(position)
         if slot is None:
             return None
-        for reader in readers_of(self.dataset.axis):
+        for reader in self.dataset.axis.readers():
             if slot < reader.length:
                 return reader, slot
             slot -= reader.length
@@ -179,13 +178,6 @@ def is_unfinished(reader: TokenReader) -> bool:
         return False
     beside = reader.dataset.contents(last, last + 1)[2]
     return gap.side == "after" and not reader.info.beginning and not beside[0] & SEP
-
-
-def readers_of(axis: Axis) -> list[TokenReader]:
-    """Return the readers that an axis joins."""
-    if isinstance(axis, Joined):
-        return [one for part in axis.axes for one in readers_of(part)]
-    return [axis] if isinstance(axis, TokenReader) else []
 
 
 class ContentReader(_Reader):
@@ -292,7 +284,7 @@ class LaidReader(_Reader):
         if self.same_from is None or not self.dataset.spans.checked:
             return None
         start, stop, found = start + self.same_from, stop + self.same_from, list[Piece]()
-        for reader in readers_of(self.dataset.axis):
+        for reader in self.dataset.axis.readers():
             a, b = max(0, start), min(stop, reader.length)
             if a < b:
                 pieces = reader.pieces(a, b)

@@ -207,9 +207,7 @@ def led(dataset: Dataset, lead: int, most: int = _MOST, *, each: bool = False) -
 
 def unled(dataset: Dataset) -> Dataset:
     """Return the dataset whose contents include their leads."""
-    if not isinstance(dataset.spans, Led):
-        return dataset
-    return replace(dataset, spans=dataset.spans.spans, gap=replace(dataset.gap, lead=None))
+    return replace(dataset, spans=dataset.spans.unled(), gap=replace(dataset.gap, lead=None))
 
 
 def _not_looked(spans: Spans) -> Ends:

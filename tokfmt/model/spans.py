@@ -63,6 +63,8 @@ class Spans(ABC):
         seamless: Extents follow each other on the axis, each with a separator on the side `usual` and without a lead.
             It may be presumed; see `checked`. An empty extent has no separator.
         ending: The ID that `content` takes off the end, if that is all it does; else None.
+        led: Whether contents begin with a lead that is taken off: True if every one that was looked at does, False if
+            none does; None if some do.
         max_id: The largest ID on the axis, if a search for separators has read all of it; else -1.
         empty: The number of empty sequences that this search found, and the first of them (-1 without one).
     """
@@ -75,6 +77,7 @@ class Spans(ABC):
     filled: bool = False
     seamless: bool = False
     ending: int | None = None
+    led: bool | None = False
     max_id: int = -1
     empty: tuple[int, int] = (0, -1)
 
@@ -128,6 +131,10 @@ class Spans(ABC):
     def content(self, number: int, tokens: Tokens) -> Tokens:  # noqa: ARG002
         """Return the content of one sequence, given the tokens of its extent."""
         return tokens
+
+    def unled(self) -> Spans:
+        """Return the spans of contents with their leads."""
+        return self
 
     def after_reading(self) -> Spans:
         """Return these spans, knowing that every sequence was read, and that none differs from what is presumed."""
@@ -408,6 +415,13 @@ class Led(Spans):
     @property
     def count(self) -> int:  # type: ignore[override]
         return self.spans.count
+
+    @property
+    def led(self) -> bool | None:  # type: ignore[override]
+        return self.presumed
+
+    def unled(self) -> Spans:
+        return self.spans
 
     @property
     def max_id(self) -> int:  # type: ignore[override]

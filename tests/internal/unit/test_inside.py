@@ -10,7 +10,7 @@ from model.separated import split_at, with_separators, without_trailing
 from tokfmt.core.memory import MemoryReader
 from tokfmt.core.ragged import Ragged
 from tokfmt.core.reader import ByteOffset
-from tokfmt.model.readers import ContentReader, LaidReader, readers_of
+from tokfmt.model.readers import ContentReader, LaidReader
 from tokfmt.model.select import Chosen, Concat, Known, NonEmpty, Rows, Slice, View
 from tokfmt.testing import datasets
 
@@ -75,7 +75,7 @@ def stacks(names=None):
 
 def beneath(reader):
     if isinstance(reader, (ContentReader, LaidReader)):
-        return readers_of(reader.dataset.axis)
+        return reader.dataset.axis.readers()
     return getattr(reader, "sources", None) or ([reader.source] if isinstance(reader, View) else [])
 
 

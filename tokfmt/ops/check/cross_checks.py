@@ -43,8 +43,7 @@ from tokfmt.core.tokenizer_ids import TokenizerIds, wrapped_bits
 from tokfmt.formats.flat import FlatFormat
 from tokfmt.model.batch import SEP
 from tokfmt.model.gap import Gap
-from tokfmt.model.readers import ContentReader, dataset_of, is_split, is_unfinished, readers_of
-from tokfmt.model.spans import Led
+from tokfmt.model.readers import ContentReader, dataset_of, is_split, is_unfinished
 from tokfmt.ops.check.doubled import Doubled, doubled_in
 from tokfmt.ops.compare.alignment import Step, Stretch, aligned, check_room, surpluses
 from tokfmt.ops.compare.fingerprint import AxisSide, Fingerprints, Side, empty_fingerprint, hands, read_records
@@ -286,7 +285,7 @@ def empty_findings(path: Place, reader: TokenReader | RecordReader) -> Iterator[
 
 def width_findings(path: Place, reader: TokenReader) -> Iterator[Finding]:
     """Report files whose tokens have another number of bytes than those of the first file."""
-    stored = readers_of(dataset_of(reader).axis)
+    stored = dataset_of(reader).axis.readers()
     pieces = [piece for one in stored if one.length for piece in one.pieces(0, one.length) or ()]
     files = {piece.dtype.itemsize: piece.file.path.name for piece in reversed(pieces)}
     if len(files) > 1:
@@ -962,8 +961,7 @@ def behind_bos(source: Source, handle: TokenizerHandle | None, note: Callable[[s
         return source
     try:
         found, _ = without_leads(reader, bos_id, source.paths[0])
-        spans = found.dataset.spans if isinstance(found, ContentReader) else None
-        if not isinstance(spans, Led) or not spans.presumed:
+        if not dataset_of(found).spans.led:
             return source
         found, _ = without_leads(reader, bos_id, source.paths[0], each=True)
     except TokfmtError:  # reported where all tokens are read

@@ -34,7 +34,7 @@ from tokfmt.core.records import RecordReader, has_records
 from tokfmt.core.shard_names import names_by_directory, notes_on_shards, refuse_incomplete
 from tokfmt.core.text_format import printable
 from tokfmt.model.dataset import Dataset
-from tokfmt.model.readers import ContentReader, dataset_of, from_reader, readers_of
+from tokfmt.model.readers import ContentReader, dataset_of, from_reader
 from tokfmt.ops.source.discover import find_sources
 from tokfmt.ops.source.manifest import (
     IGNORED,
@@ -167,7 +167,7 @@ def _stored_of(source: Source) -> TokenReader | None:
     """Return the first reader of the stored axis; None for records."""
     if isinstance(source.reader, RecordReader):
         return None
-    return next(iter(readers_of(dataset_of(source.reader).axis)), None)
+    return next(iter(dataset_of(source.reader).axis.readers()), None)
 
 
 @listing.kept()

@@ -41,7 +41,7 @@ from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import counted, printable
 from tokfmt.core.tokenizer_ids import TokenizerIds
 from tokfmt.model.dataset import Dataset
-from tokfmt.model.readers import dataset_of, readers_of
+from tokfmt.model.readers import dataset_of
 from tokfmt.model.select import Concat, Slice
 from tokfmt.ops.source.discover import dataset_paths, find_sources, format_of, found_at, snapshot
 from tokfmt.ops.source.draft import TextRecipe, TextSource, filters_of
@@ -672,7 +672,7 @@ def _is_decoded(reader: TokenReader) -> bool:
     """Return True if a reader decodes tokens in blocks: if the file of its first token does not have it as it is."""
     if isinstance(reader, (Samples, Documents)):
         return any(source.decoded for source in reader.sources)
-    return any(one.length and one.pieces(0, 1) is None for one in readers_of(dataset_of(reader).axis))
+    return any(one.length and one.pieces(0, 1) is None for one in dataset_of(reader).axis.readers())
 
 
 def _inner(reader: TokenReader) -> Sequence[Source]:

@@ -34,7 +34,6 @@ from tokfmt.model.gap import Gap
 from tokfmt.model.laid import KEPT
 from tokfmt.model.readers import ContentReader, dataset_of, from_reader, is_unfinished
 from tokfmt.model.separator import ENOUGH, Statement, decide, led, look, refuse_other, refuse_undivided, unled
-from tokfmt.model.spans import Led
 from tokfmt.ops.source.endings import LITTLE, few_runs
 from tokfmt.ops.source.manifest import (
     Manifest,
@@ -336,7 +335,7 @@ def without_leads(
     except OptionError as error:
         raise OptionError(f"{printable(path)}: {error}", name=error.name) from None
     dataset = replace(dataset, facts={**dataset.facts, "path": path})
-    is_bare = isinstance(dataset.spans, Led) and dataset.spans.presumed is False
+    is_bare = dataset.spans.led is False
     return ContentReader(dataset), [f"no sequence that was read begins with the lead {lead}"] * is_bare
 
 
