@@ -149,7 +149,8 @@ def test_json_is_one_document(tmp_path):
     done = tokfmt("convert", PACK, tmp_path / "o.zarr", "--json", "--verify", check=0)
     said = json.loads(done.stdout)
     assert (said["schema"], said["sequences"], said["verified"]) == ("tokfmt.convert/1", 42, True)
-    assert said["separator"] == {"eos_id": 50256, "from": f"manifest of {PACK.name}", "inferred": False}
+    known = {"eos_id": 50256, "from": f"manifest of {PACK.name}", "seen": "each of 42 sequences ends with it"}
+    assert said["separator"] == {**known, "inferred": False}
     assert done.stderr.count("\n") == 0
     assert tokfmt("convert", PACK, tmp_path / "p.zarr", "-q", check=0).stderr == ""
 
@@ -160,7 +161,7 @@ def test_dry_run_writes_nothing(tmp_path):
     done = tokfmt("convert", PACK, "o.h5", "--dry-run", "--allow-loss", "empty-sequences", cwd=tmp_path, check=0)
     assert "loses        empty-sequences: 1 empty sequence (first: sequence 19)" in done.stdout
     assert "destination  o.h5 (hdf5)" in done.stdout
-    assert "separator    50256 (manifest of D_2byte_gpt2.pbin)" in done.stdout
+    assert "separator    50256 (manifest of D_2byte_gpt2.pbin; each of 42 sequences ends with it" in done.stdout
     for name, line in (("text", '{"text": "a"}'), ("ids", '{"input_ids": [1]}')):
         (tmp_path / name).mkdir()
         (tmp_path / name / "x.jsonl").write_text(line + "\n")

@@ -22,7 +22,8 @@ def test_a_finished_run_is_complete_when_it_is_repeated(tmp_path, name, how):
     assert held == {path: path.stat().st_ino for path in tmp_path.iterdir()}
     assert any(note.startswith("complete already") for note in again.notes)
     assert not any("nothing" in note.split(":")[0] for note in again.notes)
-    for key in ("sequences", "tokens", "max_id", "separator", "separators", "splits", "format", "sources", "losses"):
+    assert again.separator == {**done.separator, "seen": None}  # The source was not looked at.
+    for key in ("sequences", "tokens", "max_id", "separators", "splits", "format", "sources", "losses"):
         assert getattr(again, key) == getattr(done, key), key
     for other in ({"select": "0:5"}, {"shuffle": 9}, {"resume": False}, {"verify": True}, {"sources": [source] * 2}):
         words = {"sources": source, "destination": destination, "eos": 50256, "resume": True, **how, **other}

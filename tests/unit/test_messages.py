@@ -68,7 +68,7 @@ def test_remedies_give_options_of_formats_a_value():
         f"{path}:{line}: {text}"
         for path in MODULES
         for text, line in messages(path)
-        if re.search(r"--(to|from)-opt (?!\{|\w+=[\w{])", text)
+        if re.search(r"--(to|from)-opt (?!\{|\w+=[\w{]|\(\?P<)", text)
     ]
     assert not bare, "\n".join(bare)
 

@@ -245,7 +245,7 @@ def test_separators_where_they_are_missing(tmp_path, lists):
     lines = tmp_path / "x.jsonl"
     lines.write_text("".join(json.dumps({"input_ids": one}) + "\n" for one in lists))
     tokfmt.convert(lines, tmp_path / "x.pbin", eos=2, overwrite=True, executor="serial")
-    wanted = [s if s[-1:] == [2] else [*s, 2] for s in lists]
+    wanted = [s if not s or s[-1] == 2 else [*s, 2] for s in lists]
     assert sequences(tokfmt.open(tmp_path / "x.pbin", eos="none").reader) == wanted
 
 

@@ -33,8 +33,7 @@ from tokfmt.cli.parameters import (
 )
 from tokfmt.cli.usage import missing
 from tokfmt.core.resources import cpus
-from tokfmt.core.text_format import counted, printable
-from tokfmt.model.gap import separator_words
+from tokfmt.core.text_format import counted, printable, separator_words
 
 _EPILOG = examples(
     "tokfmt convert corpus.jsonl out.pbin --tokenizer tokenizer",

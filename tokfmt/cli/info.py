@@ -12,8 +12,7 @@ import click
 
 from tokfmt.cli.console import document
 from tokfmt.cli.parameters import PLACE, Command, common, examples, reading, requested, tokenizer
-from tokfmt.core.text_format import counted, human_bytes, listed_facts, printable, shortened
-from tokfmt.model.gap import separator_words
+from tokfmt.core.text_format import counted, human_bytes, listed_facts, printable, separator_words, shortened
 
 if TYPE_CHECKING:
     from tokfmt.ops.info import Overview

@@ -17,8 +17,7 @@ from tokfmt.cli.console import Watcher, document, note, terminal, transferred
 from tokfmt.cli.parameters import PLACE, Command, Count, F, Grouped, common, examples, reading, requested, tokenizer
 from tokfmt.cli.show_step import Printing, origin_lines, show_step
 from tokfmt.core import listing
-from tokfmt.core.text_format import counted, listed_facts, printable, shortened, visible
-from tokfmt.model.gap import separator_words
+from tokfmt.core.text_format import counted, listed_facts, printable, separator_words, shortened, visible
 
 if TYPE_CHECKING:
     from tokfmt.core.fields import Field, Section

@@ -15,8 +15,7 @@ from rich.text import Text
 
 from tokfmt.cli.console import terminal
 from tokfmt.cli.recipe import lines_of
-from tokfmt.core.text_format import bar, counted, human_bytes, printable, shortened
-from tokfmt.model.gap import separator_words
+from tokfmt.core.text_format import bar, counted, human_bytes, printable, separator_words, shortened
 
 if TYPE_CHECKING:
     from tokfmt.ops.stats import Statistics, StatsReport

@@ -93,3 +93,15 @@ def columns(rows: Sequence[Sequence[str]]) -> list[str]:
         cells = [cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True)]
         lines.append("  ".join([name.ljust(widths[0]), *cells]).rstrip())
     return lines
+
+
+def separator_words(separator: int, origin: str, seen: str) -> str:
+    """Return what every command says of a separator: the ID, how it is known, and how many sequences have it.
+
+    Args:
+        separator: The ID.
+        origin: How it is known, in words.
+        seen: `Gap.seen`.
+    """
+    known = "; ".join(words for words in (origin, seen) if words)
+    return f"{separator} ({known})" if known else str(separator)

@@ -2,12 +2,15 @@
 
 from tokfmt.core.format import Signature
 
+_SKIPPED = tuple(bytes([0x50 + number]) + b"\x2a\x4d\x18" for number in range(16))
+"""The magic numbers of frames that a zstandard decoder skips; RFC 8878, 3.1.2. Files of pzstd begin with one."""
+
 SIGNATURES = {
     "arrow": Signature((".arrow",), (b"ARROW1", b"\xff\xff\xff\xff")),
     "datatrove": Signature((".ds",)),
     "flat-tokens": Signature((".zarr",), starts=(b"PK\3\4",)),
     "hdf5": Signature((".h5",), (b"\x89HDF",)),
-    "jsonl": Signature((".json", ".ndjson"), text=True, starts=(b"\x1f\x8b", b"\x28\xb5\x2f\xfd")),
+    "jsonl": Signature((".json", ".ndjson"), text=True, starts=(b"\x1f\x8b", b"\x28\xb5\x2f\xfd", *_SKIPPED)),
     "levanter": Signature(),
     "litdata": Signature(),
     "llmc": Signature(

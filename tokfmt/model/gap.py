@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from tokfmt.core.text_format import counted
+from tokfmt.core.text_format import counted, separator_words
 
 Known = Literal["user", "manifest", "file", "tokenizer", "convention", "inferred", ""]
 """The origin of a fact, the strongest first; "" if the fact is not known."""
@@ -148,18 +148,6 @@ class Gap:
         if self.looked == self.of:
             return f"all {counted(self.of, 'sequence')}"
         return f"{self.looked:,} sequences that were looked at, of {self.of:,}"
-
-
-def separator_words(separator: int, origin: str, seen: str) -> str:
-    """Return what every command says of a separator: the ID, how it is known, and how many sequences have it.
-
-    Args:
-        separator: The ID.
-        origin: How it is known, in words.
-        seen: `Gap.seen`.
-    """
-    known = "; ".join(words for words in (origin, seen) if words)
-    return f"{separator} ({known})" if known else str(separator)
 
 
 def joined_gap(gaps: Sequence[Gap]) -> Gap:

@@ -23,8 +23,7 @@ from textual.widgets.option_list import Option
 
 from tokfmt.core.errors import TokfmtError
 from tokfmt.core.records import RecordReader
-from tokfmt.core.text_format import printable
-from tokfmt.model.gap import separator_words
+from tokfmt.core.text_format import printable, separator_words
 from tokfmt.tui.keys import bindings_of, words_of
 from tokfmt.tui.parts import recipe_facts
 from tokfmt.tui.session import Session, recipe_of

@@ -15,8 +15,7 @@ from textual.widgets import Static
 
 from tokfmt.core.errors import TokfmtError
 from tokfmt.core.records import RecordReader
-from tokfmt.core.text_format import counted, printable, short
-from tokfmt.model.gap import separator_words
+from tokfmt.core.text_format import counted, printable, separator_words, short
 from tokfmt.ops.source.open import open_stored
 from tokfmt.ops.source.request import SourceFiles, viewed
 from tokfmt.ops.source.stored import Source
