@@ -528,13 +528,13 @@ def salvaged(case, home):
     words = {**writing("megatron", case), "manifest": False}
     tokfmt.convert(lines(home / "in.jsonl", documents), source, **words)
     tokens = source.with_suffix(".bin")
-    stored = sum(map(len, documents)) + len(documents)
+    stored = sum(len(one) + 1 for one in documents if one)  # An empty one has no separator, and gets none.
     data = tokens.read_bytes()
     width, left = len(data) // max(1, stored), max(0, len(data) - max(case.cuts))
     tokens.write_bytes(data[:left])
     whole, at = [], 0
     for one in documents:
-        at += width * (len(one) + 1)
+        at += width * (len(one) + 1) * bool(one)
         if at > left:
             break
         whole.append(one)

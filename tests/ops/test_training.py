@@ -374,7 +374,7 @@ def test_rows_with_labels_are_trained_on_and_an_error_names_the_way_that_works(p
         path = tmp_path / "packed.parquet"
     if pack == "stored":
         with pytest.raises(tokfmt.TokfmtError, match='pack = "(bestfit|stream)"') as caught:
-            tokfmt.recipe([path], seq_len=8, pack=pack, to_eos=0)
+            tokfmt.recipe([path], seq_len=8, pack=pack)
         pack = "bestfit" if "bestfit" in str(caught.value) else "stream"
     labels = [batch["labels"] for batch in Loader(tokfmt.recipe([path], seq_len=8, pack=pack, to_eos=0), 1)]
     assert [label for label in torch.cat(labels).flatten().tolist() if label not in (-100, 0)] == [3, 4, 6, 7, 8, 9]
@@ -794,7 +794,7 @@ def test_ids_that_the_tokenizer_does_not_have_are_refused(tmp_path):
     rows = [[1, 2, 3, 4, 5, 6, 7, 8], [9, 10, 5000, 11, 12, 13, 14, 15]]
     (tmp_path / "x.jsonl").write_text("".join(json.dumps({"input_ids": row}) + "\n" for row in rows))
     tokfmt.convert(tmp_path / "x.jsonl", tmp_path / "x.pbin", eos=0)
-    how = {"seq_len": 8, "tokenizer": str(TOKENIZER), "eos": 0}
+    how = {"seq_len": 8, "tokenizer": str(TOKENIZER), "to_eos": 0}
     with pytest.raises(TokenizerMismatchError, match=r"x\.pbin: holds IDs that the tokenizer .* found 5,000"):
         tokfmt.recipe([tmp_path / "x.pbin"], **how)
     (tmp_path / "x.pbin.tokfmt.json").unlink()
@@ -822,7 +822,7 @@ def test_a_recipe_in_a_recipe_tells_what_made_its_ids(tmp_path):
     (tmp_path / "x.jsonl").write_text('{"input_ids": [1, 2, 5000, 4, 5, 6]}\n')
     tokfmt.convert(tmp_path / "x.jsonl", tmp_path / "x.pbin", eos=0, manifest=False)
     inner = tmp_path / "inner.toml"
-    inner.write_text(f'tokfmt = 1\nto_eos = 0\ntokenizer = "{TOKENIZER}"\n[[source]]\npath = "x.pbin"\n')
+    inner.write_text(f'tokfmt = 1\ntokenizer = "{TOKENIZER}"\n[[source]]\npath = "x.pbin"\neos = 0\n')
     view = tokfmt.recipe([inner], seq_len=4)
     with pytest.raises(TokenizerMismatchError, match="sample 0 holds an ID that the tokenizer does not have"):
         view[0]
