@@ -8,7 +8,7 @@ import tokfmt
 HOME = Path(tokfmt.__file__).parent
 READERS = (
     "api.py", "cli", "core", "dataset.py", "formats", "ops", "recipe_dataset.py", "recipes", "registry.py", "tui",
-    "unsupported.py", "unsupported_config.py", "views",
+    "unsupported.py", "unsupported_config.py",
 )  # fmt: skip
 LOCAL_STORE = {
     "core/place.py": "answers for local paths",
