@@ -199,12 +199,14 @@ class RecordReader(ABC):
         info: Facts that are known without a read of records.
         files: The files, if the reader finds the file and the byte offset of a record. `Block.file` is an index into
             them. Empty: it does not.
+        describes_lines: `record_error` and `line` describe the lines that batches report as invalid.
         is_table: The texts are a column of a table, and `texts_with_columns` has the other columns.
     """
 
     info: RecordInfo
     files: Sequence[Place] = ()
     is_table: bool = False
+    describes_lines: bool = False
 
     @abstractmethod
     def count(self) -> int:

@@ -44,9 +44,6 @@ class Texts(tokfmt_reel.Reader):
         for batch in super().ids(block):
             yield RecordBatch(texts=[f"{ids}\n\x0a é" for ids in batch.ragged.tolist()])
 
-    def lines(self, block):
-        yield RecordBatch(lines=[b"\x0a\x02raw\n\xff"] * block.records)
-
 
 @pytest.fixture
 def reel(tmp_path, monkeypatch):

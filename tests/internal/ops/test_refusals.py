@@ -32,8 +32,8 @@ def corpus(tmp_path):
 def test_a_missing_separator_is_refused_before_a_text_is_encoded(corpus, bare, tmp_path, monkeypatch, dry_run):
     monkeypatch.setattr(TextEncoder, "encode", lambda *_: pytest.fail("encoded"))
     with pytest.raises(SeparatorUnknownError) as caught:
-        tokfmt.convert(corpus, tmp_path / "o.pbin", tokenizer=bare, eos="none", dry_run=dry_run)
-    for words in ("its ID is not known", "= 4095", "--to-eos none"):
+        tokfmt.convert(corpus, tmp_path / "o.pbin", tokenizer=bare, dry_run=dry_run)
+    for words in ("of the source is not known", "= 4095", "--to-eos none"):
         assert words in str(caught.value)
     assert "give tokenizer" not in str(caught.value)
     assert not list(tmp_path.glob(".o.pbin*"))

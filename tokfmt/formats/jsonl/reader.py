@@ -234,6 +234,8 @@ class JsonlReader(RecordReader):
     `Hints.allow_partial`, it is damage: the lines around it are certain, because a line feed ends each line.
     """
 
+    describes_lines = True
+
     def __init__(self, paths: Sequence[Place], options: ReadOptions, hints: Hints) -> None:
         self.options, self.allow_loss, self.collect, self._partial = (
             options,

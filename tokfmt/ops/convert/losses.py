@@ -300,7 +300,7 @@ def record_losses(found: Sequence[tuple[Source, SkippedRecords]], target: Format
     fault: TokfmtError | None = None
     for source, skipped in found:
         asked = names_lost(source, skipped, target)
-        if skipped.faults and isinstance(source.reader, RecordReader):
+        if skipped.faults and isinstance(source.reader, RecordReader) and source.reader.describes_lines:
             faults = [source.reader.record_error(spot) for spot in skipped.faults]
             fault = fault or faults[0]
             losses.found.append(Loss("invalid-lines", _invalid_lines(skipped.invalid, faults)))
@@ -342,7 +342,7 @@ def _fields(source: Source, skipped: SkippedRecords, *, located: bool) -> str:
     if len(names) > _NAMED:
         counts.append(f"{len(names) - _NAMED:,} other fields")
     first, reader = "", source.reader
-    if skipped.first is not None and isinstance(reader, RecordReader):
+    if skipped.first is not None and isinstance(reader, RecordReader) and reader.describes_lines:
         path, number = reader.line(skipped.first)
         same = not located and [place_of(path)] == list(source.paths)
         where_first = "" if same else f" of {printable(path.name)} at byte {skipped.first[1]:,}"

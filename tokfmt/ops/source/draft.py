@@ -96,7 +96,7 @@ def _look(source: TextSource) -> SourcePreview:
     for part in source.parts:
         found, skipped = first_look(part)
         texts += found
-        if skipped.invalid and isinstance(part.reader, RecordReader):
+        if skipped.invalid and isinstance(part.reader, RecordReader) and part.reader.describes_lines:
             lines = counted(skipped.invalid, "invalid line")
             error = part.reader.record_error(skipped.faults[0])
             notes.append(f"{printable(source.name)}: {lines} among those that were read, the first: {error}")

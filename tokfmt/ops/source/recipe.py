@@ -559,7 +559,7 @@ def _axis(part: Opened, allow_loss: frozenset[str]) -> Opened:
         return part
     axis = ingested(records, None)
     skipped, path = axis.skipped, part.paths[0]
-    if skipped.invalid and "invalid-lines" not in allow_loss:
+    if skipped.invalid and "invalid-lines" not in allow_loss and records.describes_lines:
         raise records.record_error(skipped.faults[0])
     found = list[Loss]()
     if skipped.others:
