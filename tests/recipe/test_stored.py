@@ -480,3 +480,20 @@ def test_stored_samples_have_stored_labels(stored_in, tmp_path):
     (tmp_path / "s.toml").write_text('tokfmt = 1\nseq_len = 32\npack = "stored"\n[[source]]\npath = "x.h5"\n')
     said = CliRunner().invoke(cli, ["recipe", str(tmp_path / "s.toml"), "--explain"])
     assert "pack stored, labels stored," in said.output
+
+
+@pytest.mark.parametrize("width", [2, 8])
+def test_shuffled_documents_of_lines_and_of_files_of_another_width(width, tmp_path):
+    """Lines are read as IDs of four bytes, and the documents of both have the width of the wider."""
+    rng, wanted = np.random.default_rng(3), []
+    for name in ("lines", "ids"):
+        documents = [rng.integers(1, 500, rng.integers(1, 9)).tolist() for _ in range(40)]
+        (tmp_path / f"{name}.jsonl").write_text("".join(f'{{"input_ids": {one}}}\n' for one in documents))
+        wanted += documents
+    tokfmt.convert(tmp_path / "ids.jsonl", tmp_path / "ids.npy", to_format="olmo", eos=0, to_options={"width": width})
+    recipe = tmp_path / "mix.toml"
+    sources = '[[source]]\npath = "lines.jsonl"\neos = "none"\n[[source]]\npath = "ids.npy"\n'
+    recipe.write_text(f'tokfmt = 1\nto_eos = 0\nshuffle = "documents"\n{sources}')
+    with tokfmt.open(recipe) as mixed:
+        assert mixed.info.dtype.itemsize == max(width, 4)
+        assert sorted(one.tolist() for one in mixed) == sorted(wanted)

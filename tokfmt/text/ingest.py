@@ -458,7 +458,10 @@ class ShardReader(TokenReader):
             k += 1
 
     def read_scattered(self, begins: Offsets, places: Offsets, lengths: Offsets, out: Tokens) -> None:
-        """See `TokenReader.read_scattered`."""
+        """See `TokenReader.read_scattered`. Bytes are copied, so a wider array is filled one interval at a time."""
+        if out.dtype != self.info.dtype:
+            super().read_scattered(begins, places, lengths, out)
+            return
         shards = self._starts.searchsorted(begins, side="right") - 1
         room, offsets = out.view(np.uint8).data, 4 * (begins - self._starts[shards])
         starts, ends = 4 * places, 4 * (places + lengths)
