@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -69,11 +69,6 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
-Result_co = TypeVar("Result_co", covariant=True)
-
-
-class _Run(Protocol[Result_co]):
-    def __call__(self, *, every_end: bool) -> Result_co: ...
 
 
 _LITTLE = 1 << 22  # a stream of at most so many tokens is always scanned to its end
@@ -87,14 +82,14 @@ def _has_others(one: SourceFiles) -> FormatError:
     return FormatError(one.path, what, remedy=f"{deeper}--allow-loss other-files leaves out what is not read")
 
 
-def presuming(run: _Run[T], note: Callable[[str], None]) -> T:
+def presuming(run: Callable[..., T], note: Callable[[str], None]) -> T:
     """Return the result of a command that presumes that sequences end alike, or of the same without a presumption.
 
     Every command that reads whole datasets runs in this function, so that its result never depends on which sequences
     were looked at.
 
     Args:
-        run: Opens its sources and reads them; receives `SourceRequest.every_end`.
+        run: Opens its sources and reads them; called with the keyword `every_end`; see `SourceRequest`.
         note: Receives the reason why it runs again.
     """
     try:
