@@ -4,8 +4,9 @@ from typing import NamedTuple
 
 import numpy as np
 from hypothesis import strategies as st
+from model.axes import ArrayAxis, Listed, Pieces
 
-from tokfmt.model import ArrayAxis, Bounds, Dataset, Ended, Gap, Led, Listed, Pieces, Split, Target, concat, led
+from tokfmt.model import Bounds, Dataset, Ended, Gap, Led, Split, Target, concat, led
 
 AFTER, BEFORE, LEAD = "after", "before", "lead"
 EOS, BOS = 7, 5

@@ -7,11 +7,12 @@ import tracemalloc
 
 import numpy as np
 import pytest
+from model.axes import ArrayAxis, Listed, Pieces, RawAxis
 from reads import asked_of
 from stores import Counting
 
 from tokfmt.core.errors import CorruptError, FormatError, SourceChangedError, TruncatedError
-from tokfmt.model import ArrayAxis, Bounds, Dataset, Ended, Gap, Joined, Laid, Listed, Pieces, RawAxis, Target, decide
+from tokfmt.model import Bounds, Dataset, Ended, Gap, Joined, Laid, Target, decide
 from tokfmt.plugin import Ends, open_file, place_of, register_store
 
 IDS = [0, 1, 7, 100, 3, 7, 127, 5, 7]
@@ -170,9 +171,9 @@ def indexed(tmp_path, count, length=5, eos=7):
     tokens = np.arange(count * length, dtype="<u2") % 1000 + 300
     tokens[length - 1 :: length] = eos
     tokens.tofile(tmp_path / "tokens")
-    (np.arange(count + 1, dtype="<i8") * length * 2).tofile(tmp_path / "index")
+    (np.arange(count + 1, dtype="<i8") * length).tofile(tmp_path / "index")
     index = RawAxis(open_file(tmp_path / "index"), 0, count + 1, "<i8")
-    return Dataset(RawAxis(open_file(tmp_path / "tokens"), 0, len(tokens), "<u2"), Bounds(index, 2)), tokens
+    return Dataset(RawAxis(open_file(tmp_path / "tokens"), 0, len(tokens), "<u2"), Bounds(index)), tokens
 
 
 def test_what_is_read_when(tmp_path):
@@ -240,8 +241,5 @@ def test_listed_starts_of_a_file(tmp_path):
     pointers, lengths = raw(tmp_path, [12, 0, 0, 8], "<i8", "pointers"), raw(tmp_path, [3, 2, 2, 0], "<i4", "lengths")
     dataset = Dataset(tokens, Listed(pointers, lengths, 2))
     assert [dataset[k].tolist() for k in range(4)] == [[127, 5, 7], [0, 1], [0, 1], []]
-    assert dataset.at_byte(tmp_path / "tokens", len(HEAD) + 2 * 7) == (0, 1)
-    assert dataset.at_byte(tmp_path / "tokens", len(HEAD) + 2 * 3) is None
-    assert dataset.byte_of(1, 1) == (tmp_path / "tokens", len(HEAD) + 2, 2, "")
-    with pytest.raises(IndexError):
-        dataset.byte_of(1, 2)
+    assert dataset.spans.at(tokens.find(tmp_path / "tokens", len(HEAD) + 2 * 7)) == 0
+    assert dataset.spans.at(tokens.find(tmp_path / "tokens", len(HEAD) + 2 * 3)) is None

@@ -7,10 +7,11 @@ import pytest
 from amount import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from model.axes import ArrayAxis
 from model.naive import BOS, DOCUMENTS, EOS, indexed, laid, streamed, trimmed
 
 from tokfmt.core.errors import UnendedError
-from tokfmt.model import AFTER, ArrayAxis, Bounds, Dataset, Ended, Gap, Laid, Led, Ledger, Target, concat
+from tokfmt.model import AFTER, Bounds, Dataset, Ended, Gap, Laid, Led, Ledger, Target, concat
 
 
 def windows_of(axis, size):

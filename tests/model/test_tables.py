@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
+from model.axes import ArrayAxis
 from model.naive import indexed, streamed
 
 from tokfmt.core.errors import ConversionError, LossyConversionError, OptionError, TokfmtError
 from tokfmt.model import (
-    ArrayAxis,
     Bounds,
     Dataset,
     Laid,
@@ -387,4 +387,4 @@ def test_datasets_of_nothing(documents):
             assert (documents, eos) == ([[7], [7]], None)
             continue
         assert written(found, to)[0] == documents
-    assert Dataset(ArrayAxis(np.empty(0, "u2")), Bounds(ArrayAxis(np.zeros(1, "i8")))).fold(len, max) is None
+    assert list(Dataset(ArrayAxis(np.empty(0, "u2")), Bounds(ArrayAxis(np.zeros(1, "i8")))).batches()) == []

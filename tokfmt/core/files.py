@@ -298,36 +298,6 @@ class File:
             raise CorruptError(self.path, "has a negative ID", offset=place, expected="0 or more", found=int(ids[at]))
         return ids.view(f"u{ids.itemsize}")
 
-    def item_reader(
-        self, begin: int, items: int, width: int, make: Callable[[int, bytes], T], general: Callable[[int, int], T]
-    ) -> Callable[[int, int], T]:
-        """Return a function that reads the items `start <= k < stop` in as few steps as possible. It is not picklable.
-
-        Args:
-            begin: Byte offset of the first item.
-            items: Number of items.
-            width: Bytes per item.
-            make: Returns the result for a number of items and their bytes.
-            general: Reads other intervals: if the file is not open, or the interval is empty, long, at the beginning or
-                outside.
-        """
-        pread, longest = os.pread, _SMALL // width
-        if not self.is_plain:
-            return general
-
-        def read(start: int, stop: int) -> T:
-            count = stop - start
-            if 0 < count <= longest and start > 0 and stop <= items:  # `File.read` looks at the beginning of a file.
-                try:
-                    content = pread(self._fd, count * width, begin + start * width)  # type: ignore[arg-type]
-                    if len(content) == count * width:
-                        return make(count, content)
-                except (OSError, TypeError):  # `general` opens the file, or raises.
-                    pass
-            return general(start, stop)
-
-        return read
-
     def sequence_reader(
         self,
         begin: int,

@@ -1,6 +1,6 @@
 """The model of a dataset: the token axis as it is stored, the spans of sequences on it, and the gaps between them.
 
-axis       token slots in the order of the files
+axis       axes one after the other; `core.reader` has the class
 spans      the extent and the content of each sequence; `stream`: those of a stream
 gap        what is between contents, and how that is known
 separator  which ID separates a source, and what a destination writes
@@ -11,18 +11,18 @@ readers    readers of a dataset, and the dataset of a reader
 select     readers of some sequences of a reader, or of those of several
 """
 
-from tokfmt.model.axis import ArrayAxis, Joined, Pieces, RawAxis
+from tokfmt.model.axis import Joined
 from tokfmt.model.batch import AFTER, BEFORE, LEAD, SEP, Batch, Counts, Ledger, Target
 from tokfmt.model.dataset import Dataset, Slots, concat
 from tokfmt.model.gap import Gap
 from tokfmt.model.laid import Laid
 from tokfmt.model.separator import Statement, decide, lead_to_write, led, look, separator_to_write
-from tokfmt.model.spans import Bounds, Chain, Ended, Led, Listed, Spans, Taken
+from tokfmt.model.spans import Bounds, Chain, Ended, Led, Spans, Taken
 from tokfmt.model.stream import Split
 
 __all__ = [
-    "AFTER", "BEFORE", "LEAD", "SEP", "ArrayAxis", "Batch", "Bounds", "Chain", "Counts", "Dataset", "Ended",
-    "Gap", "Joined", "Laid", "Led", "Ledger", "Listed", "Pieces", "RawAxis", "Slots", "Spans", "Split",
+    "AFTER", "BEFORE", "LEAD", "SEP", "Batch", "Bounds", "Chain", "Counts", "Dataset", "Ended",
+    "Gap", "Joined", "Laid", "Led", "Ledger", "Slots", "Spans", "Split",
     "Statement", "Taken", "Target", "concat", "decide", "lead_to_write", "led",
     "look", "separator_to_write",
 ]  # fmt: skip

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple, TypeVar, overload
@@ -12,10 +10,8 @@ from typing import NamedTuple, TypeVar, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.place import Place
 from tokfmt.core.ragged import Tokens
-from tokfmt.core.reader import WINDOW, Axis, ByteOffset, check_interval, windows
-from tokfmt.core.seeds import SHUFFLE, draws
+from tokfmt.core.reader import WINDOW, Axis, check_interval, windows
 from tokfmt.model.axis import Joined
 from tokfmt.model.batch import LEAD, SEP, Batch
 from tokfmt.model.gap import Gap, joined_gap
@@ -24,7 +20,6 @@ from tokfmt.model.spans import Chain, Contents, Sliced, Spans, Taken
 T = TypeVar("T")
 
 _AT_ONCE = 1 << 18  # Sequences whose ends are read at once.
-_REGIONS = 8  # Regions per thread of a `fold`.
 
 
 class Slots(NamedTuple):
@@ -118,11 +113,6 @@ class Dataset:
         check_interval(first, last, len(self), "sequences")
         return self if last - first == len(self) else replace(self, spans=Sliced(self.spans, first, last))
 
-    def shuffle(self, seed: int) -> Dataset:
-        """Return all sequences in the order of a seed."""
-        order = np.argsort(draws(seed, SHUFFLE, 0, len(self)), kind="stable")
-        return self.take(order.astype(np.uint32 if len(self) < 1 << 32 else np.int64))
-
     def contents(self, first: int, last: int) -> Contents:
         """Return the content of the sequences `first <= i < last` on the axis, by a look at their ends."""
         return self.spans.read(first, last, self.axis)
@@ -147,31 +137,6 @@ class Dataset:
                 read_marks=None if self.marks is None else _MarksOf(self.marks, self.spans, batch),
             )
 
-    def fold(self, look: Callable[[Batch], T], merge: Callable[[T, T], T], workers: int = 1) -> T | None:
-        """Merge what `look` returns for each batch, in order. This is the only walk over all tokens.
-
-        Args:
-            look: Called for each batch, in threads if there are several workers.
-            merge: An associative function.
-            workers: Number of threads.
-
-        Returns:
-            None without a sequence.
-        """
-        if workers == 1:
-            return _merged((look(batch) for batch in self.batches()), merge)
-        cuts = np.linspace(0, len(self), _REGIONS * workers + 1).astype(np.int64).tolist()
-
-        def region(first: int, last: int) -> T | None:
-            return _merged((look(batch) for batch in self.batches(WINDOW, first, last)), merge)
-
-        with ThreadPoolExecutor(workers) as pool:
-            parts: deque[Future[T | None]] = deque(
-                pool.submit(region, a, b) for a, b in zip(cuts, cuts[1:], strict=False)
-            )
-            found = (parts.popleft().result() for _ in range(len(parts)))
-            return _merged((one for one in found if one is not None), merge)
-
     def slots(self) -> Slots:
         """Count slots, by a look at the ends of all sequences. Sequences must not overlap."""
         tokens = closed = leads = 0
@@ -181,27 +146,6 @@ class Dataset:
             closed += int(np.count_nonzero(beside & SEP))
             leads += int(np.count_nonzero(beside & LEAD))
         return Slots(tokens, closed, leads, self.axis.length - tokens - closed - leads)
-
-    def byte_of(self, number: int, position: int) -> ByteOffset | None:
-        """Return the file and the byte of a token of a sequence."""
-        starts, stops, _ = self.contents(number, number + 1)
-        if not 0 <= position < int(stops[0] - starts[0]):
-            raise IndexError(f"sequence {number} has no position {position}")
-        return self.axis.locate(int(starts[0]) + position)
-
-    def at_byte(self, place: Place, byte: int) -> tuple[int, int | None] | None:
-        """Return the sequence and the position of the token that holds a byte of a file.
-
-        Returns:
-            The position is None if the byte is beside a sequence, or in padding behind it. None if it is in none of
-            the sequences.
-        """
-        slot = self.axis.find(place, byte)
-        number = None if slot is None else self.spans.at(slot)
-        if slot is None or number is None:
-            return None
-        starts, stops, _ = self.contents(number, number + 1)
-        return number, slot - int(starts[0]) if starts[0] <= slot < stops[0] else None
 
     def check(self) -> None:
         """Raise SourceChangedError unless the files are those that were opened."""
@@ -224,13 +168,6 @@ class _MarksOf:
             return self._marks.tokens(batch.base, batch.base + len(batch.window)).astype(np.uint8, copy=False)
         starts, stops = self._spans.extents(batch.first, batch.first + len(batch))
         return self._marks.gather(starts, stops - starts).astype(np.uint8, copy=False)
-
-
-def _merged(parts: Iterator[T], merge: Callable[[T, T], T]) -> T | None:
-    result: T | None = None
-    for part in parts:
-        result = part if result is None else merge(result, part)
-    return result
 
 
 def concat(datasets: Sequence[Dataset]) -> Dataset:

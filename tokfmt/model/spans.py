@@ -3,7 +3,6 @@
 Spans know numbers alone. They are given tokens: of the whole axis, of a window that was read anyway, or none.
 
     Bounds   sequence i is bounds[i] .. bounds[i + 1]
-    Listed   a start and a length of each sequence
     Ended    spans of an index whose sequences may end with a separator
     Led      spans whose contents may begin with a lead
     Shorter  spans of an index of which some are one slot shorter
@@ -210,91 +209,63 @@ class Bounds(Spans):
 
     tiles = True
 
-    def __init__(self, bounds: Axis, scale: int = 1, *, filled: bool = False) -> None:
+    def __init__(self, bounds: Axis, *, filled: bool = False) -> None:
         """Hold the index.
 
         Args:
             bounds: Non-decreasing integers, one more than sequences.
-            scale: Units of the bounds per token, such as bytes.
             filled: No two neighboring bounds are equal.
         """
-        self.bounds, self.scale, self.count, self.filled = bounds, scale, bounds.length - 1, filled
+        self.bounds, self.count, self.filled = bounds, bounds.length - 1, filled
 
     def cuts(self, first: int, last: int) -> Offsets:
         check_interval(first, last, self.count, "sequences")
-        return _integers(self.bounds.tokens(first, last + 1), self.scale)
+        return _integers(self.bounds.tokens(first, last + 1))
 
     def extents(self, first: int, last: int) -> Extents:
         cuts = self.cuts(first, last)
         return cuts[:-1], cuts[1:]
 
     def extents_of(self, numbers: Numbers) -> Extents:
-        return tuple(_integers(self.bounds.at(numbers + k), self.scale) for k in (0, 1))  # type: ignore[return-value]
+        return tuple(_integers(self.bounds.at(numbers + k)) for k in (0, 1))  # type: ignore[return-value]
 
     def extent(self, number: int) -> tuple[int, int]:
         start, stop = self.bounds.tokens(number, number + 2).tolist()
-        return start // self.scale, stop // self.scale
+        return start, stop
 
     def ends(self) -> Ends | None:
-        held = self.bounds.values if self.scale == 1 else None
+        held = self.bounds.values
         return None if held is None or not self.count else Ends(_ZERO.data, held.data[1:], 62)
 
     def finder(self) -> Callable[[int], Sequence[int]]:
-        pair, scale = self.bounds.pair_reader(), self.scale
-        return pair if scale == 1 else lambda number: [bound // scale for bound in pair(number)]
+        return self.bounds.pair_reader()
 
 
-class Listed(Spans):
-    """A start and a length of each sequence, in any order. Both are axes of integers, of which windows are read."""
+class _Trimmed(Spans):
+    """Spans with the extents of other spans, of which a subclass takes something off."""
 
-    def __init__(self, starts: Axis, lengths: Axis, scale: int = 1) -> None:
-        """Hold the index.
+    spans: Spans
 
-        Args:
-            starts: Start of each sequence.
-            lengths: Number of tokens of each sequence.
-            scale: Units of the starts per token, such as bytes.
-        """
-        self.starts, self.lengths, self.scale, self.count = starts, lengths, scale, starts.length
+    def cuts(self, first: int, last: int) -> Offsets:
+        return self.spans.cuts(first, last)
 
     def extents(self, first: int, last: int) -> Extents:
-        check_interval(first, last, self.count, "sequences")
-        starts = _integers(self.starts.tokens(first, last), self.scale)
-        return starts, starts + self.lengths.tokens(first, last).astype(np.int64, copy=False)
+        return self.spans.extents(first, last)
 
     def extents_of(self, numbers: Numbers) -> Extents:
-        starts = _integers(self.starts.at(numbers), self.scale)
-        return starts, starts + self.lengths.at(numbers).astype(np.int64, copy=False)
+        return self.spans.extents_of(numbers)
 
     def extent(self, number: int) -> tuple[int, int]:
-        start = self.starts.tokens(number, number + 1).item() // self.scale
-        return start, start + self.lengths.tokens(number, number + 1).item()
+        return self.spans.extent(number)
 
     def finder(self) -> Callable[[int], Sequence[int]]:
-        starts, lengths, scale = self.starts.tokens, self.lengths.tokens, self.scale
-
-        def find(number: int) -> tuple[int, int]:
-            start = starts(number, number + 1).item() // scale
-            return start, start + lengths(number, number + 1).item()
-
-        return find
-
-    @cached_property
-    def _ascends(self) -> bool:
-        before = 0
-        for a, b in windows(0, self.count, _AT_ONCE):
-            starts = _integers(self.starts.tokens(a, b), 1)
-            if int(starts[0]) < before or (starts[1:] < starts[:-1]).any():
-                return False
-            before = int(starts[-1])
-        return True
+        return self.spans.finder()
 
     def at(self, position: int) -> int | None:
-        """See `Spans.at`. If starts do not ascend, return the first sequence around the position."""
-        return super().at(position) if self._ascends else self._around(position)
+        return self.spans.at(position)
 
 
-class Ended(Spans):
+class Ended(_Trimmed):
     """Spans of an index, each trimmed by its own tokens: a separator is taken off its end, at most once."""
 
     def __init__(self, spans: Spans, separator: int, presumed: int | None = None) -> None:
@@ -328,21 +299,6 @@ class Ended(Spans):
         found._closed = None if all_closed else np.concatenate(parts)
         return found
 
-    def cuts(self, first: int, last: int) -> Offsets:
-        return self.spans.cuts(first, last)
-
-    def extents(self, first: int, last: int) -> Extents:
-        return self.spans.extents(first, last)
-
-    def extents_of(self, numbers: Numbers) -> Extents:
-        return self.spans.extents_of(numbers)
-
-    def extent(self, number: int) -> tuple[int, int]:
-        return self.spans.extent(number)
-
-    def finder(self) -> Callable[[int], Sequence[int]]:
-        return self.spans.finder()
-
     def ends(self) -> Ends | None:
         return self.spans.ends()
 
@@ -350,9 +306,6 @@ class Ended(Spans):
         found = copy.copy(self)
         found.checked = True
         return found
-
-    def at(self, position: int) -> int | None:
-        return self.spans.at(position)
 
     def trim(self, numbers: Numbers, starts: Offsets, stops: Offsets, tokens: TokensAt | None) -> Contents:
         if self._closed is not None:
@@ -392,7 +345,7 @@ def _bit(bits: NDArray[np.uint8], numbers: Numbers) -> NDArray[np.uint8]:
     return found
 
 
-class Led(Spans):
+class Led(_Trimmed):
     """Spans of any kind whose contents may begin with a lead, such as a BOS, which is taken off, at most once.
 
     What the separator of a sequence is, the spans under it know. A content of one token that is the lead is empty.
@@ -441,28 +394,10 @@ class Led(Spans):
         found._led, found.presumes, found.checked = _bits_of(self, LEAD, axis), self.spans.presumes, self.spans.checked
         return found
 
-    def extents(self, first: int, last: int) -> Extents:
-        return self.spans.extents(first, last)
-
-    def extents_of(self, numbers: Numbers) -> Extents:
-        return self.spans.extents_of(numbers)
-
-    def extent(self, number: int) -> tuple[int, int]:
-        return self.spans.extent(number)
-
-    def cuts(self, first: int, last: int) -> Offsets:
-        return self.spans.cuts(first, last)
-
-    def finder(self) -> Callable[[int], Sequence[int]]:
-        return self.spans.finder()
-
     def after_reading(self) -> Spans:
         found = copy.copy(self)
         found.spans, found.checked = self.spans.after_reading(), True
         return found
-
-    def at(self, position: int) -> int | None:
-        return self.spans.at(position)
 
     def trim(self, numbers: Numbers, starts: Offsets, stops: Offsets, tokens: TokensAt | None) -> Contents:
         starts, stops, beside = self.spans.trim(numbers, starts, stops, tokens)
@@ -486,15 +421,11 @@ class Shorter(Spans):
 
     def extents(self, first: int, last: int) -> Extents:
         starts, stops = self.spans.extents(first, last)
-        return starts, stops - self._are_lacking(np.arange(first, last))
+        return starts, stops - _bit(self._lacking, np.arange(first, last))
 
     def extents_of(self, numbers: Numbers) -> Extents:
         starts, stops = self.spans.extents_of(numbers)
-        return starts, stops - self._are_lacking(numbers)
-
-    def _are_lacking(self, numbers: Numbers) -> NDArray[np.uint8]:
-        bits: NDArray[np.uint8] = self._lacking[numbers >> 3] >> (7 - (numbers & 7)).astype(np.uint8) & np.uint8(1)
-        return bits
+        return starts, stops - _bit(self._lacking, numbers)
 
     def at(self, position: int) -> int | None:
         return self.spans.at(position)
@@ -686,7 +617,6 @@ class Chain(Spans):
             first = after
 
 
-def _integers(values: NDArray[np.integer], scale: int) -> Offsets:
-    """Return entries of an index as int64, divided by the number of units per token."""
-    found = values.view(np.int64) if values.dtype.itemsize == 8 else values.astype(np.int64)
-    return found if scale == 1 else found // scale
+def _integers(values: NDArray[np.integer]) -> Offsets:
+    """Return entries of an index as int64."""
+    return values.view(np.int64) if values.dtype.itemsize == 8 else values.astype(np.int64)
