@@ -23,16 +23,6 @@ class ArrayAxis(Axis):
         check_interval(start, stop, self.length)
         return self._values[start:stop]
 
-    def pair_reader(self):
-        values, last = self._values.data, self.length - 1
-
-        def pair(position):
-            if not 0 <= position < last:
-                check_position(position, last)
-            return values[position : position + 2].tolist()
-
-        return pair
-
     def at(self, positions):
         if len(positions) and not 0 <= int(positions.min()) <= int(positions.max()) < self.length:
             raise IndexError(f"positions {positions.min()}..{positions.max()} are outside 0:{self.length}")

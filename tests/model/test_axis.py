@@ -62,7 +62,6 @@ def test_tokens_of_every_width_and_order(dtype, tmp_path):
         for separator in (7, 70_000, 1 << 40, None):
             for is_before in (False, True):
                 one_by_one(again, separator, is_before)
-        assert [list(again.pair_reader()(k)) for k in (0, 1, 7)] == [[0, 1], [1, 7], [5, 7]]
         again.close()
         assert again.tokens(0, 9).tolist() == IDS
     path = tmp_path / "x"
@@ -106,10 +105,6 @@ def test_what_leaves_an_axis_is_an_index_error(wrong, tmp_path):
         for one in (axis, joined, pieces):
             with pytest.raises(IndexError):
                 one.locate(position)
-    for position in (-1, 8):
-        for one in (axis, ArrayAxis(np.array(IDS))):
-            with pytest.raises(IndexError):
-                one.pair_reader()(position)
 
 
 def test_bytes_through_logical_axes(tmp_path):

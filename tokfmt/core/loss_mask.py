@@ -51,19 +51,6 @@ Marks = NDArray[np.uint8]
 Flags = NDArray[np.bool_]
 
 
-def unseparated(marks: Marks, plain: Flags) -> Marks:
-    """Return marks without those of separators. The token before a separator takes over its mark.
-
-    Args:
-        marks: uint8[n], of a window that begins with a token and ends with a token or its separator.
-        plain: bool[n], False at separators.
-    """
-    found = marks[plain]
-    ends = np.flatnonzero(~plain[1:] & plain[:-1] & (marks[1:] & TARGET == 0))
-    found[np.cumsum(plain)[ends] - 1] |= MASKED_END
-    return found
-
-
 def separated(marks: Marks, plain: Flags) -> Marks:
     """Return marks with separators inserted. A separator counts unless the token before it has MASKED_END.
 

@@ -292,10 +292,6 @@ class Axis(ABC):
         """Return a function that reads one sequence, in as few steps as possible; see `core.files.File`."""
         return general
 
-    def pair_reader(self) -> Callable[[int], Sequence[int]]:
-        """Return a function that reads two neighboring integers of an index, in as few steps as possible."""
-        return lambda position: self.tokens(position, position + 2).tolist()
-
     def intervals(self, wanted: Sequence[tuple[int, int]]) -> Iterator[Tokens]:
         """Yield the tokens of each interval, in the given order. A store is asked for several side by side."""
         return (self.tokens(start, stop) for start, stop in wanted)

@@ -238,7 +238,8 @@ class Bounds(Spans):
         return None if held is None or not self.count else Ends(_ZERO.data, held.data[1:], 62)
 
     def finder(self) -> Callable[[int], Sequence[int]]:
-        return self.bounds.pair_reader()
+        read = self.bounds.tokens
+        return lambda number: read(number, number + 2).tolist()
 
 
 class _Trimmed(Spans):
