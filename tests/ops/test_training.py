@@ -1,5 +1,6 @@
 """Training from a recipe: what a Loader hands out, where it goes on, and the traps that other loaders fell into."""
 
+import gc
 import json
 import os
 import pickle
@@ -738,12 +739,15 @@ class Iterated(torch.utils.data.IterableDataset):  # type: ignore[name-defined]
 
 
 @pytest.mark.filterwarnings("ignore:This DataLoader will create")
-def test_workers_that_would_all_read_every_batch_are_refused(mix):
+def test_workers_that_would_all_read_every_batch_are_refused(mix, monkeypatch):
     from torch.utils.data import DataLoader
 
+    # PyTorch waits so long for each worker that failed, when the DataLoader is collected: here, and in no later test.
+    monkeypatch.setattr("torch.utils.data._utils.MP_STATUS_CHECK_INTERVAL", 0.1)
     dataset = Iterated(Loader(mix, 4, prefetch=0))
     with pytest.raises(OptionError, match=r"mix\.toml: 2 workers of a DataLoader iterate a Loader"):
         next(iter(DataLoader(dataset, batch_size=None, num_workers=2)))
+    gc.collect()
     for workers in (0, 1):
         batches = list(DataLoader(Iterated(Loader(mix, 4)), batch_size=None, num_workers=workers))
         assert np.array_equal(
