@@ -296,3 +296,11 @@ def test_a_bos_of_the_tokenizer_is_noted_written_and_left_out_of_comparisons(tok
         (report,) = tokfmt.check(path, deep=True, against=CORPUS, tokenizer=str(place))
         assert not [one for one in report.findings if one.severity == "error"], report.findings
         assert "TF925" not in {one.code for one in report.findings}
+
+
+def test_a_lead_that_no_sequence_has_is_not_stated(tmp_path):
+    """Of what no sequence has or gets, the result and the manifest say nothing."""
+    path = megatron(tmp_path / "x_document.bin", [[1, 2, EOS], [3, EOS]])
+    done = tokfmt.convert(path, tmp_path / "o.pbin", eos=EOS, bos=BOS)
+    assert done.lead == {"bos_id": None, "stored": None}
+    assert json.loads((tmp_path / "o.pbin.tokfmt.json").read_text())["bos_id"] is None

@@ -22,6 +22,9 @@ from tokfmt.ops.source.stored import unknown_id
 _LISTED = 16  # losses of one name that the result lists
 
 
+_NO_LEAD: dict[str, object] = {"bos_id": None, "stored": None}
+
+
 def result_of(resolved: Resolved, written: Written, notes: Notes) -> Conversion:
     """Return the result of a conversion, with the notes so far.
 
@@ -59,6 +62,10 @@ def result_of(resolved: Resolved, written: Written, notes: Notes) -> Conversion:
         for one in counts
         if one.portion.split is not None
     }
+    lead, leads = _NO_LEAD, None
+    if resolved.lead != NO_LEAD:
+        leads = _sum_of(one.leads and one.leads._asdict() for one in counts)
+        lead = _lead_in(resolved, leads)
     return Conversion(
         destination=str(request.destination),
         format=destination.format.name,
@@ -77,8 +84,8 @@ def result_of(resolved: Resolved, written: Written, notes: Notes) -> Conversion:
             "inferred": separator.inferred,
         },
         separators=_sum_of(one.separators and one.separators._asdict() for one in counts),
-        lead={"bos_id": None, "stored": None} if resolved.lead == NO_LEAD else _lead_in(resolved),
-        leads=None if resolved.lead == NO_LEAD else _sum_of(one.leads and one.leads._asdict() for one in counts),
+        lead=dict(lead),
+        leads=leads,
         losses=losses,
         notes=list(notes.kept),
         plan={
@@ -120,11 +127,17 @@ def total_of(counts: Iterable[int | None]) -> int | None:
     return None if None in known else sum(filter(None, known))
 
 
-def _lead_in(resolved: Resolved) -> dict[str, object]:
-    """Return the lead of the destination, or of the sources if it is left out, and where it is stored."""
+def _lead_in(resolved: Resolved, leads: Mapping[str, int] | None) -> dict[str, object]:
+    """Return the lead of the destination, or of the sources if it is left out, and where it is stored.
+
+    Args:
+        resolved: The conversion.
+        leads: What became of leads. If no sequence had or got one, there is none to state.
+    """
     lead = resolved.lead
-    if resolved.destination.rows is not None or resolved.copies:
-        return {"bos_id": None, "stored": None}
+    is_bare = leads is not None and not any(count for name, count in leads.items() if name != "bare")
+    if is_bare or resolved.destination.rows is not None or resolved.copies:
+        return _NO_LEAD
     return {"bos_id": lead.read[0], "stored": "none"} if lead.id is None else {"bos_id": lead.id, "stored": "before"}
 
 
