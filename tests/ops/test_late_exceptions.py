@@ -4,13 +4,13 @@ Every command gives what a plain list gives. Sequence 80 of 6,000 is between the
 """
 
 import pickle
-import struct
 import sys
 from itertools import islice
 
 import forkserver
 import numpy as np
 import pytest
+from by_hand import megatron, pack
 from finishing import finish
 
 import tokfmt
@@ -22,25 +22,6 @@ KINDS = {"bare": [5, 6, 7], "empty": []}
 @pytest.fixture(autouse=True)
 def _cache(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-
-
-def megatron(place, documents, first=()):
-    flat = np.array([token for one in documents for token in one], "<u2")
-    lengths = np.array([len(first)] * bool(len(first)) + [len(one) for one in documents], "<i4")
-    pointers = np.concatenate(([0], np.cumsum(lengths[:-1], dtype="<i8"))) * 2
-    head = b"MMIDIDX\x00\x00" + struct.pack("<QBQQ", 1, 8, len(lengths), len(lengths) + 1)
-    index = np.arange(len(lengths) + 1, dtype="<i8")
-    place.with_suffix(".idx").write_bytes(head + lengths.tobytes() + pointers.tobytes() + index.tobytes())
-    np.concatenate([np.array(first, "<u2"), flat]).tofile(place)
-    return place
-
-
-def pack(place, documents):
-    bounds = np.cumsum([0, *map(len, documents)]) * 2
-    data = np.array([token for one in documents for token in one], "<u2").tobytes()
-    index = pickle.dumps([(int(a), int(b - a)) for a, b in zip(bounds[:-1], bounds[1:], strict=True)])
-    place.write_bytes(struct.pack("<QI", len(data), 2) + data + index)
-    return place
 
 
 @pytest.fixture(params=KINDS)
@@ -199,7 +180,7 @@ def test_tasks_in_any_order(source, tmp_path, order):
 
 def test_a_resumed_conversion_that_was_killed_before_and_after(late, tmp_path):
     stored, contents = late
-    source = megatron(tmp_path / "in.bin", stored, np.append(np.arange(1, 1_200_000) % 8 + 10, EOS))
+    source = megatron(tmp_path / "in.bin", [np.append(np.arange(1, 1_200_000) % 8 + 10, EOS), *stored])
     words, kills = [sys.executable, "-c", KILLED, str(source), str(tmp_path / "out.zarr")], 0
     for lines in (1, 2, 99):
         done = forkserver.run([*words, str(lines)], capture_output=True, text=True)

@@ -1,14 +1,13 @@
 """`--bos` names an ID that is no content where a sequence begins, and `--to-bos` one that a destination stores there."""
 
-import itertools
 import json
-import struct
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from amount import examples
+from by_hand import megatron, pack
 from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -27,40 +26,17 @@ INDEXED = {"megatron": "out_document.bin", "modalities": "out.pbin", "datatrove"
 FLAT = {"flat-tokens": "o.zarr", "parquet": "o.parquet", "jsonl": "o.jsonl"}
 
 
-def pack(path, documents=DOCUMENTS):
-    """Write a pack by hand, in layout D."""
-    lengths = [2 * len(one) for one in documents]
-    begins = [0, *itertools.accumulate(lengths)]
-    body = b"".join(np.array(one, "<u2").tobytes() for one in documents)
-    index = b"\x80\x04]\x94("
-    for begin, length in zip(begins, lengths):
-        index += b"J" + struct.pack("<i", begin) + b"J" + struct.pack("<i", length) + b"\x86\x94"
-    path.write_bytes(struct.pack("<QI", len(body), 2) + body + index + b"e.")
-    return path
-
-
-def megatron(path, documents=DOCUMENTS):
-    """Write a pair by hand: uint16, one sequence per document."""
-    path.write_bytes(np.array(sum(documents, []), "<u2").tobytes())
-    lengths = [len(one) for one in documents]
-    pointers = [0, *itertools.accumulate(2 * length for length in lengths)][:-1]
-    index = b"MMIDIDX\x00\x00" + struct.pack("<QBQQ", 1, 8, len(lengths), len(lengths) + 1)
-    index += np.array(lengths, "<i4").tobytes() + np.array(pointers, "<i8").tobytes()
-    path.with_suffix(".idx").write_bytes(index + np.arange(len(lengths) + 1, dtype="<i8").tobytes())
-    return path
-
-
-def nanogpt(path, documents=DOCUMENTS):
+def nanogpt(path, documents):
     path.write_bytes(np.array(sum(documents, []), "<u2").tobytes())
     return path
 
 
-def jsonl(path, documents=DOCUMENTS):
+def jsonl(path, documents):
     path.write_text("".join(json.dumps({"input_ids": one}) + "\n" for one in documents))
     return path
 
 
-def parquet(path, documents=DOCUMENTS):
+def parquet(path, documents):
     pq.write_table(pa.table({"input_ids": pa.array(documents, pa.list_(pa.uint16()))}), path)
     return path
 
@@ -106,7 +82,7 @@ def manifest_of(path):
 
 @pytest.mark.parametrize("name", AXES)
 def test_a_lead_is_no_content(name, tmp_path):
-    path = AXES[name](tmp_path / name)
+    path = AXES[name](tmp_path / name, DOCUMENTS)
     eos = "none" if name == "x.parquet" else EOS
     wanted = [one + [EOS] * (eos == "none") for one in CONTENTS]
     assert lists(path, eos=eos, bos=BOS) == wanted
@@ -132,7 +108,7 @@ def test_a_lead_is_no_content(name, tmp_path):
 @pytest.mark.parametrize(("to", "name"), INDEXED.items())
 @pytest.mark.parametrize("source", MAKERS)
 def test_where_an_index_bounds_leads_are_kept_replaced_added_or_dropped(source, to, name, to_bos, tmp_path):
-    path = MAKERS[source](tmp_path / source)
+    path = MAKERS[source](tmp_path / source, DOCUMENTS)
     out = beside(tmp_path) / name
     done = tokfmt.convert(path, out, to_format=to, eos=EOS, bos=BOS, to_bos=to_bos, verify=True)
     tokens, counts = laid(DOCUMENTS, to_bos)
@@ -203,7 +179,7 @@ def test_where_runs_of_separators_are_padding_leads_are_a_loss(tmp_path):
 
 
 def test_one_id_marks_boundaries_or_is_a_lead(tmp_path):
-    path = nanogpt(tmp_path / "train.bin")
+    path = nanogpt(tmp_path / "train.bin", DOCUMENTS)
     with pytest.raises(OptionError) as error:
         tokfmt.open(path, eos=EOS, bos=EOS)
     assert error.value.name == "bos"

@@ -5,6 +5,7 @@ import json
 import struct
 from typing import Any
 
+import by_hand
 import h5py
 import numpy as np
 import pyarrow as pa
@@ -35,13 +36,7 @@ BY_INDEX = ("megatron", "modalities")
 
 
 def megatron(home, documents):
-    lengths = [len(document) for document in documents]
-    starts = [0, *itertools.accumulate(lengths)]
-    (home / "in_document.bin").write_bytes(np.concatenate([np.array(one, "<u2") for one in documents]).tobytes())
-    head = b"MMIDIDX\0\0" + struct.pack("<QBQQ", 1, 8, len(lengths), len(lengths) + 1)
-    columns = ((lengths, "<i4"), ([2 * start for start in starts[:-1]], "<i8"), (range(len(lengths) + 1), "<i8"))
-    (home / "in_document.idx").write_bytes(head + b"".join(np.array(*column).tobytes() for column in columns))
-    return home / "in_document.bin"
+    return by_hand.megatron(home / "in_document.bin", documents)
 
 
 def rows(home, documents):

@@ -1,9 +1,8 @@
 """The separator that a destination gets: `--to-eos ID | none | as-stored`, by default that of the sources."""
 
-import itertools
 import json
-import struct
 
+import by_hand
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -21,16 +20,7 @@ STREAMS = {"nanogpt": "train.bin", "llmc": "out_train_1.bin", "olmo": "part-0.np
 
 
 def pack(path, contents=CONTENTS, ends=(EOS,)):
-    """Write a pack by hand, in layout D."""
-    documents = [[*one, *ends] for one in contents]
-    lengths = [2 * len(one) for one in documents]
-    begins = [0, *itertools.accumulate(lengths)]
-    body = b"".join(np.array(one, "<u2").tobytes() for one in documents)
-    index = b"\x80\x04]\x94("
-    for begin, length in zip(begins, lengths):
-        index += b"J" + struct.pack("<i", begin) + b"J" + struct.pack("<i", length) + b"\x86\x94"
-    path.write_bytes(struct.pack("<QI", len(body), 2) + body + index + b"e.")
-    return path
+    return by_hand.pack(path, [[*one, *ends] for one in contents])
 
 
 def rows(path, contents=CONTENTS):
