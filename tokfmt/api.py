@@ -92,6 +92,7 @@ def open(  # noqa: A001 - the verb that users expect
         TokfmtError: If the dataset cannot be read. `tokfmt.core.errors` lists the subclasses.
     """
     with settings("open", storage_options, allow_source):
+        from tokfmt.core.losses import READS
         from tokfmt.core.records import RecordReader
         from tokfmt.dataset import Dataset
         from tokfmt.model.readers import ContentReader
@@ -110,8 +111,7 @@ def open(  # noqa: A001 - the verb that users expect
         request = SourceRequest.of(path, format, eos, options, text_field, None, allow_loss, bos=bos)
         handle = tokenizer_of(tokenizer)
         wanted = replace(
-            request,
-            allow_loss=request.allow_loss | {"fields"},
+            request.accepting(READS["open"]),
             ignore_manifest=ignore_manifest,
             allow_partial=allow_partial,
         )

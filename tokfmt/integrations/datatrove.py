@@ -31,6 +31,7 @@ from tokfmt.api import convert
 from tokfmt.core.atomic_output import Staging, write_whole
 from tokfmt.core.errors import ConversionError, OptionError, missing_package
 from tokfmt.core.files import names_in, write_error, writing
+from tokfmt.core.losses import READS
 from tokfmt.core.options import given_options
 from tokfmt.core.place import absolute, local_path, place_of, text_of
 from tokfmt.core.reader import TokenReader, windows
@@ -181,7 +182,7 @@ class TokfmtReader(BaseReader):  # type: ignore[misc] # datatrove is not a depen
             self.options,
             self.text_field,
             self.split,
-            frozenset(self.allow_loss) | {"fields"},
+            frozenset(self.allow_loss) | READS["open"],
             self.recursive,
             bos=self.bos,
         )

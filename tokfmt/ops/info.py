@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ import numpy as np
 
 from tokfmt.core import listing
 from tokfmt.core.errors import CorruptError, TruncatedError
+from tokfmt.core.losses import READS
 from tokfmt.core.ragged import Tokens
 from tokfmt.core.reader import Info, Layout, TokenReader, largest_id, windows
 from tokfmt.core.records import RecordReader
@@ -133,7 +134,7 @@ def info(given: SourceRequest, tokenizer: str | None = None) -> Overview:
         TokfmtError: If the dataset cannot be opened, or an option is wrong.
     """
     handle = tokenizer_of(tokenizer)
-    request = replace(given, allow_loss=given.allow_loss | {"fields", "other-files"})
+    request = given.accepting(READS["info"])
     found = find_one(request)
     manifest = manifest_of(found[0]) if len(found) == 1 and not given.ignore_manifest else Manifest({})
     try:

@@ -38,6 +38,7 @@ from tokfmt.core.errors import (
 from tokfmt.core.fields import Pointer
 from tokfmt.core.files import natural_key, read_whole
 from tokfmt.core.format import Encoder, Format, Hints
+from tokfmt.core.losses import READS
 from tokfmt.core.memory import MemoryReader
 from tokfmt.core.named import place_named
 from tokfmt.core.place import Identity, Kind, Place, Url, place_of, store_of, text_of
@@ -90,8 +91,6 @@ AT_ONCE = 1 << 30
 """Limit of tokens for a scan for documents that starts without the key `v`."""
 
 _ENTRIES = 256
-LOOKING = frozenset({"fields", "other-files", "tokenizers"})
-"""Losses that the browser accepts, as it also shows incomplete samples and datasets that contradict a manifest."""
 
 
 class Opened(NamedTuple):
@@ -125,7 +124,7 @@ def open_first(request: SourceRequest) -> Opened:
     """
     path = shown_path(request)
     format_, small = format_of(path, request.format), is_small(path)
-    request = replace(request, allow_loss=request.allow_loss | LOOKING, ignore_manifest=True)
+    request = replace(request.accepting(READS["browse"]), ignore_manifest=True)
     rows = viewed(request, format_, "samples")
     first = _samples(rows, format_) if rows is not request else None if small else _glimpse(request, format_)
     if first is None:
@@ -221,9 +220,8 @@ def open_in_full(
         TokfmtError: The dataset cannot be read, or the ends of its documents are unknown.
     """
     wanted = replace(
-        request,
+        request.accepting(READS["browse"]),
         format=format_.name if format_ else request.format,
-        allow_loss=request.allow_loss | LOOKING,
         ignore_manifest=True,
     )
     source = open_one(wanted, tokenizer, progress=progress)

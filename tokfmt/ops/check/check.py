@@ -41,6 +41,7 @@ from tokfmt.core.errors import (
 from tokfmt.core.files import writing
 from tokfmt.core.findings import Audit, Code, Finding, Repair
 from tokfmt.core.format import REGION, Format, look
+from tokfmt.core.losses import READS
 from tokfmt.core.memory import MemoryReader
 from tokfmt.core.options import parse_options
 from tokfmt.core.output import readable_by
@@ -104,8 +105,6 @@ if TYPE_CHECKING:
 I = TypeVar("I")  # noqa: E741 - an item
 R = TypeVar("R")
 PathLike = str | os.PathLike[str]
-_IMPLIED = frozenset({"other-files", "tokenizers"})
-"""Words of `--allow-loss` that a check implies: a loss that stops other commands is a finding here."""
 
 _CHEAP = 1 << 26  # bytes of records up to which all are compared with a tokenizer: that takes about a second
 _PLACES = 64  # places of larger files at which records are
@@ -265,7 +264,7 @@ class _Checking:
         self.jobs, self.progress, self.splits = jobs, progress, splits
         self.found = CheckReport(str(path), deep=request.deep, limit=request.limit)
         asked = request.source
-        self.request = replace(asked, paths=(path,), allow_loss=asked.allow_loss | _IMPLIED, ignore_manifest=True)
+        self.request = replace(asked.accepting(READS["check"]), paths=(path,), ignore_manifest=True)
 
     def report(self) -> CheckReport:
         """Run every check that applies, and return the report.
@@ -715,7 +714,7 @@ class _Plan:
             SeparatorUnknownError: If only the separator shows which sequences are complete.
         """
         asked = self.request.source
-        request = replace(self.source(self.path, asked.eos, asked.allow_loss | {"other-files"}), allow_partial=True)
+        request = replace(self.source(self.path, asked.eos, asked.allow_loss | READS["fix"]), allow_partial=True)
         try:
             opened = open_one(request)
             opened.reader.close()

@@ -33,6 +33,7 @@ from tokfmt.core.errors import FormatError, OptionError, TokfmtError
 from tokfmt.core.files import EMPTY, is_empty
 from tokfmt.core.findings import Finding
 from tokfmt.core.loss_mask import MASKED_END, TARGET
+from tokfmt.core.losses import READS
 from tokfmt.core.place import Place, Url
 from tokfmt.core.ragged import Tokens
 from tokfmt.core.reader import Info, Layout, Separators, TokenReader, largest_id, windows
@@ -886,9 +887,7 @@ class Corpus:
         self.handle, self.jobs, self.progress = handle, jobs, progress
         self.ignore_order, self.processes = ignore_order, processes
         # only documents are compared, so the user need not allow the loss of other fields
-        self.source = open_one(
-            replace(request, allow_loss=request.allow_loss | {"fields"}, every_end=True), jobs=jobs, progress=progress
-        )
+        self.source = open_one(replace(request.accepting(READS["diff"]), every_end=True), jobs=jobs, progress=progress)
         reader = self.source.reader
         if handle is None and isinstance(reader, RecordReader) and reader.info.kind == "text":
             raise OptionError(

@@ -13,6 +13,7 @@ from typing import Any, Literal
 from tokfmt.core.errors import OptionError
 from tokfmt.core.format import Encoder, Format
 from tokfmt.core.locks import Scratch
+from tokfmt.core.losses import READS, WRITES
 from tokfmt.core.place import place_of
 from tokfmt.core.reader import Info, Layout, TokenReader
 from tokfmt.core.records import RecordReader
@@ -23,7 +24,7 @@ from tokfmt.ops.prepare.prepare import prepared_in
 from tokfmt.ops.source.discover import format_of
 from tokfmt.ops.source.draft import TextRecipe
 from tokfmt.ops.source.open import open_one, presuming
-from tokfmt.ops.source.request import WRITTEN, SourceRequest, option_names, viewed
+from tokfmt.ops.source.request import SourceRequest, option_names, viewed
 from tokfmt.ops.source.stored import Source, boundaries_of, tokenizer_of
 from tokfmt.recipes.language import read_recipe
 from tokfmt.run.execute import NullProgress, Progress, worker_count
@@ -194,7 +195,7 @@ def diff(
     watched = progress or NullProgress()
     if ignore_order and samples:
         raise OptionError("--samples compares rows in order. Leave out --ignore-order")
-    if unread := sorted((a.allow_loss | b.allow_loss) & WRITTEN):
+    if unread := sorted((a.allow_loss | b.allow_loss) & WRITES):
         why = "every sequence is compared as it is, and what a conversion gave up is a difference"
         raise OptionError(f"--allow-loss {unread[0]}: {why}. Leave the option out", name=unread[0])
     jobs = worker_count(jobs)
@@ -328,7 +329,7 @@ def _asked(one: SourceRequest, mine: Format, formats: list[Format], *, samples: 
     known = option_names(mine.read_options)
     others = set().union(*(option_names(format_.read_options) for format_ in formats)) - known
     options = {name: value for name, value in one.options.items() if name.replace("-", "_") not in others}
-    wanted = replace(one, format=mine.name, options=options, allow_loss=one.allow_loss | {"fields"})
+    wanted = replace(one, format=mine.name, options=options).accepting(READS["diff"])
     return viewed(wanted, mine, "samples") if samples else wanted
 
 

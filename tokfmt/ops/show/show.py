@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from tokfmt.core.errors import CorruptError, FormatError, OptionError, UnendedError
 from tokfmt.core.format import Encoder
 from tokfmt.core.loss_mask import counted_of, of_rows, padding_of
+from tokfmt.core.losses import READS
 from tokfmt.core.memory import MemoryReader
 from tokfmt.core.options import nearest, parse_count
 from tokfmt.core.place import Place, place_of
@@ -123,7 +124,7 @@ def show(
     query = _query(selection)
     handle = tokenizer_of(tokenizer)
     decoder = handle.decoder() if handle else None
-    request = replace(given, allow_loss=given.allow_loss | {"fields"})
+    request = given.accepting(READS["show"])
     most = None if query is not None or _is_random(selection) else needed(selection, DEFAULT)
 
     def opened(every_end: bool) -> Source:

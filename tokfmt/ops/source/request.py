@@ -29,19 +29,6 @@ Options = Iterable[str] | Mapping[str, object]
 STREAM = "-"
 """Standard input as a source, standard output as a destination."""
 
-WRITTEN = frozenset(
-    {
-        "embedded-separators",
-        "empty-sequences",
-        "masked-separators",
-        "last-labels",
-        "inner-boundaries",
-        "leads",
-        "invalid-utf8",
-    }
-)
-"""Names of --allow-loss that concern commands that write, and not commands that only read."""
-
 
 @dataclass(frozen=True, slots=True)
 class SourceRequest:
@@ -130,6 +117,10 @@ class SourceRequest:
             allow_partial,
             bos,
         )
+
+    def accepting(self, losses: frozenset[str]) -> SourceRequest:
+        """Return the request that accepts further losses; `core.losses.READS` has those of each command."""
+        return replace(self, allow_loss=self.allow_loss | losses)
 
     def of_split(self, split: str) -> SourceRequest:
         """Return the request for one split of the same sources."""

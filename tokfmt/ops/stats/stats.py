@@ -20,6 +20,7 @@ from tokfmt.core.errors import DetectionError, FormatError, OptionError, Unended
 from tokfmt.core.format import Decoder
 from tokfmt.core.locks import Scratch
 from tokfmt.core.loss_mask import is_masked, padding_of
+from tokfmt.core.losses import READS
 from tokfmt.core.options import fit
 from tokfmt.core.place import PlaceLike
 from tokfmt.core.ragged import Tokens
@@ -126,7 +127,7 @@ def stats(request: StatsRequest, progress: Progress | None = None, cancelled: Ca
 def _stats(request: StatsRequest, progress: Progress, cancelled: Cancelled) -> StatsReport:
     jobs = worker_count(request.jobs)
     request = _checked(request)
-    reading = replace(request.source, allow_loss=request.source.allow_loss | {"fields"})  # statistics lose no fields
+    reading = request.source.accepting(READS["stats"])
     handle = tokenizer_of(request.tokenizer)
     with Scratch() as scratch, make_executor(request.executor, jobs) as executor:
         workers = Workers(executor, jobs, scratch)

@@ -14,6 +14,7 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from tokfmt.core.errors import TokfmtError
+from tokfmt.core.losses import READS
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import counted, printable, separator_words, short
 from tokfmt.ops.source.open import open_stored
@@ -25,7 +26,7 @@ from tokfmt.ops.stats.report import Ids, Share
 from tokfmt.run.execute import worker_count
 from tokfmt.tui.keys import pressing
 from tokfmt.tui.search import SearchJob, parse_search, search_scope
-from tokfmt.tui.session import LOOKING, UNKNOWN, Counted, Session, shown_path
+from tokfmt.tui.session import UNKNOWN, Counted, Session, shown_path
 from tokfmt.tui.tabs.base import Working
 from tokfmt.tui.widgets.charts import Bars, Curve
 from tokfmt.tui.widgets.facts import Fact, Facts
@@ -58,7 +59,7 @@ def _opened(session: Session) -> Source:
     if session.refused is not None or format_ is None:
         raise TokfmtError(session.failure)
     session.check_unchanged()
-    wanted = replace(request, allow_loss=request.allow_loss | LOOKING | {"invalid-lines"}, ignore_manifest=True)
+    wanted = replace(request.accepting(READS["browse"] | {"invalid-lines"}), ignore_manifest=True)
     if session.view.as_stored:
         wanted = viewed(replace(wanted, allow_loss=wanted.allow_loss | {"tail"}), format_, "samples")
     elif request.eos is None:
