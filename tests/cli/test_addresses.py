@@ -2,10 +2,14 @@
 
 import sys
 
+import commands
 import forkserver
 import pytest
 from amount import FUZZ_ONLY
 from paths import FIXTURES, TOKENIZER
+
+import tokfmt
+from tokfmt.core.errors import OptionError
 
 PACK = FIXTURES / "modalities" / "D_2byte_gpt2.pbin"
 MERGED = FIXTURES / "modalities" / "E_D_2byte_gpt2.pbin"
@@ -82,3 +86,13 @@ def test_sources(home):
     known = "az, gs, hf, http, https, s3"
     words = f"the scheme {{scheme}} is not read (expected {known}). Download or mount it first"
     refusals(SOURCES, home, UNKNOWN, words)
+
+
+def test_in_python(home, monkeypatch):
+    monkeypatch.chdir(home)
+    with pytest.raises(OptionError, match="^hf://bucket/out.pbin: the scheme hf is not written"):
+        tokfmt.convert(PACK, "hf://bucket/out.pbin")
+    refused = commands.run("index", home / "text.jsonl", "-o", "oci://bucket/x.idx", check=2)
+    assert "oci://bucket/x.idx: the scheme oci is not written" in refused.stderr
+    with pytest.raises(OptionError, match="^oci://bucket/x.pbin: the scheme oci is not read"):
+        tokfmt.open("oci://bucket/x.pbin")

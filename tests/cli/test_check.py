@@ -238,3 +238,21 @@ def test_examples_of_the_help_run(tmp_path, monkeypatch):
     assert len(examples) == 4
     for words in examples:
         assert run(*words)[0] in (0, 1)
+
+
+@pytest.mark.parametrize("code", ["TF107", "tf934"])
+def test_explain(code):
+    every = {one["code"]: one for one in json.loads(run("--explain", "all", "--json")[1])["codes"]}
+    exit_code, out, _ = run("--explain", code)
+    assert exit_code == 0
+    meaning = every[code.upper()]
+    assert out.startswith(f"{code.upper()} ({meaning['owner']}): {meaning['title']}\n\n")
+    assert " ".join(out.split("\n\n")[1].split()) == meaning["text"]
+    assert max(map(len, out.splitlines())) <= 100
+
+
+def test_explain_all():
+    _, out, _ = run("--explain", "all")
+    found = json.loads(run("--explain", "all", "--json")[1])
+    assert found["schema"] == "tokfmt.codes/1"
+    assert [line[:5] for line in out.splitlines()] == [one["code"] for one in found["codes"]]

@@ -441,3 +441,34 @@ def test_threads_that_are_still_at_work_do_not_change_the_end_of_a_command(words
         done = forkserver.run([sys.executable, "-c", AT_WORK, *words], capture_output=True, text=True, timeout=60)
         assert done.returncode == code, done.stderr
         assert done.stdout.count("\n") >= 17 if code == 0 else done.stderr.startswith("tokfmt: error: ")
+
+
+LIMITED = """
+import concurrent.futures, sys
+from tokfmt.cli.main import run
+
+def refused(self):
+    raise {error}
+
+concurrent.futures.ThreadPoolExecutor._adjust_thread_count = refused
+run(sys.argv[1:])
+"""
+
+
+@pytest.mark.parametrize(
+    ("error", "says"),
+    [
+        ('RuntimeError("can\'t start new thread")', "cannot start another thread: memory or processes are limited"),
+        ("MemoryError()", "out of memory"),
+        ('OSError(12, "Cannot allocate memory")', "out of memory"),
+        ('ImportError("libx.so: failed to map segment from shared object")', "out of memory"),
+    ],
+)
+@pytest.mark.parametrize("words", [["check", "--deep", str(PACK)], ["convert", str(PACK), "o.zarr", "-j", "4"]])
+def test_out_of_memory_is_one_line_and_not_a_bug(tmp_path, error, says, words):
+    """With `ulimit -v`, a command prints one line and leaves no file."""
+    script = [sys.executable, "-c", LIMITED.replace("{error}", error), *words]
+    done = forkserver.run(script, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, len(done.stderr.splitlines())) == (4, 1), done.stderr
+    assert says in done.stderr or "o.zarr: cannot be written: cannot allocate memory" in done.stderr
+    assert list(tmp_path.iterdir()) == []

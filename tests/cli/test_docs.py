@@ -5,6 +5,7 @@ It has what `tokfmt demo` writes, and nothing of a checkout: who reads the site 
 
 import importlib.metadata
 import importlib.util
+import inspect
 import json
 import os
 import re
@@ -17,6 +18,9 @@ import pytest
 from amount import FUZZ_ONLY
 from paths import FIXTURES, ROOT
 from schemas import validate
+
+import tokfmt
+from tokfmt.cli.main import COMMANDS
 
 BLOCK = re.compile(r"^```console\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 TIME = re.compile(r"\b\d+\.\d s\b")
@@ -193,3 +197,22 @@ def test_pages_name_files_and_headings_that_exist():
             other = page.parent / name if name else page
             assert other.exists(), f"{page.name}: {target}"
             assert not anchor or anchor in anchors(other), f"{page.name}: {target}"
+
+
+def test_the_bytes_of_a_format_are_described_without_names_of_the_source():
+    """`tokfmt formats NAME` and the site print the description; its reader has a wheel only."""
+    for one in tokfmt.list_formats():
+        told = inspect.getdoc(sys.modules[type(one).__module__])
+        assert not re.findall(r"see `\w|`(?:core|ops|container|tokfmt)\.\w|`_\w|\bInfo\.", told), one.name
+
+
+def test_the_readme_is_short_and_counts_the_formats():
+    text = (ROOT / "README.md").read_text()
+    assert len(text.splitlines()) <= 200
+    formats = [
+        one for one in tokfmt.list_formats() if type(one).__module__.startswith("tokfmt.") and one.name != "recipe"
+    ]
+    written = [one for one in formats if not one.read_only]
+    for page in (text, (ROOT / "docs" / "index.md").read_text()):
+        assert f"reads {len(formats)} formats and writes {len(written)} of them" in page
+    assert {f"`tokfmt {name}" for name in COMMANDS} <= {f"`tokfmt {name}" for name in re.findall(r"tokfmt (\w+)", text)}

@@ -1,6 +1,8 @@
 """`tokfmt info`: what a dataset is, in at most 15 lines, from a bounded read."""
 
+import gzip
 import json
+import os
 import sys
 from dataclasses import replace
 
@@ -276,3 +278,24 @@ def test_notes_beyond_fifteen_lines_are_counted():
     told = lines(many)
     assert len(told) == 15
     assert told[-1].split(maxsplit=1)[1].endswith("other notes; --json lists all")
+
+
+def test_the_manifest_states_what_is_not_read(tmp_path):
+    """Of more tokens than `info` reads, the counts of the manifest are those of the dataset."""
+    ids = np.arange(1, 1_200_001) % 50_000
+    ids[999::1000] = 50256
+    ids.astype("<u2").tofile(tmp_path / "val.bin")
+    tokfmt.convert(tmp_path / "val.bin", tmp_path / "train.bin", from_format="nanogpt", to_format="nanogpt", eos=50256)
+    known = tokfmt.info(tmp_path / "train.bin", format="nanogpt")
+    assert (known.counts_from, known.sequences, known.tokens) == ("manifest", 1200, 1_200_000 - 1200)
+
+
+def test_large_text_is_not_counted(tmp_path):
+    """Its first record is shown."""
+    lines = CORPUS.read_bytes()
+    (tmp_path / "c.jsonl").write_bytes(lines * (2 + (1 << 22) // len(lines)))
+    noise = "".join(f'{{"text": "{os.urandom(300).hex()}"}}\n' for _ in range(1500))
+    (tmp_path / "c.jsonl.gz").write_bytes(gzip.compress(lines + noise.encode()))
+    for name in ("c.jsonl", "c.jsonl.gz"):
+        found = tokfmt.info(tmp_path / name)
+        assert (found.sequences, found.text) == (None, FIRST[:200])

@@ -1,8 +1,10 @@
 """The page of `tokfmt stats --html`, in a real browser: it draws, asks nobody, runs nothing, has light and dark."""
 
+import itertools
 import json
 import re
 import sys
+import time
 from itertools import pairwise
 from pathlib import Path
 
@@ -10,7 +12,10 @@ import forkserver
 import pytest
 from amount import FUZZ_ONLY
 from browsers import CHROMIUM_FLAGS, chromium
+from click.testing import CliRunner
 from playwright.sync_api import sync_playwright
+
+from tokfmt.cli.main import cli
 
 ROOT = Path(__file__).parents[2]
 HOSTILE = "</script><script>window.owned = 1</script><img src=x onerror='window.owned = 2'><b>&amp;${version} \x1b[31m"
@@ -301,3 +306,13 @@ def test_page_shows_the_preparation_of_a_mix(browser, tmp_path):
     visit = Visit(browser, page)
     assert visit.page.evaluate("window.owned") is None and not visit.wrong
     visit.page.close()
+
+
+def test_check_for_the_page_reports_progress(tmp_path, monkeypatch):
+    seconds = itertools.count(0, 20)
+    monkeypatch.setattr(time, "monotonic", lambda: float(next(seconds)))
+    packs = [str(ROOT / "fixtures" / "modalities" / name) for name in ("D_2byte_gpt2.pbin", "E_D_2byte_gpt2.pbin")]
+    done = CliRunner().invoke(cli, ["stats", *packs, "--eos", "50256", "--html", str(tmp_path / "page.html")])
+    assert done.exit_code == 0
+    for share in (50, 100):
+        assert f"checking: {share} % of 2 datasets" in done.stderr

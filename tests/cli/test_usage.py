@@ -10,6 +10,7 @@ from importlib import import_module
 import pytest
 from click.testing import CliRunner
 
+import tokfmt
 from tokfmt.cli.main import COMMANDS, cli
 
 PACK = "fixtures/modalities/D_2byte_gpt2.pbin"
@@ -90,3 +91,25 @@ def test_help_of_each_call_in_one_process_is_that_of_its_command():
         done = CliRunner().invoke(cli, words, prog_name="tokfmt")
         named = f"tokfmt {words[0]} " if words[0][0] != "-" else "tokfmt [OPTIONS] COMMAND"
         assert done.output.startswith(f"Usage: {named}")
+
+
+def has_allow_loss(name):
+    command = import_module(COMMANDS[name][0]).command
+    return any("--allow-loss" in param.opts for param in command.params)
+
+
+@pytest.mark.parametrize("name", [name for name in COMMANDS if has_allow_loss(name)])
+def test_the_help_lists_every_word_of_allow_loss(name):
+    """The words are those of the message about an unknown one."""
+    out = run(name, "--help", check=0).stdout
+    assert re.search(r"--allow-loss NAME +Loss to accept", out)
+    said = out.partition("\nLosses that --allow-loss accepts:\n")[2].partition("\n\n")[0]
+    refused = CliRunner().invoke(cli, ["stats", PACK, "--allow-loss", "gap"]).exception
+    assert f"is not one of {' '.join(said.split())}. Did you mean gaps" in str(refused)
+
+
+def test_no_format_of_tokfmt_has_losses_of_its_own():
+    """They belong into the table of all."""
+    own = [format_ for format_ in tokfmt.list_formats() if type(format_).__module__.startswith("tokfmt.")]
+    assert own
+    assert not any(format_.losses for format_ in own)

@@ -1,6 +1,8 @@
 """Errors name the fault, with its exit code, and a remedy that fits what was given."""
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +12,7 @@ from paths import CORPUS, FIXTURES, TOKENIZER
 
 import tokfmt
 from tokfmt.cli.main import cli
-from tokfmt.core.errors import OptionError, UnknownFormatError
+from tokfmt.core.errors import OptionError, OutageError, UnknownFormatError
 
 PACK = FIXTURES / "modalities" / "D_2byte_gpt2.pbin"
 
@@ -72,3 +74,19 @@ def test_samples_as_text(tmp_path):
     assert shown.exception is None
     assert len(shown.output.strip()) > 64
     assert shown.output.split() == view.output.split()
+
+
+def test_a_directory_that_takes_no_files():
+    with pytest.raises(OutageError, match="/proc/x.zarr: cannot be written: its directory does not allow new files"):
+        tokfmt.convert(PACK, "/proc/x.zarr")
+    with pytest.raises(OutageError, match="the directory it should go to does not exist"):
+        tokfmt.convert(PACK, "/no/where/x.zarr")
+
+
+def test_a_library_in_rust_prints_no_backtrace():
+    """The command line sets it before any library is imported."""
+    script = "import atexit, os; atexit.register(lambda: print(os.environ['RUST_BACKTRACE'])); "
+    script += "from tokfmt.cli.main import run; run(['--version'])"
+    environment = {**os.environ, "RUST_BACKTRACE": "1"}
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, env=environment)
+    assert done.stdout.splitlines()[-1] == "0", done.stderr

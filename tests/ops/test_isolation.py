@@ -2,12 +2,15 @@
 
 import itertools
 import os
+import signal
 import subprocess
 import sys
 
 import pytest
 from amount import FUZZ_ONLY, only
 from paths import CORPUS, FIXTURES, TOKENIZER
+
+from tokfmt.run.isolation import postponed, undelivered
 
 pytestmark = pytest.mark.slow
 
@@ -126,3 +129,18 @@ def test_a_hostile_directory_is_one(hostile):
     """A control: without all this the code does run."""
     subprocess.run([sys.executable, "-c", "import multiprocessing"], cwd=hostile, capture_output=True)
     assert (hostile / SEEN).exists()
+
+
+def test_signal_waits_for_a_process_that_is_starting():
+    """Any thread can receive the signal; Python handles it in the main thread."""
+    answered = []
+    before = signal.signal(signal.SIGUSR1, lambda number, _: postponed(number) or answered.append(number))
+    try:
+        with undelivered():
+            signal.raise_signal(signal.SIGUSR1)
+            assert answered == []
+        assert answered == [signal.SIGUSR1]
+        signal.raise_signal(signal.SIGUSR1)
+        assert answered == [signal.SIGUSR1] * 2
+    finally:
+        signal.signal(signal.SIGUSR1, before)

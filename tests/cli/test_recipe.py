@@ -1,26 +1,18 @@
 """`tokfmt recipe`: writes mixes, reads blend lists, explains."""
 
-import contextlib
-import io
 import json
 import os
 import stat
 
+import commands
 import pytest
 from paths import ROOT, TOKENIZER
 from schemas import validate
 
-from tokfmt.cli import main
-
 PACK = ROOT / "fixtures/modalities/E_D_2byte_gpt2.pbin"
 
 
-def tokfmt(*words):
-    """Code, standard output and error of the command, in this process."""
-    out, err = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        code = main._run([str(word) for word in words])
-    return code, out.getvalue(), err.getvalue()
+tokfmt = commands.run  # exit code, stdout and stderr
 
 
 def test_writes_one_that_opens(tmp_path):
