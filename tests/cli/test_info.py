@@ -285,7 +285,7 @@ def test_the_manifest_states_what_is_not_read(tmp_path):
     ids = np.arange(1, 1_200_001) % 50_000
     ids[999::1000] = 50256
     ids.astype("<u2").tofile(tmp_path / "val.bin")
-    tokfmt.convert(tmp_path / "val.bin", tmp_path / "train.bin", from_format="nanogpt", to_format="nanogpt", eos=50256)
+    tokfmt.convert(tmp_path / "val.bin", tmp_path / "train.bin", format="nanogpt", to_format="nanogpt", eos=50256)
     known = tokfmt.info(tmp_path / "train.bin", format="nanogpt")
     assert (known.counts_from, known.sequences, known.tokens) == ("manifest", 1200, 1_200_000 - 1200)
 
