@@ -16,6 +16,7 @@ them, and `help(tokfmt.plugin.NAME)` prints the rest of each description.
 """
 TITLES = {
     "core.format": "Formats, readers and writers",
+    "core.inspection": "Formats, readers and writers",
     "formats.flat": "Flat formats",
     "core.annotation": "Parts of flat files",
     "formats.record_files": "Files of records",

@@ -54,6 +54,7 @@ from tokfmt.core.format import (
     WriterTraits,
     everything_in,
 )
+from tokfmt.core.inspection import Inspection, Unreadable
 from tokfmt.core.memory import MemoryReader
 from tokfmt.core.options import LazyAttribute, option
 from tokfmt.core.output import Output, preallocate, whole
@@ -77,7 +78,7 @@ from tokfmt.core.reader import (
 )
 from tokfmt.core.records import Block, Line, RecordBatch, RecordInfo, RecordReader, SkippedRecords, Spot
 from tokfmt.core.text_format import counted, printable
-from tokfmt.formats.flat import Cut, FlatFormat, FlatOptions, FlatReader, FlatWriter
+from tokfmt.formats.flat import Cut, FlatFormat, FlatInspection, FlatOptions, FlatReader, FlatWriter
 from tokfmt.formats.folders import inside, json_object, parsed_object, whole_number
 from tokfmt.formats.record_files import RecordFiles, RecordFilesFormat, RecordFilesWriter
 
@@ -107,6 +108,7 @@ __all__ = [
     "FileLayout",
     "Finding",
     "FlatFormat",
+    "FlatInspection",
     "FlatOptions",
     "FlatReader",
     "FlatWriter",
@@ -115,6 +117,7 @@ __all__ = [
     "Hints",
     "Identity",
     "Info",
+    "Inspection",
     "Kind",
     "Layout",
     "LazyAttribute",
@@ -160,6 +163,7 @@ __all__ = [
     "Tokens",
     "TokfmtError",
     "TruncatedError",
+    "Unreadable",
     "UnsafeError",
     "UnsupportedError",
     "Url",

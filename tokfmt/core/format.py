@@ -23,6 +23,7 @@ from tokfmt.core.errors import Loss, OptionError
 from tokfmt.core.fields import Section
 from tokfmt.core.files import names_in, natural_key, open_file, reading_error
 from tokfmt.core.findings import Audit, Code, Finding, Repair
+from tokfmt.core.inspection import Inspection
 from tokfmt.core.place import AnyPlace, Kind, Place, PlaceLike, Url, place_of
 from tokfmt.core.ragged import Ragged
 from tokfmt.core.reader import Separators, TokenReader, windows
@@ -160,7 +161,7 @@ def _order_of(names: Sequence[str]) -> Callable[[str], Any] | None:
 
 
 class Hints(NamedTuple):
-    """Facts and wishes that a command passes to `Format.open`.
+    """Facts and wishes that a command passes to `Format.inspect`.
 
     Attributes:
         eos_id: The separator that --eos or a manifest states. It is a fact.
@@ -414,8 +415,8 @@ class NoOptions:
 class Format(ABC):
     """A format: class attributes, the methods it must define, and optional methods.
 
-    Define a subclass, and bind an object of it to `FORMAT` in the module. A format is immutable. `sniff`, `open` and
-    `audit` are required. `writer` and `writer_traits` are required unless the format is `read_only`. Every other method
+    Define a subclass, and bind an object of it to `FORMAT` in the module. A format is immutable. `sniff` and `inspect`
+    are required. `writer` and `writer_traits` are required unless the format is `read_only`. Every other method
     has a default.
 
     Attributes:
@@ -509,18 +510,32 @@ class Format(ABC):
 
     # Readers and writers
 
-    @abstractmethod
-    def open(self, paths: Sequence[Place], options: Any, hints: Hints) -> TokenReader | RecordReader:
-        """Return a reader of the stored axis, or of text records. Unless `joins_files`, there is one path.
+    def inspect(self, paths: Sequence[Place], options: Any, hints: Hints) -> Inspection:
+        """Examine a dataset, with no more reads than opening takes. Unless `joins_files`, there is one path.
+
+        Damaged content does not raise: it is a problem of the inspection. If nothing can be read, the inspection is
+        `Unreadable`.
 
         Args:
             paths: The paths of one dataset, in order.
             options: The parsed read options.
             hints: Facts and wishes of the command.
+        """
+        # Not abstract, as flat_tokens, hdf5, jsonl and the formats of arrow still define open, audit and sections.
+        raise TypeError(f"the format {self.name} does not define inspect")
+
+    def open(self, paths: Sequence[Place], options: Any, hints: Hints) -> TokenReader | RecordReader:
+        """Return a reader of the stored axis, or of text records, as for `inspect`.
+
+        Args:
+            paths: As for `inspect`.
+            options: As for `inspect`.
+            hints: As for `inspect`.
 
         Raises:
             FormatError: If the dataset is not valid.
         """
+        return self.inspect(paths, options, hints).open(hints.allow_loss)
 
     def glimpse(self, paths: Sequence[Place], options: Any, hints: Hints) -> TokenReader | None:
         """Return all tokens as one stream after a read of the header alone; None if that is not possible.
@@ -573,7 +588,6 @@ class Format(ABC):
 
     # Checks, repairs and the parts of files
 
-    @abstractmethod
     def audit(self, path: Place, options: Any, how: Audit) -> Iterator[Finding]:
         """Yield every finding, in bounded memory. Never raises for damaged content.
 
@@ -584,6 +598,11 @@ class Format(ABC):
             options: The parsed read options.
             how: The depth of the audit, the separator, and a map for parallel work.
         """
+        inspection = self.inspect([path], options, Hints(how.eos_id))
+        try:
+            yield from inspection.findings(how)
+        finally:
+            inspection.close()
 
     def check(self, path: Place, options: Any) -> Iterator[Finding]:
         """Yield the findings of `audit` without decoding all tokens."""
@@ -619,7 +638,7 @@ class Format(ABC):
         It returns at once: a long part is decoded when its fields are read. Never raises for damaged content: a part
         that cannot be read has one field with `wrong`, which describes the damage.
         """
-        return None
+        return self.inspect([path], options, Hints()).sections()
 
 
 def unrelated_files(format_: Format, path: Place) -> list[Place]:

@@ -32,10 +32,8 @@ from tokfmt.core.annotation import (
     Entries,
     Extent,
     FileLayout,
-    Part,
     StoredIds,
     Struct,
-    broken,
     bytes_of_marks,
     certain,
     loss_mask,
@@ -63,6 +61,7 @@ from tokfmt.core.format import (
     lost_empties,
     lost_nothing,
 )
+from tokfmt.core.inspection import Inspection, Unreadable
 from tokfmt.core.output import Output, copy_region, preallocate
 from tokfmt.core.place import AnyPlace, Place, Url
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
@@ -93,6 +92,7 @@ __all__ = [
     "Extent",
     "FileLayout",
     "FlatFormat",
+    "FlatInspection",
     "FlatOptions",
     "FlatReader",
     "FlatWriter",
@@ -211,17 +211,8 @@ class _Held:
 class FlatReader(TokenReader):
     """A reader of the stored axis of a flat dataset. Picklable; keeps 8 bytes per sequence in memory."""
 
-    def __init__(self, file_layout: FileLayout, accepted: frozenset[str] = frozenset()) -> None:
-        """Make a reader of the files of `file_layout`.
-
-        Args:
-            file_layout: The layout of the files.
-            accepted: Words of `--allow-loss` that the user gave.
-
-        Raises:
-            FormatError: A problem is fatal, and no word accepts it.
-        """
-        lost = raise_fatal(file_layout.problems, accepted) if file_layout.problems else ()
+    def __init__(self, file_layout: FileLayout) -> None:
+        """Make a reader of the files of `file_layout`, whatever its problems."""
         self.extents, self._masks = file_layout.extents, file_layout.masks
         # A list: to bisect an array takes as long as all the rest of a short read.
         self._begins = [0, *itertools.accumulate(extent.tokens for extent in file_layout.extents)]
@@ -245,7 +236,7 @@ class FlatReader(TokenReader):
             eos_id=file_layout.eos_id,
             eos_from=file_layout.eos_from,
             inferred=file_layout.inferred,
-            notes=(*(problem.note for problem in file_layout.problems if problem.note), *file_layout.notes),
+            notes=file_layout.notes,
             pad_id=file_layout.pad_id,
             split=file_layout.split,
             other_splits=file_layout.other_splits,
@@ -253,7 +244,6 @@ class FlatReader(TokenReader):
             inner=file_layout.inner,
             extras=file_layout.extras,
             damage=file_layout.damage,
-            lost=lost,
             beginning=file_layout.beginning_of is not None,
             beginning_of=file_layout.beginning_of,
             tokenizers=file_layout.tokenizers,
@@ -668,6 +658,70 @@ def _size_of(path: Place) -> int:
     return listing.status(path).size if listing.is_file(path) else 0
 
 
+class FlatInspection(Inspection):
+    """The inspection of a flat dataset.
+
+    Attributes:
+        format: The format, which states the codes of findings.
+        paths, options, hints: As for `Format.inspect`.
+        layout: What was found.
+    """
+
+    def __init__(
+        self, format_: FlatFormat, paths: Sequence[Place], options: Any, hints: Hints, layout: FileLayout
+    ) -> None:
+        """Hold the layout of a dataset; the attributes describe the arguments."""
+        self.format, self.paths, self.options, self.hints, self.layout = format_, paths, options, hints, layout
+        self.problems = layout.problems
+
+    def reader(self) -> FlatReader:
+        return FlatReader(self.layout)
+
+    def look(self, how: Audit) -> Iterator[Finding]:
+        """See `Inspection.look`. A deep check reads all tokens and loss masks."""
+        if self.is_fatal:
+            return
+        yield from self._of_widths()
+        if not how.deep:
+            return
+        reader, readable = FlatReader(self.layout), True
+        looks = how.spread(lambda cut: list(self._unreadable(reader, *cut)), windows(0, reader.info.tokens))
+        for (a, b), findings in zip(windows(0, reader.info.tokens), looks, strict=True):
+            how.advance(b - a)
+            yield from findings
+            readable = readable and not findings
+        if self.format.other_index and readable:
+            found = indexes_of_others(reader, reader.extents, how.spread)
+            yield from (Finding.of(self.format.other_index, error, "warning") for error in found)
+
+    def _of_widths(self) -> Iterator[Finding]:
+        """Yield a finding for the first file whose first IDs show that its tokens have another width."""
+        for extent in self.layout.extents[:_FILES]:
+            with suppress(FormatError):  # The deep check, or the reader, reports what cannot be read.
+                ids = extent.file.ids(extent.begin, min(extent.tokens, _IDS), extent.dtype)
+                if (contradicted := contradicted_width(ids)) is not None:
+                    what, width = contradicted
+                    remedy = _in_width(self.options, width)
+                    yield Finding.of("TF903", CorruptError(extent.file.path, what, remedy=remedy))
+                    return
+
+    def _unreadable(self, reader: FlatReader, start: int, stop: int) -> Iterator[Finding]:
+        for code, read in ((self.format.unreadable, reader.tokens), (self.format.masked, reader.marks)):
+            try:
+                read(start, stop)
+            except FormatError as error:
+                yield Finding.of(code, error)
+
+    def sections(self) -> Sequence[Section]:
+        return [*self.layout.sections, *map(StoredIds, self.layout.extents)]
+
+    def close(self) -> None:
+        for extent in (*self.layout.extents, *self.layout.masks):
+            extent.file.close()
+        if self.layout.entries is not None:
+            self.layout.entries.close()
+
+
 class FlatFormat(Format):
     """The base of formats of flat files. Subclass it, and make `FORMAT` an instance of the subclass.
 
@@ -685,6 +739,7 @@ class FlatFormat(Format):
         unreadable: Code for errors that `examine` raises.
         masked: Code for invalid loss masks.
         other_index: Code for an index that seems to belong to other tokens; "" if the format has no indexes.
+        inspection: A subclass of `FlatInspection`, if the format has its own reader, or a check looks at more.
     """
 
     Writer: ClassVar[type[FlatWriter]]
@@ -697,6 +752,7 @@ class FlatFormat(Format):
     unreadable: ClassVar[str]
     masked: ClassVar[str] = ""
     other_index: ClassVar[str] = ""
+    inspection: ClassVar[type[FlatInspection]] = FlatInspection
     write_options: ClassVar[type] = _NoFlatOptions
 
     def __init_subclass__(cls, **keywords: Any) -> None:
@@ -827,16 +883,6 @@ class FlatFormat(Format):
             raise failed[0]
         return [*parts[:-1], replace(parts[-1], damage=(*parts[-1].damage, *damage))]
 
-    def examine_for_check(self, path: Place, options: Any, hints: Hints) -> FileLayout:
-        """Return the layout for `check`. Override it if `examine` leaves some work until tokens are read.
-
-        Args:
-            path: The dataset.
-            options: The parsed read options.
-            hints: Facts and wishes of the command.
-        """
-        return self.examine([path], options, hints)
-
     def names(self, path: AnyPlace) -> list[AnyPlace]:
         """Return the files of a PREFIX, the token file first, for any of their paths.
 
@@ -882,9 +928,12 @@ class FlatFormat(Format):
                 raise FormatError(path, f"holds no {self.member}")
         return [file for path in paths for file in self.members(path)]
 
-    def open(self, paths: Sequence[Place], options: Any, hints: Hints) -> FlatReader:
-        """See `Format.open`."""
-        return FlatReader(self.file_layout(paths, options, hints), hints.allow_loss)
+    def inspect(self, paths: Sequence[Place], options: Any, hints: Hints) -> Inspection:
+        """See `Format.inspect`."""
+        try:
+            return self.inspection(self, paths, options, hints, self.file_layout(paths, options, hints))
+        except FormatError as error:
+            return Unreadable(self.unreadable, paths[0], error)
 
     def file_layout(self, paths: Sequence[Place], options: Any, hints: Hints) -> FileLayout:
         """Return the layout that a reader uses: with `Hints.allow_partial`, only the certain part of damaged files.
@@ -892,9 +941,9 @@ class FlatFormat(Format):
         If read options have `rows`, and it is "blocks", the rows of the index are joined to one stream.
 
         Args:
-            paths: As for `Format.open`.
-            options: As for `Format.open`.
-            hints: As for `Format.open`.
+            paths: As for `Format.inspect`.
+            options: As for `Format.inspect`.
+            hints: As for `Format.inspect`.
         """
         file_layout = self.examine(paths, options, hints)
         file_layout = certain(file_layout) if hints.allow_partial else file_layout
@@ -910,56 +959,6 @@ class FlatFormat(Format):
         """See `Format.writer_traits`."""
         return super().writer_traits(options) if self.read_only else self.Writer.traits(options)
 
-    def audit(self, path: Place, options: Any, how: Audit) -> Iterator[Finding]:
-        """See `Format.audit`."""
-        try:
-            file_layout = self.examine_for_check(path, options, Hints(how.eos_id))
-        except FormatError as error:
-            yield Finding.of(self.unreadable, error)
-            return
-        for problem in file_layout.problems:
-            yield problem.finding()
-        if not any(problem.is_fatal for problem in file_layout.problems):
-            yield from self._of_widths(file_layout, options)
-        if not how.deep or any(problem.is_fatal for problem in file_layout.problems):
-            return
-        reader, readable = FlatReader(file_layout), True
-        looks = how.spread(lambda cut: list(self._unreadable(reader, *cut)), windows(0, reader.info.tokens))
-        for (a, b), findings in zip(windows(0, reader.info.tokens), looks, strict=True):
-            how.advance(b - a)
-            yield from findings
-            readable = readable and not findings
-        if self.other_index and readable:
-            found = indexes_of_others(reader, reader.extents, how.spread)
-            yield from (Finding.of(self.other_index, error, "warning") for error in found)
-        reader.close()
-
-    def _of_widths(self, file_layout: FileLayout, options: Any) -> Iterator[Finding]:
-        """Yield a finding for the first file whose first IDs show that its tokens have another width."""
-        for extent in file_layout.extents[:_FILES]:
-            with suppress(FormatError):  # The deep check, or the reader, reports what cannot be read.
-                ids = extent.file.ids(extent.begin, min(extent.tokens, _IDS), extent.dtype)
-                if (found := contradicted_width(ids)) is not None:
-                    what, width = found
-                    yield Finding.of("TF903", CorruptError(extent.file.path, what, remedy=_in_width(options, width)))
-                    return
-
-    def _unreadable(self, reader: FlatReader, start: int, stop: int) -> Iterator[Finding]:
-        for code, read in ((self.unreadable, reader.tokens), (self.masked, reader.marks)):
-            try:
-                read(start, stop)
-            except FormatError as error:
-                yield Finding.of(code, error)
-
     def codes(self) -> Mapping[str, Code]:
         """See `Format.codes`."""
         return self.meanings
-
-    def sections(self, path: Place, options: Any) -> Sequence[Section]:
-        """See `Format.sections`."""
-        try:
-            file_layout = self.examine([path], options, Hints())
-        except FormatError as error:
-            failed = broken(error)
-            return [Part("file", path, lambda: (failed,))]
-        return [*file_layout.sections, *map(StoredIds, file_layout.extents)]

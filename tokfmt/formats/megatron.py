@@ -69,6 +69,7 @@ from tokfmt.formats.flat import (
     Extent,
     FileLayout,
     FlatFormat,
+    FlatInspection,
     FlatOptions,
     FlatWriter,
     Pieces,
@@ -185,6 +186,22 @@ class Writer(FlatWriter):
         return held
 
 
+class MegatronInspection(FlatInspection):
+    """The inspection of pairs of files."""
+
+    def look(self, how: Audit) -> Iterator[Finding]:
+        """See `Inspection.look`. In a folder, the counts of its sequences file are compared as well."""
+        yield from super().look(how)
+        path = self.paths[0]
+        if listing.is_dir(path) and listing.is_file(path / SIZES):
+            try:
+                errors = list(_miscounted(path / SIZES))
+            except FormatError as error:
+                errors = [error]
+            for one in errors:  # Several dtypes are an error only if Megatron trains with the sequences file.
+                yield Finding.of("TF607", one, "warning" if isinstance(one, UnsupportedError) else "error")
+
+
 class Megatron(FlatFormat):
     """The format of Megatron-LM's indexed datasets."""
 
@@ -197,7 +214,7 @@ class Megatron(FlatFormat):
     read_options, write_options, Writer = ReadOptions, WriteOptions, Writer
     suffixes, prefix, counted, runs_on = (".bin", ".idx"), ".idx", "prefixes", False
     entries = ("*.idx",)
-    pattern, unreadable, other_index = r".+\.idx", "TF601", "TF608"
+    pattern, unreadable, other_index, inspection = r".+\.idx", "TF601", "TF608", MegatronInspection
     meanings = {
         "TF601": Code(
             "not an index of Megatron-LM",
@@ -359,17 +376,6 @@ class Megatron(FlatFormat):
             return pair_layout(file, index, options, partial=hints.allow_partial)
         finally:
             index.close()  # A dataset may have thousands of indexes.
-
-    def audit(self, path: Place, options: ReadOptions, how: Audit) -> Iterator[Finding]:
-        """See `FlatFormat.audit`. In a folder, the counts of its sequences file are compared as well."""
-        yield from super().audit(path, options, how)
-        if listing.is_dir(path) and listing.is_file(path / SIZES):
-            try:
-                errors = list(_miscounted(path / SIZES))
-            except FormatError as error:
-                errors = [error]
-            for one in errors:  # Several dtypes are an error only if Megatron trains with the sequences file.
-                yield Finding.of("TF607", one, "warning" if isinstance(one, UnsupportedError) else "error")
 
 
 def _in_parts(path: Place, index: Place, parts: Sequence[Place]) -> FormatError:

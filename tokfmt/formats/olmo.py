@@ -47,7 +47,17 @@ from tokfmt.core.ragged import Offsets, offsets_of
 from tokfmt.core.reader import Damage, Layout, Separators, TokenReader, windows
 from tokfmt.core.text_format import counted, printable
 from tokfmt.core.widths import ends_alike, likely_width, width_of_size
-from tokfmt.formats.flat import Extent, FileLayout, FlatFormat, FlatOptions, FlatReader, FlatWriter, joined, loss_mask
+from tokfmt.formats.flat import (
+    Extent,
+    FileLayout,
+    FlatFormat,
+    FlatInspection,
+    FlatOptions,
+    FlatReader,
+    FlatWriter,
+    joined,
+    loss_mask,
+)
 from tokfmt.formats.index_ends import OTHER_INDEX
 
 _ROWS = 1 << 20  # rows per gzip member that is written
@@ -110,6 +120,17 @@ class Writer(FlatWriter):
                 at += len(member)
 
 
+class OlmoInspection(FlatInspection):
+    """The inspection of token files with their rows and masks."""
+
+    def look(self, how: Audit) -> Iterator[Finding]:
+        """See `Inspection.look`. If `how.deep`, the rows are compared with a scan for the separator as well."""
+        findings = list(super().look(how))
+        yield from findings
+        if how.deep and not findings and not self.problems:
+            yield from _scanned(self.reader(), self.paths[0], how.eos_id)
+
+
 class Olmo(FlatFormat):
     """The format of OLMo's raw tokens."""
 
@@ -121,7 +142,7 @@ class Olmo(FlatFormat):
     cannot_store = "sequences that contain the separator"
     read_options, write_options, Writer = ReadOptions, WriteOptions, Writer
     pattern, unreadable, masked = r"(?!labels_mask|[._]).+\.npy", "TF701", "TF706"
-    other_index = "TF707"
+    other_index, inspection = "TF707", OlmoInspection
     suffixes, member = (".npy", ".csv.gz"), "X.npy with raw tokens"
     entries = ("*.csv.gz",)
     meanings = {
@@ -216,13 +237,6 @@ class Olmo(FlatFormat):
             file_layout, starts=starts, notes=notes, loss_masks=label_masks, extras={"files": len(tokens)}
         )
         return replace(file_layout, problems=[*file_layout.problems, *problems])
-
-    def audit(self, path: Place, options: ReadOptions, how: Audit) -> Iterator[Finding]:
-        """See `FlatFormat.audit`. If `how.deep`, the rows are compared with a scan for the separator as well."""
-        findings = list(super().audit(path, options, how))
-        yield from findings
-        if how.deep and not findings:
-            yield from _scanned(FlatReader(self.examine([path], options, Hints(how.eos_id))), path, how.eos_id)
 
 
 def rows_of(tokens: AnyPlace) -> AnyPlace:

@@ -11,7 +11,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from functools import partial
@@ -21,14 +21,15 @@ from tokfmt.core.annotation import Part, broken, shown
 from tokfmt.core.errors import FormatError, OptionError
 from tokfmt.core.fields import Field, Section
 from tokfmt.core.files import open_file
-from tokfmt.core.findings import Audit, Code, Finding
+from tokfmt.core.findings import Code, fatal
 from tokfmt.core.format import Confidence, Format, Hints, Probe
+from tokfmt.core.inspection import Inspection
 from tokfmt.core.place import AnyPlace, Place
 from tokfmt.core.reader import TokenReader
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import printable
 from tokfmt.recipes.key_lines import Table, tables_of
-from tokfmt.recipes.language import LARGEST_FILE, is_recipe, read_recipe
+from tokfmt.recipes.language import LARGEST_FILE, RecipeFile, is_recipe, read_recipe
 
 _TABLES = 256
 """Tables that are sections of their own; a recipe may have 100,000 sources."""
@@ -42,6 +43,46 @@ class ReadOptions:
 @dataclass(frozen=True, slots=True)
 class WriteOptions:
     """No options: tokfmt does not write recipes from data."""
+
+
+class RecipeInspection(Inspection):
+    """The inspection of a recipe. Its sources are opened when the reader is made."""
+
+    def __init__(self, path: Place, hints: Hints) -> None:
+        """Read the recipe at `path`."""
+        self.path, self.hints = path, hints
+        self.recipe: RecipeFile | None = None
+        try:
+            self.recipe = read_recipe(path)
+        except FormatError as error:
+            self.problems = [fatal("TF801", error)]
+
+    def reader(self) -> TokenReader | RecordReader:
+        """See `Inspection.reader`.
+
+        Raises:
+            OptionError: The separator of the recipe is another than that of `Hints`.
+        """
+        if self.recipe is None or self.hints.open_recipe is None:
+            raise OptionError(f"{self.path}: a recipe needs all formats to open its sources. Use tokfmt.open")
+        reader = self.hints.open_recipe(self.recipe, self.hints)
+        stated, given = reader.info.eos_id, "none" if self.hints.no_eos else self.hints.eos_id
+        if stated is not None and given not in (None, stated):
+            what = f"--eos {given} contradicts the recipe, whose separator is {stated}"
+            raise OptionError(f"{self.path}: {what}. --to-eos {given} writes {given} in its place", name="eos")
+        return reader
+
+    def sections(self) -> Sequence[Section]:
+        """Return a section for each table, also of a recipe that is not valid."""
+        try:
+            with closing(open_file(self.path)) as file:
+                tables = list(tables_of(file.read(0, min(file.size, LARGEST_FILE))))
+        except FormatError as error:
+            failed = broken(error)
+            return [Part("recipe", self.path, lambda: (failed,))]
+        held, more = tables[:_TABLES], tables[_TABLES:]
+        parts = [Part(printable(table.title), self.path, partial(_fields, [table])) for table in held if table.keys]
+        return [*parts, Part(f"{len(more):,} more tables", self.path, partial(_fields, more))] if more else parts
 
 
 class RecipeFormat(Format):
@@ -59,40 +100,15 @@ class RecipeFormat(Format):
             return None
         return Confidence.CERTAIN if toml else Confidence.STRUCTURE
 
-    def open(self, paths: Sequence[Place], options: ReadOptions, hints: Hints) -> TokenReader | RecordReader:
+    def inspect(self, paths: Sequence[Place], options: ReadOptions, hints: Hints) -> RecipeInspection:
         del options
-        if hints.open_recipe is None:
-            raise OptionError(f"{paths[0]}: a recipe needs all formats to open its sources. Use tokfmt.open")
-        reader = hints.open_recipe(read_recipe(paths[0]), hints)
-        stated, given = reader.info.eos_id, "none" if hints.no_eos else hints.eos_id
-        if stated is not None and given not in (None, stated):
-            what = f"--eos {given} contradicts the recipe, whose separator is {stated}"
-            raise OptionError(f"{paths[0]}: {what}. --to-eos {given} writes {given} in its place", name="eos")
-        return reader
+        return RecipeInspection(paths[0], hints)
 
     def destination(self, path: AnyPlace, options: Any) -> AnyPlace:
         del options
         raise OptionError(
             f"{path}: recipes are not written from data. tokfmt recipe NAME=PATH:WEIGHT ... -o {path.name} writes one"
         )
-
-    def audit(self, path: Place, options: Any, how: Audit) -> Iterator[Finding]:
-        del options, how
-        try:
-            read_recipe(path)
-        except FormatError as error:
-            yield Finding.of("TF801", error)
-
-    def sections(self, path: Place, options: Any) -> Sequence[Section]:
-        del options
-        try:
-            with closing(open_file(path)) as file:
-                tables = list(tables_of(file.read(0, min(file.size, LARGEST_FILE))))
-        except FormatError as error:
-            return [Part("recipe", path, lambda error=error: (broken(error),))]  # type: ignore[misc]
-        held, more = tables[:_TABLES], tables[_TABLES:]
-        parts = [Part(printable(table.title), path, partial(_fields, [table])) for table in held if table.keys]
-        return [*parts, Part(f"{len(more):,} more tables", path, partial(_fields, more))] if more else parts
 
     def codes(self) -> Mapping[str, Code]:
         text = (

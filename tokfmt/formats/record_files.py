@@ -29,6 +29,7 @@ from tokfmt.core.errors import NO_DAMAGE, CorruptError, FormatError, TruncatedEr
 from tokfmt.core.files import open_file
 from tokfmt.core.findings import Audit, Finding
 from tokfmt.core.format import Format, Hints, Receipt, Region, Target, TokenWriter
+from tokfmt.core.inspection import Inspection, Unreadable
 from tokfmt.core.output import whole
 from tokfmt.core.place import Place
 from tokfmt.core.ragged import Ragged
@@ -275,6 +276,26 @@ class RecordFilesWriter(TokenWriter):
             shutil.rmtree(self.drafts)
 
 
+class RecordFilesInspection(Inspection):
+    """The inspection of such files. Only reading a file shows its problems."""
+
+    def __init__(self, damaged: str, reader: RecordFiles) -> None:
+        """Hold the reader of the dataset; `damaged` is the code for a file whose records cannot be read."""
+        self._damaged, self._reader = damaged, reader
+
+    def reader(self) -> RecordFiles:
+        return self._reader
+
+    def look(self, how: Audit) -> Iterator[Finding]:
+        """See `Inspection.look`. A deep check reads all records."""
+        for block in self._reader.blocks(1) if how.deep else ():
+            try:
+                for record in self._reader.read(block):
+                    how.advance(len(record))
+            except FormatError as error:
+                yield Finding.of(self._damaged, error)
+
+
 class RecordFilesFormat(Format):
     """The base of formats of such files. Define `sniff`, `files` and `codes` besides these attributes.
 
@@ -290,25 +311,13 @@ class RecordFilesFormat(Format):
     unreadable: ClassVar[str]
     damaged: ClassVar[str]
 
-    def open(self, paths: Sequence[Place], options: Any, hints: Hints) -> RecordFiles:
-        """See `Format.open`."""
-        reader: RecordFiles = self.Reader(paths, options, hints)
-        return reader
+    def inspect(self, paths: Sequence[Place], options: Any, hints: Hints) -> Inspection:
+        """See `Format.inspect`."""
+        try:
+            return RecordFilesInspection(self.damaged, self.Reader(paths, options, hints))
+        except FormatError as error:
+            return Unreadable(self.unreadable, paths[0], error)
 
     def writer(self, path: Path, options: Any, target: Target) -> TokenWriter:
         """See `Format.writer`."""
         return super().writer(path, options, target) if self.read_only else self.Writer(path, options, target)
-
-    def audit(self, path: Place, options: Any, how: Audit) -> Iterator[Finding]:
-        """See `Format.audit`. A deep check reads all records."""
-        try:
-            reader = self.open([path], options, Hints(how.eos_id))
-        except FormatError as error:
-            yield Finding.of(self.unreadable, error)
-            return
-        for block in reader.blocks(1) if how.deep else ():
-            try:
-                for record in reader.read(block):
-                    how.advance(len(record))
-            except FormatError as error:
-                yield Finding.of(self.damaged, error)

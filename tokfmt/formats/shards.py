@@ -38,7 +38,7 @@ from tokfmt.core.ragged import Offsets, offsets_of
 from tokfmt.core.reader import Damage, Separators, TokenReader, check_ids, windows
 from tokfmt.core.scattered import Scattered
 from tokfmt.core.text_format import counted, printable
-from tokfmt.formats.flat import Column, Cut, Extent, FileLayout, FlatFormat, FlatWriter, Pieces
+from tokfmt.formats.flat import Column, Cut, Extent, FileLayout, FlatFormat, FlatInspection, FlatWriter, Pieces
 from tokfmt.formats.folders import LARGEST, Packed, begin_of, compressor, decoding_limit, digest, inside
 
 INDEX = "index.json"
@@ -172,6 +172,46 @@ class Values(Scattered):
         self.hashes = {}
 
 
+class ShardInspection(FlatInspection):
+    """The inspection of such a folder."""
+
+    format: ShardFormat
+
+    def look(self, how: Audit) -> Iterator[Finding]:
+        """See `Inspection.look`. Hashes are compared last; without `how.deep`, only up to 256 MiB of shards."""
+        virtual = [extent.file for extent in self.layout.extents if isinstance(extent.file, Values)]
+        hashes = [file.hashes for file in virtual]
+        for file in virtual:  # Else the first read would compare them.
+            file.hashes = {}
+        wrong = list(self._of_items()) if not self.is_fatal else []
+        yield from wrong or super().look(how)
+        for file, stated in zip(virtual, hashes, strict=True):
+            file.hashes = stated
+        if how.deep or sum(file.identity.size for file in virtual if file.hashes) <= _HASHED:
+            for file in virtual:
+                try:
+                    file.verify()
+                except FormatError as error:
+                    yield Finding.of(self.format.wrong_hash, error)
+
+    def _of_items(self) -> Iterator[Finding]:
+        """Yield a finding for each shard that does not decode, or whose items have other lengths than the index states.
+
+        Opening leaves both until tokens are read.
+        """
+        for extent in self.layout.extents:
+            file, code = extent.file, self.format.wrong_size
+            below = file.below if isinstance(file, Values) else file
+            try:
+                if isinstance(below, Packed):
+                    below.read(0, 0)  # decodes all of it
+                code = self.format.wrong_items
+                if isinstance(file, Values):
+                    file.byte_offsets  # noqa: B018 - looks them up
+            except FormatError as error:
+                yield Finding.of(self.format.unreadable if isinstance(error, UnsupportedError) else code, error)
+
+
 class ShardFormat(FlatFormat):
     """The base of formats of such folders. It defines `examine`; a subclass defines `listing` and `ids`.
 
@@ -184,7 +224,7 @@ class ShardFormat(FlatFormat):
         wrong_hash: Code for a shard that does not fit its hash; "" if the index has no hashes.
     """
 
-    member = INDEX
+    member, inspection = INDEX, ShardInspection
     entries = (INDEX,)
     shard: ClassVar[str]
     item: ClassVar[str]
@@ -262,10 +302,7 @@ class ShardFormat(FlatFormat):
         return None
 
     def examine(self, paths: Sequence[Place], options: Any, hints: Hints) -> FileLayout:
-        return self._laid(paths[0], options, whole=False, certain_only=hints.allow_partial)
-
-    def examine_for_check(self, path: Place, options: Any, hints: Hints) -> FileLayout:  # noqa: ARG002
-        return self._laid(path, options, whole=True)
+        return self._laid(paths[0], options, certain_only=hints.allow_partial)
 
     def located(self, path: Place, options: Any) -> tuple[Place, Listing]:
         """Return the folder that the names of an index are relative to, and what the index lists.
@@ -279,7 +316,7 @@ class ShardFormat(FlatFormat):
         """
         return path, self.listing(path / INDEX, options)
 
-    def _laid(self, path: Place, options: Any, *, whole: bool, certain_only: bool = False) -> FileLayout:
+    def _laid(self, path: Place, options: Any, *, certain_only: bool) -> FileLayout:
         folder, listing = self.located(path, options)
         listed = [form.name for one in listing.shards if isinstance(one, Listed) for form in one.forms]
         own = set(map(str, listed))
@@ -294,7 +331,7 @@ class ShardFormat(FlatFormat):
             notes.append(f"index.json lists a {self.shard} more than once: it is read as often")
         damage = list[Damage]()
         looks: list[Looked | Problem | None] = [
-            one if isinstance(one, Problem) else self._look(folder, one, whole, spare) for one in listing.shards
+            one if isinstance(one, Problem) else self._look(folder, one, spare) for one in listing.shards
         ]
         odd = [
             problem
@@ -336,13 +373,12 @@ class ShardFormat(FlatFormat):
         damage.append(Damage(look.error.sentence, lost))
         return kept
 
-    def _look(self, folder: Place, one: Listed, whole: bool, spare: Sequence[Place]) -> Looked | Problem:
+    def _look(self, folder: Place, one: Listed, spare: Sequence[Place]) -> Looked | Problem:
         """Return the IDs of a shard, the number of IDs per item, and sections; or the problem of the shard.
 
         Args:
             folder: The folder of the index.
             one: The entry of the shard in the index.
-            whole: Decode all of a compressed shard.
             spare: Shards that the index does not list.
         """
         code = self.wrong_name
@@ -357,11 +393,9 @@ class ShardFormat(FlatFormat):
             if form.codec:
                 file = Packed(path, form.codec.split(":")[0], one.size)
             self._check_size(file, one)
-            if whole:
-                file.read(0, 0)  # decodes all of it
             code = self.wrong_items
             find = partial(self.find, one)
-            ids = (None if whole else self.known_lengths(one, file)) or find(file)
+            ids = self.known_lengths(one, file) or find(file)
         except UnsupportedError:
             raise
         except FormatError as error:
@@ -369,9 +403,8 @@ class ShardFormat(FlatFormat):
         sections: list[Section] = (
             [Column(f"offsets in {path.name}", file, 4, "<u4", one.count + 1)] if file.is_plain else []
         )
-        hashes = {} if whole else form.hashes
         lengths = (ids.lengths // ids.dtype.itemsize).astype(np.uint32)  # a shard's offsets are u32
-        return _extent(file, ids, find, hashes), lengths, sections
+        return _extent(file, ids, find, form.hashes), lengths, sections
 
     def _check_size(self, file: File, one: Listed) -> None:
         if file.size != one.size:
@@ -380,22 +413,6 @@ class ShardFormat(FlatFormat):
         if 4 * (one.count + 2) > one.size:
             what, expected = f"is too short for its {self.item}s", f"{one.count:,} offsets"
             raise CorruptError(file.path, what, expected=expected, found=f"{one.size:,} bytes")
-
-    def audit(self, path: Place, options: Any, how: Audit) -> Iterator[Finding]:
-        """See `FlatFormat.audit`. Hashes are compared last; without `how.deep`, only up to 256 MiB of shards."""
-        yield from super().audit(path, options, how)
-        try:
-            extents = self.examine([path], options, Hints()).extents if self.wrong_hash else ()
-        except FormatError:
-            return
-        files = [extent.file for extent in extents if isinstance(extent.file, Values)]
-        if not how.deep and sum(file.identity.size for file in files) > _HASHED:
-            return
-        for file in files:
-            try:
-                file.verify()
-            except FormatError as error:
-                yield Finding.of(self.wrong_hash, error)
 
     def table(self, one: Listed, file: File) -> Offsets:
         """Return int64[items + 1]: the byte offset of each item, and the size of the shard.

@@ -33,13 +33,13 @@ from tokfmt.core.errors import (
     FormatError,
     OptionError,
     SourceChangedError,
-    TokfmtError,
     UnsafeError,
 )
 from tokfmt.core.fields import Field, Section
 from tokfmt.core.files import names_in, natural_key, reading_error
 from tokfmt.core.findings import Audit, Code, Finding
 from tokfmt.core.format import Confidence, Format, Hints, Probe
+from tokfmt.core.inspection import Inspection
 from tokfmt.core.options import option
 from tokfmt.core.place import AnyPlace, Place
 from tokfmt.core.ragged import offsets_of
@@ -406,6 +406,38 @@ def _named(names: Sequence[str]) -> list[str]:
     return sorted((name for name in names if _NAME.fullmatch(name) and not _ABOUT.fullmatch(name)), key=natural_key)
 
 
+class TextInspection(Inspection):
+    """The inspection of text files, of which nothing is read before the reader is made."""
+
+    def __init__(self, paths: Sequence[Place], options: ReadOptions, hints: Hints) -> None:
+        """See `Format.inspect`."""
+        self.paths, self.options, self.hints = paths, options, hints
+
+    def reader(self) -> TextReader:
+        return TextReader(self.paths, self.options, self.hints)
+
+    def look(self, how: Audit) -> Iterator[Finding]:  # noqa: ARG002 - all is read
+        """Yield a finding for each file that cannot be read as text."""
+        for file in (file for path in self.paths for file in _files(path)):
+            try:
+                reader = TextReader([file], self.options, Hints())
+                for block in reader.blocks(_BATCH):
+                    for _ in reader.texts(block):
+                        pass
+            except FormatError as error:
+                yield Finding.of("TF571", error)
+
+    def sections(self) -> Sequence[Section]:
+        """Return a section of the beginning of a file, and one of all documents."""
+        from tokfmt.formats.jsonl.check import file_start
+
+        path = self.paths[0]
+        documents = Part("documents", path, lambda: Documents(self.reader()))
+        if listing.is_dir(path):
+            return [documents]
+        return [Part(f"start of {path.name}", path, lambda: file_start(path)), documents]
+
+
 class TextFormat(Format):
     """The format of text files."""
 
@@ -430,34 +462,12 @@ class TextFormat(Format):
     def files(self, path: Place) -> Sequence[Place]:
         return [path / name for name in _named(names_in(path))] if listing.is_dir(path) else [path]
 
-    def open(self, paths: Sequence[Place], options: ReadOptions, hints: Hints) -> TextReader:
-        return TextReader(paths, options, hints)
+    def inspect(self, paths: Sequence[Place], options: ReadOptions, hints: Hints) -> TextInspection:
+        return TextInspection(paths, options, hints)
 
     def destination(self, path: AnyPlace, options: Any) -> AnyPlace:
         del options
         raise OptionError(f"{path}: tokfmt does not write text files. Write x.jsonl, which holds one text per line")
-
-    def audit(self, path: Place, options: ReadOptions, how: Audit) -> Iterator[Finding]:  # noqa: ARG002 - all is read
-        """Yield a finding for each file that cannot be read as text."""
-        for file in _files(path):
-            try:
-                reader = TextReader([file], options, Hints())
-                for block in reader.blocks(_BATCH):
-                    for _ in reader.texts(block):
-                        pass
-            except TokfmtError as error:
-                if not isinstance(error, FormatError):
-                    raise
-                yield Finding.of("TF571", error)
-
-    def sections(self, path: Place, options: ReadOptions) -> Sequence[Section]:
-        """Return a section of the beginning of a file, and one of all documents."""
-        from tokfmt.formats.jsonl.check import file_start
-
-        found = [Part("documents", path, lambda: Documents(TextReader([path], options, Hints())))]
-        if listing.is_dir(path):
-            return found
-        return [Part(f"start of {path.name}", path, lambda: file_start(path)), *found]
 
     def codes(self) -> Mapping[str, Code]:
         text = (

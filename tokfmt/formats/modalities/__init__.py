@@ -90,6 +90,7 @@ class Modalities(FlatFormat):
     stores = "documents in order, empty ones too; IDs up to 2^32-1; separators inside documents"
     cannot_store = "IDs of 2^32 and more"
     read_options, write_options, Writer, counted = ReadOptions, WriteOptions, Writer, ""
+    unreadable = "TF101"
     glimpse = LazyAttribute("tokfmt.formats.modalities.layout", "glimpse")
     audit = LazyAttribute("tokfmt.formats.modalities.check", "findings")
     codes = LazyAttribute("tokfmt.formats.modalities.check", "CODES")

@@ -37,7 +37,7 @@ from tokfmt.core.ragged import Tokens
 from tokfmt.core.raw_ids import LARGEST, kind_of, places
 from tokfmt.core.reader import INT32_MAX, ByteOffset, Damage, Layout, PaddingCounts, Separators, TokenReader
 from tokfmt.core.text_format import counted, printable
-from tokfmt.formats.flat import Extent, FileLayout, FlatFormat, FlatReader, FlatWriter
+from tokfmt.formats.flat import Extent, FileLayout, FlatFormat, FlatInspection, FlatReader, FlatWriter
 from tokfmt.formats.stage1.blocks import GPT2_EOS, MEMBER, NAME, TOKEN, numbering, problems_of, short_blocks, suspicions
 from tokfmt.formats.stage1.check import CODES, findings
 from tokfmt.formats.stage1.options import SAMPLE, ReadOptions, WriteOptions
@@ -80,6 +80,25 @@ class Stage1Reader(FlatReader):
         return place._replace(detail=f"sample {sample:,}, column {column:,}")
 
 
+class Stage1Inspection(FlatInspection):
+    """The inspection of blocks."""
+
+    options: ReadOptions
+
+    def reader(self) -> Stage1Reader:
+        layout, view, padding = self.layout, self.options.view, 0
+        if not self.hints.no_eos:
+            padding = _padding(layout.extents, layout.pad_id, self.options.seq_len)
+        if padding and view == "documents":
+            *extents, last = layout.extents
+            extents.append(last._replace(tokens=last.tokens - padding))
+            layout = replace(layout, extents=extents)
+        reader = Stage1Reader(layout)
+        reader.seq_len, reader.padding = self.options.seq_len, padding
+        reader.info = replace(reader.info, length_given=view == "samples")
+        return reader
+
+
 class Writer(FlatWriter):
     """A writer of blocks: the stream with a separator after each sequence, cut into samples; the last is padded."""
 
@@ -120,7 +139,7 @@ class Stage1(FlatFormat):
     cannot_store = "empty sequences; sequences that contain the separator"
     read_options, write_options, Writer = ReadOptions, WriteOptions, Writer
     pattern, unreadable = NAME.pattern, "TF202"
-    member, counted, meanings = MEMBER, "blocks", CODES
+    member, counted, meanings, inspection = MEMBER, "blocks", CODES, Stage1Inspection
     audit = staticmethod(findings)
 
     def row_writer(self, path: Path, options: WriteOptions, target: Target, shifted: bool) -> RowWriter:  # noqa: ARG002
@@ -180,19 +199,6 @@ class Stage1(FlatFormat):
             notes=tuple(suspicions(file)),
             pad_id=next(i for i in (hints.eos_id, hints.tokenizer_eos, GPT2_EOS) if i is not None),
         )
-
-    def open(self, paths: Sequence[Place], options: ReadOptions, hints: Hints) -> Stage1Reader:
-        file_layout, padding = self.file_layout(paths, options, hints), 0
-        if not hints.no_eos:
-            padding = _padding(file_layout.extents, file_layout.pad_id, options.seq_len)
-        if padding and options.view == "documents":
-            *extents, last = file_layout.extents
-            extents.append(last._replace(tokens=last.tokens - padding))
-            file_layout = replace(file_layout, extents=extents)
-        reader = Stage1Reader(file_layout, hints.allow_loss)
-        reader.seq_len, reader.padding = options.seq_len, padding
-        reader.info = replace(reader.info, length_given=options.view == "samples")
-        return reader
 
     def repaired_with(self, path: Place, options: ReadOptions) -> Mapping[str, object]:  # noqa: ARG002
         """See `Format.repaired_with`."""

@@ -1,0 +1,95 @@
+"""The base class `Inspection`: what a format found out about a dataset, for its reader, check and parts of files."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+from tokfmt.core.annotation import Part, broken
+from tokfmt.core.errors import FormatError
+from tokfmt.core.fields import Section
+from tokfmt.core.findings import Audit, Finding, Problem, fatal, raise_fatal
+from tokfmt.core.place import Place
+from tokfmt.core.reader import TokenReader
+from tokfmt.core.records import RecordReader
+
+
+class Inspection(ABC):
+    """The examination of a dataset, which `Format.inspect` returns. What was examined is not examined again.
+
+    A subclass defines `reader`. Every other method has a default.
+
+    Attributes:
+        problems: The problems found so far, in order. A subclass may find them when it is first asked for them.
+    """
+
+    problems: Sequence[Problem] = ()
+
+    @abstractmethod
+    def reader(self) -> TokenReader | RecordReader:
+        """Return the reader of what was examined. Called only if each fatal problem is accepted.
+
+        Raises:
+            FormatError: If the dataset is not valid, and only the reader can know it.
+        """
+
+    def look(self, how: Audit) -> Iterator[Finding]:  # noqa: ARG002 - nothing
+        """Yield what only a check looks at, in bounded memory. The default looks at nothing.
+
+        It is also called if problems are fatal; `is_fatal` tells. Never raises for damaged content.
+
+        Args:
+            how: The depth of the check, the separator, and a map for parallel work.
+        """
+        return iter(())
+
+    def sections(self) -> Sequence[Section] | None:
+        """Return the parts of the files, as `Format.sections` does."""
+        return None
+
+    def close(self) -> None:  # noqa: B027 - no files
+        """Close the files of an inspection whose reader is not used."""
+
+    @property
+    def is_fatal(self) -> bool:
+        """True if a problem prevents reading, accepted or not."""
+        return any(problem.is_fatal for problem in self.problems)
+
+    def findings(self, how: Audit) -> Iterator[Finding]:
+        """Yield every finding: first the problems, then what `look` finds."""
+        yield from (problem.finding() for problem in self.problems)
+        yield from self.look(how)
+
+    def open(self, accepted: frozenset[str]) -> TokenReader | RecordReader:
+        """Return the reader. Its facts list the problems that have a note, and the losses that are accepted.
+
+        Args:
+            accepted: Words of `--allow-loss` that the user gave.
+
+        Raises:
+            FormatError: Of the first fatal problem that no word accepts.
+        """
+        lost = raise_fatal(self.problems, accepted)
+        notes = tuple(problem.note for problem in self.problems if problem.note)
+        reader: Any = self.reader()
+        if lost or notes:
+            info = reader.info
+            reader.info = replace(info, notes=(*notes, *info.notes), lost=(*lost, *info.lost))
+        return reader  # type: ignore[no-any-return]
+
+
+class Unreadable(Inspection):
+    """The inspection of a dataset of which nothing can be read."""
+
+    def __init__(self, code: str, path: Place, error: FormatError) -> None:
+        """State why: `code` is the code of the finding, and `error` is raised instead of reading `path`."""
+        self.path, self.error, self.problems = path, error, [fatal(code, error)]
+
+    def reader(self) -> TokenReader | RecordReader:
+        raise self.error
+
+    def sections(self) -> Sequence[Section]:
+        failed = broken(self.error)
+        return [Part("file", self.path, lambda: (failed,))]
