@@ -29,13 +29,15 @@ from typing import Any
 
 import numpy as np
 
-from tokfmt.core.files import File, open_file
+from tokfmt.core.errors import FormatError
+from tokfmt.core.files import open_file
 from tokfmt.core.format import Confidence, Hints, Probe, Target, lost_empties
+from tokfmt.core.inspection import Inspection, Unreadable
 from tokfmt.core.options import LazyAttribute
 from tokfmt.core.place import Place
 from tokfmt.core.ragged import Offsets
 from tokfmt.core.reader import Separators, TokenReader, smallest, windows
-from tokfmt.formats.flat import Cut, FileLayout, FlatFormat, FlatWriter, Pieces
+from tokfmt.formats.flat import Cut, FlatFormat, FlatWriter, Pieces
 from tokfmt.formats.modalities.header import LONGEST, begins_index, headers, multimodal, token_dtype
 from tokfmt.formats.modalities.options import ReadOptions, WriteOptions
 
@@ -89,13 +91,10 @@ class Modalities(FlatFormat):
     extensions = (".pbin",)
     stores = "documents in order, empty ones too; IDs up to 2^32-1; separators inside documents"
     cannot_store = "IDs of 2^32 and more"
-    read_options, write_options, Writer, counted = ReadOptions, WriteOptions, Writer, ""
-    unreadable = "TF101"
+    read_options, write_options, Writer = ReadOptions, WriteOptions, Writer
     glimpse = LazyAttribute("tokfmt.formats.modalities.layout", "glimpse")
-    audit = LazyAttribute("tokfmt.formats.modalities.check", "findings")
     codes = LazyAttribute("tokfmt.formats.modalities.check", "CODES")
     repairs = LazyAttribute("tokfmt.formats.modalities.check", "REPAIRS")
-    sections = LazyAttribute("tokfmt.formats.modalities.check", "sections")
 
     def recognize(self, probe: Probe) -> Confidence | None:
         """See `FlatFormat.recognize`. The header must point to the beginning of a pickled list, which ends the file.
@@ -117,32 +116,20 @@ class Modalities(FlatFormat):
     def members(self, path: Place) -> list[Place]:
         return [path]
 
-    def read_first(self, path: Place) -> tuple[Place, int]:
-        """See `FlatFormat.read_first`: the header."""
-        return path, 12
+    def inspect(self, paths: Sequence[Place], options: ReadOptions, hints: Hints) -> Inspection:
+        """See `Format.inspect`."""
+        from tokfmt.formats.modalities.inspection import PackInspection
 
-    def file_layout(self, paths: Sequence[Place], options: ReadOptions, hints: Hints) -> FileLayout:
-        """See `FlatFormat.file_layout`. Of one pack with a long index, only the documents that will be read."""
-        from tokfmt.formats.modalities.layout import examine_beginning
-
-        if len(paths) == 1 and hints.few_sequences and hints.max_sequences is not None and not hints.allow_partial:
-            file = open_file(paths[0])
-            file_layout = examine_beginning(file, options, hints.max_sequences)
-            if file_layout is not None:
-                return file_layout
-            file.close()
-        return super().file_layout(paths, options, hints)
-
-    def examine_file(self, file: File, options: ReadOptions, hints: Hints) -> FileLayout:
-        from tokfmt.formats.modalities.layout import examine, examine_partly
-
-        if hints.allow_partial:
-            return examine_partly(file, options, hints.eos_id)
-        return examine(file, options).file_layout()
+        try:
+            return PackInspection(open_file(paths[0]), options, hints)
+        except FormatError as error:
+            return Unreadable("TF101", paths[0], error)
 
     def repaired_with(self, path: Place, options: ReadOptions) -> Mapping[str, object]:
         """See `Format.repaired_with`. A width of 3 bytes becomes 4."""
-        width = self.examine([path], options, Hints()).extents[0].dtype.itemsize
+        from tokfmt.formats.modalities.layout import examine
+
+        width = examine(open_file(path), options).width
         return {"width": 4 if width == 3 else width}
 
 
