@@ -26,20 +26,22 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from tokfmt.core import listing
 from tokfmt.core.annotation import Numbered, Part
 from tokfmt.core.errors import CorruptError, FormatError, TruncatedError
 from tokfmt.core.fields import Field, Section
 from tokfmt.core.files import File, open_file
-from tokfmt.core.findings import Problem, fatal
+from tokfmt.core.findings import Audit, Finding, Problem, fatal
 from tokfmt.core.format import Confidence, Hints, Probe, Target, WriterTraits
+from tokfmt.core.inspection import Inspection, Unreadable
 from tokfmt.core.place import Place, place_of
 from tokfmt.core.ragged import Tokens
 from tokfmt.core.raw_ids import LARGEST, kind_of, places
 from tokfmt.core.reader import INT32_MAX, ByteOffset, Damage, Layout, PaddingCounts, Separators, TokenReader
 from tokfmt.core.text_format import counted, printable
-from tokfmt.formats.flat import Extent, FileLayout, FlatFormat, FlatInspection, FlatReader, FlatWriter
+from tokfmt.formats.flat import Extent, FileLayout, FlatFormat, FlatInspection, FlatReader, FlatWriter, joined
 from tokfmt.formats.stage1.blocks import GPT2_EOS, MEMBER, NAME, TOKEN, numbering, problems_of, short_blocks, suspicions
-from tokfmt.formats.stage1.check import CODES, findings
+from tokfmt.formats.stage1.check import CODES, look
 from tokfmt.formats.stage1.options import SAMPLE, ReadOptions, WriteOptions
 
 _UPSTREAM = 4 * SAMPLE * 62_500  # bytes of a complete block
@@ -98,6 +100,18 @@ class Stage1Inspection(FlatInspection):
         reader.info = replace(reader.info, length_given=view == "samples")
         return reader
 
+    def look(self, how: Audit) -> Iterator[Finding]:
+        """See `Inspection.look`. Blocks are looked at whatever their problems, each alone and all together."""
+        files = [extent.file for extent in self.layout.extents]
+        return look(self.paths[0], files, self.layout.notes, self.options.seq_len, how)
+
+    def sections(self) -> Sequence[Section]:
+        """Return a section of the blocks, and one of the samples of each."""
+        blocks, seq_len = [file for path in self.paths for file in self.format.members(path)], self.options.seq_len
+        named = Numbered(len(blocks), partial(_block, blocks, seq_len))
+        samples = [Part(f"samples of {block.name}", block, partial(_samples, block, seq_len)) for block in blocks]
+        return [Part("blocks", self.paths[0], lambda: named), *samples]
+
 
 class Writer(FlatWriter):
     """A writer of blocks: the stream with a separator after each sequence, cut into samples; the last is padded."""
@@ -140,7 +154,14 @@ class Stage1(FlatFormat):
     read_options, write_options, Writer = ReadOptions, WriteOptions, Writer
     pattern, unreadable = NAME.pattern, "TF202"
     member, counted, meanings, inspection = MEMBER, "blocks", CODES, Stage1Inspection
-    audit = staticmethod(findings)
+
+    def inspect(self, paths: Sequence[Place], options: ReadOptions, hints: Hints) -> Inspection:
+        """See `Format.inspect`."""
+        for path in paths:
+            if listing.is_dir(path) and not self.members(path):
+                error = FormatError(path, f"holds no {self.member}", remedy="Name the blocks themselves")
+                return Unreadable("TF201", path, error)
+        return super().inspect(paths, options, hints)
 
     def row_writer(self, path: Path, options: WriteOptions, target: Target, shifted: bool) -> RowWriter:  # noqa: ARG002
         """See `Format.row_writer`. Labels are not stored, as they follow from the rows."""
@@ -165,9 +186,12 @@ class Stage1(FlatFormat):
         return Confidence.PLAUSIBLE if kind_of(places(probe), GPT2_EOS) == "int32 tokens" else None
 
     def examine(self, paths: Sequence[Place], options: ReadOptions, hints: Hints) -> FileLayout:
-        file_layout, problems = super().examine(paths, options, hints), list[Problem]()
+        problems = list[Problem]()
         if hints.allow_partial:
-            file_layout = _unbroken(file_layout)
+            file_layout = _unbroken(super().examine(paths, options, hints))
+        else:
+            looks = [self._examined(block, options, hints) for block in self.all_files(paths)]
+            file_layout = replace(joined(looks), extras={self.counted: len(looks)})
         blocks = [extent.file.path for extent in file_layout.extents]
         accepted = options.gaps == "accept"
         if len(paths) == 1:
@@ -189,6 +213,13 @@ class Stage1(FlatFormat):
             problems.append(fatal("TF207", error, "tail", is_truncated=True, lost=lost))
         return replace(file_layout, problems=problems, sample_length=options.seq_len, separators=Separators.NONE)
 
+    def _examined(self, block: Place, options: ReadOptions, hints: Hints) -> FileLayout:
+        """Return the layout of a block; if it cannot be read, without tokens and with the problem."""
+        try:
+            return self.examine_file(open_file(block), options, hints)
+        except FormatError as error:
+            return FileLayout(extents=(), problems=[fatal(self.unreadable, error)])
+
     def examine_file(self, file: File, options: ReadOptions, hints: Hints) -> FileLayout:
         return FileLayout(
             extents=[Extent(file, 0, file.size // 4, TOKEN)],
@@ -203,18 +234,6 @@ class Stage1(FlatFormat):
     def repaired_with(self, path: Place, options: ReadOptions) -> Mapping[str, object]:  # noqa: ARG002
         """See `Format.repaired_with`."""
         return {"seq_len": options.seq_len}
-
-    def sections(self, path: Place, options: ReadOptions) -> Sequence[Section]:
-        """Return a section of the blocks, and one of the samples of each."""
-        blocks = self.files(path)
-        if not blocks:
-            none = Field("blocks", None, 0, "none", f"expected {self.member}", wrong=True)
-            return [Part("blocks", path, lambda: (none,))]
-        named = Numbered(len(blocks), partial(_block, blocks, options.seq_len))
-        samples = [
-            Part(f"samples of {block.name}", block, partial(_samples, block, options.seq_len)) for block in blocks
-        ]
-        return [Part("blocks", path, lambda: named), *samples]
 
 
 def _padding(extents: Sequence[Extent], eos_id: int | None, seq_len: int) -> int:

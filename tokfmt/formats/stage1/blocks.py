@@ -1,7 +1,4 @@
-"""The files of stage-1 blocks: their names and numbers, and the problems that sizes and the first tokens show.
-
-Opening a dataset and checking it both ask here, so both report the same problems.
-"""
+"""The files of stage-1 blocks: their names and numbers, and the problems that sizes and the first tokens show."""
 
 from __future__ import annotations
 
@@ -16,7 +13,7 @@ from tokfmt.core.files import File
 from tokfmt.core.findings import Problem, noted
 from tokfmt.core.place import Place
 from tokfmt.core.raw_ids import kind_of
-from tokfmt.formats.flat import files_named, whole_tokens
+from tokfmt.formats.flat import whole_tokens
 
 GPT2_EOS = 50256
 TOKEN = np.dtype("<i4")
@@ -24,15 +21,6 @@ NAME = re.compile(r"stage1_block_(\d+)\.bin")
 MEMBER = "stage1_block_NNNN.bin"
 _LOOKED_AT = 1 << 11  # tokens of a block that opening reads, as there may be a thousand blocks
 _MOST = 0.9  # share of the IDs that must show a wrong byte order or width
-
-
-def blocks_at(path: Place) -> list[Place]:
-    """Return the blocks of a directory in the order of their numbers, or the file itself.
-
-    Raises:
-        FormatError: The directory cannot be listed.
-    """
-    return files_named(path, NAME) if listing.is_dir(path) else [path]
 
 
 def problems_of(file: File, seq_len: int) -> Iterator[Problem]:

@@ -13,20 +13,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.errors import FormatError
-from tokfmt.core.files import File, open_file
+from tokfmt.core.files import File
 from tokfmt.core.findings import Audit, Code, Finding
 from tokfmt.core.place import Place
 from tokfmt.core.reader import WINDOW, windows
-from tokfmt.formats.stage1.blocks import (
-    GPT2_EOS,
-    MEMBER,
-    blocks_at,
-    numbering,
-    problems_of,
-    short_blocks,
-    suspicions,
-)
-from tokfmt.formats.stage1.options import ReadOptions
+from tokfmt.formats.stage1.blocks import GPT2_EOS
 
 LOOK = 1 << 14
 """Tokens that are read at each of three positions of a block, unless all are."""
@@ -102,42 +93,32 @@ class Content:
         )
 
 
-def findings(path: Place, options: ReadOptions, how: Audit) -> Iterator[Finding]:
-    """Yield every finding on a block or a directory of blocks."""
-    try:
-        blocks = blocks_at(path)
-    except FormatError as error:
-        yield Finding.of("TF202", error)
-        return
-    if not blocks:
-        yield Finding("TF201", "error", str(path), f"holds no {MEMBER}", "Name the blocks themselves")
-    accepted = options.gaps == "accept"
-    yield from (problem.finding() for problem in numbering(path, blocks, gaps_accepted=accepted))
-    files = []
-    for block in blocks:
-        try:
-            files.append(open_file(block))
-        except FormatError as error:
-            yield Finding.of("TF202", error)
-    eos_id = GPT2_EOS if how.eos_id is None else how.eos_id
-    found: list[Content] = []
-    yield from (problem.finding() for problem in short_blocks(files, gaps_accepted=accepted))
+def look(path: Place, files: Sequence[File], notes: Sequence[str], seq_len: int, how: Audit) -> Iterator[Finding]:
+    """Yield the findings on the content of blocks.
+
+    Args:
+        path: The dataset.
+        files: Its blocks, in order.
+        notes: The notes that `blocks.suspicions` yields for each.
+        seq_len: Tokens per sample.
+        how: See `Inspection.look`.
+    """
+    eos_id, contents = GPT2_EOS if how.eos_id is None else how.eos_id, list[Content]()
     for file in files:
-        last = file is files[-1]
-        yield from (problem.finding() for problem in problems_of(file, options.seq_len))
         try:
-            content = look_at(file, options.seq_len, eos_id, how)
+            content = look_at(file, seq_len, eos_id, how)
         except FormatError as error:
             yield Finding.of("TF202", error)
             continue
-        found.append(content)
-        found_here = list(content_findings(content, options.seq_len if last and not eos_id else 0, last=last))
-        yield from found_here
-        if not found_here and (note := next(suspicions(file), "")):
-            yield Finding("TF219", "error", str(file.path), note.removeprefix(f"{file.path.name} "), _OTHER, 0)
+        contents.append(content)
+        last, begin = file is files[-1], f"{file.path.name} "
+        of_content = list(content_findings(content, seq_len if last and not eos_id else 0, last=last))
+        yield from of_content
+        if not of_content and (note := next((note for note in notes if note.startswith(begin)), "")):
+            yield Finding("TF219", "error", str(file.path), note.removeprefix(begin), _OTHER, 0)
         file.close()
-    yield from stream_findings(path, found, eos_id)
-    yield from _identical(found, how)
+    yield from stream_findings(path, contents, eos_id)
+    yield from _identical(contents, how)
 
 
 def _identical(found: Sequence[Content], how: Audit) -> Iterator[Finding]:
