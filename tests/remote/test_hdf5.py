@@ -8,7 +8,7 @@ import pytest
 from paths import FIXTURES
 
 import tokfmt
-from tokfmt.core.errors import TokfmtError, TruncatedError, UnreachableError
+from tokfmt.core.errors import SourceChangedError, TokfmtError, TruncatedError, UnreachableError
 from tokfmt.formats.hdf5.container import open_stored
 from tokfmt.formats.hdf5.table import Rows
 from tokfmt.plugin import Url
@@ -114,3 +114,34 @@ def test_a_check_asks_each_question_once(fresh, bucket):
     assert [(one.code, one.message) for one in stored.findings] == [(one.code, one.message) for one in local.findings]
     assert (stored.sequences, stored.tokens) == (local.sequences, local.tokens)
     assert len(fresh.seen) < 16, [(one.method, one.key) for one in fresh.seen]
+
+
+@pytest.mark.parametrize(
+    "how", [{}, {"chunks": (1, 3, 256), "compression": "gzip", "compression_opts": 0}], ids=["contiguous", "chunked"]
+)
+def test_show_reads_little(fresh, bucket, how):
+    """A few stretches show what the samples are, and only the first samples are read."""
+    tokens = written(bucket / "x.h5", 16_000, **how)
+    (shown,) = list(tokfmt.show("s3://bkt/x.h5", 0, eos=int(tokens[5])).shown)
+    assert np.array_equal(shown.ids, tokens[:5])
+    size = (bucket / "x.h5").stat().st_size
+    asked = sum(min(one.stop, size) - one.start for one in fresh.bodies("bkt/x.h5"))
+    assert asked < size / 3, (asked, size)
+    assert len(fresh.seen) < 64, [(one.method, one.start, one.stop) for one in fresh.bodies()]
+
+
+@pytest.mark.parametrize("at", range(12))
+def test_an_error_of_the_store_passes_the_library(held, at, monkeypatch):
+    """It stays the error that it is, wherever the library is when it comes."""
+    held.held["x.h5"] = (HOME / "multi_file/dataset-partition-1.h5").read_bytes()
+    read, calls = held.read_ranges, iter(range(100))
+
+    def fails(key, ranges, identity):
+        if next(calls) == at:
+            raise SourceChangedError(key, "changed")
+        return read(key, ranges, identity)
+
+    monkeypatch.setattr(held, "read_ranges", fails)
+    with pytest.raises(SourceChangedError, match="^mem://bucket/x.h5: changed while it was being read"):
+        list(tokfmt.open("mem://bucket/x.h5", eos=50256))
+        raise AssertionError("fewer reads")

@@ -141,17 +141,20 @@ class Leading(Indexed):
         return self.source.tokens(start, stop)
 
 
+_FIRST = 1 << 14  # Tokens of the first window of a scan that may end soon. The next ones are larger.
+
+
 class Beginning(Indexed):
     """The first tokens of a stored stream, up to the end of a number of documents."""
 
     def __init__(self, stored: TokenReader, eos_id: int, documents: int) -> None:
         """Scan the stream up to the end of `documents` documents."""
-        tokens, found = stored.info.tokens, 0
-        for a, b in windows(0, stored.info.tokens):
+        tokens, found, b = stored.info.tokens, 0, 0
+        while b < tokens:
+            a, b = b, min(tokens, b + min(max(b, _FIRST), WINDOW))
             ends = np.flatnonzero(stored.tokens(a, b) == eos_id)
             if found + len(ends) >= documents:
                 tokens = a + int(ends[documents - found - 1]) + 1
-                break
             found += len(ends)
         self._offsets = np.array([0, tokens][: 1 + bool(tokens)], np.int64)
         beginning = stored.info.beginning or tokens < stored.info.tokens

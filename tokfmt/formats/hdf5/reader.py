@@ -449,7 +449,7 @@ def open_reader(paths: Sequence[Place], options: ReadOptions, hints: Hints) -> T
     raise_fatal(found, hints.allow_loss)
     opening.notes.extend(problem.note for problem in found)
     first = opening.files[0]
-    rows = Rows([stored.table for stored in opening.files], hints.jobs)
+    rows = Rows([stored.table for stored in opening.files], hints.jobs, few=hints.few_sequences)
     if first.rank == 1:
         reader = _corpus(opening, rows)
         return _cut(opening, reader) if opening.damage else reader

@@ -269,7 +269,8 @@ SKIPPED_AT = 28
 FIELDS = ("input_ids", "mask", "labels", "attention_span", "position_ids")
 _LOOKED_UP, _UNKNOWN = 1 << 7, -2
 """Number of chunks that are looked up together, and the place of a chunk that was not looked up yet."""
-_KEPT_BYTES = 1 << 26  # bytes of decoded chunks that a table keeps
+KEPT_BYTES = 1 << 26
+"""Decoded bytes of chunks that are kept. A dataset with fewer bytes is decoded once, however often it is read."""
 _BYTES: np.dtype[np.uint8] = np.dtype(np.uint8)
 
 Values = NDArray[np.integer[Any]]
@@ -395,10 +396,20 @@ class Table:
         self, file: File, shape: tuple[int, int, int], dtype: np.dtype[np.integer[Any]], where: int | ChunkMap
     ) -> None:
         self.file, self.shape, self.dtype, self._where = file, shape, dtype, where
-        self._kept = Recent[int, Values](_KEPT_BYTES)
+        self._kept = Recent[tuple[Place, int], Values](KEPT_BYTES)
+        self._is_kept = self.rows_together > 1 or self.size_bytes <= KEPT_BYTES
 
     def __len__(self) -> int:
         return self.shape[0]
+
+    @property
+    def size_bytes(self) -> int:
+        """Decoded bytes of all rows."""
+        return math.prod(self.shape) * self.dtype.itemsize
+
+    def share(self, other: Table, *, keeps: bool) -> None:
+        """Keep decoded chunks together with those of another file, if `keeps`, or if a chunk holds several rows."""
+        self._kept, self._is_kept = other._kept, keeps or self.rows_together > 1
 
     @property
     def rows_together(self) -> int:
@@ -459,8 +470,10 @@ class Table:
         """
         where = self._where
         if last == first + 1 and isinstance(where, ChunkMap) and where.shape == (1, *self.shape[1:]):
-            where.know(first, last)  # a single row needs no copy
-            out = self._decoded(where, first, self.file.read(int(where.places[first]), where.stored(first)))
+            out = self._kept.get((self.file.path, first)) if self._is_kept else None
+            if out is None:
+                where.know(first, last)  # a single row needs no copy
+                out = self._decoded(where, first, self.file.read(int(where.places[first]), where.stored(first)))
             return out.astype(self.dtype.newbyteorder("="), copy=False)
         if isinstance(where, int):
             out = np.empty((last - first, *self.shape[1:]), self.dtype)
@@ -484,8 +497,9 @@ class Table:
         a, b = self._numbers(where, first, last)
         where.know(a, b)
         numbers = range(a, b)
-        if where.shape != (1, *self.shape[1:]):
-            held = {chunk: values for chunk in numbers if (values := self._kept.get(chunk)) is not None}
+        if self._is_kept:
+            path = self.file.path
+            held = {chunk: values for chunk in numbers if (values := self._kept.get((path, chunk))) is not None}
         begins = where.places[a:b]
         ends = (begins + (where.sizes[a:b] & np.uint32((1 << SKIPPED_AT) - 1))).tolist()
         places = zip(numbers, begins.tolist(), ends, strict=True)
@@ -498,16 +512,16 @@ class Table:
         if isinstance(where, int):
             for content in itertools.islice(contents, len(wanted.ranges)):
                 out.reshape(-1).view(np.uint8)[:] = np.frombuffer(content, _BYTES)
-        elif where.shape == (1, *self.shape[1:]):  # each chunk is one row, as documented
-            for chunk in range(first, last):
-                out[chunk - first] = self._decoded(where, chunk, next(contents))[0]
         else:
+            is_row = where.shape == (1, *self.shape[1:])  # each chunk is one row, as documented
             for chunk in range(*self._numbers(where, first, last)):
                 values = wanted.held.get(chunk)
                 if values is None:
                     values = self._decoded(where, chunk, next(contents))
-                    self._kept.put(chunk, values, values.nbytes)
-                self._place(where, chunk, values, first, out)
+                if is_row:
+                    out[chunk - first] = values[0]
+                else:
+                    self._place(where, chunk, values, first, out)
         return out.astype(self.dtype.newbyteorder("="), copy=False)
 
     def _numbers(self, chunks: ChunkMap, first: int, last: int) -> tuple[int, int]:
@@ -535,10 +549,15 @@ class Table:
                 offset=int(chunks.places[chunk]),
                 remedy="Copy the file again, or write it again",
             ) from error
-        return data.view(self.dtype).reshape(chunks.shape)
+        values = data.view(self.dtype).reshape(chunks.shape)
+        if self._is_kept:
+            values.flags.writeable = False  # several readers get the same values
+            self._kept.put((self.file.path, chunk), values, values.nbytes)
+        return values
 
     def close(self) -> None:
-        """Close the file; the next read opens it again."""
+        """Close the file, and drop what was decoded; the next read opens it again."""
+        self._kept.clear()
         self.file.close()
 
 
@@ -685,6 +704,7 @@ class Rows:
     Args:
         tables: Tables of the files, in order.
         jobs: Threads of `map`; None means one per core.
+        few: Few rows will be read, and some of them again: what is decoded is kept, up to `KEPT_BYTES`.
 
     Attributes:
         fields: Fields of every row.
@@ -693,7 +713,7 @@ class Rows:
         starts: int64[files + 1], number of each file's first row.
     """
 
-    def __init__(self, tables: Sequence[Table], jobs: int | None = None) -> None:
+    def __init__(self, tables: Sequence[Table], jobs: int | None = None, *, few: bool = False) -> None:
         self.tables, self._jobs = list(tables), jobs
         _, self.fields, self.width = tables[0].shape
         self.dtype = np.result_type(*{table.dtype.newbyteorder("=") for table in tables})
@@ -702,6 +722,8 @@ class Rows:
                 tables[0].file.path, "the files mix int64 and uint64 IDs", remedy="Read them one by one"
             )
         self.starts = offsets_of([len(table) for table in tables])
+        for table in tables if few or len(tables) > 1 else ():
+            table.share(tables[0], keeps=few or sum(each.size_bytes for each in tables) <= KEPT_BYTES)
         deepest = max(table.rows_together for table in tables)
         self.together = max(1, WINDOW // (self.fields * self.width), min(deepest, (1 << 21) // self.width))
         """Number of rows to hold at once: about WINDOW values, or the rows of one chunk."""
