@@ -83,7 +83,7 @@ def hidden(home):
     return sorted(p.name for p in home.iterdir() if p.name.startswith("."))
 
 
-HOME = ".out.h5.tokfmt-resume"
+HOME = ".out.h5.tokfmt-work"
 WORDS = ("in.bin", "out.h5", "--resume", "--seq-len", "512")
 
 
@@ -125,7 +125,7 @@ def test_resume_writes_only_missing_parts(home, expected, executor):
 
 
 DEALT = ("in.bin", "out.pbin", "--shuffle", "3", "--split", "train=0.8,validation=0.2", "--resume")
-HOMES = [".out.train.pbin.tokfmt-resume", ".out.validation.pbin.tokfmt-resume"]
+HOMES = [".out.train.pbin.tokfmt-work", ".out.validation.pbin.tokfmt-work"]
 
 
 @pytest.mark.parametrize("executor", ["threads", "processes"])
@@ -177,7 +177,7 @@ def test_a_full_disk_can_be_continued(home):
     assert said.startswith("tokfmt: error: ")
     assert said.endswith(
         "out.jsonl: cannot be written: the file would be larger than allowed here. "
-        "The finished work is kept in .out.jsonl.tokfmt-resume: run again with --resume to continue\n"
+        "The finished work is kept in .out.jsonl.tokfmt-work: run again with --resume to continue\n"
     )
     convert(home, "in.bin", "out.jsonl", "--resume")
     assert (home / "out.jsonl").read_bytes() == (home / "whole.jsonl").read_bytes()
@@ -207,7 +207,7 @@ def test_refusal_that_an_option_accepts_keeps_the_tokens(home):
         "run again with --resume and these",
     ):
         assert what in said
-    scratch = home / ".out.h5.tokfmt-resume" / "scratch" / "done-source-0"
+    scratch = home / ".out.h5.tokfmt-work" / "scratch" / "done-source-0"
     kept = {shard.name: shard.stat().st_ino for shard in scratch.iterdir()}
     drops = ("--allow-loss", "invalid-lines", "--allow-loss", "empty-sequences", "--allow-loss", "embedded-separators")
     convert(home, *words, "--eos", "1", "--allow-loss", "invalid-lines", check=4)
@@ -227,7 +227,7 @@ def test_words_that_change_after_writing_began_do_not_mix(home):
     for after in (30, 40, 50):
         process = start(home, *words, after=after, by=signal.SIGTERM)
         process.communicate()
-        journal = home / ".out.h5.tokfmt-resume" / "journal-0-of-1"
+        journal = home / ".out.h5.tokfmt-work" / "journal-0-of-1"
         kinds = [json.loads(line[9:])[0] for line in journal.read_bytes().splitlines()]
         if "region" in kinds:
             break
@@ -338,7 +338,7 @@ def test_tasks_of_an_unknown_request_are_not_joined(home):
     """Neither a task with other options nor the last step takes the work of the first task."""
     words = ("in.bin", "out.zarr", "--quiet")
     convert(home, *words, "--task", "0/2")
-    told = home / ".out.zarr.tokfmt-tasks"
+    told = home / ".out.zarr.tokfmt-work"
     (told / "conversion.json").write_text("{")
     for more in ((*words, "--task", "1/2", "--select", "0:10"), (*words[1:], "--finish")):
         assert "conversion.json: does not state what is converted" in convert(home, *more, check=3)
@@ -388,14 +388,14 @@ def test_text_that_is_tokenized_is_not_tokenized_again(home):
     (home / "big.jsonl").write_bytes(text * 20)
     words = ("big.jsonl", "out.pbin", "--resume", "--tokenizer", str(TOKENIZER))
     interrupted(home, *words)
-    shards = sorted((home / ".out.pbin.tokfmt-resume" / "scratch" / "done-source-0").glob("*.tokens"))
+    shards = sorted((home / ".out.pbin.tokfmt-work" / "scratch" / "done-source-0").glob("*.tokens"))
     before = {s.name: s.stat().st_ino for s in shards if s.suffix == ".tokens"}
     keeper = home / "keeper"
     keeper.mkdir()
     for shard in shards:
         os.link(shard, keeper / shard.name)
     interrupted(home, *words)  # again: what was done the first time is still there
-    journal = home / ".out.pbin.tokfmt-resume" / "journal-0-of-1"
+    journal = home / ".out.pbin.tokfmt-work" / "journal-0-of-1"
     numbers = [json.loads(line[9:])[1] for line in journal.read_bytes().splitlines()]
     assert len(numbers) == len(set(numbers))
     convert(home, *words, "--jobs", "1")

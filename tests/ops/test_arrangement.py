@@ -178,7 +178,7 @@ def test_a_split_without_a_manifest_that_others_name(pack, tmp_path, name, suffi
 
 def test_a_manifest_that_an_interrupted_run_left(pack, tmp_path):
     convert(pack, tmp_path / "x.pbin", "modalities", split=SPLITS)
-    hidden = tmp_path / ".x.test.pbin.tokfmt-0123abcd"
+    hidden = tmp_path / ".x.test.pbin.tokfmt-work"
     hidden.mkdir(mode=0o700)
     (hidden / "lock").touch()
     (tmp_path / "x.test.pbin.tokfmt.json").rename(hidden / "x.test.pbin.tokfmt.json.draft")

@@ -142,7 +142,7 @@ def check(home, expected, status, said):
 
 def journaled(home):
     """How many tasks the journals in the hidden siblings vouch for."""
-    lines = [line for path in home.glob(".*-resume/journal-*") for line in read_journal(path)[0]]
+    lines = [line for path in home.glob(".*-work/journal-*") for line in read_journal(path)[0]]
     return len({(kind, number) for kind, number, _ in lines})
 
 
@@ -170,7 +170,7 @@ def sweep(case, home, moments):
         check(out.parent, expected, status, said)
         done = journaled(out.parent)
         complete = held(out.parent).keys() == expected.keys()
-        if complete and not list(out.parent.glob(".*-resume")):
+        if complete and not list(out.parent.glob(".*-work")):
             continue  # killed after all was over
         status, said = child(convert(case, out, resume=True))
         check(out.parent, expected, status, said)
@@ -199,7 +199,7 @@ def relay(case, home):
         assert runs < 200, "no progress"
         status, said = child(convert(case, out, resume=True), stretch)
         check(out.parent, expected, status, said)
-        if held(out.parent).keys() == expected.keys() and not list(out.parent.glob(".*-resume")):
+        if held(out.parent).keys() == expected.keys() and not list(out.parent.glob(".*-work")):
             return {"runs": runs}
 
 
@@ -226,7 +226,7 @@ def tasks(case, home, order, moments):
         status, text = child(publish, fatal)
         assert status in (-9, 0), text
         assert not out.exists() or tree(out) == tree(reference)
-        if not list(out.parent.glob(".*-tasks")):
+        if not list(out.parent.glob(".*-work")):
             break
     else:
         status, text = child(publish)

@@ -150,9 +150,9 @@ def child(job):
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (fault["limit"],) * 2)
     if "portable" in fault:
-        from tokfmt.core import atomic_output
+        from tokfmt.core import durable, publisher
 
-        atomic_output.rename = atomic_output.rename_portably
+        publisher.rename = durable.rename_portably
     if "kill_worker" in fault:
         kill_a_worker(fault["kill_worker"])
     from tokfmt.cli.main import run

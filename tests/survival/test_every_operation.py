@@ -37,8 +37,8 @@ def holds(place, stage, at, fault, operations):
     if ended.code == -signal.SIGKILL:
         assert fault == {"signal": signal.SIGKILL}
     else:
-        kept = ended.code and resumes and "kept in .out.pbin.tokfmt-resume" in ended.stderr
-        left = [] if not kept else [".out.pbin.tokfmt-resume"]
+        kept = ended.code and resumes and "kept in .out.pbin.tokfmt-work" in ended.stderr
+        left = [] if not kept else [".out.pbin.tokfmt-work"]
         assert place.hidden() == left or cleaning, "it cleaned up, and left something"
         assert "signal" not in fault or ended.code in (0, 128 + fault["signal"])
         assert "errno" not in fault or ended.code in (0, 3, 4), ended.stderr
@@ -284,8 +284,8 @@ def test_a_run_that_fails_before_it_has_a_journal_leaves_no_place(tmp_path, stag
     words, _ = KINDS["resume"]
     place = Place(tmp_path / "home", [*words, "--executor", "serial"], pack)
     operations = place.learn(stage).operations
-    begin = next(k for k, name in enumerate(operations) if name.startswith("open .out.pbin.tokfmt-resume"))
-    made = next(k for k, name in enumerate(operations) if name.startswith("os.mkdir .out.pbin.tokfmt-resume/scratch"))
+    begin = next(k for k, name in enumerate(operations) if name.startswith("open .out.pbin.tokfmt-work"))
+    made = next(k for k, name in enumerate(operations) if name.startswith("os.mkdir .out.pbin.tokfmt-work/scratch"))
     for at in range(begin, made + 1):
         for fault in ({"signal": signal.SIGTERM}, {"errno": errno.ENOSPC}):
             place.reset()

@@ -44,7 +44,7 @@ path = "news.txt"
 options = { separator = "---" }
 """
 SERIAL = ["--executor", "serial", "--no-manifest"]
-KEPT = [".out.pbin.tokfmt-resume"]
+KEPT = [".out.pbin.tokfmt-work"]
 
 
 @pytest.fixture(scope="module")

@@ -292,7 +292,7 @@ def _serve(host: str, port: int) -> None:
 
 
 def _draw(app: Any, out: str, keys: list[str], size: tuple[int, int]) -> None:
-    from tokfmt.core.output import begins_with
+    from tokfmt.core.replacing import begins_with
     from tokfmt.core.spool import publish_text
     from tokfmt.tui.app import screenshot
 

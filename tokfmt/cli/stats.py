@@ -30,7 +30,7 @@ Problem = tuple[str, str, str]
 """The path, the message, and the beginning of the line on stderr."""
 
 if TYPE_CHECKING:
-    from tokfmt.core.atomic_output import Staging
+    from tokfmt.core.publisher import Publisher
     from tokfmt.ops.stats import StatsReport, StatsRequest
     from tokfmt.ops.stats.report import Expectation, Unmet
 
@@ -158,19 +158,19 @@ def _page_place(path: str | None) -> Any:
     if path is None:
         return nullcontext()
     from tokfmt.cli.page import BEGINNING
-    from tokfmt.core.output import begins_with
+    from tokfmt.core.replacing import begins_with
     from tokfmt.core.spool import staging_for
 
     return staging_for(path, overwrite=True, objection=begins_with("page of tokfmt stats", BEGINNING))
 
 
-def _write_page(report: StatsReport, place: Staging, request: StatsRequest, watcher: Watcher) -> None:
+def _write_page(report: StatsReport, place: Publisher, request: StatsRequest, watcher: Watcher) -> None:
     """Write the page of a report, with the findings of a shallow check."""
     from tokfmt import registry
     from tokfmt.cli.page import page, prepared_of
     from tokfmt.core.files import writing
-    from tokfmt.core.output import readable_by
     from tokfmt.core.place import place_of
+    from tokfmt.core.replacing import readable_by
     from tokfmt.ops.check import CheckRequest, check
     from tokfmt.ops.source.manifest import read_manifest
 

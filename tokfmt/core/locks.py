@@ -135,7 +135,7 @@ def take_lock(path: Path, *, shared: bool = False, patience: float = 0, existing
     except FileNotFoundError:
         return -1
     try:
-        if existing and (said := os.pread(fd, _LONGEST, 0)) and not _SIGNED.fullmatch(said.decode("utf-8", "replace")):
+        if existing and not _is_of_lock(os.pread(fd, _LONGEST, 0)):
             os.close(fd)
             return -1
         if _locked(fd, shared=shared, patience=patience):
@@ -151,6 +151,24 @@ def take_lock(path: Path, *, shared: bool = False, patience: float = 0, existing
     return -1
 
 
+def is_signed(lock: Path) -> bool:
+    """Return whether a file is a lock of tokfmt: it is empty, or has the signature of a holder."""
+    try:
+        if not stat.S_ISREG(os.lstat(lock).st_mode):
+            return False
+        fd = os.open(lock, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        return _is_of_lock(os.read(fd, _LONGEST))
+    finally:
+        os.close(fd)
+
+
+def _is_of_lock(content: bytes) -> bool:
+    return not content or _SIGNED.fullmatch(content.decode("utf-8", "replace")) is not None
+
+
 def lock_dead(home: Path) -> int:
     """Lock a directory of the caller whose process is dead, to remove it with `remove_private`.
 
@@ -164,12 +182,10 @@ def lock_dead(home: Path) -> int:
     """
     if distrusted(home):
         return -1
-    try:
-        status = os.lstat(home / "lock")
-    except FileNotFoundError:
+    if not os.path.lexists(home / "lock"):
         os.rmdir(home)  # The process was killed before it made its lock. Only an empty directory is a leftover.
         return -1
-    return take_lock(home / "lock", existing=True) if stat.S_ISREG(status.st_mode) else -1
+    return take_lock(home / "lock", existing=True) if is_signed(home / "lock") else -1
 
 
 def remove_private(home: Path, lock: int) -> None:

@@ -1,7 +1,7 @@
 """Build a destination in a store: first in a private local directory, the spool, and then by uploads.
 
     SPOOL/tokfmt-spool-16hexdigits/      of one address and one user, 0700
-        .DST.tokfmt-8hexdigits/          as for a local destination: see `core.atomic_output`
+        .DST.tokfmt-8hexdigits/          as for a local destination: see `core.publisher`
             build/DST
             run                          the run that the claim names, if it may be continued
 
@@ -23,12 +23,10 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from tokfmt.core import listing
-from tokfmt.core.atomic_output import Beside, Staging
 from tokfmt.core.claims import Claim, Claimed, read_claim, refused
 from tokfmt.core.errors import ConversionError, DestinationExistsError, OutageError, TokfmtError, UnsupportedError
 from tokfmt.core.files import writing
 from tokfmt.core.locks import make_private
-from tokfmt.core.output import ANYBODY, Objection, no_directory
 from tokfmt.core.place import (
     IF_ABSENT,
     PUT_AT_ONCE,
@@ -39,6 +37,8 @@ from tokfmt.core.place import (
     destination_of,
     writable_store,
 )
+from tokfmt.core.publisher import Beside, Publisher
+from tokfmt.core.replacing import ANYBODY, Objection, no_directory
 from tokfmt.core.text_format import printable
 
 VARIABLE = "TOKFMT_SPOOL"
@@ -94,7 +94,7 @@ def no_objection(place: Place, stated: str) -> str:  # noqa: ARG001
     return "it is a directory" if listing.is_dir(place) else ""
 
 
-class StoreStaging(Staging):
+class StoreStaging(Publisher):
     """Build a destination in a store. Without `complete`, it leaves no object behind.
 
     Attributes:
@@ -129,8 +129,8 @@ class StoreStaging(Staging):
             spool: Directory of spools.
             overwrite: Allow the replacement of an existing dataset.
             objection: Returns the reason not to replace an existing one.
-            kept: As for `Staging`.
-            shared: As for `Staging`.
+            kept: As for `Publisher`.
+            shared: As for `Publisher`.
             companions: Other objects of the dataset at the same level.
             format_name: The format that is written, for the claim.
             note: Receives notes.
@@ -147,7 +147,11 @@ class StoreStaging(Staging):
         self.total, self.begun = 0, False
         super().__init__(self.spool / url.name, overwrite=overwrite, kept=kept, shared=shared, given=url)
 
-    def __enter__(self) -> Staging:
+    def _make_home(self) -> None:
+        make_private(self.spool, taken_over=True)  # Another run removes it if it is empty.
+        super()._make_home()
+
+    def __enter__(self) -> Publisher:
         with writing(self.spool):
             make_private(self.spool, taken_over=True)
         super().__enter__()
@@ -350,21 +354,21 @@ def staging_for(
     overwrite: bool = False,
     objection: Objection = no_directory,
     readable: int = ANYBODY,
-) -> Staging:
+) -> Publisher:
     """Return the context in which a small output of one file is built: a page, an index, a picture.
 
     Args:
         destination: A path or an address.
         overwrite: Allow the replacement of an existing one.
         objection: Returns the reason not to replace an existing one.
-        readable: As for `Staging`.
+        readable: As for `Publisher`.
 
     Raises:
         OptionError: If it is an address that cannot be written.
     """
     place = destination_of(destination)
     if not isinstance(place, Url):
-        return Staging(
+        return Publisher(
             destination if isinstance(destination, str) else place,
             overwrite=overwrite,
             objection=objection,

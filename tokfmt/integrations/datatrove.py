@@ -28,12 +28,13 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 import msgspec
 
 from tokfmt.api import convert
-from tokfmt.core.atomic_output import Staging, write_whole
+from tokfmt.core.durable import replace_file
 from tokfmt.core.errors import ConversionError, OptionError, missing_package
 from tokfmt.core.files import names_in, write_error, writing
 from tokfmt.core.losses import READS
 from tokfmt.core.options import given_options
 from tokfmt.core.place import absolute, local_path, place_of, text_of
+from tokfmt.core.publisher import Publisher
 from tokfmt.core.reader import TokenReader, windows
 from tokfmt.core.records import Block, RecordReader
 from tokfmt.core.text_format import printable
@@ -309,9 +310,9 @@ class TokfmtWriter(PipelineStep):  # type: ignore[misc] # datatrove is not a dep
         with writing(home):
             home.mkdir(exist_ok=True)
         part, files = home / _part(rank, world_size), dict[str | None, None]()
-        with Staging(part, overwrite=True) as staging:
-            texts = staging.path if self.tokenizer is None else staging.scratch / "texts.jsonl"
-            with open(texts, "wb") as file:
+        texts = part if self.tokenizer is None else part.with_name(f"{part.name}.texts")
+        with Publisher(texts, overwrite=True) as staging:
+            with open(staging.path, "wb") as file:
                 for document in data or ():
                     with self.track_time():
                         self._write(document, file)
@@ -324,7 +325,7 @@ class TokfmtWriter(PipelineStep):  # type: ignore[misc] # datatrove is not a dep
                 return
             with self.track_time():
                 convert(
-                    texts,
+                    staging.path,
                     part,
                     format="jsonl",
                     to_format="jsonl",
@@ -341,7 +342,7 @@ class TokfmtWriter(PipelineStep):  # type: ignore[misc] # datatrove is not a dep
     def _write_files(self, part: Path, files: list[str | None]) -> None:
         """Write the files that the documents of a part come from; [null] if there are more than 20,000."""
         with writing(part):
-            write_whole(_files_of(part), json.dumps(files if len(files) <= _FILES else [None]).encode())
+            replace_file(_files_of(part), json.dumps(files if len(files) <= _FILES else [None]).encode())
 
     def _write(self, document: Document, file: BinaryIO) -> None:
         line = _line(document)
@@ -425,7 +426,7 @@ def _with_sources(done: Conversion, files: Sequence[str]) -> Conversion:
             sources = [{"path": file, "format": None, **one} for file, one in zip(files, facts, strict=True)]
             content = {**manifest.content, "sources": sources}
             text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"
-            write_whole(local_path(manifest.path, "a manifest"), text.encode())
+            replace_file(local_path(manifest.path, "a manifest"), text.encode())
     return replace(done, sources=[{"path": file, "format": None} for file in files])
 
 

@@ -13,8 +13,8 @@ from tokfmt.core import listing
 from tokfmt.core.errors import ConversionError, DetectionError, OptionError
 from tokfmt.core.files import open_file
 from tokfmt.core.format import Confidence, Format, everything_in, look, unrelated_files
-from tokfmt.core.output import Objection, resolve_link
 from tokfmt.core.place import Place, PlaceLike, Url, local_path, place_of, relative, writable_store
+from tokfmt.core.replacing import Objection, resolve_link
 from tokfmt.core.text_format import printable
 from tokfmt.ops.source.manifest import SCHEMA, ledger_paths, manifest_path, read_manifest
 from tokfmt.ops.source.request import SourceFiles

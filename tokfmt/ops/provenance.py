@@ -53,7 +53,7 @@ from tokfmt.recipes.samples import Samples
 from tokfmt.run.execute import Progress
 
 if TYPE_CHECKING:
-    from tokfmt.core.atomic_output import Staging
+    from tokfmt.core.publisher import Publisher
 
 SCHEMA = "tokfmt.ledger/1"
 ROW = np.dtype([("sequence", "<i8"), ("source", "<i4"), ("record", "<i8"), ("start", "<i8"), ("stop", "<i8")])
@@ -277,7 +277,7 @@ def _table(recipe: Documents | Samples, numbers: Numbers) -> SpanTable:
 
 
 def built(
-    ledger: Mapping[str, Any], format_: Format, staging: Staging, manifest: bytes | None
+    ledger: Mapping[str, Any], format_: Format, staging: Publisher, manifest: bytes | None
 ) -> Mapping[str, bytes | Path]:
     """Return the files of the ledger beside a destination, by name.
 

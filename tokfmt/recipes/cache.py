@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.atomic_output import write_whole
+from tokfmt.core.durable import replace_file
 from tokfmt.core.errors import ConversionError, OutageError, TokfmtError
 from tokfmt.core.locks import distrusted, make_private, release, take_lock, user_directory
 from tokfmt.core.text_format import printable
@@ -287,6 +287,6 @@ def recalled(key: str) -> Any:
 def remember(key: str, value: object) -> None:
     """Keep a small JSON value. If the cache cannot be written to, the value is not kept."""
     try:
-        write_whole(directory() / f"{key}.json", json.dumps(value).encode())
+        replace_file(directory() / f"{key}.json", json.dumps(value).encode())
     except (OSError, TokfmtError) as error:
         _note(error)

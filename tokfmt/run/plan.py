@@ -1,7 +1,7 @@
 """Plan a conversion as regions, each written by exactly one task; run the plan; and keep its journal.
 
 The journal lists finished work, so that the next run does not repeat it. It is in the hidden sibling of a destination
-that is kept (`core.atomic_output.Staging`):
+that is kept (`core.publisher.Publisher`):
 
     setup                 locked while a step runs that is done once for all tasks
     created.json ...      the result of such a step (created-train.json: of one split)
@@ -20,7 +20,6 @@ import contextlib
 import errno
 import json
 import os
-import shutil
 import time
 import zlib
 from collections import deque
@@ -33,7 +32,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
-from tokfmt.core.atomic_output import sync_file_system, write_whole
+from tokfmt.core.durable import empty, replace_file, sync_file_system
 from tokfmt.core.errors import ConversionError, CorruptError, IncompleteWriteError
 from tokfmt.core.format import REGION, Receipt, Region, TokenWriter
 from tokfmt.core.locks import holder, release, take_lock
@@ -205,14 +204,13 @@ class Journal(NullJournal):
                 return kept
             value = make()
             sync_file_system(self.home)
-            write_whole(path, json.dumps(value).encode())
+            replace_file(path, json.dumps(value).encode())
             return value
 
     def begin(self, create: Callable[[], None], part: str = "") -> None:
         def create_clean() -> None:
-            build = self.home / "build"
             if not any(self.home.glob(f"{_CREATED}*.json")):  # A run may have been killed while it created them.
-                _empty(build)
+                empty(self.home / "build")  # The directory itself stays, because other tasks may be entering it now.
             create()
 
         self.once(of_part(_CREATED, part), create_clean)
@@ -252,15 +250,6 @@ class Journal(NullJournal):
             release(self._lock)
 
 
-def _empty(directory: Path) -> None:
-    """Remove what a directory holds. The directory itself stays, because other tasks may be entering it now."""
-    for entry in list(os.scandir(directory)):
-        if entry.is_dir(follow_symlinks=False):
-            shutil.rmtree(entry.path)
-        else:
-            os.unlink(entry.path)
-
-
 def of_part(name: str, part: str) -> str:
     """Return the name of a journal item for one part (split) of a conversion; `name` itself for all of it."""
     return f"{name}-{part}" if part else name
@@ -280,7 +269,7 @@ def keep_only(path: Path, kept: Callable[[str], bool]) -> int:
     """Remove all other kinds of entries from a journal that is not open. Return the number of entries left."""
     content = path.read_bytes()[: read_journal(path)[1]] if path.exists() else b""
     lines = [line for line in content.splitlines(keepends=True) if kept(json.loads(line[9:])[0])]
-    write_whole(path, b"".join(lines))
+    replace_file(path, b"".join(lines))
     return len(lines)
 
 

@@ -1,6 +1,5 @@
 """--shuffle and --split NAME=SHARE,...: every format, every executor, whole or not at all."""
 
-import contextlib
 import json
 import os
 from itertools import accumulate
@@ -10,10 +9,7 @@ import pytest
 
 import tokfmt
 from tokfmt import registry
-from tokfmt.core import atomic_output
-from tokfmt.core.atomic_output import Staging, publish_all
 from tokfmt.core.errors import (
-    ConversionError,
     VerificationError,
 )
 from tokfmt.core.ragged import Ragged
@@ -149,69 +145,3 @@ def test_a_wrong_second_split_leaves_nothing(pack, tmp_path, monkeypatch):
     with pytest.raises(VerificationError):
         convert(pack, tmp_path / "x.pbin", "modalities", split=SPLITS)
     assert os.listdir(tmp_path) == []
-
-
-@pytest.mark.parametrize("portable", [False, True])
-@pytest.mark.parametrize("existing", [False, True])
-def test_published_together_or_not_at_all(tmp_path, monkeypatch, existing, portable):
-    if portable:
-        monkeypatch.setattr(atomic_output.ctypes, "CDLL", lambda *_, **__: object())
-    if existing:
-        for name in "abc":
-            (tmp_path / name).write_text(f"old {name}")
-    renamed = atomic_output.rename
-
-    def third_fails(old, new, how):
-        if new.name == "c":
-            raise OSError(28, "No space left on device")
-        renamed(old, new, how)
-
-    def attempt():
-        with Staging(tmp_path / "a", overwrite=existing) as a, Staging(tmp_path / "b", overwrite=existing) as b:
-            with Staging(tmp_path / "c", overwrite=existing) as c:
-                for staging in (a, b, c):
-                    staging.path.write_text("new")
-                publish_all({a: {}, b: {}, c: {}})
-
-    with monkeypatch.context() as patched:
-        patched.setattr(atomic_output, "rename", third_fails)
-        with pytest.raises(ConversionError, match="no space left"):
-            attempt()
-    left = {path.name: path.read_text() for path in tmp_path.iterdir()}
-    assert left == ({name: f"old {name}" for name in "abc"} if existing else {})
-    attempt()
-    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == dict.fromkeys("abc", "new")
-
-
-@pytest.mark.parametrize("existing", [False, True])
-@pytest.mark.parametrize("names", ["a", "abc"])
-@pytest.mark.parametrize("moment", range(12))
-def test_signal_leaves_no_destination_without_its_companions(tmp_path, monkeypatch, existing, names, moment):
-    """After any rename, all outputs have their companions, or the old outputs are back."""
-    if existing:
-        for name in names:
-            (tmp_path / name).write_text(f"old {name}")
-            (tmp_path / f"{name}.json").write_text(f"beside old {name}")
-    before, moments, hit = {path.name: path.read_text() for path in tmp_path.iterdir()}, iter(range(1000)), []
-
-    def struck(function):
-        def call(*given):
-            function(*given)
-            if next(moments) == moment:
-                hit.append(given)
-                raise KeyboardInterrupt
-
-        return call
-
-    stagings = [Staging(tmp_path / name, overwrite=existing) for name in names]
-    with monkeypatch.context() as patched, contextlib.suppress(KeyboardInterrupt), contextlib.ExitStack() as stack:
-        for staging in stagings:
-            stack.enter_context(staging)
-            staging.path.write_text("new")
-        patched.setattr(atomic_output, "rename", struck(atomic_output.rename))
-        patched.setattr(os, "replace", struck(os.replace))
-        publish_all({one: {f"{one.destination.name}.json": b"beside new"} for one in stagings})
-    left = {path.name: path.read_text() for path in tmp_path.iterdir()}
-    whole = dict.fromkeys(names, "new") | {f"{name}.json": "beside new" for name in names}
-    assert left in (whole, before)
-    assert hit or left == whole

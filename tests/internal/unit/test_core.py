@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 
 from tokfmt import registry
-from tokfmt.core import atomic_output, files
+from tokfmt.core import files
 from tokfmt.core import reader as token_axis
-from tokfmt.core.atomic_output import Staging
 from tokfmt.core.errors import (
     OptionError,
     TokenRangeError,
@@ -48,25 +47,6 @@ def test_ids_never_wrap():
         4,
         8,
     ]
-
-
-@pytest.mark.parametrize("portable", [False, True])
-@pytest.mark.parametrize("kind", ["file", "directory"])
-def test_overwrite_exchanges(tmp_path, monkeypatch, portable, kind):
-    if portable:
-        monkeypatch.setattr(atomic_output, "rename", atomic_output.rename_portably)
-    out = tmp_path / "out"
-    old, new = (out / "a", "b") if kind == "directory" else (out, None)
-    old.parent.mkdir(exist_ok=True)
-    old.write_bytes(b"old")
-    with Staging(out, overwrite=True, objection=lambda path: "") as staging:
-        target = staging.path / new if new else staging.path
-        target.parent.mkdir(exist_ok=True)
-        target.write_bytes(b"new")
-        assert old.read_bytes() == b"old"
-        staging.publish()
-    assert (out / new if new else out).read_bytes() == b"new"
-    assert os.listdir(tmp_path) == ["out"]
 
 
 @pytest.mark.parametrize("kernel", [True, False])

@@ -12,7 +12,6 @@ import pytest
 from paths import FIXTURES
 
 import tokfmt
-from tokfmt.core.atomic_output import Staging
 from tokfmt.core.errors import ConversionError, UnsafeError
 from tokfmt.core.locks import (
     Scratch,
@@ -20,18 +19,13 @@ from tokfmt.core.locks import (
     release,
     take_lock,
 )
+from tokfmt.core.publisher import Publisher
 from tokfmt.ops.convert.convert import finish
 from tokfmt.run import plan
 from tokfmt.run.execute import SharedPayload, receive
 from tokfmt.run.plan import Journal
 
 ME = f"process {os.getpid()} on {os.uname().nodename}"
-
-
-def test_a_locked_sibling_is_refused_with_its_holder(tmp_path):
-    with Staging(tmp_path / "out", kept="resume"), pytest.raises(ConversionError, match=ME):
-        with Staging(tmp_path / "out", kept="resume"):
-            pass
 
 
 def test_waiting_for_a_lock_ends(tmp_path, monkeypatch):
@@ -91,14 +85,14 @@ def test_conversions_where_there_are_no_locks(tmp_path, monkeypatch):
     source = FIXTURES / "modalities" / "D_2byte_gpt2.pbin"
     tokfmt.convert(source, tmp_path / "a.zarr", resume=True)
     tokfmt.convert(source, tmp_path / "a.zarr", overwrite=True, shuffle=1)
-    with Staging(tmp_path / "e.zarr"), Scratch() as scratch:
+    with Publisher(tmp_path / "e.zarr"), Scratch() as scratch:
         tokfmt.convert(source, tmp_path / "b.zarr")
         assert scratch.is_dir()
     for task in ((0, 2), (1, 2)):
         tokfmt.convert(source, tmp_path / "c.zarr", task=task)
     finish(tmp_path / "c.zarr")
     assert {name for name in os.listdir(tmp_path) if not name.endswith(".json")} == {"a.zarr", "b.zarr", "c.zarr"}
-    with Staging(tmp_path / "d.zarr", kept="resume"), pytest.raises(ConversionError, match=f"locked by {ME}"):
+    with Publisher(tmp_path / "d.zarr", kept="resume"), pytest.raises(ConversionError, match=f"locked by {ME}"):
         tokfmt.convert(source, tmp_path / "d.zarr", resume=True)
 
 

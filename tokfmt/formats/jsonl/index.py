@@ -24,9 +24,9 @@ from tokfmt.core import listing
 from tokfmt.core.errors import NO_DAMAGE, CorruptError, FormatError, OptionError, UnsafeError, UnsupportedError
 from tokfmt.core.files import File, open_file, writing
 from tokfmt.core.findings import Finding
-from tokfmt.core.output import readable_by, resolve_link
 from tokfmt.core.place import AnyPlace, Place, PlaceLike, Url, destination_of
 from tokfmt.core.reader import Damage
+from tokfmt.core.replacing import readable_by, resolve_link
 from tokfmt.core.spool import staging_for
 from tokfmt.formats.jsonl.lines import Lines, Positions, TextFile, border, bounds, lines_of, walk
 from tokfmt.formats.jsonl.options import MAX_LINE

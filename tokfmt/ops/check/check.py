@@ -24,7 +24,6 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from tokfmt import registry
 from tokfmt.core import listing
-from tokfmt.core.atomic_output import Staging
 from tokfmt.core.errors import (
     ConversionError,
     DetectionError,
@@ -44,10 +43,11 @@ from tokfmt.core.format import REGION, Format, look
 from tokfmt.core.losses import READS
 from tokfmt.core.memory import MemoryReader
 from tokfmt.core.options import parse_options
-from tokfmt.core.output import readable_by
 from tokfmt.core.place import Place, PlaceLike, Url, destination_of, local_path, place_of
+from tokfmt.core.publisher import Publisher
 from tokfmt.core.reader import Info, Layout, TokenReader, largest_id, windows
 from tokfmt.core.records import RecordReader
+from tokfmt.core.replacing import readable_by
 from tokfmt.core.spool import staging_for
 from tokfmt.core.text_format import counted, printable
 from tokfmt.formats.jsonl.index import index_path, write_index
@@ -790,7 +790,7 @@ class _Job:
         """
         reports = list[CheckReport]()
 
-        def prove(staging: Staging) -> Mapping[str, Path]:
+        def prove(staging: Publisher) -> Mapping[str, Path]:
             files = {}
             if index:
                 write_index(staging.path)
@@ -839,7 +839,7 @@ class _Job:
         refuse_foreign(self.destination)
         before = snapshot(found)
         objection = strangers_in(self.destination)
-        with Staging(
+        with Publisher(
             self.destination, overwrite=self.overwrite, objection=objection, readable=readable_by(before)
         ) as staging:
             with writing(self.destination):
@@ -874,7 +874,7 @@ class _Job:
         ]
         return replace(report, path=str(self.destination), findings=findings)
 
-    def _manifest(self, staging: Staging) -> bytes | None:
+    def _manifest(self, staging: Publisher) -> bytes | None:
         """Return the manifest of the copy; None if no reader can count it (shuffled samples)."""
         request = self.plan.source(staging.path, self.plan.request.source.eos)
         try:

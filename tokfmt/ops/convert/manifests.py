@@ -25,7 +25,7 @@ from tokfmt.ops.source.request import SourceFiles
 from tokfmt.run.execute import Progress
 
 if TYPE_CHECKING:
-    from tokfmt.core.atomic_output import Staging
+    from tokfmt.core.publisher import Publisher
 
 _LISTED = 20_000  # sources listed one by one: tokfmt reads a manifest of at most 16 MiB
 
@@ -33,7 +33,7 @@ _LISTED = 20_000  # sources listed one by one: tokfmt reads a manifest of at mos
 def manifests(
     done: Conversion,
     sources: Sequence[SourceFiles],
-    stagings: Mapping[Place, Staging],
+    stagings: Mapping[Place, Publisher],
     given: Mapping[str, object],
     progress: Progress,
     jobs: int,

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tokfmt.core.atomic_output import Beside, Staging, publish_all
 from tokfmt.core.place import Place, Url
+from tokfmt.core.publisher import Beside, Publisher, publish_all
 from tokfmt.core.reader import Separators
 from tokfmt.core.spool import StoreStaging, put_small
 from tokfmt.ops.convert.manifests import manifests, with_objects
@@ -24,7 +24,7 @@ from tokfmt.ops.source.discover import check_unchanged
 from tokfmt.ops.source.manifest import ledger_paths, manifest_path
 from tokfmt.ops.source.request import words_of
 
-Proof = Callable[[Staging], Mapping[str, Path]]
+Proof = Callable[[Publisher], Mapping[str, Path]]
 """A check of the built destination, which raises to prevent publication.
 
 It returns files that are built already and appear beside the destination, by name.
@@ -55,7 +55,7 @@ def publish(resolved: Resolved, written: Written, place: Workplace, notes: Notes
     check_unchanged(resolved.before, resolved.files)
     if request.rejects is not None:
         _write_rejects(request.rejects, request, place)
-    files: dict[Staging, Beside] = {}
+    files: dict[Publisher, Beside] = {}
     for path, staging in place.stagings.items():
         manifest = texts.get(path)
         proven = {} if prove is None else prove(staging)
@@ -107,7 +107,7 @@ def _write_rejects(to: Place, request: Request, place: Workplace) -> None:
     put_small(to, copy, overwrite=request.overwrite)
 
 
-def _ledger(written: Written, staging: Staging, manifest: bytes | None) -> Beside:
+def _ledger(written: Written, staging: Publisher, manifest: bytes | None) -> Beside:
     """Return the files of the ledger by name; without a ledger, None for each, which removes that of a predecessor."""
     if written.ledger is None:
         return dict.fromkeys(path.name for path in ledger_paths(staging.destination))

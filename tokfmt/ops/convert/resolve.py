@@ -9,7 +9,6 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tokfmt.core import listing
-from tokfmt.core.atomic_output import Staging
 from tokfmt.core.errors import (
     NAME_SEPARATOR,
     Loss,
@@ -19,10 +18,11 @@ from tokfmt.core.errors import (
     TokfmtError,
 )
 from tokfmt.core.format import Target
-from tokfmt.core.output import readable_by
 from tokfmt.core.place import Identity, Place, Url
+from tokfmt.core.publisher import Publisher
 from tokfmt.core.reader import Separators, TokenReader
 from tokfmt.core.records import RecordInfo, RecordReader, SkippedRecords
+from tokfmt.core.replacing import readable_by
 from tokfmt.core.spool import StoreStaging
 from tokfmt.core.text_format import printable
 from tokfmt.model.batch import Kind, Leads
@@ -118,7 +118,7 @@ class Resolved:
 
     request: Request
     destination: Destination
-    stagings: Mapping[Place, Staging]
+    stagings: Mapping[Place, Publisher]
     tokenizer: TokenizerHandle | None
     files: tuple[SourceFiles, ...]
     before: Mapping[Place, Identity]
@@ -389,7 +389,7 @@ def _stagings(
     destination: Destination,
     before: Mapping[Place, Identity],
     notes: Notes,
-) -> dict[Place, Staging]:
+) -> dict[Place, Publisher]:
     """Return the hidden directory of each destination, after a check that the destination may be replaced.
 
     If the request keeps its work, `resumed` makes that check instead.
@@ -400,7 +400,7 @@ def _stagings(
         before: The identity of each source file; a destination gets no permissions that a source file lacks.
         notes: Receives notes on destinations in stores.
     """
-    stagings = dict[Place, Staging]()
+    stagings = dict[Place, Publisher]()
     for path in destination.paths:
         companions = destination.format.companions(path)
         if isinstance(path, Url):
@@ -416,7 +416,7 @@ def _stagings(
                 note=notes.report,
             )
             continue
-        stagings[path] = Staging(
+        stagings[path] = Publisher(
             path,
             overwrite=request.overwrite,
             objection=strangers_in(path),

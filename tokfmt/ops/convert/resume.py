@@ -21,7 +21,7 @@ from typing import Any
 
 from tokfmt import registry
 from tokfmt.core import listing
-from tokfmt.core.atomic_output import Staging, hidden_sibling, remove_leftovers, write_whole
+from tokfmt.core.durable import replace_file
 from tokfmt.core.errors import (
     ConversionError,
     CorruptError,
@@ -39,8 +39,9 @@ from tokfmt.core.errors import (
 from tokfmt.core.format import Format
 from tokfmt.core.locks import check_private, make_private
 from tokfmt.core.options import given_options
-from tokfmt.core.output import resolve_link
 from tokfmt.core.place import Identity, Place, Url, absolute, local_path, place_of, text_of
+from tokfmt.core.publisher import REQUEST, Publisher, hidden_sibling, remove_leftover
+from tokfmt.core.replacing import resolve_link
 from tokfmt.core.spool import StoreStaging, spool_of
 from tokfmt.core.text_format import printable
 from tokfmt.core.version import __version__
@@ -209,11 +210,11 @@ def _clear(destination: Path, digest: str) -> None:
     The work of another request, or of an unknown one, is kept.
     """
     try:
-        kept = read_conversion(hidden_sibling(resolve_link(destination), "resume") / "conversion.json")
+        kept = read_conversion(hidden_sibling(resolve_link(destination)) / REQUEST)
     except CorruptError:
         return
     if kept is None or digest_of(kept["facts"]) == digest:
-        remove_leftovers(resolve_link(destination))
+        remove_leftover(resolve_link(destination))
 
 
 def _here() -> str:
@@ -237,8 +238,8 @@ def _absolute(request: Request) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def resumed(
-    place: Staging, request: Request, facts: Facts, note: Callable[[str], None], *, common: bool = False
-) -> Iterator[tuple[Staging, NullJournal]]:
+    place: Publisher, request: Request, facts: Facts, note: Callable[[str], None], *, common: bool = False
+) -> Iterator[tuple[Publisher, NullJournal]]:
     """Enter the hidden directory of a conversion that keeps its work when it is interrupted.
 
     Args:
@@ -257,7 +258,7 @@ def resumed(
     """
     in_tasks = request.kept == "tasks"
     with place as staging:
-        path = staging.home / "conversion.json"
+        path = staging.home / REQUEST
         try:  # without conversion.json there is nothing to keep yet, unless the directory belongs to tasks
             kept = read_conversion(path)
             staging.keep = in_tasks or kept is not None
@@ -296,7 +297,7 @@ def _say_kept(error: BaseException, home: str, again: str) -> None:
     error.add_note(f"{_IS_KEPT}{', '.join([home, *homes])}: run {again} to continue")
 
 
-def _agree(staging: Staging, request: Request, facts: Facts, kept: Facts | None, note: Callable[[str], None]) -> bool:
+def _agree(staging: Publisher, request: Request, facts: Facts, kept: Facts | None, note: Callable[[str], None]) -> bool:
     """Compare the facts with those of the kept work, or record them if there is none.
 
     Facts that only the steps after tokenization depend on may change. The tokenized text is then kept, and the other
@@ -308,11 +309,11 @@ def _agree(staging: Staging, request: Request, facts: Facts, kept: Facts | None,
     Raises:
         ConversionError: Another fact differs.
     """
-    path = staging.home / "conversion.json"
+    path = staging.home / REQUEST
     asked = {"request": _absolute(request), "here": _here(), "given": plain(request)}
     written = json.dumps({"schema": SCHEMA, "facts": facts, **asked}).encode()
     if kept is None:
-        write_whole(path, written)
+        replace_file(path, written)
         return True
     was: Facts = dict(kept["facts"])  # type: ignore[call-overload]
     keys = [key for key in {**was, **facts} if _nameless(was.get(key)) != _nameless(facts.get(key))]
@@ -325,7 +326,7 @@ def _agree(staging: Staging, request: Request, facts: Facts, kept: Facts | None,
     later = request.kept == "resume" and _LATER.issuperset(keys) and not _renumbers(was, facts)
     if later and (_text_kinds(staging) or not any(staging.home.glob("created*.json"))):
         _forget_later(staging)
-        write_whole(path, written)
+        replace_file(path, written)
         note(f"{change}{more}: the tokenized text is kept, and the rest is done again")
         return False
     again = "run once without --resume"
@@ -359,18 +360,18 @@ def _renumbers(was: Facts, now: Facts) -> bool:
     return now.get("select") is not None and left_out[0] != left_out[1]
 
 
-def _text_kinds(staging: Staging) -> list[str]:
+def _text_kinds(staging: Publisher) -> list[str]:
     """Return the kinds of journal entries that record tokenized text."""
     found = [entry.name.removeprefix(KEPT) for entry in staging.scratch.glob(f"{KEPT}source-*")]
     return [f"shard of {name}" for name in found]
 
 
-def _forget_later(staging: Staging) -> None:
+def _forget_later(staging: Publisher) -> None:
     """Remove the work after tokenization, in an order that an interruption leaves safe to repeat."""
     home, texts = staging.home, set(_text_kinds(staging))
     keep_only(home / Task().journal, texts.__contains__)
     for path in sorted(home.glob("*.json"), key=lambda path: not path.name.startswith("committed")):
-        if path.name != "conversion.json" and not path.name.startswith("blocks-source-"):
+        if path.name != REQUEST and not path.name.startswith("blocks-source-"):
             path.unlink()
     for entry in list(os.scandir(staging.scratch)):
         if not entry.name.startswith(f"{KEPT}source-"):
@@ -432,14 +433,14 @@ def request_of_tasks(destination: Place, spool: Path | None) -> Request:
     by_prefix = (one.canonical(destination) for one in registry.list_formats() if one.prefix)
     for place in itertools.chain([destination], by_prefix):
         built = spool_of(place, spool) / place.name if isinstance(place, Url) else resolve_link(place)
-        home = hidden_sibling(built, "tasks")
+        home = hidden_sibling(built)
         if isinstance(place, Url):
             fetch(place, home)
         if os.path.lexists(home):
             check_private(home)
             break
-    kept = read_conversion(home / "conversion.json")
-    if kept is None:
+    kept = read_conversion(home / REQUEST)
+    if kept is None or not kept["given"].get("task"):
         raise ConversionError(f"{printable(destination)}: it has no tasks. Write them first with --task I/N")
     version = kept["facts"].get("the version of tokfmt")
     if version != __version__:
@@ -450,7 +451,7 @@ def request_of_tasks(destination: Place, spool: Path | None) -> Request:
     try:
         request = replace(_rebuilt(kept[named]), destination=destination, spool=spool)
     except (KeyError, TypeError, ValueError) as error:
-        raise _unknown_request(home / "conversion.json") from error
+        raise _unknown_request(home / REQUEST) from error
     _need_all(home, request.destination, request.finish)
     return request
 
@@ -498,7 +499,7 @@ def _listed(numbers: Sequence[int], limit: int = 20) -> str:
     return ", ".join(map(str, numbers[:limit])) + more
 
 
-def _tidy(staging: Staging, task: Task, *, everything: bool) -> None:
+def _tidy(staging: Publisher, task: Task, *, everything: bool) -> None:
     """Remove files that a killed process left in scratch, except the results that its journal records."""
     if everything:  # only the directory of this task, because other tasks may run
         staging.scratch /= f"{task.index}-of-{task.count}"

@@ -170,6 +170,7 @@ def fetch(destination: Url, home: Path) -> None:
     with writing(home):
         for directory in (home.parent, home):
             make_private(directory, taken_over=True)
+        (home / "lock").touch()
         for name in names:
             if not (home / name).exists() and (name == _REQUEST or name.startswith("journal-")):
                 fd = os.open(home / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)

@@ -22,10 +22,10 @@ from xxhash import xxh3_64_hexdigest
 
 from tokfmt import registry
 from tokfmt.core import listing
-from tokfmt.core.atomic_output import Beside
 from tokfmt.core.errors import ConversionError, OptionError
 from tokfmt.core.format import Format, everything_in
 from tokfmt.core.place import Identity, Kind, Place, Url
+from tokfmt.core.publisher import Beside
 from tokfmt.core.spool import StoreStaging, Uploaded
 from tokfmt.core.text_format import printable
 from tokfmt.ops.convert.tasks_in_stores import records_of

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tokfmt.core import listing
-from tokfmt.core.atomic_output import Staging
 from tokfmt.core.format import TokenWriter
 from tokfmt.core.place import Place
+from tokfmt.core.publisher import Publisher
 from tokfmt.core.reader import TokenReader
 from tokfmt.core.spool import StoreStaging
 from tokfmt.ops.convert.arrangement import SplitTarget
@@ -40,9 +40,9 @@ class Workplace:
         sinks: The sinks of those whose files are uploaded as soon as they are complete.
     """
 
-    stagings: Mapping[Place, Staging]
+    stagings: Mapping[Place, Publisher]
     journals: Mapping[Place, NullJournal]
-    first: Staging
+    first: Publisher
     facts: Facts
     outputs: Mapping[Place, Output] = field(default_factory=dict)
     sinks: Mapping[Place, Sink] = field(default_factory=dict)
@@ -107,7 +107,7 @@ def _uploads_early(request: Request, one: Output) -> bool:
 
 
 @contextmanager
-def _entered(staging: Staging, resolved: Resolved, facts: Facts, notes: Notes) -> Iterator[NullJournal]:
+def _entered(staging: Publisher, resolved: Resolved, facts: Facts, notes: Notes) -> Iterator[NullJournal]:
     """Make one hidden directory, and yield its journal."""
     if resolved.request.kept:
         common = resolved.has_common_spool
@@ -115,8 +115,9 @@ def _entered(staging: Staging, resolved: Resolved, facts: Facts, notes: Notes) -
             yield journal
         return
     with staging:
-        for name in staging.removed:
-            notes.report(f"removed {name}, which an unfinished conversion had left; --resume would have continued it")
+        if staging.removed:
+            what = f"{staging.home.name}, which an unfinished conversion had left"
+            notes.report(f"removed {what}; --resume would have continued it")
         yield NullJournal()
 
 

@@ -11,14 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt import registry
-from tokfmt.core.atomic_output import Staging
 from tokfmt.core.files import writing
 from tokfmt.core.format import Decoder, Format, Target
 from tokfmt.core.options import parse_options
-from tokfmt.core.output import readable_by
 from tokfmt.core.place import PlaceLike, place_of
+from tokfmt.core.publisher import Publisher
 from tokfmt.core.reader import TokenReader
 from tokfmt.core.records import RecordReader
+from tokfmt.core.replacing import readable_by
 from tokfmt.model.select import Chosen, Slice
 from tokfmt.ops.destination import guard
 from tokfmt.ops.source.discover import check_unchanged, snapshot
@@ -72,7 +72,7 @@ def export(
     rows = np.asarray(rows, np.int64)
     order = np.argsort(rows, kind="stable")
     # readers raise their own errors, which `writing` does not change
-    with writing(place), Staging(place, overwrite=overwrite, readable=readable_by(before)) as staging:
+    with writing(place), Publisher(place, overwrite=overwrite, readable=readable_by(before)) as staging:
         if isinstance(source, RecordReader):
             _copy(source, rows[order], staging.path, watched)
         else:
@@ -102,7 +102,7 @@ def _chosen(source: TokenReader, rows: Numbers) -> TokenReader:
     return Chosen(part, mask)
 
 
-def _write(reader: TokenReader, staging: Staging, decoder: Decoder | None, progress: Progress) -> None:
+def _write(reader: TokenReader, staging: Publisher, decoder: Decoder | None, progress: Progress) -> None:
     jsonl = registry.get("jsonl")
     writer = jsonl.writer(staging.path, parse_options(jsonl.write_options, (), "jsonl"), Target(decoder=decoder))
     with SerialExecutor() as executor:
@@ -122,7 +122,7 @@ def _copy(records: RecordReader, rows: Numbers, path: Path, progress: Progress) 
             progress.advance(len(lines))
 
 
-def _put_in_order(staging: Staging, places: Numbers, progress: Progress) -> None:
+def _put_in_order(staging: Publisher, places: Numbers, progress: Progress) -> None:
     """Put the lines of the written file in another order.
 
     Args:

@@ -63,7 +63,7 @@ LITTLE = 1 << 26
 IGNORED = "the manifest is ignored"
 _JOINING = {"view", "stride"}
 """Options of readers that decide if samples are joined."""
-_HIDDEN = re.compile(r"\.(.+)\.tokfmt-[^.]+")  # the directory in which a destination is built: `core.atomic_output`
+_HIDDEN = re.compile(r"\.(.+)\.tokfmt-[^.]+")  # the directory in which a destination is built: `core.publisher`
 _OTHERS = 64  # manifests in a store that are read to find the splits of one run
 _SEVERAL, _NAMED = 2, 3  # splits from which each has its own counts; sources that a message names
 _SHOWN = 40  # characters of a value that a message quotes

@@ -2,7 +2,7 @@
 
 import shutil
 
-from tokfmt.core.output import remove
+from tokfmt.core.replacing import remove
 
 
 def state(home):

@@ -1,3 +1,0 @@
-"""The fixtures of tests/survival."""
-
-from survival.conftest import *  # noqa: F403
