@@ -253,11 +253,12 @@ def test_separators_are_not_doubled(tmp_path):
     lines = tmp_path / "x.jsonl"
     lines.write_text('{"input_ids": [1, 2, 9]}\n{"input_ids": [3, 9]}\n')
     done = tokfmt.convert(lines, tmp_path / "o.pbin", eos=9, verify=True)
-    assert any("do not get a second one" in note for note in done.notes)
+    assert (done.separators["kept"], done.separators["added"]) == (2, 0)
     assert sequences(tokfmt.open(tmp_path / "o.pbin")) == [[1, 2], [3]]
     lines.write_text('{"input_ids": [1, 2, 9]}\n{"input_ids": [3]}\n')
     done = tokfmt.convert(lines, tmp_path / "o.pbin", eos=9, verify=True, overwrite=True)
-    assert any("1 of 2 sequences end with the separator 9 already" in note for note in done.notes)
+    assert (done.separators["kept"], done.separators["added"]) == (1, 1)
+    assert any("1 of 2 sequences end with the separator 9" in note for note in done.notes)
     assert sequences(tokfmt.open(tmp_path / "o.pbin")) == [[1, 2], [3]]
     assert (done.separators["kept"], done.separators["added"]) == (1, 1)
 

@@ -227,6 +227,63 @@ def test_rows_of_which_only_some_end_with_the_separator(name, tmp_path):
     assert convert(sources, tmp_path, name, overwrite=True) == ((4, 0, 2, 0, 0), 6)
 
 
+def lines(home, documents):
+    path = home / "in.jsonl"
+    path.write_text("".join(json.dumps({"input_ids": one}) + "\n" for one in documents))
+    return path
+
+
+def zarr(home, documents):
+    tokfmt.convert(lines(home, documents), home / "in.zarr", eos="none", manifest=False, overwrite=True)
+    return home / "in.zarr"
+
+
+ROWS = [lines, rows, zarr]
+
+
+@pytest.mark.parametrize("write", ROWS)
+@pytest.mark.parametrize("documents", [CLOSED, UNFINISHED, TWICE, MIXED, OPEN])
+def test_every_command_reads_rows_without_the_separator_that_eos_names(write, documents, tmp_path):
+    """As it reads an index, whose sequences end with it."""
+    path, index = write(tmp_path, documents), megatron(tmp_path, documents)
+    contents = [one[:-1] if one[-1:] == [EOS] else one for one in documents]
+    closed = sum(one[-1:] == [EOS] for one in documents)
+    with tokfmt.open(path, eos=EOS) as dataset:
+        assert [one.tolist() for one in dataset] == [dataset[k].tolist() for k in range(len(dataset))] == contents
+        assert dataset.tokens(0, dataset.info.tokens).tolist() == sum(contents, [])
+    assert [one.ids for one in tokfmt.show(path, f"0:{len(documents)}", eos=EOS).shown] == contents
+    assert tokfmt.diff(path, index, eos=EOS).identical
+    report = tokfmt.stats(path, eos=EOS).datasets[0]
+    assert (report.sequences, report.tokens) == (len(contents), sum(map(len, contents)))
+    assert tokfmt.check(path, eos=EOS, deep=True)[0].tokens == report.tokens
+    for name in ("modalities", "flat-tokens"):
+        counts, _ = convert(path, tmp_path, name, overwrite=True)
+        assert counts[0] + counts[3] == closed
+
+
+@pytest.mark.parametrize("write", ROWS)
+def test_check_reports_separators_of_rows(write, tmp_path):
+    documents = [[9, EOS]] * 20 + [[9]] + [[9, EOS, 9, EOS]]
+    found = {
+        code: tokfmt.check(write(tmp_path, documents), deep=True, eos=eos)[0].counts
+        for code, eos in ((1, EOS), (2, None))
+    }
+    assert found[1] == found[2] == {"TF944": 1, "TF946": 1}
+    doubled = tokfmt.check(write(tmp_path, [[9, EOS, EOS]] * 20), deep=True, eos=EOS)[0]
+    assert doubled.counts == {"TF945": 1}
+
+
+def test_masks_of_lines_are_trimmed_with_their_ids(tmp_path):
+    path = tmp_path / "in.jsonl"
+    masks = [[1, 0, 1], [0, 1, 0], [1, 1, 1]]
+    records = [{"input_ids": [9, 8, EOS], "completion_mask": mask} for mask in masks]
+    path.write_text("".join(json.dumps(one) + "\n" for one in records))
+    tokfmt.convert(path, tmp_path / "o.parquet", eos=EOS)
+    with tokfmt.open(path, eos=EOS) as dataset:
+        assert [one.tolist() for one in dataset] == [[9, 8]] * 3
+    assert tokfmt.diff(path, tmp_path / "o.parquet", eos=EOS).identical
+
+
 @pytest.mark.parametrize("how", [{"select": "1:4"}, {"shuffle": 3, "select": "1:4"}, {"select": "1:4", "jobs": 2}])
 def test_counts_are_those_of_the_selected_sequences(how, tmp_path):
     assert convert(nanogpt(tmp_path, UNFINISHED), tmp_path, "olmo", **how) == ((2, 0, 1, 0, 0), 3)

@@ -314,6 +314,70 @@ class RecordReader(ABC):
         """Close open files."""
 
 
+class RecordView(RecordReader):
+    """The records of another reader, of which a subclass changes something."""
+
+    def __init__(self, records: RecordReader) -> None:
+        self.records = records
+        self.is_table, self.describes_lines = records.is_table, records.describes_lines
+
+    @property
+    def info(self) -> RecordInfo:  # type: ignore[override]
+        return self.records.info
+
+    @property
+    def files(self) -> Sequence[Place]:  # type: ignore[override]
+        return self.records.files
+
+    def count(self) -> int:
+        return self.records.count()
+
+    def count_up_to(self, last: int) -> int:
+        return self.records.count_up_to(last)
+
+    def file_counts(self) -> Sequence[int]:
+        return self.records.file_counts()
+
+    def blocks(self, size: int, first: int = 0, last: int | None = None) -> Sequence[Block]:
+        return self.records.blocks(size, first, last)
+
+    def texts(self, block: Block) -> Iterator[RecordBatch]:
+        return self.records.texts(block)
+
+    def ids(self, block: Block) -> Iterator[RecordBatch]:
+        return self.records.ids(block)
+
+    def lines(self, block: Block) -> Iterator[RecordBatch]:
+        return self.records.lines(block)
+
+    def texts_with_columns(self, block: Block) -> Iterator[tuple[str, dict[str, Any]]]:
+        return self.records.texts_with_columns(block)
+
+    def record(self, index: int) -> str | list[int]:
+        return self.records.record(index)
+
+    def record_line(self, index: int) -> Line | None:
+        return self.records.record_line(index)
+
+    def record_byte_offset(self, index: int) -> ByteOffset:
+        return self.records.record_byte_offset(index)
+
+    def record_at(self, path: Place, offset: int) -> int | None:
+        return self.records.record_at(path, offset)
+
+    def record_error(self, spot: Spot) -> TokfmtError:
+        return self.records.record_error(spot)
+
+    def line(self, spot: Spot) -> tuple[Place, int]:
+        return self.records.line(spot)
+
+    def damaged_records(self) -> Sequence[Damage]:
+        return self.records.damaged_records()
+
+    def close(self) -> None:
+        self.records.close()
+
+
 def counted_records(records: RecordReader, block: Block) -> int:
     """Return the number of records in a block. Reads the block."""
     if records.info.json_lines:

@@ -243,7 +243,7 @@ def _look(shard: Shard, options: ReadOptions) -> FileLayout:
         dtype, code, fill = _dtype(shard.folder, store, leaf), "TF784", options.holes == "fill"
         starts = _starts(shard, store, leaf, fill=fill)
         tokens, width = int(starts[-1]), dtype.itemsize
-        data = Array(store, f"{leaf}/data", width, 3, fill=fill, signed=dtype.kind == "i", length=tokens)
+        data = Array(store, f"{leaf}/data", width, 3, fill=fill, signed=dtype.kind == "i", length=tokens).complete()
     except FormatError as error:
         code = "TF786" if isinstance(error, UnsafeError) and "leaves" in error.what else code
         return FileLayout(extents=(), problems=[fatal(code, error)])
@@ -286,13 +286,13 @@ def _starts(shard: Shard, store: Directory, leaf: str, *, fill: bool) -> Offsets
     Raises:
         FormatError: The offsets contradict the ledger, decrease, or cannot be read.
     """
-    first = Array(store, f"{leaf}/offsets", 8, 3, fill=fill, signed=True, length=1)
+    first = Array(store, f"{leaf}/offsets", 8, 3, fill=fill, signed=True, length=1).complete()
     rows = int(first.read(0, 1)[0])
     if rows != shard.rows:
         raise CorruptError(first.path, "rows in offsets[0]", expected=shard.rows, found=rows)
     if rows > _ROWS + _RATIO * first.stored_bytes():
         raise UnsafeError(first.path, "declares far more rows than it stores", found=f"{rows:,} rows")
-    array = Array(store, f"{leaf}/offsets", 8, 3, fill=fill, signed=True, length=rows + 1)
+    array = Array(store, f"{leaf}/offsets", 8, 3, fill=fill, signed=True, length=rows + 1).complete()
     starts = array.read(0, rows + 1).view(np.int64)
     starts[0] = 0  # instead of the number of rows
     if (falls := np.flatnonzero(starts[1:] < starts[:-1])).size:

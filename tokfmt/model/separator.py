@@ -179,6 +179,11 @@ def decide(
     return found if overruled is None else replace(found, gap=replace(found.gap, overrules=overruled))
 
 
+def named(dataset: Dataset, eos: int, ends: Ends) -> Dataset:
+    """Return a dataset whose sequences may end with a separator that only the user names; see `decide`."""
+    return _ended(dataset, eos, "user", ends)
+
+
 def led(dataset: Dataset, lead: int, most: int = _MOST, *, each: bool = False) -> Dataset:
     """Return a dataset whose contents do not include a lead at their beginning.
 

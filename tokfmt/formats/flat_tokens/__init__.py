@@ -61,15 +61,13 @@ class FlatTokens(Format):
 
     read_options = ReadOptions
     write_options = WriteOptions
-    open = LazyAttribute("tokfmt.formats.flat_tokens.reader", "FlatTokensReader")
-    glimpse = LazyAttribute("tokfmt.formats.flat_tokens.reader", "glimpse")
+    inspect = LazyAttribute("tokfmt.formats.flat_tokens.inspection", "FlatTokensInspection")
+    glimpse = LazyAttribute("tokfmt.formats.flat_tokens.inspection", "glimpse")
     writer = LazyAttribute("tokfmt.formats.flat_tokens.writer", "FlatTokensWriter")
     writer_traits = LazyAttribute("tokfmt.formats.flat_tokens.writer", "traits")
-    audit = LazyAttribute("tokfmt.formats.flat_tokens.check", "findings")
     codes = LazyAttribute("tokfmt.formats.flat_tokens.check", "CODES")
     patches = LazyAttribute("tokfmt.formats.flat_tokens.check", "PATCHES")
     patch = LazyAttribute("tokfmt.formats.flat_tokens.check", "patch")
-    sections = LazyAttribute("tokfmt.formats.flat_tokens.sections", "sections")
 
     def sniff(self, probe: Probe) -> Confidence | None:
         if not probe.is_directory:

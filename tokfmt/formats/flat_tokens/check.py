@@ -7,39 +7,25 @@ larger store it reads 16 windows of 1 Mi tokens, or all tokens if it is deep.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
-from tokfmt.core import listing
-from tokfmt.core.errors import CorruptError, FormatError, UnsafeError, UnsupportedError
-from tokfmt.core.findings import Audit, Code, Finding, Repair
-from tokfmt.core.place import Place, local_path
+from tokfmt.core.errors import CorruptError, FormatError, UnsupportedError
+from tokfmt.core.findings import Audit, Code, Finding, Repair, raise_fatal
+from tokfmt.core.place import local_path
 from tokfmt.core.ragged import Offsets
 from tokfmt.core.reader import INT32_MAX, WINDOW, largest_id, windows
 from tokfmt.core.text_format import printable
+from tokfmt.formats.flat_tokens.layout import STARTS, TOKENS, GroupLayout, StoreLayout, code_of
 from tokfmt.formats.flat_tokens.options import Codec, ReadOptions
-from tokfmt.formats.flat_tokens.reader import (
-    STARTS,
-    TOKENS,
-    Group,
-    above_bound,
-    attributes,
-    attributes_path,
-    check_memory,
-    checked_offsets,
-    flip_starts,
-    group_notes,
-    groups_of,
-    max_token_id,
-    starts_errors,
-    wrong_bits,
-)
+from tokfmt.formats.flat_tokens.reader import above_bound, flip_starts, wrong_bits
 from tokfmt.formats.zarr_arrays.array import Array, Items
 from tokfmt.formats.zarr_arrays.codecs import ENCODERS, blosc_frame
-from tokfmt.formats.zarr_arrays.store import Directory, Store, json_of, open_store
+from tokfmt.formats.zarr_arrays.store import Directory
 
 _COPY = "Copy the store again."
 
@@ -152,76 +138,38 @@ PATCHES: Mapping[str, Repair] = {
 
 
 _REPORTED = 100  # damaged chunks of an array that are reported one by one
-_SEQAX = "Write the store again with tokfmt convert, if seqax is to read it"
 
 
-def findings(path: Place, options: ReadOptions, how: Audit) -> Iterator[Finding]:
-    """Yield the findings of a store, or of the split that the options choose."""
-    try:
-        store = open_store(path)
-        groups = groups_of(store)
-    except FormatError as error:
-        yield _finding("TF401", error)
-        return
-    if not listing.is_dir(store.root):
-        what = "is a zip: zarr 3 opens it only as a ZipStore, seqax not at all"
-        yield Finding("TF417", "info", str(store.root), what, "Unpack it for seqax")
+def findings(store: StoreLayout, how: Audit) -> Iterator[Finding]:
+    """Yield the findings of the groups of a store, or of the split that the options choose."""
     seen = set[Finding]()
-    for group in groups:
-        if options.split not in (None, group.split):
-            continue
-        for finding in _group(store, group, how, fill=options.holes == "fill"):
+    for group in store.wanted():
+        for finding in _group(group, how):
             if finding not in seen:  # reading the tokens of a chunk with a wrong header reports it again
                 seen.add(finding)
                 yield finding
 
 
-def _group(store: Store, group: Group, how: Audit, *, fill: bool) -> Iterator[Finding]:
-    """Yield the findings of one group: metadata, arrays, and their agreement."""
-    home = str(store.root / group.key("")) if group.split else str(store.root)
-    bound = None
-    try:
-        for note in group_notes(store, group):
-            yield Finding("TF413", "warning", home, note, _SEQAX)
-        bound = max_token_id(store, group)
-    except FormatError as error:
-        yield _finding("TF403", error)
-    if group.split is None:
-        yield Finding("TF414", "info", home, "is one array without splits; seqax opens train and validation")
-    arrays = {}
-    for name, itemsize in ((TOKENS, 4), (STARTS, 8)):
-        try:
-            arrays[name] = Array(store, group.key(name), itemsize, group.zarr_format, fill=True)
-        except FormatError as error:
-            yield _finding("TF401", error)
-            continue
-        yield from _stale(store, group, arrays[name])
-        yield from _array(arrays[name], fill=fill)
+def _group(group: GroupLayout, how: Audit) -> Iterator[Finding]:
+    """Yield the findings of one group: metadata, chunks of its arrays, and their agreement."""
+    yield from (problem.finding() for problem in group.problems)
+    arrays = list[Array]()
+    for name in (TOKENS, STARTS):
+        with suppress(FormatError):  # It is one of the problems.
+            array = group.array(name).filled()
+            arrays.append(array.complete())
+            yield from _stale(group, array)
+            yield from _chunks(array, severity="warning" if group.options.holes == "fill" else "error")
     if len(arrays) == 2:
-        yield from _tokens(arrays[TOKENS], arrays[STARTS], attributes_path(store, group), bound, how)
-        if not arrays[TOKENS].layout.length:
-            yield Finding("TF418", "info", home, "holds no tokens: seqax stops at a split without a whole block")
+        yield from _tokens(group, arrays, how)
+        if not arrays[0].layout.length:
+            what = "holds no tokens: seqax stops at a split without a whole block"
+            yield Finding("TF418", "info", str(group.path), what)
 
 
-def _array(array: Array, *, fill: bool) -> Iterator[Finding]:
-    """Yield the findings of one array: byte order, absent and extra files, damaged chunks."""
-    layout, path = array.layout, str(array.path)
-    if layout.big_endian:
-        yield Finding("TF402", "error", path, "is big-endian, which seqax refuses", _SEQAX)
-    holes = "warning" if fill else "error"
-    if len(array.absent) and not array.only_zero:
-        yield Finding.of("TF408", array.hole(int(array.absent[0]), len(array.absent)), holes)
-    if len(array.extra):
-        yield Finding(
-            "TF412",
-            "info",
-            path,
-            f"holds {len(array.extra):,} chunk files beyond its shape (first: "
-            f"{int(array.extra[0]):,}), which no reader reads",
-            "Remove them",
-        )
-    wrong = 0
-    lost: list[int] = []
+def _chunks(array: Array, *, severity: str) -> Iterator[Finding]:
+    """Yield damaged chunks of an array, and those that shards lack."""
+    layout, path, wrong, lost = array.layout, str(array.path), 0, list[int]()
     for number in range(layout.chunks):
         try:
             if not _chunk(array, number) and layout.shard and not array.is_absent(number // layout.shard.chunks):
@@ -232,7 +180,7 @@ def _array(array: Array, *, fill: bool) -> Iterator[Finding]:
                 yield _finding("TF409", error)
     if lost:
         shard = array.origin(lost[0]).path
-        yield Finding.of("TF408", array.hole(lost[0], len(lost), shard), holes)
+        yield Finding.of("TF408", array.hole_at(lost[0], len(lost), shard), severity)
     if wrong > _REPORTED:
         yield Finding("TF409", "error", path, f"has {wrong - _REPORTED:,} more damaged chunks")
 
@@ -252,13 +200,14 @@ def _chunk(array: Array, number: int) -> bool:
     return True
 
 
-def _stale(store: Store, group: Group, array: Array) -> Iterator[Finding]:
+def _stale(layout: GroupLayout, array: Array) -> Iterator[Finding]:
     """Report consolidated metadata with another shape than the array's: zarr-python 3 uses it, zarr 2 ignores it."""
+    group = layout.group
     for home in sorted({"", group.split or ""}):
         inside = array.key.removeprefix(f"{home}/") if home else array.key
         place = "/".join(filter(None, (home, ".zmetadata" if group.zarr_format == 2 else "zarr.json")))
         try:
-            raw: object = json_of(store, place)
+            raw: object = layout.json(place)
         except FormatError as error:
             yield _finding("TF401", error)
             continue
@@ -269,7 +218,7 @@ def _stale(store: Store, group: Group, array: Array) -> Iterator[Finding]:
             yield Finding(
                 "TF411",
                 "warning",
-                str(store.root / place),
+                str(layout.store.root / place),
                 f"is out of date: it gives {array.key} the "
                 f"shape {printable(raw.get('shape'))}, its own metadata [{array.layout.length}]",
                 "Remove it, or consolidate again: zarr-python 3 reads it",
@@ -284,8 +233,7 @@ _ENOUGH = 1 << 12
 
 
 def _finding(code: str, error: FormatError, more: str = "") -> Finding:
-    """Return the finding of an error: TF410 if it is an UnsafeError, else the given code."""
-    return Finding.of("TF410" if isinstance(error, UnsafeError) else code, error, more=more)
+    return Finding.of(code_of(code, error), error, more=more)
 
 
 @dataclass(slots=True)
@@ -315,18 +263,15 @@ class _Seen:
         self.first_wrong = self.first_wrong or other.first_wrong
 
 
-def _tokens(tokens: Array, starts: Array, path: Place, bound: int | None, how: Audit) -> Iterator[Finding]:
-    """Compare the arrays of a group with each other and with the bound that the file at `path` states, if any."""
-    total, sound = tokens.layout.length, True
-    try:
-        check_memory(starts)
-        offsets = np.empty(starts.layout.length, np.int64)
-        for error in starts_errors(starts, total, offsets):
-            sound = False
-            yield _finding("TF404", error)
-    except FormatError as error:
-        yield _finding("TF409", error)
+def _tokens(group: GroupLayout, arrays: Sequence[Array], how: Audit) -> Iterator[Finding]:
+    """Compare the arrays of a group with each other and with the bound that it states, if any."""
+    tokens, starts = arrays
+    total, bound = tokens.layout.length, group.bound
+    offsets, problems = group.examined_offsets(starts)
+    yield from (problem.finding() for problem in problems)
+    if any(problem.code != "TF404" for problem in problems):
         return
+    sound = not problems
     step = WINDOW if how.deep else max(WINDOW, -(-total // _WINDOWS))
     places = sorted({*range(0, total, step), *([] if how.deep else [max(0, total - WINDOW)])}) if total else []
 
@@ -343,7 +288,7 @@ def _tokens(tokens: Array, starts: Array, path: Place, bound: int | None, how: A
         seen.add(part)
     yield from _worded(seen, deep=how.deep)
     if whole and total:
-        yield from _of_bound(str(path), seen.top, bound, total)
+        yield from _of_bound(str(group.attributes_path), seen.top, bound, total)
 
 
 def _ids(tokens: Array, offsets: Offsets | None, start: int, stop: int) -> tuple[Items, int]:
@@ -418,24 +363,26 @@ def patch(copy: Path, options: ReadOptions, *, dry_run: bool = False) -> None:
         FormatError: The right values are not certain: `seq_starts` is damaged, IDs are not encoded, or other parts are
             wrong as well.
     """
-    store = open_store(copy)
-    if not isinstance(store, Directory):
+    store = StoreLayout(copy, replace(options, holes="refuse", bound="check"))
+    raise_fatal(store.problems, frozenset())
+    if not isinstance(store.store, Directory):
         raise UnsupportedError(copy, "a zip is not repaired in place", remedy="Unpack it first")
-    for group in groups_of(store):
-        if options.split in (None, group.split):
-            _patch(store, group, dry_run=dry_run)
+    for group in store.wanted():
+        _patch(group, dry_run=dry_run)
 
 
-def _patch(store: Store, group: Group, *, dry_run: bool) -> None:
+def _patch(group: GroupLayout, *, dry_run: bool) -> None:
     """Repair one group: set its start bits from `seq_starts`, and its bound to the largest ID."""
-    tokens = Array(store, group.key(TOKENS), 4, group.zarr_format, fill=False)
-    starts = Array(store, group.key(STARTS), 8, group.zarr_format, fill=False)
-    offsets = checked_offsets(starts, tokens)
+    tokens = group.array(TOKENS).complete()
+    group.array(STARTS).complete()
+    offsets = group.offsets()
     top, wrong = -1, 0
     for start, stop in windows(0, tokens.layout.length):
         ids, more = _ids(tokens, offsets, start, stop)
         wrong, top = wrong + more, max(top, largest_id(ids))
-    bound = _stated_bound(store, group)
+    bound, stated = group.bound, group.attributes.get("max_token_id")
+    if type(stated) is int and stated > INT32_MAX:  # IDs wrapped around when they were encoded.
+        raise_fatal(group.problems, frozenset())
     if wrong:
         if bound != top or wrong > len(offsets):  # only a right maximum proves that IDs are encoded at all
             raise CorruptError(
@@ -447,29 +394,14 @@ def _patch(store: Store, group: Group, *, dry_run: bool) -> None:
             )
         _set_bits(tokens, offsets, dry_run=dry_run)
     if not dry_run and (bound is None or top < bound):
-        _set_bound(store, group, max(top, 0))
+        _set_bound(group, max(top, 0))
 
 
-def _stated_bound(store: Store, group: Group) -> int | None:
-    """Return the bound that the group states; None if it is missing or unusable.
-
-    Raises:
-        CorruptError: The bound is 2^31 or more, so IDs wrapped around when they were encoded.
-    """
-    try:
-        return max_token_id(store, group)
-    except CorruptError:
-        found = attributes(store, group).get("max_token_id")
-        if type(found) is int and found > INT32_MAX:
-            raise
-        return None
-
-
-def _set_bound(store: Store, group: Group, top: int) -> None:
-    path = attributes_path(store, group)
-    content: dict[str, object] = {**attributes(store, group), "max_token_id": top}
-    if group.zarr_format == 3:
-        content = {**(json_of(store, group.key(path.name)) or {}), "attributes": content}
+def _set_bound(group: GroupLayout, top: int) -> None:
+    content: dict[str, object] = {**group.attributes, "max_token_id": top}
+    path = group.attributes_path
+    if group.group.zarr_format == 3:
+        content = {**(group.json(group.group.key(path.name)) or {}), "attributes": content}
     local_path(path, "a store to repair").write_bytes(json.dumps(content, indent=4, sort_keys=True).encode())
 
 

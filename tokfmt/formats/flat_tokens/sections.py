@@ -6,24 +6,22 @@ import json
 import re
 import struct
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property, partial
+from functools import cache, cached_property, partial
 
 import numpy as np
 
 from tokfmt.core.annotation import Listed, Part, broken, shown
-from tokfmt.core.errors import FormatError, TokfmtError
+from tokfmt.core.errors import FormatError
 from tokfmt.core.fields import Field, Pointer, Section
 from tokfmt.core.files import natural_key
 from tokfmt.core.place import Place, place_of
 from tokfmt.core.reader import INT32_MAX, ByteOffset
 from tokfmt.core.text_format import counted
-from tokfmt.formats.flat_tokens.options import ReadOptions
-from tokfmt.formats.flat_tokens.reader import STARTS, TOKENS, Group, groups_of
+from tokfmt.formats.flat_tokens.layout import STARTS, TOKENS, Group, GroupLayout, StoreLayout
 from tokfmt.formats.zarr_arrays.array import Array
 from tokfmt.formats.zarr_arrays.codecs import HEADER, blosc_errors, blosc_frame, blosc_header
-from tokfmt.formats.zarr_arrays.store import Blob, Store, json_of, open_store
+from tokfmt.formats.zarr_arrays.store import METADATA, Blob, Store, json_of
 
-_METADATA = (".zgroup", ".zattrs", ".zarray", ".zmetadata", "zarr.json")
 _MEANINGS = {
     "zarr_format": "version of zarr",
     "shape": "items in the array",
@@ -38,25 +36,23 @@ _MEANINGS = {
     "max_token_id": "no ID may be above it",
 }
 _FILES = 4096  # files of an array that cannot be opened
-_ITEMS = {TOKENS: 4, STARTS: 8}
 _UNBOUNDED = Field("max_token_id", None, 0, "not there", "seqax does not open the array", wrong=True)
 _DECODER = json.JSONDecoder()
 _SPACE = re.compile(r"[\s,]*")
 _COLON = re.compile(r"\s*:\s*")
 
 
-def sections(path: Place, options: ReadOptions) -> Sequence[Section]:  # noqa: ARG001 - shows all splits
+def sections(layout: StoreLayout) -> Sequence[Section]:
     """Return the sections of a store: its metadata, then metadata, chunks, first header and items of each array."""
-    try:
-        store = open_store(path)
-    except FormatError as error:
-        return [Part("store", path, partial(Listed, (broken(error),)))]
-    groups = _groups(store)
+    store, path = layout.store, layout.path
+    if store is None:
+        return [Part("store", path, partial(Listed, (broken(layout.problems[0].error),)))]
+    groups = layout.groups or [Group(None, 3 if "zarr.json" in store.names("") else 2)]
     parts = list(_metadata(store, "", bounded=groups[0].split is None))
     for group in groups:
         if group.split:
             parts += _metadata(store, group.split, bounded=True)
-        contents = _Contents(store, group)
+        contents = _Contents(layout.of(group))
         for name, items in ((TOKENS, _Tokens), (STARTS, _Starts)):
             key, path = group.key(name), store.root / group.key(name)
             parts += [
@@ -68,13 +64,6 @@ def sections(path: Place, options: ReadOptions) -> Sequence[Section]:  # noqa: A
     return parts or [Part("store", path, lambda: [Field("content", None, 0, "nothing of zarr", wrong=True)])]
 
 
-def _groups(store: Store) -> list[Group]:
-    try:
-        return groups_of(store)
-    except TokfmtError:
-        return [Group(None, 3 if "zarr.json" in store.names("") else 2)]
-
-
 def _metadata(store: Store, key: str, *, bounded: bool = False) -> Iterator[Part]:
     """Yield the metadata files of a directory; if `bounded`, they must state `max_token_id`."""
     try:
@@ -84,7 +73,7 @@ def _metadata(store: Store, key: str, *, bounded: bool = False) -> Iterator[Part
         return
     if bounded and not names & {".zattrs", "zarr.json"}:
         yield Part(f"{key}/.zattrs" if key else ".zattrs", store.root / key, lambda: (_UNBOUNDED,))
-    for name in _METADATA:
+    for name in METADATA:
         if name in names:
             file = f"{key}/{name}" if key else name
             states = bounded and name in (".zattrs", "zarr.json")
@@ -152,7 +141,7 @@ def _first_header(contents: _Contents, name: str) -> Sequence[Field]:
 def _files(store: Store, key: str) -> Iterator[Field]:
     """Yield the files in the place of chunks of an array that cannot be opened."""
     for name in sorted(store.names(key), key=natural_key)[:_FILES]:
-        if name not in _METADATA:
+        if name not in METADATA:
             try:
                 blob = store.blob(f"{key}/{name}")
             except FormatError as error:
@@ -194,18 +183,12 @@ _BITS = 1 << 20  # maximum tokens that are read for the start bits of some seque
 
 
 class _Contents:
-    """Both arrays of a group, opened on first use."""
+    """Both arrays of a group, opened on first use. Their chunks may be absent."""
 
-    def __init__(self, store: Store, group: Group) -> None:
-        self.store, self.group = store, group
-        self._arrays: dict[str, Array] = {}
-
-    def array(self, name: str) -> Array:
-        """Open the array `TOKENS` or `STARTS`; its chunks may be absent."""
-        if name not in self._arrays:
-            key = self.group.key(name)
-            self._arrays[name] = Array(self.store, key, _ITEMS[name], self.group.zarr_format, fill=True)
-        return self._arrays[name]
+    def __init__(self, layout: GroupLayout) -> None:
+        self.store, self.group = layout.store, layout.group
+        self.array = cache(lambda name: layout.array(name).filled())
+        """Opens the array `TOKENS` or `STARTS`."""
 
     @cached_property
     def _first(self) -> ByteOffset | None:

@@ -16,8 +16,8 @@ from tokfmt.core.files import writing
 from tokfmt.core.format import Receipt, Region, Target, TokenWriter, WriterTraits
 from tokfmt.core.output import whole
 from tokfmt.core.reader import INT32_MAX, WINDOW, TokenReader, check_ids, windows
+from tokfmt.formats.flat_tokens.layout import STARTS, TOKENS
 from tokfmt.formats.flat_tokens.options import Codec, WriteOptions
-from tokfmt.formats.flat_tokens.reader import STARTS, TOKENS
 from tokfmt.formats.zarr_arrays.codecs import ENCODERS, GZIP_LEVEL, ZSTD_LEVEL
 
 _SPLIT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]*")

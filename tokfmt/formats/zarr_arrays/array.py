@@ -7,6 +7,7 @@ decoded. Codecs and extensions that this module does not know are refused: a for
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -351,9 +352,9 @@ _NOWHERE = (1 << 64) - 1  # byte offset and size of an absent chunk in a shard i
 class Array:
     """An array with checked metadata. Picklable; several threads may share it.
 
-    An absent chunk looks like one that a copy lost, so it is an error unless `fill` is set. zarr leaves out chunks that
-    hold only the fill value if `write_empty_chunks` is off; seqax (as far as seen) and tokfmt do not. One exception:
-    every writer leaves out the only item of an empty dataset's `seq_starts`, which can only be 0.
+    An absent chunk looks like one that a copy lost, so reading it is an error unless `fill` is set. zarr leaves out
+    chunks that hold only the fill value if `write_empty_chunks` is off; seqax (as far as seen) and tokfmt do not. One
+    exception: every writer leaves out the only item of an empty dataset's `seq_starts`, which can only be 0.
 
     Args:
         store: Store that holds the array.
@@ -361,16 +362,15 @@ class Array:
         itemsize: Bytes per item, 4 or 8.
         zarr_format: 2 or 3.
         fill: Read an absent chunk as the fill value.
-        partial: Raise for an absent chunk only when it is read, unless `fill` is set.
         signed: See `read_layout`.
         length: Number of items that count, if the shape has room for more.
 
     Attributes:
         layout: Checked metadata.
         key: Key of the array in the store.
+        fill: Absent chunks are read as the fill value.
         absent: int64[n], numbers of the chunk files that do not exist.
         extra: int64[n], numbers of chunk files beyond the shape, which hold nothing of the array.
-        only_zero: True for the `seq_starts` of an empty dataset.
     """
 
     def __init__(
@@ -381,7 +381,6 @@ class Array:
         zarr_format: int,
         *,
         fill: bool,
-        partial: bool = False,
         signed: bool = False,
         length: int | None = None,
     ) -> None:
@@ -392,15 +391,44 @@ class Array:
         present = self._present()
         files = self.layout.files
         self.extra = present[present >= files]
-        self._partial = partial and not fill
         self.absent = self._missing(present[present < files])
         self._chunks = Recent[int, Items](_KEPT)
         self._indexes = Recent[int, NDArray[np.uint64]](_KEPT)
         self._open = Recent[int, tuple[Blob, codecs.BloscFrame]](_OPEN)
-        self.only_zero = itemsize == _STARTS and self.layout.length == 1
-        self._fill = fill or self.only_zero
-        if len(self.absent) and not (self._fill or partial):
-            raise self.hole(int(self.absent[0]), len(self.absent))
+        self._only_zero = itemsize == _STARTS and self.layout.length == 1
+        self.fill = fill
+
+    def filled(self) -> Array:
+        """Return the same array, whose absent chunks are read as the fill value if it has one."""
+        found = copy(self)
+        found.fill = True
+        return found
+
+    def complete(self) -> Array:
+        """Return the array.
+
+        Raises:
+            CorruptError: Chunk files are absent, and are not read as the fill value, or the array has none.
+        """
+        hole = self.hole
+        if hole is not None and (not self.fill or self.layout.fill is None):
+            raise hole
+        return self
+
+    @property
+    def hole(self) -> CorruptError | None:
+        """The error for absent chunk files; None without any."""
+        count, layout = len(self.absent), self.layout
+        if not count or (self._only_zero and layout.fill is not None):
+            return None
+        first = int(self.absent[0])
+        if layout.fill is not None:
+            return self.hole_at(first, count)
+        return CorruptError(
+            self._store.root / self._chunk_key(first),
+            f"is missing: {count:,} of {layout.files:,} chunks of {self.key} are not there, and its fill_value is null",
+            remedy="Copy the store again",
+        )
 
     @property
     def path(self) -> Place:
@@ -424,24 +452,15 @@ class Array:
         return np.sort(np.fromiter(numbers, np.int64))
 
     def _missing(self, present: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the numbers of absent chunk files; raise if the array has no fill value, or too many are absent."""
+        """Return the numbers of absent chunk files; raise if too many are absent."""
         layout, there = self.layout, len(present)
         if there == layout.files:
             return np.empty(0, np.int64)
-        gaps = np.flatnonzero(present != np.arange(there))
-        first = int(gaps[0]) if len(gaps) else there
-        if layout.fill is None and not self._partial:
-            raise CorruptError(
-                self._store.root / self._chunk_key(first),
-                f"is missing: {layout.files - there:,} of {layout.files:,} chunks of {self.key} are not there, and "
-                "its fill_value is null",
-                remedy="Copy the store again",
-            )
         absent = min((layout.files - there) * layout.file_items, layout.length)
         self._bounded(layout.where, absent, there * layout.file_items)
         return np.setdiff1d(np.arange(layout.files), present, assume_unique=True)
 
-    def hole(self, first: int, count: int, shard: Place | None = None) -> CorruptError:
+    def hole_at(self, first: int, count: int, shard: Place | None = None) -> CorruptError:
         """Return the error for absent chunks.
 
         Args:
@@ -554,8 +573,8 @@ class Array:
         file = self._file(home)
         offset, size = (int(v) for v in self._shard_index(file, home, shard)[within])
         if offset == size == _NOWHERE:
-            if not self._fill:
-                raise self.hole(number, 1, file.path)
+            if not (self.fill or self._only_zero):
+                raise self.hole_at(number, 1, file.path)
             return None
         if offset + size > file.size:
             raise CorruptError(
@@ -632,12 +651,12 @@ class Array:
         """Return True if a chunk file is absent and reads as the fill value.
 
         Raises:
-            CorruptError: It is absent, and the array was opened with `partial` and without `fill`.
+            CorruptError: It is absent, and is not read as the fill value.
         """
-        absent = self.is_absent(number)
-        if absent and not self._fill:
-            raise self.hole(int(self.absent[0]), len(self.absent))
-        return absent
+        if not self.is_absent(number):
+            return False
+        self.complete()
+        return True
 
     def is_absent(self, number: int) -> bool:
         """Return True if a chunk file does not exist."""

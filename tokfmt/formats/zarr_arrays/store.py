@@ -31,7 +31,8 @@ _JSON_BYTES = 1 << 20
 _ANNOUNCED = 1 << 22
 """Maximum bytes that are requested before they are needed."""
 
-_METADATA = (".zgroup", ".zattrs", ".zarray", ".zmetadata", "zarr.json")
+METADATA = (".zgroup", ".zattrs", ".zarray", ".zmetadata", "zarr.json")
+"""Names of the files of metadata."""
 
 _RATIO = 1100
 """Maximum ratio of a zip member. Deflate compresses by a factor of about 1,032 at most."""
@@ -136,7 +137,7 @@ def _announce(path: Url, read_whole: Collection[str]) -> None:
     """Announce the metadata and some arrays of a store in a bucket, so that they are requested side by side."""
     total = 0
     for place, (size, _) in listing.below(path).items():
-        wanted = place.name in _METADATA or not set(read_whole).isdisjoint(place.relative_to(path).parts)
+        wanted = place.name in METADATA or not set(read_whole).isdisjoint(place.relative_to(path).parts)
         if wanted and 0 < size <= _JSON_BYTES and total + size <= _ANNOUNCED:
             open_file(place).prefetch([(0, size)], keep=True)
             total += size

@@ -84,7 +84,7 @@ from tokfmt.ops.convert.request import Conversion, Request
 from tokfmt.ops.convert.resolve import Given
 from tokfmt.ops.destination import guard, refuse_foreign, strangers_in
 from tokfmt.ops.source.discover import check_unchanged, dataset_paths, find_sources, format_of, found_at, snapshot
-from tokfmt.ops.source.ingest import ingested, some_ids
+from tokfmt.ops.source.ingest import as_stored, ingested, some_ids
 from tokfmt.ops.source.manifest import extent, found_as_written, manifest_of, manifest_path, written_files
 from tokfmt.ops.source.open import open_found, open_one, open_stored
 from tokfmt.ops.source.request import (
@@ -96,7 +96,13 @@ from tokfmt.ops.source.request import (
     read_options,
     words_of,
 )
-from tokfmt.ops.source.stored import Source, known_separator, tokenizer_of
+from tokfmt.ops.source.stored import (
+    Source,
+    known_separator,
+    tokenizer_of,
+    without_leads,
+    without_separators,
+)
 from tokfmt.run.execute import NullProgress, Progress, worker_count
 
 if TYPE_CHECKING:
@@ -399,9 +405,26 @@ class _Checking:
             yield from width_findings(self.path, reader)
 
     def _of_source(self, source: Source) -> Iterator[Finding]:
-        reader, max_id, bare = source.reader, None, source
+        reader = source.reader
         self.found.remark(() if self.found.errors else source.remarks)
         yield from self._content(reader)
+        is_gathered = isinstance(reader, RecordReader) and reader.info.kind == "ids" and not source.format.is_computed
+        if not (isinstance(reader, RecordReader) and is_gathered and self.deep):
+            yield from self._of_content(source)
+            return
+        try:
+            axis = ingested(as_stored(reader), None, self.jobs)
+        except TokfmtError as error:
+            yield _refusal(str(self.path), error)
+            return
+        with closing(axis):
+            contents, _ = without_separators(axis, source.separator, None, self.path, every_end=True)
+            if source.bos_id is not None:
+                contents, _ = without_leads(contents, source.bos_id, self.path, each=True)
+            yield from self._of_content(source._replace(reader=contents))
+
+    def _of_content(self, source: Source) -> Iterator[Finding]:
+        reader, max_id, bare = source.reader, None, source
         if isinstance(reader, RecordReader):
             if self.deep:
                 try:
@@ -436,8 +459,8 @@ class _Checking:
             yield from corpus_findings(bare, self.corpus)
 
     def _of_records(self, source: Source, reader: RecordReader, handle: TokenizerHandle) -> Iterator[Finding]:
-        """Compare records of token IDs with a tokenizer: all of them, or without `deep` some of a large dataset."""
-        complete = self.deep or reader.info.size <= _CHEAP
+        """Compare records of token IDs with a tokenizer: all of them, or some of a large dataset."""
+        complete = reader.info.size <= _CHEAP
         try:
             axis = ingested(reader, None, self.jobs) if complete else MemoryReader(some_ids(reader, _PLACES))
         except TokfmtError as error:

@@ -12,10 +12,10 @@ from tokfmt.core.records import RecordReader, SkippedRecords
 from tokfmt.core.text_format import printable
 from tokfmt.model.readers import ContentReader
 from tokfmt.model.select import Concat, Slice
-from tokfmt.ops.source.ingest import encoder_for, encoder_of, ingest
+from tokfmt.ops.source.ingest import as_stored, encoder_for, encoder_of, ingest
 from tokfmt.ops.source.open import text_recipe_of
 from tokfmt.ops.source.request import parse_selection
-from tokfmt.ops.source.stored import Source, paths_of, without_ends, without_leads
+from tokfmt.ops.source.stored import Source, paths_of, without_ends, without_leads, without_separators
 from tokfmt.run.execute import Progress
 from tokfmt.run.plan import Workers
 from tokfmt.text.ingest import Unread
@@ -106,7 +106,7 @@ def token_axis(
             selection = None
         encoder = encoder_for(source.reader, tokenizer, progress) if encoded else Unread()
         shards = ingest(
-            source.reader,
+            as_stored(source.reader),
             encoder,
             workers,
             first=first,
@@ -122,9 +122,13 @@ def token_axis(
                 f"{printable(source.paths[0])}: blank lines, which are not documents: {shards.skipped.blank:,}"
             )
         encoded = encoded and not refused(source, shards.skipped)
-        reader, noted = without_ends(source, shards, stored_eos, each=every_end)
+        contents: TokenReader = shards
+        named = list[str]()
+        if source.reader.info.kind == "ids":
+            contents, named = without_separators(shards, source.separator, None, source.paths[0], every_end=every_end)
+        reader, noted = without_ends(source, contents, stored_eos, each=every_end)
         readers.append(reader)
-        notes += [f"{source.paths[0]}: {note}" for note in noted]
+        notes += [f"{source.paths[0]}: {note}" for note in (*named, *noted)]
     if any(source.bos_id is not None for source in sources):
         pairs = zip(sources, readers, strict=True)
         readers = [_without_lead(source, reader, notes, every_end=every_end) for source, reader in pairs]

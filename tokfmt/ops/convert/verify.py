@@ -21,6 +21,7 @@ from tokfmt.model.select import Slice
 from tokfmt.ops.compare.fingerprint import Fingerprints, Hashing, RecordSide, Utf8, cuts, fingerprints, hash_axis
 from tokfmt.ops.convert.losses import Content
 from tokfmt.ops.convert.separators import stored_axis
+from tokfmt.ops.source.ingest import as_stored
 from tokfmt.ops.source.open import open_source
 from tokfmt.ops.source.request import EosChoice, Options
 from tokfmt.ops.source.stored import Source
@@ -67,7 +68,7 @@ def verify_tokens(
     reader = source.reader
     if isinstance(reader, RecordReader):  # They are compared as they are stored.
         expected = expected if target.bos_id is None else stored_axis(expected, target)
-        compared = compare_records(expected, target.decoder, reader, workers, progress)
+        compared = compare_records(expected, target.decoder, as_stored(reader), workers, progress)
     else:
         progress.phase("verifying", expected.info.tokens, "tokens")
         if (

@@ -27,9 +27,10 @@ from numpy.typing import NDArray
 
 from tokfmt.core.errors import TokfmtError
 from tokfmt.core.format import Encoder
+from tokfmt.core.place import Place
 from tokfmt.core.ragged import offsets_of
 from tokfmt.core.reader import TokenReader, batches, windows
-from tokfmt.core.records import Block, RecordBatch, RecordInfo, RecordReader, SkippedRecords
+from tokfmt.core.records import Block, RecordBatch, RecordInfo, RecordReader, RecordView, SkippedRecords
 from tokfmt.core.resources import share
 from tokfmt.core.seeds import DRAWN, draws
 from tokfmt.core.text_format import printable
@@ -110,17 +111,26 @@ class Read(NamedTuple):
         return Picked(self.axis, np.flatnonzero(among)[order]), numbers[order]
 
 
-class SomeRecords(RecordReader):
+class SomeRecords(RecordView):
     """Some records of a reader, which reads only these, one by one."""
 
     def __init__(self, records: RecordReader, numbers: NDArray[np.int64]) -> None:
-        self.records, self.numbers = records, numbers
+        super().__init__(records)
+        self.numbers = numbers
 
     @property
     def info(self) -> RecordInfo:  # type: ignore[override]
         return replace(self.records.info, records=len(self.numbers), size=len(self.numbers))
 
+    @property
+    def files(self) -> Sequence[Place]:  # type: ignore[override]
+        """None, as their records have other numbers."""
+        return ()
+
     def count(self) -> int:
+        return len(self.numbers)
+
+    def count_up_to(self, last: int) -> int:  # noqa: ARG002
         return len(self.numbers)
 
     def blocks(self, size: int, first: int = 0, last: int | None = None) -> Sequence[Block]:
@@ -144,9 +154,6 @@ class SomeRecords(RecordReader):
 
     def record(self, index: int) -> str | list[int]:
         return self.records.record(int(self.numbers[index]))
-
-    def close(self) -> None:
-        self.records.close()
 
 
 def prepared(

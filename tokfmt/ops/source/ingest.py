@@ -10,13 +10,19 @@ import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+import numpy as np
+from numpy.typing import NDArray
+
 from tokfmt.core.errors import SourceChangedError
 from tokfmt.core.format import Encoder
 from tokfmt.core.locks import Scratch
+from tokfmt.core.memory import MemoryReader
 from tokfmt.core.place import Place
 from tokfmt.core.ragged import Offsets, Ragged, Tokens
-from tokfmt.core.reader import ByteOffset, Info, TokenReader, check_position
-from tokfmt.core.records import Block, RecordReader, SkippedRecords
+from tokfmt.core.reader import ByteOffset, Info, Separators, TokenReader, check_position
+from tokfmt.core.records import Block, RecordBatch, RecordReader, RecordView, SkippedRecords
+from tokfmt.model.readers import ContentReader, from_reader
+from tokfmt.model.separator import led
 from tokfmt.ops.source.stored import Source
 from tokfmt.run.execute import Progress, SerialExecutor, make_executor, run_tasks
 from tokfmt.run.plan import Kind, Workers, journaled
@@ -133,6 +139,45 @@ def _first_records(records: RecordReader, blocks: Sequence[Block], first: int, r
     numbers = [ration.first + number - first for number in found if number is not None]
     known = len(numbers) == len(blocks) and all(a < b for a, b in itertools.pairwise([ration.first - 1, *numbers]))
     return numbers if known else []
+
+
+class ContentRecords(RecordView):
+    """Records of token IDs without the separator and the lead that the user names, each trimmed by its own tokens.
+
+    Their lines are as they are stored.
+    """
+
+    def __init__(self, records: RecordReader, eos_id: int | None, lead: int | None) -> None:
+        super().__init__(records)
+        self._eos_id, self._lead = eos_id, lead
+
+    def ids(self, block: Block) -> Iterator[RecordBatch]:
+        for batch in self.records.ids(block):
+            if batch.ragged is None:
+                yield batch
+                continue
+            reader = self._contents(batch.ragged, batch.marks)
+            count, length = reader.info.sequences, reader.info.tokens
+            ragged = Ragged(reader.tokens(0, length), reader.offsets(0, count))
+            yield batch._replace(ragged=ragged, marks=reader.marks(0, length))
+
+    def _contents(self, ragged: Ragged, marks: NDArray[np.uint8] | None = None) -> ContentReader:
+        stored = MemoryReader(ragged, marks)
+        dataset = from_reader(stored, self._eos_id, where=Separators.TRAILING, presumed=None)
+        return ContentReader(dataset if self._lead is None else led(dataset, self._lead, each=True))
+
+    def record(self, index: int) -> str | list[int]:
+        found = self.records.record(index)
+        if isinstance(found, str):
+            return found
+        reader = self._contents(Ragged.of([found]))
+        ids: list[int] = reader.tokens(0, reader.info.tokens).tolist()
+        return ids
+
+
+def as_stored(records: RecordReader) -> RecordReader:
+    """Return records with the separators and leads that they are read without."""
+    return records.records if isinstance(records, ContentRecords) else records
 
 
 class _Temporary(ShardReader):

@@ -50,6 +50,7 @@ from tokfmt.ops.source.manifest import (
 from tokfmt.ops.source.partial import closed, partial_of, readable
 from tokfmt.ops.source.request import EosChoice, Found, Options, SourceFiles, SourceRequest, option_names, read_options
 from tokfmt.ops.source.stored import (
+    GIVEN,
     Separator,
     Source,
     decided,
@@ -335,7 +336,7 @@ def open_found(
         few_sequences=few_sequences,
     )
     if isinstance(source.reader, RecordReader):
-        return _with_partial(source, found, request)
+        return _with_partial(_contents_of_records(source, source.reader), found, request)
     eos_id = source.separator.eos_id
     info = source.reader.info
     stream = eos_id is not None and info.separators is Separators.BETWEEN
@@ -372,6 +373,17 @@ def open_found(
     if request.allow_partial and stored.info.separators.alone:
         source = _closed(source, stored, found)
     return _with_partial(source, found, request) if source.damage else counted(source, request)
+
+
+def _contents_of_records(source: Source, records: RecordReader) -> Source:
+    """Return a source whose records of token IDs are read without the separator and the lead that the user names."""
+    separator = source.separator
+    eos_id = separator.eos_id if separator.source == GIVEN and separator.is_stored else None
+    if records.info.kind != "ids" or source.format.is_computed or (eos_id is None and source.bos_id is None):
+        return source
+    from tokfmt.ops.source.ingest import ContentRecords  # Most sources need none of its imports.
+
+    return source._replace(reader=ContentRecords(records, eos_id, source.bos_id))
 
 
 def _with_count(source: Source, dataset: Dataset, request: SourceRequest) -> Source:

@@ -45,7 +45,7 @@ from tokfmt.model.readers import dataset_of
 from tokfmt.model.select import Concat, Slice
 from tokfmt.ops.source.discover import dataset_paths, find_sources, format_of, found_at, snapshot
 from tokfmt.ops.source.draft import TextRecipe, TextSource, filters_of
-from tokfmt.ops.source.ingest import ingested
+from tokfmt.ops.source.ingest import as_stored, ingested
 from tokfmt.ops.source.manifest import manifest_path, read_manifest
 from tokfmt.ops.source.request import (
     Found,
@@ -554,9 +554,9 @@ def _axis(part: Opened, allow_loss: frozenset[str]) -> Opened:
         FormatError: A line is invalid.
         LossyConversionError: Records have other fields.
     """
-    records = part.reader
-    if not isinstance(records, RecordReader):
+    if not isinstance(part.reader, RecordReader):
         return part
+    records = as_stored(part.reader)
     axis = ingested(records, None)
     skipped, path = axis.skipped, part.paths[0]
     if skipped.invalid and "invalid-lines" not in allow_loss and records.describes_lines:

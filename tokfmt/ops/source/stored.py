@@ -33,7 +33,7 @@ from tokfmt.model.dataset import Dataset
 from tokfmt.model.gap import Gap
 from tokfmt.model.laid import KEPT
 from tokfmt.model.readers import ContentReader, dataset_of, from_reader, is_unfinished
-from tokfmt.model.separator import ENOUGH, Statement, decide, led, look, refuse_other, refuse_undivided, unled
+from tokfmt.model.separator import ENOUGH, Statement, decide, led, look, named, refuse_other, refuse_undivided, unled
 from tokfmt.ops.source.endings import LITTLE, few_runs
 from tokfmt.ops.source.manifest import (
     Manifest,
@@ -510,7 +510,8 @@ def without_separators(
     Args:
         stored: The reader of the dataset as it is stored.
         separator: Its separator.
-        dataset: The dataset, from `decided`; None if the format stores no separator at the ends of sequences.
+        dataset: The dataset, from `decided`; None if the format stores no separator at the ends of sequences. Rows may
+            end with one all the same, which --eos names.
         path: The dataset, for messages.
         jobs: Number of threads that scan a stream.
         progress: Receives the progress of that scan.
@@ -522,13 +523,21 @@ def without_separators(
         SeparatorUnknownError: The dataset is a stream whose separator is not known.
         CorruptError: The dataset states a separator, and not every sequence ends with it.
     """
-    info, eos_id = stored.info, separator.eos_id
-    if info.separators is Separators.NONE or not info.tokens:
-        return stored, []
-    if info.separators.alone:
+    info = stored.info
+    if info.separators.alone and info.tokens:
         return _of_stream(stored, separator, path, jobs, progress)
-    if dataset is None or not separator.is_stored:
+    if info.separators is Separators.NONE:
+        dataset = _of_rows(stored, separator, path, few=few_sequences)
+    if dataset is None or not separator.is_stored or not info.tokens:
         return stored, []
+    return _of_index(stored, separator, dataset, path, few_sequences=few_sequences, every_end=every_end)
+
+
+def _of_index(
+    stored: TokenReader, separator: Separator, dataset: Dataset, path: Place, *, few_sequences: bool, every_end: bool
+) -> tuple[TokenReader, list[str]]:
+    """Return the sequences that an index bounds; see `without_separators`."""
+    info, eos_id = stored.info, separator.eos_id
     gap, spans = dataset.gap, dataset.spans
     if eos_id is None:
         return stored, _on_unknown(separator, gap)
@@ -552,9 +561,21 @@ def without_separators(
     return stored, [f"{kept}; sequences are kept as stored{_wrapped(eos_id, separator.endings)}"]
 
 
+def _of_rows(stored: TokenReader, separator: Separator, path: Place, *, few: bool) -> Dataset | None:
+    """Return rows of a format that stores no separators, if some end with the one that --eos names; else None."""
+    info, eos_id = stored.info, separator.eos_id
+    if eos_id is None or separator.source != GIVEN or not separator.is_stored:
+        return None
+    if not info.tokens or info.layout is not Layout.DOCUMENTS or {info.eos_id, info.free_of} != {None}:
+        return None
+    dataset = from_reader(stored, path=path)
+    ends = look(dataset.axis, dataset.spans, few_runs(dataset.spans, info, None) if few else None)
+    return named(dataset, eos_id, ends) if ends.counts[eos_id] else None
+
+
 def _looked_at(stored: TokenReader, gap: Gap, path: Place) -> ContentReader:
     """Return the contents of a dataset after a look at the end of every sequence."""
-    whole = from_reader(stored, gap.id, presumed=None, path=path)
+    whole = from_reader(stored, gap.id, presumed=None, where=Separators.TRAILING, path=path)
     if whole.spans.usual == AFTER:
         gap = replace(gap, looked=gap.of, closed=gap.of, lack=0, empty=0)
     return ContentReader(replace(whole, gap=gap))

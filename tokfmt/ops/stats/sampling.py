@@ -15,8 +15,9 @@ from itertools import islice, pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from tokfmt.core.place import Place
 from tokfmt.core.reader import Separators, windows
-from tokfmt.core.records import Block, RecordBatch, RecordInfo, RecordReader, counted_records
+from tokfmt.core.records import Block, RecordInfo, RecordReader, RecordView, counted_records
 from tokfmt.core.seeds import SAMPLE, random_order
 from tokfmt.model.select import Intervals, Picked
 from tokfmt.ops.stats.walk import Indexed, StatsAxis, Streamed
@@ -107,39 +108,39 @@ def _end_of(axis: Streamed, position: int) -> int:
     return axis.info.tokens
 
 
-class SomeBlocks(RecordReader):
+class SomeBlocks(RecordView):
     """The records of the drawn blocks of a reader."""
 
     def __init__(self, records: RecordReader, blocks: Sequence[Block]) -> None:
-        self.records, self._blocks = records, list(blocks)
+        super().__init__(records)
+        self._blocks = list(blocks)
 
     @property
     def info(self) -> RecordInfo:  # type: ignore[override]
         size = sum(block.stop - block.start for block in self._blocks)
         return replace(self.records.info, size=size, records=None)
 
+    @property
+    def files(self) -> Sequence[Place]:  # type: ignore[override]
+        """None, as their records have other numbers."""
+        return ()
+
     def count(self) -> int:
         return sum(counted_records(self.records, block) for block in self._blocks)
+
+    def count_up_to(self, last: int) -> int:  # noqa: ARG002
+        return self.count()
+
+    def file_counts(self) -> Sequence[int]:
+        return ()
 
     def blocks(self, size: int, first: int = 0, last: int | None = None) -> Sequence[Block]:
         """Return the drawn blocks; the arguments are ignored."""
         del size, first, last
         return self._blocks
 
-    def texts(self, block: Block) -> Iterator[RecordBatch]:
-        return self.records.texts(block)
-
-    def ids(self, block: Block) -> Iterator[RecordBatch]:
-        return self.records.ids(block)
-
-    def lines(self, block: Block) -> Iterator[RecordBatch]:
-        return self.records.lines(block)
-
     def record(self, index: int) -> str | list[int]:
         raise IndexError(f"record {index} of a sample")
-
-    def close(self) -> None:
-        self.records.close()
 
 
 def draw_records(records: RecordReader, count: int, seed: int) -> SomeBlocks | None:

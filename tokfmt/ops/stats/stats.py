@@ -31,7 +31,7 @@ from tokfmt.core.text_format import printable
 from tokfmt.core.tokenizer_ids import TokenizerIds
 from tokfmt.model.readers import ContentReader, is_split
 from tokfmt.ops.source.discover import check_unchanged, dataset_paths, format_of, found_at, snapshot
-from tokfmt.ops.source.ingest import encoder_for, ingest
+from tokfmt.ops.source.ingest import as_stored, encoder_for, ingest
 from tokfmt.ops.source.manifest import extent
 from tokfmt.ops.source.open import contradicted, open_stored, presuming
 from tokfmt.ops.source.request import SourceRequest
@@ -278,19 +278,23 @@ class _Run:
             with self.recording_failure(source.paths[0]):
                 reader, notes = source.reader, list[str]()
                 if isinstance(reader, RecordReader):
-                    axis: StatsAxis = self._ingested(source, reader, number)
+                    stored: TokenReader = self._ingested(reader, number)
                 else:
-                    axis, notes = stored_axis(source, reader, every_end=self.request.source.every_end)
+                    stored = reader
+                if isinstance(reader, RecordReader) and reader.info.kind == "text":
+                    axis = axis_of(stored, str(source.paths[0]))
+                else:
+                    axis, notes = stored_axis(source, stored, every_end=self.request.source.every_end)
                 drawn = draw(axis, sample, seed) if sample is not None else None
                 axis = axis if drawn is None else drawn.axis
                 yield Subject(source, axis, size, (*source.notes, *notes)), drawn
 
-    def _ingested(self, source: Source, reader: RecordReader, number: int) -> StatsAxis:
-        encoder, name = encoder_for(reader, self.handle, self.progress), f"source-{number}"
-        shards = ingest(
-            reader, encoder, self.workers, name=name, progress=lambda shard: self.progress.advance(shard.size)
+    def _ingested(self, reader: RecordReader, number: int) -> TokenReader:
+        records, encoder = as_stored(reader), encoder_for(reader, self.handle, self.progress)
+        name = f"source-{number}"
+        return ingest(
+            records, encoder, self.workers, name=name, progress=lambda shard: self.progress.advance(shard.size)
         )
-        return axis_of(shards, str(source.paths[0]))
 
     def _drawn(self, found: Statistics, drawn: DrawnAxis) -> Statistics:
         """Mark statistics as estimated from a sample, and use the dataset's own counts if they are known."""
