@@ -23,7 +23,7 @@ def spread(count, most):
 def contents(stored, eos):
     """The slots of each content: those of its tokens, one by one."""
     tokens, how = stored.tokens(0, stored.info.tokens).tolist(), stored.info.separators
-    if how is Separators.TRAILING:
+    if how in (Separators.TRAILING, Separators.NONE):
         bounds = stored.offsets(0, stored.info.sequences).tolist()
         found = [list(range(a, b)) for a, b in zip(bounds, bounds[1:], strict=False)]
         return [one[:-1] if one and tokens[one[-1]] == eos else one for one in found]
