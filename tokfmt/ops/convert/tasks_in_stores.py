@@ -19,15 +19,20 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tokfmt.core.errors import ConversionError, CorruptError, FormatError, OptionError
 from tokfmt.core.files import open_file, writing
 from tokfmt.core.locks import make_private
 from tokfmt.core.place import Url, writable_store
-from tokfmt.core.spool import StoreStaging, is_named
+from tokfmt.core.spool import is_named
 from tokfmt.core.text_format import printable
 from tokfmt.run.plan import NullJournal, Task
+
+if TYPE_CHECKING:
+    from tokfmt.core.publisher import Publisher
+    from tokfmt.ops.convert.request import Request
+    from tokfmt.ops.convert.upload import StorePublisher
 
 _SUFFIX, _REQUEST = ".tokfmt-tasks", "conversion.json"
 _MARK = "spool"  # Name of the journal item in a common spool, and of its value in the request in the store.
@@ -72,19 +77,32 @@ def refuse_one_file(destination: Url) -> None:
     )
 
 
-def agree(staging: StoreStaging, journal: NullJournal, *, common: bool) -> None:
+def begin_upload(staging: Publisher, journal: NullJournal, request: Request, *, common: bool) -> None:
+    """Let a run that keeps its work record what it uploads; compare the request of a task with that of the others.
+
+    Raises:
+        ConversionError: As for `agree`.
+    """
+    from tokfmt.ops.convert.upload import StorePublisher
+
+    assert isinstance(staging, StorePublisher)
+    staging.journal = journal
+    if request.task is not None:
+        agree(staging, common=common)
+
+
+def agree(staging: StorePublisher, *, common: bool) -> None:
     """Record the request of the tasks, or compare it and the spool with those of the tasks before.
 
     Args:
         staging: Where this task builds.
-        journal: Its journal.
         common: All tasks work in this spool.
 
     Raises:
         ConversionError: If tasks of another request, or in another spool, have begun to write the destination.
     """
     place, ours = records_of(staging.url) / _REQUEST, json.loads((staging.home / _REQUEST).read_bytes())
-    mark = journal.once(_MARK, lambda: os.urandom(8).hex()) if common else ""
+    mark = staging.journal.once(_MARK, lambda: os.urandom(8).hex()) if common else ""
     conditional = staging.claim.taken
     with contextlib.suppress(FileExistsError):
         if conditional or staging.store.identity(place.key) is None:
