@@ -123,7 +123,7 @@ class Publisher:
         self.keep, self.removed = bool(kept), False
         self.home = hidden_sibling(self.destination)
         self.path, self.scratch = self._built, self.home / "scratch"
-        self._kept, self._shared, self._lock = kept, shared, -1
+        self._kept, self._shared, self._lock, self._new = kept, shared, -1, False
         self._inode, self._replaced, self._published, self._sealed = _UNKNOWN, _ABSENT, False, False
         self._placed: dict[Path, int] = {}
 
@@ -132,8 +132,8 @@ class Publisher:
         return self.home / "build" / self.destination.name
 
     def __enter__(self) -> Publisher:
-        new = not os.path.lexists(self.home)
-        if self._kept and not new:
+        self._new = not os.path.lexists(self.home)
+        if self._kept and not self._new:
             with writing(self.given):
                 check_private(self.home)
             self._inode = self._recorded_inode()
@@ -144,10 +144,8 @@ class Publisher:
             for directory in (self._built.parent, self.scratch):
                 make_private(directory, taken_over=True)
         except BaseException as error:  # This includes signals.
-            self.keep = self.keep and not new
+            self.keep = self.keep and not self._new
             self._leave()
-            if new:
-                _remove_unlocked(self.home, {"lock", "build", "scratch"})
             if isinstance(error, OSError):
                 raise write_error(self.given, error) from error
             raise
@@ -444,9 +442,12 @@ class Publisher:
         return draft
 
     def _leave(self) -> None:
-        if self._lock >= 0 and not self.keep:
-            self._discard()
-        self._unlock()
+        if self._lock >= 0:
+            if not self.keep:
+                self._discard()
+            self._unlock()
+        elif self._new and not self.keep:  # A signal came before it was locked.
+            _remove_unlocked(self.home, {"lock", "build", "scratch"})
 
     def _discard(self) -> None:
         old = self._old() if self.published else None

@@ -75,7 +75,8 @@ class SmallObject(Publisher):
         super().__init__(self._spool / url.name, overwrite=overwrite, objection=objection, given=url)
 
     def _make_home(self) -> None:
-        make_private(self._spool, taken_over=True)
+        with writing(self._spool):
+            make_private(self._spool, taken_over=True)  # Another run removes it if it is empty.
         super()._make_home()
 
     def check_replaceable(self) -> None:

@@ -25,7 +25,7 @@ from tokfmt import registry
 from tokfmt.core import listing
 from tokfmt.core.claims import Claim, read_claim, refused
 from tokfmt.core.errors import ConversionError, DestinationExistsError, OptionError, OutageError, TokfmtError
-from tokfmt.core.files import writing
+from tokfmt.core.files import open_file, writing
 from tokfmt.core.format import Format, everything_in
 from tokfmt.core.locks import make_private
 from tokfmt.core.place import Identity, Kind, Place, Url, writable_store
@@ -136,12 +136,11 @@ class StorePublisher(Publisher):
         super().__init__(self.spool / url.name, overwrite=overwrite, kept=kept, shared=shared, given=url)
 
     def _make_home(self) -> None:
-        make_private(self.spool, taken_over=True)  # Another run removes it if it is empty.
+        with writing(self.spool):
+            make_private(self.spool, taken_over=True)  # Another run removes it if it is empty.
         super()._make_home()
 
     def __enter__(self) -> Publisher:
-        with writing(self.spool):
-            make_private(self.spool, taken_over=True)
         super().__enter__()
         try:
             if self._kept == "resume":
@@ -472,7 +471,22 @@ class StorePublisher(Publisher):
         try:
             self.store.put(place.key, content, if_absent=conditional, done=written)
         except FileExistsError as error:
-            raise DestinationExistsError(place, _MEANWHILE) from error
+            if not self._was_put(place, content):
+                raise DestinationExistsError(place, _MEANWHILE) from error
+            there = self.store.identity(place.key)
+            if there is not None:
+                written(there)
+
+    def _was_put(self, place: Url, content: bytes | Path) -> bool:
+        """Return whether a run that this one continues was killed after it had written an object."""
+        if not self.continues:
+            return False
+        ours = content if isinstance(content, bytes) else content.read_bytes()
+        file = open_file(place, may_be_page=True)
+        try:
+            return file.size == len(ours) and file.read(0, file.size) == ours
+        finally:
+            file.close()
 
     def _listed(self) -> dict[str, Identity]:
         """Return the identity of all objects of the destination that is a directory, by key."""
