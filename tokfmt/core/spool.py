@@ -36,6 +36,7 @@ from tokfmt.core.publisher import Beside, Publisher
 from tokfmt.core.replacing import ANYBODY, Objection, no_directory
 
 VARIABLE = "TOKFMT_SPOOL"
+_TASKS = ".tokfmt-tasks"
 _OF_CLAIM = 7  # It is looked for, written, read before two steps, and deleted.
 
 
@@ -60,6 +61,11 @@ def spool_of(destination: Url, given: Path | None) -> Path:
 def run_of_tasks(destination: Url) -> str:
     """Return the run that the claim of all tasks of a destination names."""
     return f"tasks of {destination.as_posix()}"
+
+
+def records_of(destination: Url) -> Url:
+    """Return the directory of the records of the tasks of a destination."""
+    return destination.with_name(f"{destination.name}{_TASKS}")
 
 
 class SmallObject(Publisher):

@@ -19,29 +19,22 @@ import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from tokfmt.core.errors import ConversionError, CorruptError, FormatError, OptionError
 from tokfmt.core.files import open_file, writing
 from tokfmt.core.locks import make_private
 from tokfmt.core.place import Url, writable_store
-from tokfmt.core.spool import is_named
+from tokfmt.core.publisher import Publisher
+from tokfmt.core.spool import is_named, records_of
 from tokfmt.core.text_format import printable
+from tokfmt.ops.convert.request import Request
+from tokfmt.ops.convert.upload import StorePublisher
 from tokfmt.run.plan import NullJournal, Task
 
-if TYPE_CHECKING:
-    from tokfmt.core.publisher import Publisher
-    from tokfmt.ops.convert.request import Request
-    from tokfmt.ops.convert.upload import StorePublisher
-
-_SUFFIX, _REQUEST = ".tokfmt-tasks", "conversion.json"
+_REQUEST = "conversion.json"
 _MARK = "spool"  # Name of the journal item in a common spool, and of its value in the request in the store.
 _LARGEST = 1 << 30  # Bytes of a record.
-
-
-def records_of(destination: Url) -> Url:
-    """Return the directory of the records of the tasks of a destination."""
-    return destination.with_name(f"{destination.name}{_SUFFIX}")
 
 
 def refuse_unshared(destination: Url, spool: Path | None, what: str, why: str) -> None:
@@ -83,8 +76,6 @@ def begin_upload(staging: Publisher, journal: NullJournal, request: Request, *, 
     Raises:
         ConversionError: As for `agree`.
     """
-    from tokfmt.ops.convert.upload import StorePublisher
-
     assert isinstance(staging, StorePublisher)
     staging.journal = journal
     if request.task is not None:

@@ -30,11 +30,10 @@ from tokfmt.core.format import Format, everything_in
 from tokfmt.core.locks import make_private
 from tokfmt.core.place import Identity, Kind, Place, Url, writable_store
 from tokfmt.core.publisher import REQUEST, Beside, Publisher
-from tokfmt.core.spool import run_of_tasks, spool_of
+from tokfmt.core.spool import records_of, run_of_tasks, spool_of
 from tokfmt.core.text_format import printable
 from tokfmt.ops.convert.manifests import with_objects
 from tokfmt.ops.convert.request import Request
-from tokfmt.ops.convert.tasks_in_stores import records_of
 from tokfmt.ops.destination import strangers_in_store
 from tokfmt.ops.source.manifest import (
     Measured,
