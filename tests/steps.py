@@ -65,9 +65,8 @@ class Steps:
             self.counts = False
             for name, call in real.items():
                 setattr(os, name, call)
-            if "kill" in self.fault:
-                for fd in _held_by_this(self.home) - before:  # Locks of a killed process are free.
-                    os.close(fd)
+            for fd in _held_by_this(self.home) - before:  # The process has ended, so its locks are free.
+                os.close(fd)
 
     def _counted(self, name, call):
         def counted(fd, *args, **more):

@@ -1,11 +1,12 @@
 """A store in memory, which counts what it is asked."""
 
 import errno
+from pathlib import Path
 
-from tokfmt.core.errors import SourceChangedError
-from tokfmt.core.place import Entry, Identity, Kind, Status, close_stores
+from tokfmt.core.errors import OutageError, SourceChangedError
+from tokfmt.core.place import IF_ABSENT, IF_MATCH, Entry, Identity, Kind, Status, Url, close_stores, register_store
 
-__all__ = ["Counting", "Memory", "close_stores"]
+__all__ = ["Counting", "Memory", "Url", "Writable", "close_stores", "register_store"]
 
 
 class Memory:
@@ -54,3 +55,66 @@ class Counting(Memory):
     def read_ranges(self, key, ranges, identity):
         self.calls += bool(ranges)
         return super().read_ranges(key, ranges, identity)
+
+
+class Writable(Memory):
+    """A store in memory that can be written to. Each request is reported to `step` before it is done."""
+
+    can = frozenset({IF_ABSENT, IF_MATCH})
+
+    def __init__(self, held, step=lambda name: None):
+        super().__init__(held)
+        self._report, self._writes = step, 0
+        self._tags = {}
+
+    def _step(self, name):
+        try:
+            self._report(name)
+        except OSError as error:
+            raise OutageError(f"the store: {error}") from error
+
+    def _identity(self, key):
+        return Identity(len(self.held[key]), self._tags.get(key, "first"))
+
+    def status(self, key):
+        self._step(f"status {key}")
+        return super().status(key)
+
+    def entries(self, key):
+        self._step(f"list {key}")
+        return iter(
+            [
+                entry
+                if entry.kind is Kind.DIRECTORY
+                else entry._replace(identity=self._identity(f"{key}/{entry.name}" if key else entry.name))
+                for entry in super().entries(key)
+            ]
+        )
+
+    def read_ranges(self, key, ranges, identity):
+        self._step(f"read {key}")
+        return super().read_ranges(key, ranges, identity)
+
+    def identity(self, key):
+        self._step(f"head {key}")
+        return self._identity(key) if key in self.held else None
+
+    def put(self, key, content, *, if_absent=False, if_match=None, done=lambda _: None):
+        self._step(f"put {key}")
+        there = self._identity(key) if key in self.held else None
+        if (if_absent and there is not None) or (if_match is not None and there != if_match):
+            raise FileExistsError(key)
+        self._writes += 1
+        self.held[key] = content.read_bytes() if isinstance(content, Path) else content
+        self._tags[key] = f"write {self._writes}"
+        done(self._identity(key))
+        return self._identity(key)
+
+    def upload(self, files, done):
+        for key, file in files:
+            done(key, self.put(key, file))
+
+    def delete(self, keys):
+        for key in list(keys):
+            self._step(f"delete {key}")
+            self.held.pop(key, None)

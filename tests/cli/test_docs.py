@@ -131,7 +131,7 @@ def test_the_trust_page_names_tests_that_exist():
         named = re.findall(r"`([\w/]+\.py)::(\w+)`", row)
         assert named, row
         for file, test in named:
-            assert re.search(rf"^def {test}\(", (ROOT / "tests" / file).read_text(), re.MULTILINE), (file, test)
+            assert re.search(rf"^ *def {test}\(", (ROOT / "tests" / file).read_text(), re.MULTILINE), (file, test)
 
 
 def test_every_variable_of_the_environment_is_on_its_page():

@@ -1,160 +1,16 @@
-"""The laws of a publisher, which hold whichever step fails: complete, or not written; nobody is overwritten silently."""
+"""A local destination keeps the laws of publishing; and what only a file system has."""
 
 import contextlib
 import fcntl
 import os
 import shutil
-from pathlib import Path
 
 import pytest
+from publishing import DATA, INDEX, KILLED, PublisherContract
 from steps import KINDS, Steps
 
-from tokfmt.core.errors import ConversionError, DestinationExistsError, TokfmtError
+from tokfmt.core.errors import ConversionError, TokfmtError
 from tokfmt.core.publisher import Publisher, publish_all
-
-NEW = {"out": b"new", "out.idx": b"new index", "out.json": b"new manifest"}
-OLD = {"out": b"old", "out.idx": b"old index", "out.json": b"old manifest"}
-KILLED = {"kill": 1}
-
-
-def name_of(fault):
-    return "-".join(map(str, *fault.items()))
-
-
-class PublisherContract:
-    """Laws of every backend. A subclass builds datasets of the files `out`, `out.idx` and `out.json`."""
-
-    home: Path
-    steps: Steps
-
-    def publisher(self, *, overwrite=False, keep=False):
-        """Return a publisher of `out` with the companion `out.idx`."""
-        raise NotImplementedError
-
-    def build(self, publisher, content):
-        """Write the files of a dataset where a publisher builds them."""
-        publisher.path.write_bytes(content["out"])
-        publisher.path.with_name("out.idx").write_bytes(content["out.idx"])
-
-    def seen(self):
-        """Return the files that a reader finds, by name."""
-        raise NotImplementedError
-
-    def put(self, content):
-        """Write the files of a dataset without a publisher."""
-        raise NotImplementedError
-
-    def left(self):
-        """Return what a run left that is no part of a dataset."""
-        raise NotImplementedError
-
-    def clear(self):
-        """Remove everything."""
-        raise NotImplementedError
-
-    def run(self, *, overwrite=False, keep=False):
-        with self.publisher(overwrite=overwrite, keep=keep) as one:
-            if not one.published and not one.path.exists():
-                self.build(one, NEW)
-            one.publish({"out.json": NEW["out.json"]})
-            one.keep = False
-
-    def readable(self, states):
-        """Whether what a reader finds is one of these states, or one that lacks files and so is not read as a dataset."""
-        found = self.seen()
-        return found in states or (
-            any(found.items() <= state.items() for state in states) and not {"out", "out.idx"} <= found.keys()
-        )
-
-    @pytest.mark.parametrize("before", [{}, OLD], ids=["fresh", "old"])
-    @pytest.mark.parametrize("fault", KINDS, ids=name_of)
-    def test_complete_or_not_written(self, before, fault):
-        """After a fault at any step, what is there is old, absent or new; the next run works, and leaves nothing."""
-        self.put(before)
-        with self.steps.fail() as raised:
-            self.run(overwrite=bool(before))
-        assert not raised, raised
-        assert self.seen() == NEW
-        steps = list(self.steps.names)
-        for at in range(len(steps)):
-            self.clear()
-            self.put(before)
-            with self.steps.fail(at, fault) as raised:
-                self.run(overwrite=bool(before))
-            what = f"{fault} at {at} of {len(steps)}: {steps[at]}; {raised}, {self.seen()}"
-            if fault == KILLED:
-                manifest_lacks = [{k: v for k, v in state.items() if k != "out.json"} for state in (before, NEW)]
-                assert self.readable([before, NEW, *manifest_lacks]), what
-            else:
-                assert self.seen() in (before, NEW), what
-                complete = any("is complete" in note for one in raised for note in getattr(one, "__notes__", ()))
-                assert not raised or complete == (self.seen() == NEW), what
-                assert not self.left() or "errno" in fault, what
-            again = self.seen() == before and not before
-            self.run(overwrite=not again)
-            assert self.seen() == NEW and not self.left(), what
-
-    @pytest.mark.parametrize("fault", KINDS, ids=name_of)
-    def test_a_run_that_is_kept_goes_on(self, fault):
-        """What it has built is published by the next run, wherever it stopped, once there is a request to continue."""
-        with self.steps.fail() as raised:
-            self.run_kept()
-        assert not raised, raised
-        steps = list(self.steps.names)
-        for at in range(len(steps)):
-            self.clear()
-            with self.steps.fail(at, fault):
-                self.run_kept()
-            what = f"{fault} at {at} of {len(steps)}: {steps[at]}"
-            if self.seen() == NEW:  # Only the cleaning was cut short.
-                self.run(overwrite=True)
-            else:
-                self.run_kept()
-            assert self.seen() == NEW and not self.left(), what
-
-    def run_kept(self):
-        with self.publisher(keep=True) as one:
-            request = one.home / "conversion.json"
-            one.keep = request.exists()
-            if not request.exists():
-                request.write_text("{}")
-                one.keep = True
-            if not one.published and not (one.home / "built").exists():
-                self.build(one, NEW)
-                (one.home / "built").touch()
-            one.publish({"out.json": NEW["out.json"]})
-            one.keep = False
-
-    def test_one_writer_at_a_time(self):
-        """The other one is refused before it has built anything, and takes nothing along."""
-        for overwrite in (False, True):
-            with self.publisher(overwrite=overwrite) as first:
-                self.build(first, NEW)
-                with pytest.raises(ConversionError, match="another tokfmt is writing it"):
-                    self.run(overwrite=overwrite)
-                first.publish({"out.json": NEW["out.json"]})
-            assert self.seen() == NEW
-            assert not self.left()
-
-    def test_what_exists_stays_without_overwrite(self):
-        self.put(OLD)
-        with pytest.raises(DestinationExistsError, match="--overwrite"):
-            self.run()
-        assert self.seen() == OLD and not self.left()
-
-    def test_what_appears_meanwhile_stays(self):
-        """Written by another program."""
-        with pytest.raises(DestinationExistsError), self.publisher() as one:
-            self.build(one, NEW)
-            self.put({"out": b"mine"})
-            one.publish({"out.json": NEW["out.json"]})
-        assert self.seen() == {"out": b"mine"} and not self.left()
-
-    def test_a_run_that_fails_leaves_nothing(self):
-        with pytest.raises(ZeroDivisionError), self.publisher() as one:
-            self.build(one, NEW)
-            1 / 0  # noqa: B018
-        assert self.seen() == {} and not self.left()
 
 
 class TestLocal(PublisherContract):
@@ -163,7 +19,7 @@ class TestLocal(PublisherContract):
         self.home, self.steps = tmp_path, Steps(tmp_path)
 
     def publisher(self, *, overwrite=False, keep=False):
-        return Publisher(self.home / "out", overwrite=overwrite, kept="resume" if keep else "", companions=["out.idx"])
+        return Publisher(self.home / DATA, overwrite=overwrite, kept="resume" if keep else "", companions=[INDEX])
 
     def seen(self):
         return {path.name: path.read_bytes() for path in self.home.iterdir() if not path.name.startswith(".")}

@@ -71,7 +71,7 @@ ALLOWED = {
     ),
     "ops/convert/spread.py": {"rglob": OWN},
     "ops/convert/tasks_in_stores.py": dict.fromkeys(("exists", "open", "os.open", "read_bytes"), OWN),
-    "ops/convert/upload.py": dict.fromkeys(("exists", "is_dir", "is_file", "stat"), OWN),
+    "ops/convert/upload.py": dict.fromkeys(("exists", "is_dir", "is_file", "read_bytes", "read_text", "stat"), OWN),
     "ops/convert/space.py": dict.fromkeys(("os.lstat", "os.path.lexists", "os.walk"), DESTINATION),
     "ops/destination.py": dict.fromkeys(
         ("exists", "is_dir", "open", "os.lstat", "os.path.abspath", "os.path.islink", "os.path.join",

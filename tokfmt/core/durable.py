@@ -84,12 +84,18 @@ def replaced_path(path: Path) -> Path:
 def replace_file(path: Path, content: bytes) -> None:
     """Write a small file and flush it to the disk. It is complete, or not written; an older file is replaced."""
     draft = path.with_name(f"{path.name}.{os.urandom(4).hex()}")
-    with open(draft, "xb") as file:
+    write_new(draft, content)
+    os.replace(draft, path)
+    sync_directory(path.parent)
+
+
+def write_new(path: Path, content: bytes) -> None:
+    """Write a small file and flush it to the disk. A file or link of that name is removed before."""
+    path.unlink(missing_ok=True)
+    with open(path, "xb") as file:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
-    os.replace(draft, path)
-    sync_directory(path.parent)
 
 
 def sync_file_system(path: Path) -> None:

@@ -29,7 +29,7 @@ import os
 import re
 import time
 from collections import deque
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import MappingProxyType, TracebackType
@@ -43,6 +43,7 @@ from tokfmt.core.durable import (
     replaced_path,
     sync_directory,
     sync_tree,
+    write_new,
 )
 from tokfmt.core.errors import ConversionError, DestinationExistsError, OutageError, TokfmtError, replace_paths
 from tokfmt.core.files import write_error, write_reason, writing
@@ -67,7 +68,8 @@ _SUFFIX, _OLD, _DRAFT, _INODE = ".tokfmt-work", ".old", ".draft", "published"
 _ABSENT, _UNKNOWN = 0, -1  # No inode has these numbers.
 _TRIES, _PAUSE = 20, 0.05
 
-Beside = Mapping[str, bytes | Path | None]
+Content = bytes | Path | Callable[[], bytes] | None
+Beside = Mapping[str, Content]
 finished: deque[PlaceLike] = deque(maxlen=1000)
 """The last destinations of this process. A signal handler that runs after the work reports that they are complete."""
 
@@ -121,7 +123,7 @@ class Publisher:
         self.keep, self.removed = bool(kept), False
         self.home = hidden_sibling(self.destination)
         self.path, self.scratch = self._built, self.home / "scratch"
-        self._kept, self._shared, self._lock = kept, shared, -1
+        self._kept, self._shared, self._lock, self._new = kept, shared, -1, False
         self._inode, self._replaced, self._published, self._sealed = _UNKNOWN, _ABSENT, False, False
         self._placed: dict[Path, int] = {}
 
@@ -130,8 +132,8 @@ class Publisher:
         return self.home / "build" / self.destination.name
 
     def __enter__(self) -> Publisher:
-        new = not os.path.lexists(self.home)
-        if self._kept and not new:
+        self._new = not os.path.lexists(self.home)
+        if self._kept and not self._new:
             with writing(self.given):
                 check_private(self.home)
             self._inode = self._recorded_inode()
@@ -142,10 +144,8 @@ class Publisher:
             for directory in (self._built.parent, self.scratch):
                 make_private(directory, taken_over=True)
         except BaseException as error:  # This includes signals.
-            self.keep = self.keep and not new
+            self.keep = self.keep and not self._new
             self._leave()
-            if new:
-                _remove_unlocked(self.home, {"lock", "build", "scratch"})
             if isinstance(error, OSError):
                 raise write_error(self.given, error) from error
             raise
@@ -266,9 +266,10 @@ class Publisher:
         """Flush the output to the disk and make it visible in one step, followed by the files beside it.
 
         Args:
-            beside: Name of each small file beside the destination, with its content, the path where it was built in the
-                hidden sibling, or None for a file that must not exist. An older file is removed before the destination
-                appears, so that it never describes another destination.
+            beside: Name of each small file beside the destination, with its content, a function that returns it once
+                the destination is there, the path where it was built in the hidden sibling, or None for a file that
+                must not exist. An older file is removed before the destination appears, so that it never describes
+                another destination.
 
         Raises:
             DestinationExistsError: If another process created the destination meanwhile, and `overwrite` is False.
@@ -286,7 +287,7 @@ class Publisher:
 
     def _is_own(self) -> bool:
         """Return whether the destination is what was built here."""
-        return _inode(self.destination) == self._inode
+        return self._inode != _UNKNOWN and _inode(self.destination) == self._inode
 
     def _recorded_inode(self) -> int:
         """Return the inode that an earlier run was about to publish from this sibling; -1 without one."""
@@ -314,7 +315,7 @@ class Publisher:
                 beside = {name: None, **beside}
         if not self.published:
             self._permit()
-        drafts = {name: None if text is None else self._draft(name, text) for name, text in beside.items()}
+        drafts: Beside = {name: None if text is None else self._draft(name, text) for name, text in beside.items()}
         if not self.published:
             self.seal()
             self._inode = os.lstat(self.path).st_ino
@@ -329,11 +330,11 @@ class Publisher:
                 sync_tree(self.path)
             self._sealed = True
 
-    def appear(self, beside: Iterable[str]) -> None:
+    def appear(self, beside: Beside) -> None:
         """Rename the output to its destination in one step. Does no work that takes time.
 
         Args:
-            beside: Names of files beside it, which are moved away first.
+            beside: Files beside it, of which older ones are moved away first.
         """
         if self.published:
             return
@@ -425,14 +426,14 @@ class Publisher:
     def _draft_of(self, name: str) -> Path:
         return self.home / f"{name}{_DRAFT}"
 
-    def _draft(self, name: str, content: bytes | Path) -> Path:
+    def _draft(self, name: str, content: bytes | Path | Callable[[], bytes]) -> Path:
         draft = self._draft_of(name)
         if isinstance(content, Path):
             if content.exists() or not draft.exists():
                 os.replace(content, draft)
             sync_tree(draft)
         else:
-            replace_file(draft, content)
+            write_new(draft, content() if callable(content) else content)
         for old in (self.destination.with_name(name), self.home / f"{name}{_OLD}"):
             if old.is_file() and not old.is_symlink():
                 inherit(draft, old)
@@ -441,9 +442,12 @@ class Publisher:
         return draft
 
     def _leave(self) -> None:
-        if self._lock >= 0 and not self.keep:
-            self._discard()
-        self._unlock()
+        if self._lock >= 0:
+            if not self.keep:
+                self._discard()
+            self._unlock()
+        elif self._new and not self.keep:  # A signal came before it was locked.
+            _remove_unlocked(self.home, {"lock", "build", "scratch"})
 
     def _discard(self) -> None:
         old = self._old() if self.published else None

@@ -1,7 +1,7 @@
 """Build a destination in a store: first in a private local directory, the spool, and then by uploads.
 
     SPOOL/tokfmt-spool-16hexdigits/      of one address and one user, 0700
-        .DST.tokfmt-8hexdigits/          as for a local destination: see `core.publisher`
+        .DST.tokfmt-work/                as for a local destination: see `core.publisher`
             build/DST
             run                          the run that the claim names, if it may be continued
 
@@ -17,21 +17,16 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import NamedTuple
 
 from tokfmt.core import listing
-from tokfmt.core.claims import Claim, Claimed, read_claim, refused
-from tokfmt.core.errors import ConversionError, DestinationExistsError, OutageError, TokfmtError, UnsupportedError
+from tokfmt.core.errors import DestinationExistsError, UnsupportedError
 from tokfmt.core.files import writing
 from tokfmt.core.locks import make_private
 from tokfmt.core.place import (
     IF_ABSENT,
     PUT_AT_ONCE,
-    Identity,
-    Place,
     PlaceLike,
     Url,
     destination_of,
@@ -39,31 +34,10 @@ from tokfmt.core.place import (
 )
 from tokfmt.core.publisher import Beside, Publisher
 from tokfmt.core.replacing import ANYBODY, Objection, no_directory
-from tokfmt.core.text_format import printable
 
 VARIABLE = "TOKFMT_SPOOL"
-_MEANWHILE = "another writer has written it meanwhile"
+_TASKS = ".tokfmt-tasks"
 _OF_CLAIM = 7  # It is looked for, written, read before two steps, and deleted.
-StoreObjection = Callable[[Place, str], str]
-"""Returns the reason not to replace a dataset, given the format that a claim states ("": none); "" if it may be."""
-
-
-class Uploaded(NamedTuple):
-    """An object that this run, or the run that it continues, has written.
-
-    Attributes:
-        size, tag: The identity that the store states.
-        digest: XXH3-128 of its content, in hexadecimal; "" if it was not computed.
-    """
-
-    size: int
-    tag: str
-    digest: str
-
-    @property
-    def identity(self) -> Identity:
-        """The identity that the store states."""
-        return Identity(self.size, self.tag)
 
 
 def spool_parent(given: Path | None) -> Path:
@@ -89,263 +63,53 @@ def run_of_tasks(destination: Url) -> str:
     return f"tasks of {destination.as_posix()}"
 
 
-def no_objection(place: Place, stated: str) -> str:  # noqa: ARG001
-    """Accept the replacement of an object, and object to that of a directory."""
-    return "it is a directory" if listing.is_dir(place) else ""
+def records_of(destination: Url) -> Url:
+    """Return the directory of the records of the tasks of a destination."""
+    return destination.with_name(f"{destination.name}{_TASKS}")
 
 
-class StoreStaging(Publisher):
-    """Build a destination in a store. Without `complete`, it leaves no object behind.
+class SmallObject(Publisher):
+    """Build one small object, such as a page or an index, in the spool of this machine, and upload it."""
 
-    Attributes:
-        url: The destination.
-        store: Its store.
-        spool: The local directory in which it is built.
-        claim: The claim of this run.
-        uploaded: What was uploaded, by key.
-        continues: The claim in the store is of the run that this one continues.
-        total: Number of objects to upload, for messages; 0 if it is not known yet.
-        begun: True once objects of the old dataset were deleted.
-    """
-
-    def __init__(
-        self,
-        url: Url,
-        *,
-        spool: Path | None = None,
-        overwrite: bool = False,
-        objection: StoreObjection = no_objection,
-        kept: str = "",
-        shared: bool = False,
-        companions: Sequence[Url] = (),
-        format_name: str = "",
-        note: Callable[[str], None] = lambda _: None,
-        claims: bool = True,
-    ) -> None:
+    def __init__(self, url: Url, *, overwrite: bool, objection: Objection) -> None:
         """Choose a hidden directory in the spool. Creates no file, and sends no request yet.
-
-        Args:
-            url: The destination.
-            spool: Directory of spools.
-            overwrite: Allow the replacement of an existing dataset.
-            objection: Returns the reason not to replace an existing one.
-            kept: As for `Publisher`.
-            shared: As for `Publisher`.
-            companions: Other objects of the dataset at the same level.
-            format_name: The format that is written, for the claim.
-            note: Receives notes.
-            claims: Claim the destination. A single small object needs no claim: it is written only if none is there.
 
         Raises:
             OptionError: If the address cannot be written.
         """
-        self.url, self.store, self.spool = url, writable_store(url), spool_of(url, spool)
-        self._objects_to, self._beside, self._note = objection, tuple(companions), note
-        self._claims, self.continues, self._done = claims, False, False
-        self.claim = Claim(self.store, url, os.urandom(8).hex(), format_name)
-        self.uploaded: dict[str, Uploaded] = {}
-        self.total, self.begun = 0, False
-        super().__init__(self.spool / url.name, overwrite=overwrite, kept=kept, shared=shared, given=url)
+        self.url, self._store, self._spool = url, writable_store(url), spool_of(url, None)
+        super().__init__(self._spool / url.name, overwrite=overwrite, objection=objection, given=url)
 
     def _make_home(self) -> None:
-        make_private(self.spool, taken_over=True)  # Another run removes it if it is empty.
+        with writing(self._spool):
+            make_private(self._spool, taken_over=True)  # Another run removes it if it is empty.
         super()._make_home()
 
-    def __enter__(self) -> Publisher:
-        with writing(self.spool):
-            make_private(self.spool, taken_over=True)
-        super().__enter__()
-        if not self._claims:
-            return self
-        try:
-            if self._kept == "resume":
-                self._note_run()
-            self.claim.take(overwrite=self.overwrite, note=self._note)
-            self.continues = self.continues or self.claim.joined
-            if self.claim.replaced is None and not self.continues:
-                self._check_dataset(None)  # Another run may have written it since, and released its claim.
-            if self.of_tasks and not self._shared:
-                self.claim.hold_alone()  # Of two runs with --finish, the later one goes on.
-        except BaseException:
-            self.keep = self.keep and (self.home / "conversion.json").exists()
-            self._leave()
-            raise
-        return self
-
     def check_replaceable(self) -> None:
-        """Raise an error for a destination that another run writes, or that must not be replaced.
-
-        Raises:
-            ConversionError: If another run writes it, or strangers are in it.
-            DestinationExistsError: If it exists, and `overwrite` is False.
-        """
-        if not self._claims:
-            self._check_dataset(None)
+        if not listing.is_there(self.url):
             return
-        self._recall_run()
-        found = read_claim(self.store, self.url)
-        self.continues = found is not None and found.run == self.claim.run
-        if self.continues:
-            return
-        if found is not None and not self.overwrite:
-            raise refused(self.url, found)
-        try:
-            self._check_dataset(found)
-        except ConversionError:  # What is there may be of another task, which has begun since the claim was read.
-            found = read_claim(self.store, self.url) if self.of_tasks else None
-            self.continues = found is not None and found.run == self.claim.run
-            if not self.continues:
-                raise
+        why = self.objection(self.url)
+        if not self.overwrite:
+            raise DestinationExistsError(self.url, why)
+        if why:
+            raise self._not_replaced(why)
 
-    @property
-    def of_tasks(self) -> bool:
-        """Whether tasks write the destination, and --finish publishes it."""
-        return self._kept == "tasks"
-
-    @listing.kept()
-    def _check_dataset(self, found: Claimed | None) -> None:
-        for place in (self.url, *self._beside):
-            if not listing.is_there(place):
-                continue
-            why = self._objects_to(place, found.format if found else "") if place == self.url else ""
-            if not self.overwrite:
-                raise DestinationExistsError(place, why)
-            if why:
-                raise self._not_replaced(why)
-
-    def _recall_run(self) -> None:
-        """Take over the run of an earlier process, whose claim then is ours. All tasks of a destination are one run."""
-        if self.of_tasks:
-            self.claim.run = run_of_tasks(self.url)
-        if self._kept != "resume":
-            return
-        with contextlib.suppress(OSError):
-            self.claim.run = (self.home / "run").read_text("ascii") or self.claim.run
-
-    def _note_run(self) -> None:
-        """Record the run, so that another process can go on with the claim. Of several at once, the first decides."""
-        place = self.home / "run"
-        draft = self.home / f"run.{os.urandom(4).hex()}"
-        with writing(self.spool):
-            draft.write_text(self.claim.run, "ascii")
-            try:
-                os.link(draft, place)
-            except FileExistsError:
-                pass
-            finally:
-                draft.unlink()
-        self.claim.run = place.read_text("ascii")
+    def publish(self, beside: Beside = MappingProxyType({})) -> None:  # noqa: ARG002
+        put_small(self.url, self.path, overwrite=self.overwrite)
+        self._published = True
 
     @property
     def published(self) -> bool:
-        """True once the dataset in the store is complete."""
-        return self._done
-
-    def publish(self, beside: Beside = MappingProxyType({})) -> None:
-        """Upload the file that was built, which is a small output such as a page, and delete old files beside it.
-
-        Args:
-            beside: Name of each file beside it, with None: only files that must not exist are possible.
-
-        Raises:
-            DestinationExistsError: If it exists by now, and `overwrite` is False.
-            OutageError: If it cannot be written.
-        """
-        keys = [self.address(name).key for name, content in beside.items() if content is None]
-        there = [key for key in keys if self.store.identity(key) is not None]
-        if there:
-            self.store.delete(there)
-        put_small(self.url, self.path, overwrite=self.overwrite)
-        self.complete()
-
-    def complete(self) -> None:
-        """Record that the dataset is complete. Objects stay from now on, whatever happens."""
-        self._done = True
-
-    def address(self, name: str) -> Url:
-        """Return the address of a file of the dataset, or beside it, by its path below the directory of the dataset."""
-        return self.url.parent / name
-
-    def put(
-        self,
-        name: str,
-        content: bytes | Path,
-        *,
-        digest: str = "",
-        if_absent: bool = True,
-        done: Callable[[], None] = lambda: None,
-    ) -> None:
-        """Upload one object.
-
-        Args:
-            name: Its name, as for `address`.
-            content: Its content.
-            digest: XXH3-128 of the content.
-            if_absent: Do not replace an object, as far as the store can.
-            done: Called once it is in `uploaded`, also if the caller is interrupted meanwhile.
-
-        Raises:
-            DestinationExistsError: If another writer has written an object of that name meanwhile.
-            OutageError: If it cannot be written.
-        """
-        place, conditional = self.address(name), if_absent and self.claim.taken
-        if if_absent and not conditional and self.store.identity(place.key) is not None:
-            raise DestinationExistsError(place, _MEANWHILE)
-
-        def written(found: Identity) -> None:
-            self.uploaded[place.key] = Uploaded(*found, digest)
-            done()
-
-        try:
-            self.store.put(place.key, content, if_absent=conditional, done=written)
-        except FileExistsError as error:
-            raise DestinationExistsError(place, _MEANWHILE) from error
+        """True once the object is in the store."""
+        return self._published
 
     def _leave(self) -> None:
-        if self._done or not (self.keep and self.uploaded):
-            self._clean_up()
         super()._leave()
         with contextlib.suppress(OSError):
-            self.spool.rmdir()
-
-    def _clean_up(self) -> None:
-        """Delete the claim, and before it the objects of a run that fails, if they are still ours."""
-        try:
-            if not self._done:
-                keys = [key for key, one in self.uploaded.items() if self.store.identity(key) == one.identity]
-                # A run that has taken over and still writes notices what is deleted. One that has published does not.
-                if keys and (self.claim.is_ours() or read_claim(self.store, self.url) is not None):
-                    self.store.delete(keys)
-                    keys = []
-                if not keys:
-                    self.uploaded.clear()
-            if self._done or not self.of_tasks:
-                self.claim.release()
-        except (TokfmtError, OSError) as error:
-            self._note(f"{printable(self.url)}: not cleaned up: {error}")
+            self._spool.rmdir()
 
     def _old(self) -> Path | None:
         return None  # Nothing is replaced locally.
-
-    def _note_state(self, error: BaseException) -> None:
-        super()._note_state(error)
-        if isinstance(error, OutageError) and isinstance(error.__cause__, OSError):
-            error.add_note(f"It is built in {printable(self.spool.parent)}; --spool DIR names another place")
-        if self.published:
-            return
-        if self.begun:
-            error.add_note(f"{printable(self.url)}: the dataset that was to be replaced is deleted")
-        if self.uploaded and self.claim.lost:
-            error.add_note(
-                f"{printable(self.url)}: another run has taken it over, and some of {len(self.uploaded):,} objects of "
-                "this run may be in its dataset: compare that with its source by tokfmt diff"
-            )
-        elif self.uploaded:
-            of = f" of {self.total:,}" if self.total else ""
-            error.add_note(
-                f"{printable(self.url)} is absent; {len(self.uploaded):,}{of} objects are uploaded. A killed upload of "
-                "a large object may leave parts, which a lifecycle rule of the bucket removes"
-            )
 
 
 def staging_for(
@@ -374,7 +138,7 @@ def staging_for(
             objection=objection,
             readable=readable,
         )
-    return StoreStaging(place, overwrite=overwrite, objection=lambda found, _: objection(found), claims=False)
+    return SmallObject(place, overwrite=overwrite, objection=objection)
 
 
 def put_small(url: Url, content: bytes | Path, *, overwrite: bool = False) -> None:

@@ -9,14 +9,15 @@ from typing import Any
 from tokfmt.core.place import Place, Url
 from tokfmt.core.publisher import Beside, Publisher, publish_all
 from tokfmt.core.reader import Separators
-from tokfmt.core.spool import StoreStaging, put_small
-from tokfmt.ops.convert.manifests import manifests, with_objects
+from tokfmt.core.spool import put_small
+from tokfmt.ops.convert.manifests import manifests
 from tokfmt.ops.convert.notes import Notes
 from tokfmt.ops.convert.request import Conversion, Request
 from tokfmt.ops.convert.resolve import Resolved
 from tokfmt.ops.convert.results import result_of
 from tokfmt.ops.convert.resume import digest_of, digest_of_sources
 from tokfmt.ops.convert.tasks_in_stores import agree, remove, send
+from tokfmt.ops.convert.upload import StorePublisher
 from tokfmt.ops.convert.workplace import Workplace
 from tokfmt.ops.convert.write import Written
 from tokfmt.ops.destination import remove_manifest_of_link
@@ -40,18 +41,20 @@ def publish(resolved: Resolved, written: Written, place: Workplace, notes: Notes
     """
     request = resolved.request
     done = result_of(resolved, written, notes)
+    uploads = {path: one for path, one in place.stagings.items() if isinstance(one, StorePublisher)}
     if request.task is not None:
         check_unchanged(resolved.before, resolved.files)
-        for staging in place.stagings.values():
-            if isinstance(staging, StoreStaging):
-                place.journals[staging.url].sync()
-                staging.claim.check()
-                agree(staging, place.journals[staging.url], common=resolved.has_common_spool)
-                send(staging.url, staging.home / request.task.journal)
+        for one in uploads.values():
+            one.journal.sync()
+            one.claim.check()
+            agree(one, common=resolved.has_common_spool)
+            send(one.url, one.home / request.task.journal)
         return done
-    if any(isinstance(path, Url) for path in place.stagings):
-        return _published_in_stores(resolved, written, place, done, notes, prove)
-    texts = _manifests(resolved, written, place, done, notes) if request.manifest else {}
+    for one in uploads.values():
+        one.measure(request.jobs)
+        one.progress = notes.progress
+    sums = {path: one.summary() for path, one in uploads.items()}
+    texts = _manifests(resolved, written, place, done, notes, sums or None) if request.manifest else {}
     check_unchanged(resolved.before, resolved.files)
     if request.rejects is not None:
         _write_rejects(request.rejects, request, place)
@@ -59,38 +62,15 @@ def publish(resolved: Resolved, written: Written, place: Workplace, notes: Notes
     for path, staging in place.stagings.items():
         manifest = texts.get(path)
         proven = {} if prove is None else prove(staging)
-        named = {manifest_path(staging.destination).name: manifest}
+        stated = staging.listed(manifest) if isinstance(staging, StorePublisher) and manifest else manifest
+        named = {manifest_path(staging.destination).name: stated}
         files[staging] = {**_ledger(written, staging, manifest), **proven, **named}
     publish_all(files)
     for path in place.stagings:
         remove_manifest_of_link(path)
-    return done
-
-
-def _published_in_stores(
-    resolved: Resolved, written: Written, place: Workplace, done: Conversion, notes: Notes, prove: Proof | None
-) -> Conversion:
-    """Upload the destinations, and return the result."""
-    from tokfmt.ops.convert.upload import Output, objects_of, publish_in_stores
-
-    request, outputs = resolved.request, place.outputs
-    for one in outputs.values():
-        one.measure(request.jobs)
-    sums: dict[Place, Mapping[str, Any]] = {path: one.summary() for path, one in outputs.items()}
-    texts = _manifests(resolved, written, place, done, notes, sums) if request.manifest else {}
-    check_unchanged(resolved.before, resolved.files)
-
-    def beside(one: Output) -> Beside:
-        return {**_ledger(written, one.staging, texts.get(one.url)), **({} if prove is None else prove(one.staging))}
-
-    def manifest(one: Output) -> bytes | None:
-        return with_objects(texts[one.url], objects_of(one)) if texts else None
-
-    if request.rejects is not None:
-        _write_rejects(request.rejects, request, place)
-    publish_in_stores(list(outputs.values()), beside, manifest, notes.progress)
-    for one in outputs.values() if request.finish else ():
-        remove(one.url, request.finish)
+    if request.finish:
+        for one in uploads.values():
+            remove(one.url, request.finish)
     return done
 
 

@@ -23,7 +23,6 @@ from tokfmt.core.publisher import Publisher
 from tokfmt.core.reader import Separators, TokenReader
 from tokfmt.core.records import RecordInfo, RecordReader, SkippedRecords
 from tokfmt.core.replacing import readable_by
-from tokfmt.core.spool import StoreStaging
 from tokfmt.core.text_format import printable
 from tokfmt.model.batch import Kind, Leads
 from tokfmt.model.gap import Gap, Known, joined_gap
@@ -42,7 +41,7 @@ from tokfmt.ops.convert.refusals import (
     refuse_undealt,
 )
 from tokfmt.ops.convert.request import Request
-from tokfmt.ops.destination import guard, refuse_foreign, strangers_in, strangers_in_store
+from tokfmt.ops.destination import guard, refuse_foreign, strangers_in
 from tokfmt.ops.source.discover import find_sources, snapshot
 from tokfmt.ops.source.ingest import first_look
 from tokfmt.ops.source.manifest import Manifest, read_manifest
@@ -404,17 +403,7 @@ def _stagings(
     for path in destination.paths:
         companions = destination.format.companions(path)
         if isinstance(path, Url):
-            stagings[path] = StoreStaging(
-                path,
-                spool=request.spool,
-                overwrite=request.overwrite,
-                objection=strangers_in_store,
-                kept=request.kept,
-                shared=request.task is not None,
-                companions=[companion for companion in companions if isinstance(companion, Url)],
-                format_name=destination.format.name,
-                note=notes.report,
-            )
+            stagings[path] = _in_store(path, destination, request, notes)
             continue
         stagings[path] = Publisher(
             path,
@@ -430,6 +419,21 @@ def _stagings(
         if not request.kept or request.dry_run:
             staging.check_replaceable()
     return stagings
+
+
+def _in_store(path: Url, destination: Destination, request: Request, notes: Notes) -> Publisher:
+    from tokfmt.ops.convert.upload import StorePublisher
+
+    return StorePublisher(
+        path,
+        destination.format,
+        spool=request.spool,
+        overwrite=request.overwrite,
+        kept=request.kept,
+        shared=request.task is not None,
+        companions=[one for one in destination.format.companions(path) if isinstance(one, Url)],
+        note=notes.report,
+    )
 
 
 def _opened(

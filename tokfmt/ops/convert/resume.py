@@ -42,12 +42,12 @@ from tokfmt.core.options import given_options
 from tokfmt.core.place import Identity, Place, Url, absolute, local_path, place_of, text_of
 from tokfmt.core.publisher import REQUEST, Publisher, hidden_sibling, remove_leftover
 from tokfmt.core.replacing import resolve_link
-from tokfmt.core.spool import StoreStaging, spool_of
+from tokfmt.core.spool import spool_of
 from tokfmt.core.text_format import printable
 from tokfmt.core.version import __version__
 from tokfmt.ops.convert.arrangement import AS_IT_IS
 from tokfmt.ops.convert.request import Request
-from tokfmt.ops.convert.tasks_in_stores import agree, fetch
+from tokfmt.ops.convert.tasks_in_stores import begin_upload, fetch
 from tokfmt.ops.source.manifest import Manifest, extent, file_differences, read_manifest
 from tokfmt.ops.source.request import SourceFiles, SourceRequest, words_of
 from tokfmt.run.plan import Journal, NullJournal, Task, keep_only, read_journal
@@ -269,8 +269,8 @@ def resumed(
         task = request.task or Task()
         also = [Task(k, request.finish) for k in range(request.finish)]
         with Journal(staging.home, task, also) as journal:
-            if request.task is not None and isinstance(staging, StoreStaging):
-                agree(staging, journal, common=common)
+            if isinstance(staging.given, Url):
+                begin_upload(staging, journal, request, common=common)
             try:
                 _tidy(staging, task, everything=in_tasks)
                 if not new and not in_tasks:

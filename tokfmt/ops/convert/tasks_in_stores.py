@@ -25,18 +25,16 @@ from tokfmt.core.errors import ConversionError, CorruptError, FormatError, Optio
 from tokfmt.core.files import open_file, writing
 from tokfmt.core.locks import make_private
 from tokfmt.core.place import Url, writable_store
-from tokfmt.core.spool import StoreStaging, is_named
+from tokfmt.core.publisher import Publisher
+from tokfmt.core.spool import is_named, records_of
 from tokfmt.core.text_format import printable
+from tokfmt.ops.convert.request import Request
+from tokfmt.ops.convert.upload import StorePublisher
 from tokfmt.run.plan import NullJournal, Task
 
-_SUFFIX, _REQUEST = ".tokfmt-tasks", "conversion.json"
+_REQUEST = "conversion.json"
 _MARK = "spool"  # Name of the journal item in a common spool, and of its value in the request in the store.
 _LARGEST = 1 << 30  # Bytes of a record.
-
-
-def records_of(destination: Url) -> Url:
-    """Return the directory of the records of the tasks of a destination."""
-    return destination.with_name(f"{destination.name}{_SUFFIX}")
 
 
 def refuse_unshared(destination: Url, spool: Path | None, what: str, why: str) -> None:
@@ -72,19 +70,30 @@ def refuse_one_file(destination: Url) -> None:
     )
 
 
-def agree(staging: StoreStaging, journal: NullJournal, *, common: bool) -> None:
+def begin_upload(staging: Publisher, journal: NullJournal, request: Request, *, common: bool) -> None:
+    """Let a run that keeps its work record what it uploads; compare the request of a task with that of the others.
+
+    Raises:
+        ConversionError: As for `agree`.
+    """
+    assert isinstance(staging, StorePublisher)
+    staging.journal = journal
+    if request.task is not None:
+        agree(staging, common=common)
+
+
+def agree(staging: StorePublisher, *, common: bool) -> None:
     """Record the request of the tasks, or compare it and the spool with those of the tasks before.
 
     Args:
         staging: Where this task builds.
-        journal: Its journal.
         common: All tasks work in this spool.
 
     Raises:
         ConversionError: If tasks of another request, or in another spool, have begun to write the destination.
     """
     place, ours = records_of(staging.url) / _REQUEST, json.loads((staging.home / _REQUEST).read_bytes())
-    mark = journal.once(_MARK, lambda: os.urandom(8).hex()) if common else ""
+    mark = staging.journal.once(_MARK, lambda: os.urandom(8).hex()) if common else ""
     conditional = staging.claim.taken
     with contextlib.suppress(FileExistsError):
         if conditional or staging.store.identity(place.key) is None:

@@ -6,25 +6,18 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from tokfmt.core import listing
 from tokfmt.core.format import TokenWriter
-from tokfmt.core.place import Place
+from tokfmt.core.place import Place, Url
 from tokfmt.core.publisher import Publisher
 from tokfmt.core.reader import TokenReader
-from tokfmt.core.spool import StoreStaging
 from tokfmt.ops.convert.arrangement import SplitTarget
 from tokfmt.ops.convert.notes import Notes
-from tokfmt.ops.convert.request import Request
 from tokfmt.ops.convert.resolve import Resolved
 from tokfmt.ops.convert.resume import Facts, resumed
 from tokfmt.ops.convert.space import need_room
 from tokfmt.run.execute import ClusterExecutor, make_executor
 from tokfmt.run.plan import NullJournal, Share, Sink, Workers
-
-if TYPE_CHECKING:
-    from tokfmt.ops.convert.upload import Output
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +29,6 @@ class Workplace:
         journals: The journal of each destination, by path.
         first: The hidden directory of the first destination, where the text of all portions is tokenized.
         facts: The facts that a run has to repeat to continue this one; empty if no run can continue it.
-        outputs: The destinations in stores, by address.
         sinks: The sinks of those whose files are uploaded as soon as they are complete.
     """
 
@@ -44,7 +36,6 @@ class Workplace:
     journals: Mapping[Place, NullJournal]
     first: Publisher
     facts: Facts
-    outputs: Mapping[Place, Output] = field(default_factory=dict)
     sinks: Mapping[Place, Sink] = field(default_factory=dict)
 
     def of(self, portion: SplitTarget, workers: Workers) -> tuple[Path, Workers]:
@@ -72,38 +63,12 @@ def workplace(resolved: Resolved, facts: Facts, notes: Notes) -> Iterator[Workpl
             path: stack.enter_context(_entered(staging, resolved, facts, notes))
             for path, staging in resolved.stagings.items()
         }
-        first = next(iter(resolved.stagings.values()))
-        staged = {path: one for path, one in resolved.stagings.items() if isinstance(one, StoreStaging)}
-        outputs, sinks = _in_stores(resolved, staged, journals) if staged else ({}, {})
-        yield Workplace(resolved.stagings, journals, first, facts, outputs, sinks)
+        sinks = dict[Place, Sink]()
+        if any(isinstance(path, Url) for path in journals):
+            from tokfmt.ops.convert.upload import sinks_of
 
-
-def _in_stores(
-    resolved: Resolved, staged: Mapping[Place, StoreStaging], journals: Mapping[Place, NullJournal]
-) -> tuple[dict[Place, Output], dict[Place, Sink]]:
-    """Return the destinations in stores, and the sinks of those whose files may be uploaded before all are complete.
-
-    That is not done if the files are read back (--verify), or if an old dataset is readable until they are complete.
-    """
-    from tokfmt.ops.convert.upload import Output, Uploads
-
-    request, outputs, sinks = resolved.request, dict[Place, Output](), dict[Place, Sink]()
-    for path, staging in staged.items():
-        outputs[path] = one = Output(staging, resolved.destination.format, journals[path])
-        if request.verify and request.task is None:
-            one.refuse_verify()
-        elif _uploads_early(request, one):
-            sinks[path] = Uploads(one)
-    return outputs, sinks
-
-
-def _uploads_early(request: Request, one: Output) -> bool:
-    """Return whether files may be uploaded before all are complete."""
-    if request.task is not None or not request.overwrite:
-        return not request.overwrite
-    if request.finish:
-        return one.has_early_uploads
-    return one.staging.continues or not listing.is_there(one.url)
+            sinks = sinks_of(resolved.stagings, resolved.request)
+        yield Workplace(resolved.stagings, journals, next(iter(resolved.stagings.values())), facts, sinks)
 
 
 @contextmanager
