@@ -22,6 +22,7 @@ from __future__ import annotations
 import errno
 import itertools
 import os
+import threading
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from contextlib import contextmanager
@@ -63,6 +64,8 @@ class Answers:
     unlisted: set[Url] = field(default_factory=set)
     stems: Counter[Url] = field(default_factory=Counter)
     found: dict[Hashable, object] = field(default_factory=dict)
+    asking: threading.RLock = field(default_factory=threading.RLock)
+    """Held while a store lists names, which answers what other threads are about to ask."""
 
 
 _KEPT: ContextVar[Answers | None] = ContextVar("answers of the stores", default=None)
@@ -141,17 +144,18 @@ def _asked(directory: PlaceLike) -> Iterable[Entry]:
 def _listed(directory: str | Url) -> dict[str, Kind] | None:
     """Return the listing of a directory and keep it; None if it is too large to keep."""
     kept_now = _KEPT.get() or Answers()
-    if directory not in kept_now.directories:
-        found: dict[str, Kind] | None = {}
-        for entry in _asked(directory):
-            if found is None or len(found) == _MOST:
-                found = None
-                break
-            found[entry.name] = entry.kind
-            if isinstance(directory, Url):
-                _keep_status(kept_now, directory, entry)
-        kept_now.directories[directory] = found
-    return kept_now.directories[directory]
+    with kept_now.asking:
+        if directory not in kept_now.directories:
+            found: dict[str, Kind] | None = {}
+            for entry in _asked(directory):
+                if found is None or len(found) == _MOST:
+                    found = None
+                    break
+                found[entry.name] = entry.kind
+                if isinstance(directory, Url):
+                    _keep_status(kept_now, directory, entry)
+            kept_now.directories[directory] = found
+        return kept_now.directories[directory]
 
 
 def _known(place: PlaceLike) -> tuple[bool, Kind | None]:
@@ -172,10 +176,11 @@ def _known(place: PlaceLike) -> tuple[bool, Kind | None]:
 
 def _known_beside(kept_now: Answers, place: Url) -> tuple[bool, Kind | None]:
     """Return what the list of a stem, or of a directory with many stems, tells about an address; see `_known`."""
-    listed = _many(kept_now, place.parent)
-    if listed is not None:
-        return True, listed.get(place.name)
-    found = _beside(kept_now, place)
+    with kept_now.asking:
+        listed = _many(kept_now, place.parent)
+        if listed is not None:
+            return True, listed.get(place.name)
+        found = _beside(kept_now, place)
     if found is None or (found.last is not None and place.name > found.last):
         return False, None
     entry = found.entries.get(place.name)
@@ -249,11 +254,12 @@ def beside(place: Url) -> list[Url]:
     if kept_now is None:
         return []
     above, end = place.parent, place.name.find(".", 1)
-    listed = kept_now.directories.get(above) or _many(kept_now, above)
-    if listed is not None:
-        stem = place.name[:end] if end > 0 else place.name
-        return [above / name for name in listed if name.startswith(stem)]
-    found = _beside(kept_now, place)
+    with kept_now.asking:
+        listed = kept_now.directories.get(above) or _many(kept_now, above)
+        if listed is not None:
+            stem = place.name[:end] if end > 0 else place.name
+            return [above / name for name in listed if name.startswith(stem)]
+        found = _beside(kept_now, place)
     return [above / name for name in found.entries] if found is not None else []
 
 

@@ -153,10 +153,6 @@ class Datatrove(FlatFormat):
         error = CorruptError(paths[0], "files with a .loss", expected=len(files), found=len(file_layout.masks))
         return replace(file_layout, masks=(), problems=[*file_layout.problems, fatal("TF725", error)])
 
-    def read_first(self, path: Place) -> tuple[Place, int]:
-        """See `FlatFormat.read_first`: an index, or its beginning if it is long."""
-        return beside(path, ".index"), 1 << 16
-
     def examine_file(self, file: File, options: ReadOptions, hints: Hints) -> FileLayout:
         index, metadata = (beside(file.path, suffix) for suffix in (".index", ".metadata"))
         tokenizer, stated, count = _read_metadata(metadata) if listing.is_there(metadata) else ("", None, None)

@@ -80,9 +80,10 @@ from tokfmt.core.reader import (
     windows,
 )
 from tokfmt.core.shard_names import follows
+from tokfmt.core.side_by_side import side_by_side
 from tokfmt.core.text_format import counted, printable
 from tokfmt.core.widths import contradicted_width
-from tokfmt.formats.files_ahead import FILES_AT_ONCE, FilesAhead, parts_of
+from tokfmt.formats.files_ahead import FilesAhead, parts_of
 from tokfmt.formats.index_ends import indexes_of_others
 
 __all__ = [
@@ -800,8 +801,7 @@ class FlatFormat(Format):
                 files, lambda path: self.examine_file(self.open_tokens(path), options, hints), hints.allow_loss
             )
         else:
-            announced = files if len(files) == 1 else self._announced(files)
-            parts = [self.examine_file(self.open_tokens(path), options, hints) for path in announced]
+            parts = list(side_by_side(lambda path: self.examine_file(self.open_tokens(path), options, hints), files))
         file_layout = joined(parts)
         return (
             replace(file_layout, extras={**file_layout.extras, self.counted: len(parts)})
@@ -819,28 +819,6 @@ class FlatFormat(Format):
             FormatError: It cannot be opened.
         """
         return open_file(path)
-
-    def read_first(self, path: Place) -> tuple[Place, int]:
-        """Return the file that `examine_file` reads first, and the number of bytes that it reads from its beginning.
-
-        Stores are asked for these bytes of several files side by side. By default, no byte is read.
-
-        Args:
-            path: A token file of the dataset.
-        """
-        return path, 0
-
-    def _announced(self, files: Sequence[Place]) -> Iterator[Place]:
-        """Yield the files, and ask stores for what `examine_file` will read of the next ones."""
-        following = iter(files)
-        for number, path in enumerate(files):
-            for other in itertools.islice(following, 1 if number else FILES_AT_ONCE):
-                place, size = self.read_first(other)
-                if size and isinstance(place, Url):
-                    with suppress(FormatError, OSError):  # `examine_file` reports what cannot be read.
-                        file = open_file(place)
-                        file.prefetch([(0, min(size, file.size))], keep=True)
-            yield path
 
     def certain_parts(
         self, files: Sequence[Place], look: Callable[[Place], FileLayout], accepted: frozenset[str]

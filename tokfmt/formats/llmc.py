@@ -160,10 +160,6 @@ class Llmc(FlatFormat):
                 notes.append(f"{other} is read after {name}: a document at their border may have tokens of both")
         return replace(file_layout, notes=tuple(notes))
 
-    def read_first(self, path: Place) -> tuple[Place, int]:
-        """See `FlatFormat.read_first`: the header, and the first token."""
-        return path, HEADER.size + 4
-
     @staticmethod
     def _is_headed(file: File) -> bool:
         """Return whether a file begins with a header of llm.c, whatever its name."""

@@ -358,10 +358,6 @@ class Megatron(FlatFormat):
                 raise _in_parts(path, self.names(path)[1], parts)
         return super().open_tokens(path)
 
-    def read_first(self, path: Place) -> tuple[Place, int]:
-        """See `FlatFormat.read_first`: an index, or its beginning if it is long."""
-        return self.names(path)[1], 1 << 16
-
     def examine_file(self, file: File, options: ReadOptions, hints: Hints) -> FileLayout:
         path = self.names(file.path)[1]
         if not listing.exists(path):

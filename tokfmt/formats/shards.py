@@ -33,10 +33,11 @@ from tokfmt.core.files import File, open_file
 from tokfmt.core.findings import Audit, Code, Finding, Problem, fatal
 from tokfmt.core.format import Hints, Receipt, Region, Target, WriterTraits, lost_empties
 from tokfmt.core.output import Output
-from tokfmt.core.place import Place, relative
+from tokfmt.core.place import Place, Url, relative
 from tokfmt.core.ragged import Offsets, offsets_of
 from tokfmt.core.reader import Damage, Separators, TokenReader, check_ids, windows
 from tokfmt.core.scattered import Scattered
+from tokfmt.core.side_by_side import side_by_side
 from tokfmt.core.text_format import counted, printable
 from tokfmt.formats.flat import Column, Cut, Extent, FileLayout, FlatFormat, FlatInspection, FlatWriter, Pieces
 from tokfmt.formats.folders import LARGEST, Packed, begin_of, compressor, decoding_limit, digest, inside
@@ -330,9 +331,13 @@ class ShardFormat(FlatFormat):
         if len(set(map(str, listed))) < len(listed):
             notes.append(f"index.json lists a {self.shard} more than once: it is read as often")
         damage = list[Damage]()
-        looks: list[Looked | Problem | None] = [
-            one if isinstance(one, Problem) else self._look(folder, one, spare) for one in listing.shards
-        ]
+        looks: list[Looked | Problem | None] = list(
+            side_by_side(
+                lambda one: one if isinstance(one, Problem) else self._look(folder, one, spare),
+                listing.shards,
+                are_stored=isinstance(folder, Url),
+            )
+        )
         odd = [
             problem
             for one, look in zip(listing.shards, looks, strict=True)

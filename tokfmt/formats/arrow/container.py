@@ -29,6 +29,7 @@ from tokfmt.core.findings import Problem, loss_in, noted
 from tokfmt.core.loss_mask import LABELS, LENGTHS, LOSS_MASK, MASKS, POSITIONS
 from tokfmt.core.place import Place, Url
 from tokfmt.core.records import CHATS, are_chats
+from tokfmt.core.side_by_side import side_by_side
 from tokfmt.core.text_format import counted, printable
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ _UNREADABLE = "the footer cannot be read"
 _SCHEMA, _DICTIONARIES, _BATCH = 1, 2, 3
 _NESTED = 16  # maximum depth of structs and lists in a footer
 _FOOTER = 1 << 26  # maximum bytes of a footer: about 100,000 row groups of six columns
+_FOOTER_OF_MOST = 1 << 16  # bytes at the end of a file that hold the footer of most
 _HELD = 1 << 27  # maximum bytes of a row group or a batch in a store that are held in memory
 _SCHEMA_BYTES = 1 << 16  # bytes in which the schema of a stream before Arrow 1.0 is searched
 
@@ -163,6 +165,7 @@ class ParquetContainer:
 
     def __init__(self, path: Place, *, tail: bool = False) -> None:  # noqa: ARG002 - a file without its end is lost
         self.path, self.file = path, open_file(path)
+        self.file.prefetch([(max(0, self.file.size - _FOOTER_OF_MOST), self.file.size)], keep=True)
         ends = self.file.read(max(0, self.file.size - 8), min(8, self.file.size))
         if self.file.size < 12 or ends[4:] != _MAGIC:
             if ends[4:] == b"PARE":
@@ -812,7 +815,7 @@ def open_containers(format_: Variant, files: Sequence[Place], *, tail: bool = Fa
     Raises:
         FormatError: A file is damaged or of another format.
     """
-    return [format_.Container(path, tail=tail) for path in files]
+    return list(side_by_side(lambda path: format_.Container(path, tail=tail), files))
 
 
 def stated_by_tokfmt(container: Container) -> dict[str, object]:

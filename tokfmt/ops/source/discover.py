@@ -14,6 +14,7 @@ from tokfmt.core.errors import DetectionError, FormatError, SourceChangedError, 
 from tokfmt.core.files import names_in, natural_key, reading_error
 from tokfmt.core.format import Format, unrelated_files
 from tokfmt.core.place import Identity, Kind, Place, PlaceLike, Url, place_of, real, relative
+from tokfmt.core.side_by_side import side_by_side
 from tokfmt.core.text_format import printable
 from tokfmt.ops.source.manifest import announce_manifest, describes, read_manifest
 from tokfmt.ops.source.request import Found, SourceFiles, SourceRequest, expanded
@@ -78,7 +79,9 @@ def find_sources(request: SourceRequest, known: Found | None = None) -> list[Sou
     """
     known, name, paths = known or {}, request.format, dataset_paths(request)
     try:
-        return [known.get((path, name)) or found_at(path, format_of(path, name), request) for path in paths]
+        return list(
+            side_by_side(lambda path: known.get((path, name)) or found_at(path, format_of(path, name), request), paths)
+        )
     except UnknownFormatError as error:
         if request.eos is None:
             raise
