@@ -247,13 +247,13 @@ def snapshot(found: Iterable[SourceFiles]) -> dict[Place, Identity]:
         FormatError: The status of a file cannot be read.
     """
     seen = {}
-    for one in found:
-        identities = listing.identities_now(one.files)
-        for file in one.files:
-            try:
-                seen[file] = next(identities)
-            except OSError as error:
-                raise reading_error(file, error) from error
+    files = [file for one in found for file in one.files]
+    identities = listing.identities_now(files)
+    for file in files:
+        try:
+            seen[file] = next(identities)
+        except OSError as error:
+            raise reading_error(file, error) from error
     return seen
 
 
