@@ -31,7 +31,6 @@ Source: runs of the writers and readers of Cerebras ModelZoo R2.10.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
 from tokfmt.core import listing
 from tokfmt.core.files import names_in, natural_key
@@ -57,16 +56,14 @@ class Hdf5(Format):
 
     read_options = ReadOptions
     write_options = WriteOptions
-    open = LazyAttribute("tokfmt.formats.hdf5.reader", "open_reader")
+    inspect = LazyAttribute("tokfmt.formats.hdf5.inspection", "inspect")
     writer = LazyAttribute("tokfmt.formats.hdf5.writer", "make_writer")
     writer_traits = LazyAttribute("tokfmt.formats.hdf5.writer", "traits")
     row_writer = LazyAttribute("tokfmt.formats.hdf5.writer", "make_row_writer")
     row_traits = LazyAttribute("tokfmt.formats.hdf5.writer", "row_traits")
-    audit = LazyAttribute("tokfmt.formats.hdf5.check", "findings")
     codes = LazyAttribute("tokfmt.formats.hdf5.check", "CODES")
     patches = LazyAttribute("tokfmt.formats.hdf5.check", "PATCHES")
     patch = LazyAttribute("tokfmt.formats.hdf5.check", "set_examples")
-    sections = LazyAttribute("tokfmt.formats.hdf5.sections", "sections")
 
     def sniff(self, probe: Probe) -> Confidence | None:
         if probe.is_directory:
@@ -76,12 +73,13 @@ class Hdf5(Format):
 
     def repaired_with(self, path: Place, options: ReadOptions) -> Mapping[str, object]:
         """See `Format.repaired_with`. A corpus stays one, and samples keep their length and stride."""
-        facts = self.open([path], options, Hints()).info.facts
-        if facts["variant"] == "corpus":
+        inspection = self.inspect([path], options, Hints())
+        first = inspection.opened[0]
+        if first.rank == 1:
             return {"layout": "corpus"}
-        samples = self.open([path], replace(options, view="samples"), Hints()).info
-        stride = {"stride": facts["stride"]} if facts.get("stride") in choices(WriteOptions, "stride") else {}
-        return {"seq_len": samples.sample_length, **stride}
+        stride = inspection.open(frozenset()).info.facts.get("stride")
+        known = {"stride": stride} if stride in choices(WriteOptions, "stride") else {}
+        return {"seq_len": first.shape[2], **known}
 
     def files(self, path: Place) -> list[Place]:
         params = (path if listing.is_dir(path) else path.parent) / PARAMS
