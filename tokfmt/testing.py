@@ -27,7 +27,7 @@ import sys
 import tempfile
 import threading
 import tracemalloc
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
@@ -52,6 +52,7 @@ from tokfmt.core.format import (
 )
 from tokfmt.core.memory import MemoryReader
 from tokfmt.core.options import parse_options
+from tokfmt.core.place import LocalPlace, Place, local_path
 from tokfmt.core.ragged import Offsets, Ragged, Tokens
 from tokfmt.core.reader import U16, Info, Layout, Separators, TokenReader, batches, windows
 from tokfmt.core.records import Block, RecordBatch, RecordInfo, RecordReader
@@ -139,7 +140,7 @@ def read(
         TokfmtError: If the dataset cannot be read.
     """
     request = SourceRequest((path,), eos=eos_id, options=options, allow_partial=partial)
-    source = open_found([found_at(Path(path), format_, request)], request)
+    source = open_found([found_at(LocalPlace(path), format_, request)], request)
     return tokenized(source.reader, None) if isinstance(source.reader, RecordReader) else source.reader
 
 
@@ -160,6 +161,10 @@ def _id_of(eos_id: EosChoice) -> int | None:
     return None if eos_id == "none" else eos_id
 
 
+def _local(places: Iterable[Place]) -> list[LocalPlace]:
+    return [local_path(place, "a file of a contract") for place in places]
+
+
 def tree(path: Path, format_: Format | None = None) -> dict[str, bytes]:
     """Return the relative path and the content of every file of a dataset, companions included.
 
@@ -169,12 +174,12 @@ def tree(path: Path, format_: Format | None = None) -> dict[str, bytes]:
     """
     if path.is_file():
         if format_ is not None:
-            named = (*format_.companions(path), *format_.files(path))
-            beside = [file for file in named if isinstance(file, Path) and file != path]
+            place = LocalPlace(path)
+            beside: list[Path] = [*_local(format_.companions(place)), *_local(format_.files(place))]
         else:
             beside = [path.with_suffix(suffix) for suffix in (".idx", ".csv.gz")]
             beside += [path.with_name(path.name + suffix) for suffix in (".index", ".metadata", ".loss")]
-        return {file.name: file.read_bytes() for file in (path, *beside) if file.is_file()}
+        return {file.name: file.read_bytes() for file in dict.fromkeys((path, *beside)) if file.is_file()}
     return {p.relative_to(path).as_posix(): p.read_bytes() for p in sorted(path.rglob("*")) if p.is_file()}
 
 
@@ -368,8 +373,8 @@ class FormatContract:
     def _strategy(self) -> st.SearchStrategy[Ragged]:
         return datasets(self.max_id, empty=self.empty, avoid=self._separator)
 
-    def _write(self, path: Path, data: Ragged, options: Mapping[str, object], **how: Any) -> Path:
-        return write(self.format, path, data, eos_id=self.eos_id, options=options, **how)
+    def _write(self, path: Path, data: Ragged, options: Mapping[str, object], **how: Any) -> LocalPlace:
+        return LocalPlace(write(self.format, path, data, eos_id=self.eos_id, options=options, **how))
 
     def _writer(self, path: Path, options: Mapping[str, object], *, keep_parts: bool = False) -> TokenWriter:
         parsed, wanted = self._wanted(options)
@@ -389,7 +394,7 @@ class FormatContract:
 
     def _stored(self, path: Path, options: Mapping[str, object]) -> TokenReader | RecordReader:
         hints = Hints(self._separator, no_eos=self.eos_id == "none", jobs=1)
-        return self.format.open([path], self._parsed(options), hints)
+        return self.format.open([LocalPlace(path)], self._parsed(options), hints)
 
     def _parsed(self, options: Mapping[str, object]) -> Any:
         return parse_options(self.format.read_options, self.read_options(options), self.format.name)
@@ -493,11 +498,11 @@ class FormatContract:
                     (path / name).parent.mkdir(exist_ok=True)
                     (path / name).write_text("not of the dataset")
                 assert {p.name for p in unrelated_files(self.format, path)} == {"thesis.tex", "train.py", "HEAD"}
-                assert set(self.format.files(path)) == written
+                assert set(_local(self.format.files(path))) == written
 
     def _look_at_files(self, home: Path, path: Path) -> set[Path]:
         """Return all files below a directory, and check that they are those of the dataset there."""
-        there, named = set(_files_in(home)), set(self.format.files(path))
+        there, named = set(_files_in(home)), set(_local(self.format.files(LocalPlace(path))))
         assert there == named, f"written and not listed: {there - named}; listed and not written: {named - there}"
         return there
 
@@ -670,11 +675,11 @@ class FormatContract:
             assert found, f"{what} is refused when it is read ({error}), and a deep check finds nothing"
 
     def _findings(self, path: Path, options: Mapping[str, object], *, deep: bool) -> list[Finding]:
-        parsed = self._parsed(options)
+        parsed, place = self._parsed(options), LocalPlace(path)
         try:
             if deep:
-                return list(self.format.audit(path, parsed, Audit(deep=True, eos_id=self._separator)))
-            return list(self.format.check(path, parsed))
+                return list(self.format.audit(place, parsed, Audit(deep=True, eos_id=self._separator)))
+            return list(self.format.check(place, parsed))
         except FormatError as error:
             return [Finding.of("", error)]
 
@@ -690,7 +695,7 @@ class FormatContract:
     def _calls(self, home: Path, count: int, limit: int | None) -> int:
         """Return the number of function calls for a dataset of `count` files; fail beyond `limit`."""
         home.mkdir()
-        path = home / (self.filename if self.sharded is not None else "folder")
+        path = LocalPlace(home / (self.filename if self.sharded is not None else "folder"))
         if self.sharded is None:
             self._copies(path, count)
         with _counting(limit) as calls:
@@ -762,7 +767,7 @@ class FormatContract:
         for number, options in enumerate(self.write_variants):
             (tmp_path / f"{number}").mkdir()
             path = self._write(tmp_path / f"{number}" / self.filename, Ragged.of(expected), options)
-            for file in [file for file in self.format.files(path) if isinstance(file, Path) and file != path]:
+            for file in [file for file in _local(self.format.files(path)) if file != path]:
                 content = file.read_bytes()
                 file.unlink()
                 found = self._found(path, options)
@@ -804,7 +809,7 @@ class FormatContract:
             path = self._write(home / self.filename, Ragged.of(lists), options)
             asked = SourceRequest((path,), eos=self.eos_id, options=self.read_options(options))
             source = open_found([found_at(path, self.format, asked)], asked)
-            request = Request(asked, home / "lines.jsonl", to="jsonl", verify=True)
+            request = Request(asked, LocalPlace(home / "lines.jsonl"), to="jsonl", verify=True)
             given: Any = [source], source.reader  # The format need not be installed, so detection is skipped.
             done = carry_out(request, NullProgress(), given=given)
             source.reader.close()
@@ -890,12 +895,12 @@ class ReadOnlyContract:
         """Write a dataset of `contents` with code that shares nothing with the format."""
         raise NotImplementedError
 
-    def _made(self, home: Path) -> Path:
-        path = home / self.filename
+    def _made(self, home: Path) -> LocalPlace:
+        path = LocalPlace(home / self.filename)
         self.make(path)
         return path
 
-    def _open(self, path: Path) -> TokenReader | RecordReader:
+    def _open(self, path: LocalPlace) -> TokenReader | RecordReader:
         hints = Hints(_id_of(self.eos_id), no_eos=self.eos_id == "none", jobs=1)
         return self.format.open([path], self.format.read_options(), hints)
 
@@ -949,7 +954,7 @@ class ReadOnlyContract:
         assert [one for one in findings if one.severity == "error"] == []
         assert {one.code for one in findings} <= self.format.codes().keys()
 
-    def _audit(self, path: Path) -> Iterator[Finding]:
+    def _audit(self, path: LocalPlace) -> Iterator[Finding]:
         how = Audit(deep=True, eos_id=_id_of(self.eos_id))  # the separator that `_open` gives the reader
         return self.format.audit(path, self.format.read_options(), how)
 
@@ -966,7 +971,7 @@ class ReadOnlyContract:
                     self._look_at_damaged(path)
             file.write_bytes(content)
 
-    def _look_at_damaged(self, path: Path) -> None:
+    def _look_at_damaged(self, path: LocalPlace) -> None:
         try:
             with closing(self._open(path)) as stored:
                 self._read(stored)

@@ -13,7 +13,7 @@ from tokenizers import Tokenizer
 import tokfmt
 from tokfmt.core.errors import CorruptError, FormatError, OptionError, SourceChangedError, UnsafeError
 from tokfmt.formats.text import ReadOptions, TextReader
-from tokfmt.plugin import Hints
+from tokfmt.plugin import Hints, LocalPlace
 
 PLAIN = Tokenizer.from_file(str(TOKENIZER / "tokenizer.json"))
 
@@ -44,7 +44,7 @@ LINES = st.lists(
 def test_joined_with_the_separator_documents_are_the_text(tmp_path_factory, lines, ended, mark, size, bom):
     """Cut anywhere, compressed or not, and by number: always the same documents; an oracle of lines says which."""
     text = "\n".join(lines) + ("\n" if ended and lines else "")
-    home = tmp_path_factory.mktemp("texts")
+    home = LocalPlace(tmp_path_factory.mktemp("texts"))
     data = (b"\xef\xbb\xbf" if bom else b"") + text.encode()
     (home / "a.txt").write_bytes(data)
     (home / "b.txt.gz").write_bytes(gzip.compress(data))

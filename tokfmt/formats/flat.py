@@ -24,7 +24,6 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core import listing
 from tokfmt.core.annotation import (
     NATIVE,
     Column,
@@ -63,7 +62,7 @@ from tokfmt.core.format import (
 )
 from tokfmt.core.inspection import Inspection, Unreadable
 from tokfmt.core.output import Output, copy_region, preallocate
-from tokfmt.core.place import AnyPlace, Place, Url
+from tokfmt.core.place import AnyPlace, Place
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
 from tokfmt.core.reader import (
     U16,
@@ -111,7 +110,7 @@ __all__ = [
 
 _FILES, _IDS = 64, 1 << 12  # Files, and IDs at their beginning, that show a wrong width.
 
-Pieces = Iterator[tuple[Place, int, bytes | NDArray[Any]]]
+Pieces = Iterator[tuple[Path, int, bytes | NDArray[Any]]]
 """Pieces of files to write: (path, byte offset, content)."""
 
 
@@ -217,7 +216,7 @@ class FlatReader(TokenReader):
         self.extents, self._masks = file_layout.extents, file_layout.masks
         # A list: to bisect an array takes as long as all the rest of a short read.
         self._begins = [0, *itertools.accumulate(extent.tokens for extent in file_layout.extents)]
-        stored = len(self.extents) > 1 and isinstance(self.extents[0].file.path, Url)
+        stored = len(self.extents) > 1 and not self.extents[0].file.path.is_local
         self._ahead = FilesAhead(self.extents, self._begins) if stored else None
         tokens, self._row = self._begins[-1], file_layout.sample_length
         stream = file_layout.starts is None and file_layout.entries is None
@@ -609,7 +608,7 @@ class FlatWriter(TokenWriter):
             _, at, content = next(rest)
             if not at and path != self.path:
                 path.unlink(missing_ok=True)  # An interrupted commit may have left it.
-            if not listing.exists(path):
+            if not path.exists():
                 preallocate(path, 0)
             with Output(path) as out:
                 out.write(at, content)
@@ -656,7 +655,7 @@ def _in_width(options: Any, width: int) -> str:
 
 
 def _size_of(path: Place) -> int:
-    return listing.status(path).size if listing.is_file(path) else 0
+    return path.status().size if path.is_file() else 0
 
 
 class FlatInspection(Inspection):
@@ -874,7 +873,7 @@ class FlatFormat(Format):
 
     def canonical(self, path: AnyPlace) -> AnyPlace:
         """See `Format.canonical`."""
-        return path if listing.is_dir(path) else self.names(path)[0]
+        return path if path.is_dir() else self.names(path)[0]
 
     def companions(self, path: Place) -> Sequence[Place]:
         """See `Format.companions`. A folder has no companions."""
@@ -882,18 +881,18 @@ class FlatFormat(Format):
 
     def members(self, path: Place) -> list[Place]:
         """Return the token file at `path`, or the token files of a folder in the order of reading."""
-        if not listing.is_dir(path):
+        if not path.is_dir():
             return [self.canonical(path)]
         return list(dict.fromkeys(map(self.canonical, files_named(path, re.compile(self.pattern)))))
 
     def files(self, path: Place) -> list[Place]:
         """See `Format.files`."""
         if self.below:
-            there = everything_in(path) if listing.is_dir(path) else [path]
+            there = everything_in(path) if path.is_dir() else [path]
             return sorted(file for file in there if re.fullmatch(self.below, file.name))
         if not self.suffixes:
             return self.members(path)
-        return [file for member in self.members(path) for file in self.names(member) if listing.is_file(file)]
+        return [file for member in self.members(path) for file in self.names(member) if file.is_file()]
 
     def all_files(self, paths: Sequence[Place]) -> list[Place]:
         """Return the token files of all paths, in order.

@@ -24,7 +24,6 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from tokfmt.core import listing
 from tokfmt.core.annotation import Part, shown
 from tokfmt.core.errors import NO_DAMAGE, CorruptError, FormatError, OptionError, UnsafeError, UnsupportedError
 from tokfmt.core.fields import Field
@@ -163,7 +162,7 @@ class Levanter(FlatFormat):
 
     def examine(self, paths: Sequence[Place], options: ReadOptions, hints: Hints) -> FileLayout:
         path = paths[0] / LEDGER
-        ledger = {} if listing.exists(paths[0] / _BUILD) and not listing.exists(path) else json_object(open_file(path))
+        ledger = {} if (paths[0] / _BUILD).exists() and not path.exists() else json_object(open_file(path))
         shards, problems = _shards(paths[0], ledger, options.leaf)
         looks = [_look(shard, options) for shard in shards]
         if hints.allow_partial:
@@ -267,7 +266,7 @@ def _dtype(folder: Place, store: Directory, leaf: str) -> np.dtype[Any]:
         CorruptError: The store does not exist.
         UnsupportedError: The leaf is not a one-dimensional array of integers.
     """
-    if not listing.is_dir(folder):
+    if not folder.is_dir():
         raise CorruptError(folder, "is missing: the ledger lists it as finished", remedy="Copy it again")
     if not {"offsets", "data"} <= (names := store.names(leaf)) or "shapes" in names:
         what, others = f"has no array {leaf} of one dimension", _others(folder, leaf)
@@ -306,11 +305,11 @@ def _others(folder: Place, leaf: str) -> list[str]:
     """Return up to 9 other leaves of a store, in order of their names. Leaves of lists are below a directory."""
     found = list[str]()
     for name in sorted(names_in(folder)):
-        if not listing.is_dir(folder / name):
+        if not (folder / name).is_dir():
             continue
         below = names_in(folder / name)
         found += [name] if "offsets" in below else [f"{name}/{one}" for one in sorted(below)]
-    leaves = (name for name in found if name != leaf and listing.is_dir(folder / name / "offsets"))
+    leaves = (name for name in found if name != leaf and (folder / name / "offsets").is_dir())
     return [printable(name) for name in islice(leaves, 9)]
 
 

@@ -19,7 +19,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from tokfmt.core import listing
 from tokfmt.core.errors import CorruptError, FormatError, UnsupportedError
 from tokfmt.core.files import File, open_file
 from tokfmt.core.findings import Code, Problem, fatal
@@ -105,16 +104,16 @@ class NanoGpt(FlatFormat):
         return max((sure for sure in found if sure), default=None)
 
     def recognize(self, probe: Probe) -> Confidence | None:
-        if probe.path.name not in ("train.bin", "val.bin") or listing.exists(probe.path.with_suffix(".idx")):
+        if probe.path.name not in ("train.bin", "val.bin") or probe.path.with_suffix(".idx").exists():
             return None
         ids = np.frombuffer(probe.head[: len(probe.head) // 2 * 2], "<u2")
-        known = bool((ids == GPT2_EOS).any()) or listing.exists(probe.path.parent / "meta.pkl")
+        known = bool((ids == GPT2_EOS).any()) or (probe.path.parent / "meta.pkl").exists()
         return Confidence.PLAUSIBLE if known and probe.size % 2 == 0 else Confidence.NAME
 
     def examine(self, paths: Sequence[Place], options: ReadOptions, hints: Hints) -> FileLayout:
         path, splits = paths[0], {file.stem: file for file in self.all_files(paths)}
         split = options.split or ("train" if "train" in splits else min(splits))
-        if not listing.is_dir(path):
+        if not path.is_dir():
             return self.examine_file(open_file(path), options, hints)
         if split not in splits:
             raise FormatError(path, f"holds no {split}.bin", found=", ".join(splits))

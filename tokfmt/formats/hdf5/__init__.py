@@ -32,7 +32,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tokfmt.core import listing
 from tokfmt.core.files import names_in, natural_key
 from tokfmt.core.format import Confidence, Format, Hints, Probe
 from tokfmt.core.options import LazyAttribute, choices
@@ -82,12 +81,12 @@ class Hdf5(Format):
         return {"seq_len": first.shape[2], **known}
 
     def files(self, path: Place) -> list[Place]:
-        params = (path if listing.is_dir(path) else path.parent) / PARAMS
-        metadata = [params] if listing.is_file(params) else []
-        if not listing.is_dir(path):
+        params = (path if path.is_dir() else path.parent) / PARAMS
+        metadata = [params] if params.is_file() else []
+        if not path.is_dir():
             return [path, *metadata]
         names = sorted((name for name in names_in(path) if name.endswith(".h5")), key=natural_key)
-        return [*(path / name for name in names if not listing.is_dir(path / name)), *metadata]
+        return [*(path / name for name in names if not (path / name).is_dir()), *metadata]
 
 
 FORMAT = Hdf5()

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from tokfmt.core.errors import CorruptError, FormatError, TruncatedError, UnsafeError, UnsupportedError
 from tokfmt.core.files import File
-from tokfmt.core.place import Place, Url
+from tokfmt.core.place import Place
 from tokfmt.core.ragged import offsets_of
 from tokfmt.core.reader import WINDOW, ByteOffset, check_interval, windows
 from tokfmt.core.resources import Recent, cpus
@@ -731,7 +731,7 @@ class Rows:
     @property
     def is_stored(self) -> bool:
         """True if a file is in a store, which takes longer for a request than for its bytes."""
-        return any(isinstance(table.file.path, Url) for table in self.tables)
+        return any(not table.file.path.is_local for table in self.tables)
 
     def __len__(self) -> int:
         return int(self.starts[-1])

@@ -43,7 +43,7 @@ from tokfmt.core.format import REGION, Format, look
 from tokfmt.core.losses import READS
 from tokfmt.core.memory import MemoryReader
 from tokfmt.core.options import parse_options
-from tokfmt.core.place import Place, PlaceLike, Url, destination_of, local_path, place_of
+from tokfmt.core.place import LocalPlace, Place, PlaceLike, destination_of, local_path, place_of
 from tokfmt.core.publisher import Publisher
 from tokfmt.core.reader import Info, Layout, TokenReader, largest_id, windows
 from tokfmt.core.records import RecordReader
@@ -230,10 +230,10 @@ def check(request: CheckRequest, progress: Progress | None = None) -> Iterator[C
     jobs = worker_count(request.jobs)
     corpus = _corpus(request, handle, jobs, watched)
     try:
-        lists, splits = listing.Answers(), Splits()
+        lists, splits = listing.Listing(), Splits()
         for path in dataset_paths(request.source):
             # in a store, a check of a small dataset would otherwise list its directory 50 times
-            with listing.kept(lists, lists=True) if isinstance(path, Url) else nullcontext():
+            with nullcontext() if path.is_local else listing.kept(lists, lists=True):
                 found = _Checking(path, request, handle, corpus, jobs, watched, splits).report()
             yield found
     finally:
@@ -654,7 +654,7 @@ def repairable(report: CheckReport, request: CheckRequest) -> Saved:
     if report.format is None or report.unsafe or not report.severities.get("error"):
         return ""
     format_ = registry.get(report.format)
-    if format_.read_only or format_.is_computed or isinstance(place_of(report.path), Url):
+    if format_.read_only or format_.is_computed or not place_of(report.path).is_local:
         return ""
     try:
         plan = _plan(report, request)
@@ -696,7 +696,7 @@ class _Plan:
         once: The separator of which documents that have two keep one; None: no document is changed.
     """
 
-    path: Path
+    path: LocalPlace
     format: Format
     request: CheckRequest
     written: Mapping[str, object]
@@ -854,7 +854,7 @@ class _Job:
         source = self.plan.patch_source()
         found = find_sources(source)
         guard(self.destination, [self.plan.path], found)
-        if isinstance(self.destination, Url):
+        if not self.destination.is_local:
             raise OptionError(
                 f"{printable(self.destination)}: a copy that is changed in place is written to a local path only. "
                 "Write it there, and upload it"
@@ -863,7 +863,10 @@ class _Job:
         before = snapshot(found)
         objection = strangers_in(self.destination)
         with Publisher(
-            self.destination, overwrite=self.overwrite, objection=objection, readable=readable_by(before)
+            local_path(self.destination, "a copy"),
+            overwrite=self.overwrite,
+            objection=objection,
+            readable=readable_by(before),
         ) as staging:
             with writing(self.destination):
                 _copy(self.plan.format, self.plan.path, staging.path)
@@ -878,7 +881,7 @@ class _Job:
             staging.publish({manifest_path(staging.destination).name: manifest})
         return report
 
-    def _checked(self, path: Path) -> CheckReport:
+    def _checked(self, path: LocalPlace) -> CheckReport:
         """Check a staged copy deeply, and return the report with the paths of the destination.
 
         Raises:
@@ -928,7 +931,7 @@ class _Job:
         return manifests(done, [origin], {self.destination: staging}, given, self.progress, 1)[self.destination]
 
 
-def _copy(format_: Format, source: Path, destination: Path) -> None:
+def _copy(format_: Format, source: LocalPlace, destination: Path) -> None:
     """Copy the files of a dataset. Links are followed, and the copies have the modes of new files."""
     if not source.is_dir():
         shutil.copyfile(source, destination)

@@ -28,7 +28,7 @@ from tokfmt.core.errors import (
 from tokfmt.core.files import refuse_stand_in
 from tokfmt.core.format import Format, Hints
 from tokfmt.core.options import given_options
-from tokfmt.core.place import Place, PlaceLike, Url, notes_of, place_of
+from tokfmt.core.place import Place, PlaceLike, place_of
 from tokfmt.core.reader import Damage, Info, Layout, Separators, TokenReader, windows
 from tokfmt.core.records import RecordReader, has_records
 from tokfmt.core.shard_names import names_by_directory, notes_on_shards, refuse_incomplete
@@ -229,7 +229,7 @@ def advise_partial(error: FormatError, request: SourceRequest) -> None:
 
 def _is_of(one: SourceFiles, file: Place) -> bool:
     """Return True if a file, which may be missing, belongs to a dataset."""
-    return file in (one.path, *(one.files or ())) or (listing.is_dir(one.path) and one.path in file.parents)
+    return file in (one.path, *(one.files or ())) or (one.path.is_dir() and one.path in file.parents)
 
 
 def _saves(source: Source) -> bool:
@@ -261,7 +261,7 @@ def _any_whole(reader: TokenReader) -> bool:
 
 def _datasets(found: Sequence[SourceFiles]) -> list[Sequence[SourceFiles]]:
     """Group sources to datasets: files of a format with `joins_files` are one dataset, and each directory is one."""
-    same = all(one.format is found[0].format for one in found) and not any(listing.is_dir(one.path) for one in found)
+    same = all(one.format is found[0].format for one in found) and not any(one.path.is_dir() for one in found)
     together = len(found) > 1 and found[0].format.joins_files and same
     return [found] if together else [[one] for one in found]
 
@@ -486,7 +486,7 @@ def open_stored(
     named = [
         refuse_incomplete(directory, names, partial=request.allow_partial, left_out=stored.info.other_splits)
         for one in found
-        if listing.is_dir(one.path)
+        if one.path.is_dir()
         for directory, names in names_by_directory(one.files).items()
     ]
     if request.allow_partial and checked:
@@ -502,8 +502,7 @@ def open_stored(
     notes += tuple(f"left out: {what}" for what in left_out)
     if request.split is not None and "split" not in option_names(format_.read_options):
         notes += (f"--split is not used: {format_.name} has no splits",)
-    stored_files = (file for one in found for file in one.files or (one.path,) if isinstance(file, Url))
-    notes += tuple(note for file in stored_files for note in notes_of(file))
+    notes += tuple(note for one in found for file in one.files or (one.path,) for note in file.notes())
     tokenizers = (info.made_by,) if format_.is_computed else tuple(one.tokenizer for one in manifests)
     notes += tuple(note for manifest in manifests if (note := manifest.partial))
     notes += tuple(loss.note for loss in info.lost)
