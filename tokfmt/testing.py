@@ -37,7 +37,15 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tokfmt import registry
-from tokfmt.core.errors import FormatError, MissingDependencyError, OptionError, SeparatorUnknownError, TokfmtError
+from tokfmt.core.errors import (
+    FormatError,
+    MissingDependencyError,
+    OptionError,
+    SeparatorUnknownError,
+    SourceChangedError,
+    TokfmtError,
+)
+from tokfmt.core.files import known_file, open_file
 from tokfmt.core.findings import Audit, Finding
 from tokfmt.core.format import (
     REGION,
@@ -47,15 +55,17 @@ from tokfmt.core.format import (
     Target,
     TokenWriter,
     WriterTraits,
+    everything_in,
     look,
     unrelated_files,
 )
 from tokfmt.core.memory import MemoryReader
 from tokfmt.core.options import parse_options
-from tokfmt.core.place import LocalPlace, Place, local_path
+from tokfmt.core.place import LocalPlace, Place, Url, identities_now, local_path, writable_store
 from tokfmt.core.ragged import Offsets, Ragged, Tokens
 from tokfmt.core.reader import U16, Info, Layout, Separators, TokenReader, batches, windows
 from tokfmt.core.records import Block, RecordBatch, RecordInfo, RecordReader
+from tokfmt.core.store import IF_ABSENT, IF_MATCH, Kind
 from tokfmt.model.readers import sequence_reader
 from tokfmt.ops.convert.convert import carry_out
 from tokfmt.ops.convert.request import Request
@@ -980,3 +990,162 @@ class ReadOnlyContract:
             assert found, f"it is refused ({error}), and a deep check finds nothing"
         except TokfmtError as error:
             assert "\n" not in str(error)
+
+
+class StoreContract:
+    """The laws that a place keeps, wherever it is. A store for the entry points `tokfmt.stores` passes them.
+
+    Subclass it in a test, and define `home`. A store that tokfmt only reads also defines `write` and `remove`.
+    """
+
+    def home(self, tmp_path: Path) -> Place:
+        """Return a place that holds nothing: a directory, or an address in an empty store.
+
+        Args:
+            tmp_path: An empty directory of the test.
+        """
+        raise NotImplementedError
+
+    def write(self, place: Place, content: bytes) -> None:
+        """Create or replace a file, and the directories above it."""
+        writable_store(_address(place)).put(_address(place).key, content)
+
+    def remove(self, place: Place) -> None:
+        """Remove a file."""
+        writable_store(_address(place)).delete([_address(place).key])
+
+    def _filled(self, tmp_path: Path) -> Place:
+        home = self.home(tmp_path)
+        for name, content in _STORED.items():
+            self.write(home / name, content)
+        return home
+
+    def test_what_is_there(self, tmp_path: Path) -> None:
+        """The status has the kind and the size; what is not there raises FileNotFoundError."""
+        home = self._filled(tmp_path)
+        for name, content in _STORED.items():
+            place = home / name
+            assert place.status_now().kind is Kind.FILE
+            assert place.status_now().size == len(content)
+            assert (place.exists(), place.is_file(), place.is_dir()) == (True, True, False)
+            assert place.status_now() == place.status_now(), "the identity of a file changes although the file does not"
+        for directory in (home, home / "b", home / "b/c"):
+            assert directory.status_now().kind is Kind.DIRECTORY
+            assert (directory.exists(), directory.is_file(), directory.is_dir()) == (True, False, True)
+        for missing in (home / "a", home / "b/c/d/e", home / "no"):
+            assert (missing.exists(), missing.is_file(), missing.is_dir()) == (False, False, False)
+            for ask in (missing.status_now, lambda missing=missing: list(missing.entries_now())):
+                with pytest.raises(FileNotFoundError):
+                    ask()
+            with pytest.raises(FormatError, match="no such file"):
+                open_file(missing)
+
+    def test_entries_are_the_names_directly_below(self, tmp_path: Path) -> None:
+        """Each entry is stated once, in any order, with its kind. An identity is the one that the status states."""
+        home = self._filled(tmp_path)
+        for directory, names in _LISTED.items():
+            place = home / directory if directory else home
+            listed = list(place.entries_now())
+            assert sorted(entry.name for entry in listed) == names
+            assert place.entries() == {entry.name: entry.kind for entry in listed}
+            for entry in listed:
+                status = (place / entry.name).status_now()
+                assert entry.kind is status.kind
+                assert entry.identity is None or entry.kind is Kind.DIRECTORY or entry.identity == status.identity
+        files = [home / name for name in _STORED]
+        assert list(identities_now(files)) == [file.status_now().identity for file in files]
+        assert set(everything_in(home)) == set(files)
+
+    def test_names_beside_a_file_are_those_of_the_directory(self, tmp_path: Path) -> None:
+        """A list of a stem holds every name that begins with it, up to the last that it states."""
+        home = self._filled(tmp_path)
+        for name in _STORED:
+            beside = (home / name).beside_now()
+            if beside is None:
+                continue
+            names = [each for each in (home / name).parent.entries() if each.startswith(beside.stem)]
+            assert set(beside.entries) == {each for each in names if beside.last is None or each <= beside.last}
+
+    def test_ranges_come_in_the_order_of_the_request(self, tmp_path: Path) -> None:
+        """Ranges may be in any order, overlap and be empty. An announcement changes no bytes."""
+        home = self._filled(tmp_path)
+        for name, content in _STORED.items():
+            size, file = len(content), open_file(home / name)
+            ranges = [(0, size), (size // 2, size), (0, size // 3), (size // 2, size // 2), (size - size // 5, size)]
+            for _ in range(2):
+                assert [bytes(part) for part in file.read_ranges(ranges)] == [content[a:b] for a, b in ranges]
+                file.prefetch([(0, size)], keep=True)
+            again = pickle.loads(pickle.dumps(file))
+            assert again.read(0, size) == content
+            with pytest.raises(FormatError):
+                file.read(size, 1)
+            for opened in (file, again):
+                opened.close()
+
+    def test_a_changed_file_is_refused(self, tmp_path: Path) -> None:
+        """Content of the same size has another identity. With the old one, no other content is read."""
+        home = self._filled(tmp_path)
+        for change in (lambda place: self.write(place, b"X" * len(_STORED["b/y.bin"])), self.remove):
+            self.write(home / "b/y.bin", _STORED["b/y.bin"])
+            identity = (home / "b/y.bin").status_now().identity
+            change(home / "b/y.bin")
+            file = known_file(home / "b/y.bin", identity)
+            with pytest.raises(SourceChangedError):
+                file.check_unchanged()
+            with suppress(FormatError):  # A store may have kept bytes of the old content.
+                assert file.read(0, 8) == _STORED["b/y.bin"][:8]
+
+    def test_objects_are_written_under_conditions(self, tmp_path: Path) -> None:
+        """A store that is written keeps the conditions that it states, and an object is there or is not."""
+        place = self.home(tmp_path) / "made/x.bin"
+        if place.is_local:
+            pytest.skip("files of this machine are written by tokfmt.core.output")
+        address = _address(place)
+        try:
+            store = writable_store(address)
+        except OptionError:
+            pytest.skip("it is only read")
+        conditions, done = store.can or frozenset(), list[object]()
+        first = store.put(address.key, b"first", if_absent=IF_ABSENT in conditions, done=done.append)
+        assert done == [first]
+        assert first == store.identity(address.key) == place.status_now().identity
+        if IF_ABSENT in conditions:
+            with pytest.raises(FileExistsError):
+                store.put(address.key, b"other", if_absent=True)
+        second = store.put(address.key, b"again", if_match=first if IF_MATCH in conditions else None)
+        assert second != first
+        if IF_MATCH in conditions:
+            with pytest.raises(FileExistsError):
+                store.put(address.key, b"other", if_match=first)
+        assert open_file(place).read(0, 5) == b"again"
+        source, uploaded = tmp_path / "uploaded", dict[str, object]()
+        source.write_bytes(b"from a file")
+        keys = [f"{address.key}.{number}" for number in range(3)]
+        store.upload([(key, source) for key in keys], uploaded.__setitem__)
+        assert uploaded == {key: store.identity(key) for key in keys}
+        store.delete([*keys, address.key])
+        store.delete([*keys, address.key])
+        assert [store.identity(key) for key in [*keys, address.key]] == [None] * 4
+        assert not place.exists()
+
+
+_STORED = {
+    "a.bin": bytes(range(256)) * 40,
+    "a.bin.tokfmt.json": b"{}" * 9,
+    "a.idx": b"index",
+    "b/c/d.txt": b"text" * 300,
+    "b/x y ü.bin": b"name",
+    "b/y.bin": b"0123456789" * 5,
+    "b/y.bin.d/z": b"below",
+}
+_LISTED = {
+    "": ["a.bin", "a.bin.tokfmt.json", "a.idx", "b"],
+    "b": ["c", "x y ü.bin", "y.bin", "y.bin.d"],
+    "b/c": ["d.txt"],
+}
+
+
+def _address(place: Place) -> Url:
+    if not isinstance(place, Url):
+        raise TypeError(f"{place} is a local path: define write and remove")
+    return place
