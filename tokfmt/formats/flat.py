@@ -929,27 +929,18 @@ class FlatFormat(Format):
         return [file for path in paths for file in self.members(path)]
 
     def inspect(self, paths: Sequence[Place], options: Any, hints: Hints) -> Inspection:
-        """See `Format.inspect`."""
-        try:
-            return self.inspection(self, paths, options, hints, self.file_layout(paths, options, hints))
-        except FormatError as error:
-            return Unreadable(self.unreadable, paths[0], error)
-
-    def file_layout(self, paths: Sequence[Place], options: Any, hints: Hints) -> FileLayout:
-        """Return the layout that a reader uses: with `Hints.allow_partial`, only the certain part of damaged files.
+        """See `Format.inspect`. With `Hints.allow_partial`, the layout is the certain part of damaged files.
 
         If read options have `rows`, and it is "blocks", the rows of the index are joined to one stream.
-
-        Args:
-            paths: As for `Format.inspect`.
-            options: As for `Format.inspect`.
-            hints: As for `Format.inspect`.
         """
-        file_layout = self.examine(paths, options, hints)
-        file_layout = certain(file_layout) if hints.allow_partial else file_layout
+        try:
+            layout = self.examine(paths, options, hints)
+        except FormatError as error:
+            return Unreadable(self.unreadable, paths[0], error)
+        layout = certain(layout) if hints.allow_partial else layout
         if getattr(options, "rows", None) == "blocks":
-            return replace(file_layout, starts=None, entries=None, separators=Separators.AFTER)
-        return file_layout
+            layout = replace(layout, starts=None, entries=None, separators=Separators.AFTER)
+        return self.inspection(self, paths, options, hints, layout)
 
     def writer(self, path: Path, options: Any, target: Target) -> TokenWriter:
         """See `Format.writer`."""

@@ -28,8 +28,10 @@ class Writes(TextFormat):
 
 
 class Shallow(TextFormat):
-    def audit(self, path, options, how):
-        return iter(())
+    def inspect(self, paths, options, hints):
+        inspection = super().inspect(paths, options, hints)
+        inspection.look = lambda how: iter(())
+        return inspection
 
 
 class Forgets(TextFormat):
