@@ -288,7 +288,8 @@ class _Checking:
         if self.request.format:
             registry.get(self.request.format)
         try:
-            look(registry.of_prefix(self.path))
+            if self.request.format:  # else the detection looks at it
+                look(registry.of_prefix(self.path))
             format_ = format_of(self.path, self.request.format)
         except FormatError as error:
             self.found.add([Finding.of("TF900", error)], meanings(None))
