@@ -675,7 +675,7 @@ class FlatInspection(Inspection):
         self.problems = layout.problems
 
     def reader(self) -> FlatReader:
-        return FlatReader(self.layout)
+        return self.format.Reader(self.layout)
 
     def look(self, how: Audit) -> Iterator[Finding]:
         """See `Inspection.look`. A deep check reads all tokens and loss masks."""
@@ -726,6 +726,7 @@ class FlatFormat(Format):
     """The base of formats of flat files. Subclass it, and make `FORMAT` an instance of the subclass.
 
     Attributes that a format states besides those of `Format`:
+        Reader: A subclass of `FlatReader`, if tokens lie elsewhere than in extents of files.
         Writer: A subclass of `FlatWriter`.
         write_options: A subclass of `FlatOptions`.
         pattern: Regular expression of the names of files in a folder (one name per PREFIX). Files are read in the
@@ -739,9 +740,10 @@ class FlatFormat(Format):
         unreadable: Code for errors that `examine` raises.
         masked: Code for invalid loss masks.
         other_index: Code for an index that seems to belong to other tokens; "" if the format has no indexes.
-        inspection: A subclass of `FlatInspection`, if the format has its own reader, or a check looks at more.
+        inspection: A subclass of `FlatInspection`, if a check looks at more.
     """
 
+    Reader: ClassVar[type[FlatReader]] = FlatReader
     Writer: ClassVar[type[FlatWriter]]
     pattern: ClassVar[str] = ""
     below: ClassVar[str] = ""
