@@ -675,7 +675,7 @@ class FlatInspection(Inspection):
         self.problems = layout.problems
 
     def reader(self) -> FlatReader:
-        return FlatReader(self.layout)
+        return self.format.Reader(self.layout)
 
     def look(self, how: Audit) -> Iterator[Finding]:
         """See `Inspection.look`. A deep check reads all tokens and loss masks."""
@@ -726,6 +726,7 @@ class FlatFormat(Format):
     """The base of formats of flat files. Subclass it, and make `FORMAT` an instance of the subclass.
 
     Attributes that a format states besides those of `Format`:
+        Reader: A subclass of `FlatReader`, if tokens lie elsewhere than in extents of files.
         Writer: A subclass of `FlatWriter`.
         write_options: A subclass of `FlatOptions`.
         pattern: Regular expression of the names of files in a folder (one name per PREFIX). Files are read in the
@@ -739,9 +740,10 @@ class FlatFormat(Format):
         unreadable: Code for errors that `examine` raises.
         masked: Code for invalid loss masks.
         other_index: Code for an index that seems to belong to other tokens; "" if the format has no indexes.
-        inspection: A subclass of `FlatInspection`, if the format has its own reader, or a check looks at more.
+        inspection: A subclass of `FlatInspection`, if a check looks at more.
     """
 
+    Reader: ClassVar[type[FlatReader]] = FlatReader
     Writer: ClassVar[type[FlatWriter]]
     pattern: ClassVar[str] = ""
     below: ClassVar[str] = ""
@@ -906,27 +908,18 @@ class FlatFormat(Format):
         return [file for path in paths for file in self.members(path)]
 
     def inspect(self, paths: Sequence[Place], options: Any, hints: Hints) -> Inspection:
-        """See `Format.inspect`."""
-        try:
-            return self.inspection(self, paths, options, hints, self.file_layout(paths, options, hints))
-        except FormatError as error:
-            return Unreadable(self.unreadable, paths[0], error)
-
-    def file_layout(self, paths: Sequence[Place], options: Any, hints: Hints) -> FileLayout:
-        """Return the layout that a reader uses: with `Hints.allow_partial`, only the certain part of damaged files.
+        """See `Format.inspect`. With `Hints.allow_partial`, the layout is the certain part of damaged files.
 
         If read options have `rows`, and it is "blocks", the rows of the index are joined to one stream.
-
-        Args:
-            paths: As for `Format.inspect`.
-            options: As for `Format.inspect`.
-            hints: As for `Format.inspect`.
         """
-        file_layout = self.examine(paths, options, hints)
-        file_layout = certain(file_layout) if hints.allow_partial else file_layout
+        try:
+            layout = self.examine(paths, options, hints)
+        except FormatError as error:
+            return Unreadable(self.unreadable, paths[0], error)
+        layout = certain(layout) if hints.allow_partial else layout
         if getattr(options, "rows", None) == "blocks":
-            return replace(file_layout, starts=None, entries=None, separators=Separators.AFTER)
-        return file_layout
+            layout = replace(layout, starts=None, entries=None, separators=Separators.AFTER)
+        return self.inspection(self, paths, options, hints, layout)
 
     def writer(self, path: Path, options: Any, target: Target) -> TokenWriter:
         """See `Format.writer`."""

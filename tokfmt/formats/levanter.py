@@ -36,7 +36,7 @@ from tokfmt.core.ragged import Offsets
 from tokfmt.core.reader import ByteOffset, Damage, Separators, check_position
 from tokfmt.core.text_format import printable
 from tokfmt.formats.files_ahead import parts_of
-from tokfmt.formats.flat import Extent, FileLayout, FlatFormat, FlatInspection, FlatReader, joined
+from tokfmt.formats.flat import Extent, FileLayout, FlatFormat, FlatReader, joined
 from tokfmt.formats.folders import inside, json_object, whole_number
 from tokfmt.formats.zarr_arrays.array import Array
 from tokfmt.formats.zarr_arrays.store import Directory, json_of
@@ -100,13 +100,6 @@ class Reader(FlatReader):
         return None
 
 
-class LevanterInspection(FlatInspection):
-    """The inspection of a cache."""
-
-    def reader(self) -> Reader:
-        return Reader(self.layout)
-
-
 class Shard(NamedTuple):
     """A store in the ledger: its folder, its number of rows, and its number of elements if the ledger states it."""
 
@@ -125,7 +118,7 @@ class Levanter(FlatFormat):
     read_options = ReadOptions
     pattern, unreadable = re.escape(LEDGER), "TF781"
     below = r"shard_ledger\.json(\.bak)?|\.success|zarr\.json|\d+"
-    member, inspection = LEDGER, LevanterInspection
+    member, Reader = LEDGER, Reader
     meanings = {
         "TF781": Code(
             "not a cache that can be read",

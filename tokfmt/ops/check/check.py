@@ -86,9 +86,10 @@ from tokfmt.ops.destination import guard, refuse_foreign, strangers_in
 from tokfmt.ops.source.discover import check_unchanged, dataset_paths, find_sources, format_of, found_at, snapshot
 from tokfmt.ops.source.ingest import as_stored, ingested, some_ids
 from tokfmt.ops.source.manifest import extent, found_as_written, manifest_of, manifest_path, written_files
-from tokfmt.ops.source.open import open_found, open_one, open_stored
+from tokfmt.ops.source.open import hints_of, open_found, open_one, open_stored
 from tokfmt.ops.source.request import (
     EosChoice,
+    Inspections,
     SourceFiles,
     SourceRequest,
     given_to,
@@ -267,12 +268,19 @@ class _Checking:
         splits: Splits,
     ) -> None:
         self.path, self.deep, self.handle, self.corpus = path, request.deep, handle, corpus
-        self.jobs, self.progress, self.splits = jobs, progress, splits
+        self.jobs, self.progress, self.splits, self.inspections = jobs, progress, splits, Inspections()
         self.found = CheckReport(str(path), deep=request.deep, limit=request.limit)
         asked = request.source
         self.request = replace(asked.accepting(READS["check"]), paths=(path,), ignore_manifest=True)
 
     def report(self) -> CheckReport:
+        """Run every check, close what was inspected, and return the report."""
+        try:
+            return self._report()
+        finally:
+            self.inspections.close()
+
+    def _report(self) -> CheckReport:
         """Run every check that applies, and return the report.
 
         The reader is skipped if the dataset is unsafe to read, or if no option needs its sequences.
@@ -280,7 +288,8 @@ class _Checking:
         if self.request.format:
             registry.get(self.request.format)
         try:
-            look(registry.of_prefix(self.path))
+            if self.request.format:  # else the detection looks at it
+                look(registry.of_prefix(self.path))
             format_ = format_of(self.path, self.request.format)
         except FormatError as error:
             self.found.add([Finding.of("TF900", error)], meanings(None))
@@ -291,7 +300,7 @@ class _Checking:
             return self.found
         self.found.format = format_.name
         known = meanings(format_)
-        one = found_at(self.path, format_, self.request)
+        one = self._found(format_, self.request)
         self.request, _ = found_as_written(one, self.request)
         self.found.add(self._own(one, read_options(format_, self.request)), known)
         self.found.add(file_findings(one, self.deep, self.jobs, self.progress, self.splits), known)
@@ -312,6 +321,11 @@ class _Checking:
             self.found.add(self._stored(one), known)
         return self.found
 
+    def _found(self, format_: Format, request: SourceRequest) -> SourceFiles:
+        # The formats that are listed in `Format.inspect` are still examined by their audit, and again by their reader.
+        is_inspected = type(format_).inspect is not Format.inspect
+        return found_at(self.path, format_, request)._replace(inspections=self.inspections if is_inspected else None)
+
     def _stored(self, one: SourceFiles) -> Iterator[Finding]:
         """Open the dataset as it is stored, and compare its counts with the manifest."""
         try:
@@ -330,7 +344,7 @@ class _Checking:
 
     def _own(self, one: SourceFiles, options: Any) -> Iterator[Finding]:
         """Run the audit of the format."""
-        path, format_ = one.path, one.format
+        path = one.path
         if self.deep:
             self.progress.phase(f"checking {path.name}", 0, "tokens")
         known = known_separator(self.request.eos, [path], [manifest_of(one)])
@@ -342,7 +356,12 @@ class _Checking:
                 spread=_Spread(pool, self.jobs),
                 advance=self.progress.advance,
             )
-            yield from _guarded(format_.audit(path, options, how))
+            if one.inspections is None:
+                found = one.format.audit(path, options, how)
+            else:
+                hints = hints_of(one, self.request, known)
+                found = one.inspections.of(one.format, [path], options, hints).findings(how)
+            yield from _guarded(found)
 
     def _read(self, format_: Format) -> Iterator[Finding]:
         """Open the dataset with the common reader, and run the checks that need its sequences."""
@@ -381,7 +400,7 @@ class _Checking:
             reads_all = self.deep or self.corpus is not None
             request = replace(self.request, format=format_.name, eos=eos, every_end=reads_all)
             progress = self.progress if self.deep else None
-            return open_found([found_at(self.path, format_, request)], request, handle, self.jobs, progress)
+            return open_found([self._found(format_, request)], request, handle, self.jobs, progress)
 
         handle = self.handle if self.handle is not None and self.handle.eos_id is not None else None
         try:

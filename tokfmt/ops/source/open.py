@@ -462,27 +462,11 @@ def open_stored(
     request, written = as_written(format_, request, manifests)
     options = read_options(format_, request)
     known, allow_loss = known_separator(request.eos, places, manifests), request.allow_loss
-    no_eos = known is not None and known.eos_id is None
     default = tokenizer.eos_id if tokenizer is not None else None
-    recipes = partial(_recipe_reader, found[0].named, request.every_end)
-    hints = Hints(
-        known.eos_id if known else None,
-        allow_loss,
-        no_eos,
-        jobs,
-        collect_invalid,
-        default,
-        recipes,
-        request.allow_partial,
-        few_sequences,
-        max_sequences,
+    hints = hints_of(found[0], request, known, tokenizer, jobs)._replace(
+        collect_invalid=collect_invalid, few_sequences=few_sequences, max_sequences=max_sequences
     )
-    try:
-        stored, damage = format_.open(places, options, hints), tuple[Damage, ...]()
-    except FormatError as error:  # Whatever a format misses in a file: the cause may be that it is not the data.
-        path, is_stated = place_of(error.place), isinstance(error.expected, int)  # An index states what is missing.
-        refuse_stand_in(path, may_be_empty=is_stated or places != (path,))
-        raise
+    stored, damage = _reader(found[0], places, options, hints), tuple[Damage, ...]()
     named = [
         refuse_incomplete(directory, names, partial=request.allow_partial, left_out=stored.info.other_splits)
         for one in found
@@ -537,6 +521,44 @@ def open_stored(
     made = all(manifest.made_labels for manifest in manifests)
     known_of = (places, format_, stored, separator, notes, dataset, tokenizers, left_out, damage)
     return Source(*known_of, made_labels=made, bos_id=lead)
+
+
+def _reader(found: SourceFiles, places: tuple[Place, ...], options: Any, hints: Hints) -> TokenReader | RecordReader:
+    try:
+        if found.inspections is None:
+            return found.format.open(places, options, hints)
+        return found.inspections.of(found.format, places, options, hints).open(hints.allow_loss)
+    except FormatError as error:  # Whatever a format misses in a file: the cause may be that it is not the data.
+        path, is_stated = place_of(error.place), isinstance(error.expected, int)  # An index states what is missing.
+        refuse_stand_in(path, may_be_empty=is_stated or places != (path,))
+        raise
+
+
+def hints_of(
+    found: SourceFiles,
+    request: SourceRequest,
+    known: Separator | None,
+    tokenizer: TokenizerHandle | None = None,
+    jobs: int | None = None,
+) -> Hints:
+    """Return the hints with which a dataset is opened, as far as they follow from a request.
+
+    Args:
+        found: The dataset.
+        request: As in `open_sources`.
+        known: The separator that the request or a manifest states; None without one.
+        tokenizer: As in `open_sources`.
+        jobs: As in `open_sources`.
+    """
+    return Hints(
+        eos_id=known.eos_id if known else None,
+        allow_loss=request.allow_loss,
+        no_eos=known is not None and known.eos_id is None,
+        jobs=jobs,
+        tokenizer_eos=tokenizer.eos_id if tokenizer is not None else None,
+        open_recipe=partial(_recipe_reader, found.named, request.every_end) if found.format.is_computed else None,
+        allow_partial=request.allow_partial,
+    )
 
 
 def _readable(

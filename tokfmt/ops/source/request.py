@@ -16,7 +16,8 @@ from typing import Any, Literal, NamedTuple
 from tokfmt import registry
 from tokfmt.core.errors import FormatError, OptionError
 from tokfmt.core.files import MANIFEST, matching, natural_key
-from tokfmt.core.format import Format
+from tokfmt.core.format import Format, Hints
+from tokfmt.core.inspection import Inspection
 from tokfmt.core.losses import LOSSES
 from tokfmt.core.options import choices, fit, given_options, nearest, parse_count, parse_options
 from tokfmt.core.place import LocalPlace, Place, PlaceLike, place_of
@@ -361,6 +362,26 @@ def check_losses(names: Iterable[str]) -> frozenset[str]:
     return words
 
 
+class Inspections:
+    """The inspections of a dataset that several parts of a command read. What was examined is not examined again."""
+
+    def __init__(self) -> None:
+        """Begin without any."""
+        self._made: dict[object, Inspection] = {}
+
+    def of(self, format_: Format, places: Sequence[Place], options: Any, hints: Hints) -> Inspection:
+        """Return the inspection for these arguments of `Format.inspect`, from an earlier call with the same."""
+        key = tuple(places), options, hints._replace(jobs=None)
+        if key not in self._made:
+            self._made[key] = format_.inspect(places, options, hints)
+        return self._made[key]
+
+    def close(self) -> None:
+        """Close all."""
+        for inspection in self._made.values():
+            inspection.close()
+
+
 class SourceFiles(NamedTuple):
     """The files of one dataset that a request names, before it is opened.
 
@@ -372,6 +393,7 @@ class SourceFiles(NamedTuple):
         left_out: The other files in the directory, which are not read, in words; "" without any.
         below: Some of the other files are in directories below.
         named: The datasets that a recipe names, if they were found already; see `find_sources`.
+        inspections: Its inspections, if the caller has more use for them.
     """
 
     path: Place
@@ -380,6 +402,7 @@ class SourceFiles(NamedTuple):
     left_out: str = ""
     below: bool = False
     named: Found | None = None
+    inspections: Inspections | None = None
 
     def all(self) -> Iterator[SourceFiles]:
         """Yield this dataset, and those that a recipe names, at every level."""
