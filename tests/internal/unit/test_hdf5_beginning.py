@@ -105,7 +105,7 @@ def all_are_long(monkeypatch):
     """Every dataset is long, and a few samples of it are looked at."""
 
     def apply():
-        monkeypatch.setattr(beginning, "LONG", 0)
+        monkeypatch.setattr(beginning, "KEPT_BYTES", 0)
         monkeypatch.setattr(reader, "FIRST", 1 << 12)
         monkeypatch.setattr(beginning, "_LOOKED_AT", 1 << 17)
         monkeypatch.setattr(files, "_GAP", 1 << 10)  # the nodes of the index of a long file are far apart
