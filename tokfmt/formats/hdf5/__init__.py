@@ -17,8 +17,7 @@
   token, follow each other without overlap, or come after a BOS; the files of upstream do not state which. If the tokens
   show it (see the option `stride`), samples are joined to documents; otherwise each T is a sequence.
 - A command decodes each chunk once if there are at most 64 MiB of samples. If there are more, `show` inspects 24 MiB of
-  them at most, reads the first ones, and looks up only the chunks that it reads. Of files that tokfmt wrote, it inspects
-  none.
+  them at most, and none of tokfmt's own files. It then reads the first samples, and looks up only the chunks it reads.
 - If the attribute `stride` is "rows" (samples of a recipe), the input_ids of each row are a sequence, with padding.
 - Padding is on the right: one ID in input_ids and labels, mask 0. tokfmt counts samples with other zeros in the mask (a
   prompt) as nonstandard masks. The samples view keeps them. Files that tokfmt wrote from documents with loss masks keep
