@@ -260,6 +260,7 @@ class Table:
         file: The file.
         shape: [rows, fields, width]; [values, 1, 1] for rank 1.
         dtype: Dtype as stored, with its byte order.
+        keeps: True if decoded chunks are kept, up to `KEPT_BYTES`.
     """
 
     def __init__(
@@ -267,7 +268,7 @@ class Table:
     ) -> None:
         self.file, self.shape, self.dtype, self._where = file, shape, dtype, where
         self._kept = Recent[tuple[Place, int], Values](KEPT_BYTES)
-        self._is_kept = self.rows_together > 1 or self.size_bytes <= KEPT_BYTES
+        self.keeps = self.rows_together > 1 or self.size_bytes <= KEPT_BYTES
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -279,7 +280,7 @@ class Table:
 
     def share(self, other: Table, *, keeps: bool) -> None:
         """Keep decoded chunks together with those of another file, if `keeps`, or if a chunk holds several rows."""
-        self._kept, self._is_kept = other._kept, keeps or self.rows_together > 1
+        self._kept, self.keeps = other._kept, keeps or self.rows_together > 1
 
     @property
     def rows_together(self) -> int:
@@ -340,7 +341,7 @@ class Table:
         """
         where = self._where
         if last == first + 1 and isinstance(where, ChunkMap) and where.shape == (1, *self.shape[1:]):
-            out = self._kept.get((self.file.path, first)) if self._is_kept else None
+            out = self._kept.get((self.file.path, first)) if self.keeps else None
             if out is None:
                 where.know(first, last)  # a single row needs no copy
                 out = self._decoded(where, first, self.file.read(int(where.places[first]), where.stored(first)))
@@ -367,7 +368,7 @@ class Table:
         a, b = self._numbers(where, first, last)
         where.know(a, b)
         numbers = range(a, b)
-        if self._is_kept:
+        if self.keeps:
             path = self.file.path
             held = {chunk: values for chunk in numbers if (values := self._kept.get((path, chunk))) is not None}
         begins = where.places[a:b]
@@ -420,7 +421,7 @@ class Table:
                 remedy="Copy the file again, or write it again",
             ) from error
         values = data.view(self.dtype).reshape(chunks.shape)
-        if self._is_kept:
+        if self.keeps:
             values.flags.writeable = False  # several readers get the same values
             self._kept.put((self.file.path, chunk), values, values.nbytes)
         return values
