@@ -16,8 +16,8 @@
 - A sample is a window T of width + 1 tokens of a stream: input_ids = T[:-1], labels = T[1:]. Windows overlap by one
   token, follow each other without overlap, or come after a BOS; the files of upstream do not state which. If the tokens
   show it (see the option `stride`), samples are joined to documents; otherwise each T is a sequence.
-- If there are more than 64 MiB of samples, `show` inspects some of them and reads the first ones. It looks up only the
-  chunks that it reads.
+- A command decodes each chunk once if there are at most 64 MiB of samples. If there are more, `show` inspects 24 MiB of
+  them at most, and none of tokfmt's own files. It then reads the first samples, and looks up only the chunks it reads.
 - If the attribute `stride` is "rows" (samples of a recipe), the input_ids of each row are a sequence, with padding.
 - Padding is on the right: one ID in input_ids and labels, mask 0. tokfmt counts samples with other zeros in the mask (a
   prompt) as nonstandard masks. The samples view keeps them. Files that tokfmt wrote from documents with loss masks keep

@@ -400,6 +400,7 @@ def content_findings(stored: Stored, params: Params, eos_id: int | None, how: Au
         how: Depth of the check, and its executor.
     """
     table = stored.table
+    table.share(table, keeps=table.keeps or not how.deep)  # the places are read twice
     places = _places(stored)
     votes = Seen()
     if stored.rank == 3:
