@@ -174,6 +174,10 @@ class ContentRecords(RecordView):
         ids: list[int] = reader.tokens(0, reader.info.tokens).tolist()
         return ids
 
+    def begins_with_lead(self, index: int) -> bool:
+        """Return whether a record is stored with the lead."""
+        return self._lead is not None and self.records.record(index)[:1] == [self._lead]
+
 
 def as_stored(records: RecordReader) -> RecordReader:
     """Return records with the separators and leads that they are read without."""
@@ -203,6 +207,8 @@ class _OfRecords(_Temporary):
         check_position(position, self.info.tokens)
         record = self.sequence_at(position)
         token = position - int(self.offsets(record, record)[0])
+        if isinstance(self.records, ContentRecords):
+            token += self.records.begins_with_lead(record)
         line = self.records.record_byte_offset(record)
         detail = ", ".join(filter(None, (f"token {token:,} of record {record:,}", line.detail)))
         return line._replace(width=None, detail=detail)
