@@ -230,6 +230,22 @@ class File:
             if not kept:
                 os.close(fd)
 
+    @contextmanager
+    def at_hand(self) -> Iterator[None]:
+        """Hold the descriptor in here, however many files are open. No other thread reads the file meanwhile."""
+        with self.descriptor() as fd:
+            is_held = self._fd is not None
+            self._fd = fd
+            try:
+                yield
+            finally:
+                if not is_held:
+                    self._fd = None
+
+    def expect(self, *, may_be_page: bool) -> None:
+        """State anew whether the file may be a page; its beginning is looked at again when it is read."""
+        self.may_be_page, self._is_looked_at = may_be_page, False
+
     def _fill(self, fd: int, offset: int, buffer: memoryview) -> None:
         view, done = buffer.cast("B"), 0
         while done < len(view):
@@ -469,6 +485,10 @@ class StoredFile(File):
             raise SourceChangedError.while_read(self.path) from error
         except OSError as error:
             raise reading_error(self.path, error) from error
+
+    @contextmanager
+    def at_hand(self) -> Iterator[None]:
+        yield
 
     @contextmanager
     def descriptor(self) -> Iterator[int]:

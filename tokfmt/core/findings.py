@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from tokfmt.core.errors import FormatError, Loss
-from tokfmt.core.place import PlaceLike, place_of
+from tokfmt.core.place import Place, PlaceLike, place_of
 from tokfmt.core.text_format import printable
+
+if TYPE_CHECKING:
+    from tokfmt.core.files import File
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,9 +189,11 @@ class Audit:
         eos_id: The separator, if the user, a tokenizer or a manifest states it.
         spread: Maps a function over the windows of a dataset.
         advance: Called with the number of further tokens (or bytes of text) that were checked.
+        files: The files of the dataset that are open already, by path, and stay open.
     """
 
     deep: bool = False
     eos_id: int | None = None
     spread: ParallelMap = run_serially
     advance: Callable[[int], None] = ignore
+    files: dict[Place, File] = field(default_factory=dict)

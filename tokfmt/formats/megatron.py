@@ -350,13 +350,13 @@ class Megatron(FlatFormat):
             few_sequences=sum(listing.status(one).size for one in indexes if listing.is_file(one)) > _LONG
         )
 
-    def open_tokens(self, path: Place) -> File:
+    def open_tokens(self, path: Place, hints: Hints) -> File:
         """See `FlatFormat.open_tokens`. Parts of a .bin beside its .idx are named."""
         if not listing.exists(path) and listing.is_dir(path.parent):
             pattern = re.compile(rf"{re.escape(path.stem)}-(\d+)-of-\d+{re.escape(path.suffix)}")
             if parts := files_named(path.parent, pattern):
                 raise _in_parts(path, self.names(path)[1], parts)
-        return super().open_tokens(path)
+        return super().open_tokens(path, hints)
 
     def examine_file(self, file: File, options: ReadOptions, hints: Hints) -> FileLayout:
         path = self.names(file.path)[1]

@@ -121,7 +121,7 @@ class Modalities(FlatFormat):
         from tokfmt.formats.modalities.inspection import PackInspection
 
         try:
-            return PackInspection(open_file(paths[0]), options, hints)
+            return PackInspection(hints.opened(paths[0]), options, hints)
         except FormatError as error:
             return Unreadable("TF101", paths[0], error)
 

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.errors import CorruptError, FormatError, TruncatedError, UnsafeError, UnsupportedError
-from tokfmt.core.files import File, open_file
+from tokfmt.core.files import File
 from tokfmt.core.findings import Problem, fatal
 from tokfmt.core.format import Hints
 from tokfmt.core.place import Place
@@ -99,14 +99,14 @@ def _facts(header: Header, width: int) -> dict[str, object]:
     return {"width": width, "byte_order": header.order, "header_bytes": header.size}
 
 
-def glimpse(paths: Sequence[Place], options: ReadOptions, hints: Hints) -> FlatReader | None:  # noqa: ARG001
+def glimpse(paths: Sequence[Place], options: ReadOptions, hints: Hints) -> FlatReader | None:
     """See `Format.glimpse`. Decoding an index of 10^7 documents takes seconds.
 
     Returns:
         The tokens as one stream, as far as the file has them; None if the header alone does not give their bounds and
         their width.
     """
-    file = open_file(paths[0])
+    file = hints.opened(paths[0])
     header = _stated(file, options) or _ended_early(file, options)
     if header is None:
         file.close()

@@ -83,9 +83,16 @@ from tokfmt.ops.convert.manifests import manifests
 from tokfmt.ops.convert.request import Conversion, Request
 from tokfmt.ops.convert.resolve import Given
 from tokfmt.ops.destination import guard, refuse_foreign, strangers_in
-from tokfmt.ops.source.discover import check_unchanged, dataset_paths, find_sources, format_of, found_at, snapshot
+from tokfmt.ops.source.discover import check_unchanged, dataset_paths, find_sources, found_at, identified, snapshot
 from tokfmt.ops.source.ingest import as_stored, ingested, some_ids
-from tokfmt.ops.source.manifest import extent, found_as_written, manifest_of, manifest_path, written_files
+from tokfmt.ops.source.manifest import (
+    extent,
+    found_as_written,
+    manifest_of,
+    manifest_path,
+    read_manifest,
+    written_files,
+)
 from tokfmt.ops.source.open import open_found, open_one, open_stored
 from tokfmt.ops.source.request import (
     EosChoice,
@@ -280,8 +287,9 @@ class _Checking:
         if self.request.format:
             registry.get(self.request.format)
         try:
-            look(registry.of_prefix(self.path))
-            format_ = format_of(self.path, self.request.format)
+            if self.request.format:  # else it is looked at to detect it
+                look(registry.of_prefix(self.path))
+            format_, file = identified(self.path, self.request.format)
         except FormatError as error:
             self.found.add([Finding.of("TF900", error)], meanings(None))
             return self.found
@@ -291,7 +299,8 @@ class _Checking:
             return self.found
         self.found.format = format_.name
         known = meanings(format_)
-        one = found_at(self.path, format_, self.request)
+        one = found_at(self.path, format_, self.request, file)
+        one = one._replace(manifest=read_manifest(one.path))
         self.request, _ = found_as_written(one, self.request)
         self.found.add(self._own(one, read_options(format_, self.request)), known)
         self.found.add(file_findings(one, self.deep, self.jobs, self.progress, self.splits), known)
@@ -304,9 +313,7 @@ class _Checking:
         if not self.found.unsafe and (self.deep or self.handle or self.corpus):
             messages = {finding.message for finding in self.found.findings if finding.severity == "error"}
             # the reader's refusal repeats an error that the audit has already found, so only its other findings count
-            read = (
-                f for f in self._read(format_) if not (messages and f.code == "TF901") and f.message not in messages
-            )
+            read = (f for f in self._read(one) if not (messages and f.code == "TF901") and f.message not in messages)
             self.found.add(read, known)
         elif not self.found.errors:
             self.found.add(self._stored(one), known)
@@ -324,7 +331,7 @@ class _Checking:
             return
         self.found.remark(source.remarks)
         yield from metadata_findings(source)
-        yield from stored_count_findings(self.path, source)
+        yield from stored_count_findings(one, source)
         yield from self._content(source.reader)
         source.reader.close()
 
@@ -341,17 +348,18 @@ class _Checking:
                 eos_id=known.eos_id if known is not None else default,
                 spread=_Spread(pool, self.jobs),
                 advance=self.progress.advance,
+                files=one.opened,
             )
             yield from _guarded(format_.audit(path, options, how))
 
-    def _read(self, format_: Format) -> Iterator[Finding]:
+    def _read(self, one: SourceFiles) -> Iterator[Finding]:
         """Open the dataset with the common reader, and run the checks that need its sequences."""
         try:
-            source = self._opened(format_)
+            source = self._opened(one)
         except MissingDependencyError:
             raise
         except TokfmtError as error:
-            if format_.is_computed:
+            if one.format.is_computed:
                 yield _refusal_of_recipe(self.path, error)
                 return
             if isinstance(error, OptionError):
@@ -360,18 +368,18 @@ class _Checking:
             return
         found = set[Finding]()
         try:
-            for finding in self._of_source(source):
+            for finding in self._of_source(one, source):
                 found.add(finding)
                 yield finding
         except UnendedError:  # Not every sequence has the separator that those have which were looked at.
             self.request = replace(self.request, every_end=True)
             source.reader.close()
-            source = self._opened(format_)
-            yield from (finding for finding in self._of_source(source) if finding not in found)
+            source = self._opened(one)
+            yield from (finding for finding in self._of_source(one, source) if finding not in found)
         finally:
             source.reader.close()
 
-    def _opened(self, format_: Format) -> Source:
+    def _opened(self, one: SourceFiles) -> Source:
         """Open the dataset as every command does.
 
         If its separator is unknown, use the tokenizer's end of text, or else read the dataset as it is stored.
@@ -379,9 +387,9 @@ class _Checking:
 
         def opened(eos: EosChoice, handle: TokenizerHandle | None = None) -> Source:
             reads_all = self.deep or self.corpus is not None
-            request = replace(self.request, format=format_.name, eos=eos, every_end=reads_all)
+            request = replace(self.request, format=one.format.name, eos=eos, every_end=reads_all)
             progress = self.progress if self.deep else None
-            return open_found([found_at(self.path, format_, request)], request, handle, self.jobs, progress)
+            return open_found([one], request, handle, self.jobs, progress)
 
         handle = self.handle if self.handle is not None and self.handle.eos_id is not None else None
         try:
@@ -404,13 +412,13 @@ class _Checking:
         if not isinstance(reader, RecordReader):
             yield from width_findings(self.path, reader)
 
-    def _of_source(self, source: Source) -> Iterator[Finding]:
+    def _of_source(self, one: SourceFiles, source: Source) -> Iterator[Finding]:
         reader = source.reader
         self.found.remark(() if self.found.errors else source.remarks)
         yield from self._content(reader)
         is_gathered = isinstance(reader, RecordReader) and reader.info.kind == "ids" and not source.format.is_computed
         if not (isinstance(reader, RecordReader) and is_gathered and self.deep):
-            yield from self._of_content(source)
+            yield from self._of_content(one, source)
             return
         try:
             axis = ingested(as_stored(reader), None, self.jobs)
@@ -421,9 +429,9 @@ class _Checking:
             contents, _ = without_separators(axis, source.separator, None, self.path, every_end=True)
             if source.bos_id is not None:
                 contents, _ = without_leads(contents, source.bos_id, self.path, each=True)
-            yield from self._of_content(source._replace(reader=contents))
+            yield from self._of_content(one, source._replace(reader=contents))
 
-    def _of_content(self, source: Source) -> Iterator[Finding]:
+    def _of_content(self, one: SourceFiles, source: Source) -> Iterator[Finding]:
         reader, max_id, bare = source.reader, None, source
         if isinstance(reader, RecordReader):
             if self.deep:
@@ -454,7 +462,7 @@ class _Checking:
         if self.deep:
             counts, ids = (self.found.sequences, self.found.tokens), (source.separator.eos_id, source.bos_id)
             samples = isinstance(reader.info, Info) and reader.info.layout is Layout.SAMPLES
-            yield from count_findings(self.path, *counts, *ids, samples=samples, max_id=max_id)
+            yield from count_findings(one, *counts, *ids, samples=samples, max_id=max_id)
         if self.corpus is not None:
             yield from corpus_findings(bare, self.corpus)
 

@@ -390,7 +390,7 @@ def manifest_of(
     one: SourceFiles, of_folder: Callable[[Format, Place], tuple[Manifest, frozenset[str]]] | None = None
 ) -> Manifest:
     """Return the manifest beside a dataset. For a file without one, return the shared facts of its directory's."""
-    manifest = read_manifest(one.path)
+    manifest = read_manifest(one.path) if one.manifest is None else one.manifest
     if manifest.content or listing.is_dir(one.path):
         return manifest
     shared, files = (of_folder or _of_folder)(one.format, absolute(one.path).parent)
@@ -573,10 +573,10 @@ def describes(manifest: Manifest, format_: Format, path: Place) -> bool:
 
 def count_contradiction(
     path: Place,
+    manifest: Manifest,
     split: object,
     known: tuple[int, int | None],
-    eos_id: int | None,
-    bos_id: int | None = None,
+    ids: tuple[int | None, int | None],
     *,
     samples: bool = False,
 ) -> CorruptError | None:
@@ -586,14 +586,13 @@ def count_contradiction(
 
     Args:
         path: The dataset.
+        manifest: Its manifest.
         split: The split that was counted, if the dataset has several.
         known: Number of sequences, and of tokens without separators (None if it is not known).
-        eos_id: The separator of these counts.
-        bos_id: The lead of these counts.
+        ids: The separator and the lead of these counts.
         samples: The sequences that were counted are samples, as they are stored.
     """
-    manifest = read_manifest(path)
-    if manifest.ids != (eos_id, bos_id):
+    if manifest.ids != ids:
         return None
     counts = manifest.counts(split, samples=samples)
     for key, found in zip(("sequences", "tokens"), known, strict=True):

@@ -10,17 +10,20 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from tokfmt import registry
 from tokfmt.core import listing
 from tokfmt.core.errors import FormatError, OptionError
-from tokfmt.core.files import MANIFEST, matching, natural_key
+from tokfmt.core.files import MANIFEST, File, matching, natural_key
 from tokfmt.core.format import Format
 from tokfmt.core.losses import LOSSES
 from tokfmt.core.options import choices, fit, given_options, nearest, parse_count, parse_options
 from tokfmt.core.place import Kind, Place, PlaceLike, Url, place_of
 from tokfmt.core.text_format import printable
+
+if TYPE_CHECKING:
+    from tokfmt.ops.source.manifest import Manifest
 
 EosChoice = int | Literal["none"] | None
 Options = Iterable[str] | Mapping[str, object]
@@ -374,6 +377,8 @@ class SourceFiles(NamedTuple):
         left_out: The other files in the directory, which are not read, in words; "" without any.
         below: Some of the other files are in directories below.
         named: The datasets that a recipe names, if they were found already; see `find_sources`.
+        opened: The file in which the format was detected, by its path, until a reader takes it; see `format.Hints`.
+        manifest: The manifest beside it, if it was read already.
     """
 
     path: Place
@@ -382,6 +387,13 @@ class SourceFiles(NamedTuple):
     left_out: str = ""
     below: bool = False
     named: Found | None = None
+    opened: dict[Place, File] = {}  # noqa: RUF012 - never changed: files are taken from those that are given
+    manifest: Manifest | None = None
+
+    def close(self) -> None:
+        """Close the files that no reader took. They are opened again if they are needed."""
+        for file in self.opened.values():
+            file.close()
 
     def all(self) -> Iterator[SourceFiles]:
         """Yield this dataset, and those that a recipe names, at every level."""

@@ -108,6 +108,7 @@ class Source(NamedTuple):
         partial: The facts on a source that is read in part; None for any other.
         made_labels: A recipe made its labels and loss masks, by its manifest.
         bos_id: The lead, which is no content at the beginning of its sequences; None without one.
+        manifests: The manifest of each path, as it was read when the source was opened.
     """
 
     paths: tuple[Place, ...]
@@ -122,6 +123,7 @@ class Source(NamedTuple):
     partial: Partial | None = None
     made_labels: bool = False
     bos_id: int | None = None
+    manifests: tuple[Manifest, ...] = ()
 
     @property
     def remarks(self) -> tuple[str, ...]:
