@@ -48,9 +48,8 @@ from tokfmt.model.readers import ContentReader, dataset_of, is_split, is_unfinis
 from tokfmt.ops.check.doubled import Doubled, doubled_in
 from tokfmt.ops.compare.alignment import Step, Stretch, aligned, check_room, surpluses
 from tokfmt.ops.compare.fingerprint import AxisSide, Fingerprints, Side, empty_fingerprint, hands, read_records
+from tokfmt.ops.source.content import Manifest, dataset_path
 from tokfmt.ops.source.manifest import (
-    Manifest,
-    dataset_path,
     file_differences,
     fingerprint,
     ledger_paths,

@@ -35,10 +35,10 @@ from tokfmt.core.shard_names import names_by_directory, notes_on_shards, refuse_
 from tokfmt.core.text_format import printable
 from tokfmt.model.dataset import Dataset
 from tokfmt.model.readers import ContentReader, dataset_of, from_reader
+from tokfmt.ops.source.content import Manifest
 from tokfmt.ops.source.discover import find_sources
 from tokfmt.ops.source.manifest import (
     IGNORED,
-    Manifest,
     as_written,
     count_contradiction,
     describes,

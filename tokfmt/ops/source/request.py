@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from tokfmt import registry
 from tokfmt.core import listing
@@ -21,9 +21,7 @@ from tokfmt.core.losses import LOSSES
 from tokfmt.core.options import choices, fit, given_options, nearest, parse_count, parse_options
 from tokfmt.core.place import Kind, Place, PlaceLike, Url, place_of
 from tokfmt.core.text_format import printable
-
-if TYPE_CHECKING:
-    from tokfmt.ops.source.manifest import Manifest
+from tokfmt.ops.source.content import Manifest
 
 EosChoice = int | Literal["none"] | None
 Options = Iterable[str] | Mapping[str, object]

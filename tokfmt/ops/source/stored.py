@@ -34,9 +34,9 @@ from tokfmt.model.gap import Gap
 from tokfmt.model.laid import KEPT
 from tokfmt.model.readers import ContentReader, dataset_of, from_reader, is_unfinished
 from tokfmt.model.separator import ENOUGH, Statement, decide, led, look, named, refuse_other, refuse_undivided, unled
+from tokfmt.ops.source.content import Manifest
 from tokfmt.ops.source.endings import LITTLE, few_runs
 from tokfmt.ops.source.manifest import (
-    Manifest,
     located_tokenizer,
 )
 from tokfmt.ops.source.partial import Partial
