@@ -329,14 +329,22 @@ def of_prefix(path: Place) -> Place:
 
 def candidates(probe: Probe) -> dict[str, int]:
     """Return the name of every format that claims the probe, with its confidence."""
-    name, head, is_text = probe.path.name.lower(), probe.head, b"\0" not in probe.head
-
-    def wanted(signature: Signature) -> bool:
-        return signature.fits(name, head, is_text=is_text) or signature.has_beside(probe.path)
-
-    asked = list_formats() if probe.is_directory else list_formats(wanted)
+    asked = list_formats() if probe.is_directory else _fitting(probe)
     claims = {format_.name: _claim(format_, probe) for format_ in asked}
     return {name: int(confidence) for name, confidence in claims.items() if confidence is not None}
+
+
+def _fitting(probe: Probe) -> list[Format]:
+    """Return the formats that a file fits: those without a signature, and those whose signature it has."""
+    name, head, is_text = probe.path.name.lower(), probe.head, b"\0" not in probe.head
+    fitting = [
+        name_of_format
+        for name_of_format, signature in _table()
+        if signature is None
+        or signature.fits(name, head, is_text=is_text)
+        or (signature.beside and signature.has_beside(probe.path))
+    ]
+    return [format_ for one in fitting if (format_ := _usable(one)) is not None]
 
 
 def _claim(format_: Format, probe: Probe) -> Confidence | None:

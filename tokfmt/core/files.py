@@ -233,14 +233,16 @@ class File:
     @contextmanager
     def at_hand(self) -> Iterator[None]:
         """Hold the descriptor in here, however many files are open. No other thread reads the file meanwhile."""
-        with self.descriptor() as fd:
-            is_held = self._fd is not None
-            self._fd = fd
-            try:
-                yield
-            finally:
-                if not is_held:
-                    self._fd = None
+        if self._fd is None:
+            fd = self._reopen()
+            with _Open.lock:
+                self._fd = fd
+                _Open.count += 1
+        try:
+            yield
+        finally:
+            if _Open.count > _MOST_OPEN:
+                self.close()
 
     def expect(self, *, may_be_page: bool) -> None:
         """State anew whether the file may be a page; its beginning is looked at again when it is read."""

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -324,15 +324,16 @@ def open_found(
     Raises:
         TokfmtError: As in `open_sources`.
     """
-    source = open_stored(
-        found,
-        request,
-        tokenizer,
-        jobs,
-        collect_invalid=collect_invalid,
-        max_sequences=max_sequences,
-        few_sequences=few_sequences,
-    )
+    with next((file.at_hand() for one in found[:1] for file in one.opened.values()), nullcontext()):
+        source = open_stored(
+            found,
+            request,
+            tokenizer,
+            jobs,
+            collect_invalid=collect_invalid,
+            max_sequences=max_sequences,
+            few_sequences=few_sequences,
+        )
     if isinstance(source.reader, RecordReader):
         return _with_partial(_contents_of_records(source, source.reader), found, request)
     eos_id = source.separator.eos_id
