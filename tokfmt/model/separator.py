@@ -113,7 +113,7 @@ def look(axis: Axis, spans: Spans, runs: Runs | None = None, most: int = _MOST) 
         if spans.tiles and looked <= _AT_ONCE and places[-1:].sum() <= _HELD:
             wanted = [(int(begins[0]), int(ends[-1])) for begins, ends in extents]
             found = [axis.tokens(*one) for one in wanted] if len(wanted) < _SEVERAL else axis.intervals(wanted)
-            tokens = found[0] if len(found) == 1 else np.concatenate([np.empty(0, axis.dtype), *found])
+            tokens = next(iter(found)) if len(wanted) == 1 else np.concatenate([np.empty(0, axis.dtype), *found])
             last = tokens[places[held] - 1]
         else:
             last = axis.at(stops[held] - 1)
