@@ -117,6 +117,24 @@ def test_reads_before_the_tokens_of_one_document(home, tmp_path, name, most, man
     assert before <= most, asked.reads
 
 
+@pytest.mark.parametrize(
+    ("name", "index", "begin"),
+    [("x_text_document.bin", ".idx", 0), ("x.ds", ".ds.index", 0), ("x.pbin", ".pbin", 12 + 2 * DOCUMENTS * LENGTH)],
+)
+def test_a_check_reads_an_index_once(home, tmp_path, name, index, begin):
+    """The findings on headers and indexes, and the dataset that is opened for all other findings, are of one look."""
+    for path in home.glob(f"{name.removesuffix('.bin')}*"):
+        if not path.name.endswith(".tokfmt.json"):
+            shutil.copy(path, tmp_path / path.name)
+    with asked_of(tmp_path) as asked:
+        (verdict,) = tokfmt.check(tmp_path / name)
+    (size,) = [path.stat().st_size - begin for path in tmp_path.iterdir() if path.name.endswith(index)]
+    assert not verdict.errors
+    read = sum(length for file, offset, length in asked.reads if file.endswith(index) and offset >= begin)
+    assert size <= read < 1.2 * size
+    assert asked.opened.count(str(tmp_path / name)) <= 3
+
+
 def test_printed_sequences_are_examined(tmp_path):
     """A part without separators between two places is kept as stored, as after a scan of everything."""
     documents = documents_of(DOCUMENTS, LENGTH)

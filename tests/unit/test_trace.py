@@ -56,12 +56,12 @@ class Most(NamedTuple):
 
 
 BOUNDS: dict[Callable[[Path, Path], None], Most] = {
-    opened: Most(175, 340, 92),
-    converted: Most(420, 1480, 535),
-    counted: Most(320, 625, 150),
-    shown: Most(200, 380, 96),
-    checked: Most(235, 825, 225),
-    described: Most(195, 395, 122),
+    opened: Most(185, 385, 125),
+    converted: Most(430, 1650, 645),
+    counted: Most(330, 675, 182),
+    shown: Most(205, 425, 128),
+    checked: Most(245, 785, 215),
+    described: Most(200, 440, 158),
 }
 
 

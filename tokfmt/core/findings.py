@@ -7,16 +7,16 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from tokfmt.core.errors import FormatError, Loss
-from tokfmt.core.place import Place, PlaceLike, place_of
+from tokfmt.core.place import PlaceLike, place_of
 from tokfmt.core.text_format import printable
 
 if TYPE_CHECKING:
-    from tokfmt.core.files import File
+    pass
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A violation of the rules of a format.
+    """A violation of the rules of a format, as `check` reports it: text and numbers, without the error.
 
     Attributes:
         code: Stable code, such as `TF101`. The hundreds are: 1 modalities, 2 stage1, 3 hdf5, 4 flat-tokens, 5 jsonl, 6
@@ -53,7 +53,7 @@ class Finding:
 
 
 class Problem(NamedTuple):
-    """A violation of the rules of a format, as the error that a reader raises or notes.
+    """A violation of the rules of a format, as the error that a reader raises or notes. A check lists it as a finding.
 
     Attributes:
         code: Code of the finding.
@@ -189,11 +189,9 @@ class Audit:
         eos_id: The separator, if the user, a tokenizer or a manifest states it.
         spread: Maps a function over the windows of a dataset.
         advance: Called with the number of further tokens (or bytes of text) that were checked.
-        files: The files of the dataset that are open already, by path, and stay open.
     """
 
     deep: bool = False
     eos_id: int | None = None
     spread: ParallelMap = run_serially
     advance: Callable[[int], None] = ignore
-    files: dict[Place, File] = field(default_factory=dict)

@@ -18,16 +18,16 @@ from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core import listing
 from tokfmt.core.errors import Loss, OptionError
 from tokfmt.core.fields import Section
 from tokfmt.core.files import File, names_in, natural_key, open_file, reading_error
 from tokfmt.core.findings import Audit, Code, Finding, Repair
 from tokfmt.core.inspection import Inspection
-from tokfmt.core.place import AnyPlace, Kind, Place, PlaceLike, place_of
+from tokfmt.core.place import AnyPlace, Place, PlaceLike, place_of
 from tokfmt.core.ragged import Ragged
 from tokfmt.core.reader import Separators, TokenReader, windows
 from tokfmt.core.records import RecordReader
+from tokfmt.core.store import Kind
 from tokfmt.core.text_format import counted
 
 REGION = 1 << 24
@@ -94,7 +94,7 @@ class Probe(NamedTuple):
 
     def entry(self, name: str) -> Probe | None:
         """Probe a file of the directory; None if it is not a regular file."""
-        return look(self.path / name) if self.is_directory and listing.is_file(self.path / name) else None
+        return look(self.path / name) if self.is_directory and (self.path / name).is_file() else None
 
 
 class Signature(NamedTuple):
@@ -142,7 +142,7 @@ class Signature(NamedTuple):
     def has_beside(self, path: Place) -> bool:
         """Return whether the file `beside` is there."""
         beside = self.beside.upper() if self.beside and path.suffix.isupper() else self.beside
-        return beside != "" and listing.exists(path.with_suffix(beside))
+        return beside != "" and path.with_suffix(beside).exists()
 
 
 def look(path: PlaceLike) -> Probe:
@@ -152,7 +152,7 @@ def look(path: PlaceLike) -> Probe:
         FormatError: If it does not exist, cannot be read, or is neither a regular file nor a directory.
     """
     path = place_of(path)
-    if listing.is_dir(path):
+    if path.is_dir():
         names = names_in(path)
         return Probe(path, is_directory=True, entries=tuple(sorted(names, key=_order_of(names))))
     file = open_file(path, may_be_page=True)
@@ -198,7 +198,7 @@ class Hints(NamedTuple):
     allow_partial: bool = False
     few_sequences: bool = False
     max_sequences: int | None = None
-    files: dict[Place, File] = {}  # noqa: RUF012 - never changed: `opened` takes from those that are given
+    files: dict[Place, File] | None = None
 
     def opened(self, place: Place, *, may_be_page: bool = False) -> File:
         """Return a file of the dataset: the one in which its format was detected, or it is opened now.
@@ -212,7 +212,7 @@ class Hints(NamedTuple):
         Raises:
             FormatError: As `files.open_file`.
         """
-        file = self.files.pop(place, None)
+        file = None if self.files is None else self.files.pop(place, None)
         if file is None:
             return open_file(place, may_be_page=may_be_page)
         file.expect(may_be_page=may_be_page)
@@ -516,7 +516,7 @@ class Format(ABC):
         Raises:
             FormatError: If a directory cannot be listed.
         """
-        return everything_in(path) if listing.is_dir(path) else [path]
+        return everything_in(path) if path.is_dir() else [path]
 
     def canonical(self, path: AnyPlace) -> AnyPlace:
         """Return the canonical path of a dataset that has several: `x.bin` for `x.bin`, `x.idx` and the prefix `x`."""
@@ -549,7 +549,7 @@ class Format(ABC):
             options: The parsed read options.
             hints: Facts and wishes of the command.
         """
-        # Not abstract, as flat_tokens, hdf5, jsonl and the formats of arrow still define open, audit and sections.
+        # Not abstract, as hdf5, jsonl and the formats of arrow still define open, audit and sections.
         raise TypeError(f"the format {self.name} does not define inspect")
 
     def open(self, paths: Sequence[Place], options: Any, hints: Hints) -> TokenReader | RecordReader:
@@ -626,12 +626,11 @@ class Format(ABC):
             options: The parsed read options.
             how: The depth of the audit, the separator, and a map for parallel work.
         """
-        inspection = self.inspect([path], options, Hints(how.eos_id, files=dict(how.files)))
+        inspection = self.inspect([path], options, Hints(how.eos_id))
         try:
             yield from inspection.findings(how)
         finally:
-            if not how.files:  # Else they are read again.
-                inspection.close()
+            inspection.close()
 
     def check(self, path: Place, options: Any) -> Iterator[Finding]:
         """Yield the findings of `audit` without decoding all tokens."""
@@ -678,23 +677,23 @@ def unrelated_files(format_: Format, path: Place) -> list[Place]:
     Raises:
         FormatError: If a directory cannot be listed.
     """
-    if not listing.is_dir(path):
+    if not path.is_dir():
         return []
     own = set(format_.files(path))
     return [entry for entry in everything_in(path) if entry not in own]
 
 
-def everything_in(directory: AnyPlace) -> list[AnyPlace]:
+def everything_in(directory: PlaceLike) -> list[Place]:
     """Return all files below a directory, links and empty directories included, in natural order.
 
     Raises:
         FormatError: If a directory cannot be listed.
     """
-    found, left = list[str](), [""]
+    place, found, left = place_of(directory), list[str](), [""]
     while left:
         inside = left.pop()
         try:
-            entries = listing.entries(directory / inside)
+            entries = (place / inside).entries()
         except OSError as error:
             raise reading_error(error.filename or directory, error) from error
         for name, kind in entries.items():
@@ -704,7 +703,7 @@ def everything_in(directory: AnyPlace) -> list[AnyPlace]:
                 found.append(f"{inside}{name}")
         if inside and not entries:
             found.append(inside.removesuffix("/"))
-    return [directory / name for name in sorted(found, key=natural_key)]
+    return [place / name for name in sorted(found, key=natural_key)]
 
 
 def empty_sequences(source: TokenReader) -> tuple[int, int]:

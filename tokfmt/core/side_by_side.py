@@ -12,7 +12,7 @@ from functools import partial
 from itertools import islice
 from typing import TypeVar
 
-from tokfmt.core.place import Url
+from tokfmt.core.place import Place
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -36,7 +36,7 @@ def side_by_side(function: Callable[[S], T], items: Sequence[S], *, are_stored: 
         are_stored: Whether the items are in a store (default: one of them is an address).
     """
     if are_stored is None:
-        are_stored = any(isinstance(item, Url) for item in items)
+        are_stored = any(isinstance(item, Place) and not item.is_local for item in items)
     several = are_stored and len(items) > 1 and not _IS_INSIDE.get()
     return _threaded(function, items) if several else map(function, items)
 

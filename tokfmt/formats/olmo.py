@@ -35,14 +35,13 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from tokfmt.core import listing
 from tokfmt.core.annotation import all_or_none, first_tokens
 from tokfmt.core.errors import CorruptError, FormatError, TruncatedError, UnsafeError, UnsupportedError
 from tokfmt.core.files import File, matching, open_file
 from tokfmt.core.findings import Audit, Code, Finding, Problem, fatal
 from tokfmt.core.format import Confidence, Hints, Probe
 from tokfmt.core.options import option
-from tokfmt.core.place import AnyPlace, Place, Url
+from tokfmt.core.place import AnyPlace, Place
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
 from tokfmt.core.reader import Damage, Layout, Separators, TokenReader, windows
 from tokfmt.core.side_by_side import side_by_side
@@ -187,7 +186,7 @@ class Olmo(FlatFormat):
         if probe.path.suffix != ".npy" or _numpy(probe.head):
             return None
         rows = rows_of(probe.path)
-        packed = listing.is_file(rows) and open_file(rows).read(0, min(3, listing.status(rows).size)) == b"\x1f\x8b\x08"
+        packed = rows.is_file() and open_file(rows).read(0, min(3, rows.status().size)) == b"\x1f\x8b\x08"
         if packed or not probe.size:
             return Confidence.CERTAIN if packed else None
         named = re.fullmatch(r"token_ids_part_\d+\.npy|part-\d+-\d+\.npy", probe.path.name)
@@ -205,13 +204,13 @@ class Olmo(FlatFormat):
     def _tokens_and_masks(self, paths: Sequence[Place]) -> tuple[list[Place], list[Place]]:
         """Return the token files and the masks, both in order; file k belongs to mask k."""
         tokens = [file for path in paths for file in self.members(path)]
-        found = [matching(path, _MASKS) if listing.is_dir(path) else [Writer.mask_file(path)] for path in paths]
-        return tokens, sorted(mask for masks in found for mask in masks if listing.is_file(mask) and mask not in tokens)
+        found = [matching(path, _MASKS) if path.is_dir() else [Writer.mask_file(path)] for path in paths]
+        return tokens, sorted(mask for masks in found for mask in masks if mask.is_file() and mask not in tokens)
 
     def examine(self, paths: Sequence[Place], options: ReadOptions, hints: Hints) -> FileLayout:
         tokens, masks = self._tokens_and_masks(paths)
         if not tokens:
-            stopped = listing.exists(paths[0] / "_tokens.partial.bin")
+            stopped = (paths[0] / "_tokens.partial.bin").exists()
             what = "is a run of open-instruct that was stopped" if stopped else f"holds no {self.member}"
             raise FormatError(paths[0], what, remedy="Finish the run" if stopped else None)
         rows = all_or_none([rows_of(file) for file in tokens])
@@ -560,7 +559,7 @@ class _Ends(NamedTuple):
 
 def _ends_of(readers: Sequence[FlatReader]) -> list[_Ends]:
     """Read the ends of the first documents of each file, and its last ID: side by side, if they are in a store."""
-    are_stored = any(isinstance(extent.file.path, Url) for reader in readers for extent in reader.extents[:1])
+    are_stored = any(not extent.file.path.is_local for reader in readers for extent in reader.extents[:1])
     return list(side_by_side(_ends, readers, are_stored=are_stored))
 
 

@@ -26,7 +26,6 @@ from typing import Any, ClassVar, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core import listing
 from tokfmt.core.annotation import shown
 from tokfmt.core.errors import NO_DAMAGE, ConversionError, CorruptError, FormatError, UnsupportedError
 from tokfmt.core.fields import Section
@@ -34,7 +33,7 @@ from tokfmt.core.files import File, open_file
 from tokfmt.core.findings import Audit, Code, Finding, Problem, fatal
 from tokfmt.core.format import Hints, Receipt, Region, Target, WriterTraits, lost_empties
 from tokfmt.core.output import Output
-from tokfmt.core.place import Place, Url, relative
+from tokfmt.core.place import Place
 from tokfmt.core.ragged import Offsets, offsets_of
 from tokfmt.core.reader import Damage, Separators, TokenReader, check_ids, windows
 from tokfmt.core.scattered import Scattered
@@ -296,14 +295,14 @@ class ShardFormat(FlatFormat):
 
     def files(self, path: Place) -> list[Place]:
         """See `Format.files`. Of a folder on a web server, which lists no files, the index does."""
-        if listing.is_dir(path) or not listing.is_file(path / INDEX):
+        if path.is_dir() or not (path / INDEX).is_file():
             return super().files(path)
         found = [path / INDEX]
         with suppress(FormatError):  # The reader reports it.
             shards = self.listing(path / INDEX, self.read_options()).shards
             for forms in [one.forms for one in shards if isinstance(one, Listed)]:
                 places = [inside(path, form.name) for form in forms]
-                found += [place for place in places if listing.is_file(place)][:1]
+                found += [place for place in places if place.is_file()][:1]
         return list(dict.fromkeys(found))
 
     def known_lengths(self, one: Listed, file: File) -> Ids | None:  # noqa: ARG002 - nothing
@@ -334,7 +333,7 @@ class ShardFormat(FlatFormat):
         listed = [form.name for one in listing.shards if isinstance(one, Listed) for form in one.forms]
         own = set(map(str, listed))
         files = [file for file in self.files(path) if file.name != INDEX]
-        spare = [file for file in files if str(relative(file, folder)) not in own]
+        spare = [file for file in files if str(file.relative(folder)) not in own]
         notes = [*listing.notes]
         if spare:
             names = ", ".join(shown(file.name) for file in spare[:3]) + " ..." * (len(spare) > 3)
@@ -347,7 +346,7 @@ class ShardFormat(FlatFormat):
             side_by_side(
                 lambda one: one if isinstance(one, Problem) else self._look(folder, one, spare, few=few),
                 listing.shards,
-                are_stored=isinstance(folder, Url),
+                are_stored=not folder.is_local,
             )
         )
         odd = [
@@ -381,7 +380,7 @@ class ShardFormat(FlatFormat):
         if isinstance(one, Problem) or not isinstance(look, Problem) or isinstance(look.error, NO_DAMAGE):
             return look
         paths = [inside(folder, form.name) for form in one.forms if not form.codec]
-        file = next((open_file(path) for path in paths if listing.is_file(path)), None)
+        file = next((open_file(path) for path in paths if path.is_file()), None)
         lost, kept = one.count, cast("Looked | None", None)
         if file is not None and file.size < one.size:
             with suppress(FormatError):
@@ -406,8 +405,8 @@ class ShardFormat(FlatFormat):
         try:
             forms = [(inside(folder, form.name), form) for form in one.forms]
             code = self.missing
-            path, form = next((each for each in forms if listing.exists(each[0])), forms[-1])
-            if not listing.exists(path):
+            path, form = next((each for each in forms if each[0].exists()), forms[-1])
+            if not path.exists():
                 raise _missing(path, spare)
             file = open_file(path)
             code = self.wrong_size

@@ -27,7 +27,7 @@ from tokfmt.core.errors import (
 from tokfmt.core.files import File, Held, Stream, open_file
 from tokfmt.core.findings import Problem, loss_in, noted
 from tokfmt.core.loss_mask import LABELS, LENGTHS, LOSS_MASK, MASKS, POSITIONS
-from tokfmt.core.place import Place, Url
+from tokfmt.core.place import Place
 from tokfmt.core.records import CHATS, are_chats
 from tokfmt.core.side_by_side import side_by_side
 from tokfmt.core.text_format import counted, printable
@@ -372,7 +372,7 @@ def held(file: File, extents: Sequence[tuple[int, int]]) -> File | Held:
         file: The file.
         extents: Byte offset and size of each part, in any order. Parts beyond the end are left out.
     """
-    if not isinstance(file.path, Url):
+    if file.path.is_local:
         return file
     ranges = list[tuple[int, int]]()
     for begin, size in sorted(extents):
@@ -516,7 +516,7 @@ class ArrowContainer:
     def __init__(self, path: Place, *, tail: bool = False) -> None:
         self.path, self.file, self._counts = path, open_file(path), {}
         self._is_file = self.file.read(0, min(8, self.file.size)) == _ARROW
-        if self._is_file and isinstance(path, Url):
+        if self._is_file and not path.is_local:
             self.file.prefetch(_heads(self.file))
         self.messages, self.end, self.ended = self._walk()
         batches = [message for message in self.messages if message.kind == _BATCH]

@@ -16,8 +16,8 @@
 - A sample is a window T of width + 1 tokens of a stream: input_ids = T[:-1], labels = T[1:]. Windows overlap by one
   token, follow each other without overlap, or come after a BOS; the files of upstream do not state which. If the tokens
   show it (see the option `stride`), samples are joined to documents; otherwise each T is a sequence.
-- If there are more than 64 MiB of samples, `show` inspects some of them and reads the first ones. It looks up only the
-  chunks that it reads.
+- A command decodes each chunk once if there are at most 64 MiB of samples. If there are more, `show` inspects 24 MiB of
+  them at most, and none of tokfmt's own files. It then reads the first samples, and looks up only the chunks it reads.
 - If the attribute `stride` is "rows" (samples of a recipe), the input_ids of each row are a sequence, with padding.
 - Padding is on the right: one ID in input_ids and labels, mask 0. tokfmt counts samples with other zeros in the mask (a
   prompt) as nonstandard masks. The samples view keeps them. Files that tokfmt wrote from documents with loss masks keep
@@ -32,7 +32,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tokfmt.core import listing
 from tokfmt.core.files import names_in, natural_key
 from tokfmt.core.format import Confidence, Format, Hints, Probe
 from tokfmt.core.options import LazyAttribute, choices
@@ -82,12 +81,12 @@ class Hdf5(Format):
         return {"seq_len": first.shape[2], **known}
 
     def files(self, path: Place) -> list[Place]:
-        params = (path if listing.is_dir(path) else path.parent) / PARAMS
-        metadata = [params] if listing.is_file(params) else []
-        if not listing.is_dir(path):
+        params = (path if path.is_dir() else path.parent) / PARAMS
+        metadata = [params] if params.is_file() else []
+        if not path.is_dir():
             return [path, *metadata]
         names = sorted((name for name in names_in(path) if name.endswith(".h5")), key=natural_key)
-        return [*(path / name for name in names if not listing.is_dir(path / name)), *metadata]
+        return [*(path / name for name in names if not (path / name).is_dir()), *metadata]
 
 
 FORMAT = Hdf5()

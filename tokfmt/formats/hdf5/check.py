@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core import listing
 from tokfmt.core.errors import FormatError
 from tokfmt.core.files import natural_key
 from tokfmt.core.findings import Audit, Code, Finding, Repair
@@ -401,6 +400,7 @@ def content_findings(stored: Stored, params: Params, eos_id: int | None, how: Au
         how: Depth of the check, and its executor.
     """
     table = stored.table
+    table.share(table, keeps=table.keeps or not how.deep)  # the places are read twice
     places = _places(stored)
     votes = Seen()
     if stored.rank == 3:
@@ -580,7 +580,7 @@ def _together(path: Place, opened: Sequence[Stored]) -> Iterator[Finding]:
         text = "numbers in file names are not padded with zeros: trainers read -10 before -2"
         yield Finding("TF325", "warning", str(path), text, "--from-opt order=writer (the default) reads them in order")
     samples = [stored for stored in opened if stored.rank == 3]
-    if listing.is_dir(path) and len(samples) == 1 and len(samples[0].table) >= _SOME:
+    if path.is_dir() and len(samples) == 1 and len(samples[0].table) >= _SOME:
         yield Finding(
             "TF327",
             "info",

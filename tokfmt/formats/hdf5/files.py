@@ -18,7 +18,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tokfmt.core import listing
 from tokfmt.core.errors import FormatError
 from tokfmt.core.files import names_in, open_file
 from tokfmt.core.place import Place
@@ -38,10 +37,10 @@ def files_in(paths: Sequence[Place]) -> list[Place]:
     Raises:
         FormatError: The directory holds no such file.
     """
-    if len(paths) != 1 or not listing.is_dir(paths[0]):
+    if len(paths) != 1 or not paths[0].is_dir():
         return list(paths)
     inside = [paths[0] / name for name in names_in(paths[0])]
-    found = sorted(path for path in inside if path.name.endswith(".h5") and not listing.is_dir(path))
+    found = sorted(path for path in inside if path.name.endswith(".h5") and not path.is_dir())
     if not found:
         others = sorted(p.name for p in inside if p.suffix.lower() in (".h5", ".hdf5", ".he5"))
         raise FormatError(
@@ -121,7 +120,7 @@ def params_beside(files: Sequence[Place]) -> Params:
     """Read `data_params.json` if all files are in one directory that has one."""
     homes = {path.parent for path in files}
     place = next(iter(homes)) / PARAMS
-    if len(homes) != 1 or not listing.is_file(place):
+    if len(homes) != 1 or not place.is_file():
         return Params()
     try:
         file = open_file(place)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 
-from tokfmt.core import listing
 from tokfmt.core.errors import (
     CorruptError,
     FormatError,
@@ -141,7 +140,7 @@ class SamplesInspection(Inspection):
             yield from size_problems(stored)
             if isinstance(stated, CorruptError):
                 yield Problem("TF310", "error", stated, is_fatal=self._reads_attributes(stored))
-        if not errors and listing.is_dir(self.place) and (gap := self._gap()) is not None:
+        if not errors and self.place.is_dir() and (gap := self._gap()) is not None:
             yield gap
         for stored in opened:
             if stored.foreign:
@@ -176,7 +175,7 @@ class SamplesInspection(Inspection):
         notes = list[str]()
         if len(kinds := sorted({str(stored.table.dtype) for stored in self.opened})) > 1:
             notes.append(f"files hold IDs of different types ({', '.join(kinds)}); map-style trainers refuse that")
-        if not listing.is_dir(self.place) and any(gaps_in_streams(self.opened, self.stated)):
+        if not self.place.is_dir() and any(gaps_in_streams(self.opened, self.stated)):
             notes.append(PARTS)
         return reader_of(
             Opening(

@@ -31,11 +31,12 @@ from tokfmt.core.errors import (
     UnsafeError,
     UnsupportedError,
 )
+from tokfmt.core.files import File
 from tokfmt.core.findings import Audit, Code, Finding
-from tokfmt.core.format import REGION, look
+from tokfmt.core.format import REGION, Format, look
 from tokfmt.core.losses import READS
 from tokfmt.core.memory import MemoryReader
-from tokfmt.core.place import Place, Url
+from tokfmt.core.place import Place
 from tokfmt.core.reader import Info, Layout, TokenReader, largest_id, windows
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import printable
@@ -72,9 +73,10 @@ from tokfmt.ops.source.manifest import (
     manifest_of,
     read_manifest,
 )
-from tokfmt.ops.source.open import open_found, open_stored
+from tokfmt.ops.source.open import hints_of, open_found, open_stored
 from tokfmt.ops.source.request import (
     EosChoice,
+    Inspections,
     SourceFiles,
     SourceRequest,
     read_options,
@@ -213,10 +215,10 @@ def check(request: CheckRequest, progress: Progress | None = None) -> Iterator[C
     jobs = worker_count(request.jobs)
     corpus = _corpus(request, handle, jobs, watched)
     try:
-        lists, splits = listing.Answers(), Splits()
+        lists, splits = listing.Listing(), Splits()
         for path in dataset_paths(request.source):
             # in a store, a check of a small dataset would otherwise list its directory 50 times
-            with listing.kept(lists, lists=True) if isinstance(path, Url) else nullcontext():
+            with nullcontext() if path.is_local else listing.kept(lists, lists=True):
                 found = _Checking(path, request, handle, corpus, jobs, watched, splits).report()
             yield found
     finally:
@@ -250,12 +252,19 @@ class _Checking:
         splits: Splits,
     ) -> None:
         self.path, self.deep, self.handle, self.corpus = path, request.deep, handle, corpus
-        self.jobs, self.progress, self.splits = jobs, progress, splits
+        self.jobs, self.progress, self.splits, self.inspections = jobs, progress, splits, Inspections()
         self.found = CheckReport(str(path), deep=request.deep, limit=request.limit)
         asked = request.source
         self.request = replace(asked.accepting(READS["check"]), paths=(path,), ignore_manifest=True)
 
     def report(self) -> CheckReport:
+        """Run every check, close what was inspected, and return the report."""
+        try:
+            return self._report()
+        finally:
+            self.inspections.close()
+
+    def _report(self) -> CheckReport:
         """Run every check that applies, and return the report.
 
         The reader is skipped if the dataset is unsafe to read, or if no option needs its sequences.
@@ -263,7 +272,7 @@ class _Checking:
         if self.request.format:
             registry.get(self.request.format)
         try:
-            if self.request.format:  # else it is looked at to detect it
+            if self.request.format:  # else the detection looks at it
                 look(registry.of_prefix(self.path))
             format_, file = identified(self.path, self.request.format)
         except FormatError as error:
@@ -275,8 +284,7 @@ class _Checking:
             return self.found
         self.found.format = format_.name
         known = meanings(format_)
-        one = found_at(self.path, format_, self.request, file)
-        one = one._replace(manifest=read_manifest(one.path))
+        one = self._found(format_, file)
         self.request, _ = found_as_written(one, self.request)
         self.found.add(self._own(one, read_options(format_, self.request)), known)
         self.found.add(file_findings(one, self.deep, self.jobs, self.progress, self.splits), known)
@@ -294,6 +302,12 @@ class _Checking:
         elif not self.found.errors:
             self.found.add(self._stored(one), known)
         return self.found
+
+    def _found(self, format_: Format, file: File | None) -> SourceFiles:
+        # The formats that are listed in `Format.inspect` are still examined by their audit, and again by their reader.
+        is_inspected = type(format_).inspect is not Format.inspect
+        inspections, one = self.inspections if is_inspected else None, found_at(self.path, format_, self.request, file)
+        return one._replace(manifest=read_manifest(one.path), inspections=inspections)
 
     def _stored(self, one: SourceFiles) -> Iterator[Finding]:
         """Open the dataset as it is stored, and compare its counts with the manifest."""
@@ -313,7 +327,7 @@ class _Checking:
 
     def _own(self, one: SourceFiles, options: Any) -> Iterator[Finding]:
         """Run the audit of the format."""
-        path, format_ = one.path, one.format
+        path = one.path
         if self.deep:
             self.progress.phase(f"checking {path.name}", 0, "tokens")
         known = known_separator(self.request.eos, [path], [manifest_of(one)])
@@ -324,9 +338,13 @@ class _Checking:
                 eos_id=known.eos_id if known is not None else default,
                 spread=_Spread(pool, self.jobs),
                 advance=self.progress.advance,
-                files=one.opened,
             )
-            yield from _guarded(format_.audit(path, options, how))
+            if one.inspections is None:
+                found = one.format.audit(path, options, how)
+            else:
+                hints = hints_of(one, self.request, known)._replace(files=one.opened)
+                found = one.inspections.of(one.format, [path], options, hints).findings(how)
+            yield from _guarded(found)
 
     def _read(self, one: SourceFiles) -> Iterator[Finding]:
         """Open the dataset with the common reader, and run the checks that need its sequences."""

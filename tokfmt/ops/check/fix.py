@@ -23,7 +23,7 @@ from tokfmt.core.findings import Repair
 from tokfmt.core.format import Format
 from tokfmt.core.losses import READS
 from tokfmt.core.options import parse_options
-from tokfmt.core.place import Place, PlaceLike, Url, destination_of, local_path, place_of
+from tokfmt.core.place import LocalPlace, Place, PlaceLike, destination_of, local_path, place_of
 from tokfmt.core.publisher import Publisher
 from tokfmt.core.records import RecordReader
 from tokfmt.core.replacing import readable_by
@@ -38,12 +38,7 @@ from tokfmt.ops.convert.request import Conversion, Request
 from tokfmt.ops.convert.resolve import Given
 from tokfmt.ops.destination import guard, refuse_foreign, strangers_in
 from tokfmt.ops.source.discover import check_unchanged, find_sources, found_at, snapshot
-from tokfmt.ops.source.manifest import (
-    extent,
-    found_as_written,
-    manifest_path,
-    written_files,
-)
+from tokfmt.ops.source.manifest import extent, found_as_written, manifest_path, written_files
 from tokfmt.ops.source.open import open_one
 from tokfmt.ops.source.request import (
     EosChoice,
@@ -139,7 +134,7 @@ def repairable(report: CheckReport, request: CheckRequest) -> Saved:
     if report.format is None or report.unsafe or not report.severities.get("error"):
         return ""
     format_ = registry.get(report.format)
-    if format_.read_only or format_.is_computed or isinstance(place_of(report.path), Url):
+    if format_.read_only or format_.is_computed or not place_of(report.path).is_local:
         return ""
     try:
         plan = _plan(report, request)
@@ -181,7 +176,7 @@ class _Plan:
         once: The separator of which documents that have two keep one; None: no document is changed.
     """
 
-    path: Path
+    path: LocalPlace
     format: Format
     request: CheckRequest
     written: Mapping[str, object]
@@ -339,7 +334,7 @@ class _Job:
         source = self.plan.patch_source()
         found = find_sources(source)
         guard(self.destination, [self.plan.path], found)
-        if isinstance(self.destination, Url):
+        if not self.destination.is_local:
             raise OptionError(
                 f"{printable(self.destination)}: a copy that is changed in place is written to a local path only. "
                 "Write it there, and upload it"
@@ -348,7 +343,10 @@ class _Job:
         before = snapshot(found)
         objection = strangers_in(self.destination)
         with Publisher(
-            self.destination, overwrite=self.overwrite, objection=objection, readable=readable_by(before)
+            local_path(self.destination, "a copy"),
+            overwrite=self.overwrite,
+            objection=objection,
+            readable=readable_by(before),
         ) as staging:
             with writing(self.destination):
                 _copy(self.plan.format, self.plan.path, staging.path)
@@ -363,7 +361,7 @@ class _Job:
             staging.publish({manifest_path(staging.destination).name: manifest})
         return report
 
-    def _checked(self, path: Path) -> CheckReport:
+    def _checked(self, path: LocalPlace) -> CheckReport:
         """Check a staged copy deeply, and return the report with the paths of the destination.
 
         Raises:
@@ -413,7 +411,7 @@ class _Job:
         return manifests(done, [origin], {self.destination: staging}, given, self.progress, 1)[self.destination]
 
 
-def _copy(format_: Format, source: Path, destination: Path) -> None:
+def _copy(format_: Format, source: LocalPlace, destination: Path) -> None:
     """Copy the files of a dataset. Links are followed, and the copies have the modes of new files."""
     if not source.is_dir():
         shutil.copyfile(source, destination)

@@ -17,7 +17,7 @@ from tokfmt.core.errors import FormatError, OptionError
 from tokfmt.core.files import write_error
 from tokfmt.core.locks import Scratch
 from tokfmt.core.once import OpenedOnce
-from tokfmt.core.place import PlaceLike, Url, absolute, destination_of, place_of
+from tokfmt.core.place import LocalPlace, PlaceLike, Url, destination_of, place_of
 from tokfmt.core.spool import is_named
 from tokfmt.core.text_format import printable
 from tokfmt.ops.convert.dry_run import dry_run, read_from_stores
@@ -50,7 +50,7 @@ def convert(request: Request, progress: Progress) -> Conversion:
     Raises:
         TokfmtError: The conversion failed. The destination is as it was before.
     """
-    if request.destination == Path(STREAM):
+    if request.destination == LocalPlace(STREAM):
         if request.ledger:
             raise OptionError("--ledger is written beside DST, and standard output has nothing beside it. Name a file")
         return _to_stdout(request, progress)
@@ -58,7 +58,7 @@ def convert(request: Request, progress: Progress) -> Conversion:
     if not given:
         raise OptionError("nothing to convert: name at least one source")
     if is_cluster(request.executor):  # a worker of a cluster may run in another directory
-        given = tuple(absolute(place_of(path)) for path in given)
+        given = tuple(place_of(path).normalized() for path in given)
     pipe = next(filter(is_pipe, given), None)
     if pipe is not None and request.kept:
         raise OptionError(f"{printable(pipe)}: a pipe cannot be read again. Save it to a file")
@@ -193,7 +193,7 @@ def _to_stdout(request: Request, progress: Progress) -> Conversion:
         kept = kept or "shares in --split"
         raise OptionError(f"-: {kept} needs a place to write to. Name a file")
     with Scratch() as home:
-        place = home / "piped"
+        place = LocalPlace(home / "piped")
         with renamed({str(place): STREAM}):
             filed = replace(request, destination=place, to=format_.name, manifest=False, overwrite=False)
             done = convert(filed, progress)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tokfmt.core.format import Target
-from tokfmt.core.place import Url
+from tokfmt.core.place import LocalPlace
 from tokfmt.core.reader import TokenReader
 from tokfmt.ops.convert.arrangement import SplitTarget, portion_of
 from tokfmt.ops.convert.axis import token_axis
@@ -43,9 +43,9 @@ def dry_run(resolved: Resolved, notes: Notes, opened: int) -> Conversion:
     minimum_bytes = total_of(one.minimum_bytes for one in written.portions)
     built_at = _built_at(resolved, destination.portions[0])
     plan = {**result.plan, "minimum_bytes": minimum_bytes, "free_bytes": free_bytes(built_at)}
-    if stored := [identity.size for place, identity in resolved.before.items() if isinstance(place, Url)]:
+    if stored := [identity.size for place, identity in resolved.before.items() if not place.is_local]:
         plan["download"] = _download(stored, max(one.passes for one in written.portions), opened)
-    if isinstance(destination.path, Url):
+    if not destination.path.is_local:
         from tokfmt.core.spool import minimum_requests, spool_parent
 
         plan["spool"] = str(spool_parent(resolved.request.spool))
@@ -105,7 +105,7 @@ def _of_tokens(resolved: Resolved, notes: Notes) -> Written:
 def _built_at(resolved: Resolved, portion: SplitTarget) -> Path:
     """Return the path where a portion would be built: the destination, or a path in the spool."""
     place = portion.destination
-    return resolved.stagings[place].path if isinstance(place, Url) else place
+    return place if isinstance(place, LocalPlace) else resolved.stagings[place].path
 
 
 def _would_write(resolved: Resolved, axis: TokenReader, portion: SplitTarget, target: Target) -> PortionCounts:

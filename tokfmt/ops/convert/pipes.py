@@ -13,7 +13,7 @@ from tokfmt import registry
 from tokfmt.core.errors import DetectionError, OptionError, TokfmtError, replace_paths
 from tokfmt.core.files import reading_error, write_error, writing
 from tokfmt.core.locks import Scratch
-from tokfmt.core.place import Place, PlaceLike, Url, local_path
+from tokfmt.core.place import Place, PlaceLike, local_path
 from tokfmt.core.text_format import printable
 from tokfmt.ops.source.request import STREAM, is_pipe
 from tokfmt.run.execute import Progress
@@ -36,9 +36,9 @@ def piped(paths: Sequence[PlaceLike], progress: Progress) -> Iterator[tuple[tupl
     found, names = list(paths), dict[str, str]()
     with ExitStack() as stack:
         for number, path in enumerate(paths):
-            if not isinstance(path, Url) and is_pipe(path):
+            if is_pipe(path):
                 copy = stack.enter_context(Scratch()) / "piped.jsonl"
-                names[str(copy)] = os.fspath(path)
+                names[str(copy)] = str(path)
                 progress.note(f"{printable(path)} is copied to {printable(copy.parent)} before it is read")
                 _copy(path, copy)
                 found[number] = copy
@@ -48,12 +48,12 @@ def piped(paths: Sequence[PlaceLike], progress: Progress) -> Iterator[tuple[tupl
             yield tuple(found), names
 
 
-def _copy(path: str | os.PathLike[str], copy: Path) -> None:
-    if os.fspath(path) == STREAM and (sys.stdin is None or sys.stdin.isatty()):
+def _copy(path: PlaceLike, copy: Path) -> None:
+    if str(path) == STREAM and (sys.stdin is None or sys.stdin.isatty()):
         what = "closed" if sys.stdin is None else "a terminal"
         raise OptionError(f"-: standard input is {what}. Pipe something into it, or name a file")
     try:
-        fd = os.dup(sys.stdin.fileno()) if os.fspath(path) == STREAM else os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        fd = os.dup(sys.stdin.fileno()) if str(path) == STREAM else os.open(str(path), os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
         raise reading_error(path, error) from error
     with writing(copy), open(fd, "rb") as source, open(copy, "xb") as target:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 
 from tokfmt.core.errors import DestinationExistsError, OptionError
@@ -130,6 +129,6 @@ def refuse_rejects(request: Request, path: Place, sources: Sequence[Source], rea
         there = writable_store(path).identity(path.key) is not None
         replaced = request.overwrite
     else:
-        there, replaced = os.path.lexists(path), request.overwrite and path.is_file()
+        there, replaced = path.is_there(), request.overwrite and path.is_file()
     if there and not replaced:
         raise DestinationExistsError(path)

@@ -18,11 +18,12 @@ from tokfmt.core.errors import (
     TokfmtError,
 )
 from tokfmt.core.format import Target
-from tokfmt.core.place import Identity, Place, Url
+from tokfmt.core.place import Place, Url, local_path
 from tokfmt.core.publisher import Publisher
 from tokfmt.core.reader import Separators, TokenReader
 from tokfmt.core.records import RecordInfo, RecordReader, SkippedRecords
 from tokfmt.core.replacing import readable_by
+from tokfmt.core.store import Identity
 from tokfmt.core.text_format import printable
 from tokfmt.model.batch import Kind, Leads
 from tokfmt.model.gap import Gap, Known, joined_gap
@@ -407,7 +408,7 @@ def _stagings(
             stagings[path] = _in_store(path, destination, request, notes)
             continue
         stagings[path] = Publisher(
-            path,
+            local_path(path, "a destination"),
             overwrite=request.overwrite,
             objection=strangers_in(path),
             readable=readable_by(before),

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
-from pathlib import Path
 from typing import Any
 
 from tokfmt.core.errors import Loss
-from tokfmt.core.place import place_of
+from tokfmt.core.place import LocalPlace, place_of
 from tokfmt.core.tokenizer_ids import TokenizerIds
 from tokfmt.model.batch import Counts
 from tokfmt.ops.convert.notes import Notes
@@ -173,7 +172,7 @@ def _made_by(resolved: Resolved, counts: Sequence[PortionCounts]) -> tuple[Mappi
 def finished_before(resolved: Resolved, facts: Facts, notes: Notes) -> Conversion | None:
     """Return the result of an earlier run with --resume of the same request; None if there is something to do."""
     request, destination = resolved.request, resolved.destination
-    local = [path for path in destination.paths if isinstance(path, Path)]
+    local = [path for path in destination.paths if isinstance(path, LocalPlace)]
     if local:
         found = finished(local, destination.format, digest_of(facts), resolved.files, verified=request.verify)
     else:

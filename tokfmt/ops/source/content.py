@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from tokfmt.core.files import MANIFEST
-from tokfmt.core.place import AnyPlace, Place, Url
+from tokfmt.core.place import AnyPlace, LocalPlace, Place
 from tokfmt.core.text_format import counted, printable
 
 _SEVERAL, _NAMED = 2, 3  # splits from which each has its own counts; sources that a message names
@@ -31,7 +30,7 @@ class Manifest(NamedTuple):
     """
 
     content: Mapping[str, Any]
-    path: Place = Path()
+    path: Place = LocalPlace()
     broken: str = ""
 
     @property
@@ -51,9 +50,9 @@ class Manifest(NamedTuple):
         if not isinstance(found, dict) or not isinstance(found.get("digest"), str):
             return None
         place = found.get("path")
-        if not isinstance(place, str) or not place or "\0" in place or isinstance(self.path, Url):
+        if not isinstance(place, str) or not place or "\0" in place or not self.path.is_local:
             return {key: value for key, value in found.items() if key != "path"}
-        return {**found, "path": os.path.normpath(self.path.parent / place)}
+        return {**found, "path": os.path.normpath((self.path.parent / place).text)}
 
     @property
     def ledger(self) -> Mapping[str, Any]:

@@ -22,12 +22,13 @@ from tokfmt.core.locks import Scratch
 from tokfmt.core.loss_mask import is_masked, padding_of
 from tokfmt.core.losses import READS
 from tokfmt.core.options import fit
-from tokfmt.core.place import Identity, Place, PlaceLike
+from tokfmt.core.place import Place, PlaceLike
 from tokfmt.core.ragged import Tokens
 from tokfmt.core.reader import PaddingCounts, Separators, TokenReader, windows
 from tokfmt.core.records import RecordReader
 from tokfmt.core.seeds import check_seed
 from tokfmt.core.side_by_side import side_by_side
+from tokfmt.core.store import Identity
 from tokfmt.core.text_format import printable
 from tokfmt.core.tokenizer_ids import TokenizerIds
 from tokfmt.model.readers import ContentReader, is_split
@@ -210,7 +211,7 @@ class _Run:
     progress: Progress
     cancelled: Cancelled
     several: bool = False
-    answers: listing.Answers | None = None
+    answers: listing.Listing | None = None
     most_compared: int | None = None
     keep: Keep | None = None
     failures: list[Failure] = field(default_factory=list)
