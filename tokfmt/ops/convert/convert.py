@@ -16,7 +16,6 @@ from tokfmt import registry
 from tokfmt.core.errors import FormatError, OptionError
 from tokfmt.core.files import write_error
 from tokfmt.core.locks import Scratch
-from tokfmt.core.once import OpenedOnce
 from tokfmt.core.place import LocalPlace, PlaceLike, Url, destination_of, place_of
 from tokfmt.core.spool import is_named
 from tokfmt.core.text_format import printable
@@ -99,30 +98,28 @@ def carry_out(
     if every_end:
         request = replace(request, source=replace(request.source, every_end=True))
     try:
-        with OpenedOnce(map(place_of, request.source.paths)) as opened:
-            before = read_from_stores() if request.dry_run else 0
-            resolved = resolve(request, notes, given)
-            opened.collects = False
-            if request.dry_run:
-                return dry_run(resolved, notes, read_from_stores() - before)
-            facts = facts_of(resolved.request, resolved.facts(), resolved.before) if request.kept else {}
-            again = request.resume and request.task is None
-            if again and (done := finished_before(resolved, facts, notes)):
-                return done
-            if resolved.request.is_spread and not is_named(resolved.request.spool):
-                from tokfmt.ops.convert.spread import spread  # it imports tokfmt.remote
+        before = read_from_stores() if request.dry_run else 0
+        resolved = resolve(request, notes, given)
+        if request.dry_run:
+            return dry_run(resolved, notes, read_from_stores() - before)
+        facts = facts_of(resolved.request, resolved.facts(), resolved.before) if request.kept else {}
+        again = request.resume and request.task is None
+        if again and (done := finished_before(resolved, facts, notes)):
+            return done
+        if resolved.request.is_spread and not is_named(resolved.request.spool):
+            from tokfmt.ops.convert.spread import spread  # it imports tokfmt.remote
 
-                return spread(resolved, notes, carry_out, finish)
-            with workplace(resolved, facts, notes) as place:
-                with workers_of(resolved, place) as workers:
-                    if resolved.copies:
-                        from tokfmt.ops.convert.copy_lines import copy_lines  # it imports the format jsonl
+            return spread(resolved, notes, carry_out, finish)
+        with workplace(resolved, facts, notes) as place:
+            with workers_of(resolved, place) as workers:
+                if resolved.copies:
+                    from tokfmt.ops.convert.copy_lines import copy_lines  # it imports the format jsonl
 
-                        written = copy_lines(resolved, place, workers, notes)
-                    else:
-                        prepared = prepare(resolved, place, workers, notes)
-                        written = write(resolved, prepared, place, workers, notes)
-                return publish(resolved, written, place, notes, prove)
+                    written = copy_lines(resolved, place, workers, notes)
+                else:
+                    prepared = prepare(resolved, place, workers, notes)
+                    written = write(resolved, prepared, place, workers, notes)
+            return publish(resolved, written, place, notes, prove)
     except BrokenPipeError:
         raise
     except FormatError as error:
