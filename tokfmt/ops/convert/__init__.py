@@ -16,14 +16,16 @@ resolve      stage 1: open the sources, refuse what cannot be done
 axis         all sources as one token axis
 space        free space on the file system
 verify       read a destination back, and compare it with the source
-tasks_in_stores  the work of tasks whose destination is in a store
 upload       publication in a store
+tasks_in_stores  the work of tasks whose destination is in a store
 resume       the state of an interrupted run, and a check that this request may continue it
 workplace    the hidden directories where destinations are built, and the workers
 prepare      stage 2: read the sources, find what is lost
 write        stage 3: write and verify each portion
 lines        records as JSON Lines
 copy_lines   stages 2 and 3 for records that are copied
+parts        tasks of text that write files of their own to a folder in a store
+status       the state of the tasks of a destination
 results      the result of a conversion
 dry_run      the result that a dry run reports
 manifests    the manifests beside the destinations
@@ -33,6 +35,6 @@ spread       a conversion as tasks on a cluster whose workers share only the sto
 convert      the functions that the command line and Python call
 
 A task of a cluster (`--task I/N`) runs the same stages. If the sources hold text, it ends after prepare; if they hold
-token IDs, after write. A run with --finish publishes. A destination in a store is built in a spool (`core.spool`), and
-`upload` replaces the last step.
+token IDs, after write. A run with --finish publishes. A task of text whose destination is in a store is a conversion of
+its own (`parts`). A destination in a store is built in a spool (`core.spool`) and published by `upload`.
 """

@@ -21,11 +21,12 @@ from tokfmt.core.spool import is_named
 from tokfmt.core.text_format import printable
 from tokfmt.ops.convert.dry_run import dry_run, read_from_stores
 from tokfmt.ops.convert.notes import Notes
+from tokfmt.ops.convert.parts import finish_parts, is_in_parts, parts_record, refuse_parts, write_part
 from tokfmt.ops.convert.pipes import piped, print_files, renamed
 from tokfmt.ops.convert.prepare import prepare
 from tokfmt.ops.convert.publish import Proof, publish
 from tokfmt.ops.convert.request import Conversion, Request
-from tokfmt.ops.convert.resolve import Given, resolve
+from tokfmt.ops.convert.resolve import Given, Resolved, resolve
 from tokfmt.ops.convert.results import finished_before
 from tokfmt.ops.convert.resume import facts_of, request_of_tasks
 from tokfmt.ops.convert.workplace import workers_of, workplace
@@ -106,10 +107,8 @@ def carry_out(
         again = request.resume and request.task is None
         if again and (done := finished_before(resolved, facts, notes)):
             return done
-        if resolved.request.is_spread and not is_named(resolved.request.spool):
-            from tokfmt.ops.convert.spread import spread  # it imports tokfmt.remote
-
-            return spread(resolved, notes, carry_out, finish)
+        if (shared := _in_tasks(request, resolved, progress, notes)) is not None:
+            return shared
         with workplace(resolved, facts, notes) as place:
             with workers_of(resolved, place) as workers:
                 if resolved.copies:
@@ -127,6 +126,19 @@ def carry_out(
         raise
     except OSError as error:  # readers raise FormatError for their own, so this one comes from writing
         raise write_error(request.destination, error) from error
+
+
+def _in_tasks(request: Request, resolved: Resolved, progress: Progress, notes: Notes) -> Conversion | None:
+    """Run a task that writes a file of its own, or all tasks on a cluster; None if the request is for neither."""
+    if is_in_parts(resolved):
+        refuse_parts(request, resolved)
+        if request.task:
+            return write_part(request, resolved, lambda part: carry_out(part, progress))
+    if resolved.request.is_spread and not is_named(resolved.request.spool):
+        from tokfmt.ops.convert.spread import spread  # it imports tokfmt.remote
+
+        return spread(resolved, request.destination, notes, carry_out, finish)
+    return None
 
 
 def finish(
@@ -163,8 +175,11 @@ def finish(
         ConversionError: Tasks are missing (the error names them), or still run.
         TokfmtError: As for `convert`. The work of the tasks is kept.
     """
+    place = destination_of(destination)
+    if isinstance(place, Url) and (record := parts_record(place)) is not None:
+        return finish_parts(place, record)
     request = replace(
-        request_of_tasks(destination_of(destination), None if spool is None else Path(spool)),
+        request_of_tasks(place, None if spool is None else Path(spool)),
         jobs=worker_count(jobs),
         executor=executor,
         overwrite=overwrite,

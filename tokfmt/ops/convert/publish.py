@@ -47,7 +47,7 @@ def publish(resolved: Resolved, written: Written, place: Workplace, notes: Notes
         for one in uploads.values():
             one.journal.sync()
             one.claim.check()
-            agree(one, common=resolved.has_common_spool)
+            agree(one)
             send(one.url, one.home / request.task.journal)
         return done
     for one in uploads.values():

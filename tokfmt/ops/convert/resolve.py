@@ -138,11 +138,6 @@ class Resolved:
         return any(isinstance(source.reader, RecordReader) for source in self.sources)
 
     @property
-    def has_common_spool(self) -> bool:
-        """True if the tasks of a destination in a store work in one spool: they tokenize text, or replace a dataset."""
-        return self.request.task is not None and (self.holds_records or self.request.overwrite)
-
-    @property
     def holds_something(self) -> bool:
         """True if the sources hold a sequence, or a byte that may belong to a record."""
         return _hold_something(self.sources)
@@ -358,31 +353,32 @@ def _encode_again(source: str = "SRC", destination: str = "DST", tokenizer: str 
 
 
 def _refuse_unshared(resolved: Resolved, url: Url, *, by_request: bool) -> None:
-    """Refuse tasks, and a cluster, that need a common directory for a destination in a store, unless the user names it.
+    """Refuse tasks, and a cluster, that share nothing but the store and cannot write whole files of the destination.
 
-    Tasks that write into the same file are refused in any case: only one process can upload it.
+    `parts.refuse_parts` does that for text.
 
     Raises:
-        OptionError: The tasks write parts of one file; or they tokenize text or replace a dataset, and no spool is
-            named.
+        OptionError: Tasks write parts of one file, or replace a dataset; or the workers of a cluster write to the spool
+            of this process, and no spool is named.
     """
-    from tokfmt.ops.convert.tasks_in_stores import refuse_one_file, refuse_unshared
+    from tokfmt.ops.convert.tasks_in_stores import refuse_one_file, refuse_overwrite, refuse_unshared
 
     request, destination = resolved.request, resolved.destination
-    what = "--task" if request.task else "--executor dask:ADDRESS"
-    if request.task is None and not (request.is_spread and by_request):
-        refuse_unshared(url, request.spool, what, "its workers write to the spool")
+    is_spread = request.is_spread and by_request
+    if request.task is None and not is_spread:
+        refuse_unshared(url, request.spool, "its workers write to the spool")
         return
+    if resolved.holds_records:
+        return
+    if request.overwrite:
+        refuse_overwrite(url)
     portion = destination.portions[0]
     writer = destination.writer(resolved.stagings[portion.destination].path, portion, resolved.target())
-    if resolved.holds_records:
-        refuse_unshared(url, request.spool, what, "each tokenizes a part of the text")
-    elif not writer.finishes_files and request.task:
+    if writer.finishes_files:
+        return
+    if request.task:
         refuse_one_file(url)
-    elif not writer.finishes_files:
-        refuse_unshared(url, request.spool, what, "each writes a part of one file")
-    if request.overwrite:
-        refuse_unshared(url, request.spool, what, "with --overwrite the old dataset stays until all are done")
+    refuse_unshared(url, request.spool, "each writes a part of one file")
 
 
 def _stagings(

@@ -11,13 +11,15 @@ from tokfmt.core.format import TokenWriter
 from tokfmt.core.place import Place, Url
 from tokfmt.core.publisher import Publisher
 from tokfmt.core.reader import TokenReader
+from tokfmt.core.records import RecordReader
 from tokfmt.ops.convert.arrangement import SplitTarget
 from tokfmt.ops.convert.notes import Notes
 from tokfmt.ops.convert.resolve import Resolved
 from tokfmt.ops.convert.resume import Facts, resumed
 from tokfmt.ops.convert.space import need_room
+from tokfmt.ops.source.ingest import blocks_of
 from tokfmt.run.execute import ClusterExecutor, make_executor
-from tokfmt.run.plan import NullJournal, Share, Sink, Workers
+from tokfmt.run.plan import NullJournal, Share, Sink, Stretch, Workers
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +77,7 @@ def workplace(resolved: Resolved, facts: Facts, notes: Notes) -> Iterator[Workpl
 def _entered(staging: Publisher, resolved: Resolved, facts: Facts, notes: Notes) -> Iterator[NullJournal]:
     """Make one hidden directory, and yield its journal."""
     if resolved.request.kept:
-        common = resolved.has_common_spool
-        with resumed(staging, resolved.request, facts, notes.report, common=common) as (_, journal):
+        with resumed(staging, resolved.request, facts, notes.report) as (_, journal):
             yield journal
         return
     with staging:
@@ -92,7 +93,11 @@ def workers_of(resolved: Resolved, place: Workplace) -> Iterator[Workers]:
     request, first = resolved.request, place.first
     with make_executor(request.executor, request.jobs) as executor:
         slots = executor.slots if isinstance(executor, ClusterExecutor) else request.jobs
-        share = None if request.task is None else Share(request.task)
+        share = Share(request.task) if request.task else Stretch(request.part) if request.part else None
         texts = first.home / "scratch"  # all tasks share this directory
         journal = next(iter(place.journals.values()))
-        yield Workers(executor, slots, first.scratch, journal, texts, share)
+        workers = Workers(executor, slots, first.scratch, journal, texts, share)
+        if isinstance(share, Stretch):
+            readers = [source.reader for source in resolved.read]
+            share.total = sum(len(blocks_of(one, workers)) for one in readers if isinstance(one, RecordReader))
+        yield workers
