@@ -43,9 +43,10 @@ from tokfmt.ops.convert.refusals import (
 )
 from tokfmt.ops.convert.request import Request
 from tokfmt.ops.destination import guard, refuse_foreign, strangers_in
+from tokfmt.ops.source.content import Manifest
 from tokfmt.ops.source.discover import find_sources, snapshot
 from tokfmt.ops.source.ingest import first_look
-from tokfmt.ops.source.manifest import Manifest, read_manifest
+from tokfmt.ops.source.manifest import read_manifest
 from tokfmt.ops.source.open import open_sources, text_recipe_of, with_named
 from tokfmt.ops.source.request import SourceFiles, option_names, parse_selection
 from tokfmt.ops.source.stored import (
