@@ -677,9 +677,8 @@ class FormatContract:
 
     def _look_at_findings(self, path: Path, options: Mapping[str, object], what: str) -> None:
         """Check that `check` reports what the reader refuses."""
-        if type(self.format).inspect is not Format.inspect:  # see there: not all formats have it
-            with closing(self._inspected(path, options)) as inspection:
-                list(inspection.problems)
+        with closing(self._inspected(path, options)) as inspection:
+            list(inspection.problems)
         try:
             stored = self._stored(path, options)
         except FormatError as error:

@@ -538,6 +538,7 @@ class Format(ABC):
 
     # Readers and writers
 
+    @abstractmethod
     def inspect(self, paths: Sequence[Place], options: Any, hints: Hints) -> Inspection:
         """Examine a dataset, with no more reads than opening takes. Unless `joins_files`, there is one path.
 
@@ -549,8 +550,6 @@ class Format(ABC):
             options: The parsed read options.
             hints: Facts and wishes of the command.
         """
-        # Not abstract, as jsonl still defines open, audit and sections.
-        raise TypeError(f"the format {self.name} does not define inspect")
 
     def open(self, paths: Sequence[Place], options: Any, hints: Hints) -> TokenReader | RecordReader:
         """Return a reader of the stored axis, or of text records, as for `inspect`.

@@ -304,10 +304,8 @@ class _Checking:
         return self.found
 
     def _found(self, format_: Format, file: File | None) -> SourceFiles:
-        # The formats that are listed in `Format.inspect` are still examined by their audit, and again by their reader.
-        is_inspected = type(format_).inspect is not Format.inspect
-        inspections, one = self.inspections if is_inspected else None, found_at(self.path, format_, self.request, file)
-        return one._replace(manifest=read_manifest(one.path), inspections=inspections)
+        one = found_at(self.path, format_, self.request, file)
+        return one._replace(manifest=read_manifest(one.path), inspections=self.inspections)
 
     def _stored(self, one: SourceFiles) -> Iterator[Finding]:
         """Open the dataset as it is stored, and compare its counts with the manifest."""
