@@ -668,7 +668,8 @@ def _refused(text: str, done: Literal["read", "written"]) -> OptionError:
     found = _ADDRESS.match(text)
     scheme, named = (found[1].lower() if found else ""), _ADDRESS.sub(r"\1://", printable(text), count=1)
     named = named.partition("?")[0] if scheme in _WITH_QUERY else named  # The query may hold a signature.
-    if done == "written":
+    is_joined = not text.partition(":")[2].startswith("//")  # A Path has joined the slashes.
+    if done == "written" and not (is_joined and _is_registered(scheme)):
         return OptionError(f"{named}: only local paths are written. Write a file and upload it, or mount it")
     if _is_registered(scheme):
         return OptionError(f"{named}: a Path cannot hold an address, because it joins slashes. Give it as a text")
