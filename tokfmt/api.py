@@ -303,7 +303,7 @@ def convert(
         from tokfmt.core.options import given_options
         from tokfmt.core.place import destination_of
         from tokfmt.ops.convert.arrangement import arrangement_of
-        from tokfmt.ops.convert.convert import convert as carry_out
+        from tokfmt.ops.convert.convert import convert as convert_sources
         from tokfmt.ops.convert.request import Request, task_of, to_bos_of, to_eos_of
         from tokfmt.ops.source.request import SourceRequest, selection_words
         from tokfmt.run.execute import NullProgress, worker_count
@@ -345,7 +345,7 @@ def convert(
             spool=None if spool is None else Path(spool),
         )
         watched = progress or NullProgress()
-        return convert_into(destination, request, watched) if into else carry_out(request, watched)
+        return convert_into(destination, request, watched) if into else convert_sources(request, watched)
 
 
 def stats(

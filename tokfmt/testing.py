@@ -56,7 +56,7 @@ from tokfmt.core.ragged import Offsets, Ragged, Tokens
 from tokfmt.core.reader import U16, Info, Layout, Separators, TokenReader, batches, windows
 from tokfmt.core.records import Block, RecordBatch, RecordInfo, RecordReader
 from tokfmt.model.readers import sequence_reader
-from tokfmt.ops.convert.convert import carry_out
+from tokfmt.ops.convert.convert import convert_files
 from tokfmt.ops.convert.request import Request
 from tokfmt.ops.convert.separators import stored_axis
 from tokfmt.ops.source.discover import found_at
@@ -806,7 +806,7 @@ class FormatContract:
             source = open_found([found_at(path, self.format, asked)], asked)
             request = Request(asked, home / "lines.jsonl", to="jsonl", verify=True)
             given: Any = [source], source.reader  # The format need not be installed, so detection is skipped.
-            done = carry_out(request, NullProgress(), given=given)
+            done = convert_files(request, NullProgress(), given=given)
             source.reader.close()
             assert (done.sequences, done.tokens) == (len(lists), sum(map(len, lists)))
             info, written = source.reader.info, (home / "lines.jsonl").read_text().splitlines()

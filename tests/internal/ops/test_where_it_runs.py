@@ -9,7 +9,7 @@ import pytest
 from paths import FIXTURES, TOKENIZER
 
 import tokfmt
-from tokfmt.ops.convert import resolve as conversion
+from tokfmt.ops.convert import convert as conversion
 from tokfmt.run.execute import POOLS, SharedPayload, may_spawn
 
 TEXT, PACK = FIXTURES / "text" / "corpus.jsonl", FIXTURES / "modalities" / "D_2byte_gpt2.pbin"

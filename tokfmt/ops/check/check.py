@@ -78,10 +78,10 @@ from tokfmt.ops.check.cross_checks import (
     width_findings,
 )
 from tokfmt.ops.check.doubled import once
-from tokfmt.ops.convert.convert import carry_out
+from tokfmt.ops.convert.convert import convert_files
+from tokfmt.ops.convert.inputs import Given
 from tokfmt.ops.convert.manifests import manifests
 from tokfmt.ops.convert.request import Conversion, Request
-from tokfmt.ops.convert.resolve import Given
 from tokfmt.ops.destination import guard, refuse_foreign, strangers_in
 from tokfmt.ops.source.discover import check_unchanged, dataset_paths, find_sources, format_of, found_at, snapshot
 from tokfmt.ops.source.ingest import as_stored, ingested, some_ids
@@ -833,7 +833,7 @@ class _Job:
             verify=True,
             jobs=worker_count(self.plan.request.jobs),
         )
-        carry_out(request, self.progress, prove=prove, given=given)
+        convert_files(request, self.progress, prove=prove, given=given)
         return reports[0]
 
     def saved(self) -> tuple[CheckReport, str]:

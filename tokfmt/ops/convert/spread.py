@@ -31,9 +31,10 @@ from tokfmt.core.place import Identity, Url, close_stores, writable_store
 from tokfmt.core.records import RecordReader
 from tokfmt.core.spool import run_of_tasks
 from tokfmt.core.text_format import printable
+from tokfmt.ops.convert.destination import Destination
+from tokfmt.ops.convert.inputs import Inputs
 from tokfmt.ops.convert.notes import Notes
 from tokfmt.ops.convert.request import Conversion, Request
-from tokfmt.ops.convert.resolve import Resolved
 from tokfmt.ops.convert.resume import facts_of, is_complete, read_conversion
 from tokfmt.ops.convert.tasks_in_stores import fetch, refuse_others, remove, send
 from tokfmt.ops.convert.upload import KIND
@@ -66,45 +67,48 @@ class _Order:
         request: The conversion.
         count: Number of tasks.
         run: A random name of the run.
-        carry_out: Runs a conversion.
+        convert_files: Runs a conversion.
         environment: Variables of the process that the user started.
     """
 
     request: Request
     count: int
     run: str
-    carry_out: Callable[[Request, Progress], Conversion]
+    convert_files: Callable[[Request, Progress], Conversion]
     environment: Mapping[str, str]
 
 
 def spread(
-    resolved: Resolved,
+    request: Request,
+    inputs: Inputs,
+    destination: Destination,
     notes: Notes,
-    carry_out: Callable[[Request, Progress], Conversion],
+    convert_files: Callable[[Request, Progress], Conversion],
     finish: Callable[..., Conversion],
 ) -> Conversion:
     """Run all tasks of a conversion on a cluster, publish the destination, and return the result.
 
     Args:
-        resolved: The conversion.
+        request: The conversion.
+        inputs: Its sources.
+        destination: Its destination, in a store.
         notes: Receives progress and notes.
-        carry_out: Runs one task, on a worker.
+        convert_files: Runs one task, on a worker.
         finish: Publishes the destination, as `convert.finish`.
 
     Raises:
         TokfmtError: A task failed. What the tasks uploaded is deleted, or kept if the request says so.
     """
-    request = resolved.request
     url, resume = request.destination, request.resume
     assert isinstance(url, Url)
     request = replace(request, resume=False)
     with connected(request.executor.partition(":")[2], request.jobs) as executor, Scratch() as home:
-        claim = Claim(writable_store(url), url, run_of_tasks(url), resolved.destination.format.name)
+        claim = Claim(writable_store(url), url, run_of_tasks(url), destination.format.name)
         claim.take(overwrite=False, note=notes.report, alone=not resume)
-        count, left = _plan(resolved, executor, claim, home / "before", resume=resume)
+        count, left = _plan(request, inputs, destination, executor, claim, home / "before", resume=resume)
         try:
             given = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
-            order = _Order(request, count, f"tokfmt-{os.urandom(8).hex()}", carry_out, given)
+            order = _Order(request, count, f"tokfmt-{os.urandom(8).hex()}", convert_files, given)
             notes.progress.phase("writing", count, "tasks")
             notes.progress.advance(count - len(left))
             _run(order, left, executor, notes)
@@ -127,7 +131,14 @@ def spread(
 
 
 def _plan(
-    resolved: Resolved, executor: ClusterExecutor, claim: Claim, home: Path, *, resume: bool
+    request: Request,
+    inputs: Inputs,
+    destination: Destination,
+    executor: ClusterExecutor,
+    claim: Claim,
+    home: Path,
+    *,
+    resume: bool,
 ) -> tuple[int, Sequence[int]]:
     """Return the number of tasks, and the tasks that no earlier run completed.
 
@@ -135,7 +146,7 @@ def _plan(
         ConversionError: If an earlier run of another request has begun.
         DestinationExistsError: If the destination exists, and no run has begun it.
     """
-    request, url = resolved.request, resolved.request.destination
+    url = request.destination
     assert isinstance(url, Url)
     if resume:
         fetch(url, home)
@@ -144,12 +155,12 @@ def _plan(
         if listing.is_there(url):
             claim.release()
             raise DestinationExistsError(url)
-        readers = [source.reader for source in resolved.read]
+        readers = [source.reader for source in inputs.read]
         tokens = sum(one.info.tokens for one in readers if not isinstance(one, RecordReader))
         count = max(1, min(_PER_WORKER * len(executor.workers), -(-tokens // request.region)))
         return count, range(count)
     count = int(kept["facts"]["the number of tasks"])
-    facts = facts_of(replace(request, task=Task(0, count)), resolved.facts(), resolved.before)
+    facts = facts_of(replace(request, task=Task(0, count)), destination.facts(inputs), inputs.before)
     refuse_others(url, facts, kept["facts"])
     return count, [k for k in range(count) if not is_complete(home, Task(k, count))]
 
@@ -204,7 +215,7 @@ def _task(order: _Order, index: int) -> Any:
     with _alone(order.environment), Scratch() as home, naming_worker():
         progress.advance(0)
         try:
-            order.carry_out(replace(order.request, task=task, spool=home, executor="threads"), progress)
+            order.convert_files(replace(order.request, task=task, spool=home, executor="threads"), progress)
         except BaseException:
             for journal in home.rglob(task.journal):
                 with contextlib.suppress(TokfmtError, OSError):

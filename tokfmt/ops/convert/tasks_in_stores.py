@@ -21,65 +21,18 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tokfmt.core.errors import ConversionError, CorruptError, FormatError, OptionError
+from tokfmt.core.errors import ConversionError, CorruptError, FormatError
 from tokfmt.core.files import open_file, writing
 from tokfmt.core.locks import make_private
 from tokfmt.core.place import Url, writable_store
-from tokfmt.core.publisher import Publisher
-from tokfmt.core.spool import is_named, records_of
+from tokfmt.core.spool import records_of
 from tokfmt.core.text_format import printable
-from tokfmt.ops.convert.request import Request
 from tokfmt.ops.convert.upload import StorePublisher
-from tokfmt.run.plan import NullJournal, Task
+from tokfmt.run.plan import Task
 
 _REQUEST = "conversion.json"
 _MARK = "spool"  # Name of the journal item in a common spool, and of its value in the request in the store.
 _LARGEST = 1 << 30  # Bytes of a record.
-
-
-def refuse_unshared(destination: Url, spool: Path | None, what: str, why: str) -> None:
-    """Refuse tasks, or workers of a cluster, that need a common directory, unless the user names the spool.
-
-    Args:
-        destination: The destination.
-        spool: The spool that the user gave.
-        what: The option that needs it.
-        why: What the tasks share.
-
-    Raises:
-        OptionError: If no spool is named.
-    """
-    if not is_named(spool):
-        raise OptionError(
-            f"{printable(destination)}: {what} needs a directory that all tasks see, because {why}. "
-            "Name it with --spool DIR"
-        )
-
-
-def refuse_one_file(destination: Url) -> None:
-    """Refuse tasks that write into the same file.
-
-    Raises:
-        OptionError: Always.
-    """
-    folder = "Write a folder of several files: --to mds, --to flat-tokens"
-    raise OptionError(
-        f"{printable(destination)}: --task does not go with one file or a pair in a store, because all tasks "
-        f"would write into the same file. {folder}, or --to-opt shard_size=N where a format has it, such as "
-        "megatron. Or leave out --task; --resume continues a run"
-    )
-
-
-def begin_upload(staging: Publisher, journal: NullJournal, request: Request, *, common: bool) -> None:
-    """Let a run that keeps its work record what it uploads; compare the request of a task with that of the others.
-
-    Raises:
-        ConversionError: As for `agree`.
-    """
-    assert isinstance(staging, StorePublisher)
-    staging.journal = journal
-    if request.task is not None:
-        agree(staging, common=common)
 
 
 def agree(staging: StorePublisher, *, common: bool) -> None:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tokfmt.text.tokenizer import TokenizerHandle
 
 
-class Reading(NamedTuple):
+class Gathered(NamedTuple):
     """All sources as one token axis.
 
     Attributes:
@@ -53,7 +53,7 @@ def _never(source: Source, skipped: SkippedRecords) -> bool:  # noqa: ARG001
     return False
 
 
-def token_axis(
+def gather(
     sources: Sequence[Source],
     tokenizer: TokenizerHandle | None,
     selection: str | None,
@@ -64,7 +64,7 @@ def token_axis(
     stored_eos: int | None = None,
     rejects: Path | None = None,
     every_end: bool = False,
-) -> Reading:
+) -> Gathered:
     """Return all sources as one token axis without separators.
 
     Args:
@@ -140,7 +140,7 @@ def token_axis(
     kept = encoded or workers.journal.keeps
     reported = kept and workers.share is None and any(source.format.is_computed for source in sources)
     report, padded = _report(sources, readers, rows, chosen) if reported else ([], 0)
-    return Reading(axis, skipped, kept, tuple(notes), report, counts, made, padded)
+    return Gathered(axis, skipped, kept, tuple(notes), report, counts, made, padded)
 
 
 def _report(
