@@ -21,8 +21,8 @@ from tokfmt.ops.convert.convert import convert_files
 from tokfmt.ops.convert.request import Request
 from tokfmt.ops.source.request import SourceRequest
 from tokfmt.run import plan, shuffle
-from tokfmt.run.execute import NullProgress
 from tokfmt.run.plan import Task, read_journal
+from tokfmt.run.progress import Progress
 from tokfmt.testing import tree
 
 COUNTED = (
@@ -116,7 +116,7 @@ def request(case, out, **more):
 
 
 def convert(case, out, **more):
-    return lambda: convert_files(request(case, out, **more), NullProgress())
+    return lambda: convert_files(request(case, out, **more), Progress())
 
 
 def held(home):

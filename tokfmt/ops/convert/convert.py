@@ -46,8 +46,9 @@ from tokfmt.ops.source.ingest import first_look
 from tokfmt.ops.source.open import advise_partial, presuming
 from tokfmt.ops.source.request import STREAM, expanded
 from tokfmt.ops.source.stored import tokenizer_of
-from tokfmt.run.execute import NullProgress, Progress, is_cluster, may_spawn, worker_count
+from tokfmt.run.execute import is_cluster, may_spawn, worker_count
 from tokfmt.run.plan import Workers
+from tokfmt.run.progress import Progress
 
 # Bytes of text, or tokens to gather, from which processes pay off. A process takes 1 CPU second to start for text, and
 # 0.2 for gathering.
@@ -71,7 +72,7 @@ def convert(request: Request, progress: Progress) -> Conversion:
     request = replace(request, source=replace(request.source, paths=paths))
     with printed(request) as filed, unpiped(filed, progress) as readable:
         notes = Notes(progress, readable.piped)
-        run = partial(convert_files, readable, progress, notes=notes)
+        run = partial(convert_files, readable, notes)
         if request.task or readable.is_spread:
             # Tasks cannot begin again together, and stores are not read by each of them.
             done = run(every_end=not any(isinstance(place_of(path), Url) for path in paths))
@@ -86,7 +87,6 @@ def convert_files(
     *,
     prove: Proof | None = None,
     given: Given | None = None,
-    notes: Notes | None = None,
     every_end: bool = False,
 ) -> Conversion:
     """Convert datasets, and return what was done.
@@ -96,13 +96,12 @@ def convert_files(
         progress: Receives phases, counts and notes.
         prove: Checks the complete destination right before it is published; see `publish.Proof`.
         given: Sources that are open already, and the axis over them that is written instead of all their sequences.
-        notes: Receives the notes (default: those that report to `progress`).
         every_end: See `SourceRequest`.
 
     Raises:
         TokfmtError: The conversion failed. The destination is as it was before.
     """
-    notes = notes or Notes(progress, request.piped)
+    notes = progress if isinstance(progress, Notes) else Notes(progress, request.piped)
     if every_end:
         request = replace(request, source=replace(request.source, every_end=True))
     with _reported(request), OpenedOnce(map(place_of, request.source.paths)) as opened:
@@ -194,7 +193,7 @@ def _write_tokens(
         inputs.tokenizer,
         request.select,
         workers,
-        notes.progress,
+        notes,
         lambda source, skipped: not names_lost(source, skipped, destination.format) <= allow_loss,
         stored_eos=target.eos_id if needs_eos else None,
         rejects=rejects,
@@ -226,7 +225,7 @@ def _write_tokens(
     ]
     ledger = None
     if request.ledger and request.task is None:
-        ledger = write_ledger(inputs, destination, content, place.first.scratch, notes.progress)
+        ledger = write_ledger(inputs, destination, content, place.first.scratch, notes)
     content.reader.close()
     padded = 0 if destination.packed else gathered.padded
     return destination, Written(portions, content.losses, gathered.report, padded, ledger)
@@ -306,4 +305,4 @@ def finish(
         manifest=manifest,
         checksums=checksums,
     )
-    return convert_files(request, progress or NullProgress())
+    return convert_files(request, progress or Progress())

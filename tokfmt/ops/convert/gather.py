@@ -16,8 +16,8 @@ from tokfmt.ops.source.ingest import as_stored, encoder_for, encoder_of, ingest
 from tokfmt.ops.source.open import text_recipe_of
 from tokfmt.ops.source.request import parse_selection
 from tokfmt.ops.source.stored import Source, paths_of, without_ends, without_leads, without_separators
-from tokfmt.run.execute import Progress
 from tokfmt.run.plan import Workers
+from tokfmt.run.progress import Progress
 from tokfmt.text.ingest import Unread
 
 if TYPE_CHECKING:

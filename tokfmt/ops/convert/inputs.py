@@ -133,7 +133,7 @@ def _opened(
     request: Request, tokenizer: TokenizerHandle | None, named: Sequence[SourceFiles], notes: Notes
 ) -> Sequence[Source]:
     try:
-        return open_sources(request.source, tokenizer, request.jobs, notes.progress, found=named, collect_invalid=True)
+        return open_sources(request.source, tokenizer, request.jobs, notes, found=named, collect_invalid=True)
     except SeparatorUnknownError as error:
         if error.remedy != NAME_SEPARATOR:  # A recipe names its keys.
             raise

@@ -31,8 +31,8 @@ from tokfmt.ops.convert.workplace import Workplace
 from tokfmt.ops.convert.write import PortionCounts, Written, region_size, write_regions
 from tokfmt.ops.source.request import parse_selection
 from tokfmt.ops.source.stored import paths_of
-from tokfmt.run.execute import Progress
 from tokfmt.run.plan import Kind, Workers, journaled
+from tokfmt.run.progress import Progress
 
 _BLOCK = 1 << 24
 
@@ -83,7 +83,7 @@ def copy_lines(
     first = destination.portions[0]
     path = place.stagings[first.destination].path
     copy = path if is_plain else copies_in(workers) / "lines"
-    copied = copy_records(readers, copy, request.select, paths_of(sources), workers, notes.progress)
+    copied = copy_records(readers, copy, request.select, paths_of(sources), workers, notes)
     skipped = [(source, copied.skipped[k]) for k, source in enumerate(sources)]
     accepted = record_losses(skipped, destination.format, request.source.allow_loss).accepted(request)
     counts = [PortionCounts(first, copied.records, copied.tokens, None, len(copied.blocks))]
@@ -95,9 +95,7 @@ def copy_lines(
     elif request.verify:
         from tokfmt.ops.convert.verify import verify_records  # fingerprints need numpy.random and xxhash
 
-        compared = verify_records(
-            copied_text, readers, copied.blocks, path, workers, notes.progress, records=copied.records
-        )
+        compared = verify_records(copied_text, readers, copied.blocks, path, workers, notes, records=copied.records)
         counts = [replace(counts[0], compared=compared)]
     if request.verify and request.select is None:
         from tokfmt.ops.convert.verify import verify_counts
@@ -111,14 +109,14 @@ def _write_lines(
 ) -> PortionCounts:
     """Write the lines of one portion in their order, and read them back if the request says so."""
     path, workers = place.of(portion, workers)
-    with arranged(lines, request.arrangement, portion, Target(), workers, notes.progress) as view:
+    with arranged(lines, request.arrangement, portion, Target(), workers, notes) as view:
         writer, size = LineWriter(path, workers.jobs, keep=workers.journal.keeps), region_size(request, view)
-        counts = write_regions(view, writer, portion, size, workers, notes.progress)
+        counts = write_regions(view, writer, portion, size, workers, notes)
         if request.verify:
             from tokfmt.ops.convert.verify import verify_records
 
             spans = list(windows(0, view.info.tokens, size))
-            compared = verify_records(dealt_text, view, spans, path, workers, notes.progress)
+            compared = verify_records(dealt_text, view, spans, path, workers, notes)
             counts = replace(counts, compared=compared)
     return replace(counts, tokens=None)
 

@@ -18,7 +18,7 @@ from tokfmt.core.place import Place, Url, local_path
 from tokfmt.core.text_format import printable
 from tokfmt.ops.convert.request import Request
 from tokfmt.ops.source.request import STREAM, is_pipe
-from tokfmt.run.execute import Progress
+from tokfmt.run.progress import Progress
 
 _PIECE = 1 << 20
 

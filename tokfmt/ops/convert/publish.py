@@ -139,7 +139,7 @@ def _manifests(
         inputs.files,
         place.stagings,
         given,
-        notes.progress,
+        notes,
         request.jobs,
         checksums=request.checksums,
         stated=inputs.stated,

@@ -315,7 +315,7 @@ def _would_write(
     with make_executor("serial", 1) as executor:
         stored_eos = target.eos_id if traits.needs_eos else None
         workers = Workers(executor, 1, Path())
-        gathered = gather(inputs.read, None, request.select, workers, notes.progress, stored_eos=stored_eos)
+        gathered = gather(inputs.read, None, request.select, workers, notes, stored_eos=stored_eos)
     for note in gathered.notes:
         notes.add(note)
     accepted, counts = Losses([*known, *destination.lead.lost]).accepted(request), []

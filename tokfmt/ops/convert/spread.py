@@ -39,18 +39,9 @@ from tokfmt.ops.convert.resume import facts_of, is_complete, read_conversion
 from tokfmt.ops.convert.tasks_in_stores import fetch, refuse_others, remove, send
 from tokfmt.ops.convert.upload import KIND
 from tokfmt.remote import clients, disk, options
-from tokfmt.run.execute import (
-    ClusterExecutor,
-    NullProgress,
-    Progress,
-    connected,
-    counted,
-    is_stopped,
-    naming_worker,
-    outage_of,
-    received,
-)
+from tokfmt.run.execute import ClusterExecutor, connected, counted, is_stopped, naming_worker, outage_of, received
 from tokfmt.run.plan import Task, read_journal
+from tokfmt.run.progress import Progress
 
 _PER_WORKER = 2  # Tasks: a worker that is twice as fast then gets more of them.
 _PATIENCE = 60  # Seconds to wait for tasks that stop. Each asks after each region.
@@ -104,13 +95,13 @@ def spread(
     request = replace(request, resume=False)
     with connected(request.executor.partition(":")[2], request.jobs) as executor, Scratch() as home:
         claim = Claim(writable_store(url), url, run_of_tasks(url), destination.format.name)
-        claim.take(overwrite=False, note=notes.report, alone=not resume)
+        claim.take(overwrite=False, note=notes.note, alone=not resume)
         count, left = _plan(request, inputs, destination, executor, claim, home / "before", resume=resume)
         try:
             given = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
             order = _Order(request, count, f"tokfmt-{os.urandom(8).hex()}", convert_files, given)
-            notes.progress.phase("writing", count, "tasks")
-            notes.progress.advance(count - len(left))
+            notes.phase("writing", count, "tasks")
+            notes.advance(count - len(left))
             _run(order, left, executor, notes)
             return finish(
                 url,
@@ -119,7 +110,7 @@ def spread(
                 manifest=request.manifest,
                 checksums=request.checksums,
                 spool=home,
-                progress=notes.progress,
+                progress=notes,
             )
         except BaseException as error:
             error.__dict__.pop("__notes__", None)  # They name directories that are removed.
@@ -180,7 +171,7 @@ def _run(order: _Order, left: Sequence[int], executor: ClusterExecutor, notes: N
             futures[-1].add_done_callback(ended.put)
         for _ in left:
             received(ended.get().result())
-            notes.progress.advance(1)
+            notes.advance(1)
     except BaseException as error:
         with contextlib.suppress(Exception):  # The scheduler may be lost.
             executor.stop(order.run)
@@ -191,7 +182,7 @@ def _run(order: _Order, left: Sequence[int], executor: ClusterExecutor, notes: N
         raise
 
 
-class _Stopping(NullProgress):
+class _Stopping(Progress):
     """End a task between two regions if its run has failed."""
 
     def __init__(self, run: str) -> None:
@@ -250,4 +241,4 @@ def _withdraw(url: Url, count: int, claim: Claim, home: Path, notes: Notes) -> N
         remove(url, count)
         claim.release()
     except (TokfmtError, OSError) as error:
-        notes.report(f"{printable(url)}: not cleaned up: {error}")
+        notes.note(f"{printable(url)}: not cleaned up: {error}")

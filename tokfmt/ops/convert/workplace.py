@@ -141,7 +141,7 @@ def _entered(
 ) -> Iterator[NullJournal]:
     """Make one hidden directory, and yield its journal."""
     if request.keeps_work:
-        with resumed(staging, request, facts, notes.report, common=common) as (_, journal):
+        with resumed(staging, request, facts, notes.note, common=common) as (_, journal):
             yield journal
         return
     with staging:

@@ -26,8 +26,8 @@ from tokfmt.ops.convert.request import Request
 from tokfmt.ops.convert.separators import count_beside, stored_axis
 from tokfmt.ops.convert.workplace import Workplace
 from tokfmt.ops.source.request import option_names
-from tokfmt.run.execute import Progress
 from tokfmt.run.plan import Task, Workers, plan, run
+from tokfmt.run.progress import Progress
 
 _KEPT, _SPREAD = 1 << 20, 64  # a region of a run that keeps its work has at least 2^20 tokens, or 1/64 of the axis
 
@@ -102,19 +102,19 @@ def write_portion(
     arrangement, traits = request.arrangement, destination.traits
     path, workers = place.of(portion, workers)
     with_masks = traits.keeps_masks and "loss-mask" not in content.losses
-    with arranged(content.reader, arrangement, portion, target, workers, notes.progress, marked=with_masks) as view:
+    with arranged(content.reader, arrangement, portion, target, workers, notes, marked=with_masks) as view:
         content = content.of_view(view)
         stored = stored_axis(content.reader, target)
         if arrangement.shares is not None:
             place.need_room(portion, writer, stored)
         size = region_size(request, content.reader)
         try:
-            counts = write_regions(stored, writer, portion, size, workers, notes.progress, request.task)
+            counts = write_regions(stored, writer, portion, size, workers, notes, request.task)
         except TokenRangeError as error:
             renumbered = not arrangement.plain or request.select is not None
             raise content.located(error, stored, request.source.paths, renumbered) from error
         if request.verify and request.task is None:
-            compared = _verify(destination, content, target, path, portion, workers, notes.progress)
+            compared = _verify(destination, content, target, path, portion, workers, notes)
             counts = replace(counts, compared=compared)
         for note in writer.notes(stored):
             notes.add(f"{printable(portion.destination.name)}: {note}")
