@@ -64,7 +64,7 @@ ALLOWED = {
         ("os.path.exists", "os.path.realpath", "os.path.relpath"), "a tokenizer of this machine"
     ),
     "ops/convert/pipes.py": dict.fromkeys(("open", "os.open", "stat"), "pipes, and copies of them"),
-    "ops/convert/refusals.py": dict.fromkeys(("is_file", "os.path.lexists"), DESTINATION),
+    "ops/convert/checks.py": dict.fromkeys(("is_file", "os.path.lexists"), DESTINATION),
     "ops/convert/resume.py": dict.fromkeys(
         ("exists", "glob", "is_dir", "os.path.abspath", "os.path.exists", "os.path.lexists", "os.scandir", "os.stat",
          "read_bytes"), DESTINATION

@@ -30,7 +30,7 @@ from tokfmt.ops.convert.destination import (
 )
 from tokfmt.ops.convert.gather import gather
 from tokfmt.ops.convert.inputs import Given, Inputs, find_files, open_inputs
-from tokfmt.ops.convert.losses import accept_losses, known_losses, names_lost, record_losses, refuse_known_losses
+from tokfmt.ops.convert.losses import accept_losses, known_losses, record_losses, refuse_known_losses
 from tokfmt.ops.convert.notes import Notes
 from tokfmt.ops.convert.pipes import printed, unpiped
 from tokfmt.ops.convert.publish import Proof, publish
@@ -174,31 +174,9 @@ def _write_tokens(
     Raises:
         TokfmtError: A source cannot be read, something would be lost, or writing failed. Nothing was published.
     """
-    allow_loss, needs_eos = request.source.allow_loss, destination.traits.needs_eos
-    is_lenient = "invalid-utf8" in allow_loss
-    decodes = inputs.tokenizer if destination.decodes else None
-    target = destination.target(
-        request,
-        decoder=decodes and decodes.decoder(lenient=is_lenient),
-        strict=decodes.decoder(lenient=False) if decodes and is_lenient else None,
-        keep_parts=request.keeps_work,
-        jobs=request.jobs,
-    )
+    target, allow_loss = destination.target(request, inputs.tokenizer), request.source.allow_loss
     writers = place.writers(destination, target)  # before text is tokenized: options may contradict each other
-    rejects = None if request.task or request.rejects is None else workers.scratch / "rejects"
-    if rejects is not None:
-        rejects.write_bytes(b"")
-    gathered = gather(
-        inputs.read,
-        inputs.tokenizer,
-        request.select,
-        workers,
-        notes,
-        lambda source, skipped: not names_lost(source, skipped, destination.format) <= allow_loss,
-        stored_eos=target.eos_id if needs_eos else None,
-        rejects=rejects,
-        every_end=request.source.every_end,
-    )
+    gathered = gather(request, inputs, destination, workers, notes)
     if request.task is not None and inputs.holds_records:  # --finish joins the parts of all tasks.
         accepted = record_losses(gathered.skipped, destination.format, allow_loss).accepted(request)
         workers.journal.sync()

@@ -27,6 +27,7 @@ from tokfmt.ops.source.stored import GIVEN, NO_SEPARATOR, Separator, Source, ref
 
 if TYPE_CHECKING:
     from tokfmt.recipes.samples import PackedRows, Samples
+    from tokfmt.text.tokenizer import TokenizerHandle
 
 
 class Lead(NamedTuple):
@@ -97,21 +98,26 @@ class Destination:
             return self.format.writer(path, portion.options, target)
         return self.format.row_writer(path, portion.options, target, self.rows.shifted)
 
-    def target(self, request: Request, **how: Any) -> Target:
+    def target(self, request: Request, tokenizer: TokenizerHandle | None = None) -> Target:
         """Return the facts that writers need.
 
         Args:
-            request: The request, which has the accepted losses.
-            how: Further attributes of the target.
+            request: The request.
+            tokenizer: The tokenizer that decodes token IDs if the destination holds text.
         """
+        allow_loss, decoding = request.source.allow_loss, tokenizer if self.decodes else None
+        is_lenient = "invalid-utf8" in allow_loss
         return Target(
             self.separator.eos_id,
             self.traits.separators,
-            allow_loss=request.source.allow_loss,
-            eos_for="as-read" if request.to_eos == "as-stored" else "all",
-            bos_id=self.lead.id,
-            bos_for=self.lead.leads,
-            **how,
+            None if decoding is None else decoding.decoder(lenient=is_lenient),
+            allow_loss,
+            request.keeps_work,
+            request.jobs,
+            None if decoding is None or not is_lenient else decoding.decoder(lenient=False),
+            "as-read" if request.to_eos == "as-stored" else "all",
+            self.lead.id,
+            self.lead.leads,
         )
 
     def facts(self, inputs: Inputs) -> dict[str, object]:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tokfmt.core.format import Format
 from tokfmt.core.reader import TokenReader
 from tokfmt.core.records import RecordReader, SkippedRecords
 from tokfmt.core.text_format import printable
 from tokfmt.model.readers import ContentReader
 from tokfmt.model.select import Concat, Slice
 from tokfmt.ops.source.ingest import as_stored, encoder_for, encoder_of, ingest
+from tokfmt.ops.convert.destination import Destination
+from tokfmt.ops.convert.inputs import Inputs
+from tokfmt.ops.convert.request import Request
 from tokfmt.ops.source.open import text_recipe_of
 from tokfmt.ops.source.request import parse_selection
 from tokfmt.ops.source.stored import Source, paths_of, without_ends, without_leads, without_separators
@@ -21,7 +24,7 @@ from tokfmt.run.progress import Progress
 from tokfmt.text.ingest import Unread
 
 if TYPE_CHECKING:
-    from tokfmt.text.tokenizer import TokenizerHandle
+    pass
 
 
 class Gathered(NamedTuple):
@@ -49,36 +52,26 @@ class Gathered(NamedTuple):
     padded: int = 0
 
 
-def _never(source: Source, skipped: SkippedRecords) -> bool:  # noqa: ARG001
-    return False
-
-
 def gather(
-    sources: Sequence[Source],
-    tokenizer: TokenizerHandle | None,
-    selection: str | None,
-    workers: Workers,
-    progress: Progress,
-    refused: Callable[[Source, SkippedRecords], bool] = _never,
-    *,
-    stored_eos: int | None = None,
-    rejects: Path | None = None,
-    every_end: bool = False,
+    request: Request, inputs: Inputs, destination: Destination, workers: Workers, progress: Progress
 ) -> Gathered:
     """Return all sources as one token axis without separators.
 
     Args:
-        sources: The sources, in order.
-        tokenizer: The tokenizer that encodes text; None if the sources hold token IDs.
-        selection: Sequence numbers `A:B`; None for all sequences.
+        request: The selection, the accepted losses, and whether texts that filters leave out are listed.
+        inputs: The sources.
+        destination: What is written. Sequences that all end with its separator already do not get a second one.
         workers: The workers that tokenize and gather records, and their scratch.
         progress: Receives phases, counts and notes.
-        refused: Whether the records that a source leaves out will be refused. If so, the rest is not encoded.
-        stored_eos: The separator that the destination stores after each sequence. Sequences that all end with it
-            already do not get a second one.
-        rejects: A file for the texts that filters of recipes leave out.
-        every_end: See `SourceRequest`.
     """
+    sources, tokenizer, selection = inputs.read, inputs.tokenizer, request.select
+    every_end = request.source.every_end
+    stored_eos = destination.separator.eos_id if destination.traits.needs_eos else None
+    rejects = _new_file_of_rejects(request, workers)
+
+    def refused(source: Source, skipped: SkippedRecords) -> bool:
+        return not names_lost(source, skipped, destination.format) <= request.source.allow_loss
+
     readers: list[TokenReader] = []
     skipped: list[tuple[Source, SkippedRecords]] = []
     encoded, notes, rows = True, list[str](), dict[int, tuple[object, list[Any]]]()
@@ -141,6 +134,30 @@ def gather(
     reported = kept and workers.share is None and any(source.format.is_computed for source in sources)
     report, padded = _report(sources, readers, rows, chosen) if reported else ([], 0)
     return Gathered(axis, skipped, kept, tuple(notes), report, counts, made, padded)
+
+
+def _new_file_of_rejects(request: Request, workers: Workers) -> Path | None:
+    """Create the file in scratch for the texts that filters leave out, if the request lists them."""
+    if request.rejects is None or request.task is not None or request.dry_run:
+        return None
+    path = workers.scratch / "rejects"
+    path.write_bytes(b"")
+    return path
+
+
+def names_lost(source: Source, skipped: SkippedRecords, target: Format) -> set[str]:
+    """Return the --allow-loss names that the records and fields left out of a source require."""
+    return {name for name, count in _counts(source, skipped, target).items() if count}
+
+
+def _counts(source: Source, skipped: SkippedRecords, target: Format) -> dict[str, int]:
+    """Return the number of losses by --allow-loss name.
+
+    Fields beside text that becomes tokens are not a loss, because only a destination of text could store them.
+    """
+    text = isinstance(source.reader, RecordReader) and source.reader.info.kind == "text"
+    asked = not text or target is source.format or target.takes_lines
+    return {"invalid-lines": skipped.invalid, "fields": skipped.others if asked else 0}
 
 
 def _report(

@@ -24,7 +24,7 @@ from tokfmt.model.batch import AFTER, SEP
 from tokfmt.model.readers import dataset_of, stored_reader, with_own_separators
 from tokfmt.model.select import Concat, Known, NonEmpty, Slice
 from tokfmt.ops.convert.destination import Destination
-from tokfmt.ops.convert.gather import Gathered
+from tokfmt.ops.convert.gather import Gathered, names_lost
 from tokfmt.ops.convert.inputs import Inputs
 from tokfmt.ops.convert.request import Request
 from tokfmt.ops.convert.separators import stored_axis
@@ -386,21 +386,6 @@ def _masked_empties(sources: Sequence[Source]) -> Iterator[Loss]:
             masked = dataset.marks.at(np.where(beside & AFTER, stops, starts - 1)[empty]) & 1 == 0
             found.add_all(a + empty[masked])
     yield from found.losses()
-
-
-def names_lost(source: Source, skipped: SkippedRecords, target: Format) -> set[str]:
-    """Return the --allow-loss names that the records and fields left out of a source require."""
-    return {name for name, count in _counts(source, skipped, target).items() if count}
-
-
-def _counts(source: Source, skipped: SkippedRecords, target: Format) -> dict[str, int]:
-    """Return the number of losses by --allow-loss name.
-
-    Fields beside text that becomes tokens are not a loss, because only a destination of text could store them.
-    """
-    text = isinstance(source.reader, RecordReader) and source.reader.info.kind == "text"
-    asked = not text or target is source.format or target.takes_lines
-    return {"invalid-lines": skipped.invalid, "fields": skipped.others if asked else 0}
 
 
 def record_losses(found: Sequence[tuple[Source, SkippedRecords]], target: Format, allow_loss: frozenset[str]) -> Losses:

@@ -313,9 +313,7 @@ def _would_write(
     """
     target, traits = destination.target(request), destination.traits
     with make_executor("serial", 1) as executor:
-        stored_eos = target.eos_id if traits.needs_eos else None
-        workers = Workers(executor, 1, Path())
-        gathered = gather(inputs.read, None, request.select, workers, notes, stored_eos=stored_eos)
+        gathered = gather(request, inputs, destination, Workers(executor, 1, Path()), notes)
     for note in gathered.notes:
         notes.add(note)
     accepted, counts = Losses([*known, *destination.lead.lost]).accepted(request), []
