@@ -317,7 +317,7 @@ class Split(Spans):
 
         tops = list[int]()
         cuts = list(windows(0, self.axis.length, size)) or [(0, 0)]
-        results = in_threads(search, cuts, min(jobs, len(cuts)))
+        results = in_threads(search, cuts, jobs if len(cuts) > 1 else 1)
         for bounds, (window, separators) in zip(cuts, results, strict=True):
             yield window, separators, bounds
             self._scanned(bounds[1] - bounds[0])
