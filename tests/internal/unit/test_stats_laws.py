@@ -163,13 +163,13 @@ def test_any_regions_done_in_any_order(drawn, again, region, random, stream):
         else Indexed(Lists(stored), EOS, "x")
     )
 
-    def any_order(function, shared, items, *_):
+    def any_order(workers, function, shared, items):
         found = [function(shared, item) for item in items]
         random.shuffle(found)
         yield from found
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(walk, "run_tasks", any_order)
+        patch.setattr(Workers, "map", any_order)
         patch.setattr(walk, "_size", lambda axis: region)
         survey = measure([axis], Workers(SerialExecutor(), 1, Path()), progress=Progress())[0]
     lengths, *_, surplus = wanted(documents, [])
