@@ -48,7 +48,7 @@ class Table:
         *,
         folds: Collection[int] = (),
         styles: Sequence[str] = (),
-        padding: tuple[int, ...] = (0, 2, 0, 0),
+        padding: tuple[int, int] | tuple[int, int, int, int] = (0, 2, 0, 0),
         box: Box | None = None,
     ) -> RichTable:
         """Return the table for a terminal.

@@ -25,16 +25,17 @@ from tokfmt.ops.convert.inputs import Inputs
 from tokfmt.ops.convert.request import Request
 from tokfmt.ops.destination import guard, refuse_foreign
 from tokfmt.ops.source.open import text_recipe_of
-from tokfmt.ops.source.request import STREAM, SourceFiles, is_pipe
+from tokfmt.ops.source.request import STREAM, SourceFiles
 from tokfmt.ops.source.stored import Source
 
 
-def check_streams(request: Request, paths: Sequence[PlaceLike]) -> None:
+def check_streams(request: Request, paths: Sequence[PlaceLike], pipes: Sequence[int]) -> None:
     """Refuse what a pipe, or standard output, cannot do.
 
     Args:
         request: The request.
         paths: Its sources, without patterns.
+        pipes: The numbers of those that are pipes.
 
     Raises:
         OptionError: There is no source, the format is not a stream, or an option needs a path or a second reading.
@@ -43,10 +44,9 @@ def check_streams(request: Request, paths: Sequence[PlaceLike]) -> None:
         _check_stdout(request)
     if not paths:
         raise OptionError("nothing to convert: name at least one source")
-    pipe = next(filter(is_pipe, paths), None)
-    if pipe is not None and request.keeps_work:
-        raise OptionError(f"{printable(pipe)}: a pipe cannot be read again. Save it to a file")
-    if sum(str(path) == STREAM for path in paths) > 1:
+    if pipes and request.keeps_work:
+        raise OptionError(f"{printable(paths[pipes[0]])}: a pipe cannot be read again. Save it to a file")
+    if sum(str(paths[number]) == STREAM for number in pipes) > 1:
         raise OptionError("-: standard input can be read once only")
 
 

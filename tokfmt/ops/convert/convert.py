@@ -44,7 +44,7 @@ from tokfmt.ops.convert.write import PortionCounts, Written, write_ledger, write
 from tokfmt.ops.source.discover import snapshot
 from tokfmt.ops.source.ingest import first_look
 from tokfmt.ops.source.open import advise_partial, presuming
-from tokfmt.ops.source.request import STREAM, expanded
+from tokfmt.ops.source.request import STREAM, expanded, is_pipe
 from tokfmt.ops.source.stored import tokenizer_of
 from tokfmt.run.execute import is_cluster, may_spawn, worker_count
 from tokfmt.run.plan import Workers
@@ -66,11 +66,12 @@ def convert(request: Request, progress: Progress) -> Conversion:
         TokfmtError: The conversion failed. The destination is as it was before.
     """
     paths = expanded(request.source.paths)
-    check_streams(request, paths)
+    pipes = [number for number, path in enumerate(paths) if is_pipe(path)]
+    check_streams(request, paths, pipes)
     if is_cluster(request.executor):  # a worker of a cluster may run in another directory
         paths = tuple(absolute(place_of(path)) for path in paths)
     request = replace(request, source=replace(request.source, paths=paths))
-    with printed(request) as filed, unpiped(filed, progress) as readable:
+    with printed(request) as filed, unpiped(filed, pipes, progress) as readable:
         notes = Notes(progress, readable.piped)
         run = partial(convert_files, readable, notes)
         if request.task or readable.is_spread:

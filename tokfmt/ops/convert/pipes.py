@@ -14,10 +14,10 @@ from tokfmt import registry
 from tokfmt.core.errors import DetectionError, OptionError, TokfmtError, replace_paths
 from tokfmt.core.files import reading_error, write_error, writing
 from tokfmt.core.locks import Scratch
-from tokfmt.core.place import Place, Url, local_path
+from tokfmt.core.place import Place, local_path
 from tokfmt.core.text_format import printable
 from tokfmt.ops.convert.request import Request
-from tokfmt.ops.source.request import STREAM, is_pipe
+from tokfmt.ops.source.request import STREAM
 from tokfmt.run.progress import Progress
 
 _PIECE = 1 << 20
@@ -43,24 +43,28 @@ def printed(request: Request) -> Iterator[Request]:
 
 
 @contextmanager
-def unpiped(request: Request, progress: Progress) -> Iterator[Request]:
+def unpiped(request: Request, pipes: Sequence[int], progress: Progress) -> Iterator[Request]:
     """Copy pipes among the sources to scratch, and yield the request that reads these copies.
+
+    Args:
+        request: The request.
+        pipes: The numbers of the sources that are pipes.
+        progress: Receives notes.
 
     Raises:
         OptionError: Standard input is a terminal, or a pipe does not bring JSON Lines.
     """
+    if not pipes:
+        yield request
+        return
     paths, names = list(request.source.paths), dict[str, str]()
     with ExitStack() as stack:
-        for number, path in enumerate(request.source.paths):
-            if not isinstance(path, Url) and is_pipe(path):
-                copy = stack.enter_context(Scratch()) / "piped.jsonl"
-                names[str(copy)] = os.fspath(path)
-                progress.note(f"{printable(path)} is copied to {printable(copy.parent)} before it is read")
-                _copy(path, copy)
-                paths[number] = copy
-        if not names:
-            yield request
-            return
+        for number in pipes:
+            copy, name = stack.enter_context(Scratch()) / "piped.jsonl", str(paths[number])
+            names[str(copy)] = name
+            progress.note(f"{printable(name)} is copied to {printable(copy.parent)} before it is read")
+            _copy(name, copy)
+            paths[number] = copy
         with renamed(names):
             for place in names:
                 _need_lines(Path(place), names[place])
