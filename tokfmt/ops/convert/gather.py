@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from tokfmt.core.format import Format
 from tokfmt.core.reader import TokenReader
@@ -13,19 +13,16 @@ from tokfmt.core.records import RecordReader, SkippedRecords
 from tokfmt.core.text_format import printable
 from tokfmt.model.readers import ContentReader
 from tokfmt.model.select import Concat, Slice
-from tokfmt.ops.source.ingest import as_stored, encoder_for, encoder_of, ingest
 from tokfmt.ops.convert.destination import Destination
 from tokfmt.ops.convert.inputs import Inputs
 from tokfmt.ops.convert.request import Request
+from tokfmt.ops.source.ingest import as_stored, encoder_for, encoder_of, ingest
 from tokfmt.ops.source.open import text_recipe_of
 from tokfmt.ops.source.request import parse_selection
 from tokfmt.ops.source.stored import Source, paths_of, without_ends, without_leads, without_separators
 from tokfmt.run.plan import Workers
 from tokfmt.run.progress import Progress
 from tokfmt.text.ingest import Unread
-
-if TYPE_CHECKING:
-    pass
 
 
 class Gathered(NamedTuple):
@@ -78,12 +75,6 @@ def gather(
     encoded, notes, rows = True, list[str](), dict[int, tuple[object, list[Any]]]()
     counts, made = list[tuple[Source, int, int | None]](), list[Source]()
     for number, source in enumerate(sources):
-        if not isinstance(source.reader, RecordReader):
-            rows[number] = (source.reader, [])
-            reader, noted = without_ends(source, source.reader, stored_eos, each=every_end)
-            readers.append(reader)
-            notes += [f"{source.paths[0]}: {note}" for note in noted]
-            continue
         if (draft := text_recipe_of(source)) is not None:
             from tokfmt.ops.prepare.prepare import prepared
 
@@ -94,35 +85,37 @@ def gather(
             made.append(source._replace(reader=done.reader))
             notes += done.notes
             continue
-        first, last = 0, None
-        if selection is not None and len(sources) == 1:
-            first, last = parse_selection(selection, source.reader.count(), source.paths)
-            selection = None
-        encoder = encoder_for(source.reader, tokenizer, progress) if encoded else Unread()
-        shards = ingest(
-            as_stored(source.reader),
-            encoder,
-            workers,
-            first=first,
-            last=last,
-            name=f"source-{number}",
-            progress=lambda shard: progress.advance(shard.size),
-            refused=partial(refused, source),
-        )
-        skipped.append((source, shards.skipped))
-        counts.append((source, shards.info.sequences, None if last is None else last - first))
-        if shards.skipped.blank:
-            progress.note(
-                f"{printable(source.paths[0])}: blank lines, which are not documents: {shards.skipped.blank:,}"
+        contents, remarks = source.reader, list[str]()
+        if isinstance(contents, RecordReader):
+            first, last = 0, None
+            if selection is not None and len(sources) == 1:
+                first, last = parse_selection(selection, contents.count(), source.paths)
+                selection = None
+            shards = ingest(
+                as_stored(contents),
+                encoder_for(contents, tokenizer, progress) if encoded else Unread(),
+                workers,
+                first=first,
+                last=last,
+                name=f"source-{number}",
+                progress=lambda shard: progress.advance(shard.size),
+                refused=partial(refused, source),
             )
-        encoded = encoded and not refused(source, shards.skipped)
-        contents: TokenReader = shards
-        named = list[str]()
-        if source.reader.info.kind == "ids":
-            contents, named = without_separators(shards, source.separator, None, source.paths[0], every_end=every_end)
+            skipped.append((source, shards.skipped))
+            counts.append((source, shards.info.sequences, None if last is None else last - first))
+            if blank := shards.skipped.blank:
+                progress.note(f"{printable(source.paths[0])}: blank lines, which are not documents: {blank:,}")
+            encoded = encoded and not refused(source, shards.skipped)
+            of_ids, contents = contents.info.kind == "ids", shards
+            if of_ids:
+                contents, remarks = without_separators(
+                    shards, source.separator, None, source.paths[0], every_end=every_end
+                )
+        else:
+            rows[number] = (contents, [])
         reader, noted = without_ends(source, contents, stored_eos, each=every_end)
         readers.append(reader)
-        notes += [f"{source.paths[0]}: {note}" for note in (*named, *noted)]
+        notes += [f"{source.paths[0]}: {note}" for note in (*remarks, *noted)]
     if any(source.bos_id is not None for source in sources):
         pairs = zip(sources, readers, strict=True)
         readers = [_without_lead(source, reader, notes, every_end=every_end) for source, reader in pairs]

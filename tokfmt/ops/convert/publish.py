@@ -60,7 +60,7 @@ def publish(
         return done
     for one in uploads.values():
         one.measure(request.jobs)
-        one.progress = notes.progress
+        one.progress = notes
     sums = {path: one.summary() for path, one in uploads.items()}
     texts = (
         _manifests(request, inputs, destination, written, place, done, notes, sums or None) if request.manifest else {}

@@ -25,14 +25,28 @@ from tokfmt.core.errors import ConversionError, CorruptError, FormatError
 from tokfmt.core.files import open_file, writing
 from tokfmt.core.locks import make_private
 from tokfmt.core.place import Url, writable_store
+from tokfmt.core.publisher import Publisher
 from tokfmt.core.spool import records_of
 from tokfmt.core.text_format import printable
+from tokfmt.ops.convert.request import Request
 from tokfmt.ops.convert.upload import StorePublisher
-from tokfmt.run.plan import Task
+from tokfmt.run.plan import NullJournal, Task
 
 _REQUEST = "conversion.json"
 _MARK = "spool"  # Name of the journal item in a common spool, and of its value in the request in the store.
 _LARGEST = 1 << 30  # Bytes of a record.
+
+
+def begin_upload(staging: Publisher, journal: NullJournal, request: Request, *, common: bool) -> None:
+    """Let a run that keeps its work record what it uploads; compare the request of a task with that of the others.
+
+    Raises:
+        ConversionError: As for `agree`.
+    """
+    assert isinstance(staging, StorePublisher)
+    staging.journal = journal
+    if request.task is not None:
+        agree(staging, common=common)
 
 
 def agree(staging: StorePublisher, *, common: bool) -> None:

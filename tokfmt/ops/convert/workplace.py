@@ -94,7 +94,7 @@ def hidden_directories(
                 kept=suffix,
                 shared=is_shared,
                 companions=[companion for companion in companions if isinstance(companion, Url)],
-                note=notes.report,
+                note=notes.note,
             )
             continue
         stagings[path] = Publisher(
@@ -147,7 +147,7 @@ def _entered(
     with staging:
         if staging.removed:
             what = f"{staging.home.name}, which an unfinished conversion had left"
-            notes.report(f"removed {what}; --resume would have continued it")
+            notes.note(f"removed {what}; --resume would have continued it")
         yield NullJournal()
 
 
