@@ -18,6 +18,7 @@ from amount import NIGHTLY
 from hypothesis import HealthCheck, settings
 from paths import FIXTURES
 
+from tokfmt.plugin import LocalPlace
 from tokfmt.run import execute
 
 # how long an example takes says how busy the machine is
@@ -133,6 +134,12 @@ def pytest_collection_finish():
     gc.collect()
     gc.freeze()
     gc.set_threshold(20_000, 10, 10)
+
+
+@pytest.fixture
+def tmp_path(tmp_path):
+    """The directory of a test as a place, because methods of formats take places."""
+    return LocalPlace(tmp_path)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -478,9 +478,6 @@ EQUIVALENT = {
     'tokfmt/core/annotation.py:stated_tokens:boundary:accepted = "tail" if short or stored > size else ""': (
         "the sizes differ here, so > and >= say the same"
     ),
-    "tokfmt/formats/modalities/check.py:findings:dropped call:file.close()": (
-        "the file is closed when it is collected"
-    ),
     'tokfmt/tui/session.py:_at_once:boundary:return Opened(format_, (_rows(reader),), source.separator, notes, "documents", info.tokens <= AT_ONCE)': (
         "at exactly the threshold both ways show the same rows"
     ),

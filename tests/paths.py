@@ -4,9 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from tokfmt.plugin import LocalPlace
+
 ROOT = Path(__file__).resolve().parents[1]
-FIXTURES = ROOT / "fixtures"
-GOLDEN = ROOT.parent / "shared" / "golden"
+FIXTURES = LocalPlace(ROOT / "fixtures")
+GOLDEN = LocalPlace(ROOT.parent / "shared" / "golden")
 TOKENIZER = FIXTURES / "tokenizer"
 CORPUS = FIXTURES / "text" / "corpus.jsonl"
 

@@ -1,5 +1,11 @@
 """The formats that are installed, by name: what a plug-in's tests have as an object."""
 
-from tokfmt.registry import get, names
+from tokfmt.core.format import look
+from tokfmt.registry import detect, get, names
 
-__all__ = ["get", "names"]
+__all__ = ["detect", "get", "names", "sniffed"]
+
+
+def sniffed(format_, place):
+    """How certain a format is of a place."""
+    return format_.sniff(look(place))

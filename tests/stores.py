@@ -4,12 +4,13 @@ import errno
 from pathlib import Path
 
 from tokfmt.core.errors import OutageError, SourceChangedError
-from tokfmt.core.place import IF_ABSENT, IF_MATCH, Entry, Identity, Kind, Status, Url, close_stores, register_store
+from tokfmt.core.place import Url, close_stores, register_store
+from tokfmt.core.store import IF_ABSENT, IF_MATCH, Entry, Identity, Kind, Status, Store
 
 __all__ = ["Counting", "Memory", "Url", "Writable", "close_stores", "register_store"]
 
 
-class Memory:
+class Memory(Store):
     """A store of one bucket in memory; it counts what it is asked."""
 
     def __init__(self, held):

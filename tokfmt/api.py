@@ -22,6 +22,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from tokfmt.core.errors import OptionError
+from tokfmt.core.place import LocalPlace
 from tokfmt.settings import count, settings
 
 if TYPE_CHECKING:
@@ -321,7 +322,7 @@ def convert(
         )
         request = Request(
             source=source,
-            destination=Path() if into else destination_of(cast("PlaceLike", destination)),
+            destination=LocalPlace() if into else destination_of(cast("PlaceLike", destination)),
             to=to_format,
             to_options=given_options(to_options),
             to_eos=None if to_eos is None else to_eos_of(to_eos),

@@ -7,7 +7,6 @@ another version may fail. `formats/README.md` explains how to use the names, `to
 that works, and `tokfmt.testing.FormatContract` tests the laws that every format keeps.
 """
 
-from tokfmt.core import listing
 from tokfmt.core.annotation import (
     Column,
     Columns,
@@ -58,7 +57,7 @@ from tokfmt.core.inspection import Inspection, Unreadable
 from tokfmt.core.memory import MemoryReader
 from tokfmt.core.options import LazyAttribute, option
 from tokfmt.core.output import Output, preallocate, whole
-from tokfmt.core.place import Identity, Kind, Place, Status, Store, Url, local_path, place_of, register_store
+from tokfmt.core.place import LocalPlace, Place, Url, local_path, place_of, register_store
 from tokfmt.core.ragged import Offsets, Ragged, Tokens, offsets_of
 from tokfmt.core.reader import (
     WINDOW,
@@ -77,6 +76,7 @@ from tokfmt.core.reader import (
     windows,
 )
 from tokfmt.core.records import Block, Line, RecordBatch, RecordInfo, RecordReader, SkippedRecords, Spot
+from tokfmt.core.store import Identity, Kind, Status, Store
 from tokfmt.core.text_format import counted, printable
 from tokfmt.formats.flat import Cut, FlatFormat, FlatInspection, FlatOptions, FlatReader, FlatWriter
 from tokfmt.formats.folders import inside, json_object, parsed_object, whole_number
@@ -123,6 +123,7 @@ __all__ = [
     "LazyAttribute",
     "Line",
     "Listed",
+    "LocalPlace",
     "Loss",
     "MemoryReader",
     "MissingDependencyError",
@@ -177,7 +178,6 @@ __all__ = [
     "fatal",
     "inside",
     "json_object",
-    "listing",
     "local_path",
     "loss_mask",
     "mask_bytes",

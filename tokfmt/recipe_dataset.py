@@ -5,7 +5,6 @@ from __future__ import annotations
 import operator
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
@@ -13,6 +12,7 @@ from numpy.typing import NDArray
 
 from tokfmt.core.errors import OptionError
 from tokfmt.core.format import Hints
+from tokfmt.core.place import LocalPlace
 from tokfmt.core.reader import TokenReader
 from tokfmt.dataset import Dataset, sequence_numbers
 from tokfmt.ops.source.draft import TextRecipe
@@ -298,7 +298,7 @@ def recipe(
             entry["select"] = selection_words(entry["select"])
     table = {key: value for key, value in given.items() if value is not None}
     with settings("recipe", storage_options, allow_source):
-        file = parse_recipe({**table, "source": entries}, Path("recipe"))
+        file = parse_recipe({**table, "source": entries}, LocalPlace("recipe"))
         reader, opened = open_recipe(file, Hints(allow_loss=check_losses(allow_loss)))
         return dataset_of_recipe(reader, reader.info.notes, tuple(opened))
 

@@ -19,12 +19,11 @@ from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 
-from tokfmt.core import listing
 from tokfmt.core.errors import AmbiguousFormatError, FormatError, OptionError, PluginWarning, UnknownFormatError
 from tokfmt.core.files import EMPTY, PAGE_HEAD, page_error, reading_error
 from tokfmt.core.format import Confidence, Format, Probe, Signature, look
 from tokfmt.core.options import nearest
-from tokfmt.core.place import AnyPlace, Place, PlaceLike, Url
+from tokfmt.core.place import AnyPlace, LocalPlace, Place, PlaceLike
 from tokfmt.core.text_format import printable
 
 GROUP = "tokfmt.formats"
@@ -185,7 +184,7 @@ def detect(path: PlaceLike) -> Format:
     if whole := _whole(probe, claims):
         what = f"is a file of the {whole} dataset {printable(probe.path.parent)}, not a dataset by itself"
         remedy = "Name that directory"
-        if not listing.is_dir(probe.path.parent):  # A web server lists nothing, so what is in it shows no format.
+        if not probe.path.parent.is_dir():  # A web server lists nothing, so what is in it shows no format.
             remedy += f", with --from {whole}"
         raise UnknownFormatError(path, what, remedy)
     bare = probe.path.suffix == "" and not probe.is_directory and list(claims) == ["jsonl"]
@@ -258,7 +257,7 @@ def _name_one(probe: Probe) -> str:
 
 def _datasets_in(probe: Probe) -> list[str]:
     """Return those of the first eight subdirectories that a format recognizes, else files with names of datasets."""
-    folders = [name for name in probe.entries if listing.is_dir(probe.path / name) and not name.startswith(".")]
+    folders = [name for name in probe.entries if (probe.path / name).is_dir() and not name.startswith(".")]
     with contextlib.suppress(FormatError):  # A subdirectory may be unreadable.
         if found := [name for name in folders[:8] if candidates(look(probe.path / name))]:
             return found
@@ -269,7 +268,7 @@ def _around(path: Place) -> str:
     """Return the format of the parent directory if the file is a part of that dataset; else ""."""
     above = path.parent
     with contextlib.suppress(FormatError):  # The directory may be unreadable. On a web server, it shows no other names.
-        probe = look(above) if listing.is_dir(above) else Probe(above, is_directory=True, entries=(path.name,))
+        probe = look(above) if above.is_dir() else Probe(above, is_directory=True, entries=(path.name,))
         claims = candidates(probe)
         sure = [name for name, confidence in claims.items() if confidence >= Confidence.CERTAIN]
         if len(sure) == 1 and path in get(sure[0]).files(above):
@@ -286,9 +285,9 @@ def of_prefix(path: Place) -> Place:
         FormatError: If the path cannot be examined.
     """
     try:
-        listing.status(path)
+        path.status()
     except OSError as error:
-        if listing.is_link(path):
+        if path.is_symlink():
             return path
         if not isinstance(error, (FileNotFoundError, NotADirectoryError)):
             raise reading_error(path, error) from error
@@ -303,7 +302,7 @@ def of_prefix(path: Place) -> Place:
     for format_ in prefixed:  # If the name implies a format, that format reports which file is missing.
         named = (path.with_name(path.name + suffix) for suffix in format_.suffixes)
         found += [place for place in named if any(fnmatch.fnmatch(place.name, one) for one in format_.extensions)]
-    return next((place for place in found if listing.is_file(place)), path)
+    return next((place for place in found if place.is_file()), path)
 
 
 def candidates(probe: Probe) -> dict[str, int]:
@@ -339,7 +338,7 @@ def for_destination(path: PlaceLike) -> Format:
     Raises:
         OptionError: If the name implies no format, or several.
     """
-    name = path.name if isinstance(path, Url) else os.path.basename(os.path.normpath(path))
+    name = (path if isinstance(path, Place) else LocalPlace(path)).name
     fitting = _named(name)
     if not fitting:
         known = ", ".join(f"{one.extensions[0]} ({one.name})" for one in list_formats() if one.extensions)

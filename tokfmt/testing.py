@@ -27,7 +27,7 @@ import sys
 import tempfile
 import threading
 import tracemalloc
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
@@ -37,7 +37,15 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tokfmt import registry
-from tokfmt.core.errors import FormatError, MissingDependencyError, OptionError, SeparatorUnknownError, TokfmtError
+from tokfmt.core.errors import (
+    FormatError,
+    MissingDependencyError,
+    OptionError,
+    SeparatorUnknownError,
+    SourceChangedError,
+    TokfmtError,
+)
+from tokfmt.core.files import known_file, open_file
 from tokfmt.core.findings import Audit, Finding
 from tokfmt.core.format import (
     REGION,
@@ -47,14 +55,17 @@ from tokfmt.core.format import (
     Target,
     TokenWriter,
     WriterTraits,
+    everything_in,
     look,
     unrelated_files,
 )
 from tokfmt.core.memory import MemoryReader
 from tokfmt.core.options import parse_options
+from tokfmt.core.place import LocalPlace, Place, Url, identities_now, local_path, writable_store
 from tokfmt.core.ragged import Offsets, Ragged, Tokens
 from tokfmt.core.reader import U16, Info, Layout, Separators, TokenReader, batches, windows
 from tokfmt.core.records import Block, RecordBatch, RecordInfo, RecordReader
+from tokfmt.core.store import IF_ABSENT, IF_MATCH, Kind
 from tokfmt.model.readers import sequence_reader
 from tokfmt.ops.convert.convert import convert_files
 from tokfmt.ops.convert.request import Request
@@ -140,7 +151,7 @@ def read(
         TokfmtError: If the dataset cannot be read.
     """
     request = SourceRequest((path,), eos=eos_id, options=options, allow_partial=partial)
-    source = open_found([found_at(Path(path), format_, request)], request)
+    source = open_found([found_at(LocalPlace(path), format_, request)], request)
     return tokenized(source.reader, None) if isinstance(source.reader, RecordReader) else source.reader
 
 
@@ -161,6 +172,10 @@ def _id_of(eos_id: EosChoice) -> int | None:
     return None if eos_id == "none" else eos_id
 
 
+def _local(places: Iterable[Place]) -> list[LocalPlace]:
+    return [local_path(place, "a file of a contract") for place in places]
+
+
 def tree(path: Path, format_: Format | None = None) -> dict[str, bytes]:
     """Return the relative path and the content of every file of a dataset, companions included.
 
@@ -170,12 +185,12 @@ def tree(path: Path, format_: Format | None = None) -> dict[str, bytes]:
     """
     if path.is_file():
         if format_ is not None:
-            named = (*format_.companions(path), *format_.files(path))
-            beside = [file for file in named if isinstance(file, Path) and file != path]
+            place = LocalPlace(path)
+            beside: list[Path] = [*_local(format_.companions(place)), *_local(format_.files(place))]
         else:
             beside = [path.with_suffix(suffix) for suffix in (".idx", ".csv.gz")]
             beside += [path.with_name(path.name + suffix) for suffix in (".index", ".metadata", ".loss")]
-        return {file.name: file.read_bytes() for file in (path, *beside) if file.is_file()}
+        return {file.name: file.read_bytes() for file in dict.fromkeys((path, *beside)) if file.is_file()}
     return {p.relative_to(path).as_posix(): p.read_bytes() for p in sorted(path.rglob("*")) if p.is_file()}
 
 
@@ -369,8 +384,8 @@ class FormatContract:
     def _strategy(self) -> st.SearchStrategy[Ragged]:
         return datasets(self.max_id, empty=self.empty, avoid=self._separator)
 
-    def _write(self, path: Path, data: Ragged, options: Mapping[str, object], **how: Any) -> Path:
-        return write(self.format, path, data, eos_id=self.eos_id, options=options, **how)
+    def _write(self, path: Path, data: Ragged, options: Mapping[str, object], **how: Any) -> LocalPlace:
+        return LocalPlace(write(self.format, path, data, eos_id=self.eos_id, options=options, **how))
 
     def _writer(self, path: Path, options: Mapping[str, object], *, keep_parts: bool = False) -> TokenWriter:
         parsed, wanted = self._wanted(options)
@@ -390,7 +405,7 @@ class FormatContract:
 
     def _stored(self, path: Path, options: Mapping[str, object]) -> TokenReader | RecordReader:
         hints = Hints(self._separator, no_eos=self.eos_id == "none", jobs=1)
-        return self.format.open([path], self._parsed(options), hints)
+        return self.format.open([LocalPlace(path)], self._parsed(options), hints)
 
     def _parsed(self, options: Mapping[str, object]) -> Any:
         return parse_options(self.format.read_options, self.read_options(options), self.format.name)
@@ -494,11 +509,11 @@ class FormatContract:
                     (path / name).parent.mkdir(exist_ok=True)
                     (path / name).write_text("not of the dataset")
                 assert {p.name for p in unrelated_files(self.format, path)} == {"thesis.tex", "train.py", "HEAD"}
-                assert set(self.format.files(path)) == written
+                assert set(_local(self.format.files(path))) == written
 
     def _look_at_files(self, home: Path, path: Path) -> set[Path]:
         """Return all files below a directory, and check that they are those of the dataset there."""
-        there, named = set(_files_in(home)), set(self.format.files(path))
+        there, named = set(_files_in(home)), set(_local(self.format.files(LocalPlace(path))))
         assert there == named, f"written and not listed: {there - named}; listed and not written: {named - there}"
         return there
 
@@ -671,11 +686,11 @@ class FormatContract:
             assert found, f"{what} is refused when it is read ({error}), and a deep check finds nothing"
 
     def _findings(self, path: Path, options: Mapping[str, object], *, deep: bool) -> list[Finding]:
-        parsed = self._parsed(options)
+        parsed, place = self._parsed(options), LocalPlace(path)
         try:
             if deep:
-                return list(self.format.audit(path, parsed, Audit(deep=True, eos_id=self._separator)))
-            return list(self.format.check(path, parsed))
+                return list(self.format.audit(place, parsed, Audit(deep=True, eos_id=self._separator)))
+            return list(self.format.check(place, parsed))
         except FormatError as error:
             return [Finding.of("", error)]
 
@@ -691,7 +706,7 @@ class FormatContract:
     def _calls(self, home: Path, count: int, limit: int | None) -> int:
         """Return the number of function calls for a dataset of `count` files; fail beyond `limit`."""
         home.mkdir()
-        path = home / (self.filename if self.sharded is not None else "folder")
+        path = LocalPlace(home / (self.filename if self.sharded is not None else "folder"))
         if self.sharded is None:
             self._copies(path, count)
         with _counting(limit) as calls:
@@ -763,7 +778,7 @@ class FormatContract:
         for number, options in enumerate(self.write_variants):
             (tmp_path / f"{number}").mkdir()
             path = self._write(tmp_path / f"{number}" / self.filename, Ragged.of(expected), options)
-            for file in [file for file in self.format.files(path) if isinstance(file, Path) and file != path]:
+            for file in [file for file in _local(self.format.files(path)) if file != path]:
                 content = file.read_bytes()
                 file.unlink()
                 found = self._found(path, options)
@@ -805,7 +820,7 @@ class FormatContract:
             path = self._write(home / self.filename, Ragged.of(lists), options)
             asked = SourceRequest((path,), eos=self.eos_id, options=self.read_options(options))
             source = open_found([found_at(path, self.format, asked)], asked)
-            request = Request(asked, home / "lines.jsonl", to="jsonl", verify=True)
+            request = Request(asked, LocalPlace(home / "lines.jsonl"), to="jsonl", verify=True)
             given: Any = [source], source.reader  # The format need not be installed, so detection is skipped.
             done = convert_files(request, Progress(), given=given)
             source.reader.close()
@@ -891,12 +906,12 @@ class ReadOnlyContract:
         """Write a dataset of `contents` with code that shares nothing with the format."""
         raise NotImplementedError
 
-    def _made(self, home: Path) -> Path:
-        path = home / self.filename
+    def _made(self, home: Path) -> LocalPlace:
+        path = LocalPlace(home / self.filename)
         self.make(path)
         return path
 
-    def _open(self, path: Path) -> TokenReader | RecordReader:
+    def _open(self, path: LocalPlace) -> TokenReader | RecordReader:
         hints = Hints(_id_of(self.eos_id), no_eos=self.eos_id == "none", jobs=1)
         return self.format.open([path], self.format.read_options(), hints)
 
@@ -950,7 +965,7 @@ class ReadOnlyContract:
         assert [one for one in findings if one.severity == "error"] == []
         assert {one.code for one in findings} <= self.format.codes().keys()
 
-    def _audit(self, path: Path) -> Iterator[Finding]:
+    def _audit(self, path: LocalPlace) -> Iterator[Finding]:
         how = Audit(deep=True, eos_id=_id_of(self.eos_id))  # the separator that `_open` gives the reader
         return self.format.audit(path, self.format.read_options(), how)
 
@@ -967,7 +982,7 @@ class ReadOnlyContract:
                     self._look_at_damaged(path)
             file.write_bytes(content)
 
-    def _look_at_damaged(self, path: Path) -> None:
+    def _look_at_damaged(self, path: LocalPlace) -> None:
         try:
             with closing(self._open(path)) as stored:
                 self._read(stored)
@@ -976,3 +991,162 @@ class ReadOnlyContract:
             assert found, f"it is refused ({error}), and a deep check finds nothing"
         except TokfmtError as error:
             assert "\n" not in str(error)
+
+
+class StoreContract:
+    """The laws that a place keeps, wherever it is. A store for the entry points `tokfmt.stores` passes them.
+
+    Subclass it in a test, and define `home`. A store that tokfmt only reads also defines `write` and `remove`.
+    """
+
+    def home(self, tmp_path: Path) -> Place:
+        """Return a place that holds nothing: a directory, or an address in an empty store.
+
+        Args:
+            tmp_path: An empty directory of the test.
+        """
+        raise NotImplementedError
+
+    def write(self, place: Place, content: bytes) -> None:
+        """Create or replace a file, and the directories above it."""
+        writable_store(_address(place)).put(_address(place).key, content)
+
+    def remove(self, place: Place) -> None:
+        """Remove a file."""
+        writable_store(_address(place)).delete([_address(place).key])
+
+    def _filled(self, tmp_path: Path) -> Place:
+        home = self.home(tmp_path)
+        for name, content in _STORED.items():
+            self.write(home / name, content)
+        return home
+
+    def test_what_is_there(self, tmp_path: Path) -> None:
+        """The status has the kind and the size; what is not there raises FileNotFoundError."""
+        home = self._filled(tmp_path)
+        for name, content in _STORED.items():
+            place = home / name
+            assert place.status_now().kind is Kind.FILE
+            assert place.status_now().size == len(content)
+            assert (place.exists(), place.is_file(), place.is_dir()) == (True, True, False)
+            assert place.status_now() == place.status_now(), "the identity of a file changes although the file does not"
+        for directory in (home, home / "b", home / "b/c"):
+            assert directory.status_now().kind is Kind.DIRECTORY
+            assert (directory.exists(), directory.is_file(), directory.is_dir()) == (True, False, True)
+        for missing in (home / "a", home / "b/c/d/e", home / "no"):
+            assert (missing.exists(), missing.is_file(), missing.is_dir()) == (False, False, False)
+            for ask in (missing.status_now, lambda missing=missing: list(missing.entries_now())):
+                with pytest.raises(FileNotFoundError):
+                    ask()
+            with pytest.raises(FormatError, match="no such file"):
+                open_file(missing)
+
+    def test_entries_are_the_names_directly_below(self, tmp_path: Path) -> None:
+        """Each entry is stated once, in any order, with its kind. An identity is the one that the status states."""
+        home = self._filled(tmp_path)
+        for directory, names in _LISTED.items():
+            place = home / directory if directory else home
+            listed = list(place.entries_now())
+            assert sorted(entry.name for entry in listed) == names
+            assert place.entries() == {entry.name: entry.kind for entry in listed}
+            for entry in listed:
+                status = (place / entry.name).status_now()
+                assert entry.kind is status.kind
+                assert entry.identity is None or entry.kind is Kind.DIRECTORY or entry.identity == status.identity
+        files = [home / name for name in _STORED]
+        assert list(identities_now(files)) == [file.status_now().identity for file in files]
+        assert set(everything_in(home)) == set(files)
+
+    def test_names_beside_a_file_are_those_of_the_directory(self, tmp_path: Path) -> None:
+        """A list of a stem holds every name that begins with it, up to the last that it states."""
+        home = self._filled(tmp_path)
+        for name in _STORED:
+            beside = (home / name).beside_now()
+            if beside is None:
+                continue
+            names = [each for each in (home / name).parent.entries() if each.startswith(beside.stem)]
+            assert set(beside.entries) == {each for each in names if beside.last is None or each <= beside.last}
+
+    def test_ranges_come_in_the_order_of_the_request(self, tmp_path: Path) -> None:
+        """Ranges may be in any order, overlap and be empty. An announcement changes no bytes."""
+        home = self._filled(tmp_path)
+        for name, content in _STORED.items():
+            size, file = len(content), open_file(home / name)
+            ranges = [(0, size), (size // 2, size), (0, size // 3), (size // 2, size // 2), (size - size // 5, size)]
+            for _ in range(2):
+                assert [bytes(part) for part in file.read_ranges(ranges)] == [content[a:b] for a, b in ranges]
+                file.prefetch([(0, size)], keep=True)
+            again = pickle.loads(pickle.dumps(file))
+            assert again.read(0, size) == content
+            with pytest.raises(FormatError):
+                file.read(size, 1)
+            for opened in (file, again):
+                opened.close()
+
+    def test_a_changed_file_is_refused(self, tmp_path: Path) -> None:
+        """Content of the same size has another identity. With the old one, no other content is read."""
+        home = self._filled(tmp_path)
+        for change in (lambda place: self.write(place, b"X" * len(_STORED["b/y.bin"])), self.remove):
+            self.write(home / "b/y.bin", _STORED["b/y.bin"])
+            identity = (home / "b/y.bin").status_now().identity
+            change(home / "b/y.bin")
+            file = known_file(home / "b/y.bin", identity)
+            with pytest.raises(SourceChangedError):
+                file.check_unchanged()
+            with suppress(FormatError):  # A store may have kept bytes of the old content.
+                assert file.read(0, 8) == _STORED["b/y.bin"][:8]
+
+    def test_objects_are_written_under_conditions(self, tmp_path: Path) -> None:
+        """A store that is written keeps the conditions that it states, and an object is there or is not."""
+        place = self.home(tmp_path) / "made/x.bin"
+        if place.is_local:
+            pytest.skip("files of this machine are written by tokfmt.core.output")
+        address = _address(place)
+        try:
+            store = writable_store(address)
+        except OptionError:
+            pytest.skip("it is only read")
+        conditions, done = store.can or frozenset(), list[object]()
+        first = store.put(address.key, b"first", if_absent=IF_ABSENT in conditions, done=done.append)
+        assert done == [first]
+        assert first == store.identity(address.key) == place.status_now().identity
+        if IF_ABSENT in conditions:
+            with pytest.raises(FileExistsError):
+                store.put(address.key, b"other", if_absent=True)
+        second = store.put(address.key, b"again", if_match=first if IF_MATCH in conditions else None)
+        assert second != first
+        if IF_MATCH in conditions:
+            with pytest.raises(FileExistsError):
+                store.put(address.key, b"other", if_match=first)
+        assert open_file(place).read(0, 5) == b"again"
+        source, uploaded = tmp_path / "uploaded", dict[str, object]()
+        source.write_bytes(b"from a file")
+        keys = [f"{address.key}.{number}" for number in range(3)]
+        store.upload([(key, source) for key in keys], uploaded.__setitem__)
+        assert uploaded == {key: store.identity(key) for key in keys}
+        store.delete([*keys, address.key])
+        store.delete([*keys, address.key])
+        assert [store.identity(key) for key in [*keys, address.key]] == [None] * 4
+        assert not place.exists()
+
+
+_STORED = {
+    "a.bin": bytes(range(256)) * 40,
+    "a.bin.tokfmt.json": b"{}" * 9,
+    "a.idx": b"index",
+    "b/c/d.txt": b"text" * 300,
+    "b/x y ü.bin": b"name",
+    "b/y.bin": b"0123456789" * 5,
+    "b/y.bin.d/z": b"below",
+}
+_LISTED = {
+    "": ["a.bin", "a.bin.tokfmt.json", "a.idx", "b"],
+    "b": ["c", "x y ü.bin", "y.bin", "y.bin.d"],
+    "b/c": ["d.txt"],
+}
+
+
+def _address(place: Place) -> Url:
+    if not isinstance(place, Url):
+        raise TypeError(f"{place} is a local path: define write and remove")
+    return place

@@ -36,9 +36,7 @@ import torch
 from torch.utils.data import IterableDataset, get_worker_info
 
 import tokfmt
-from tokfmt.core import listing
 from tokfmt.core.errors import LoaderWarning, OptionError, SourceChangedError, TokenRangeError
-from tokfmt.core.place import Url
 from tokfmt.core.text_format import printable
 from tokfmt.dataset import Dataset
 from tokfmt.recipe_dataset import Recipe
@@ -328,7 +326,7 @@ class Loader(IterableDataset[_Batch]):  # type: ignore[misc]
         for source in self.recipe.sources:
             for file, identity in source.seen.items():
                 try:
-                    changed = not isinstance(file, Url) and listing.status_now(file).identity != identity
+                    changed = file.is_local and file.status_now().identity != identity
                 except OSError:
                     continue
                 if changed:

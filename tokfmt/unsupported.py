@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tokfmt.core import listing
 from tokfmt.core.annotation import NUMPY_IDS
 from tokfmt.core.files import MANIFEST, PAGE, PAGE_HEAD, open_file
 from tokfmt.core.format import ZSTANDARD, Probe
@@ -86,7 +85,7 @@ def _manifest(probe: Probe) -> Sign | None:
     name = printable(described[0])
     if probe.is_directory:
         return Sign("a directory of manifests without their datasets", f"Copy {name} into it again")
-    is_there = listing.exists(probe.path.with_name(described[0]))
+    is_there = probe.path.with_name(described[0]).exists()
     step = f"Name the dataset, {name}" if is_there else f"Its dataset, {name}, is not there: copy it again"
     return Sign("the manifest of a dataset", step)
 
@@ -119,7 +118,7 @@ def _numpy(probe: Probe) -> bool:
 def _part(probe: Probe) -> bool:
     """Recognize PREFIX-00000-of-00002.bin beside an index PREFIX.idx of Megatron-LM."""
     match = re.fullmatch(r"(.+)-\d+-of-\d+\.bin", probe.path.name)
-    if match is None or not listing.is_file(index := probe.path.with_name(f"{match[1]}.idx")):
+    if match is None or not (index := probe.path.with_name(f"{match[1]}.idx")).is_file():
         return False
     file = open_file(index)
     try:
@@ -320,7 +319,7 @@ _CERTAIN = {kind: _RAW[kind] for kind in ("zeros", "floats")}
 def _raw(probe: Probe, pieces: Sequence[bytes]) -> Sign | None:
     kind = kind_of(pieces, _GPT2_EOS)
     index = probe.path.with_suffix(".idx")
-    paired = probe.path.suffix == ".bin" and listing.exists(index) and index != probe.path
+    paired = probe.path.suffix == ".bin" and index.exists() and index != probe.path
     beside = f". If the .idx beside it is an index of Megatron-LM, it is damaged: {_PAIR}" if paired else ""
     if sign := _RAW.get(kind):
         if kind == "uint16":

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 
 from tokfmt.core.errors import CorruptError, DestinationExistsError, OptionError
 from tokfmt.core.options import given_options
+from tokfmt.core.place import LocalPlace
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.core.reader import INT32_MAX, U32, Info, Layout, Separators, TokenReader, check_interval, windows
 from tokfmt.dataset import Dataset
@@ -247,7 +248,7 @@ def convert_into(value: Any, request: Request, progress: Progress) -> Conversion
     if request.arrangement.shares:
         options.pop("split")
     with tempfile.TemporaryDirectory(prefix="tokfmt-") as home:
-        draft = Path(home) / "draft.zarr"
+        draft = LocalPlace(home, "draft.zarr")
         done = convert(
             replace(request, destination=draft, to=_FORMAT, to_options=options, manifest=False, overwrite=False),
             progress,

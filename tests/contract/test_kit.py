@@ -42,8 +42,10 @@ class Reel(tokfmt_reel.Format):
 class Unchecked(tokfmt_tape.Format):
     """Finds nothing, whatever the reader refuses."""
 
-    def audit(self, path, options, how):
-        return iter(())
+    def inspect(self, paths, options, hints):
+        inspection = super().inspect(paths, options, hints)
+        inspection.findings = lambda how: iter(())
+        return inspection
 
 
 def test_a_checksum_that_is_ignored():
@@ -57,8 +59,10 @@ def test_a_checker_that_never_finds_anything():
 
 def test_a_deep_check_that_does_not_read():
     class Shallow(Reel):
-        def audit(self, path, options, how):
-            return super().audit(path, options, dataclasses.replace(how, deep=False))
+        def inspect(self, paths, options, hints):
+            inspection = super().inspect(paths, options, hints)
+            inspection.look = lambda how: iter(())
+            return inspection
 
     broken("damage_never_crashes", Shallow(), "is refused when it is read .*, and a deep check finds nothing")
 

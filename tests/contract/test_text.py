@@ -2,18 +2,22 @@
 
 import gzip
 import json
+from pathlib import Path
 
+import numpy as np
 import pytest
+import registered
 import zstandard
+from finishing import finish
 from hypothesis import given
 from hypothesis import strategies as st
 from paths import TOKENIZER
 from tokenizers import Tokenizer
 
 import tokfmt
-from tokfmt.core.errors import CorruptError, FormatError, OptionError, SourceChangedError, UnsafeError
+from tokfmt.core.errors import CorruptError, DetectionError, FormatError, OptionError, SourceChangedError, UnsafeError
 from tokfmt.formats.text import ReadOptions, TextReader
-from tokfmt.plugin import Hints
+from tokfmt.plugin import Hints, LocalPlace
 
 PLAIN = Tokenizer.from_file(str(TOKENIZER / "tokenizer.json"))
 
@@ -44,7 +48,7 @@ LINES = st.lists(
 def test_joined_with_the_separator_documents_are_the_text(tmp_path_factory, lines, ended, mark, size, bom):
     """Cut anywhere, compressed or not, and by number: always the same documents; an oracle of lines says which."""
     text = "\n".join(lines) + ("\n" if ended and lines else "")
-    home = tmp_path_factory.mktemp("texts")
+    home = LocalPlace(tmp_path_factory.mktemp("texts"))
     data = (b"\xef\xbb\xbf" if bom else b"") + text.encode()
     (home / "a.txt").write_bytes(data)
     (home / "b.txt.gz").write_bytes(gzip.compress(data))
@@ -148,3 +152,69 @@ def test_errors(tmp_path, name, content, options, error, says):
     with pytest.raises(error, match=says):
         tokfmt.convert(tmp_path / name, tmp_path / "x.pbin", tokenizer=str(TOKENIZER), options=options)
     assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_shards_jobs_and_a_selection(home):
+    place, texts = home
+    words = {"tokenizer": str(TOKENIZER), "options": {"separator": MARK}}
+    tokfmt.convert(place / "all.txt", place / "whole.pbin", jobs=1, **words)
+    tokfmt.convert(place / "all.txt", place / "jobs.pbin", jobs=3, executor="threads", **words)
+    for index in (1, 0):
+        tokfmt.convert(place / "all.txt", place / "parts.pbin", task=(index, 2), **words)
+    finish(place / "parts.pbin")
+    assert len({(place / f"{name}.pbin").read_bytes() for name in ("whole", "jobs", "parts")}) == 1
+    tokfmt.convert(place / "texts", place / "some.pbin", tokenizer=str(TOKENIZER), select="7:19")
+    with tokfmt.open(place / "some.pbin", eos=EOS) as dataset:
+        assert [row.tolist() for row in dataset] == [ids(text) for text in texts[7:19]]
+
+
+@pytest.mark.parametrize("shuffle", ["none", "documents"])
+def test_in_a_recipe_with_a_ledger(home, shuffle):
+    """Every row ends at its file, line and byte."""
+    place, texts = home
+    (place / "mix.toml").write_text(
+        f'tokfmt = 1\ntokenizer = "{TOKENIZER}"\nshuffle = "{shuffle}"\n[[source]]\npath = "texts"\n'
+        f'[[source]]\npath = "all.txt"\noptions = {{ separator = "{MARK}" }}\ntokens = 300\n'
+    )
+    done = tokfmt.convert(place / "mix.toml", place / "out.pbin", eos=EOS, ledger=True)
+    rows = np.load(place / "out.pbin.ledger")
+    listed = json.loads((place / "out.pbin.ledger.json").read_text())["sources"]
+    assert len(rows) == done.sequences > len(texts)
+    with tokfmt.open(place / "out.pbin", eos=EOS) as dataset:
+        for row, found in zip(rows, dataset, strict=True):
+            source = listed[row["source"]]
+            reader = TextReader(
+                [place / source["paths"][0]],
+                ReadOptions(**dict(word.split("=", 1) for word in source["options"])),
+                Hints(),
+            )
+            assert ids(reader.record(int(row["record"]))) == found.tolist()
+    assert [Path(one["paths"][0]).name for one in listed][:4] == ["t0.md", "t1.txt.gz", "t2.txt.zst", "t3.txt"]
+
+
+@pytest.mark.parametrize(
+    ("names", "format_"),
+    [
+        (["a.txt"], "text"), (["a.md", "b.rst.gz"], "text"), (["README.md", "a.txt"], "text"),
+        (["README.md"], None), (["a.txt", "b.csv"], None), (["a.txt", "b.jsonl"], "jsonl"),
+    ],
+)  # fmt: skip
+def test_directories_that_hold_nothing_else(tmp_path, names, format_):
+    for name in names:
+        (tmp_path / name).write_text('{"text": "a"}\n' if name.endswith("jsonl") else "a\n")
+    if format_ is None:
+        with pytest.raises(DetectionError, match="no format recognizes"):
+            registered.detect(tmp_path)
+    else:
+        assert registered.detect(tmp_path).name == format_
+
+
+def test_content_overrides_the_name_of_a_text_file(tmp_path):
+    """Any format can have the name of a text file."""
+    (tmp_path / "a.txt").write_text('{"text": "a"}\n')
+    assert registered.detect(tmp_path / "a.txt").name == "jsonl"
+    (tmp_path / "b.txt").write_bytes(b"\0\1\2")
+    with pytest.raises(DetectionError):
+        registered.detect(tmp_path / "b.txt")
+    with pytest.raises(OptionError, match="does not write text files"):
+        tokfmt.convert(tmp_path / "a.txt", tmp_path / "c.txt", to_format="text", tokenizer=str(TOKENIZER))

@@ -196,7 +196,7 @@ def read(format_, path, rng):
         assert (sequences, tokens) == (reader.info.sequences, reader.info.tokens)
         for position in {0, tokens // 2, tokens - 1} if tokens else ():
             place = reader.locate(position)
-            assert place is None or 0 <= place.offset + (place.width or 0) <= place.path.stat().st_size
+            assert place is None or 0 <= place.offset + (place.width or 0) <= place.path.status().size
             assert place is None or place.width is None or reader.find(place.path, place.offset) == position
         reader.close()
     except TokfmtError as error:

@@ -120,3 +120,17 @@ def test_the_first_screen_decodes_each_chunk_once_for_each_of_four_openings(home
         assert decoded[0] <= 4 * (CHUNKS + 1)
 
     browse([home / f"{name}.h5"], steps)
+
+
+@pytest.mark.parametrize(("chunk", "most"), [((1, 3, WIDTH), 2), ((16, 3, WIDTH), 1), ((5, 1, WIDTH // 2), 6)])
+def test_tokens_masks_and_labels_of_rows_take_the_chunks_that_hold_them_once(tmp_path, decoded, chunk, most):
+    path = tmp_path / "x.h5"
+    with h5py.File(path, "w") as file:
+        rows = np.ones((CHUNKS, 3, WIDTH), "<i4")
+        file.create_dataset("data", data=rows, chunks=chunk, compression="gzip")
+        file.attrs["n_examples"] = CHUNKS
+    with tokfmt.open(path, options=["view=samples", "mask=loss"], eos="none") as dataset:
+        decoded[0] = 0
+        for ask in (dataset.reader.tokens, dataset.reader.masks, dataset.reader.labels):
+            ask(100 * WIDTH + 3, 102 * WIDTH - 1)
+    assert decoded[0] <= most

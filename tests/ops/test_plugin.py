@@ -20,6 +20,7 @@ import numpy as np
 from tokfmt.core.reader import batches
 from tokfmt.core.errors import CorruptError
 from tokfmt.core.format import Confidence, Format, Receipt, Region, TokenWriter, WriterTraits
+from tokfmt.core.inspection import Inspection
 from tokfmt.core.memory import MemoryReader
 from tokfmt.core.ragged import Ragged
 
@@ -39,16 +40,20 @@ class Writer(TokenWriter):
         return Receipt(0, -1, 0)
     def commit(self, source, receipts): pass
 
+class Inspected(Inspection):
+    def __init__(self, path): self.path = path
+    def reader(self):
+        return MemoryReader(Ragged.of([list(map(int, l.split())) for l in open(self.path).readlines()[1:]]))
+
 class Lines(Format):
     name, title, extensions = "lines", "Ids as decimal lines", (".lines",)
     stores, cannot_store = "everything", "nothing"
     read_options = write_options = Options
     def sniff(self, probe): return Confidence.CERTAIN if probe.head.startswith(b"#lines\\n") else None
-    def open(self, paths, options, hints):
-        return MemoryReader(Ragged.of([list(map(int, l.split())) for l in open(paths[0]).readlines()[1:]]))
+    def inspect(self, paths, options, hints):
+        return Inspected(paths[0])
     def writer(self, path, options, target): return Writer(path)
     def writer_traits(self, options): return WriterTraits()
-    def audit(self, path, options, how): return iter(())
 
 FORMAT = Lines()
 '''
@@ -150,9 +155,9 @@ def raising(where, what):
     return MODULE.replace(where, f"{where}\n{what}")
 
 
-READS = raising("    def open(self, paths, options, hints):", "        raise KeyError('magic')")
+READS = raising("    def inspect(self, paths, options, hints):", "        raise KeyError('magic')")
 WRITES = raising("    def write(self, region, source):", "        raise IndexError('beyond')")
-IMPORTS = raising("    def open(self, paths, options, hints):", "        import a_codec")
+IMPORTS = raising("    def inspect(self, paths, options, hints):", "        import a_codec")
 BLAMED = "the format lines of tokfmt-lines 1.0"
 
 

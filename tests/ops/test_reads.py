@@ -117,6 +117,24 @@ def test_reads_before_the_tokens_of_one_document(home, tmp_path, name, most, man
     assert before <= most, asked.reads
 
 
+@pytest.mark.parametrize(
+    ("name", "index", "begin"),
+    [("x_text_document.bin", ".idx", 0), ("x.ds", ".ds.index", 0), ("x.pbin", ".pbin", 12 + 2 * DOCUMENTS * LENGTH)],
+)
+def test_a_check_reads_an_index_once(home, tmp_path, name, index, begin):
+    """The findings on headers and indexes, and the dataset that is opened for all other findings, are of one look."""
+    for path in home.glob(f"{name.removesuffix('.bin')}*"):
+        if not path.name.endswith(".tokfmt.json"):
+            shutil.copy(path, tmp_path / path.name)
+    with asked_of(tmp_path) as asked:
+        (verdict,) = tokfmt.check(tmp_path / name)
+    (size,) = [path.stat().st_size - begin for path in tmp_path.iterdir() if path.name.endswith(index)]
+    assert not verdict.errors
+    read = sum(length for file, offset, length in asked.reads if file.endswith(index) and offset >= begin)
+    assert size <= read < 1.2 * size
+    assert asked.opened.count(str(tmp_path / name)) <= 3
+
+
 def test_printed_sequences_are_examined(tmp_path):
     """A part without separators between two places is kept as stored, as after a scan of everything."""
     documents = documents_of(DOCUMENTS, LENGTH)
@@ -245,3 +263,66 @@ def test_a_row_group_with_fewer_ids_than_it_states(tmp_path):
     with pytest.raises(CorruptError) as caught:
         tokfmt.convert(path, tmp_path / "x.zarr")
     assert (caught.value.expected, caught.value.found) == (4, 3)
+
+
+# batches of Arrow and shards of MDS
+
+
+@pytest.fixture(scope="module", params=["stream", "file", "mds"])
+def in_parts(request, tmp_path_factory):
+    """40 batches or 8 shards, of 2^22 tokens together, and documents of equal length."""
+    home, documents = tmp_path_factory.mktemp("parts"), documents_of(1 << 14, 256)
+    table = pa.table({"text": ["x"] * len(documents), "input_ids": documents.astype("i4").tolist()})
+    schema = pa.schema([("text", pa.string()), ("input_ids", pa.list_(pa.int32()))])
+    new = pa.ipc.new_file if request.param == "file" else pa.ipc.new_stream
+    with new(str(home / "x.arrow"), schema) as writer:
+        writer.write_table(table.cast(schema), max_chunksize=410)
+    if request.param != "mds":
+        return home / "x.arrow", documents
+    tokfmt.convert(home / "x.arrow", home / "x", to_format="mds", to_options={"shard_size": 1 << 19}, eos=EOS)
+    (home / "x.arrow").unlink()
+    return home / "x", documents
+
+
+def test_a_document_takes_its_own_batch_or_its_place_in_a_shard(in_parts):
+    """Lengths follow from metadata, and a separator from four runs of neighbors; no hash is compared."""
+    path, documents = in_parts
+    size = sum(file.stat().st_size for file in ([path] if path.is_file() else path.iterdir()))
+    for call in (lambda: show(path, 9_000), lambda: info(path)):
+        with asked_of(path.parent) as asked:
+            found = call()
+        assert asked.bytes_of() < size / 4
+    assert (found.sequences, found.stored_tokens) == (len(documents), documents.size)
+    assert found.eos_id == (None if path.is_file() else EOS)
+    (shown,) = show(path, 9_000).shown
+    assert shown.ids == documents[9_000, : None if path.is_file() else -1].tolist()
+
+
+def test_a_changed_shard_is_refused_by_what_reads_it_all(in_parts, tmp_path):
+    path, _ = in_parts
+    if path.is_file():
+        return
+    shutil.copytree(path, tmp_path / "x")
+    with (tmp_path / "x/shard.00003.mds").open("r+b") as shard:
+        shard.seek(-2, 2)
+        shard.write(b"\1\1")
+    assert any("tokfmt check --deep compares all" in note for note in show(tmp_path / "x", 0).notes)
+    with pytest.raises(CorruptError, match="sha1"):
+        tokfmt.convert(tmp_path / "x", tmp_path / "x.pbin")
+    (report,) = tokfmt.check(tmp_path / "x", deep=True)
+    assert report.exit_code
+
+
+@pytest.mark.parametrize("change", ["offsets", "null", "compressed"])
+def test_batches_whose_metadata_do_not_show_the_lengths_are_decoded(tmp_path, change):
+    rows = [[1, 2, 3], None if change == "null" else [4], [5, 6]] * 3
+    array = pa.array(rows, pa.list_(pa.int32()))
+    if change == "offsets":  # They begin in the middle of the items, as some writers leave them.
+        array = pa.ListArray.from_arrays(pa.array([1, 3, 4], pa.int32()), pa.array([9, 1, 2, 3, 9], pa.int32()))
+    options = pa.ipc.IpcWriteOptions(compression="zstd" if change == "compressed" else None)
+    with pa.ipc.new_stream(
+        str(tmp_path / "x.arrow"), pa.schema([("input_ids", array.type)]), options=options
+    ) as writer:
+        writer.write_batch(pa.record_batch([array], ["input_ids"]))
+    with tokfmt.open(tmp_path / "x.arrow", eos="none", allow_loss=["null-rows"]) as dataset:
+        assert [ids.tolist() for ids in dataset] == [row or [] for row in array.to_pylist()]

@@ -1,5 +1,6 @@
 """The parts of files: of every fixture, good and bad; and what they say, against pickle, struct, json and h5py."""
 
+import gzip
 import json
 import os
 import pickle
@@ -272,3 +273,27 @@ def test_hex_rows(tmp_path):
     os.mkfifo(store / "pipe")
     with pytest.raises(FormatError):
         hex_rows(store / "pipe", 0, 1, dataset=store)
+
+
+def test_documents_of_text_files(tmp_path):
+    """Each document where it lies, and bytes that are it; of a directory, a file that is no UTF-8 is said."""
+    place, texts = tmp_path, [f"Text {number}:\n" + "words of it, Ærø, 字\n" * (number % 7) for number in range(30)]
+    (place / "texts").mkdir()
+    for number, text in enumerate(texts):
+        packed = gzip.compress(text.encode()) if number % 3 else text.encode()
+        (place / "texts" / f"t{number}.txt{'.gz' * (number % 3 > 0)}").write_bytes(packed)
+    (place / "all.txt").write_text("<|endoftext|>\n".join(texts))
+    raw = sections(place / "all.txt", options={"separator": "<|endoftext|>"})
+    start, documents = raw.sections
+    assert (start.title, documents.title, documents.count) == ("start of all.txt", "documents", len(texts))
+    for number, (field, text) in enumerate(zip(documents.fields(0, 99), texts, strict=True)):
+        assert (field.name, raw.bytes_of(documents, field, 1 << 20)) == (f"document {number}", text.encode())
+        assert field.meaning == f"{len(text):,} characters of all.txt"
+    (documents,) = sections(place / "texts").sections
+    assert [field.meaning.split()[0] for field in documents.fields(0, 99)] == [f"{len(text):,}" for text in texts]
+    (place / "bad").mkdir()
+    for name, content in (("a.txt", b"good"), ("b.txt", b"caf\xe9")):
+        (place / "bad" / name).write_bytes(content)
+    (documents,) = sections(place / "bad").sections
+    assert [field.wrong for field in documents.fields(0, 9)] == [False, True]
+    assert "is not UTF-8" in documents.fields(1, 2)[0].value

@@ -17,7 +17,8 @@ PARTS = [CONTENT[start:stop] for start, stop in SPANS]
 
 PROGRAM = """
 import sys
-from tokfmt.core.place import Identity, Url
+from tokfmt.core.place import Url
+from tokfmt.core.store import Identity
 from tokfmt.remote import open_store
 size, tag = int(sys.argv[1]), sys.argv[2]
 store, identity = open_store(Url.parse("s3://bkt")), Identity(size, tag)

@@ -1,5 +1,6 @@
 """Commands on datasets in a bucket: what they print and write is what they print and write of local files."""
 
+import gzip
 import json
 import pickle
 import re
@@ -10,6 +11,8 @@ import sys
 import time
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from amount import FUZZ_ONLY
 from click.testing import CliRunner
@@ -19,7 +22,7 @@ from stores import close_stores
 
 import tokfmt
 from tokfmt.cli.main import cli
-from tokfmt.core.errors import CorruptError, OptionError, UnreachableError
+from tokfmt.core.errors import CorruptError, OptionError, TruncatedError, UnreachableError
 
 PACK = "modalities/D_2byte_gpt2.pbin"
 DATASETS = [
@@ -326,3 +329,47 @@ def test_a_scan_reads_the_next_files_ahead(server, bucket, forty_shards, tmp_pat
     tokfmt.convert(forty_shards, tmp_path / "local.pbin", manifest=False)
     assert (tmp_path / "stored.pbin").read_bytes() == (tmp_path / "local.pbin").read_bytes()
     assert rounds <= 70, rounds
+
+
+def written(home, name):
+    """48 files of a format, as local commands write them."""
+    for number in range(48):
+        ids = np.arange(2000, dtype="<u2") + number
+        if name == "parquet":
+            table = pa.table({"input_ids": [ids[:1000].astype("i4"), ids[1000:].astype("i4")]})
+            pq.write_table(table, home / f"x-{number:02d}.parquet", row_group_size=1)
+        elif name == "olmo":
+            ids.tofile(home / f"part-0-{number:05d}.npy")
+            (home / f"part-0-{number:05d}.csv.gz").write_bytes(gzip.compress(b"0,1000\n1000,2000\n"))
+        else:
+            head = np.zeros(256, "<i4")
+            head[:3] = 20240520, 1, len(ids)
+            (home / f"x_train_{number:06d}.bin").write_bytes(head.tobytes() + ids.tobytes())
+
+
+@pytest.mark.parametrize("name", ["parquet", "olmo", "llmc"])
+def test_many_files_are_opened_side_by_side(server, bucket, name):
+    """Each takes one request (a pair of OLMo two) of 16 at once, also if a pattern names them. In turn: 48 rounds."""
+    (bucket / "many").mkdir()
+    written(bucket / "many", name)
+    server.delay, one = 0.05, {"parquet": "*.parquet", "olmo": "*.npy", "llmc": "*.bin"}[name]
+    found = tokfmt.info("s3://bkt/many", eos="none")
+    assert found.tokens == tokfmt.info(bucket / "many", eos="none").tokens
+    assert len(server.bodies()) <= 48 * (1 + (name == "olmo")) + 4 and server.rounds <= 20, server.rounds
+    for command in (tokfmt.stats, tokfmt.info):
+        if (command, name) != (tokfmt.info, "olmo"):  # several files that a pattern names are not one dataset
+            server.seen.clear()
+            server.rounds = server.answered = 0
+            command(f"s3://bkt/many/{one}", eos="none")
+            assert sum(seen.method == "LIST" for seen in server.seen) <= 20 and server.rounds <= 40, server.rounds
+
+
+def test_of_many_damaged_files_the_first_is_reported(server, bucket):
+    (bucket / "many").mkdir()
+    written(bucket / "many", "parquet")
+    for number in (40, 23, 31):
+        path = bucket / f"many/x-{number}.parquet"
+        path.write_bytes(path.read_bytes()[:-20])
+    for one in ("s3://bkt/many", "s3://bkt/many/*.parquet"):
+        with pytest.raises(TruncatedError, match="x-23"):
+            tokfmt.info(one)

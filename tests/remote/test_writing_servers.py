@@ -37,7 +37,7 @@ def content(place):
     found = {}
     for one in everything_in(place):
         file = open_file(one)
-        found[one.relative_to(place).as_posix()] = file.read(0, file.size)
+        found[one.relative(place).as_posix()] = file.read(0, file.size)
     return found
 
 

@@ -18,7 +18,7 @@ from paths import FIXTURES
 
 import tokfmt
 from tokfmt.core.errors import FormatError, LossyConversionError, TokfmtError, UnknownFormatError
-from tokfmt.plugin import Audit, Hints
+from tokfmt.plugin import Audit, Confidence, Hints
 
 CASES = {
     (home, case["name"]): case
@@ -503,3 +503,25 @@ def test_an_index_without_shards_is_an_empty_dataset(tmp_path):
     (tmp_path / "index.json").write_text('{"version": 2, "shards": []}')
     with tokfmt.open(tmp_path) as dataset:
         assert (dataset.format, len(dataset)) == ("mds", 0)
+
+
+UPSTREAM_FAILS = {"mixed-00000": ["TF705"], "pytree_mistake": ["TF745"], "empty_first_item": ["TF745"]}
+"""What tokfmt reads, and upstream reads otherwise or not at all: warnings."""
+
+
+@pytest.mark.parametrize(
+    "key",
+    [key for key in TOKENS if key[0] in ("olmo", "datatrove", "litdata", "mds", "levanter")],
+    ids=lambda key: "-".join(key),
+)
+def test_goldens_have_no_findings(key):
+    home, case = key[0], CASES[key]
+    path, format_ = FIXTURES / home / case["entry"], registered.get(home)
+    assert registered.sniffed(format_, path) == (
+        Confidence.CERTAIN if key != ("olmo", "nometa-00000") else Confidence.NAME
+    )
+    options = format_.read_options(**SCANNED.get(key, TOLD.get(key, {})))
+    codes = [finding.code for finding in format_.audit(path, options, Audit(deep=True))]
+    assert codes == UPSTREAM_FAILS.get(key[1], [])
+    for section in format_.sections(path, options):
+        assert not any(field.wrong for field in section.fields(0, min(section.count, 99)))

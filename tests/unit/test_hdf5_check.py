@@ -6,8 +6,10 @@ import h5py
 import numpy as np
 import pytest
 
+from tokfmt.core.errors import FormatError
 from tokfmt.formats.hdf5 import FORMAT
 from tokfmt.formats.hdf5.options import ReadOptions
+from tokfmt.plugin import Hints
 
 WIDTH = 16
 
@@ -141,3 +143,19 @@ def test_segments(tmp_path):
     assert codes(save(tmp_path / "a.h5", rows)) <= {"TF336"}
     rows[2, 3, 0] = 3
     assert "TF339" in codes(save(tmp_path / "a.h5", rows))
+
+
+@pytest.mark.parametrize(
+    ("how", "expected"),
+    [
+        ({"rows": np.zeros((4, 6, WIDTH), "<i4"), "count": 9}, {"TF307", "TF308"}),
+        ({"rows": np.zeros((4, 3, 0), "<i4"), "chunks": None, "compression": None}, {"TF309", "TF321", "TF322"}),
+    ],
+)
+def test_a_check_lists_what_a_reader_refuses_first(tmp_path, how, expected):
+    path = save(tmp_path / "a.h5", **how)
+    findings = list(FORMAT.check(path, ReadOptions(view="samples")))
+    assert {finding.code for finding in findings} == expected
+    with pytest.raises(FormatError) as caught:
+        FORMAT.open([path], ReadOptions(view="samples"), Hints())
+    assert caught.value.statement in [finding.message for finding in findings]

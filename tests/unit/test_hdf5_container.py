@@ -207,3 +207,12 @@ def test_a_large_corpus_takes_no_memory(tmp_path):
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 8 << 20
+
+
+@pytest.mark.parametrize("block", [512, 2048])
+def test_user_blocks_are_detected_and_refused(tmp_path, block):
+    path = tmp_path / "anything"
+    with h5py.File(path, "w", userblock_size=block) as file:
+        file.create_dataset("data", data=ROWS)
+    with pytest.raises(UnsupportedError, match=f"{block:,} foreign bytes"):
+        tokfmt.open(path)

@@ -1,6 +1,7 @@
 """hdf5: streams put together again from samples of any stride, width and padding; data made here with numpy and h5py."""
 
 import json
+import threading
 
 import h5py
 import numpy as np
@@ -10,7 +11,7 @@ import tokfmt
 from tokfmt.core.errors import CorruptError, FormatError, OptionError, UnsupportedError
 from tokfmt.formats.hdf5 import FORMAT
 from tokfmt.formats.hdf5.options import ReadOptions
-from tokfmt.plugin import Ragged
+from tokfmt.plugin import Hints, Ragged
 from tokfmt.testing import read as read_format
 from tokfmt.testing import sequences, write
 
@@ -561,3 +562,12 @@ def test_a_number_left_out_of_names(tmp_path):
         with pytest.raises(CorruptError, match="the file with the number 2 is missing between"):
             opened(home)
         assert read(home, options={"gaps": "accept"})
+
+
+@pytest.mark.parametrize(("jobs", "most"), [(1, 0), (3, 3)])
+def test_opening_starts_no_more_threads_than_asked_for(tmp_path, monkeypatch, jobs, most):
+    path = save(tmp_path / "a.h5", samples(windows(list(range(10, 400)), 8, "disjoint"), 8))
+    started, start = [], threading.Thread.start
+    monkeypatch.setattr(threading.Thread, "start", lambda thread: started.append(thread) or start(thread))
+    FORMAT.open([path], ReadOptions(stride="disjoint"), Hints(jobs=jobs)).close()
+    assert len(started) <= most

@@ -8,7 +8,7 @@ import pytest
 from paths import FIXTURES
 
 import tokfmt
-from tokfmt.formats.hdf5.reader import arrange, files_in
+from tokfmt.formats.hdf5.files import arrange, files_in
 
 HOME = FIXTURES / "hdf5"
 INVERTED = {"padded_pad0_inverted"}

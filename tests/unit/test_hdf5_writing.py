@@ -9,7 +9,7 @@ import pytest
 
 from tokfmt.core.errors import CorruptError, OptionError, TokenRangeError
 from tokfmt.formats.hdf5 import FORMAT
-from tokfmt.formats.hdf5.table import REACH, Packer
+from tokfmt.formats.hdf5.packing import REACH, Packer
 from tokfmt.plugin import Hints, MemoryReader, Ragged, Separators, Target
 from tokfmt.testing import read, sequences, write
 

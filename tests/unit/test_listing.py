@@ -9,13 +9,13 @@ from reads import asked_of
 import tokfmt
 from tokfmt import show
 from tokfmt.core import listing
-from tokfmt.plugin import everything_in, names_in
+from tokfmt.plugin import LocalPlace, everything_in, names_in
 
 
 @pytest.fixture
 def tree(tmp_path):
     """Files, directories, links of all kinds, a FIFO, names that need care."""
-    home = tmp_path / "home"
+    home = LocalPlace(tmp_path / "home")
     for name in ("a/b/c", "a/empty", "d", "many"):
         (home / name).mkdir(parents=True)
     for name in ("a/x", "a/b/y", "d/z.bin", "top", "d/ü", *(f"many/{k}" for k in range(20))):
@@ -34,7 +34,7 @@ def test_each_question_is_asked_once(tree):
             everything_in(tree)
             names_in(tree / "a")
             for path in everything_below_once(tree):
-                listing.is_file(path), listing.exists(path), listing.status(tree / "top")
+                path.is_file(), path.exists(), (tree / "top").status()
     assert len(asked.listings) == len(set(asked.listings)) == 7
     assert len(asked.statuses) == len(set(asked.statuses))
 
@@ -44,15 +44,16 @@ def everything_below_once(tree, kept=[]):  # noqa: B006 - listed before anything
 
 
 def test_answers_end_with_the_context(tmp_path):
+    tmp_path = LocalPlace(tmp_path)
     with pytest.raises(ZeroDivisionError), listing.kept():
         assert names_in(tmp_path) == []
         with listing.kept():
             (tmp_path / "x").touch()
             assert names_in(tmp_path) == []
-        assert not listing.exists(tmp_path / "x")
+        assert not (tmp_path / "x").exists()
         raise ZeroDivisionError
     assert names_in(tmp_path) == ["x"]
-    assert listing.exists(tmp_path / "x")
+    assert (tmp_path / "x").exists()
 
 
 def test_a_store_is_listed_once(tmp_path):

@@ -3,14 +3,16 @@
 import json
 import pickle
 import tracemalloc
+from pathlib import Path
 
 import numpy as np
 import pytest
+import registered
 from amount import FUZZ_ONLY
 from paths import FIXTURES
 
 import tokfmt
-from tokfmt.core.errors import FormatError, TokfmtError
+from tokfmt.core.errors import FormatError, TokfmtError, UnknownFormatError
 from tokfmt.formats.megatron import FORMAT, read_blend
 from tokfmt.plugin import Ragged
 from tokfmt.testing import write
@@ -163,3 +165,25 @@ def test_an_index_of_text_beside_a_pair_is_somebody_elses(name, tmp_path):
     (tmp_path / name).write_bytes(pickle.dumps([(0, 3), (4, 2)]))
     with tokfmt.open(tmp_path, eos=0) as dataset:
         assert [one.tolist() for one in dataset] == ids
+
+
+@pytest.mark.parametrize("words", ["this_document is a text", "1 apple 2 pears", "see a_document and b_document"])
+def test_prose_about_documents_is_no_list(tmp_path, words):
+    (tmp_path / "x.txt").write_text(words)
+    assert registered.detect(tmp_path / "x.txt").name == "text"
+
+
+@pytest.mark.parametrize("indent", [None, 1])
+def test_a_file_of_sequences_is_named(tmp_path, indent):
+    path = tmp_path / "sequences.json"
+    path.write_text(json.dumps(json.loads((HOME / "sequences.json").read_text()), indent=indent))
+    with pytest.raises(UnknownFormatError, match=r"is a list of the numbers of sequences .*Name the blend list"):
+        tokfmt.open(path)
+    path.write_text('{"input_ids": [2, 3]}')
+    assert registered.detect(path).name == "jsonl"
+
+
+def test_prose_with_a_slash_is_no_list(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    Path("notes.txt").write_text("A . file and / or a ./ folder")
+    assert registered.detect(Path("notes.txt")).name == "text"

@@ -6,6 +6,7 @@ import shutil
 
 import numpy as np
 import pytest
+import registered
 from model.separated import without_trailing
 from paths import FIXTURES, GOLDEN
 
@@ -13,7 +14,7 @@ import tokfmt
 from tokfmt.core.errors import FormatError
 from tokfmt.formats.modalities import FORMAT
 from tokfmt.formats.modalities.options import ReadOptions
-from tokfmt.plugin import Hints, Ragged
+from tokfmt.plugin import Confidence, Hints, Ragged
 from tokfmt.testing import MemoryReader, sequences, write
 
 HERE = FIXTURES / "modalities"
@@ -164,3 +165,39 @@ def test_same_bytes_as_upstream_with_separators_only_where_missing(tmp_path, nam
     lines.write_text("".join(json.dumps({"input_ids": document}) + "\n" for document in documents))
     tokfmt.convert(lines, tmp_path / name, eos=eos, verify=True)
     assert hashlib.sha256((tmp_path / name).read_bytes()).hexdigest() == PACKS[name]["sha256"]
+
+
+BY_NAME_ALONE = {
+    P0,
+    "wild_branch_only_P2_header4_len_plus3.pbin",
+    "wild_branch_only_A_broken_offsets_6bcc334f.pbin",
+    "wild_branch_only_A_len_plus1_b8211997.pbin",
+}
+
+
+@pytest.mark.parametrize("name", PACKS)
+def test_detected(name, tmp_path):
+    claim = registered.sniffed(FORMAT, HERE / name)
+    assert claim is (Confidence.NAME if name in BY_NAME_ALONE else Confidence.CERTAIN)
+    renamed = tmp_path / "data.bin"
+    renamed.write_bytes((HERE / name).read_bytes())
+    assert registered.sniffed(FORMAT, renamed) is (None if name in BY_NAME_ALONE else Confidence.CERTAIN)
+
+
+SAMPLES = GOLDEN / "modalities"
+
+
+@pytest.mark.skipif(not GOLDEN.is_dir(), reason="fixtures of other formats, not part of the repository")
+def test_nothing_else_is_claimed():
+    others = [path for name in ("hdf5", "flat-tokens", "gpt2") for path in (GOLDEN / name).rglob("*")]
+    others += [path for path in SAMPLES.rglob("*") if path.suffix != ".pbin"]
+    claimed = [path for path in others if registered.sniffed(FORMAT, path) is not None]
+    assert len(others) > 150
+    assert claimed == []
+
+
+def test_no_fixture_of_another_format_is_claimed():
+    others = [path for path in FIXTURES.rglob("*") if "modalities" not in path.parts]
+    assert [
+        p for p in others if (p.is_file() or p.is_dir()) and p.suffix != ".pbin" and registered.sniffed(FORMAT, p)
+    ] == []

@@ -9,6 +9,7 @@ import tracemalloc
 
 import numpy as np
 import pytest
+import registered
 from amount import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -18,7 +19,7 @@ import tokfmt
 from tokfmt.core.errors import CorruptError, FormatError, TokenRangeError, TokfmtError
 from tokfmt.formats.modalities import FORMAT
 from tokfmt.formats.modalities.options import ReadOptions
-from tokfmt.plugin import Audit, Hints, Layout, Ragged, Separators
+from tokfmt.plugin import Audit, Confidence, Hints, Layout, Ragged, Separators
 from tokfmt.testing import sequences, write
 
 BAD = FIXTURES / "bad" / "modalities"
@@ -321,3 +322,69 @@ def test_a_glimpse_of_a_pack_that_was_cut_shows_the_tokens_that_are_there(tmp_pa
     reader, tokens = FORMAT.glimpse([path], ReadOptions(), Hints()), (len(data) - missing) // 2
     assert reader.info.tokens == tokens
     assert reader.tokens(0, tokens).tolist() == list(range(50, 50 + tokens))
+
+
+# killed writers and headers that disagree
+
+
+@pytest.mark.parametrize(
+    ("header", "kind", "base", "name"),
+    [
+        (struct.pack("<QI", 0, 2), "<H", 0, "D"),
+        (struct.pack("<QI", 0, 2), "<H", 12, "C"),
+        (struct.pack(">QI", 0, 2), ">H", 12, "B"),
+        (struct.pack(">Q", 0), ">I", 8, "A"),
+        (struct.pack(">I", 0), ">I", 4, "P"),
+    ],
+)
+def test_killed_before_the_last_step(made, header, kind, base, name):
+    path = made(header, data(DOCUMENTS, kind), index(DOCUMENTS, struct.calcsize(kind), base))
+    assert registered.sniffed(FORMAT, path) is Confidence.NAME
+    assert stored(path) == DOCUMENTS
+    assert layout(path) == name
+    assert codes(path)[0] == "TF105"
+    [note] = FORMAT.open([path], ReadOptions(), Hints()).info.notes
+    assert note.startswith("the header states 0 bytes of data (its writer was killed")
+
+
+def test_layout_a_whose_first_token_looks_like_a_width(made):
+    for first in (1, 2, 3, 4, 1 << 24, 2 << 24):
+        documents = [[first, 7, EOS], [first, EOS]]
+        path = made(struct.pack(">Q", 20), data(documents, ">I"), index(documents, 4, 8))
+        assert stored(path) == documents
+        assert layout(path) == "A"
+        assert registered.sniffed(FORMAT, path) is Confidence.CERTAIN
+
+
+def test_nothing(tmp_path):
+    empty = write(FORMAT, tmp_path / "d.pbin", Ragged.of([]), eos_id="none")
+    assert empty.read_bytes() == struct.pack("<QI", 0, 1) + b"\x80\x04]\x94."
+    old = write(FORMAT, tmp_path / "a.pbin", Ragged.of([]), eos_id=EOS, options={"layout": "A"})
+    assert old.read_bytes() == bytes(8) + b"\x80\x04]\x94."
+    for path in (empty, old):
+        assert registered.sniffed(FORMAT, path) is Confidence.CERTAIN
+        assert stored(path) == []
+        assert codes(path) in ([], ["TF114", "TF119"])
+
+
+# size
+
+
+def test_one_document_of_64_gib(tmp_path):
+    """A sparse file: nothing is read or allocated but the index and what is asked for."""
+    tokens = 1 << 35
+    path = tmp_path / "big.pbin"
+    with path.open("wb") as out:
+        out.write(struct.pack("<QI", 2 * tokens, 2))
+        out.seek(12 + 2 * tokens - 4)
+        out.write(struct.pack("<HH", 7, EOS))
+        out.write(pickle.dumps([(0, 2 * tokens)], 4))
+    tracemalloc.start()
+    assert registered.sniffed(FORMAT, path) is Confidence.CERTAIN
+    reader = tokfmt.open(path, eos=EOS).reader
+    assert reader.info.tokens == tokens - 1
+    assert reader.tokens(tokens - 3, tokens - 1).tolist() == [0, 7]
+    assert codes(path) == []
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 4 << 20

@@ -1,27 +1,31 @@
 """The index codec against pickle itself: equal on every valid stream, refused or equal on every other."""
 
 import io
+import itertools
 import pickle
 import pickletools
 import random
 import struct
 import time
 import tracemalloc
+from typing import Any
 
 import numpy as np
 import pytest
 from amount import MUTATIONS, examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from reads import asked_of
 
 from tokfmt.core.errors import CorruptError, FormatError, TruncatedError, UnsafeError, UnsupportedError
-from tokfmt.formats.pickled_index import entry_position, read_entries, write_entries
+from tokfmt.formats.pickled_index import EntryTable, entry_position, read_entries, write_entries
 from tokfmt.plugin import File
 
 SAFE = {
     "PROTO", "FRAME", "EMPTY_LIST", "MARK", "APPEND", "APPENDS", "BININT1", "BININT2", "BININT", "LONG1", "TUPLE2",
     "MEMOIZE", "BINPUT", "LONG_BINPUT", "STOP",
 }  # fmt: skip
+PYTHON: Any = getattr(pickle, "_dumps")  # noqa: B009 - what pickle writes without its C module
 QUICK = settings(max_examples=examples(60), deadline=None, suppress_health_check=list(HealthCheck))
 
 
@@ -446,3 +450,112 @@ def test_speed(tmp_path, capsys):
         print(
             f"\n1 M entries: read {read:.3f} s (pickle {peer_read:.3f}), write {written:.3f} s (pickle {peer_written:.3f})"
         )
+
+
+# sizes at which CPython changes what it writes: batches of 1,000, frames of 64 KiB, wider integers
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 3, 999, 1000, 1001, 1002, 1999, 2000, 2001, 3000, 3001])
+def test_batches(count):
+    entries = pack(count)
+    stream = pickle.dumps(entries, 4)
+    assert encode(entries) == stream
+    for protocol in (2, 3, 4, 5):
+        assert decode(pickle.dumps(entries, protocol)) == entries
+        assert decode(PYTHON(entries, protocol), before=b"abc") == entries
+
+
+@QUICK
+@given(entries=ENTRIES, protocol=st.integers(2, 5), how=st.sampled_from(["c", "python", "optimized"]))
+def test_valid_streams(entries, protocol, how):
+    entries = apart(entries[:12_000])
+    stream = {"c": pickle.dumps, "python": PYTHON, "optimized": pickle.dumps}[how](entries, protocol)
+    if how == "optimized":
+        stream = pickletools.optimize(stream)
+    assert decode(stream) == entries == pickle.loads(stream)
+    assert encode(entries) == pickle.dumps(entries, 4)
+
+
+def test_more_entries_than_one_step_of_the_encoder():
+    """However many entries are passed at once, on both sides of every step."""
+    entries = pack(40_000, spread=30_000)
+    stream = pickle.dumps(entries, 4)
+    for batch in (1_000, 16_383, 16_384, 16_385, 40_000):
+        assert encode(entries, batch=batch) == stream
+
+
+# stretches of an index
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory):
+    return tmp_path_factory.mktemp("entries")
+
+
+def table_of(home, raw, lead=b"lead"):
+    path = home / "index"
+    path.write_bytes(lead + raw)
+    return EntryTable(File(path), len(lead), len(lead) + len(raw))
+
+
+numbers = st.one_of(st.integers(0, 300), st.integers(0, 2**33), st.integers(0, 2**55))
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(
+    st.data(),
+    st.lists(st.tuples(numbers, numbers), max_size=40),
+    st.sampled_from([1, 103, 410]),  # a mark lies every 4,096 entries
+    st.sampled_from([2, 3, 4, 5]),
+)
+def test_any_stretch(home, data, entries, times, protocol):
+    entries = apart(entries * times)
+    found, sums = table_of(home, pickle.dumps(entries, protocol)), [0, *itertools.accumulate(n for _, n in entries)]
+    for _ in range(4):
+        a, b = sorted(data.draw(st.tuples(*[st.integers(0, len(entries) + 3)] * 2)))
+        some = found.read(a, b)
+        assert list(zip(some.offsets.tolist(), some.lengths.tolist(), strict=True)) == entries[a:b]
+        assert some.before.tolist() == sums[a : min(b, len(entries))]
+    assert (found.count, found.error) == (len(entries), None)
+    assert found.total == sums[-1]
+
+
+@pytest.mark.parametrize("protocol", [2, 4])
+def test_many(home, protocol):
+    """Several frames, batches and marks; where entries begin and how long they are, by pickletools."""
+    entries = [(i * 40_000, i % 70_000) for i in range(20_000)]
+    raw = pickle.dumps(entries, protocol)
+    found = table_of(home, raw, b"")
+    begins, ends, integers = [], [], []
+    for opcode, _, at in pickletools.genops(raw):
+        if opcode.name in ("BININT", "BININT1", "BININT2", "LONG1"):
+            integers.append(at)
+            if len(integers) % 2:
+                begins.append(at)
+        elif opcode.name in ("MEMOIZE", "BINPUT", "LONG_BINPUT"):
+            ends.append(at + {"MEMOIZE": 1, "BINPUT": 2, "LONG_BINPUT": 5}[opcode.name])
+    ends = ends[1:]  # the list's own memo
+    for a, b in ((0, 5), (4090, 4100), (8192, 8193), (19_990, 20_000), (0, 20_000)):
+        some = found.read(a, b)
+        assert some.offsets.tolist() == [x for x, _ in entries[a:b]]
+        assert some.positions.tolist() == begins[a:b]
+        for position, end in list(zip(some.positions.tolist(), ends[a:b], strict=True))[:50]:
+            assert found.size(position) == end - position
+
+
+def test_reads_no_further_than_asked(home):
+    entries = [(i, 1) for i in range(300_000)]
+    with asked_of(home) as asked:
+        assert table_of(home, pickle.dumps(entries)).read(10, 12).offsets.tolist() == [10, 11]
+    assert 0 < asked.bytes_of("index") < 2 << 20
+
+
+def test_up_to_the_damage(home):
+    raw = bytearray(pickle.dumps([(i, 1) for i in range(2000)]))
+    at = next(at for opcode, value, at in pickletools.genops(bytes(raw)) if value == 1234)
+    raw[at] = ord("c")  # GLOBAL
+    found = table_of(home, bytes(raw))
+    assert found.read(1230, 1300).offsets.tolist() == [1230, 1231, 1232, 1233]
+    assert found.count == 1234
+    assert isinstance(found.error, FormatError) and found.error.offset == 4 + at
+    assert np.array_equal(found.read(0, 3).offsets, [0, 1, 2])

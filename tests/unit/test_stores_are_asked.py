@@ -1,4 +1,4 @@
-"""What reads datasets asks `core.listing` and `core.files`, never the operating system: a place may be an address."""
+"""What reads datasets asks a place and `core.files`, never the operating system: a place may be an address."""
 
 import ast
 from pathlib import Path
@@ -12,7 +12,6 @@ READERS = (
 )  # fmt: skip
 LOCAL_STORE = {
     "core/place.py": "answers for local paths",
-    "core/listing.py": "answers for local paths",
     "core/files.py": "reads local files",
     "core/once.py": "keeps descriptors of local files open",
     "core/durable.py": "flushes and renames local files",
@@ -25,9 +24,9 @@ LOCAL_STORE = {
 }
 """Modules that are the local store, or write to it."""
 OS = {"stat", "lstat", "scandir", "listdir", "walk", "access", "open", "readlink"}
-METHODS = {"is_file", "is_dir", "is_symlink", "exists", "stat", "lstat", "samefile", "iterdir", "glob", "rglob",
+METHODS = {"stat", "lstat", "samefile", "iterdir", "glob", "rglob",
            "read_text", "read_bytes"}  # fmt: skip
-OF_OTHERS = {"self", "listing", "h5a", "h5o", "h5d", "handle.id.links"}
+OF_OTHERS = {"self", "h5a", "h5o", "h5d", "handle.id.links"}
 """Receivers of such names that are not paths."""
 
 WRITTEN = "a writer reads what it has written in the staging directory, which is local"
@@ -38,24 +37,21 @@ BROWSER = "a local path that the browser is given or shows"
 ALLOWED = {
     "formats/hdf5/writer.py": {"open": OWN},
     "formats/hdf5/container.py": dict.fromkeys(("open", "os.stat"), "locks of local files, as this system lists them"),
-    "formats/jsonl/index.py": {"open": OWN, "samefile": "the index is written, so it is a local path"},
+    "formats/jsonl/index.py": {"open": OWN, "os.path.samefile": "the index is written, so it is a local path"},
     "formats/jsonl/lines.py": {"open": OWN},
-    "formats/arrow/writer.py": dict.fromkeys(("File", "is_file", "read_bytes"), WRITTEN),
+    "formats/arrow/writer.py": dict.fromkeys(("File", "read_bytes"), WRITTEN),
     "recipes/cache.py": dict.fromkeys(
-        ("os.scandir", "os.path.getsize", "is_file", "read_bytes", "stat"), "the cache of this user is local"
+        ("os.scandir", "os.path.getsize", "read_bytes", "stat"), "the cache of this user is local"
     ),
     "recipes/language.py": dict.fromkeys(("os.path.isabs", "os.path.relpath"), WORDS),
     "ops/source/manifest.py": {"os.path.normpath": "a name of a manifest, which is compared and not read"},
     "ops/source/request.py": {"glob.glob": "patterns of local paths; `_objects` expands those of addresses"},
-    "core/named.py": dict.fromkeys(("os.path.commonpath", "os.path.realpath"), "a local directory that a user accepts"),
-    "core/new_directory.py": dict.fromkeys(("os.path.lexists", "is_dir", "iterdir"), DESTINATION),
-    "cli/cache.py": {"exists": "the cache of this user is local"},
+    "core/new_directory.py": dict.fromkeys(("os.path.lexists", "iterdir"), DESTINATION),
     "cli/browse.py": {"os.path.splitext": DESTINATION},
     "cli/console.py": {"os.open": "the terminal"},
     "cli/index.py": dict.fromkeys(("os.path.getsize", "os.path.isfile"), "an index stands beside a local text"),
     "cli/usage.py": {"os.path.lexists": "a local file that looks like an option"},
     "cli/page.py": {"read_text": "a file of this package"},
-    "ops/check/check.py": {"is_dir": "a local dataset is copied to be repaired"},
     "ops/check/cross_checks.py": dict.fromkeys(
         ("os.path.dirname", "os.path.isfile", "os.path.realpath", "os.stat"), "sources beside a local dataset"
     ),
@@ -64,18 +60,17 @@ ALLOWED = {
         ("os.path.exists", "os.path.realpath", "os.path.relpath"), "a tokenizer of this machine"
     ),
     "ops/convert/pipes.py": dict.fromkeys(("open", "os.open", "stat"), "pipes, and copies of them"),
-    "ops/convert/checks.py": dict.fromkeys(("is_file", "os.path.lexists"), DESTINATION),
     "ops/convert/resume.py": dict.fromkeys(
-        ("exists", "glob", "is_dir", "os.path.abspath", "os.path.exists", "os.path.lexists", "os.scandir", "os.stat",
+        ("glob", "os.path.abspath", "os.path.exists", "os.path.lexists", "os.scandir", "os.stat",
          "read_bytes"), DESTINATION
     ),
     "ops/convert/spread.py": {"rglob": OWN},
-    "ops/convert/tasks_in_stores.py": dict.fromkeys(("exists", "open", "os.open", "read_bytes"), OWN),
-    "ops/convert/upload.py": dict.fromkeys(("exists", "is_dir", "is_file", "read_bytes", "read_text", "stat"), OWN),
+    "ops/convert/tasks_in_stores.py": dict.fromkeys(("open", "os.open", "read_bytes"), OWN),
+    "ops/convert/upload.py": dict.fromkeys(("read_bytes", "read_text", "stat"), OWN),
     "ops/convert/space.py": dict.fromkeys(("os.lstat", "os.path.lexists", "os.walk"), DESTINATION),
     "ops/destination.py": dict.fromkeys(
-        ("exists", "is_dir", "open", "os.lstat", "os.path.abspath", "os.path.islink", "os.path.join",
-         "os.path.lexists", "os.path.realpath", "os.path.split", "os.stat"), DESTINATION
+        ("open", "os.lstat", "os.path.abspath", "os.path.islink", "os.path.join",
+         "os.path.realpath", "os.path.split", "os.stat"), DESTINATION
     ),
     "ops/prepare/prepare.py": dict.fromkeys(("open", "stat"), OWN),
     "ops/prepare/rejects.py": {"open": OWN, **dict.fromkeys(("os.path.isabs", "os.path.relpath"), WORDS)},
@@ -89,19 +84,18 @@ ALLOWED = {
     ),
     "ops/stats/report.py": {"File": "a report is a local file"},
     "registry.py": dict.fromkeys(
-        ("os.path.basename", "os.path.dirname", "os.path.normpath"), "modules of plug-ins, and a name of a destination"
+        ("os.path.basename", "os.path.dirname"), "modules of plug-ins, and a name of a destination"
     ),
     "tui/export.py": dict.fromkeys(("os.path.abspath", "os.path.expanduser", "os.path.lexists"), DESTINATION),
     "tui/saving.py": dict.fromkeys(("os.path.expanduser", "os.path.isdir", "os.path.lexists"), DESTINATION),
     "tui/session.py": dict.fromkeys(
-        ("is_dir", "os.path.abspath", "os.path.exists", "os.path.isdir", "os.scandir", "os.stat", "stat"), BROWSER
+        ("os.path.abspath", "os.path.exists", "os.path.isdir", "os.scandir", "os.stat", "stat"), BROWSER
     ),
     "tui/signals.py": {"os.open": "the terminal"},
-    "tui/state.py": dict.fromkeys(("open", "os.path.abspath", "read_bytes", "stat"), "the state of the browser is a local file"),
-    "tui/tabs/findings.py": {"is_dir": BROWSER},
+    "tui/state.py": dict.fromkeys(("open", "read_bytes", "stat"), "the state of the browser is a local file"),
     "tui/tokenizers.py": dict.fromkeys(("os.path.exists", "os.path.realpath"), "a tokenizer of this machine"),
     "tui/web/__init__.py": {"read_text": "a file of this package"},
-    "unsupported_config.py": dict.fromkeys(("is_file", "read_bytes", "stat"), "a tokenizer of this machine"),
+    "unsupported_config.py": dict.fromkeys(("read_bytes", "stat"), "a tokenizer of this machine"),
 }  # fmt: skip
 
 
@@ -138,7 +132,9 @@ def asked():
 
 def test_readers_ask_the_store_of_a_place():
     wrong = [f"{file}:{line}: {name}" for file, name, line in asked() if name not in ALLOWED.get(file, ())]
-    assert not wrong, "use core.listing, core.files.open_file, names_in, matching or read_whole: " + ", ".join(wrong)
+    assert not wrong, "ask the place, or use core.files.open_file, names_in, matching or read_whole: " + ", ".join(
+        wrong
+    )
 
 
 def test_exceptions_are_needed():
@@ -150,13 +146,13 @@ def test_exceptions_are_needed():
 
 def test_questions_are_seen():
     text = """
-open(x); os.stat(x); os.path.isfile(x); path.is_file(); path.stat().st_size; path.open(); path.open("rb"); File(x)
-(a / b).exists(); glob.glob(p); path.glob(p); path.read_text(); os.scandir(d); [*path.iterdir()]; map(os.path.exists, x)
+open(x); os.stat(x); os.path.isfile(x); path.lstat(); path.stat().st_size; path.open(); path.open("rb"); File(x)
+(a / b).samefile(c); glob.glob(p); path.glob(p); path.read_text(); os.scandir(d); [*path.iterdir()]; map(os.path.exists, x)
 """
     names = sorted(name for name, _ in questions(ast.parse(text)))
     assert names == sorted(
-        ["open", "os.stat", "os.path.isfile", "is_file", "stat", "open", "open", "File", "exists", "glob.glob", "glob",
+        ["open", "os.stat", "os.path.isfile", "lstat", "stat", "open", "open", "File", "samefile", "glob.glob", "glob",
          "read_text", "os.scandir", "iterdir", "os.path.exists"]
     )  # fmt: skip
-    others = "listing.is_file(x); h5o.open(a, b); format_.open(paths, options, hints); rooms.open(wanted); open_file(x)"
+    others = "place.is_file(); h5o.open(a, b); format_.open(paths, options, hints); rooms.open(wanted); open_file(x)"
     assert not list(questions(ast.parse(others)))

@@ -192,7 +192,7 @@ def _folder(named: Any) -> Any:
     from tokfmt.ops.source.request import expanded
 
     paths = expanded(named.paths)
-    if len(paths) != 1 or not listing.is_dir(place_of(paths[0])):
+    if len(paths) != 1 or not place_of(paths[0]).is_dir():
         return None
     if named.recursive:
         return place_of(paths[0])
@@ -215,7 +215,6 @@ def _app(
     A damaged dataset is opened with the parts and bytes that can be shown. Other errors are raised: a missing file,
     a wrong option, a missing library.
     """
-    from tokfmt.core import listing
     from tokfmt.core.errors import TokfmtError
     from tokfmt.tui.session import shown_session
 
@@ -224,7 +223,7 @@ def _app(
         error = one.refused
         if error is not None:
             code = error.exit_code if isinstance(error, TokfmtError) else 0
-            if code != TokfmtError.exit_code or not listing.is_there(one.path):
+            if code != TokfmtError.exit_code or not one.path.is_there():
                 raise error
     from tokfmt.tui.app import DARK, Browser
 
@@ -313,7 +312,6 @@ def _unfit_terminal() -> str:
 def _preview(requests: list[Any], given: dict[str, Any], unfit: str) -> None:
     """Print the first dataset as `show` does; of a damaged dataset, its parts and bytes."""
     from tokfmt.cli.show import print_preview, show_raw
-    from tokfmt.core import listing
     from tokfmt.core.errors import TokfmtError
     from tokfmt.core.place import place_of
     from tokfmt.core.text_format import printable
@@ -329,7 +327,7 @@ def _preview(requests: list[Any], given: dict[str, Any], unfit: str) -> None:
     try:
         print_preview(show(one, selection, tokenizer=given["tokenizer"]))
     except TokfmtError as error:
-        if error.exit_code == TokfmtError.exit_code and listing.is_there(place_of(path)):
+        if error.exit_code == TokfmtError.exit_code and place_of(path).is_there():
             with contextlib.suppress(TokfmtError):
                 show_raw(path, given, limit=None, as_json=False, quiet=True)
         raise

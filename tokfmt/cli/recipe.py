@@ -130,7 +130,6 @@ def _file(
         keys: The keys of the recipe.
         of_each: The keys of each source.
     """
-    from tokfmt.core import listing
     from tokfmt.core.errors import OptionError
     from tokfmt.core.files import open_file
     from tokfmt.core.place import destination_of, place_of
@@ -139,7 +138,7 @@ def _file(
 
     where = destination_of(output or "recipe")
     path, listed = place_of(words[0]) if len(words) == 1 else None, None
-    if path is not None and path.suffix in (".toml", ".txt", ".blend", ".json", "") and listing.is_file(path):
+    if path is not None and path.suffix in (".toml", ".txt", ".blend", ".json", "") and path.is_file():
         file = open_file(path)
         try:
             head = file.read(0, min(file.size, 1 << 16))

@@ -17,7 +17,6 @@ from tokfmt.cli.console import Watcher, document, note, terminal, transferred
 from tokfmt.cli.parameters import PLACE, Command, Count, F, Grouped, common, examples, reading, requested, tokenizer
 from tokfmt.cli.show_step import Printing, origin_lines, show_step
 from tokfmt.cli.table import Table
-from tokfmt.core import listing
 from tokfmt.core.text_format import counted, listed_facts, printable, separator_words, shortened, visible
 
 if TYPE_CHECKING:
@@ -697,7 +696,7 @@ def _field_table(raw: Raw, section: Section, fields: Sequence[Field]) -> None:
 
 
 def _first_bytes(raw: Raw) -> None:
-    if not listing.is_file(raw.path):
+    if not raw.path.is_file():
         return
     click.echo("\n" + click.style("first bytes", bold=True))
     for line in hex_lines(raw.hex_rows(raw.path, 0, _HEX_ROWS)):

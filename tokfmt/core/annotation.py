@@ -14,7 +14,6 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core import listing
 from tokfmt.core.errors import CorruptError, FormatError, TokfmtError, TruncatedError, UnsafeError
 from tokfmt.core.fields import Field, Fields, Section
 from tokfmt.core.files import File, open_file
@@ -477,7 +476,7 @@ def all_or_none(beside: Sequence[Place]) -> bool:
     Raises:
         CorruptError: If some exist, and one is missing.
     """
-    there = [listing.is_file(path) for path in beside]
+    there = [path.is_file() for path in beside]
     if any(there) and not all(there):
         raise CorruptError(beside[there.index(False)], "is missing", remedy="Copy it again")
     return any(there)

@@ -19,7 +19,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tokfmt.core.errors import ConversionError, FormatError, UnsupportedError
-from tokfmt.core.place import IF_ABSENT, IF_MATCH, Identity, Url, WritableStore
+from tokfmt.core.place import Url
+from tokfmt.core.store import IF_ABSENT, IF_MATCH, Identity, Store
 from tokfmt.core.text_format import printable
 
 SCHEMA = "tokfmt.claim/1"
@@ -61,7 +62,7 @@ def claim_url(destination: Url) -> Url:
     return destination.with_name(f"{destination.name}{_SUFFIX}")
 
 
-def read_claim(store: WritableStore, destination: Url) -> Claimed | None:
+def read_claim(store: Store, destination: Url) -> Claimed | None:
     """Return the claim of a destination; None without one.
 
     Raises:
@@ -98,7 +99,7 @@ class Claim:
         lost: Another run has replaced or deleted it.
     """
 
-    def __init__(self, store: WritableStore, destination: Url, run: str, format_name: str) -> None:
+    def __init__(self, store: Store, destination: Url, run: str, format_name: str) -> None:
         """Prepare a claim; `take` writes it.
 
         Args:

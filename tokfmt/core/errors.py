@@ -42,10 +42,10 @@ from tokfmt.core.text_format import grouped, printable
 
 
 class Address(Protocol):
-    """An object with an address instead of a path; see `core.place.Url`."""
+    """A place, which has an address instead of a path if it is in a store; see `core.place.Place`."""
 
     @property
-    def address(self) -> str: ...
+    def text(self) -> str: ...
 
 
 Path = str | PathLike[str] | Address

@@ -25,7 +25,6 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core import listing
 from tokfmt.core.errors import (
     ENDS_EARLY,
     CorruptError,
@@ -38,7 +37,18 @@ from tokfmt.core.errors import (
     UnsafeError,
 )
 from tokfmt.core.once import open_to_read
-from tokfmt.core.place import AnyPlace, Identity, Kind, Place, PlaceLike, Url, refuse_address, status_of, store_of
+from tokfmt.core.place import (
+    LocalPlace,
+    Place,
+    PlaceLike,
+    Url,
+    local_path,
+    place_of,
+    refuse_address,
+    status_of,
+    store_of,
+)
+from tokfmt.core.store import Identity, Kind
 from tokfmt.core.text_format import printable
 
 T = TypeVar("T")
@@ -98,9 +108,9 @@ class File:
     path: Place
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
+        self.path = place = LocalPlace(path)
         self._fd: int | None = None
-        fd = _open_regular(self.path)
+        fd = _open_regular(place)
         self.identity = status_of(os.fstat(fd)).identity
         if not self._keep(fd):
             os.close(fd)
@@ -350,7 +360,7 @@ class File:
     def check_unchanged(self) -> None:
         """Raise SourceChangedError if the path is no longer the file that was opened."""
         try:
-            now = listing.status_now(self.path).identity
+            now = self.path.status_now().identity
         except OSError as error:
             raise SourceChangedError(self.path, "disappeared while it was being read") from error
         self._compare(now)
@@ -373,8 +383,7 @@ class File:
             return True
 
     def _reopen(self) -> int:
-        assert isinstance(self.path, Path)
-        fd = _open_regular(self.path)
+        fd = _open_regular(local_path(self.path, "a descriptor"))
         try:
             self._compare(status_of(os.fstat(fd)).identity)
         except SourceChangedError:
@@ -409,7 +418,7 @@ class StoredFile(File):
 
     def __init__(self, path: Url) -> None:
         try:
-            status = listing.status(path)
+            status = path.status()
         except OSError as error:
             raise reading_error(path, error) from error
         if status.kind is not Kind.FILE:
@@ -495,7 +504,7 @@ def open_file(place: PlaceLike, *, may_be_page: bool = False) -> File:
         FormatError: If it does not exist, cannot be read, or is not a regular file.
         OptionError: If it is an address of a scheme that is not registered.
     """
-    file = StoredFile(place) if isinstance(place, Url) else File(place)
+    file = StoredFile(place) if isinstance(place, Url) else File(local_path(place, "a file"))
     file.may_be_page = may_be_page
     return file
 
@@ -509,7 +518,7 @@ def refuse_stand_in(place: Place, *, may_be_empty: bool) -> None:
     """
     if not may_be_empty and is_empty(place):
         raise TruncatedError(place, EMPTY, remedy="Copy it again")
-    if listing.is_file(place):
+    if place.is_file():
         with suppress(UnreachableError, SourceChangedError):
             file = open_file(place)
             try:
@@ -530,7 +539,7 @@ EMPTY = "is an empty file: a failed copy, perhaps"
 def is_empty(place: Place) -> bool:
     """Return whether a place is a file of no bytes."""
     with suppress(OSError):
-        return listing.is_file(place) and listing.status(place).size == 0
+        return place.is_file() and place.status().size == 0
     return False
 
 
@@ -668,23 +677,23 @@ def reading_error(path: PlaceLike, error: OSError) -> FormatError:
         return FormatError(
             path, f"no such file; only its manifest, {manifest}, is there", remedy="Copy the dataset again"
         )
+    what = reasons.get(error.errno or 0, (error.strerror or "cannot be read").lower())
     if isinstance(path, Url):
         remedy = _NAME_A_FILE if path.scheme in ("http", "https") and error.errno == errno.ENOENT else None
-        what = reasons.get(error.errno or 0, (error.strerror or "cannot be read").lower())
         return FormatError(path, what, remedy=remedy)
-    if error.errno == errno.ENOTDIR and os.path.isfile(folder := os.path.dirname(path)):
-        return FormatError(folder, "is a file", expected=f"a directory that holds {os.path.basename(path)}")
-    what = reasons.get(error.errno or 0, (error.strerror or "cannot be read").lower())
-    piped = error.errno == errno.ENXIO or (error.errno == errno.ENOENT and os.fspath(path) == "-")
+    text = path.text if isinstance(path, Place) else os.fspath(path)
+    if error.errno == errno.ENOTDIR and os.path.isfile(folder := os.path.dirname(text)):
+        return FormatError(folder, "is a file", expected=f"a directory that holds {os.path.basename(text)}")
+    piped = error.errno == errno.ENXIO or (error.errno == errno.ENOENT and text == "-")
     return FormatError(path, what, remedy=_SAVE if piped else None)
 
 
 def _manifest_of(path: PlaceLike) -> str:
     """Return the name of the manifest beside a path; "" without one."""
-    place = path if isinstance(path, Url) else Path(path)
+    place = path if isinstance(path, Place) else LocalPlace(path)
     name = f"{place.name}{MANIFEST}"
     with suppress(OSError, FormatError):
-        return printable(name) if place.name and listing.is_file(place.parent / name) else ""
+        return printable(name) if place.name and (place.parent / name).is_file() else ""
     return ""
 
 
@@ -700,9 +709,8 @@ def writing(path: PlaceLike) -> Iterator[None]:
 def write_error(path: PlaceLike, error: OSError) -> OutageError:
     """Return the error for an OSError of a write, with the notes of the OSError."""
     reason = write_reason(error)
-    if (
-        error.errno == errno.ENOENT and not isinstance(path, Url) and Path(path).parent.is_dir()
-    ):  # Such as a directory in /proc.
+    place = path if isinstance(path, Place) else LocalPlace(path)
+    if error.errno == errno.ENOENT and place.is_local and place.parent.is_dir():  # Such as a directory in /proc.
         reason = "its directory does not allow new files"
     outage = OutageError(f"{printable(path)}: cannot be written: {reason}")
     for note in getattr(error, "__notes__", ()):
@@ -733,12 +741,12 @@ def names_in(directory: PlaceLike) -> list[str]:
         FormatError: If the directory cannot be listed.
     """
     try:
-        return listing.names(directory)
+        return list(place_of(directory).entries())
     except OSError as error:
         raise reading_error(directory, error) from error
 
 
-def matching(directory: AnyPlace, pattern: str) -> list[AnyPlace]:
+def matching(directory: PlaceLike, pattern: str) -> list[Place]:
     """Return the entries of a directory whose names match a shell pattern, sorted by name.
 
     If there is no such directory, the result is empty.
@@ -746,12 +754,13 @@ def matching(directory: AnyPlace, pattern: str) -> list[AnyPlace]:
     Raises:
         FormatError: If the directory cannot be listed.
     """
-    if not listing.is_dir(directory):
+    place = place_of(directory)
+    if not place.is_dir():
         return []
-    return [directory / name for name in sorted(names_in(directory)) if fnmatch.fnmatchcase(name, pattern)]
+    return [place / name for name in sorted(names_in(place)) if fnmatch.fnmatchcase(name, pattern)]
 
 
-def walk(directory: str | os.PathLike[str]) -> Iterator[tuple[Path, list[str]]]:
+def walk(directory: str | os.PathLike[str]) -> Iterator[tuple[LocalPlace, list[str]]]:
     """Yield every directory below a directory, and itself last, with the names of its entries that are not directories.
 
     Links are not followed.
@@ -759,23 +768,23 @@ def walk(directory: str | os.PathLike[str]) -> Iterator[tuple[Path, list[str]]]:
     Raises:
         OSError: If a directory cannot be listed. os.walk would skip it silently.
     """
-    left = list[tuple[Path, list[str] | None]]([(Path(directory), None)])
+    left = list[tuple[LocalPlace, list[str] | None]]([(LocalPlace(directory), None)])
     while left:
         base, names = left.pop()
         if names is not None:
             yield base, names
             continue
-        held = listing.entries(base)
+        held = base.entries()
         names = [name for name, kind in held.items() if not _is_directory(base, name, kind)]
         left.append((base, names))
         inner = [name for name, kind in held.items() if kind is Kind.DIRECTORY]
         left += [(base / name, None) for name in reversed(inner)]
 
 
-def _is_directory(base: Path, name: str, kind: Kind) -> bool:
+def _is_directory(base: Place, name: str, kind: Kind) -> bool:
     if kind is Kind.LINK:
         with suppress(OSError):
-            return listing.is_dir(base / name)
+            return (base / name).is_dir()
         return False
     return kind is Kind.DIRECTORY
 

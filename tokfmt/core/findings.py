@@ -13,7 +13,7 @@ from tokfmt.core.text_format import printable
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A violation of the rules of a format.
+    """A violation of the rules of a format, as `check` reports it: text and numbers, without the error.
 
     Attributes:
         code: Stable code, such as `TF101`. The hundreds are: 1 modalities, 2 stage1, 3 hdf5, 4 flat-tokens, 5 jsonl, 6
@@ -50,7 +50,7 @@ class Finding:
 
 
 class Problem(NamedTuple):
-    """A violation of the rules of a format, as the error that a reader raises or notes.
+    """A violation of the rules of a format, as the error that a reader raises or notes. A check lists it as a finding.
 
     Attributes:
         code: Code of the finding.

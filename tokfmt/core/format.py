@@ -18,16 +18,16 @@ from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core import listing
 from tokfmt.core.errors import Loss, OptionError
 from tokfmt.core.fields import Section
 from tokfmt.core.files import names_in, natural_key, open_file, reading_error
 from tokfmt.core.findings import Audit, Code, Finding, Repair
 from tokfmt.core.inspection import Inspection
-from tokfmt.core.place import AnyPlace, Kind, Place, PlaceLike, Url, place_of
+from tokfmt.core.place import AnyPlace, Place, PlaceLike, place_of
 from tokfmt.core.ragged import Ragged
 from tokfmt.core.reader import Separators, TokenReader, windows
 from tokfmt.core.records import RecordReader
+from tokfmt.core.store import Kind
 from tokfmt.core.text_format import counted
 
 REGION = 1 << 24
@@ -90,12 +90,12 @@ class Probe(NamedTuple):
             offset: The byte offset. If it is not within the file, nothing is announced.
             most: Bytes above which the index is read in parts.
         """
-        if isinstance(self.path, Url) and 0 < self.size - offset <= most and offset >= 0:
+        if not self.path.is_local and 0 < self.size - offset <= most and offset >= 0:
             open_file(self.path).prefetch([(offset, self.size)], keep=True)
 
     def entry(self, name: str) -> Probe | None:
         """Probe a file of the directory; None if it is not a regular file."""
-        return look(self.path / name) if self.is_directory and listing.is_file(self.path / name) else None
+        return look(self.path / name) if self.is_directory and (self.path / name).is_file() else None
 
 
 class Signature(NamedTuple):
@@ -130,7 +130,7 @@ class Signature(NamedTuple):
             self.is_named(probe.path.name)
             or probe.head.startswith(self.starts)
             or any(mark in probe.head for mark in self.marks)
-            or (beside != "" and listing.exists(probe.path.with_suffix(beside)))
+            or (beside != "" and probe.path.with_suffix(beside).exists())
             or (self.text and b"\0" not in probe.head)
         )
 
@@ -142,7 +142,7 @@ def look(path: PlaceLike) -> Probe:
         FormatError: If it does not exist, cannot be read, or is neither a regular file nor a directory.
     """
     path = place_of(path)
-    if listing.is_dir(path):
+    if path.is_dir():
         names = names_in(path)
         return Probe(path, is_directory=True, entries=tuple(sorted(names, key=_order_of(names))))
     file = open_file(path, may_be_page=True)
@@ -488,7 +488,7 @@ class Format(ABC):
         Raises:
             FormatError: If a directory cannot be listed.
         """
-        return everything_in(path) if listing.is_dir(path) else [path]
+        return everything_in(path) if path.is_dir() else [path]
 
     def canonical(self, path: AnyPlace) -> AnyPlace:
         """Return the canonical path of a dataset that has several: `x.bin` for `x.bin`, `x.idx` and the prefix `x`."""
@@ -521,7 +521,7 @@ class Format(ABC):
             options: The parsed read options.
             hints: Facts and wishes of the command.
         """
-        # Not abstract, as flat_tokens, hdf5, jsonl and the formats of arrow still define open, audit and sections.
+        # Not abstract, as hdf5, jsonl and the formats of arrow still define open, audit and sections.
         raise TypeError(f"the format {self.name} does not define inspect")
 
     def open(self, paths: Sequence[Place], options: Any, hints: Hints) -> TokenReader | RecordReader:
@@ -649,23 +649,23 @@ def unrelated_files(format_: Format, path: Place) -> list[Place]:
     Raises:
         FormatError: If a directory cannot be listed.
     """
-    if not listing.is_dir(path):
+    if not path.is_dir():
         return []
     own = set(format_.files(path))
     return [entry for entry in everything_in(path) if entry not in own]
 
 
-def everything_in(directory: AnyPlace) -> list[AnyPlace]:
+def everything_in(directory: PlaceLike) -> list[Place]:
     """Return all files below a directory, links and empty directories included, in natural order.
 
     Raises:
         FormatError: If a directory cannot be listed.
     """
-    found, left = list[str](), [""]
+    place, found, left = place_of(directory), list[str](), [""]
     while left:
         inside = left.pop()
         try:
-            entries = listing.entries(directory / inside)
+            entries = (place / inside).entries()
         except OSError as error:
             raise reading_error(error.filename or directory, error) from error
         for name, kind in entries.items():
@@ -675,7 +675,7 @@ def everything_in(directory: AnyPlace) -> list[AnyPlace]:
                 found.append(f"{inside}{name}")
         if inside and not entries:
             found.append(inside.removesuffix("/"))
-    return [directory / name for name in sorted(found, key=natural_key)]
+    return [place / name for name in sorted(found, key=natural_key)]
 
 
 def empty_sequences(source: TokenReader) -> tuple[int, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -35,8 +36,8 @@ class Inspection(ABC):
             FormatError: If the dataset is not valid, and only the reader can know it.
         """
 
-    def look(self, how: Audit) -> Iterator[Finding]:  # noqa: ARG002 - nothing
-        """Yield what only a check looks at, in bounded memory. The default looks at nothing.
+    def look(self, how: Audit) -> Iterator[Finding | Problem]:  # noqa: ARG002 - nothing
+        """Yield what only a check finds, in bounded memory. The default looks at nothing.
 
         It is also called if problems are fatal; `is_fatal` tells. Never raises for damaged content.
 
@@ -59,8 +60,8 @@ class Inspection(ABC):
 
     def findings(self, how: Audit) -> Iterator[Finding]:
         """Yield every finding: first the problems, then what `look` finds."""
-        yield from (problem.finding() for problem in self.problems)
-        yield from self.look(how)
+        for found in itertools.chain(self.problems, self.look(how)):
+            yield found.finding() if isinstance(found, Problem) else found
 
     def open(self, accepted: frozenset[str]) -> TokenReader | RecordReader:
         """Return the reader. Its facts list the problems that have a note, and the losses that are accepted.

@@ -13,11 +13,10 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 from urllib.parse import parse_qsl
 
 from tokfmt.core.errors import FormatError, OptionError, UnsafeError
-from tokfmt.core.place import Place, Url, is_address, place_of
+from tokfmt.core.place import LocalPlace, Place, Url, is_address, place_of
 from tokfmt.core.text_format import printable
 
 VARIABLE = "TOKFMT_ALLOW_SOURCE"
@@ -61,7 +60,7 @@ def _joined(home: Url, name: str) -> Place:
         OptionError: If it leads out of the bucket.
     """
     if name.startswith("/"):
-        return Path(name)
+        return LocalPlace(name)
     key = posixpath.normpath(posixpath.join(home.key, name))
     return replace(home, key="" if key == "." else key, query="")
 
@@ -82,10 +81,7 @@ def _is_allowed(found: Place) -> bool:
 
 
 def _is_below(found: Place, prefix: Place) -> bool:
-    if isinstance(found, Url) or isinstance(prefix, Url):
-        return isinstance(found, Url) and found.is_relative_to(prefix)
-    real = os.path.realpath(found)
-    return os.path.commonpath([real, os.path.realpath(prefix)]) == os.path.realpath(prefix)
+    return found.real().relative(prefix.real()) is not None
 
 
 def _outside(file: Url, found: Place | str) -> UnsafeError:

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterable
 from types import TracebackType
 
-from tokfmt.core.place import PlaceLike, Url
+from tokfmt.core.place import PlaceLike, place_of
 
 _FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 _ALLOWED = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
@@ -32,7 +32,7 @@ class OpenedOnce:
 
     def __init__(self, paths: Iterable[PlaceLike]) -> None:
         """Keep files at or below `paths`, or in the same directory: an index is in the directory of its data."""
-        places = [os.path.abspath(path) for path in paths if not isinstance(path, Url)]
+        places = [place.normalized().text for place in map(place_of, paths) if place.is_local]
         self._parents = {os.path.dirname(place) for place in places}
         self._below = tuple(os.path.join(place, "") for place in places)
         self._files: dict[str, int] = {}

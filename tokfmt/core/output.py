@@ -82,7 +82,7 @@ class Output:
             OutageError: As for `write`.
         """
         done = 0
-        if isinstance(file.path, Path):  # an object of a store has no descriptor
+        if file.path.is_local:  # an object of a store has no descriptor
             with file.descriptor() as source:
                 done = _by_kernel(source, self._fd, begin, offset, length)
             self._touched(offset, done)

@@ -1,33 +1,303 @@
 """Places of datasets: paths of the local file system, and addresses of objects in registered stores.
 
-`place_of` converts what a user gives to a place. `core.listing` looks at places, and `core.files.open_file` reads them;
-both use the store of the place. A `Url` has no `__fspath__`, so a call of `os` or `open` with an address raises
+`place_of` converts what a user gives to a place. A place answers what is there, and `core.files.open_file` reads it, so
+that no caller asks where it is. A `Url` has no `__fspath__`, so a call of `os` or `open` with an address raises
 TypeError instead of reading `s3:/bucket/key` in the current directory.
 """
 
 from __future__ import annotations
 
+import errno
+import itertools
 import os
 import re
 import stat
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from enum import Enum
-from pathlib import Path, PurePath, PurePosixPath
-from typing import Literal, NamedTuple, Protocol, TypeVar, runtime_checkable
+from pathlib import Path, PosixPath, PurePath, PurePosixPath
+from typing import Any, ClassVar, Literal, Self, TypeVar
 
+from tokfmt.core import listing
 from tokfmt.core.errors import OptionError, UnsupportedError
+from tokfmt.core.store import Beside, Entry, Identity, Kind, Status, Store
 from tokfmt.core.text_format import printable
 
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(/+)")  # A Path turns two slashes into one.
 AZURE_ACCOUNT = "AZURE_STORAGE_ACCOUNT_NAME"
 _WITH_QUERY = ("http", "https")
 """Schemes in which `?` ends the key. In a key of an object store, `?` is a character or a pattern."""
+_ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.EBADF, errno.ELOOP)
 
 
-@dataclass(frozen=True, order=True, slots=True)
-class Url:
-    """The address of an object, or of a prefix of objects, with the interface of `Path` that tokfmt uses.
+class Place(ABC):
+    """The location of a file or a directory, with the interface of `Path` that tokfmt uses.
+
+    Whether something exists, and what it is, may be answered from a listing (`core.listing`). The methods that end in
+    `_now` always ask the file system or the store.
+
+    Attributes:
+        is_local: True for a path of this machine: the kernel opens it, and a question about it costs no request.
+    """
+
+    __slots__ = ()
+    is_local: ClassVar[bool]
+
+    # The interface of Path
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The last name; "" for a root."""
+
+    @property
+    @abstractmethod
+    def stem(self) -> str:
+        """The name without its last suffix."""
+
+    @property
+    @abstractmethod
+    def suffix(self) -> str:
+        """The last suffix of the name, with its dot."""
+
+    @property
+    @abstractmethod
+    def parts(self) -> tuple[str, ...]:
+        """The root, followed by the names."""
+
+    @property
+    @abstractmethod
+    def parent(self) -> Self:
+        """The place one level up. The parent of a root is the root."""
+
+    @property
+    @abstractmethod
+    def parents(self) -> Sequence[Self]:
+        """The places above, the nearest first."""
+
+    @abstractmethod
+    def with_name(self, name: str) -> Self:
+        """Return the place of another name in the same parent.
+
+        Raises:
+            ValueError: If this is a root, or `name` is not a name.
+        """
+
+    @abstractmethod
+    def with_suffix(self, suffix: str) -> Self:
+        """Return the place with another suffix.
+
+        Raises:
+            ValueError: If this is a root, or `suffix` is not a suffix.
+        """
+
+    @abstractmethod
+    def __truediv__(self, below: str) -> Self: ...
+
+    @abstractmethod
+    def __lt__(self, other: Any) -> bool: ...
+
+    @abstractmethod
+    def as_posix(self) -> str:
+        """Return the place as text that holds no secret."""
+
+    # What differs
+
+    @property
+    @abstractmethod
+    def text(self) -> str:
+        """The text that `place_of` reads as this place. It may hold a password, so it is not for messages."""
+
+    @abstractmethod
+    def normalized(self) -> Self:
+        """Return the absolute path without `..`. Links are not followed. An address is returned as it is."""
+
+    @abstractmethod
+    def real(self) -> Self:
+        """Return the absolute path with all links followed. An address is returned as it is."""
+
+    @abstractmethod
+    def relative(self, base: Place) -> PurePath | None:
+        """Return the path from `base` to this place; None if it is neither `base` nor below it."""
+
+    @abstractmethod
+    def status_now(self) -> Status:
+        """Return the status. Links are followed. The file system or the store is asked, to detect a change.
+
+        Raises:
+            OSError: If the place does not exist, or cannot be reached.
+        """
+
+    @abstractmethod
+    def entries_now(self) -> Iterator[Entry]:
+        """Yield the entries of a directory, in no order.
+
+        Raises:
+            OSError: If the directory cannot be listed.
+        """
+
+    @abstractmethod
+    def beside_now(self) -> Beside | None:
+        """List the names in the same directory that begin with the same stem; None if no single request does that.
+
+        Raises:
+            FormatError: If the store cannot be asked, or lists no keys.
+        """
+
+    @abstractmethod
+    def is_symlink(self) -> bool:
+        """Return whether this is a symbolic link. Only local paths can be."""
+
+    @abstractmethod
+    def is_there(self) -> bool:
+        """Return whether the place exists, even as a broken link, as `os.path.lexists` does."""
+
+    @abstractmethod
+    def is_fifo(self) -> bool:
+        """Return whether this is a pipe, which can be read only once. Only local paths can be."""
+
+    @abstractmethod
+    def notes(self) -> list[str]:
+        """Return what users should know about how a file that was looked at is served."""
+
+    # Answers that may come from a listing
+
+    def status(self) -> Status:
+        """Return the status. Links are followed.
+
+        Raises:
+            OSError: If the place does not exist, or cannot be reached.
+        """
+        answers = listing.current()
+        return self.status_now() if answers is None else answers.status(self)
+
+    def entries(self) -> dict[str, Kind]:
+        """Return the names in a directory, and the kind of each.
+
+        Raises:
+            OSError: If the directory cannot be listed.
+        """
+        answers = listing.current()
+        kinds = None if answers is None else answers.entries(self)
+        return {entry.name: entry.kind for entry in self.entries_now()} if kinds is None else kinds
+
+    def beside(self) -> list[Self]:
+        """Return the places in the same directory that begin with the same stem, as far as they were listed."""
+        answers = listing.current()
+        return [] if answers is None else [self.parent / place.name for place in answers.beside(self)]
+
+    def below(self) -> dict[Self, Identity]:
+        """Return the files below a directory with their identities, as far as lists of a store state both."""
+        answers = listing.current()
+        return {} if answers is None else answers.below(self)
+
+    def is_file(self) -> bool:
+        """Return whether there is a regular file, or a link to one."""
+        is_listed, kind = self._listed()
+        return kind is Kind.FILE if is_listed else self._is(Kind.FILE)
+
+    def is_dir(self) -> bool:
+        """Return whether there is a directory, or a link to one."""
+        is_listed, kind = self._listed()
+        return kind is Kind.DIRECTORY if is_listed else self._is(Kind.DIRECTORY)
+
+    def exists(self) -> bool:
+        """Return whether the place exists. Links are followed."""
+        is_listed, kind = self._listed()
+        return kind is not None if is_listed else self._is(None)
+
+    def _listed(self) -> tuple[bool, Kind | None]:
+        """Return whether a listing answers for the place, links followed, and its kind; None: it does not exist."""
+        answers = listing.current()
+        is_listed, kind = (False, None) if answers is None else answers.kind_of(self)
+        return is_listed and kind is not Kind.LINK, kind
+
+    def _is(self, wanted: Kind | None) -> bool:
+        """Return whether the place has the kind `wanted`; None: any kind."""
+        try:
+            kind = self.status().kind
+        except ValueError:  # The path has a zero byte.
+            return False
+        except OSError as error:
+            if error.errno not in _ABSENT:
+                raise
+            return False
+        return wanted is None or kind is wanted
+
+
+class LocalPlace(PosixPath, Place):
+    """A path of the local file system. It is a `Path`, and equal to the `Path` of the same names."""
+
+    is_local = True
+
+    @property
+    def text(self) -> str:
+        """See `Place.text`."""
+        return os.fspath(self)
+
+    def normalized(self) -> LocalPlace:
+        """See `Place.normalized`."""
+        return LocalPlace(os.path.abspath(self))
+
+    def real(self) -> LocalPlace:
+        """See `Place.real`."""
+        return LocalPlace(os.path.realpath(self))
+
+    def relative(self, base: Place) -> PurePath | None:
+        """See `Place.relative`."""
+        below = isinstance(base, LocalPlace) and self.is_relative_to(base)
+        return PurePosixPath(*self.parts[len(base.parts) :]) if below else None
+
+    def status_now(self) -> Status:
+        """See `Place.status_now`."""
+        return status_of(os.stat(self))
+
+    def entries_now(self) -> Iterator[Entry]:
+        """See `Place.entries_now`."""
+        with os.scandir(self) as entries:
+            for entry in entries:
+                yield Entry(entry.name, _kind(entry))
+
+    def beside_now(self) -> Beside | None:
+        """See `Place.beside_now`."""
+        return None
+
+    def notes(self) -> list[str]:
+        """See `Place.notes`."""
+        return []
+
+    # Answers of Place, which may come from a listing. With an option of Path, Path answers.
+
+    def is_file(self, **options: Any) -> bool:
+        """See `Place.is_file`."""
+        return super().is_file(**options) if options else Place.is_file(self)
+
+    def is_dir(self, **options: Any) -> bool:
+        """See `Place.is_dir`."""
+        return super().is_dir(**options) if options else Place.is_dir(self)
+
+    def exists(self, **options: Any) -> bool:
+        """See `Place.exists`."""
+        return super().exists(**options) if options else Place.exists(self)
+
+    def is_symlink(self) -> bool:
+        """See `Place.is_symlink`."""
+        is_listed, kind = self._listed_itself()
+        return kind is Kind.LINK if is_listed else os.path.islink(self)
+
+    def is_there(self) -> bool:
+        """See `Place.is_there`."""
+        is_listed, kind = self._listed_itself()
+        return kind is not None if is_listed else os.path.lexists(self)
+
+    def _listed_itself(self) -> tuple[bool, Kind | None]:
+        answers = listing.current()
+        return (False, None) if answers is None else answers.kind_of(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Url(Place):
+    """The address of an object in a store, or of a prefix of objects.
 
     Attributes:
         scheme: In lower case, such as `s3`.
@@ -41,6 +311,7 @@ class Url:
     authority: str
     key: str = ""
     query: str = ""
+    is_local: ClassVar = False
 
     def __post_init__(self) -> None:
         if self.key and any(part in ("", ".", "..") for part in self.key.split("/")):
@@ -70,6 +341,11 @@ class Url:
     def address(self) -> str:
         """The complete address, with the user and the query that `str` omits. `Url.parse` accepts it."""
         return self._text(self.authority) + (f"?{self.query}" if self.query else "")
+
+    def __lt__(self, other: Any) -> bool:
+        if not isinstance(other, Url):
+            return NotImplemented
+        return (*self.parts, self.query) < (*other.parts, other.query)
 
     def __str__(self) -> str:
         return self._text(self.authority.rpartition("@")[2]) + ("?…" if self.query else "")
@@ -141,255 +417,77 @@ class Url:
             raise OptionError(f"{printable(names)}: is an absolute path, not a name below {printable(self)}")
         return self if names in ("", ".") else self._of(f"{self.key}/{names}" if self.key else names)
 
-    def is_relative_to(self, other: Place) -> bool:
-        """Return whether this address is the other address, or below it."""
-        return isinstance(other, Url) and self.parts[: len(other.parts)] == other.parts
+    @property
+    def text(self) -> str:
+        """See `Place.text`."""
+        return self.address
 
-    def relative_to(self, other: Place) -> PurePosixPath:
-        """Return the names that lead from the other address to this one.
+    def normalized(self) -> Url:
+        """See `Place.normalized`."""
+        return self
 
-        Raises:
-            ValueError: If this address is not below the other.
-        """
-        if not self.is_relative_to(other):
-            raise ValueError(f"{str(self)!r} is not in the subpath of {str(other)!r}")
-        return PurePosixPath(*self.parts[len(other.parts) :])
+    def real(self) -> Url:
+        """See `Place.real`."""
+        return self
+
+    def relative(self, base: Place) -> PurePosixPath | None:
+        """See `Place.relative`."""
+        below = isinstance(base, Url) and self.parts[: len(base.parts)] == base.parts
+        return PurePosixPath(*self.parts[len(base.parts) :]) if below else None
+
+    def status_now(self) -> Status:
+        """See `Place.status_now`."""
+        return store_of(self).status(self.key)
+
+    def entries_now(self) -> Iterator[Entry]:
+        """See `Place.entries_now`."""
+        return store_of(self).entries(self.key)
+
+    def beside_now(self) -> Beside | None:
+        """See `Place.beside_now`."""
+        return store_of(self).beside(self.key)
+
+    def is_symlink(self) -> bool:
+        """See `Place.is_symlink`."""
+        return False
+
+    def is_there(self) -> bool:
+        """See `Place.is_there`."""
+        return self.exists()
+
+    def is_fifo(self) -> bool:
+        """See `Place.is_fifo`."""
+        return False
+
+    def notes(self) -> list[str]:
+        """See `Place.notes`."""
+        return store_of(self).notes(self.key)
 
     def _of(self, key: str) -> Url:
         return replace(self, key=key, query="")
 
 
-Place = Path | Url
-"""The location of a file or a directory: a path of this machine, or a URL in a store."""
-AnyPlace = TypeVar("AnyPlace", Path, Url, Place)
-PlaceLike = str | os.PathLike[str] | Url
+AnyPlace = TypeVar("AnyPlace", Url, LocalPlace, Place, Path)
+PlaceLike = str | os.PathLike[str] | Place
 """A place, or a local path as text. Text is an address only if `place_of` reads it."""
 
 
-def absolute(place: AnyPlace) -> AnyPlace:
-    """Return the absolute path without `..`. Links are not followed. An address is returned as it is."""
-    return place if isinstance(place, Url) else Path(os.path.abspath(place))
+def identities_now(places: Iterable[Place]) -> Iterator[Identity]:
+    """Yield the identities of files, in order. A store is asked for many side by side.
 
-
-def real(place: AnyPlace) -> AnyPlace:
-    """Return the absolute path with all links followed. An address is returned as it is."""
-    return place if isinstance(place, Url) else Path(os.path.realpath(place))
-
-
-def relative(place: Place, base: Place) -> PurePath | None:
-    """Return the path from `base` to a place below it; None if the place is not below `base`."""
-    if isinstance(place, Url):
-        return place.relative_to(base) if place.is_relative_to(base) else None
-    return place.relative_to(base) if isinstance(base, Path) and place.is_relative_to(base) else None
-
-
-class Identity(NamedTuple):
-    """The properties of a file that must not change while it is read.
-
-    Attributes:
-        size: Size in bytes.
-        tag: For a local file, the modification time in nanoseconds and the inode. For another store, a value that
-            changes with the content.
+    Raises:
+        OSError: As `Place.status_now`, when the file is reached.
     """
 
-    size: int
-    tag: str
+    def bucket_of(place: Place) -> Url | None:
+        return replace(place, key="") if isinstance(place, Url) and not place.query else None
 
+    for bucket, files in itertools.groupby(places, bucket_of):
+        if bucket is not None:
+            yield from store_of(bucket).identities([file.key for file in files if isinstance(file, Url)])
+        else:
+            yield from (file.status_now().identity for file in files)
 
-class Kind(Enum):
-    """The kind of a place, or of a directory entry. Links of directory entries are not followed."""
-
-    FILE = "file"
-    DIRECTORY = "directory"
-    LINK = "link"
-    FIFO = "FIFO"
-    SOCKET = "socket"
-    DEVICE = "device"
-
-
-class Status(NamedTuple):
-    """The kind and the identity of a place. Links are followed.
-
-    Attributes:
-        kind: Never LINK.
-        identity: For a directory, only the tag has a meaning.
-    """
-
-    kind: Kind
-    identity: Identity
-
-    @property
-    def size(self) -> int:
-        """Size in bytes."""
-        return self.identity.size
-
-
-class Entry(NamedTuple):
-    """An entry of a directory.
-
-    Attributes:
-        name: The name in the directory.
-        kind: Links are not followed.
-        identity: The identity of a file, if the listing states it; None if the file has to be asked.
-    """
-
-    name: str
-    kind: Kind
-    identity: Identity | None = None
-
-
-class Store(Protocol):
-    """Access to one bucket or host. Thread-safe. A key is that of `Url.key`."""
-
-    def status(self, key: str) -> Status:
-        """Return the status of a key.
-
-        Raises:
-            OSError: If it does not exist (FileNotFoundError), or the store cannot be reached.
-        """
-
-    def entries(self, key: str) -> Iterator[Entry]:
-        """Yield the entries directly below a key, in no order.
-
-        Raises:
-            OSError: If the key cannot be listed.
-        """
-
-    def read_ranges(
-        self, key: str, ranges: Sequence[tuple[int, int]], identity: Identity
-    ) -> Iterable[bytes | memoryview]:
-        """Return the bytes of several ranges of a file, in order. An iterator yields them as they arrive.
-
-        A store may also have a method `prefetch(key, ranges, identity, *, keep)`; see `files.File.prefetch`.
-
-        Args:
-            key: The file.
-            ranges: The first byte of each range, and the byte after its last, in any order, none beyond the end.
-            identity: The identity that `status` or `entries` gave for the file.
-
-        Raises:
-            SourceChangedError: If the file has another identity now.
-            OSError: If the file cannot be read.
-        """
-
-
-class Beside(NamedTuple):
-    """The objects in a directory whose names begin with a stem, as one request lists them.
-
-    Attributes:
-        stem: The names of which something is known begin with it.
-        last: The last of these names that is known; None if all are.
-        entries: The entries, by name.
-        below: The entries of directories among them, and of directories below these, by the path from the directory of
-            the stem. Only directories that are listed completely are there.
-    """
-
-    stem: str
-    last: str | None
-    entries: dict[str, Entry]
-    below: dict[str, dict[str, Entry]]
-
-
-@runtime_checkable
-class ListsBeside(Store, Protocol):
-    """A store that lists the objects beside one, however many objects its directory has."""
-
-    def beside(self, key: str) -> Beside:
-        """List what begins with the stem of a key, by one request.
-
-        Raises:
-            FormatError: If the store cannot be asked, or lists no keys.
-        """
-
-
-@runtime_checkable
-class FindsIdentities(Store, Protocol):
-    """A store that is asked for the identities of many objects side by side."""
-
-    def identities(self, keys: Sequence[str]) -> Iterator[Identity]:
-        """Yield the identities of objects, in order.
-
-        Raises:
-            OSError: As `Store.status`, when the object is reached.
-        """
-
-
-@runtime_checkable
-class HasNotes(Store, Protocol):
-    """A store whose users should know something about how it serves a file."""
-
-    def notes(self, key: str) -> list[str]:
-        """Return the notes on a file that was looked at."""
-
-
-IF_ABSENT, IF_MATCH = "if-absent", "if-match"
-"""Conditions that a store may know: write only if there is no object, and only if it is the one that was seen."""
-
-
-@runtime_checkable
-class WritableStore(Store, Protocol):
-    """Access to a bucket that tokfmt writes to. An object appears as a whole, or does not appear.
-
-    Attributes:
-        can: The conditions of `put` that the store knows: `IF_ABSENT`, `IF_MATCH`. None: tokfmt does not write to it.
-    """
-
-    can: frozenset[str] | None
-
-    def put(
-        self,
-        key: str,
-        content: bytes | Path,
-        *,
-        if_absent: bool = False,
-        if_match: Identity | None = None,
-        done: Callable[[Identity], None] = lambda _: None,
-    ) -> Identity:
-        """Write an object, and return its identity.
-
-        Args:
-            key: The object.
-            content: Its bytes, or the file that holds them.
-            if_absent: Write only if there is no object. Of a file above `PUT_AT_ONCE`, this is known only beforehand.
-            if_match: Write only if the object has this identity.
-            done: Called with the identity once the object is complete, also if the caller is interrupted meanwhile.
-
-        Raises:
-            FileExistsError: If the condition does not hold.
-            UnsupportedError: If the server does not know the condition.
-            OutageError: If the object cannot be written.
-        """
-
-    def upload(self, files: Iterable[tuple[str, Path]], done: Callable[[str, Identity], None]) -> None:
-        """Write files side by side.
-
-        If a file fails, or a signal comes, the uploads that are under way end with their object or without it.
-
-        Args:
-            files: The key and the local path of each.
-            done: Called with the key and the identity of each object that is complete, also after a failure.
-
-        Raises:
-            OutageError: If an object cannot be written.
-        """
-
-    def identity(self, key: str) -> Identity | None:
-        """Return the identity of an object by a request without a body; None if there is no object.
-
-        Raises:
-            FormatError: If the store cannot be asked.
-        """
-
-    def delete(self, keys: Iterable[str]) -> None:
-        """Delete objects, and those that do not exist any more.
-
-        Raises:
-            OutageError: If one cannot be deleted.
-        """
-
-
-PUT_AT_ONCE = 64 << 20
-"""Bytes of a file that one request writes. A larger one is written in parts, for which no store has a condition."""
 
 _MODES = {stat.S_IFREG: Kind.FILE, stat.S_IFDIR: Kind.DIRECTORY, stat.S_IFIFO: Kind.FIFO, stat.S_IFSOCK: Kind.SOCKET}
 
@@ -398,17 +496,6 @@ def status_of(found: os.stat_result) -> Status:
     """Convert a stat result of a path, or of an open file."""
     kind = _MODES.get(stat.S_IFMT(found.st_mode), Kind.DEVICE)
     return Status(kind, Identity(found.st_size, f"{found.st_mtime_ns}:{found.st_ino}"))
-
-
-def local_entries(directory: str) -> Iterator[Entry]:
-    """Yield the entries of a directory of the local file system, in no order.
-
-    Raises:
-        OSError: If the directory cannot be listed.
-    """
-    with os.scandir(directory) as held:
-        for entry in held:
-            yield Entry(entry.name, _kind(entry))
 
 
 def _kind(entry: os.DirEntry[str]) -> Kind:
@@ -426,6 +513,8 @@ _READ_ONLY = {
     "https": "Write to a local path, and upload it",
 }
 """Schemes that are only read, and what to do instead."""
+
+
 _OPENERS: dict[str, Callable[[Url], Store]] = {}
 _OPEN: dict[tuple[str, str, str], Store] = {}
 _GROUP = "tokfmt.stores"
@@ -451,19 +540,15 @@ def close_stores() -> None:
 
 
 def _opener(scheme: str) -> Callable[[Url], Store] | None:
-    """Return the function that opens the stores of a scheme; None without one."""
-    if (found := _OPENERS.get(scheme)) is not None:
-        return found
+    """Return the function that opens the stores of a scheme, in lower case; None without one."""
+    if (opener := _OPENERS.get(scheme)) is not None:
+        return opener
     from importlib.metadata import entry_points  # Takes 30 ms, which a local path does not pay.
 
     for point in entry_points(group=_GROUP, name=scheme):
         register_store(scheme, point.load())
         return _OPENERS[scheme]
     return None
-
-
-def _is_registered(scheme: str) -> bool:
-    return _opener(scheme.lower()) is not None
 
 
 def store_of(url: Url) -> Store:
@@ -473,21 +558,15 @@ def store_of(url: Url) -> Store:
         OptionError: If no store is registered for the scheme, or the address or the options of stores are not valid.
         MissingDependencyError: If a package that the store needs is not installed.
     """
-    known = (url.scheme, url.authority, f"{url.key}?{url.query}" if url.query else "")
-    if (found := _OPEN.get(known)) is not None:
-        return found
+    store_key = (url.scheme, url.authority, f"{url.key}?{url.query}" if url.query else "")
+    if (store := _OPEN.get(store_key)) is not None:
+        return store
     if (opener := _opener(url.scheme)) is None:
         raise _refused(str(url), "read")
-    return _OPEN.setdefault(known, opener(url))
+    return _OPEN.setdefault(store_key, opener(url))
 
 
-def notes_of(url: Url) -> list[str]:
-    """Return the notes of the store on a file; see `HasNotes`."""
-    store = store_of(url)
-    return store.notes(url.key) if isinstance(store, HasNotes) else []
-
-
-def writable_store(url: Url) -> WritableStore:
+def writable_store(url: Url) -> Store:
     """Return the store that writes an address.
 
     Raises:
@@ -496,10 +575,14 @@ def writable_store(url: Url) -> WritableStore:
     """
     if not _is_registered(url.scheme) or url.scheme in _READ_ONLY:
         raise _not_written(str(url))
-    found = store_of(_with_key(url))
-    if not isinstance(found, WritableStore) or found.can is None:
+    store = store_of(_with_key(url))
+    if store.can is None:
         raise _not_written(str(url))
-    return found
+    return store
+
+
+def _is_registered(scheme: str) -> bool:
+    return _opener(scheme.lower()) is not None
 
 
 def _with_key(url: Url) -> Url:
@@ -516,11 +599,11 @@ def destination_of(given: PlaceLike) -> Place:
     Raises:
         OptionError: If it is an address that cannot be written, or a bucket.
     """
-    if isinstance(given, Url):
+    if isinstance(given, Place):
         return given
     text = os.fspath(given)
     if (found := _ADDRESS.match(text)) is None:
-        return Path(given)
+        return LocalPlace(given)
     if not _is_registered(found[1]) or found[1].lower() in _READ_ONLY:
         raise _not_written(text)
     if found[2] == "/":
@@ -539,22 +622,17 @@ def place_of(given: PlaceLike) -> Place:
     Raises:
         OptionError: If it is an address of another scheme, and no local path of that name exists.
     """
-    if isinstance(given, Url):
+    if isinstance(given, Place):
         return given
     text = os.fspath(given)
     if (found := _ADDRESS.match(text)) is not None:
         if found[2] != "/" and not os.path.lexists(text) and _is_registered(found[1]):
             return Url.parse(text)
         refuse_address(text, "read")
-    return Path(given)
+    return LocalPlace(given)
 
 
-def text_of(place: Place) -> str:
-    """Return the text that `place_of` reads as this place. It may hold a password, so it is not for messages."""
-    return place.address if isinstance(place, Url) else os.fspath(place)
-
-
-def local_path(given: PlaceLike, what: str) -> Path:
+def local_path(given: PlaceLike, what: str) -> LocalPlace:
     """Return the local path of a place, for a library or a system call that takes only local paths.
 
     Args:
@@ -565,7 +643,7 @@ def local_path(given: PlaceLike, what: str) -> Path:
         UnsupportedError: If it is an address.
     """
     place = place_of(given)
-    if isinstance(place, Url):
+    if not isinstance(place, LocalPlace):
         raise UnsupportedError(place, f"{what} is read from a local path only", remedy=_READ_REMEDY)
     return place
 

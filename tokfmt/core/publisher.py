@@ -33,6 +33,7 @@ from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import MappingProxyType, TracebackType
+from typing import TypeVar
 
 from tokfmt.core.durable import (
     EXCHANGE,
@@ -58,12 +59,13 @@ from tokfmt.core.locks import (
     remove_private,
     take_lock,
 )
-from tokfmt.core.place import Place, PlaceLike, Url
+from tokfmt.core.place import LocalPlace, Place, PlaceLike, local_path
 from tokfmt.core.replacing import ANYBODY, Objection, inherit, no_directory, obstacle, remove, resolve_link, restrict
 from tokfmt.core.text_format import printable
 
 REQUEST = "conversion.json"
 """Name of the file that makes a hidden directory worth keeping: it states what is built there."""
+AnyPath = TypeVar("AnyPath", bound=Path)
 _SUFFIX, _OLD, _DRAFT, _INODE = ".tokfmt-work", ".old", ".draft", "published"
 _ABSENT, _UNKNOWN = 0, -1  # No inode has these numbers.
 _TRIES, _PAUSE = 20, 0.05
@@ -128,7 +130,7 @@ class Publisher:
         self._placed: dict[Path, int] = {}
 
     @property
-    def _built(self) -> Path:
+    def _built(self) -> LocalPlace:
         return self.home / "build" / self.destination.name
 
     def __enter__(self) -> Publisher:
@@ -245,7 +247,7 @@ class Publisher:
         if isinstance(error, TokfmtError):
             replace_paths(error, self._built, self.given)
             for name in self.companions:
-                shown_as = self.given if isinstance(self.given, Url) else Path(self.given)
+                shown_as = self.given if isinstance(self.given, Place) else LocalPlace(self.given)
                 replace_paths(error, self._built.with_name(name), shown_as.with_name(name))
             scratch = rf"{re.escape(printable(self.scratch))}/[^\s:]+"  # Names of scratch files mean nothing to users.
 
@@ -460,7 +462,9 @@ class Publisher:
     def _remove_old(self, old: Path) -> None:
         """Remove the files of a replaced dataset. If it gained files since the last check, rename it instead."""
         try:
-            gone = not self.objection(old) and remove(old, everything_in(old))
+            gone = not self.objection(LocalPlace(old)) and remove(
+                old, [local_path(file, "a dataset") for file in everything_in(old)]
+            )
         except TokfmtError:
             gone = False
         if not gone:
@@ -517,7 +521,7 @@ def _inode(path: Path) -> int:
         return _ABSENT
 
 
-def hidden_sibling(destination: Path) -> Path:
+def hidden_sibling(destination: AnyPath) -> AnyPath:
     """Return the path of the directory in which a destination is built."""
     return destination.parent / f".{destination.name}{_SUFFIX}"
 

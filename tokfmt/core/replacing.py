@@ -15,11 +15,11 @@ import re
 import stat
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import overload
 
-from tokfmt.core import listing
 from tokfmt.core.errors import ConversionError
 from tokfmt.core.files import open_file, walk
-from tokfmt.core.place import Place, refuse_address
+from tokfmt.core.place import LocalPlace, Place, PlaceLike, refuse_address
 from tokfmt.core.text_format import printable, shortened
 
 Objection = Callable[[Place], str]
@@ -38,8 +38,14 @@ _KINDS = {
 }
 
 
-def resolve_link(path: str | os.PathLike[str]) -> Path:
+@overload
+def resolve_link(path: str | os.PathLike[str]) -> LocalPlace: ...
+@overload
+def resolve_link(path: Place) -> Place: ...
+def resolve_link(path: PlaceLike) -> Place:
     """Return the absolute path that a write to `path` changes: links at its end are followed, even broken ones.
+
+    An address in a store is returned as it is.
 
     A link is followed only if it belongs to the caller, root, or the owner of its directory. The kernel has the same
     rule for directories like /tmp (`protected_symlinks`).
@@ -49,6 +55,12 @@ def resolve_link(path: str | os.PathLike[str]) -> Path:
         ConversionError: If it is a loop of links, a link of another user, an open file of this process (/dev/stdout),
             or a name that no file can have.
     """
+    if isinstance(path, Place) and not path.is_local:
+        return path
+    return _link_resolved(LocalPlace(path.text if isinstance(path, Place) else path))
+
+
+def _link_resolved(path: LocalPlace) -> LocalPlace:
     refuse_address(path, "written")
     try:
         possible = b"\0" not in os.fsencode(path)
@@ -58,7 +70,7 @@ def resolve_link(path: str | os.PathLike[str]) -> Path:
         raise _impossible(path)
     if os.fspath(path) == "-":
         raise ConversionError("-: is standard output, which cannot hold this output. Name a file")
-    place = Path(os.path.abspath(path))
+    place = path.normalized()
     for _ in range(_LINKS):
         if _DESCRIPTORS.fullmatch(os.path.realpath(place.parent)):
             raise ConversionError(f"{printable(path)}: is an open file of a process, not a place. Standard output is -")
@@ -78,7 +90,7 @@ def resolve_link(path: str | os.PathLike[str]) -> Path:
                 "Choose another destination"
             )
         name = os.path.basename(target)
-        place = Path(os.path.realpath(target if name in ("", ".", "..") else os.path.dirname(target)))
+        place = LocalPlace(os.path.realpath(target if name in ("", ".", "..") else os.path.dirname(target)))
         place = place if name in ("", ".", "..") else place / name
     raise ConversionError(f"{printable(path)}: a loop of symbolic links. Choose another destination")
 
@@ -90,14 +102,14 @@ def _impossible(path: str | os.PathLike[str]) -> ConversionError:
 
 def no_directory(path: Place) -> str:
     """Object to the replacement of a directory."""
-    return "it is a directory" if listing.is_dir(path) else ""
+    return "it is a directory" if path.is_dir() else ""
 
 
 def begins_with(kind: str, *beginnings: bytes) -> Objection:
     """Return an objection to a directory, and to a non-empty file that does not begin like a file of a kind."""
 
     def objection(path: Place) -> str:
-        if listing.is_dir(path):
+        if path.is_dir():
             return no_directory(path)
         file = open_file(path, may_be_page=True)
         head = file.read(0, min(64, file.size)).lstrip()
@@ -127,7 +139,7 @@ def obstacle(path: Path, objection: Objection) -> str:
     for where, what in _stood_in():
         if real == where or real in where.parents:
             return f"it {'is' if real == where else 'contains'} {what}"
-    return objection(path)
+    return objection(LocalPlace(path))
 
 
 def _stood_in() -> list[tuple[Path, str]]:
@@ -170,8 +182,8 @@ def readable_by(files: Iterable[Place]) -> int:
     """Return the permissions that all local files of the sources have. The output gets no more."""
     allowed = ANYBODY
     for file in files:
-        if isinstance(file, Path):
-            allowed &= os.stat(file).st_mode
+        if file.is_local:
+            allowed &= os.stat(file.text).st_mode
     return allowed
 
 

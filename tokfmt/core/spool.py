@@ -20,20 +20,13 @@ import tempfile
 from pathlib import Path
 from types import MappingProxyType
 
-from tokfmt.core import listing
 from tokfmt.core.errors import DestinationExistsError, UnsupportedError
 from tokfmt.core.files import writing
 from tokfmt.core.locks import make_private
-from tokfmt.core.place import (
-    IF_ABSENT,
-    PUT_AT_ONCE,
-    PlaceLike,
-    Url,
-    destination_of,
-    writable_store,
-)
+from tokfmt.core.place import PlaceLike, Url, destination_of, local_path, writable_store
 from tokfmt.core.publisher import Beside, Publisher
 from tokfmt.core.replacing import ANYBODY, Objection, no_directory
+from tokfmt.core.store import IF_ABSENT, PUT_AT_ONCE
 
 VARIABLE = "TOKFMT_SPOOL"
 _TASKS = ".tokfmt-tasks"
@@ -86,7 +79,7 @@ class SmallObject(Publisher):
         super()._make_home()
 
     def check_replaceable(self) -> None:
-        if not listing.is_there(self.url):
+        if not self.url.is_there():
             return
         why = self.objection(self.url)
         if not self.overwrite:
@@ -133,7 +126,7 @@ def staging_for(
     place = destination_of(destination)
     if not isinstance(place, Url):
         return Publisher(
-            destination if isinstance(destination, str) else place,
+            destination if isinstance(destination, str) else local_path(place, "a file to write"),
             overwrite=overwrite,
             objection=objection,
             readable=readable,

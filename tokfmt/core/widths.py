@@ -17,8 +17,9 @@ from tokfmt.core.errors import CorruptError
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.core.raw_ids import LARGEST
 
+LOOKED_AT = 1 << 17
+"""Bytes at the beginning of a file that are examined."""
 _ENOUGH = 8  # Smallest number of sequences with the same end that is evidence.
-_LOOKED_AT = 1 << 17  # Bytes at the beginning that are examined.
 _FEW_ENDS = 3  # Smallest number of documents in them with the same end that is evidence.
 _ALIKE = 0.9  # Smallest share of these documents. Others may end differently, as in a stream cut at any position.
 _SMALL = 16  # The upper half of a 4-byte token is below it, because no tokenizer has an ID of 2^20.
@@ -72,7 +73,7 @@ def width_of_size(extent: Extent, starts: Offsets, wider: Sequence[int], index: 
         CorruptError: If the tokens show a larger width, so that the file is truncated.
     """
     file, width = extent.file, extent.dtype.itemsize
-    head = file.array(0, min(file.size, _LOOKED_AT) // 8 * 8, "u1")
+    head = file.array(0, min(file.size, LOOKED_AT) // 8 * 8, "u1")
     wider = [other for other in wider if other > width]
     if not wider or not extent.tokens or not starts[-1]:
         return ()

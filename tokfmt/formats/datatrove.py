@@ -26,7 +26,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from tokfmt.core import listing
 from tokfmt.core.annotation import Column, all_or_none, bounded_entries, shown
 from tokfmt.core.errors import CorruptError, UnsupportedError
 from tokfmt.core.files import File, matching, open_file
@@ -132,12 +131,12 @@ class Datatrove(FlatFormat):
     def recognize(self, probe: Probe) -> Confidence | None:
         if self.canonical(probe.path).suffix != ".ds":
             return None
-        described = any(listing.is_file(companion) for companion in self.companions(probe.path))
+        described = any(companion.is_file() for companion in self.companions(probe.path))
         return Confidence.CERTAIN if described else Confidence.NAME
 
     def files(self, path: Place) -> list[Place]:
         names = [beside(member, end) for member in self.members(path) for end in ("", ".index", ".metadata", ".loss")]
-        own = [file for file in names if listing.is_file(file)]
+        own = [file for file in names if file.is_file()]
         totals = matching(path, "*.ds.metadata")  # metadata of a merge, without tokens
         return list(dict.fromkeys([*own, *totals]))
 
@@ -153,14 +152,10 @@ class Datatrove(FlatFormat):
         error = CorruptError(paths[0], "files with a .loss", expected=len(files), found=len(file_layout.masks))
         return replace(file_layout, masks=(), problems=[*file_layout.problems, fatal("TF725", error)])
 
-    def read_first(self, path: Place) -> tuple[Place, int]:
-        """See `FlatFormat.read_first`: an index, or its beginning if it is long."""
-        return beside(path, ".index"), 1 << 16
-
     def examine_file(self, file: File, options: ReadOptions, hints: Hints) -> FileLayout:
         index, metadata = (beside(file.path, suffix) for suffix in (".index", ".metadata"))
-        tokenizer, stated, count = _read_metadata(metadata) if listing.is_there(metadata) else ("", None, None)
-        if listing.is_there(index):  # A link without a target is an error.
+        tokenizer, stated, count = _read_metadata(metadata) if metadata.is_there() else ("", None, None)
+        if index.is_there():  # A link without a target is an error.
             file_layout = _indexed(file, options.width, stated, index, metadata)
             known = file_layout.extents[0].dtype.itemsize in (options.width, stated)
             if hints.allow_partial and (not known or any(problem.is_fatal for problem in file_layout.problems)):
@@ -172,7 +167,7 @@ class Datatrove(FlatFormat):
         else:
             remedy = "--from-opt width=2 (or 4) reads it as one stream"
             raise UnsupportedError(file.path, "has neither .index nor .metadata to state its width", remedy=remedy)
-        if listing.is_there(mask := beside(file.path, ".loss")):
+        if (mask := beside(file.path, ".loss")).is_there():
             whole, wrong = loss_mask(mask, file_layout.extents[0].tokens, "TF725")
             file_layout = replace(file_layout, masks=[whole], problems=[*file_layout.problems, *wrong])
         named = tokenizer and not tokenizer.lower().startswith("unknown")  # tokfmt and datatrove write that without one

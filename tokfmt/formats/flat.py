@@ -24,7 +24,6 @@ from typing import Any, ClassVar, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core import listing
 from tokfmt.core.annotation import (
     NATIVE,
     Column,
@@ -63,7 +62,7 @@ from tokfmt.core.format import (
 )
 from tokfmt.core.inspection import Inspection, Unreadable
 from tokfmt.core.output import Output, copy_region, preallocate
-from tokfmt.core.place import AnyPlace, Place, Url
+from tokfmt.core.place import AnyPlace, Place
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
 from tokfmt.core.reader import (
     U16,
@@ -80,9 +79,10 @@ from tokfmt.core.reader import (
     windows,
 )
 from tokfmt.core.shard_names import follows
+from tokfmt.core.side_by_side import side_by_side
 from tokfmt.core.text_format import counted, printable
 from tokfmt.core.widths import contradicted_width
-from tokfmt.formats.files_ahead import FILES_AT_ONCE, FilesAhead, parts_of
+from tokfmt.formats.files_ahead import FilesAhead, parts_of
 from tokfmt.formats.index_ends import indexes_of_others
 
 __all__ = [
@@ -110,7 +110,7 @@ __all__ = [
 
 _FILES, _IDS = 64, 1 << 12  # Files, and IDs at their beginning, that show a wrong width.
 
-Pieces = Iterator[tuple[Place, int, bytes | NDArray[Any]]]
+Pieces = Iterator[tuple[Path, int, bytes | NDArray[Any]]]
 """Pieces of files to write: (path, byte offset, content)."""
 
 
@@ -216,7 +216,7 @@ class FlatReader(TokenReader):
         self.extents, self._masks = file_layout.extents, file_layout.masks
         # A list: to bisect an array takes as long as all the rest of a short read.
         self._begins = [0, *itertools.accumulate(extent.tokens for extent in file_layout.extents)]
-        stored = len(self.extents) > 1 and isinstance(self.extents[0].file.path, Url)
+        stored = len(self.extents) > 1 and not self.extents[0].file.path.is_local
         self._ahead = FilesAhead(self.extents, self._begins) if stored else None
         tokens, self._row = self._begins[-1], file_layout.sample_length
         stream = file_layout.starts is None and file_layout.entries is None
@@ -608,7 +608,7 @@ class FlatWriter(TokenWriter):
             _, at, content = next(rest)
             if not at and path != self.path:
                 path.unlink(missing_ok=True)  # An interrupted commit may have left it.
-            if not listing.exists(path):
+            if not path.exists():
                 preallocate(path, 0)
             with Output(path) as out:
                 out.write(at, content)
@@ -655,7 +655,7 @@ def _in_width(options: Any, width: int) -> str:
 
 
 def _size_of(path: Place) -> int:
-    return listing.status(path).size if listing.is_file(path) else 0
+    return path.status().size if path.is_file() else 0
 
 
 class FlatInspection(Inspection):
@@ -675,7 +675,7 @@ class FlatInspection(Inspection):
         self.problems = layout.problems
 
     def reader(self) -> FlatReader:
-        return FlatReader(self.layout)
+        return self.format.Reader(self.layout)
 
     def look(self, how: Audit) -> Iterator[Finding]:
         """See `Inspection.look`. A deep check reads all tokens and loss masks."""
@@ -726,6 +726,7 @@ class FlatFormat(Format):
     """The base of formats of flat files. Subclass it, and make `FORMAT` an instance of the subclass.
 
     Attributes that a format states besides those of `Format`:
+        Reader: A subclass of `FlatReader`, if tokens lie elsewhere than in extents of files.
         Writer: A subclass of `FlatWriter`.
         write_options: A subclass of `FlatOptions`.
         pattern: Regular expression of the names of files in a folder (one name per PREFIX). Files are read in the
@@ -739,9 +740,10 @@ class FlatFormat(Format):
         unreadable: Code for errors that `examine` raises.
         masked: Code for invalid loss masks.
         other_index: Code for an index that seems to belong to other tokens; "" if the format has no indexes.
-        inspection: A subclass of `FlatInspection`, if the format has its own reader, or a check looks at more.
+        inspection: A subclass of `FlatInspection`, if a check looks at more.
     """
 
+    Reader: ClassVar[type[FlatReader]] = FlatReader
     Writer: ClassVar[type[FlatWriter]]
     pattern: ClassVar[str] = ""
     below: ClassVar[str] = ""
@@ -800,8 +802,7 @@ class FlatFormat(Format):
                 files, lambda path: self.examine_file(self.open_tokens(path), options, hints), hints.allow_loss
             )
         else:
-            announced = files if len(files) == 1 else self._announced(files)
-            parts = [self.examine_file(self.open_tokens(path), options, hints) for path in announced]
+            parts = list(side_by_side(lambda path: self.examine_file(self.open_tokens(path), options, hints), files))
         file_layout = joined(parts)
         return (
             replace(file_layout, extras={**file_layout.extras, self.counted: len(parts)})
@@ -819,28 +820,6 @@ class FlatFormat(Format):
             FormatError: It cannot be opened.
         """
         return open_file(path)
-
-    def read_first(self, path: Place) -> tuple[Place, int]:
-        """Return the file that `examine_file` reads first, and the number of bytes that it reads from its beginning.
-
-        Stores are asked for these bytes of several files side by side. By default, no byte is read.
-
-        Args:
-            path: A token file of the dataset.
-        """
-        return path, 0
-
-    def _announced(self, files: Sequence[Place]) -> Iterator[Place]:
-        """Yield the files, and ask stores for what `examine_file` will read of the next ones."""
-        following = iter(files)
-        for number, path in enumerate(files):
-            for other in itertools.islice(following, 1 if number else FILES_AT_ONCE):
-                place, size = self.read_first(other)
-                if size and isinstance(place, Url):
-                    with suppress(FormatError, OSError):  # `examine_file` reports what cannot be read.
-                        file = open_file(place)
-                        file.prefetch([(0, min(size, file.size))], keep=True)
-            yield path
 
     def certain_parts(
         self, files: Sequence[Place], look: Callable[[Place], FileLayout], accepted: frozenset[str]
@@ -896,7 +875,7 @@ class FlatFormat(Format):
 
     def canonical(self, path: AnyPlace) -> AnyPlace:
         """See `Format.canonical`."""
-        return path if listing.is_dir(path) else self.names(path)[0]
+        return path if path.is_dir() else self.names(path)[0]
 
     def companions(self, path: Place) -> Sequence[Place]:
         """See `Format.companions`. A folder has no companions."""
@@ -904,18 +883,18 @@ class FlatFormat(Format):
 
     def members(self, path: Place) -> list[Place]:
         """Return the token file at `path`, or the token files of a folder in the order of reading."""
-        if not listing.is_dir(path):
+        if not path.is_dir():
             return [self.canonical(path)]
         return list(dict.fromkeys(map(self.canonical, files_named(path, re.compile(self.pattern)))))
 
     def files(self, path: Place) -> list[Place]:
         """See `Format.files`."""
         if self.below:
-            there = everything_in(path) if listing.is_dir(path) else [path]
+            there = everything_in(path) if path.is_dir() else [path]
             return sorted(file for file in there if re.fullmatch(self.below, file.name))
         if not self.suffixes:
             return self.members(path)
-        return [file for member in self.members(path) for file in self.names(member) if listing.is_file(file)]
+        return [file for member in self.members(path) for file in self.names(member) if file.is_file()]
 
     def all_files(self, paths: Sequence[Place]) -> list[Place]:
         """Return the token files of all paths, in order.
@@ -929,27 +908,18 @@ class FlatFormat(Format):
         return [file for path in paths for file in self.members(path)]
 
     def inspect(self, paths: Sequence[Place], options: Any, hints: Hints) -> Inspection:
-        """See `Format.inspect`."""
-        try:
-            return self.inspection(self, paths, options, hints, self.file_layout(paths, options, hints))
-        except FormatError as error:
-            return Unreadable(self.unreadable, paths[0], error)
-
-    def file_layout(self, paths: Sequence[Place], options: Any, hints: Hints) -> FileLayout:
-        """Return the layout that a reader uses: with `Hints.allow_partial`, only the certain part of damaged files.
+        """See `Format.inspect`. With `Hints.allow_partial`, the layout is the certain part of damaged files.
 
         If read options have `rows`, and it is "blocks", the rows of the index are joined to one stream.
-
-        Args:
-            paths: As for `Format.inspect`.
-            options: As for `Format.inspect`.
-            hints: As for `Format.inspect`.
         """
-        file_layout = self.examine(paths, options, hints)
-        file_layout = certain(file_layout) if hints.allow_partial else file_layout
+        try:
+            layout = self.examine(paths, options, hints)
+        except FormatError as error:
+            return Unreadable(self.unreadable, paths[0], error)
+        layout = certain(layout) if hints.allow_partial else layout
         if getattr(options, "rows", None) == "blocks":
-            return replace(file_layout, starts=None, entries=None, separators=Separators.AFTER)
-        return file_layout
+            layout = replace(layout, starts=None, entries=None, separators=Separators.AFTER)
+        return self.inspection(self, paths, options, hints, layout)
 
     def writer(self, path: Path, options: Any, target: Target) -> TokenWriter:
         """See `Format.writer`."""

@@ -11,7 +11,6 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tokfmt.core import listing
 from tokfmt.core.errors import (
     CorruptError,
     MissingDependencyError,
@@ -22,9 +21,10 @@ from tokfmt.core.errors import (
     UnsupportedError,
 )
 from tokfmt.core.files import File, Stream, open_file
-from tokfmt.core.place import Identity, Place, real, relative
+from tokfmt.core.place import Place
 from tokfmt.core.reader import windows
 from tokfmt.core.resources import Recent
+from tokfmt.core.store import Identity
 from tokfmt.formats.zstd_frames import decompressor, library, refuse_frame
 
 JSON_BYTES = 1 << 26
@@ -68,9 +68,9 @@ def inside(folder: Place, name: object, home: str = "folder") -> Place:
     path = folder
     for part in parts:
         path /= part
-        if not listing.is_link(path):
+        if not path.is_symlink():
             continue
-        if relative(real(path), real(folder)) is None:
+        if path.real().relative(folder.real()) is None:
             remedy = f"If you trust it, copy what it points to into the {home}"
             raise UnsafeError(path, f"is a symbolic link that leaves the {home}", remedy=remedy)
     return path

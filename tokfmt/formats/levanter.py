@@ -24,7 +24,6 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from tokfmt.core import listing
 from tokfmt.core.annotation import Part, shown
 from tokfmt.core.errors import NO_DAMAGE, CorruptError, FormatError, OptionError, UnsafeError, UnsupportedError
 from tokfmt.core.fields import Field
@@ -37,7 +36,7 @@ from tokfmt.core.ragged import Offsets
 from tokfmt.core.reader import ByteOffset, Damage, Separators, check_position
 from tokfmt.core.text_format import printable
 from tokfmt.formats.files_ahead import parts_of
-from tokfmt.formats.flat import Extent, FileLayout, FlatFormat, FlatInspection, FlatReader, joined
+from tokfmt.formats.flat import Extent, FileLayout, FlatFormat, FlatReader, joined
 from tokfmt.formats.folders import inside, json_object, whole_number
 from tokfmt.formats.zarr_arrays.array import Array
 from tokfmt.formats.zarr_arrays.store import Directory, json_of
@@ -101,13 +100,6 @@ class Reader(FlatReader):
         return None
 
 
-class LevanterInspection(FlatInspection):
-    """The inspection of a cache."""
-
-    def reader(self) -> Reader:
-        return Reader(self.layout)
-
-
 class Shard(NamedTuple):
     """A store in the ledger: its folder, its number of rows, and its number of elements if the ledger states it."""
 
@@ -126,7 +118,7 @@ class Levanter(FlatFormat):
     read_options = ReadOptions
     pattern, unreadable = re.escape(LEDGER), "TF781"
     below = r"shard_ledger\.json(\.bak)?|\.success|zarr\.json|\d+"
-    member, inspection = LEDGER, LevanterInspection
+    member, Reader = LEDGER, Reader
     meanings = {
         "TF781": Code(
             "not a cache that can be read",
@@ -163,7 +155,7 @@ class Levanter(FlatFormat):
 
     def examine(self, paths: Sequence[Place], options: ReadOptions, hints: Hints) -> FileLayout:
         path = paths[0] / LEDGER
-        ledger = {} if listing.exists(paths[0] / _BUILD) and not listing.exists(path) else json_object(open_file(path))
+        ledger = {} if (paths[0] / _BUILD).exists() and not path.exists() else json_object(open_file(path))
         shards, problems = _shards(paths[0], ledger, options.leaf)
         looks = [_look(shard, options) for shard in shards]
         if hints.allow_partial:
@@ -267,7 +259,7 @@ def _dtype(folder: Place, store: Directory, leaf: str) -> np.dtype[Any]:
         CorruptError: The store does not exist.
         UnsupportedError: The leaf is not a one-dimensional array of integers.
     """
-    if not listing.is_dir(folder):
+    if not folder.is_dir():
         raise CorruptError(folder, "is missing: the ledger lists it as finished", remedy="Copy it again")
     if not {"offsets", "data"} <= (names := store.names(leaf)) or "shapes" in names:
         what, others = f"has no array {leaf} of one dimension", _others(folder, leaf)
@@ -306,11 +298,11 @@ def _others(folder: Place, leaf: str) -> list[str]:
     """Return up to 9 other leaves of a store, in order of their names. Leaves of lists are below a directory."""
     found = list[str]()
     for name in sorted(names_in(folder)):
-        if not listing.is_dir(folder / name):
+        if not (folder / name).is_dir():
             continue
         below = names_in(folder / name)
         found += [name] if "offsets" in below else [f"{name}/{one}" for one in sorted(below)]
-    leaves = (name for name in found if name != leaf and listing.is_dir(folder / name / "offsets"))
+    leaves = (name for name in found if name != leaf and (folder / name / "offsets").is_dir())
     return [printable(name) for name in islice(leaves, 9)]
 
 

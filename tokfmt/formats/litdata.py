@@ -26,7 +26,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from tokfmt.core import listing
 from tokfmt.core.annotation import shown
 from tokfmt.core.errors import CorruptError, FormatError, UnsupportedError
 from tokfmt.core.files import File, matching, open_file
@@ -156,7 +155,7 @@ class LitData(ShardFormat):
         return Confidence.CERTAIN if listed else None
 
     def listing(self, path: Place, options: ReadOptions) -> Listing:
-        if not listing.is_file(path) and matching(path.parent, "*.index.json"):
+        if not path.is_file() and matching(path.parent, "*.index.json"):
             what, remedy = "the indexes of its writers were never merged", "Run litdata's merge again"
             raise FormatError(path.parent, what, expected=INDEX, remedy=remedy)
         index = json_object(open_file(path))

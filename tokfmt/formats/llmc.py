@@ -28,7 +28,6 @@ from typing import Any, Literal
 
 import numpy as np
 
-from tokfmt.core import listing
 from tokfmt.core.errors import CorruptError, FormatError, UnsupportedError
 from tokfmt.core.files import File
 from tokfmt.core.findings import Code, Problem
@@ -140,7 +139,7 @@ class Llmc(FlatFormat):
         used = 16 if magics & _MAGICS.keys() else 256 if magics & _OTHERS.keys() else 0
         if not used or any(probe.head[used : HEADER.size]):
             return None
-        paired = listing.exists(probe.path.with_suffix(".idx"))  # Tokens of Megatron may begin like this by chance.
+        paired = probe.path.with_suffix(".idx").exists()  # Tokens of Megatron may begin like this by chance.
         return Confidence.STRUCTURE if paired else Confidence.CERTAIN
 
     def examine(self, paths: Sequence[Place], options: ReadOptions, hints: Hints) -> FileLayout:
@@ -159,10 +158,6 @@ class Llmc(FlatFormat):
             if following != number + 1:
                 notes.append(f"{other} is read after {name}: a document at their border may have tokens of both")
         return replace(file_layout, notes=tuple(notes))
-
-    def read_first(self, path: Place) -> tuple[Place, int]:
-        """See `FlatFormat.read_first`: the header, and the first token."""
-        return path, HEADER.size + 4
 
     @staticmethod
     def _is_headed(file: File) -> bool:

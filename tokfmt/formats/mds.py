@@ -33,7 +33,6 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core import listing
 from tokfmt.core.annotation import shown
 from tokfmt.core.errors import CorruptError, FormatError, UnsafeError, UnsupportedError
 from tokfmt.core.files import File, is_empty, names_in, natural_key, open_file
@@ -194,7 +193,7 @@ class Mds(ShardFormat):
                 return None
             if _COLUMNS.search(probe.head):
                 return Confidence.CERTAIN
-            known = probe.path.suffix != ".mds" or listing.is_file(probe.path.parent / INDEX)
+            known = probe.path.suffix != ".mds" or (probe.path.parent / INDEX).is_file()
             return Confidence.STRUCTURE if known else None
         index, first = probe.entry(INDEX), next((name for name in probe.entries if re.fullmatch(_SHARD, name)), "")
         if index is None or not index.size:
@@ -207,7 +206,7 @@ class Mds(ShardFormat):
         return Confidence.CERTAIN if shards or kind else None  # `listing` refuses shards of text.
 
     def listing(self, path: Place, options: ReadOptions) -> Listing:
-        if listing.is_dir(path.parent) and (is_empty(path) or not listing.is_file(path)):
+        if path.parent.is_dir() and (is_empty(path) or not path.is_file()):
             return self._by_shards(path, options)
         index = json_object(open_file(path))
         shards = index.get("shards")
@@ -230,7 +229,7 @@ class Mds(ShardFormat):
         Raises:
             FormatError: The folder holds no shards, a number is missing, or a shard does not state its columns.
         """
-        what = "is empty: its writer was killed" if listing.is_file(path) else "no such file"
+        what = "is empty: its writer was killed" if path.is_file() else "no such file"
         folder, forms = path.parent, dict[int, str]()
         for name in sorted(names_in(folder), key=natural_key, reverse=True):  # the plain form of a shard is last
             if match := re.fullmatch(_SHARD, name):
@@ -243,7 +242,7 @@ class Mds(ShardFormat):
             remedy = "Copy the folder again, or name the shards one by one"
             raise CorruptError(folder / f"shard.{lost:05d}.mds", "is missing", remedy=remedy)
         found = _listing([(folder / name, _own_entry(folder / name)) for name in names], options)
-        state, are = ("is empty" if listing.is_file(path) else "is missing"), "is" if len(names) == 1 else "are"
+        state, are = ("is empty" if path.is_file() else "is missing"), "is" if len(names) == 1 else "are"
         many = counted(len(names), "shard")
         note = f"{INDEX} {state}; {many} {are} read by their own headers. Later ones may be missing"
         error = FormatError(path, what, remedy=f"Copy it again, so that the number of shards is known; {_OWN}")
@@ -251,10 +250,10 @@ class Mds(ShardFormat):
 
     def located(self, path: Place, options: ReadOptions) -> tuple[Place, Listing]:
         """See `ShardFormat.located`. Of a single shard, the entry of the index is used if there is one."""
-        if not re.fullmatch(_SHARD, path.name) or listing.is_dir(path):
+        if not re.fullmatch(_SHARD, path.name) or path.is_dir():
             return super().located(path, options)
         folder = path.parent
-        if listing.is_file(folder / INDEX):
+        if (folder / INDEX).is_file():
             with suppress(FormatError):
                 whole = self.listing(folder / INDEX, options)
                 for one in whole.shards:

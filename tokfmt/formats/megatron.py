@@ -40,7 +40,6 @@ from typing import Any, Literal, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core import listing
 from tokfmt.core.annotation import bounded_entries
 from tokfmt.core.errors import (
     ENDS_EARLY,
@@ -57,7 +56,7 @@ from tokfmt.core.findings import Audit, Code, Finding, Problem, fatal, noted, ra
 from tokfmt.core.format import MOST_AT_ONCE, Confidence, Hints, Probe
 from tokfmt.core.named import place_named
 from tokfmt.core.options import option
-from tokfmt.core.place import AnyPlace, Place, Url
+from tokfmt.core.place import AnyPlace, LocalPlace, Place, place_of
 from tokfmt.core.ragged import Offsets, offsets_of
 from tokfmt.core.reader import INT32_MAX, Damage, Inner, Separators, TokenReader, windows
 from tokfmt.core.resources import Recent
@@ -110,7 +109,7 @@ _WHOLE = "Convert it: tokfmt then compares the whole index"
 _FEW_PARTS = 8  # parts of a .bin that an error lists by name
 _KILLED = "Without it .bin has no documents: copy it, or write the dataset again if its writer was killed"
 
-_Indexed = Generator[tuple[Place, int, Any], None, int]  # yields pieces, and returns the number of sequences
+_Indexed = Generator[tuple[Path, int, Any], None, int]  # yields pieces, and returns the number of sequences
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,7 +192,7 @@ class MegatronInspection(FlatInspection):
         """See `Inspection.look`. In a folder, the counts of its sequences file are compared as well."""
         yield from super().look(how)
         path = self.paths[0]
-        if listing.is_dir(path) and listing.is_file(path / SIZES):
+        if path.is_dir() and (path / SIZES).is_file():
             try:
                 errors = list(_miscounted(path / SIZES))
             except FormatError as error:
@@ -270,9 +269,7 @@ class Megatron(FlatFormat):
         path = probe.path
         if path.suffix in self.suffixes:
             index = self.names(path)[1]
-            lost = _NAMED.fullmatch(path.stem) and (
-                not listing.is_file(index) or listing.status(index).size < HEADER.size
-            )
+            lost = _NAMED.fullmatch(path.stem) and (not index.is_file() or index.status().size < HEADER.size)
             return Confidence.CERTAIN if _is_index(index) else Confidence.NAME if lost else None
         if self._in_capitals(path):
             return Confidence.CERTAIN if _is_index(path.with_suffix(".IDX")) else None
@@ -288,10 +285,10 @@ class Megatron(FlatFormat):
         return False
 
     def canonical(self, path: AnyPlace) -> AnyPlace:
-        return path if self._is_list(path) else super().canonical(path)
+        return path if self._is_list(place_of(path)) else super().canonical(path)
 
     def destination(self, path: AnyPlace, options: WriteOptions) -> AnyPlace:
-        if options.shard_size is None or listing.is_dir(path):
+        if options.shard_size is None or path.is_dir():
             return self.canonical(path)
         if path.suffix in self.suffixes:
             what = f"--to-opt shard_size={options.shard_size}: {printable(path.name)} is one file. Name a folder"
@@ -302,24 +299,22 @@ class Megatron(FlatFormat):
         return path.suffix.isupper() and path.suffix.lower() in self.suffixes
 
     def _is_list(self, path: Place) -> bool:
-        return path.suffix not in self.suffixes and listing.is_file(path)
+        return path.suffix not in self.suffixes and path.is_file()
 
     def members(self, path: Place) -> list[Place]:
         found = super().members(path)  # In a folder, an index of text has the same suffix and is left out.
-        return [
-            one for one in found if listing.is_file(one) or not listing.is_dir(path) or _is_index(self.names(one)[1])
-        ]
+        return [one for one in found if one.is_file() or not path.is_dir() or _is_index(self.names(one)[1])]
 
     def files(self, path: Place) -> list[Place]:
         if not self._is_list(path):
             own = super().files(path)
-            beside = [path / name for name in (LISTED, SIZES) if listing.is_dir(path) and listing.is_file(path / name)]
+            beside = [path / name for name in (LISTED, SIZES) if path.is_dir() and (path / name).is_file()]
             return [*own, *(one for one in beside if one.name == SIZES or _lists_only(one, own))]
         try:
             prefixes = {located(path, one.prefix): None for split in SPLITS for one in read_blend(path, split)}
         except FormatError:
             return [path]  # `open` and `audit` report what is wrong with it.
-        return [path, *(file for prefix in prefixes for file in self.names(prefix) if listing.is_file(file))]
+        return [path, *(file for prefix in prefixes for file in self.names(prefix) if file.is_file())]
 
     def examine(self, paths: Sequence[Place], options: ReadOptions, hints: Hints) -> FileLayout:
         if not self._is_list(paths[0]):
@@ -346,25 +341,19 @@ class Megatron(FlatFormat):
         if not hints.few_sequences:
             return hints
         indexes = [self.names(file)[1] for path in paths for file in self.members(path)]
-        return hints._replace(
-            few_sequences=sum(listing.status(one).size for one in indexes if listing.is_file(one)) > _LONG
-        )
+        return hints._replace(few_sequences=sum(one.status().size for one in indexes if one.is_file()) > _LONG)
 
     def open_tokens(self, path: Place) -> File:
         """See `FlatFormat.open_tokens`. Parts of a .bin beside its .idx are named."""
-        if not listing.exists(path) and listing.is_dir(path.parent):
+        if not path.exists() and path.parent.is_dir():
             pattern = re.compile(rf"{re.escape(path.stem)}-(\d+)-of-\d+{re.escape(path.suffix)}")
             if parts := files_named(path.parent, pattern):
                 raise _in_parts(path, self.names(path)[1], parts)
         return super().open_tokens(path)
 
-    def read_first(self, path: Place) -> tuple[Place, int]:
-        """See `FlatFormat.read_first`: an index, or its beginning if it is long."""
-        return self.names(path)[1], 1 << 16
-
     def examine_file(self, file: File, options: ReadOptions, hints: Hints) -> FileLayout:
         path = self.names(file.path)[1]
-        if not listing.exists(path):
+        if not path.exists():
             raise FormatError(path, "no such file", remedy=_KILLED)
         index, by_document = open_file(path), options.unit == "documents"
         lazy = hints.few_sequences and options.dtype is None
@@ -386,7 +375,7 @@ def _in_parts(path: Place, index: Place, parts: Sequence[Place]) -> FormatError:
         index: PREFIX.idx.
         parts: The parts, in the order of their numbers.
     """
-    found, stated = sum(listing.status(part).size for part in parts), _stated_bytes(index)
+    found, stated = sum(part.status().size for part in parts), _stated_bytes(index)
     many = counted(len(parts), "part")
     what = f"no such file; {many} of it {'is' if len(parts) == 1 else 'are'} there, with {found:,} bytes in all"
     if stated is not None:
@@ -423,7 +412,7 @@ def _miscounted(path: Place) -> Iterator[FormatError]:
         return
     for prefix, counts in listed.items():
         index_file = _index_of(located(path, prefix))
-        if not listing.is_file(index_file):
+        if not index_file.is_file():
             yield _no_index(path, prefix)
         elif (index := open_file(index_file)).size >= HEADER.size:
             head = HEADER.read(index)
@@ -1156,23 +1145,23 @@ def located(path: Place, prefix: str) -> Place:
     Raises:
         UnsafeError: If the list is in a store, and the prefix leads out of it.
     """
-    if isinstance(path, Url):
+    if not path.is_local:
         return place_named(path, prefix)
-    beside, here = path.parent / prefix, Path(prefix)
+    beside, here = path.parent / prefix, LocalPlace(prefix)
     tested = ((place, there) for there in (_is_indexed, _is_there) for place in (beside, here))
     return next((place for place, there in tested if there(place)), beside)
 
 
 def _is_there(place: Place) -> bool:
     with suppress(OSError, ValueError):
-        return listing.exists(place)
+        return place.exists()
     return False
 
 
 def _is_indexed(prefix: Place) -> bool:
     """Return whether PREFIX.idx is a file. If the name is too long or the path cannot be inspected, it is not."""
     with suppress(OSError):
-        return listing.is_file(_index_of(prefix))
+        return _index_of(prefix).is_file()
     return False
 
 

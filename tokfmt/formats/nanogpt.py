@@ -13,21 +13,28 @@ Source: karpathy/nanoGPT 3adf61e1, data/*/prepare.py and get_batch in train.py, 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 
-from tokfmt.core import listing
 from tokfmt.core.errors import CorruptError, FormatError, UnsupportedError
 from tokfmt.core.files import File, open_file
-from tokfmt.core.findings import Code, Problem, fatal
+from tokfmt.core.findings import Audit, Code, Finding, fatal
 from tokfmt.core.format import Confidence, Hints, Probe
 from tokfmt.core.options import option
 from tokfmt.core.place import Place
 from tokfmt.core.reader import Separators
-from tokfmt.formats.flat import FileLayout, FlatFormat, FlatOptions, FlatWriter, whole_tokens, written_tokens
+from tokfmt.formats.flat import (
+    FileLayout,
+    FlatFormat,
+    FlatInspection,
+    FlatOptions,
+    FlatWriter,
+    whole_tokens,
+    written_tokens,
+)
 
 GPT2_EOS = 50256
 _LOOKED_AT = 1 << 15  # tokens at the beginning from which width and separator are inferred
@@ -59,6 +66,19 @@ class Writer(FlatWriter):
         return wider if dtype.itemsize == 2 else ""
 
 
+class NanoGptInspection(FlatInspection):
+    """The inspection of raw tokens."""
+
+    def look(self, how: Audit) -> Iterator[Finding]:
+        """See `Inspection.look`. The last token is compared with the separator, if that occurs in the data."""
+        yield from super().look(how)
+        (extent,), ends = self.layout.extents, self.layout.eos_id if how.eos_id is None else how.eos_id
+        width, head = extent.dtype.itemsize, extent.file.array(0, min(extent.tokens, _LOOKED_AT), extent.dtype)
+        end = extent.tokens * width
+        if (head == ends).any() and extent.file.array(end - width, 1, extent.dtype)[0] != ends:
+            yield Finding.of("TF645", CorruptError(extent.file.path, f"ends without {ends}", offset=end), "warning")
+
+
 class NanoGpt(FlatFormat):
     """The format of raw tokens of nanoGPT."""
 
@@ -69,7 +89,7 @@ class NanoGpt(FlatFormat):
     cannot_store = "sequences that contain the separator"
     read_options, write_options, Writer = ReadOptions, WriteOptions, Writer
     pattern, unreadable = r"\w+\.bin", "TF641"
-    member = "train.bin or val.bin"
+    member, inspection = "train.bin or val.bin", NanoGptInspection
     meanings = {
         "TF641": Code(
             "raw tokens cannot be read",
@@ -105,16 +125,16 @@ class NanoGpt(FlatFormat):
         return max((sure for sure in found if sure), default=None)
 
     def recognize(self, probe: Probe) -> Confidence | None:
-        if probe.path.name not in ("train.bin", "val.bin") or listing.exists(probe.path.with_suffix(".idx")):
+        if probe.path.name not in ("train.bin", "val.bin") or probe.path.with_suffix(".idx").exists():
             return None
         ids = np.frombuffer(probe.head[: len(probe.head) // 2 * 2], "<u2")
-        known = bool((ids == GPT2_EOS).any()) or listing.exists(probe.path.parent / "meta.pkl")
+        known = bool((ids == GPT2_EOS).any()) or (probe.path.parent / "meta.pkl").exists()
         return Confidence.PLAUSIBLE if known and probe.size % 2 == 0 else Confidence.NAME
 
     def examine(self, paths: Sequence[Place], options: ReadOptions, hints: Hints) -> FileLayout:
         path, splits = paths[0], {file.stem: file for file in self.all_files(paths)}
         split = options.split or ("train" if "train" in splits else min(splits))
-        if not listing.is_dir(path):
+        if not path.is_dir():
             return self.examine_file(open_file(path), options, hints)
         if split not in splits:
             raise FormatError(path, f"holds no {split}.bin", found=", ".join(splits))
@@ -143,11 +163,6 @@ class NanoGpt(FlatFormat):
         extent, unwritten = written_tokens(extent, "TF643")
         inferred = f"{width}-byte IDs, which the file does not state; --from-opt width=N overrides"
         gpt2 = not hints.no_eos and bool((head == GPT2_EOS).any())
-        ends = hints.eos_id if hints.eos_id is not None else GPT2_EOS if gpt2 else None
-        last = file.array((extent.tokens - 1) * width, 1, extent.dtype)[0] if extent.tokens else ends
-        if ends != last and (head == ends).any():
-            unended = CorruptError(file.path, f"ends without {ends}", offset=extent.tokens * width)
-            problems.append(Problem("TF645", "warning", unended))
         return FileLayout(
             extents=[extent],
             separators=Separators.AFTER,

@@ -31,11 +31,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from tokfmt.core import listing
 from tokfmt.core.annotation import all_or_none, first_tokens
 from tokfmt.core.errors import CorruptError, FormatError, TruncatedError, UnsafeError, UnsupportedError
 from tokfmt.core.files import File, matching, open_file
@@ -43,10 +42,11 @@ from tokfmt.core.findings import Audit, Code, Finding, Problem, fatal
 from tokfmt.core.format import Confidence, Hints, Probe
 from tokfmt.core.options import option
 from tokfmt.core.place import AnyPlace, Place
-from tokfmt.core.ragged import Offsets, offsets_of
+from tokfmt.core.ragged import Offsets, Tokens, offsets_of
 from tokfmt.core.reader import Damage, Layout, Separators, TokenReader, windows
+from tokfmt.core.side_by_side import side_by_side
 from tokfmt.core.text_format import counted, printable
-from tokfmt.core.widths import ends_alike, likely_width, width_of_size
+from tokfmt.core.widths import LOOKED_AT, ends_alike, likely_width, width_of_size
 from tokfmt.formats.flat import (
     Extent,
     FileLayout,
@@ -186,7 +186,7 @@ class Olmo(FlatFormat):
         if probe.path.suffix != ".npy" or _numpy(probe.head):
             return None
         rows = rows_of(probe.path)
-        packed = listing.is_file(rows) and open_file(rows).read(0, min(3, listing.status(rows).size)) == b"\x1f\x8b\x08"
+        packed = rows.is_file() and open_file(rows).read(0, min(3, rows.status().size)) == b"\x1f\x8b\x08"
         if packed or not probe.size:
             return Confidence.CERTAIN if packed else None
         named = re.fullmatch(r"token_ids_part_\d+\.npy|part-\d+-\d+\.npy", probe.path.name)
@@ -204,19 +204,19 @@ class Olmo(FlatFormat):
     def _tokens_and_masks(self, paths: Sequence[Place]) -> tuple[list[Place], list[Place]]:
         """Return the token files and the masks, both in order; file k belongs to mask k."""
         tokens = [file for path in paths for file in self.members(path)]
-        found = [matching(path, _MASKS) if listing.is_dir(path) else [Writer.mask_file(path)] for path in paths]
-        return tokens, sorted(mask for masks in found for mask in masks if listing.is_file(mask) and mask not in tokens)
+        found = [matching(path, _MASKS) if path.is_dir() else [Writer.mask_file(path)] for path in paths]
+        return tokens, sorted(mask for masks in found for mask in masks if mask.is_file() and mask not in tokens)
 
     def examine(self, paths: Sequence[Place], options: ReadOptions, hints: Hints) -> FileLayout:
         tokens, masks = self._tokens_and_masks(paths)
         if not tokens:
-            stopped = listing.exists(paths[0] / "_tokens.partial.bin")
+            stopped = (paths[0] / "_tokens.partial.bin").exists()
             what = "is a run of open-instruct that was stopped" if stopped else f"holds no {self.member}"
             raise FormatError(paths[0], what, remedy="Finish the run" if stopped else None)
         rows = all_or_none([rows_of(file) for file in tokens])
         beside: list[Place | None] = [*masks] if len(masks) == len(tokens) else [None] * len(tokens)
+        masked = dict(zip(tokens, beside, strict=True))
         if hints.allow_partial:
-            masked = dict(zip(tokens, beside, strict=True))
 
             def look(path: Place) -> FileLayout:
                 if rows:
@@ -226,7 +226,9 @@ class Olmo(FlatFormat):
             looks = self.certain_parts(tokens, look, hints.allow_loss)
             looks = _closed(looks, hints.eos_id) if rows else looks
         else:
-            looks = [_look(open_file(file), beside[k], options.width, rows=rows) for k, file in enumerate(tokens)]
+            looks = list(
+                side_by_side(lambda file: _look(open_file(file), masked[file], options.width, rows=rows), tokens)
+            )
         file_layout, problems = joined(looks), list[Problem]()
         if len(masks) not in (0, len(tokens)):
             what = "label masks and token files differ in number"
@@ -251,6 +253,7 @@ def _numpy(head: bytes) -> bool:
 
 def _look(file: File, mask: Place | None, width: int | None, *, rows: bool) -> FileLayout:
     """Return the layout of one token file: the runs of tokens that rows cover, their documents, and the mask."""
+    file.prefetch([(0, min(LOOKED_AT, file.size))], keep=True)  # as `width_of_size` reads it
     head = file.read(0, min(16, file.size))
     if _numpy(head) or file.path.name.startswith("labels_mask"):
         found = "a numpy array" if _numpy(head) else "a label mask"
@@ -428,11 +431,12 @@ def _rows_there(path: Place, token_bytes: int) -> tuple[Offsets, str]:
 
 def _closed(looks: list[FileLayout], eos_id: int | None) -> list[FileLayout]:
     """Leave out the last document if it does not end with the separator: it may continue in a missing file."""
-    readers = [FlatReader(look) for look in looks]
-    eos_id = _common_end(readers) if eos_id is None else eos_id
-    last, total = looks[-1], readers[-1].info.tokens
-    if len(looks) < 2 or last.starts is None or not total or eos_id == int(readers[-1].tokens(total - 1, total)[0]):
+    ends = _ends_of([FlatReader(look) for look in looks])
+    eos_id = _common_end(ends) if eos_id is None else eos_id
+    last, last_id = looks[-1], ends[-1].last
+    if len(looks) < 2 or last.starts is None or last_id in (None, eos_id):
         return looks
+    total = sum(extent.tokens for extent in last.extents)
     begin, what = int(last.starts[-2]), f"ends without {eos_id}: its last document may continue in the next file"
     damage = Damage(f"{printable(last.extents[-1].file.path)}: {what}", 1, total - begin)
     return [
@@ -532,29 +536,49 @@ def _run_on(looks: Sequence[FileLayout], eos_id: int | None) -> tuple[Offsets, t
         int64[documents + 1] of token positions; notes on documents that cross files.
     """
     readers = [FlatReader(replace(look, problems=())) for look in looks]
-    eos_id = _common_end(readers) if eos_id is None else eos_id
+    ends = _ends_of(readers)
+    eos_id = _common_end(ends) if eos_id is None else eos_id
     starts, notes, base, goes_on = list[Offsets](), list[str](), 0, False
     for number, reader in enumerate(readers):
         total, begins = reader.info.tokens, reader.offsets(0, reader.info.sequences)
         starts.append(begins[goes_on:-1] + base)
         base, goes_on = base + total, False
-        if number + 1 < len(readers) and total and eos_id not in (None, int(reader.tokens(total - 1, total)[0])):
+        if number + 1 < len(readers) and total and eos_id not in (None, ends[number].last):
             goes_on = total == readers[0].info.tokens and readers[number + 1].info.tokens > 0
             how = "continues in the next file" if goes_on else "was kept by itself: its file is not full"
             notes.append(f"{reader.extents[-1].file.path.name} ends without {eos_id}; its last document {how}")
     return np.concatenate([*starts, [base]]).astype(np.int64), tuple(notes)
 
 
-def _common_end(readers: Sequence[FlatReader]) -> int | None:
-    """Return the ID with which more than half of the first documents end; None without one."""
-    ends = [
-        int(reader.tokens(at - 1, at)[0])
-        for reader in readers
-        for at in reader.offsets(0, min(reader.info.sequences, _ENDS - 1))[1:].tolist()
-        if at
+class _Ends(NamedTuple):
+    """The IDs at the ends of the first documents of a file, and its last ID; None without tokens."""
+
+    documents: Tokens
+    last: int | None
+
+
+def _ends_of(readers: Sequence[FlatReader]) -> list[_Ends]:
+    """Read the ends of the first documents of each file, and its last ID: side by side, if they are in a store."""
+    are_stored = any(not extent.file.path.is_local for reader in readers for extent in reader.extents[:1])
+    return list(side_by_side(_ends, readers, are_stored=are_stored))
+
+
+def _ends(reader: FlatReader) -> _Ends:
+    ends, total = reader.offsets(0, min(reader.info.sequences, _ENDS - 1))[1:], reader.info.tokens
+    if not total:
+        return _Ends(np.empty(0, reader.info.dtype), None)
+    ends = np.append(ends[ends > 0], total)
+    places = np.unique(ends)
+    ids = np.concatenate(list(reader.intervals([(at - 1, at) for at in places.tolist()])))[
+        np.searchsorted(places, ends)
     ]
-    common = max(set(ends), key=ends.count, default=-1)
-    return common if 2 * ends.count(common) > len(ends) else None
+    return _Ends(ids[:-1], int(ids[-1]))
+
+
+def _common_end(ends: Sequence[_Ends]) -> int | None:
+    """Return the ID with which more than half of the first documents end; None without one."""
+    values, counts = np.unique(np.concatenate([one.documents for one in ends]), return_counts=True)
+    return int(values[np.argmax(counts)]) if len(values) and 2 * counts.max() > counts.sum() else None
 
 
 def _scanned(reader: FlatReader, path: Place, eos_id: int | None) -> Iterator[Finding]:
@@ -562,7 +586,7 @@ def _scanned(reader: FlatReader, path: Place, eos_id: int | None) -> Iterator[Fi
     info, found, within = reader.info, 0, 0
     if info.layout is not Layout.DOCUMENTS or not info.tokens:
         return
-    eos_id = _common_end([reader]) if eos_id is None else eos_id
+    eos_id = _common_end(_ends_of([reader])) if eos_id is None else eos_id
     if eos_id is None:
         what, remedy = (
             "no ID ends most rows, so tokfmt cannot compare them with a scan",

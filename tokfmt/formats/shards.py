@@ -6,7 +6,8 @@
 A compressed shard is one stream of all these bytes. Sizes and byte offsets are those of the decompressed shard.
 
 Opening a dataset reads at most the byte offsets of items. If the index states the lengths of items, opening reads no
-shard. When a shard is first read, its items are compared with the index, and its file with its hashes.
+shard. When a shard is first read, its items are compared with the index, and its file with its hashes. For a command
+that reads few sequences, only the items that it reads are compared, if the shard is large and not compressed.
 """
 
 from __future__ import annotations
@@ -25,7 +26,6 @@ from typing import Any, ClassVar, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core import listing
 from tokfmt.core.annotation import shown
 from tokfmt.core.errors import NO_DAMAGE, ConversionError, CorruptError, FormatError, UnsupportedError
 from tokfmt.core.fields import Section
@@ -33,10 +33,11 @@ from tokfmt.core.files import File, open_file
 from tokfmt.core.findings import Audit, Code, Finding, Problem, fatal
 from tokfmt.core.format import Hints, Receipt, Region, Target, WriterTraits, lost_empties
 from tokfmt.core.output import Output
-from tokfmt.core.place import Place, relative
+from tokfmt.core.place import Place
 from tokfmt.core.ragged import Offsets, offsets_of
 from tokfmt.core.reader import Damage, Separators, TokenReader, check_ids, windows
 from tokfmt.core.scattered import Scattered
+from tokfmt.core.side_by_side import side_by_side
 from tokfmt.core.text_format import counted, printable
 from tokfmt.formats.flat import Column, Cut, Extent, FileLayout, FlatFormat, FlatInspection, FlatWriter, Pieces
 from tokfmt.formats.folders import LARGEST, Packed, begin_of, compressor, decoding_limit, digest, inside
@@ -44,6 +45,7 @@ from tokfmt.formats.folders import LARGEST, Packed, begin_of, compressor, decodi
 INDEX = "index.json"
 _ITEMS = 1 << 20  # byte offsets of items per write
 _HASHED = 1 << 28  # bytes of shards up to which `check` compares hashes without --deep
+_LONG = 1 << 20  # bytes above which a shard is not read whole for a few of its items
 _SPAN, _FAR = 1 << 23, 1 << 12  # bytes per read; bytes between items above which each item is read alone
 
 
@@ -113,13 +115,16 @@ class Values(Scattered):
     Args:
         shard: The shard, compressed or not.
         ids: The lengths of the IDs, and their byte offsets if known.
-        find: Looks up the byte offsets in the shard.
+        find: Looks up the IDs of items from one to another in the shard; see `ShardFormat.find`.
         hashes: The hashes of the file, which the first read compares.
+        few: Look up and compare only the items that are read.
     """
 
-    def __init__(self, shard: File, ids: Ids, find: Callable[[File], Ids], hashes: Mapping[str, str]) -> None:
+    def __init__(
+        self, shard: File, ids: Ids, find: Callable[..., Ids], hashes: Mapping[str, str], *, few: bool = False
+    ) -> None:
         super().__init__(shard)
-        self.find, self.hashes, self._byte_offsets = find, hashes, ids.byte_offsets
+        self.find, self.hashes, self.few, self._byte_offsets = find, hashes, few, ids.byte_offsets
         self.bounds = offsets_of(ids.lengths)
 
     @property
@@ -134,17 +139,23 @@ class Values(Scattered):
             CorruptError: The lengths in the shard differ from those in the index.
         """
         if self._byte_offsets is None:
-            found = self.find(self.below)
-            if found.byte_offsets is None or not np.array_equal(offsets_of(found.lengths), self.bounds):
-                raise CorruptError(self.path, "the lengths of items differ from the index or the heads of the items")
-            self._byte_offsets = found.byte_offsets
+            self._byte_offsets = self._looked_up(0, len(self.bounds) - 1)
         return self._byte_offsets
+
+    def _looked_up(self, first: int, last: int) -> Offsets:
+        found = self.find(self.below, first, last)
+        lengths = np.diff(self.bounds[first : last + 1])
+        if found.byte_offsets is None or not np.array_equal(found.lengths, lengths):
+            raise CorruptError(self.path, "the lengths of items differ from the index or the heads of the items")
+        return found.byte_offsets
 
     def intervals(self, start: int, stop: int) -> tuple[Offsets, Offsets]:
         first = int(np.searchsorted(self.bounds, start, side="right")) - 1
         last = int(np.searchsorted(self.bounds, stop))
         bounds = np.clip(self.bounds[first : last + 1], start, stop)
-        starts = self.byte_offsets[first:last] + bounds[:-1] - self.bounds[first:last]
+        in_part = self.few and self._byte_offsets is None
+        byte_offsets = self._looked_up(first, last) if in_part else self.byte_offsets[first:last]
+        starts = byte_offsets + bounds[:-1] - self.bounds[first:last]
         return starts, starts + np.diff(bounds)
 
     def from_stored_offset(self, offset: int) -> int | None:
@@ -284,14 +295,14 @@ class ShardFormat(FlatFormat):
 
     def files(self, path: Place) -> list[Place]:
         """See `Format.files`. Of a folder on a web server, which lists no files, the index does."""
-        if listing.is_dir(path) or not listing.is_file(path / INDEX):
+        if path.is_dir() or not (path / INDEX).is_file():
             return super().files(path)
         found = [path / INDEX]
         with suppress(FormatError):  # The reader reports it.
             shards = self.listing(path / INDEX, self.read_options()).shards
             for forms in [one.forms for one in shards if isinstance(one, Listed)]:
                 places = [inside(path, form.name) for form in forms]
-                found += [place for place in places if listing.is_file(place)][:1]
+                found += [place for place in places if place.is_file()][:1]
         return list(dict.fromkeys(found))
 
     def known_lengths(self, one: Listed, file: File) -> Ids | None:  # noqa: ARG002 - nothing
@@ -302,7 +313,8 @@ class ShardFormat(FlatFormat):
         return None
 
     def examine(self, paths: Sequence[Place], options: Any, hints: Hints) -> FileLayout:
-        return self._laid(paths[0], options, certain_only=hints.allow_partial)
+        few = hints.few_sequences and not hints.allow_partial
+        return self._laid(paths[0], options, certain_only=hints.allow_partial, few=few)
 
     def located(self, path: Place, options: Any) -> tuple[Place, Listing]:
         """Return the folder that the names of an index are relative to, and what the index lists.
@@ -316,12 +328,12 @@ class ShardFormat(FlatFormat):
         """
         return path, self.listing(path / INDEX, options)
 
-    def _laid(self, path: Place, options: Any, *, certain_only: bool) -> FileLayout:
+    def _laid(self, path: Place, options: Any, *, certain_only: bool, few: bool) -> FileLayout:
         folder, listing = self.located(path, options)
         listed = [form.name for one in listing.shards if isinstance(one, Listed) for form in one.forms]
         own = set(map(str, listed))
         files = [file for file in self.files(path) if file.name != INDEX]
-        spare = [file for file in files if str(relative(file, folder)) not in own]
+        spare = [file for file in files if str(file.relative(folder)) not in own]
         notes = [*listing.notes]
         if spare:
             names = ", ".join(shown(file.name) for file in spare[:3]) + " ..." * (len(spare) > 3)
@@ -330,9 +342,13 @@ class ShardFormat(FlatFormat):
         if len(set(map(str, listed))) < len(listed):
             notes.append(f"index.json lists a {self.shard} more than once: it is read as often")
         damage = list[Damage]()
-        looks: list[Looked | Problem | None] = [
-            one if isinstance(one, Problem) else self._look(folder, one, spare) for one in listing.shards
-        ]
+        looks: list[Looked | Problem | None] = list(
+            side_by_side(
+                lambda one: one if isinstance(one, Problem) else self._look(folder, one, spare, few=few),
+                listing.shards,
+                are_stored=not folder.is_local,
+            )
+        )
         odd = [
             problem
             for one, look in zip(listing.shards, looks, strict=True)
@@ -342,6 +358,9 @@ class ShardFormat(FlatFormat):
         if certain_only:
             looks = [self._certain(folder, one, look, damage) for one, look in zip(listing.shards, looks, strict=True)]
         found = [look for look in looks if look is not None and not isinstance(look, Problem)]
+        if unread := sum(isinstance(extent.file, Values) and extent.file.few for extent, *_ in found):
+            of = counted(unread, self.shard)
+            notes.append(f"of {of}, only what was needed was compared; tokfmt check --deep compares all, and hashes")
         starts = np.concatenate([np.zeros(1, np.int64), *(lengths for _, lengths, _ in found)], dtype=np.int64)
         return FileLayout(
             extents=[extent for extent, _, _ in found],
@@ -361,7 +380,7 @@ class ShardFormat(FlatFormat):
         if isinstance(one, Problem) or not isinstance(look, Problem) or isinstance(look.error, NO_DAMAGE):
             return look
         paths = [inside(folder, form.name) for form in one.forms if not form.codec]
-        file = next((open_file(path) for path in paths if listing.is_file(path)), None)
+        file = next((open_file(path) for path in paths if path.is_file()), None)
         lost, kept = one.count, cast("Looked | None", None)
         if file is not None and file.size < one.size:
             with suppress(FormatError):
@@ -373,20 +392,21 @@ class ShardFormat(FlatFormat):
         damage.append(Damage(look.error.sentence, lost))
         return kept
 
-    def _look(self, folder: Place, one: Listed, spare: Sequence[Place]) -> Looked | Problem:
+    def _look(self, folder: Place, one: Listed, spare: Sequence[Place], *, few: bool) -> Looked | Problem:
         """Return the IDs of a shard, the number of IDs per item, and sections; or the problem of the shard.
 
         Args:
             folder: The folder of the index.
             one: The entry of the shard in the index.
             spare: Shards that the index does not list.
+            few: Few items will be read.
         """
         code = self.wrong_name
         try:
             forms = [(inside(folder, form.name), form) for form in one.forms]
             code = self.missing
-            path, form = next((each for each in forms if listing.exists(each[0])), forms[-1])
-            if not listing.exists(path):
+            path, form = next((each for each in forms if each[0].exists()), forms[-1])
+            if not path.exists():
                 raise _missing(path, spare)
             file = open_file(path)
             code = self.wrong_size
@@ -395,7 +415,9 @@ class ShardFormat(FlatFormat):
             self._check_size(file, one)
             code = self.wrong_items
             find = partial(self.find, one)
-            ids = self.known_lengths(one, file) or find(file)
+            known = self.known_lengths(one, file)
+            few = few and known is not None and not form.codec and one.size > _LONG
+            ids = known or find(file)
         except UnsupportedError:
             raise
         except FormatError as error:
@@ -404,7 +426,7 @@ class ShardFormat(FlatFormat):
             [Column(f"offsets in {path.name}", file, 4, "<u4", one.count + 1)] if file.is_plain else []
         )
         lengths = (ids.lengths // ids.dtype.itemsize).astype(np.uint32)  # a shard's offsets are u32
-        return _extent(file, ids, find, form.hashes), lengths, sections
+        return _extent(file, ids, find, {} if few else form.hashes, few=few), lengths, sections
 
     def _check_size(self, file: File, one: Listed) -> None:
         if file.size != one.size:
@@ -430,16 +452,23 @@ class ShardFormat(FlatFormat):
             raise CorruptError(file.path, f"offsets of {self.item}s", offset=0, expected=expected, found=found)
         return table[1:]
 
-    def find(self, one: Listed, file: File) -> Ids:
-        """Return the byte offsets and lengths of the IDs, from all items of the shard.
+    def find(self, one: Listed, file: File, first: int = 0, last: int | None = None) -> Ids:
+        """Return the byte offsets and lengths of the IDs, from the items of the shard.
+
+        Args:
+            one: The entry of the shard in the index.
+            file: The shard, decompressed.
+            first: The first item.
+            last: The item after the last one; None for all.
 
         Raises:
             CorruptError: Offsets contradict the index, or the IDs of an item end inside an ID.
         """
-        ids = self.ids(one, file, self.table(one, file))
+        table = self.table(one, file)
+        ids = self.ids(one, file, table[first : len(table) if last is None else last + 1])
         wrong = np.flatnonzero(ids.lengths % ids.dtype.itemsize)
         if len(wrong) and ids.byte_offsets is not None:
-            what = f"the IDs of {self.item} {int(wrong[0]):,} end inside an ID of {ids.dtype.itemsize} bytes"
+            what = f"the IDs of {self.item} {first + int(wrong[0]):,} end inside an ID of {ids.dtype.itemsize} bytes"
             raise CorruptError(file.path, what, offset=int(ids.byte_offsets[wrong[0]]))
         return ids
 
@@ -474,7 +503,7 @@ def gathered(file: File, byte_offsets: Offsets, width: int) -> NDArray[np.uint8]
     return found
 
 
-def _extent(file: File, ids: Ids, find: Callable[[File], Ids], hashes: Mapping[str, str]) -> Extent:
+def _extent(file: File, ids: Ids, find: Callable[..., Ids], hashes: Mapping[str, str], *, few: bool = False) -> Extent:
     """Return the extent of the IDs of a shard.
 
     If the IDs of all items are contiguous and no hash is to be compared, the extent is in the shard itself, so that
@@ -483,7 +512,7 @@ def _extent(file: File, ids: Ids, find: Callable[[File], Ids], hashes: Mapping[s
     width, byte_offsets, bounds = ids.dtype.itemsize, ids.byte_offsets, offsets_of(ids.lengths)
     if byte_offsets is not None and not hashes and np.array_equal(byte_offsets - byte_offsets[:1], bounds[:-1]):
         return Extent(file, int(byte_offsets[:1].sum()), int(bounds[-1]) // width, ids.dtype)
-    return Extent(Values(file, ids, find, hashes), 0, int(bounds[-1]) // width, ids.dtype)
+    return Extent(Values(file, ids, find, hashes, few=few), 0, int(bounds[-1]) // width, ids.dtype)
 
 
 class Written(NamedTuple):

@@ -25,7 +25,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core import listing
 from tokfmt.core.annotation import SHOWN, Part, broken, shown
 from tokfmt.core.errors import (
     NO_DAMAGE,
@@ -359,7 +358,7 @@ def _is_text(data: bytes) -> bool:
 
 def _sizes_of(files: Sequence[Place]) -> list[int]:
     try:
-        return [listing.status_now(path).size for path in files]
+        return [path.status_now().size for path in files]
     except OSError as error:
         raise reading_error(error.filename, error) from error
 
@@ -394,7 +393,7 @@ def _files(path: Place) -> list[Place]:
     Raises:
         FormatError: The directory holds no text file, or cannot be listed.
     """
-    if not listing.is_dir(path):
+    if not path.is_dir():
         return [path]
     found = _named(names_in(path))
     if not found:
@@ -433,7 +432,7 @@ class TextInspection(Inspection):
 
         path = self.paths[0]
         documents = Part("documents", path, lambda: Documents(self.reader()))
-        if listing.is_dir(path):
+        if path.is_dir():
             return [documents]
         return [Part(f"start of {path.name}", path, lambda: file_start(path)), documents]
 
@@ -460,7 +459,7 @@ class TextFormat(Format):
         return None if b"\0" in probe.head else Confidence.PLAUSIBLE
 
     def files(self, path: Place) -> Sequence[Place]:
-        return [path / name for name in _named(names_in(path))] if listing.is_dir(path) else [path]
+        return [path / name for name in _named(names_in(path))] if path.is_dir() else [path]
 
     def inspect(self, paths: Sequence[Place], options: ReadOptions, hints: Hints) -> TextInspection:
         return TextInspection(paths, options, hints)

@@ -33,7 +33,7 @@ from tokfmt.core.errors import ConversionError, OptionError, missing_package
 from tokfmt.core.files import names_in, write_error, writing
 from tokfmt.core.losses import READS
 from tokfmt.core.options import given_options
-from tokfmt.core.place import absolute, local_path, place_of, text_of
+from tokfmt.core.place import LocalPlace, local_path, place_of
 from tokfmt.core.publisher import Publisher
 from tokfmt.core.reader import TokenReader, windows
 from tokfmt.core.records import Block, RecordReader
@@ -149,7 +149,7 @@ class TokfmtReader(BaseReader):  # type: ignore[misc] # datatrove is not a depen
         """
         super().__init__(**reading)
         places = map(place_of, several(paths))
-        self.paths = [text_of(absolute(place)) for place in places]  # tasks may run in other directories
+        self.paths = [place.normalized().text for place in places]  # tasks may run in other directories
         self.format, self.options, self.tokenizer = format, given_options(options), tokenizer
         self.text_field, self.split, self.eos, self.bos = text_field, split, eos, bos
         self.allow_loss, self.recursive = sorted(check_losses(allow_loss)), recursive
@@ -419,10 +419,10 @@ def _with_sources(done: Conversion, files: Sequence[str]) -> Conversion:
     The size of a file that is not on this machine is null.
     """
     for destination in {str(split["destination"]) for split in done.splits.values()} or {done.destination}:
-        manifest = read_manifest(Path(destination))
+        manifest = read_manifest(LocalPlace(destination))
         if manifest.content:
             nothing = {"bytes": None, "files": 1, "xxh3_128": None}
-            facts = (extent([Path(file)]) if os.path.isfile(file) else nothing for file in files)
+            facts = (extent([LocalPlace(file)]) if os.path.isfile(file) else nothing for file in files)
             sources = [{"path": file, "format": None, **one} for file, one in zip(files, facts, strict=True)]
             content = {**manifest.content, "sources": sources}
             text = json.dumps(content, indent=2, ensure_ascii=False) + "\n"

@@ -9,18 +9,17 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from tokfmt import registry
-from tokfmt.core import listing
 from tokfmt.core.errors import ConversionError, DetectionError, OptionError
 from tokfmt.core.files import open_file
 from tokfmt.core.format import Confidence, Format, everything_in, look, unrelated_files
-from tokfmt.core.place import Place, PlaceLike, Url, local_path, place_of, relative, writable_store
+from tokfmt.core.place import LocalPlace, Place, PlaceLike, Url, place_of, writable_store
 from tokfmt.core.replacing import Objection, resolve_link
 from tokfmt.core.text_format import printable
 from tokfmt.ops.source.manifest import SCHEMA, ledger_paths, manifest_path, read_manifest
 from tokfmt.ops.source.request import SourceFiles
 
 
-def strangers_in(destination: Path) -> Objection:
+def strangers_in(destination: Place) -> Objection:
     """Return a function that names the first file in a directory that does not belong to the dataset there.
 
     If the manifest beside the destination counts as many files and bytes as there are, all of them belong to the
@@ -30,16 +29,15 @@ def strangers_in(destination: Path) -> Objection:
     written = (manifest.output.get("files"), manifest.output.get("bytes"))
 
     def objection(place: Place) -> str:
-        path = local_path(place, "a dataset to replace")
-        held = everything_in(path) if path.is_dir() else []
+        held = everything_in(place) if place.is_dir() else []
         if not held or (written is not None and _extent(held) == written):
             return ""
-        format_ = _format_of(path, manifest.content.get("format"))
-        found = held if format_ is None else unrelated_files(format_, path)
+        format_ = _format_of(place, manifest.content.get("format"))
+        found = held if format_ is None else unrelated_files(format_, place)
         if not found:
             return ""
         more = f" and {len(found) - 1:,} more, which belong" if len(found) > 1 else ", which belongs"
-        return f"it holds {printable(found[0].relative_to(path))}{more} to no dataset there"
+        return f"it holds {printable(found[0].relative(place))}{more} to no dataset there"
 
     return objection
 
@@ -51,7 +49,7 @@ def strangers_in_store(destination: Place, stated: str) -> str:
         destination: The address.
         stated: The format that the claim of an earlier run states; "" without one.
     """
-    if not listing.is_dir(destination):
+    if not destination.is_dir():
         return ""
     manifest = read_manifest(destination)
     format_ = _format_of(destination, manifest.content.get("format") or stated or None)
@@ -61,14 +59,14 @@ def strangers_in_store(destination: Place, stated: str) -> str:
     if not found:
         return ""
     more = f" and {len(found) - 1:,} more, which belong" if len(found) > 1 else ", which belongs"
-    return f"it holds {printable(relative(found[0], destination))}{more} to no dataset there"
+    return f"it holds {printable(found[0].relative(destination))}{more} to no dataset there"
 
 
-def _extent(files: Iterable[Path]) -> tuple[int, int] | None:
+def _extent(files: Iterable[Place]) -> tuple[int, int] | None:
     """Return the number of files and their bytes; None if one of them is not a regular file."""
     count = size = 0
     for file in files:
-        status = os.lstat(file)
+        status = os.lstat(file.text)
         if not stat.S_ISREG(status.st_mode):
             return None
         count, size = count + 1, size + status.st_size
@@ -103,10 +101,10 @@ def guard(destination: Place, paths: Iterable[PlaceLike], found: Iterable[Source
     if isinstance(destination, Url):
         _guard_address(destination, (*(file for one in found for file in one.files), *paths))
         return
-    real = os.path.realpath(resolve_link(destination))
+    real = os.path.realpath(resolve_link(destination).text)
     manifest, above, beneath = str(manifest_path(Path(real))), set(map(str, Path(real).parents)), os.path.join(real, "")
     given_places = (place_of(given) for given in (*(file for one in found for file in one.files), *paths))
-    files = [given for given in given_places if isinstance(given, Path)]  # an address is not a destination
+    files = [given for given in given_places if isinstance(given, LocalPlace)]  # an address is not a destination
     ours = {status for path in (real, manifest) if (status := _identity(path)) is not None}
     parents = dict[str, str]()
     for place, given in {os.path.abspath(given): given for given in files}.items():
@@ -125,11 +123,11 @@ def _guard_address(destination: Url, sources: Iterable[PlaceLike]) -> None:
         if given == destination:
             raise ConversionError(f"{printable(destination)}: is also a source. Choose another destination")
         if (
-            destination.is_relative_to(given)
-            or given.is_relative_to(destination)
+            destination.relative(given) is not None
+            or given.relative(destination) is not None
             or given == manifest_path(destination)
         ):
-            where = "is below" if destination.is_relative_to(given) else "would replace a part of"
+            where = "is below" if destination.relative(given) is not None else "would replace a part of"
             raise ConversionError(
                 f"{printable(destination)}: {where} {printable(given)}, which is a source. Choose another destination"
             )
@@ -144,9 +142,9 @@ def _real(path: str, parents: dict[str, str]) -> str:
     return os.path.realpath(real) if os.path.islink(real) else real
 
 
-def _is_source(destination: Path, given: str | os.PathLike[str]) -> str:
-    same = os.path.realpath(destination) == os.path.realpath(given)
-    within = Path(os.path.realpath(destination)).is_relative_to(os.path.realpath(given))
+def _is_source(destination: Place, given: Place) -> str:
+    same = destination.real() == given.real()
+    within = destination.real().relative(given.real()) is not None
     where = f"is inside {printable(given)}, " if within else f"would replace {printable(given)}, or a part of it, "
     which = "is also a source" if same else f"{where}which is a source"
     return f"{printable(destination)}: {which}. Choose another destination"
@@ -166,17 +164,16 @@ def refuse_foreign(destination: Place) -> None:
     Raises:
         ConversionError: There is such a file.
     """
-    place: Place = destination if isinstance(destination, Url) else resolve_link(destination)
+    place = resolve_link(destination)
     rows, about = ledger_paths(place)
     for path, what, words in (
         (manifest_path(place), "manifest", SCHEMA),
         (about, "ledger", "tokfmt.ledger/"),
         (rows, "ledger", "'record'"),
     ):
-        beginning = _beginning_of_object(path) if isinstance(path, Url) else _beginning(path)
+        beginning = _beginning_of_object(path) if isinstance(path, Url) else _beginning(path.text)
         if words not in (beginning or words):
-            linked = isinstance(destination, Path) and os.path.islink(destination)
-            shown = path if linked else destination.with_name(path.name)
+            shown = path if destination.is_symlink() else destination.with_name(path.name)
             raise ConversionError(
                 f"{printable(shown)}: has the name of the {what}, and is not one. Move it away, or choose another "
                 "destination"
@@ -191,7 +188,7 @@ def _beginning_of_object(path: Url) -> str:
     return file.read(0, min(file.size, 1 << 12)).decode("utf-8", "replace") or " "
 
 
-def _beginning(path: Path) -> str:
+def _beginning(path: str) -> str:
     """Return the first 4 KiB of a file as text.
 
     Returns:
@@ -215,12 +212,10 @@ def _beginning(path: Path) -> str:
 
 def remove_manifest_of_link(destination: Place) -> None:
     """If the destination is a link, remove an older manifest beside the link: the new one is beside its target."""
-    if isinstance(destination, Url):
-        return
-    place = manifest_path(Path(os.path.abspath(destination)))
-    if os.path.islink(destination) and SCHEMA in _beginning(place):
+    place = manifest_path(destination.normalized())
+    if destination.is_symlink() and SCHEMA in _beginning(place.text):
         with contextlib.suppress(OSError):
-            place.unlink()
+            os.unlink(place.text)
 
 
 def replaced(destination: Place) -> str:
@@ -228,27 +223,25 @@ def replaced(destination: Place) -> str:
     if isinstance(destination, Url):
         return _replaced_objects(destination)
     place = resolve_link(destination)
-    if not os.path.lexists(place):
+    if not place.is_there():
         return ""
     if not place.is_dir():
-        what = f"a file of {os.lstat(place).st_size:,} bytes"
+        what = f"a file of {os.lstat(place.text).st_size:,} bytes"
     else:
         held = everything_in(place)
         what = f"a directory of {len(held):,} file{'s' * (len(held) != 1)}, "
-        what += f"{sum(os.lstat(path).st_size for path in held):,} bytes"
-    what += f", at {printable(place)}" if place != Path(os.path.abspath(destination)) else ""
+        what += f"{sum(os.lstat(path.text).st_size for path in held):,} bytes"
+    what += f", at {printable(place)}" if place != destination.normalized() else ""
     return what + (", and its manifest" if manifest_path(place).exists() else "")
 
 
 def _replaced_objects(destination: Url) -> str:
-    if not listing.is_there(destination):
+    if not destination.is_there():
         return ""
-    if not listing.is_dir(destination):
-        what = f"an object of {listing.status(destination).size:,} bytes"
+    if not destination.is_dir():
+        what = f"an object of {destination.status().size:,} bytes"
     else:
         held = everything_in(destination)
         what = f"{len(held):,} object{'s' * (len(held) != 1)}, "
-        what += (
-            f"{sum(listing.status(path).size for path in held):,} bytes. Until the new ones are complete, there is none"
-        )
-    return what + (", and its manifest" if listing.is_there(manifest_path(destination)) else "")
+        what += f"{sum(path.status().size for path in held):,} bytes. Until the new ones are complete, there is none"
+    return what + (", and its manifest" if manifest_path(destination).is_there() else "")

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ import numpy as np
 from tokfmt.core import listing
 from tokfmt.core.errors import CorruptError, TruncatedError
 from tokfmt.core.losses import READS
+from tokfmt.core.place import LocalPlace
 from tokfmt.core.ragged import Tokens
 from tokfmt.core.reader import Info, Layout, TokenReader, largest_id, windows
 from tokfmt.core.records import RecordReader
@@ -315,10 +315,10 @@ def _quick_tokenizer(manifest: Manifest) -> Any:
     made = manifest.tokenizer
     if made is None or not isinstance(made.get("path"), str):
         return None
-    place = Path(made["path"])
+    place = LocalPlace(made["path"])
     with suppress(OSError):
-        file = place / "tokenizer.json" if listing.is_dir(place) else place
-        if listing.is_file(file) and listing.status(file).size <= _QUICK:
+        file = place / "tokenizer.json" if place.is_dir() else place
+        if file.is_file() and file.status().size <= _QUICK:
             found = tokenizer_of(str(place), local=True)
             return found if found is not None and found.digest == made["digest"] else None
     return None

@@ -28,14 +28,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt import registry
-from tokfmt.core import listing
 from tokfmt.core.errors import CorruptError, OptionError, SourceChangedError, TruncatedError
 from tokfmt.core.files import File, open_file
 from tokfmt.core.format import Format
 from tokfmt.core.named import place_named
 from tokfmt.core.options import fit, given_options
 from tokfmt.core.output import whole
-from tokfmt.core.place import Place, Url, absolute, place_of, real, text_of
+from tokfmt.core.place import LocalPlace, Place, Url, place_of
 from tokfmt.core.ragged import offsets_of
 from tokfmt.core.reader import TokenReader, windows
 from tokfmt.core.records import RecordReader
@@ -142,7 +141,7 @@ class Tracer:
                 {
                     "name": f"{outer}{source.name}",
                     "kind": "text" if source.files else "ids",
-                    "paths": [text_of(path) for path in places],
+                    "paths": [path.text for path in places],
                     "format": format_.name,
                     "bytes": held["bytes"],
                     "files": held["files"],
@@ -290,7 +289,7 @@ def built(
     content: dict[str, Any] = json.loads(manifest) if manifest else {}
     output = content["output"] if manifest else extent(written_files(format_, staging.path))
     digests = {one["path"]: one["xxh3_128"] for one in content.get("sources", ())}
-    in_store = isinstance(staging.given, Url)
+    in_store = not place_of(staging.given).is_local
     home, sources = "" if in_store else os.path.realpath(staging.destination.parent), list[dict[str, Any]]()
     for one in ledger["sources"]:
         (path, *_), digest = one["paths"], one["xxh3_128"]
@@ -424,10 +423,10 @@ def read_ledger(path: Place, name: str | None) -> Ledger | None:
     Raises:
         FormatError: The ledger is damaged or cut, or belongs to another dataset.
     """
-    rows_at, about_at = ledger_paths(absolute(path))
-    if not listing.exists(about_at) and listing.is_link(path):
-        rows_at, about_at = ledger_paths(real(path))
-    if not listing.exists(about_at):
+    rows_at, about_at = ledger_paths(path.normalized())
+    if not about_at.exists() and path.is_symlink():
+        rows_at, about_at = ledger_paths(path.real())
+    if not about_at.exists():
         return None
     file = open_file(about_at)
     try:
@@ -460,7 +459,7 @@ def read_ledger(path: Place, name: str | None) -> Ledger | None:
     if rows:
         mapped = isinstance(rows_at, Path)
         held = np.memmap(rows_at, ROW, "r", _HEAD, (rows,)) if mapped else StoredRows(file, rows)  # type: ignore[call-overload]
-    return Ledger(rows_at, real(about_at.parent), content["unit"], count, sources, held)
+    return Ledger(rows_at, about_at.parent.real(), content["unit"], count, sources, held)
 
 
 _DESCRIPTION = {
@@ -626,12 +625,12 @@ def listed_request(ledger: Ledger, listed: Mapping[str, Any]) -> SourceRequest:
 def _named(ledger: Ledger, name: str) -> Place:
     """The place that a ledger names: an address, or a path from the directory of the ledger."""
     place = place_named(ledger.path, name, ledger.home)
-    return Path(os.path.normpath(place)) if isinstance(place, Path) else place
+    return LocalPlace(os.path.normpath(place.text)) if place.is_local else place
 
 
 def shown_path(path: Place) -> str:
     """Return a path for messages, relative to the working directory if it is below that."""
-    if isinstance(path, Url):
+    if not path.is_local:
         return str(path)
-    found = os.path.relpath(path)
+    found = os.path.relpath(path.text)
     return str(path) if found.startswith(os.pardir) else found

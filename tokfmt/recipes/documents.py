@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from tokfmt.core.errors import ShortfallError, TokenRangeError
 from tokfmt.core.files import File, known_file
 from tokfmt.core.loss_mask import TARGET, Marks, separated
-from tokfmt.core.place import Identity, Place, place_of, text_of
+from tokfmt.core.place import Place, place_of
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
 from tokfmt.core.reader import (
     INT32_MAX,
@@ -41,6 +41,7 @@ from tokfmt.core.reader import (
     windows,
 )
 from tokfmt.core.seeds import DRAWN, draws
+from tokfmt.core.store import Identity
 from tokfmt.core.text_format import printable
 from tokfmt.core.tokenizer_ids import TokenizerIds
 from tokfmt.model.dataset import Dataset, concat
@@ -272,7 +273,7 @@ def _to_json(parts: StoredParts | None) -> Any:
     return (
         None
         if parts is None
-        else [[text_of(p.file.path), p.file.identity, p.at, p.dtype.str, length] for p, length in parts]
+        else [[p.file.path.text, p.file.identity, p.at, p.dtype.str, length] for p, length in parts]
     )
 
 

@@ -30,7 +30,7 @@ from tokfmt.core.errors import FormatError, OptionError
 from tokfmt.core.files import open_file
 from tokfmt.core.named import place_named
 from tokfmt.core.options import fit, hints_of, nearest, option
-from tokfmt.core.place import Place, Url, is_address, place_of
+from tokfmt.core.place import LocalPlace, Place, is_address, place_of
 from tokfmt.core.reader import INT32_MAX
 from tokfmt.core.text_format import grouped, printable
 
@@ -125,7 +125,7 @@ class RecipeFile:
         dedup: "exact" removes equal texts.
     """
 
-    where: Place = Path()
+    where: Place = field(default_factory=LocalPlace)
     sources: tuple[SourceEntry, ...] = ()
     filters: Mapping[str, FilterRules] = field(default_factory=dict)
     tokfmt: int = option(VERSION, minimum=VERSION, maximum=VERSION)
@@ -568,12 +568,12 @@ def _seen_from(directory: Place, path: str) -> str:
         UnsafeError: If the directory is in a store, and the address outside of that store.
         OptionError: If the directory is in a store, and the path is not.
     """
-    if isinstance(place_of(path), Url):
+    if not place_of(path).is_local:
         place_named(directory / "recipe", path)
         return path
-    if isinstance(directory, Url):
+    if not directory.is_local:
         raise OptionError(f"{printable(path)}: a recipe in a store names no local file. Give its address in a store")
-    return path if os.path.isabs(path) else os.path.relpath(path, directory)
+    return path if os.path.isabs(path) else os.path.relpath(path, directory.text)
 
 
 def _number(word: str) -> int | float | None:

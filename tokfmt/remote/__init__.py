@@ -10,7 +10,8 @@ files imports nothing of it.
 
 from __future__ import annotations
 
-from tokfmt.core.place import Store, Url
+from tokfmt.core.place import Url
+from tokfmt.core.store import Store
 from tokfmt.remote import stores
 from tokfmt.remote.forked import ForkedStore
 from tokfmt.remote.requests import are_of_parent

@@ -28,28 +28,29 @@ from pathlib import Path
 from typing import Any
 
 from tokfmt.core.errors import UnreachableError
-from tokfmt.core.place import Entry, Identity, Status, Url, close_stores, store_of
+from tokfmt.core.place import Url, close_stores, store_of
+from tokfmt.core.store import Entry, Identity, Status, Store
 from tokfmt.remote.requests import AT_ONCE, are_of_parent
 
 
-class ForkedStore:
-    """A store that a helper process reads; see `core.place.Store`. Thread-safe. It cannot be written."""
+class ForkedStore(Store):
+    """A store that a helper process reads; see `core.store.Store`. Thread-safe. It cannot be written."""
 
     def __init__(self, url: Url) -> None:
         """Take the bucket or host of an address, or an address with a query."""
         self.root = url if url.query else Url(url.scheme, url.authority)
 
     def status(self, key: str) -> Status:
-        """See `core.place.Store.status`."""
+        """See `core.store.Store.status`."""
         found: Status = self._call("status", key).result()
         return found
 
     def entries(self, key: str) -> Iterator[Entry]:
-        """See `core.place.Store.entries`."""
+        """See `core.store.Store.entries`."""
         yield from self._call("entries", key).result()
 
     def read_ranges(self, key: str, ranges: Sequence[tuple[int, int]], identity: Identity) -> list[bytes]:
-        """See `core.place.Store.read_ranges`."""
+        """See `core.store.Store.read_ranges`."""
         found: list[bytes] = self._call("read_ranges", key, list(ranges), identity).result()
         return found
 

@@ -25,7 +25,8 @@ from typing import Any, NamedTuple
 from urllib.parse import quote, unquote, urlsplit
 
 from tokfmt.core.errors import FormatError, OptionError, UnsafeError
-from tokfmt.core.place import Entry, Identity, Kind, Status, Url
+from tokfmt.core.place import Url
+from tokfmt.core.store import Entry, Identity, Kind, Status
 from tokfmt.remote import account, credentials
 from tokfmt.remote.blocks import Buffer
 from tokfmt.remote.clients import client_options, retry_config
@@ -75,7 +76,7 @@ def named(url: Url) -> Named:
 
 
 class HubStore(ObjectStore):
-    """The repositories of one kind; see `core.place.Store`. Thread-safe."""
+    """The repositories of one kind; see `core.store.Store`. Thread-safe."""
 
     def __init__(self, root: Url, endpoint: str, token: str, asked: Asked) -> None:
         """Read below `hf://KIND`.

@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from tokfmt.core.errors import FormatError, OutageError, SourceChangedError, UnsupportedError
-from tokfmt.core.place import IF_ABSENT, IF_MATCH, Beside, Entry, Identity, Kind, Status, Url
+from tokfmt.core.place import Url
+from tokfmt.core.store import IF_ABSENT, IF_MATCH, Beside, Entry, Identity, Kind, Status, Store
 from tokfmt.remote import account, credentials
 from tokfmt.remote.blocks import LARGEST, SIZE, Buffer
 from tokfmt.remote.clients import Patience, Use
@@ -60,8 +61,8 @@ class Connect(Protocol):
     def __call__(self, region: str, use: Use = "read") -> Any: ...
 
 
-class ObjectStore:
-    """One bucket; see `core.place.WritableStore`. Thread-safe. `web` and `hub` derive the stores that are only read.
+class ObjectStore(Store):
+    """One bucket; see `core.store.Store`. Thread-safe. `web` and `hub` derive the stores that are only read.
 
     Attributes:
         root: The address of the store.
@@ -195,7 +196,7 @@ class ObjectStore:
         if_match: Identity | None = None,
         done: Callable[[Identity], None] = lambda _: None,
     ) -> Identity:
-        """Write an object; see `core.place.WritableStore.put`.
+        """Write an object; see `core.store.Store.put`.
 
         An answer may be lost after the server wrote the object, and the repeated request then finds it there. So an
         object with the same content counts as written.
@@ -280,7 +281,7 @@ class ObjectStore:
             raise error from None
 
     def upload(self, files: Iterable[tuple[str, Path]], done: Callable[[str, Identity], None]) -> None:
-        """Write files side by side; see `core.place.WritableStore.upload`.
+        """Write files side by side; see `core.store.Store.upload`.
 
         Raises:
             OutageError: If an object cannot be written.

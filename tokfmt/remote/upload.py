@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tokfmt.core.errors import OutageError, SourceChangedError
-from tokfmt.core.place import PUT_AT_ONCE, Identity, Url
+from tokfmt.core.place import Url
+from tokfmt.core.store import PUT_AT_ONCE, Identity
 from tokfmt.core.text_format import printable
 
 if TYPE_CHECKING:

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import quote
 
 from tokfmt.core.errors import UnsupportedError
-from tokfmt.core.place import Identity, Url
+from tokfmt.core.place import Url
+from tokfmt.core.store import Identity
 from tokfmt.core.text_format import human_bytes
 from tokfmt.remote import account, credentials
 from tokfmt.remote.blocks import SIZE, Buffer
@@ -55,7 +56,7 @@ class _Page(NamedTuple):
 
 
 class WebStore(ObjectStore):
-    """The pages of a host, or one page whose address has a query; see `core.place.Store`. Thread-safe.
+    """The pages of a host, or one page whose address has a query; see `core.store.Store`. Thread-safe.
 
     The first look at a page follows its redirects. Ranges are then requested from the address where they ended.
     """

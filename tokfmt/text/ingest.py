@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core import listing
 from tokfmt.core.errors import TokenRangeError, UnsafeError
 from tokfmt.core.files import File
 from tokfmt.core.format import Encoder
@@ -93,7 +92,7 @@ def _records(records: RecordReader, block: Block, batch: RecordBatch, before: in
 
     def size() -> int:
         lengths = list(map(len, batch.texts))
-        return listing.status(place(lengths.index(max(lengths)))[0]).size
+        return place(lengths.index(max(lengths)))[0].status().size
 
     try:
         with of_file(size):

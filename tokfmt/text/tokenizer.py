@@ -17,17 +17,15 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 from typing import Any, Literal, Protocol
 
 import numpy as np
 from xxhash import xxh3_128_hexdigest
 
-from tokfmt.core import listing
 from tokfmt.core.errors import CorruptError, UnsafeError
 from tokfmt.core.files import open_file
 from tokfmt.core.format import Encoder
-from tokfmt.core.place import Place, Url, place_of
+from tokfmt.core.place import LocalPlace, Place, place_of
 from tokfmt.core.text_format import printable
 from tokfmt.core.tokenizer_ids import TokenizerIds
 from tokfmt.text.decoding import (
@@ -196,14 +194,13 @@ def load_tokenizer(
     if not spec:
         raise TokenizerError(spec, "the name is empty. Give a name, a directory or a tokenizer.json")
     place = place_of(spec)
-    if isinstance(place, Url):
-        spec = str(place)  # an address may hold a signature
-    path: Place = place if isinstance(place, Url) or place.exists() else Path(snapshot(spec, local=local))
-    file = path / "tokenizer.json" if listing.is_dir(path) else path
-    if not listing.exists(file):
-        if isinstance(path, Url):
+    spec = spec if place.is_local else str(place)  # an address may hold a signature
+    path = place if not place.is_local or place.exists() else LocalPlace(snapshot(spec, local=local))
+    file = path / "tokenizer.json" if path.is_dir() else path
+    if not file.exists():
+        if not path.is_local:
             what = "has no tokenizer.json. Download the directory to load it without one"
-            raise TokenizerError(spec, what if listing.is_dir(path) else "does not exist")
+            raise TokenizerError(spec, what if path.is_dir() else "does not exist")
         return _from_transformers(spec, str(path), special_tokens, engine)
     source = _read(file)
     plain, tokenizer = guarded(lambda: without_dropout(source), lambda why: _not_json(spec, file, source, why))
@@ -326,7 +323,7 @@ def _id_of(tokenizer: Any, token: str) -> int | None:
 
 def _config(path: Place) -> Mapping[str, Any]:
     """Return the content of a configuration file; {} if it does not exist."""
-    if not listing.exists(path):
+    if not path.exists():
         return {}
     try:
         return _mapping(json.loads(_read(path)))

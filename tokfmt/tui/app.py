@@ -23,7 +23,7 @@ from textual.widget import Widget
 from textual.widgets import ContentSwitcher
 
 from tokfmt.core.errors import TokfmtError
-from tokfmt.core.place import Place, Url, absolute
+from tokfmt.core.place import Place, Url
 from tokfmt.core.text_format import counted, printable
 from tokfmt.ops.source.request import SourceRequest
 from tokfmt.tui.clipboard import given_to_programs
@@ -954,7 +954,7 @@ class Browser(TypeAhead):
 
 def _is_same(a: SourceRequest, b: SourceRequest) -> bool:
     """Return whether two requests open the same dataset in the same way, as far as the browser shows it."""
-    places = [absolute(shown_path(one)) for one in (a, b)]
+    places = [shown_path(one).normalized() for one in (a, b)]
     read = [(one.split, one.text_field, one.eos, one.bos, dict(one.options)) for one in (a, b)]
     return places[0] == places[1] and read[0] == read[1]
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from tokfmt.core import listing
 from tokfmt.core.errors import FormatError, TokfmtError
 from tokfmt.core.format import Format
-from tokfmt.core.place import Place, relative
+from tokfmt.core.place import Place
 from tokfmt.core.records import RecordReader
 from tokfmt.ops.source.discover import Skipped, datasets_below
 from tokfmt.ops.source.manifest import describes, extent, read_manifest
@@ -126,7 +126,7 @@ class Catalog:
                 yield one
                 continue
             place, found = one
-            name = relative(place, self.directory)
+            name = place.relative(self.directory)
             text = str(name) if name is not None and name.parts else "."
             if isinstance(found, TokfmtError):
                 yield Listed(place, text, None, str(found), looked=True, severities={LOST: 1})

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 from textual.content import Content
 
-from tokfmt.core.place import Url
 from tokfmt.tui.session import Session
 from tokfmt.tui.workers import Job
 
@@ -24,7 +23,7 @@ def is_cheap(session: Session) -> bool:
     A dataset in a store is not checked unasked: its headers would be fetched again.
     """
     known = not session.opened.pending and session.port.count <= MOST
-    return not isinstance(session.path, Url) and (session.refused is not None or known)
+    return session.path.is_local and (session.refused is not None or known)
 
 
 def checked(session: Session, job: Job, *, deep: bool = False, tokenizer: str | None = None) -> CheckReport:

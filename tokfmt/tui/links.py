@@ -6,7 +6,7 @@ import shlex
 
 from tokfmt.core.errors import OptionError
 from tokfmt.core.options import parse_count
-from tokfmt.core.place import absolute, place_of
+from tokfmt.core.place import place_of
 from tokfmt.ops.source.request import words_of
 from tokfmt.tui.session import NAMED, Landing, Session, Where
 
@@ -46,7 +46,7 @@ def landing_words(session: Session, where: Where) -> str:
 def command_of(session: Session, where: Where) -> str:
     """Return the command that opens the browser at a token, with the options that the dataset was opened with."""
     request = session.request
-    words = ["tokfmt", "browse", *(str(absolute(place_of(path))) for path in request.paths)]
+    words = ["tokfmt", "browse", *(str(place_of(path).normalized()) for path in request.paths)]
     words += ["--from", request.format] if request.format else []
     for word in words_of(request.options):
         words += ["--from-opt", word]

@@ -26,7 +26,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from tokfmt import registry
-from tokfmt.core import listing
 from tokfmt.core.errors import (
     CorruptError,
     FormatError,
@@ -41,10 +40,11 @@ from tokfmt.core.format import Encoder, Format, Hints
 from tokfmt.core.losses import READS
 from tokfmt.core.memory import MemoryReader
 from tokfmt.core.named import place_named
-from tokfmt.core.place import Identity, Kind, Place, Url, place_of, store_of, text_of
+from tokfmt.core.place import Place, place_of
 from tokfmt.core.ragged import Ragged
 from tokfmt.core.reader import ByteOffset, Layout, Separators, TokenReader
 from tokfmt.core.records import RecordReader
+from tokfmt.core.store import Identity, Kind
 from tokfmt.core.text_format import printable
 from tokfmt.model.readers import ContentReader
 from tokfmt.model.select import Rows
@@ -252,7 +252,7 @@ def is_small(path: Place) -> bool:
     """Return whether all files of a path have at most `SMALL` bytes; listing stops at 256 entries."""
     total, seen, places = 0, 0, [path]
     try:
-        found = listing.status(path)
+        found = path.status()
         if found.kind is not Kind.DIRECTORY:
             return found.size <= SMALL
         while places:
@@ -270,15 +270,12 @@ def is_small(path: Place) -> bool:
 
 def _sizes_in(directory: Place) -> Iterator[tuple[Place, int | None]]:
     """Yield each entry of a directory with its size in bytes; None for a directory."""
-    if isinstance(directory, Url):
-        for one in store_of(directory).entries(directory.key):
-            place = directory / one.name
-            known = one.identity or (listing.status(place).identity if one.kind is Kind.FILE else None)
-            yield place, None if known is None else known.size
-        return
-    with os.scandir(directory) as entries:
-        for entry in entries:
-            yield Path(entry.path), None if entry.is_dir(follow_symlinks=False) else entry.stat().st_size
+    for entry in directory.entries_now():
+        place = directory / entry.name
+        identity = entry.identity
+        if identity is None and entry.kind is not Kind.DIRECTORY:
+            identity = place.status().identity
+        yield place, None if identity is None else identity.size
 
 
 _PARAMS = "data_params.json"
@@ -337,14 +334,14 @@ def _located(name: str, path: Place) -> str:
         return name
     with contextlib.suppress(TokfmtError):  # a file in a store may name only what is in that store
         sibling = place_named(path, name)
-        return text_of(sibling) if listing.exists(sibling) else name
+        return sibling.text if sibling.exists() else name
     return name
 
 
 def _of_params(path: Place) -> str:
-    place = (path if listing.is_dir(path) else path.parent) / _PARAMS
+    place = (path if path.is_dir() else path.parent) / _PARAMS
     try:
-        content: Any = json.loads(read_whole(place, _LIMIT)) if listing.is_file(place) else None
+        content: Any = json.loads(read_whole(place, _LIMIT)) if place.is_file() else None
     except (OSError, ValueError, RecursionError, FormatError):
         return ""
     for section in content.values() if isinstance(content, dict) else ():
@@ -571,10 +568,10 @@ def _identity_of(path: Place) -> tuple[Identity | None, bool]:
     The identity of a directory ignores its times, which files that are not data change.
     """
     try:
-        status = listing.status_now(path)
+        status = path.status_now()
         if status.kind is not Kind.DIRECTORY:
             return status.identity, True
-        return Identity(0, "" if isinstance(path, Url) else str(os.stat(path).st_ino)), False
+        return Identity(0, str(os.stat(path.text).st_ino) if path.is_local else ""), False
     except (OSError, FormatError):
         return None, True
 
@@ -586,15 +583,15 @@ def stamp_of(path: Place, format_: Format | None = None) -> Stamp | None:
         path: The dataset.
         format_: Its format. If it names a dataset by a prefix, the state is that of all files with the prefix.
     """
-    if isinstance(path, Url):
+    if not path.is_local:
         return None
     try:
         files: Sequence[Place] = [path]
-        if format_ is not None and format_.prefix and not os.path.isdir(path):
+        if format_ is not None and format_.prefix and not os.path.isdir(path.text):
             files = format_.files(registry.of_prefix(path)) or files
-        found = [os.stat(text_of(file)) for file in islice(files, _ENTRIES)]
+        found = [os.stat(file.text) for file in islice(files, _ENTRIES)]
         if stat.S_ISDIR(found[0].st_mode):
-            with os.scandir(path) as entries:
+            with os.scandir(path.text) as entries:
                 found += [entry.stat() for entry in islice(entries, _ENTRIES)]
     except (OSError, FormatError):
         return None

@@ -21,7 +21,7 @@ from typing import Any
 
 from tokfmt.core.errors import TokfmtError
 from tokfmt.core.locks import distrusted, make_private, release, take_lock, user_directory
-from tokfmt.core.place import Place, Url
+from tokfmt.core.place import Place
 
 SCHEMA = "tokfmt.browse/1"
 _MOST = 500
@@ -46,7 +46,7 @@ def is_written() -> bool:
 
 
 def _key(path: Place) -> str:
-    return path.as_posix() if isinstance(path, Url) else os.path.abspath(path)
+    return path.normalized().as_posix()
 
 
 def recall(path: Place) -> Mapping[str, Any]:

@@ -7,7 +7,21 @@ from tokfmt import registry
 from tokfmt.core.errors import UnsafeError
 from tokfmt.core.findings import Finding
 from tokfmt.core.format import Confidence, Format
+from tokfmt.core.inspection import Inspection
 from tokfmt.ops.check import check
+
+
+class Plainly(Inspection):
+    def __init__(self, pack, error):
+        self.pack, self.error = pack, error
+
+    def reader(self):
+        if self.error:
+            raise self.error
+        return self.pack.reader()
+
+    def look(self, how):
+        yield Finding("XY1", "warning", str(self.pack.file.path), "is plain")
 
 
 class Plain(Format):
@@ -20,13 +34,8 @@ class Plain(Format):
     def sniff(self, probe):
         return Confidence.CERTAIN
 
-    def open(self, paths, options, hints):
-        if self.error:
-            raise self.error
-        return self.packs.open(paths, options, hints)
-
-    def audit(self, path, options, how):
-        yield Finding("XY1", "warning", str(path), "is plain")
+    def inspect(self, paths, options, hints):
+        return Plainly(self.packs.inspect(paths, options, hints), self.error)
 
 
 def test_plug_ins(monkeypatch):

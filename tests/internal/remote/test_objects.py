@@ -3,7 +3,8 @@
 import pytest
 
 from tokfmt.core.errors import FormatError
-from tokfmt.core.place import Entry, Identity, Kind, Url
+from tokfmt.core.place import Url
+from tokfmt.core.store import Entry, Identity, Kind
 from tokfmt.remote import objects
 from tokfmt.remote.failures import Asked, failure
 

@@ -11,7 +11,7 @@ from tokfmt.core.memory import MemoryReader
 from tokfmt.core.ragged import Ragged
 from tokfmt.formats.hdf5 import FORMAT, writer
 from tokfmt.formats.hdf5.options import WriteOptions
-from tokfmt.formats.hdf5.table import Packer
+from tokfmt.formats.hdf5.packing import Packer
 from tokfmt.run.execute import SerialExecutor
 from tokfmt.run.plan import NullJournal, Plan, Workers, run
 

@@ -10,7 +10,7 @@ from tokfmt.core import listing
 from tokfmt.core.errors import TokfmtError
 from tokfmt.core.files import names_in, walk
 from tokfmt.core.format import everything_in
-from tokfmt.core.place import status_of
+from tokfmt.core.place import LocalPlace, status_of
 from tokfmt.ops.source.discover import find_sources
 from tokfmt.ops.source.request import SourceRequest
 
@@ -18,7 +18,7 @@ from tokfmt.ops.source.request import SourceRequest
 @pytest.fixture
 def tree(tmp_path):
     """Files, directories, links of all kinds, a FIFO, names that need care."""
-    home = tmp_path / "home"
+    home = LocalPlace(tmp_path / "home")
     for name in ("a/b/c", "a/empty", "d", "many"):
         (home / name).mkdir(parents=True)
     for name in ("a/x", "a/b/y", "d/z.bin", "top", "d/ü", *(f"many/{k}" for k in range(20))):
@@ -39,7 +39,7 @@ QUESTIONS = {
     "is_file": lambda path: Path(path).is_file(),
     "is_dir": lambda path: Path(path).is_dir(),
     "exists": lambda path: Path(path).exists(),
-    "is_link": os.path.islink,
+    "is_symlink": os.path.islink,
     "is_there": os.path.lexists,
     "status": lambda path: status_of(os.stat(path)),
 }
@@ -58,13 +58,13 @@ def test_kept_answers_are_those_of_the_file_system(tree, listed, most, monkeypat
     monkeypatch.setattr(listing, "_MOST", most)
     monkeypatch.chdir(tree)
     for home in (tree, Path()):
-        paths = [home / place for place in PLACES] + [f"{home}{os.sep}{place}" for place in PLACES]
+        paths = [LocalPlace(home / place) for place in PLACES]
         with listing.kept():
             if listed:
                 assert sorted(map(str, everything_in(home))) == sorted(map(str, everything_below(home)))
             for question, function in QUESTIONS.items():
                 for path in paths:
-                    asked = getattr(listing, question)
+                    asked = getattr(LocalPlace, question)
                     assert answer(asked, path) == answer(function, path), (question, path)
                     assert answer(asked, path) == answer(function, path), (question, path)
 
@@ -103,9 +103,9 @@ def test_nothing_of_a_large_directory_is_kept(tmp_path, monkeypatch):
         (tmp_path / "new").touch()
         assert "new" in names_in(tmp_path)
         for k in range(150):
-            listing.status(tmp_path / str(k))
+            (tmp_path / str(k)).status()
         assert len(listing._KEPT.get().statuses) == 100
-        assert listing._KEPT.get().directories == {str(tmp_path): None}
+        assert listing._KEPT.get().directories == {tmp_path: None}
 
 
 def test_a_process_that_stays_sees_what_changed(tmp_path):

@@ -83,17 +83,17 @@ def test_a_store_is_asked_as_a_directory_is(bucket):
     home = Url.parse("mem://bucket")
     assert sorted(names_in(home)) == ["a", "z"]
     assert everything_in(home) == [home / "a/b/y", home / "a/x.bin", home / "z"]
-    assert listing.is_file(home / "z")
-    assert listing.is_dir(home / "a")
-    assert not listing.is_link(home / "z")
-    assert not listing.exists(home / "gone")
+    assert (home / "z").is_file()
+    assert (home / "a").is_dir()
+    assert not (home / "z").is_symlink()
+    assert not (home / "gone").exists()
     with pytest.raises(FormatError, match="^mem://bucket/gone: no such file"):
         names_in(home / "gone")
     bucket.asked.clear()
     with listing.kept():
         for _ in range(3):
             names_in(home / "a")
-            assert listing.is_file(home / "a" / "x.bin")
-            assert not listing.exists(home / "a" / "gone")
-            assert listing.status(home / "a" / "x.bin").size == 2000
+            assert (home / "a" / "x.bin").is_file()
+            assert not (home / "a" / "gone").exists()
+            assert (home / "a" / "x.bin").status().size == 2000
     assert bucket.asked == [("entries", "a"), ("status", "a/x.bin")]

@@ -50,7 +50,6 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from tokfmt.core import listing
 from tokfmt.core.errors import CorruptError, FormatError
 from tokfmt.core.files import names_in, natural_key, open_file
 from tokfmt.core.findings import Audit, Finding
@@ -91,7 +90,7 @@ class Columnar(Format):
             found = self.find(path)
             more = [self.find(path, other) for other in found.others]
         except FormatError:
-            return [path] if not listing.is_dir(path) else []
+            return [path] if not path.is_dir() else []
         every = [file for one in (found, *more) for file in (*one.files, *one.metadata_files)]
         return sorted(dict.fromkeys(every), key=lambda file: natural_key(file.as_posix()))
 
@@ -134,16 +133,16 @@ class Parquet(Columnar):
         if not probe.is_directory:
             return Confidence.CERTAIN if probe.head.startswith(b"PAR1") else None
         data = probe.path / "data"
-        names = [*probe.entries, *(names_in(data) if "data" in probe.entries and listing.is_dir(data) else ())]
+        names = [*probe.entries, *(names_in(data) if "data" in probe.entries and data.is_dir() else ())]
         return Confidence.STRUCTURE if any(name.endswith((".parquet", ".pq")) for name in names) else None
 
     def find(self, path: Place, split: str | None = None) -> Found:
-        if not listing.is_dir(path):
+        if not path.is_dir():
             shard = _SHARD.fullmatch(path.name)
             _refuse_split(path, split, shard[1] if shard else None)
             return Found([path])
         home, names = path, _named(path, ".parquet", ".pq")
-        if not names and listing.is_dir(path / "data"):
+        if not names and (path / "data").is_dir():
             home, names = path / "data", _named(path / "data", ".parquet", ".pq")
         if not names:
             raise FormatError(path, "holds no *.parquet")
@@ -183,34 +182,34 @@ class Arrow(Columnar):
         return Confidence.STRUCTURE if any(name.endswith(".arrow") for name in probe.entries) else None
 
     def find(self, path: Place, split: str | None = None) -> Found:
-        if not listing.is_dir(path):
+        if not path.is_dir():
             _refuse_split(path, split)
             return Found([path])
-        if listing.is_file(named := path / "dataset_dict.json"):
+        if (named := path / "dataset_dict.json").is_file():
             splits = [inside(path, name).name for name in _listed(named, "splits")]
-            if missing := next((name for name in splits if not listing.is_dir(path / name)), ""):
+            if missing := next((name for name in splits if not (path / name).is_dir()), ""):
                 what = f'lists the split "{printable(missing)}", which is missing'
                 raise CorruptError(named, what, remedy="Copy it again, or take it out of the list")
             chosen = _chosen(path, split, splits)
             one = self.find(path / chosen)
             return Found(one.files, chosen, tuple(s for s in splits if s != chosen), (named, *one.metadata_files))
         _refuse_split(path, split)
-        if listing.is_file(state := path / "state.json"):
+        if (state := path / "state.json").is_file():
             listed = _listed(state, "_data_files")
             files = [inside(path, one.get("filename") if isinstance(one, dict) else one) for one in listed]
             info = path / "dataset_info.json"
-            return Found(files, None, (), (state, info) if listing.is_file(info) else (state,))
+            return Found(files, None, (), (state, info) if info.is_file() else (state,))
         names = [name for name in _named(path, ".arrow") if not name.startswith("cache-")]
         if not names:
             raise FormatError(path, "holds no *.arrow")
-        if listing.is_file(path / "dataset_info.json"):
+        if (path / "dataset_info.json").is_file():
             raise FormatError(state, "no such file, although dataset_info.json exists", remedy="Give the *.arrow files")
         return Found([path / name for name in names])
 
 
 def _named(directory: Place, *suffixes: str) -> list[str]:
     found = (name for name in names_in(directory) if name.endswith(suffixes) and not name.startswith("."))
-    return sorted((name for name in found if listing.is_file(directory / name)), key=natural_key)
+    return sorted((name for name in found if (directory / name).is_file()), key=natural_key)
 
 
 def _refuse_split(path: Place, split: str | None, stated: str | None = None) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import struct
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -27,8 +27,9 @@ from tokfmt.core.errors import (
 from tokfmt.core.files import File, Held, Stream, open_file
 from tokfmt.core.findings import Problem, loss_in, noted
 from tokfmt.core.loss_mask import LABELS, LENGTHS, LOSS_MASK, MASKS, POSITIONS
-from tokfmt.core.place import Place, Url
+from tokfmt.core.place import Place
 from tokfmt.core.records import CHATS, are_chats
+from tokfmt.core.side_by_side import side_by_side
 from tokfmt.core.text_format import counted, printable
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ _UNREADABLE = "the footer cannot be read"
 _SCHEMA, _DICTIONARIES, _BATCH = 1, 2, 3
 _NESTED = 16  # maximum depth of structs and lists in a footer
 _FOOTER = 1 << 26  # maximum bytes of a footer: about 100,000 row groups of six columns
+_FOOTER_OF_MOST = 1 << 16  # bytes at the end of a file that hold the footer of most
 _HELD = 1 << 27  # maximum bytes of a row group or a batch in a store that are held in memory
 _SCHEMA_BYTES = 1 << 16  # bytes in which the schema of a stream before Arrow 1.0 is searched
 
@@ -163,6 +165,7 @@ class ParquetContainer:
 
     def __init__(self, path: Place, *, tail: bool = False) -> None:  # noqa: ARG002 - a file without its end is lost
         self.path, self.file = path, open_file(path)
+        self.file.prefetch([(max(0, self.file.size - _FOOTER_OF_MOST), self.file.size)], keep=True)
         ends = self.file.read(max(0, self.file.size - 8), min(8, self.file.size))
         if self.file.size < 12 or ends[4:] != _MAGIC:
             if ends[4:] == b"PARE":
@@ -369,7 +372,7 @@ def held(file: File, extents: Sequence[tuple[int, int]]) -> File | Held:
         file: The file.
         extents: Byte offset and size of each part, in any order. Parts beyond the end are left out.
     """
-    if not isinstance(file.path, Url):
+    if file.path.is_local:
         return file
     ranges = list[tuple[int, int]]()
     for begin, size in sorted(extents):
@@ -508,11 +511,12 @@ class ArrowContainer:
     problems: Sequence[Problem] = ()
     lost: Sequence[Loss] = ()
     _cut_rows: int | None = None  # Rows of the batch in which the file ends.
+    _counts: dict[str, list[int | None]]  # of each column, the number of IDs in each batch
 
     def __init__(self, path: Place, *, tail: bool = False) -> None:
-        self.path, self.file = path, open_file(path)
+        self.path, self.file, self._counts = path, open_file(path), {}
         self._is_file = self.file.read(0, min(8, self.file.size)) == _ARROW
-        if self._is_file and isinstance(path, Url):
+        if self._is_file and not path.is_local:
             self.file.prefetch(_heads(self.file))
         self.messages, self.end, self.ended = self._walk()
         batches = [message for message in self.messages if message.kind == _BATCH]
@@ -591,8 +595,36 @@ class ArrowContainer:
                 arrow().ipc.read_schema(arrow().py_buffer(self.file.read(first.begin, first.head + first.body)))
             )
 
-    def facts(self, group: Group, column: str) -> Facts:  # noqa: ARG002 - a batch has no statistics
-        return Facts()
+    def facts(self, group: Group, column: str) -> Facts:
+        """Return the number of IDs that the offsets of a column of lists state; a batch has no statistics."""
+        if column not in self._counts:
+            self._counts[column] = self._count_ids(column)
+        return Facts(self._counts[column][group.number])
+
+    def _count_ids(self, column: str) -> list[int | None]:
+        """Return the number of IDs of each batch, from the first and the last offset of its lists.
+
+        Returns:
+            None for each batch whose rows have to be decoded: its column is not one of lists or holds NULL, or the
+            batch is compressed or contradicts itself.
+        """
+        counts: list[int | None] = [None] * len(self.groups)
+        lists = _lists_at(self.schema, column)
+        if lists is None:
+            return counts
+        ends = dict[int, tuple[int, int]]()
+        for number, message in enumerate(message for message in self.messages if message.kind == _BATCH):
+            if not message.rows:
+                counts[number] = 0
+                continue
+            with suppress(ValueError):
+                offsets, values = _claim_of_lists(self.file.read(message.begin + 8, message.head - 8), message, lists)
+                ends[number], counts[number] = (offsets, offsets + message.rows * lists.width), values
+        ranges = [(at, at + lists.width) for pair in ends.values() for at in pair]
+        found = [int.from_bytes(content, "little", signed=True) for content in self.file.read_ranges(ranges)]
+        for number, first, last in zip(ends, found[::2], found[1::2], strict=False):
+            counts[number] = last - first if 0 <= first <= last <= (counts[number] or 0) else None
+        return counts
 
     def text_bytes(self, group: Group, column: str) -> int:  # noqa: ARG002 - a batch states no sizes of its columns
         """Return the bytes of all columns of a group in the file."""
@@ -763,6 +795,75 @@ def _buffers(data: bytes, kind: int) -> Iterator[tuple[int, int]]:
         yield from _pairs(data, table, 2)
 
 
+class _Lists(NamedTuple):
+    """A column of lists in the metadata of its batches.
+
+    Attributes:
+        node: The number of its node; the node after it is that of the items.
+        buffer: The number of its first buffer: NULL rows, offsets, NULL items, items.
+        width: Bytes of an offset.
+        item: Bytes of an item.
+    """
+
+    node: int
+    buffer: int
+    width: int
+    item: int
+
+
+def _lists_at(schema: Any, column: str) -> _Lists | None:
+    """Return where the metadata of batches state a column of lists of integers; None if that is not known."""
+    types, node, buffer = arrow().types, 0, 0
+    for name, kind in zip(schema.names, schema.types, strict=True):
+        if name == column:
+            if not (types.is_list(kind) or types.is_large_list(kind)) or not types.is_integer(kind.value_type):
+                return None
+            return _Lists(node, buffer, 8 if types.is_large_list(kind) else 4, kind.value_type.bit_width // 8)
+        if (taken := _parts_of(kind)) is None:
+            return None
+        node, buffer = node + taken[0], buffer + taken[1]
+    return None
+
+
+def _parts_of(kind: Any) -> tuple[int, int] | None:
+    """Return the number of nodes and of buffers of a column of a type; None if its number of buffers varies."""
+    types = arrow().types
+    if types.is_dictionary(kind) or types.is_primitive(kind) or types.is_fixed_size_binary(kind):
+        return 1, 2
+    if types.is_string(kind) or types.is_large_string(kind) or types.is_binary(kind) or types.is_large_binary(kind):
+        return 1, 3
+    if types.is_struct(kind):
+        buffers, below = 1, [kind.field(k).type for k in range(kind.num_fields)]
+    elif types.is_list(kind) or types.is_large_list(kind):
+        buffers, below = 2, [kind.value_type]
+    elif types.is_fixed_size_list(kind):
+        buffers, below = 1, [kind.value_type]
+    else:
+        return None
+    parts = [_parts_of(one) for one in below]
+    if None in parts:
+        return None
+    return 1 + sum(part[0] for part in parts if part), buffers + sum(part[1] for part in parts if part)
+
+
+def _claim_of_lists(data: bytes, message: Message, lists: _Lists) -> tuple[int, int]:
+    """Return the byte offset of the offsets of a column of lists in a batch, and the number of items that it stores.
+
+    Raises:
+        ValueError: The batch has NULL or is compressed, or its metadata contradict themselves.
+    """
+    table = _batch(data, message.kind)
+    nodes, buffers = list(_pairs(data, table, 1)), list(_pairs(data, table, 2))
+    if _field(data, table, 3) or len(nodes) < lists.node + 2 or len(buffers) < lists.buffer + 4:
+        raise ValueError("its rows have to be decoded")
+    (rows, nulls), (items, null_items) = nodes[lists.node : lists.node + 2]
+    (begin, length), (_, stored) = buffers[lists.buffer + 1], buffers[lists.buffer + 3]
+    fits = 0 <= begin <= begin + length <= message.body and length >= (rows + 1) * lists.width
+    if rows != message.rows or nulls or null_items or not fits or items * lists.item > stored or stored > message.body:
+        raise ValueError("its rows have to be decoded")
+    return message.begin + message.head + begin, items
+
+
 Container = ParquetContainer | ArrowContainer
 
 
@@ -812,7 +913,7 @@ def open_containers(format_: Variant, files: Sequence[Place], *, tail: bool = Fa
     Raises:
         FormatError: A file is damaged or of another format.
     """
-    return [format_.Container(path, tail=tail) for path in files]
+    return list(side_by_side(lambda path: format_.Container(path, tail=tail), files))
 
 
 def stated_by_tokfmt(container: Container) -> dict[str, object]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from tokfmt.core import listing
 from tokfmt.core.errors import NO_DAMAGE, FormatError, TruncatedError
 from tokfmt.core.place import Place
 from tokfmt.core.reader import Damage
@@ -35,7 +34,7 @@ def readable_files(format_: Variant, files: Sequence[Place]) -> tuple[list[Conta
             raise
         except FormatError as error:
             failed.append(error)
-            damage.append(Damage(error.sentence, unused=listing.status(path).size if listing.is_file(path) else 0))
+            damage.append(Damage(error.sentence, unused=path.status().size if path.is_file() else 0))
             continue
         found.append(container)
         if isinstance(container, ArrowContainer) and not container.ended:
@@ -75,7 +74,7 @@ def keep_following(files: Sequence[Place], containers: list[Container]) -> list[
     if not behind:
         return []
     what = f"{counted(len(behind), 'file')} from {printable(behind[0].path.name)} on may begin inside a sequence"
-    return [Damage(what, unused=sum(listing.status(one.path).size for one in behind))]
+    return [Damage(what, unused=sum(one.path.status().size for one in behind))]
 
 
 def keep_readable(

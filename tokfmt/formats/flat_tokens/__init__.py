@@ -31,11 +31,10 @@ from __future__ import annotations
 
 import re
 
-from tokfmt.core import listing
 from tokfmt.core.errors import TokfmtError
 from tokfmt.core.format import Confidence, Format, Probe, everything_in, look
 from tokfmt.core.options import LazyAttribute
-from tokfmt.core.place import Place, relative
+from tokfmt.core.place import Place
 from tokfmt.formats.flat_tokens.options import ReadOptions, WriteOptions
 
 _ARRAYS = {"encoded_tokens", "seq_starts"}
@@ -91,16 +90,16 @@ class FlatTokens(Format):
         return Confidence.NAME if named else None
 
     def files(self, path: Place) -> list[Place]:
-        if not listing.is_dir(path):
+        if not path.is_dir():
             return [path]
-        there = ((file, relative(file, path)) for file in everything_in(path))
+        there = ((file, file.relative(path)) for file in everything_in(path))
         return [file for file, key in there if key is not None and _KEY.fullmatch(key.as_posix())]
 
 
 def _entries(path: Place) -> set[str]:
     """Return the names in a directory; none if it is not a directory, or cannot be read."""
     try:
-        return set(look(path).entries) if listing.is_dir(path) else set()
+        return set(look(path).entries) if path.is_dir() else set()
     except (TokfmtError, OSError):
         return set()
 

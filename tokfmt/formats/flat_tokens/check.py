@@ -16,7 +16,7 @@ import numpy as np
 
 from tokfmt.core.errors import CorruptError, FormatError, UnsupportedError
 from tokfmt.core.findings import Audit, Code, Finding, Repair, raise_fatal
-from tokfmt.core.place import local_path
+from tokfmt.core.place import LocalPlace, local_path
 from tokfmt.core.ragged import Offsets
 from tokfmt.core.reader import INT32_MAX, WINDOW, largest_id, windows
 from tokfmt.core.text_format import printable
@@ -363,7 +363,7 @@ def patch(copy: Path, options: ReadOptions, *, dry_run: bool = False) -> None:
         FormatError: The right values are not certain: `seq_starts` is damaged, IDs are not encoded, or other parts are
             wrong as well.
     """
-    store = StoreLayout(copy, replace(options, holes="refuse", bound="check"))
+    store = StoreLayout(LocalPlace(copy), replace(options, holes="refuse", bound="check"))
     raise_fatal(store.problems, frozenset())
     if not isinstance(store.store, Directory):
         raise UnsupportedError(copy, "a zip is not repaired in place", remedy="Unpack it first")

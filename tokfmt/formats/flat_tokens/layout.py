@@ -12,7 +12,6 @@ from functools import cache, cached_property, partial
 
 import numpy as np
 
-from tokfmt.core import listing
 from tokfmt.core.errors import NO_DAMAGE, CorruptError, FormatError, OptionError, UnsafeError
 from tokfmt.core.files import natural_key
 from tokfmt.core.findings import Problem, fatal, noted, raise_fatal
@@ -342,7 +341,7 @@ class StoreLayout:
             self.groups = groups_of(self.store)
         except FormatError as error:
             self.problems.append(fatal(code_of("TF401", error), error))
-        if self.groups and not listing.is_dir(path):
+        if self.groups and not path.is_dir():
             what = "is a zip: zarr 3 opens it only as a ZipStore, seqax not at all"
             self.problems.append(Problem("TF417", "info", FormatError(path, what, remedy="Unpack it for seqax")))
 

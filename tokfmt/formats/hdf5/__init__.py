@@ -16,8 +16,8 @@
 - A sample is a window T of width + 1 tokens of a stream: input_ids = T[:-1], labels = T[1:]. Windows overlap by one
   token, follow each other without overlap, or come after a BOS; the files of upstream do not state which. If the tokens
   show it (see the option `stride`), samples are joined to documents; otherwise each T is a sequence.
-- If there are more than 64 MiB of samples, `show` inspects some of them and reads the first ones. It looks up only the
-  chunks that it reads.
+- A command decodes each chunk once if there are at most 64 MiB of samples. If there are more, `show` inspects 24 MiB of
+  them at most, and none of tokfmt's own files. It then reads the first samples, and looks up only the chunks it reads.
 - If the attribute `stride` is "rows" (samples of a recipe), the input_ids of each row are a sequence, with padding.
 - Padding is on the right: one ID in input_ids and labels, mask 0. tokfmt counts samples with other zeros in the mask (a
   prompt) as nonstandard masks. The samples view keeps them. Files that tokfmt wrote from documents with loss masks keep
@@ -31,9 +31,7 @@ Source: runs of the writers and readers of Cerebras ModelZoo R2.10.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 
-from tokfmt.core import listing
 from tokfmt.core.files import names_in, natural_key
 from tokfmt.core.format import Confidence, Format, Hints, Probe
 from tokfmt.core.options import LazyAttribute, choices
@@ -57,16 +55,14 @@ class Hdf5(Format):
 
     read_options = ReadOptions
     write_options = WriteOptions
-    open = LazyAttribute("tokfmt.formats.hdf5.reader", "open_reader")
+    inspect = LazyAttribute("tokfmt.formats.hdf5.inspection", "inspect")
     writer = LazyAttribute("tokfmt.formats.hdf5.writer", "make_writer")
     writer_traits = LazyAttribute("tokfmt.formats.hdf5.writer", "traits")
     row_writer = LazyAttribute("tokfmt.formats.hdf5.writer", "make_row_writer")
     row_traits = LazyAttribute("tokfmt.formats.hdf5.writer", "row_traits")
-    audit = LazyAttribute("tokfmt.formats.hdf5.check", "findings")
     codes = LazyAttribute("tokfmt.formats.hdf5.check", "CODES")
     patches = LazyAttribute("tokfmt.formats.hdf5.check", "PATCHES")
     patch = LazyAttribute("tokfmt.formats.hdf5.check", "set_examples")
-    sections = LazyAttribute("tokfmt.formats.hdf5.sections", "sections")
 
     def sniff(self, probe: Probe) -> Confidence | None:
         if probe.is_directory:
@@ -76,20 +72,21 @@ class Hdf5(Format):
 
     def repaired_with(self, path: Place, options: ReadOptions) -> Mapping[str, object]:
         """See `Format.repaired_with`. A corpus stays one, and samples keep their length and stride."""
-        facts = self.open([path], options, Hints()).info.facts
-        if facts["variant"] == "corpus":
+        inspection = self.inspect([path], options, Hints())
+        first = inspection.opened[0]
+        if first.rank == 1:
             return {"layout": "corpus"}
-        samples = self.open([path], replace(options, view="samples"), Hints()).info
-        stride = {"stride": facts["stride"]} if facts.get("stride") in choices(WriteOptions, "stride") else {}
-        return {"seq_len": samples.sample_length, **stride}
+        stride = inspection.open(frozenset()).info.facts.get("stride")
+        known = {"stride": stride} if stride in choices(WriteOptions, "stride") else {}
+        return {"seq_len": first.shape[2], **known}
 
     def files(self, path: Place) -> list[Place]:
-        params = (path if listing.is_dir(path) else path.parent) / PARAMS
-        metadata = [params] if listing.is_file(params) else []
-        if not listing.is_dir(path):
+        params = (path if path.is_dir() else path.parent) / PARAMS
+        metadata = [params] if params.is_file() else []
+        if not path.is_dir():
             return [path, *metadata]
         names = sorted((name for name in names_in(path) if name.endswith(".h5")), key=natural_key)
-        return [*(path / name for name in names if not listing.is_dir(path / name)), *metadata]
+        return [*(path / name for name in names if not (path / name).is_dir()), *metadata]
 
 
 FORMAT = Hdf5()

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from tokfmt.core.place import Place
 from tokfmt.core.reader import windows
-from tokfmt.formats.hdf5.table import Rows, Values
+from tokfmt.formats.hdf5.table import KEPT_BYTES, Rows, Values
 
-LONG, LONG_STORED = 1 << 26, 1 << 23
-"""Maximum bytes of samples that are always inspected completely: of local files, and of files in a store."""
+_LONG_STORED = 1 << 23
+"""Maximum bytes of samples of files in a store that are always inspected completely."""
 FIRST = 1 << 20
 """Bytes of first samples that are read at least; more follow until they hold the requested sequences."""
 _STRETCHES, _LOOKED_AT, _LOOKED_AT_STORED = 16, 24 << 20, 3 << 20
@@ -33,8 +33,11 @@ def row_bytes(rows: Rows) -> int:
 
 
 def is_long(rows: Rows) -> bool:
-    """Return True if only some samples are inspected when few sequences are wanted."""
-    return len(rows) * row_bytes(rows) > (LONG_STORED if rows.is_stored else LONG)
+    """Return True if only some samples are inspected when few sequences are wanted.
+
+    Samples of local files that are inspected and kept are decoded once.
+    """
+    return len(rows) * row_bytes(rows) > (_LONG_STORED if rows.is_stored else KEPT_BYTES)
 
 
 def spread_samples(rows: Rows, groups: NDArray[np.int64]) -> tuple[SampledRows, NDArray[np.int64]]:

@@ -1,7 +1,7 @@
-"""Check HDF5 samples: findings TF301 to TF344 with their meanings, and the repairs of a copy.
+"""Check HDF5 samples: findings TF301 to TF344 with their meanings, what only a check looks at, and a repair.
 
-A check reads headers, chunk maps and sizes of every file. It reads the content of the first, middle and last 64 samples
-of each file, or of all samples if it is deep.
+The inspection finds the problems of headers, chunk maps and sizes. A check also looks at what trainers do not like, and
+at the first, middle and last 64 samples of each file, or at all samples if it is deep.
 """
 
 from __future__ import annotations
@@ -12,15 +12,14 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core import listing
-from tokfmt.core.errors import CorruptError, FormatError, TruncatedError, UnsafeError
-from tokfmt.core.files import natural_key, open_file
+from tokfmt.core.errors import FormatError
+from tokfmt.core.files import natural_key
 from tokfmt.core.findings import Audit, Code, Finding, Repair
 from tokfmt.core.place import Place, local_path
 from tokfmt.core.reader import windows
 from tokfmt.formats.hdf5.container import Stored, library_errors, open_stored
-from tokfmt.formats.hdf5.options import PARAMS, ReadOptions
-from tokfmt.formats.hdf5.reader import Params, examples_problem, files_in, gaps, misfit, own_facts, params_beside
+from tokfmt.formats.hdf5.files import Params, files_in
+from tokfmt.formats.hdf5.options import ReadOptions
 from tokfmt.formats.hdf5.samples import IGNORED, Ends, Tally
 from tokfmt.formats.hdf5.stride import look_for_segments
 from tokfmt.formats.hdf5.table import DEFLATE, Rows, Table, Values
@@ -401,6 +400,7 @@ def content_findings(stored: Stored, params: Params, eos_id: int | None, how: Au
         how: Depth of the check, and its executor.
     """
     table = stored.table
+    table.share(table, keeps=table.keeps or not how.deep)  # the places are read twice
     places = _places(stored)
     votes = Seen()
     if stored.rank == 3:
@@ -529,66 +529,28 @@ def _separators(stored: Stored, eos_id: int | None, seen: Seen, *, deep: bool) -
 _SOME = 1000  # minimum number of samples for TF327: tasks do not share a smaller dataset
 
 
-def findings(path: Place, options: ReadOptions, how: Audit) -> Iterator[Finding]:
-    """Yield the findings of a file or a directory."""
-    try:
-        files = files_in([path])
-    except FormatError as error:
-        yield Finding.of("TF301", error)
-        return
-    opened = []
-    params = params_beside(files)
-    for file in files:
-        if file.suffix != ".h5":
-            yield Finding("TF302", "error", str(file), "is not named *.h5; trainers do not find it", "Rename it")
-        try:
-            stored = open_stored(file)
-        except FormatError as error:
-            yield _refused(error)
-            continue
-        opened.append(stored)
-        yield from _headers(stored)
+def look(
+    place: Place, files: Sequence[Place], opened: Sequence[Stored], params: Params, how: Audit
+) -> Iterator[Finding]:
+    """Yield what only a check looks at; see `Inspection.look`.
+
+    Args:
+        place: The path as given.
+        files: All files.
+        opened: Those that could be opened.
+        params: Contents of `data_params.json`.
+        how: Depth of the check, its separator and its executor.
+    """
+    eos_id = params.eos_id if how.eos_id is None else how.eos_id
+    for path in files:
+        if path.suffix != ".h5":
+            yield Finding("TF302", "error", str(path), "is not named *.h5; trainers do not find it", "Rename it")
+    for stored in opened:
         yield from _layout(stored)
         if not stored.foreign and len(stored.table) and stored.table.shape[2]:
-            eos_id = params.eos_id if how.eos_id is None else how.eos_id
             yield from content_findings(stored, params, eos_id, how)
         stored.table.close()
-    if params.note:
-        yield Finding(
-            "TF328",
-            "warning",
-            str(files[0].parent / PARAMS),
-            params.note.removeprefix(f"{PARAMS} "),
-            "Repair or remove it; without it, separator and padding may be unknown",
-        )
-    yield from _together(path, opened)
-    if listing.is_dir(path) and len(opened) == len(files):
-        yield from (problem.finding() for problem in gaps(path, opened, accepted=options.gaps == "accept"))
-
-
-def _refused(error: FormatError) -> Finding:
-    kinds = {TruncatedError: "TF304", UnsafeError: "TF305", CorruptError: "TF303"}
-    code = kinds.get(type(error), "TF306")
-    return Finding.of(code, error)
-
-
-def _headers(stored: Stored) -> Iterator[Finding]:
-    """Yield the findings of the headers of one file."""
-    name = str(stored.path)
-    if stored.foreign:
-        yield Finding("TF307", "error", name, f"holds {stored.foreign}, not GPT samples")
-        return
-    if not all(stored.shape):
-        kind = "warning" if all(stored.shape[1:]) else "error"
-        yield Finding("TF309", kind, name, f"holds no tokens: its shape is {list(stored.shape)}")
-    if stored.rank == 3:
-        examples = examples_problem(stored)
-        if examples is not None:
-            yield examples.finding()
-    try:
-        own_facts(stored)
-    except CorruptError as error:
-        yield Finding.of("TF310", error)
+    yield from _together(place, opened)
 
 
 def _layout(stored: Stored) -> Iterator[Finding]:
@@ -605,9 +567,7 @@ def _layout(stored: Stored) -> Iterator[Finding]:
         if table.dtype.itemsize != 4 or table.dtype.kind != "i":
             text = f"IDs are {table.dtype.name}; trainers cast them to int32 without a check"
             yield Finding("TF323", "warning", name, text, "Write it again as int32")
-    file = open_file(stored.path)
-    version = file.read(8, 1)[0]
-    file.close()
+    version = table.file.read(8, 1)[0]
     if version > 2:
         text = f"superblock version {version}: HDF5 1.8 (and, from HDF5 2 with libver=latest, 1.10) cannot read it"
         yield Finding("TF324", "warning", name, text, "h5repack --low=0 --high=1", 8)
@@ -615,22 +575,12 @@ def _layout(stored: Stored) -> Iterator[Finding]:
 
 def _together(path: Place, opened: Sequence[Stored]) -> Iterator[Finding]:
     """Yield the findings that only a comparison of files shows."""
-    first = opened[0] if opened else None
-    for stored in opened:
-        if first is None or stored is first:
-            continue
-        problem = misfit(stored, first)
-        if problem is not None:
-            yield problem.finding()
-        if stored.table.dtype != first.table.dtype:
-            text = f"IDs are {stored.table.dtype.str}, but {first.table.dtype.str} in {first.path.name}"
-            yield Finding("TF312", "error", str(stored.path), text, "Map-style trainers refuse the directory")
     names = [stored.path.name for stored in opened]
     if sorted(names) != sorted(names, key=natural_key):
         text = "numbers in file names are not padded with zeros: trainers read -10 before -2"
         yield Finding("TF325", "warning", str(path), text, "--from-opt order=writer (the default) reads them in order")
     samples = [stored for stored in opened if stored.rank == 3]
-    if listing.is_dir(path) and len(samples) == 1 and len(samples[0].table) >= _SOME:
+    if path.is_dir() and len(samples) == 1 and len(samples[0].table) >= _SOME:
         yield Finding(
             "TF327",
             "info",

@@ -1,7 +1,10 @@
 """Look up single chunks of a dataset in its B-tree if only a few of very many rows are read.
 
-The HDF5 library returns only the whole chunk map, and reads 60 bytes per chunk for it. This module reads B-trees of
-version 1; the library looks up chunks of datasets with any other index. All numbers are little-endian.
+The HDF5 library returns only the whole chunk map, and reads 60 bytes per chunk for it, a request for each node from a
+store. Measured for a file of 10^6 chunks: the first rows take 1.95 s of CPU time with the library's map (0.97 s of them
+in the library, whatever is done with a chunk), and 0.06 s with this module. For a map of all chunks, the library is the
+faster one (2.3 s here). This module reads B-trees of version 1; the library looks up chunks of datasets with any other
+index. All numbers are little-endian.
 
     object header of version 1             of version 2                           message
     0   1  version, 1                      0   4  OHDR                            type     u2   u1

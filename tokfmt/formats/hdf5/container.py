@@ -46,7 +46,7 @@ from tokfmt.core.errors import (
 )
 from tokfmt.core.fields import Field
 from tokfmt.core.files import File, Stream, open_file
-from tokfmt.core.place import Place, Url
+from tokfmt.core.place import Place
 from tokfmt.core.text_format import printable
 from tokfmt.formats.hdf5.chunk_tree import ChunkTree, root_of
 from tokfmt.formats.hdf5.table import (
@@ -310,7 +310,7 @@ def library_errors(path: Place) -> Iterator[None]:
 def _stored(file: File, handle: Any, *, few: bool) -> Stored:
     dataset = open_data(file, handle)
     # the library asks for the nodes of an index one after the other, which takes a request each from a store
-    header = handle.id.links.get_info(b"data").u if few or isinstance(file.path, Url) else None
+    header = handle.id.links.get_info(b"data").u if few or not file.path.is_local else None
     kind, shape, where, chunk, filters = storage_of(file, dataset, header=header)
     if isinstance(where, ChunkMap) and where.find is None:
         check_map(file, where, unit_of(box_of(shape)))

@@ -14,7 +14,6 @@ from typing import Any
 
 import numpy as np
 
-from tokfmt.core import listing
 from tokfmt.core.errors import NO_DAMAGE, FormatError, TruncatedError
 from tokfmt.core.files import File, open_file
 from tokfmt.core.place import Place
@@ -61,7 +60,7 @@ def open_first(paths: Sequence[Place]) -> tuple[list[Stored], list[Damage]]:
             damage.append(lost)
             if behind := paths[k + 1 :]:
                 what = f"{counted(len(behind), 'file')} from {printable(behind[0].name)} on may begin inside a document"
-                unused = sum(listing.status(one).size for one in behind if listing.is_file(one))
+                unused = sum(one.status().size for one in behind if one.is_file())
                 damage.append(Damage(what, unused=unused))
             break
     return found, damage

@@ -1,51 +1,27 @@
-"""Open HDF5 datasets: order their files, collect what is known of them, and choose the reader for their kind.
-
-    name                                     stream                order in the stream
-    examples_<n>_<rank>.h5                   one per rank          n
-    output_chunk_<rank>_<n>[_<node>].h5      one per rank, node    n, as a number
-    output_chunk_<rank>_prefix.h5            one per file          -  (remaining tails, after the others)
-    any other name                           one per pattern       its numbers, from left to right
-
-Trainers sort names as text (-1, -10, -11, -2), and `order=trainer` reads in that order. A document then continues only
-between files that follow each other in the order of the writer as well.
-The attributes of the other files, and the numbers in their names, show which files are missing.
-
-Attributes of `data` in files that tokfmt wrote, all optional in every other file:
-
-    stride         text     overlap, disjoint, corpus or rows
-    eos_id         int      the separator; rows may have none
-    pad_id         int      padding ID of the last sample
-    first_token    int      position of the file's first token in the stream
-    stream_tokens  int      tokens of the whole stream, with separators and without padding
-    first_mask     int      1 if the file's first token counts, else 0; only if the mask is that of documents
-"""
+"""Read HDF5 datasets: choose the reader for their kind, and infer what no attribute states."""
 
 from __future__ import annotations
 
 import copy
-import json
-import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core import listing
-from tokfmt.core.errors import CorruptError, FormatError, Loss, TruncatedError, UnsupportedError
-from tokfmt.core.files import names_in, open_file
-from tokfmt.core.findings import Problem, fatal, loss_in, noted, raise_fatal
+from tokfmt.core.errors import CorruptError, Loss, TruncatedError, UnsupportedError
+from tokfmt.core.findings import loss_in
 from tokfmt.core.format import Hints
 from tokfmt.core.place import Place
-from tokfmt.core.reader import INT32_MAX, Damage, Info, Layout, Separators, TokenReader, windows
+from tokfmt.core.reader import Damage, Info, Layout, Separators, TokenReader, windows
 from tokfmt.core.rows import ROWS, Continuation, continuation
 from tokfmt.core.text_format import counted
 from tokfmt.formats.hdf5.beginning import FIRST, SampledRows, is_long, row_bytes, spread_samples
-from tokfmt.formats.hdf5.container import Stored, WriterAttributes, open_stored
-from tokfmt.formats.hdf5.options import PARAMS, Order, ReadOptions
-from tokfmt.formats.hdf5.partial import open_first
+from tokfmt.formats.hdf5.container import Stored, WriterAttributes
+from tokfmt.formats.hdf5.files import Params, follow_by_name
+from tokfmt.formats.hdf5.options import PARAMS, ReadOptions
+from tokfmt.formats.hdf5.problems import AS_SAMPLES, goes_on, pad_id_of
 from tokfmt.formats.hdf5.samples import (
     IGNORED,
     Corpus,
@@ -62,286 +38,9 @@ from tokfmt.formats.hdf5.samples import (
     torn,
 )
 from tokfmt.formats.hdf5.stride import chained, continued, join, judge, pieces_of, scan_segments
-from tokfmt.formats.hdf5.table import LARGEST_CHUNK, Rows
+from tokfmt.formats.hdf5.table import Rows
 from tokfmt.model.select import Beginning
 
-_EXAMPLES = re.compile(r"examples_(\d+)_(\d+)\.h5", re.ASCII)
-_CHUNK = re.compile(r"output_chunk_(\d+)_(\d+)(?:_(\d+))?\.h5", re.ASCII)
-_PREFIX = re.compile(r"output_chunk_(\d+)_prefix\.h5", re.ASCII)
-_NUMBER = re.compile(r"\d+", re.ASCII)
-
-Key = tuple[tuple[object, ...], tuple[int, ...]]
-
-
-def files_in(paths: Sequence[Place]) -> list[Place]:
-    """Return the `*.h5` files of a directory (top level only), or the given files.
-
-    Raises:
-        FormatError: The directory holds no such file.
-    """
-    if len(paths) != 1 or not listing.is_dir(paths[0]):
-        return list(paths)
-    inside = [paths[0] / name for name in names_in(paths[0])]
-    found = sorted(path for path in inside if path.name.endswith(".h5") and not listing.is_dir(path))
-    if not found:
-        others = sorted(p.name for p in inside if p.suffix.lower() in (".h5", ".hdf5", ".he5"))
-        raise FormatError(
-            paths[0],
-            "holds no *.h5 file",
-            found=", ".join(others[:3]) or None,
-            remedy="Give the files one by one, or rename them: trainers read *.h5 only" if others else None,
-        )
-    return found
-
-
-def arrange(files: Sequence[Place], order: Order) -> list[list[Place]]:
-    """Group files into streams: runs of files in which documents may continue from one file to the next."""
-    keys = {path: _key(path) for path in files}
-    seen: dict[Place, int] = {}
-    for path in files:
-        seen.setdefault(path.parent, len(seen))
-    written = sorted(files, key=lambda path: (seen[path.parent], *keys[path], path.name))
-    follows = {b: a for a, b in zip(written, written[1:], strict=False) if _stream(a, keys) == _stream(b, keys)}
-    if order == "writer":
-        chosen = written
-    elif order == "trainer":
-        chosen = sorted(files, key=lambda path: (seen[path.parent], path.name))
-    else:
-        chosen = list(files)
-    streams: list[list[Place]] = []
-    for path in chosen:
-        if streams and follows.get(path) == streams[-1][-1]:
-            streams[-1].append(path)
-        else:
-            streams.append([path])
-    return streams
-
-
-def _stream(path: Place, keys: dict[Place, Key]) -> tuple[object, ...]:
-    return path.parent, *keys[path][0]
-
-
-def _key(path: Place) -> Key:
-    """Return a sortable key of the stream of a file within its directory, and its place in the stream."""
-    if match := _EXAMPLES.fullmatch(path.name):
-        return (0, "examples", int(match[2]), 0), (int(match[1]),)
-    if match := _CHUNK.fullmatch(path.name):
-        return (0, "output_chunk", int(match[3] or 0), int(match[1])), (int(match[2]),)
-    if match := _PREFIX.fullmatch(path.name):
-        return (1, "output_chunk", 0, int(match[1])), ()
-    return (0, _NUMBER.sub("#", path.name), 0, 0), tuple(int(n) for n in _NUMBER.findall(path.name))
-
-
-# Writers number these files without a gap. The upstream writer of output_chunk_<rank>_<n> leaves numbers out.
-_NUMBERED = re.compile(r"(examples_|data-|dataset-partition-)(\d+)((?:_\d+)?)\.h5", re.ASCII)
-_REMEDY = "Find the missing file; --from-opt gaps=accept reads the others, and cuts documents at the gap"
-_NOTE = "these files are only some of those that were written; documents are cut where a file is missing"
-
-
-def gaps(place: Place, files: Sequence[Stored], *, accepted: bool) -> Iterator[Problem]:
-    """Yield a problem if files are missing: an error in a directory, a note for files given one by one.
-
-    Args:
-        place: The directory, or the first of the given files.
-        files: The opened files, in any order.
-        accepted: True if the options accept gaps.
-    """
-    refused = listing.is_dir(place) and not accepted
-    for what in dict.fromkeys((*_in_streams(files), *(_in_names(files) if listing.is_dir(place) else ()))):
-        error = CorruptError(place, what, remedy=_REMEDY)
-        yield Problem("TF344", "error" if refused else "warning", error, refused, _NOTE)
-        return
-
-
-def _in_streams(files: Sequence[Stored]) -> Iterator[str]:
-    """Yield a sentence for each interval of tokens of a stream by tokfmt that no file holds."""
-    streams: dict[WriterAttributes, list[tuple[int, int, Stored]]] = {}
-    for stored in files:
-        try:
-            own = own_facts(stored)
-        except CorruptError:  # raised again, or noted, where the attributes are needed
-            own = None
-        if own is not None:
-            end = own.first_token + tokens_in(stored, own)
-            stream = own._replace(pad_id=None, first_token=0, first_mask=None)
-            streams.setdefault(stream, []).append((own.first_token, end, stored))
-    for stream, parts in streams.items():
-        reached, before = 0, ""
-        for first, end, stored in sorted(parts, key=lambda part: part[:2]):
-            if first > reached:
-                yield f"{_tokens(reached, first, stream)} are in no file: {_between(before, stored.path.name)}"
-            reached, before = max(reached, end), stored.path.name
-        if reached + (stream.stride == "overlap") < stream.stream_tokens:
-            yield f"{_tokens(reached, stream.stream_tokens, stream)} are in no file: a file after {before} is missing"
-
-
-def _tokens(first: int, last: int, stream: WriterAttributes) -> str:
-    return f"tokens {first:,} to {last - 1:,} of its {stream.stream_tokens:,}"
-
-
-def _between(before: str, after: str) -> str:
-    return f"a file between {before} and {after} is missing" if before else f"a file before {after} is missing"
-
-
-def _in_names(files: Sequence[Stored]) -> Iterator[str]:
-    """Yield a sentence for each gap in the numbers of file names."""
-    series: dict[tuple[str, str], list[tuple[int, str]]] = {}
-    for stored in files:
-        if match := _NUMBERED.fullmatch(stored.path.name):
-            series.setdefault((match[1], match[3]), []).append((int(match[2]), stored.path.name))
-    for found in series.values():
-        found.sort()
-        for (a, before), (b, after) in zip(found, found[1:], strict=False):
-            if b > a + 1:
-                yield f"the file with the number {a + 1} is missing between {before} and {after}"
-
-
-_LARGEST_PARAMS = 1 << 20
-
-
-def own_facts(stored: Stored) -> WriterAttributes | None:
-    """Return the checked attributes that tokfmt wrote in a file; None if another writer made it.
-
-    Raises:
-        CorruptError: An attribute is invalid.
-    """
-    facts = stored.facts
-    rows = facts.get("stride") == ROWS
-    if not {"stride", "first_token", "stream_tokens", *(() if rows else ("eos_id",))} <= facts.keys():
-        return None
-    if facts["stride"] not in (("corpus",) if stored.rank == 1 else ("overlap", "disjoint", ROWS)):
-        expected = "corpus" if stored.rank == 1 else f"overlap, disjoint or {ROWS}"
-        raise _invalid_attribute(stored, "stride", expected, facts["stride"])
-    largest = INT32_MAX if stored.rank == 3 else 2**32 - 1
-    numbers: dict[str, int] = {}
-    limits = {"eos_id": largest, "first_token": 1 << 62, "stream_tokens": 1 << 62}
-    for name, limit in ((name, limit) for name, limit in limits.items() if name in facts):
-        value = facts[name]
-        if not isinstance(value, int) or not 0 <= value <= limit:
-            raise _invalid_attribute(stored, name, f"0..{limit:,}", value)
-        numbers[name] = value
-    step = _step(stored, str(facts["stride"]))
-    count, left = len(stored.table), numbers["stream_tokens"] - numbers["first_token"]
-    least = count * step if rows else count if stored.rank == 1 else (count - 1) * step + 2
-    if count and left < least:
-        raise _invalid_attribute(stored, "stream_tokens", f"enough tokens for {count:,} rows", numbers["stream_tokens"])
-    mask = facts.get("first_mask")
-    if mask is not None and not (isinstance(mask, int) and mask in (0, 1) and facts["stride"] == "overlap"):
-        raise _invalid_attribute(stored, "first_mask", "0 or 1, of samples that overlap", mask)
-    first_mask = None if mask is None else int(mask)
-    first, total = numbers["first_token"], numbers["stream_tokens"]
-    return WriterAttributes(str(facts["stride"]), numbers.get("eos_id"), None, first, total, first_mask)
-
-
-def pad_id_of(stored: Stored, params: Params) -> int | None:
-    """Return the padding ID that the file's attributes or `data_params.json` state; None if neither does."""
-    found = stored.facts.get("pad_id")
-    return found if isinstance(found, int) and 0 <= found <= INT32_MAX else params.pad_id
-
-
-def _step(stored: Stored, stride: str) -> int:
-    """Return the tokens of the stream from the start of one row to the start of the next."""
-    return stored.table.shape[2] + (stride == "disjoint")
-
-
-def tokens_in(stored: Stored, own: WriterAttributes) -> int:
-    """Return the number of tokens of the stream between the starts of a file and the next file."""
-    return len(stored.table) * _step(stored, own.stride)
-
-
-def goes_on(before: tuple[Stored, WriterAttributes], after: WriterAttributes) -> bool:
-    """Return True if a file begins at the position of the stream where the file before it ends."""
-    stored, facts = before
-    next_token = facts.first_token + tokens_in(stored, facts)
-    same = (facts.stride, facts.eos_id, facts.stream_tokens) == (after.stride, after.eos_id, after.stream_tokens)
-    return same and next_token == after.first_token
-
-
-def _invalid_attribute(stored: Stored, name: str, expected: str, found: object) -> CorruptError:
-    return CorruptError(
-        stored.path,
-        f"the attribute {name} of 'data' is invalid",
-        expected=expected,
-        found=found,
-        remedy="Delete the attribute, or give --from-opt stride=overlap|disjoint",
-    )
-
-
-def examples_problem(stored: Stored) -> Problem | None:
-    """Return the problem of `n_examples` in a sample file, None if it is right; a wrong number is an error."""
-    count, rows, path = stored.n_examples, len(stored.table), stored.path
-    if isinstance(count, int):
-        what, remedy = "n_examples is not the number of samples", f"Set the attribute n_examples to {rows:,} if all "
-        wrong = CorruptError(path, what, expected=rows, found=count, remedy=f"{remedy}samples are complete")
-        return None if count == rows else fatal("TF308", wrong)
-    what = f"n_examples is {'missing' if count is None else 'not a whole number'}; iterable trainers refuse the file"
-    return noted("TF308", CorruptError(path, what, remedy=f"Set it to {rows}"), f"{path.name}: {what}")
-
-
-def misfit(stored: Stored, first: Stored) -> Problem | None:
-    """Return the problem if a file has another kind or shape of rows than the first file, else None."""
-    if (stored.rank, stored.shape[1:], stored.foreign) == (first.rank, first.shape[1:], first.foreign):
-        return None
-    error = CorruptError(
-        stored.path,
-        f"does not fit {first.path.name}",
-        expected=_worded(first),
-        found=_worded(stored),
-        remedy="Files of one dataset have rows of one shape; read them one by one",
-    )
-    return fatal("TF311" if stored.rank == first.rank else "TF313", error)
-
-
-def _worded(stored: Stored) -> str:
-    kind = stored.foreign or ("a corpus" if stored.rank == 1 else "samples")
-    return f"{kind} [{', '.join(['n', *map(str, stored.shape[1:])])}]"
-
-
-@dataclass(frozen=True, slots=True)
-class Params:
-    """The contents of `data_params.json`, which are hints only.
-
-    Attributes:
-        eos_id: Separator; None if not stated.
-        pad_id: Padding ID; None if not stated.
-        vocab_size: Number of token IDs; None if not stated.
-        note: Defect of the file, "" without one.
-    """
-
-    eos_id: int | None = None
-    pad_id: int | None = None
-    vocab_size: int | None = None
-    note: str = ""
-
-
-def params_beside(files: Sequence[Place]) -> Params:
-    """Read `data_params.json` if all files are in one directory that has one."""
-    homes = {path.parent for path in files}
-    place = next(iter(homes)) / PARAMS
-    if len(homes) != 1 or not listing.is_file(place):
-        return Params()
-    try:
-        file = open_file(place)
-        if file.size > _LARGEST_PARAMS:
-            return Params(note=f"{PARAMS} is too large to be read ({file.size:,} bytes)")
-        content = json.loads(file.read(0, file.size))
-        file.close()
-    except (ValueError, RecursionError, FormatError):
-        return Params(note=f"{PARAMS} cannot be read and is ignored")
-    return Params(_number_in(content, "eos_id"), _number_in(content, "pad_id"), _number_in(content, "vocab_size"))
-
-
-def _number_in(content: Any, name: str) -> int | None:
-    """Return a number from the section that holds it in one of the two dialects of the file, else None."""
-    for section in ("processing", "post-process"):
-        value = content.get(section, {}) if isinstance(content, dict) else {}
-        value = value.get(name) if isinstance(value, dict) else None
-        if isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 2**32:
-            return value
-    return None
-
-
-AS_SAMPLES = "--from-opt view=samples reads the rows as they are"
 _STRIDES = "Give --from-opt stride=overlap|disjoint|bos|per-document"
 _ENDS_NEEDED = 4  # padded samples that must end with the same ID to infer the separator
 
@@ -353,6 +52,7 @@ class Opening:
     Attributes:
         place: Path as given, for messages.
         files: Opened files, in the order of reading.
+        stated: What the attributes of each state; see `problems.stated_by`.
         groups: Number of files of each stream.
         options: Options of reading.
         hints: Hints of the caller.
@@ -365,6 +65,7 @@ class Opening:
 
     place: Place
     files: list[Stored]
+    stated: list[WriterAttributes | CorruptError | None]
     groups: list[int]
     options: ReadOptions
     hints: Hints
@@ -375,13 +76,13 @@ class Opening:
     lost: list[Loss] = field(default_factory=list)
 
     def own(self) -> list[WriterAttributes | None]:
-        """Return the attributes that tokfmt wrote in each file; None without any, or if options override them."""
+        """Return the attributes that tokfmt wrote in each file; None without, or if options override them."""
         if self.options.stride != "auto":
             return [None] * len(self.files)
-        found = [own_facts(stored) for stored in self.files]
+        found = [None if isinstance(stated, CorruptError) else stated for stated in self.stated]
         if self.options.mask == "auto":
             return found
-        return [one if one is not None and one.stride == ROWS else None for one in found]
+        return [own if own is not None and own.stride == ROWS else None for own in found]
 
     def separator(self, own: WriterAttributes | None) -> tuple[int | None, str]:
         """Return the separator that is known before samples are inspected, and its origin."""
@@ -432,22 +133,13 @@ class Opening:
         )
 
 
-def open_reader(paths: Sequence[Place], options: ReadOptions, hints: Hints) -> TokenReader:
-    """Open the stored axis of a file, a directory, or several files.
-
-    Args:
-        paths: A file, a directory, or several files.
-        options: The parsed read options.
-        hints: Facts and wishes of the command.
+def reader_of(opening: Opening) -> TokenReader:
+    """Return the reader of the stored axis of inspected files, none of which has a fatal problem.
 
     Raises:
-        FormatError: A file cannot be read, or the files are of different kinds or do not fit the options.
+        FormatError: The values do not show how to read them, or are damaged.
     """
-    opening = _opening(paths, options, hints)
-    _check_alike(opening)
-    found = list(gaps(opening.place, opening.files, accepted=options.gaps == "accept"))
-    raise_fatal(found, hints.allow_loss)
-    opening.notes.extend(problem.note for problem in found)
+    options, hints = opening.options, opening.hints
     first = opening.files[0]
     rows = Rows([stored.table for stored in opening.files], hints.jobs, few=hints.few_sequences)
     if first.rank == 1:
@@ -455,8 +147,6 @@ def open_reader(paths: Sequence[Place], options: ReadOptions, hints: Hints) -> T
         return _cut(opening, reader) if opening.damage else reader
     if options.view == "samples":
         return _rows_as_stored(opening, rows)
-    if first.foreign:
-        raise UnsupportedError(opening.place, f"holds {first.foreign}, not GPT samples", remedy=AS_SAMPLES)
     reader = _packed(opening, rows) if rows.fields == 5 else _samples(opening, rows)
     return _cut(opening, reader) if opening.damage else reader
 
@@ -480,10 +170,7 @@ def _rows_as_stored(opening: Opening, rows: Rows) -> TokenReader:
         opening.notes.append(f"holds {foreign}; only the first field of each row is read")
         return Samples(rows, opening.info(Layout.SAMPLES, sample_length=rows.width, variant=foreign))
     variant, kind = ("vsl", PackedSamples) if rows.fields == 5 else ("samples", MaskedSamples)
-    try:
-        own = opening.own()
-    except CorruptError:  # invalid attributes do not change rows that are read as stored
-        own = [None]
+    own = opening.own()  # invalid attributes do not change rows that are read as stored
     pad_id = pad_id_of(opening.files[0], opening.params)
     info = opening.info(
         Layout.SAMPLES,
@@ -515,41 +202,6 @@ def _filled(rows: Rows, own: Sequence[WriterAttributes | None]) -> Mapping[int, 
         if start < stop and filled < rows.width:
             found[stop - 1] = max(0, filled)
     return found
-
-
-def _opening(paths: Sequence[Place], options: ReadOptions, hints: Hints) -> Opening:
-    """Open the files in the order of reading, with the hints of `data_params.json`."""
-    files = files_in(paths)
-    streams = arrange(files, options.order)
-    arranged = [path for stream in streams for path in stream]
-    inferred = []
-    if len(paths) > 1 and arranged != files:
-        inferred.append("files are read in the order of their numbers (--from-opt order=given keeps yours)")
-    params = params_beside(arranged)
-    notes = [params.note] if params.note else []
-    if hints.allow_partial and len(streams) == 1:
-        opened, damage = open_first(arranged)
-        return Opening(paths[0], opened, [len(opened)], options, hints, params, notes, inferred, tuple(damage))
-    opened = [open_stored(path, few=hints.few_sequences) for path in arranged]
-    return Opening(paths[0], opened, [len(s) for s in streams], options, hints, params, notes, inferred)
-
-
-def _check_alike(opening: Opening) -> None:
-    """Raise or note if files differ in kind or shape, or contradict their own attributes."""
-    first = opening.files[0]
-    for stored in opening.files:
-        problems = [misfit(stored, first), examples_problem(stored) if stored.rank == 3 else None]
-        found = [problem for problem in problems if problem is not None]
-        raise_fatal(found, opening.hints.allow_loss)
-        opening.notes.extend(problem.note for problem in found)
-        row_bytes = stored.table.shape[1] * stored.table.shape[2] * stored.table.dtype.itemsize
-        if not 0 < row_bytes <= LARGEST_CHUNK:
-            raise UnsupportedError(
-                stored.path, "a sample has an unusual size", expected=f"1 to {LARGEST_CHUNK:,} bytes", found=row_bytes
-            )
-    kinds = sorted({str(stored.table.dtype) for stored in opening.files})
-    if len(kinds) > 1:
-        opening.notes.append(f"files hold IDs of different types ({', '.join(kinds)}); map-style trainers refuse that")
 
 
 def _as_stream(runs: Runs | Corpus, ends: NDArray[np.integer] | None = None) -> TokenReader:
@@ -732,16 +384,11 @@ def _across_directories(
         linked = inside and scan.valid[row - 1] == width and scan.valid[row] and scan.last[row - 1] == scan.first[row]
         if not linked or int(scan.first[row]) == eos_id:  # the separator ends a document in either case
             kept.append(number)
-        elif opening.options.order == "given" or _names_go_on(before, after):
+        elif opening.options.order == "given" or follow_by_name(before, after):
             opening.inferred.append(f"the samples of {before.parent} continue in {after.parent}: they share a token")
         else:
             raise torn(before, after)
     return groups[[*kept, len(groups) - 1]]
-
-
-def _names_go_on(before: Place, after: Place) -> bool:
-    (stream, place), (other, later) = _key(before), _key(after)
-    return stream == other and place < later
 
 
 def _own_samples(opening: Opening, rows: Rows, own: list[WriterAttributes]) -> TokenReader:

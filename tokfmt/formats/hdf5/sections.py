@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 
-from tokfmt.core.annotation import Listed, Part, broken, shown
-from tokfmt.core.errors import CorruptError, FormatError
+from tokfmt.core.annotation import Part, broken, shown
+from tokfmt.core.errors import CorruptError
 from tokfmt.core.fields import Field, Section
 from tokfmt.core.files import File, open_file
 from tokfmt.core.place import Place
@@ -29,8 +29,7 @@ from tokfmt.formats.hdf5.container import (
     superblock_fields,
     within,
 )
-from tokfmt.formats.hdf5.options import ReadOptions
-from tokfmt.formats.hdf5.reader import examples_problem, files_in, own_facts
+from tokfmt.formats.hdf5.problems import examples_problem, stated_by
 from tokfmt.formats.hdf5.table import DEFLATE, FLETCHER32, SHUFFLE, ChunkMap, DamagedChunkError, Table
 
 _NAMES = {DEFLATE: "deflate", SHUFFLE: "shuffle", FLETCHER32: "fletcher32", **FILTER_NAMES}
@@ -47,12 +46,8 @@ _MEANINGS = {
 }
 
 
-def sections(path: Place, options: ReadOptions) -> Sequence[Section]:  # noqa: ARG001 - files as they are
+def sections(files: Sequence[Place]) -> Sequence[Section]:
     """Return the sections of each file: superblock, root group, attributes, and the storage of `data`."""
-    try:
-        files = files_in([path])
-    except FormatError as error:
-        return [Part("files", path, partial(Listed, (broken(error),)))]
     parts: list[Part] = []
     for file in files:
         of = "" if len(files) == 1 else f" of {file.name}"
@@ -128,10 +123,8 @@ def _attributes(file: File, handle: Any) -> list[Field]:
         return found
     dataset = h5d.open(handle.id, b"data")
     stored = header_of(file, handle, dataset, Table(file, box_of(shape_of(file, dataset)), _ANY, 0))
-    try:
-        own_facts(stored)
-    except CorruptError as error:
-        found.append(broken(error))
+    if isinstance(stated := stated_by(stored), CorruptError):
+        found.append(broken(stated))
     problem = examples_problem(stored) if stored.rank == 3 else None
     if problem is None:
         return found

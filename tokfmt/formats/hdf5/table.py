@@ -24,12 +24,11 @@ from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import deflate
 import numpy as np
-from isal import isal_zlib
 from numpy.typing import NDArray
 
 from tokfmt.core.errors import CorruptError, FormatError, TruncatedError, UnsafeError, UnsupportedError
 from tokfmt.core.files import File
-from tokfmt.core.place import Place, Url
+from tokfmt.core.place import Place
 from tokfmt.core.ragged import offsets_of
 from tokfmt.core.reader import WINDOW, ByteOffset, check_interval, windows
 from tokfmt.core.resources import Recent, cpus
@@ -133,135 +132,6 @@ def fletcher32(data: Bytes) -> tuple[int, int]:
         first += int(part.sum())
         second += int((part * weights).sum())
     return second % 65535, first % 65535
-
-
-REACH = 4096
-"""Maximum tokens of a sample whose labels deflate can copy from its inputs."""
-_LEVEL = 3
-_HEADER = b"\x78\x01"
-_LONGEST = 258  # bytes of the longest match of deflate
-
-
-class Packer:
-    """Compress samples of one width into zlib streams, fast and with reproducible bytes.
-
-    The input_ids determine the rest of a full sample: the mask is all 1, and the labels are the inputs shifted by one.
-    So only the inputs are searched for matches. The rest is a constant that is made once per width:
-
-        bytes     content
-        2         zlib header
-        any       deflate blocks of the 4 * width bytes of input_ids, flushed to a byte border
-        constant  one block with fixed codes: 1 0 0 0, repeated (distance 4) to the end of the mask; then all labels
-                  but the last, copied from 8 * width - 4 bytes back; the header of a stored block of 4 bytes
-        4         the last label
-        4         Adler-32 of the sample, big-endian
-
-    Deflate reaches back 32,768 bytes, so this works up to 4,096 tokens. Longer, padded and byte-shuffled samples are
-    compressed completely. Only the levels 0 and 3 of ISA-L return the same bytes for every previous content of memory;
-    the levels 1 and 2 do not.
-
-    Args:
-        width: Tokens per sample.
-        shuffle: Shuffle the bytes first: all first bytes of the values, then all second ones, and so on.
-    """
-
-    def __init__(self, width: int, *, shuffle: bool) -> None:
-        self.shuffle = shuffle
-        self._rest = b"" if shuffle or width > REACH else _mask_and_labels(width)
-
-    def pack(self, sample: NDArray[np.int32], *, full: bool) -> tuple[bytes, bool]:
-        """Compress one sample to a chunk.
-
-        Args:
-            sample: <i4[3, width], contiguous.
-            full: True if the mask is all 1 and the labels are the next tokens.
-
-        Returns:
-            The bytes, and True if they are raw because compression would not make them fewer.
-        """
-        plain = sample.reshape(-1).view(np.uint8)
-        if self.shuffle:
-            plain = np.ascontiguousarray(plain.reshape(-1, 4).T).reshape(-1)
-        packed = self._stitched(sample, plain) if full and self._rest else isal_zlib.compress(plain, level=_LEVEL)
-        return (packed, False) if len(packed) < plain.nbytes else (plain.tobytes(), True)
-
-    def _stitched(self, sample: NDArray[np.int32], plain: NDArray[np.uint8]) -> bytes:
-        inputs = isal_zlib.compressobj(_LEVEL, isal_zlib.DEFLATED, -isal_zlib.MAX_WBITS)
-        blocks = inputs.compress(sample[0]), inputs.flush(isal_zlib.Z_SYNC_FLUSH)
-        check: int = deflate.adler32(plain, 1)
-        return b"".join((_HEADER, *blocks, self._rest, plain[-4:].tobytes(), check.to_bytes(4, "big")))
-
-
-class _Bits:
-    """A string of bits in the order of deflate: from the least significant bit of each byte."""
-
-    def __init__(self) -> None:
-        self._value, self._count = 0, 0
-
-    def put(self, value: int, count: int) -> None:
-        """Append a number of `count` bits, lowest bit first."""
-        self._value |= value << self._count
-        self._count += count
-
-    def put_code(self, code: int, count: int) -> None:
-        """Append a Huffman code of `count` bits, highest bit first."""
-        self.put(int(f"{code:0{count}b}"[::-1], 2), count)
-
-    def bytes(self) -> bytes:
-        """Return all bits, with zeros at the end of the last byte."""
-        return self._value.to_bytes(-(-self._count // 8), "little")
-
-
-def _mask_and_labels(width: int) -> bytes:
-    """Return the constant bytes between the inputs and the last label."""
-    bits = _Bits()
-    bits.put(0, 1)  # not the last block
-    bits.put(1, 2)  # with fixed codes
-    for value in (1, 0, 0, 0):
-        bits.put_code(0x30 + value, 8)
-    _copy(bits, 4 * width - 4, 4)
-    _copy(bits, 4 * width - 4, 8 * width - 4)
-    bits.put_code(0, 7)  # end of block
-    bits.put(1, 1)  # the last block
-    bits.put(0, 2)  # stored: its data start at a byte border
-    return bits.bytes() + (4).to_bytes(2, "little") + (0xFFFF - 4).to_bytes(2, "little")
-
-
-def _copy(bits: _Bits, total: int, distance: int) -> None:
-    """Append matches that copy `total` bytes (0, or 4 and more) from `distance` bytes back."""
-    while total:
-        length = min(total, _LONGEST)
-        if 0 < total - length < 3:  # a match is at least 3 bytes long
-            length -= 3
-        _put_length(bits, length)
-        _put_distance(bits, distance)
-        total -= length
-
-
-def _put_length(bits: _Bits, length: int) -> None:
-    """Append a length: codes 257..264 are 3..10, every four codes after that have one more extra bit, 285 is 258."""
-    if length == _LONGEST:
-        code, extra, width = 285, 0, 0
-    elif length <= 10:
-        code, extra, width = 254 + length, 0, 0
-    else:
-        width = (length - 3).bit_length() - 3
-        code, extra = 261 + 4 * width + ((length - 3 >> width) - 4), (length - 3) & (1 << width) - 1
-    if code < 280:
-        bits.put_code(code - 256, 7)
-    else:
-        bits.put_code(0xC0 + code - 280, 8)
-    bits.put(extra, width)
-
-
-def _put_distance(bits: _Bits, distance: int) -> None:
-    """Append a distance: codes 0..3 are 1..4, every two codes after that have one more extra bit."""
-    if distance <= 4:
-        bits.put_code(distance - 1, 5)
-        return
-    width = (distance - 1).bit_length() - 2
-    bits.put_code(2 * width + 2 + ((distance - 1 >> width) - 2), 5)
-    bits.put((distance - 1) & (1 << width) - 1, width)
 
 
 SKIPPED_AT = 28
@@ -390,6 +260,7 @@ class Table:
         file: The file.
         shape: [rows, fields, width]; [values, 1, 1] for rank 1.
         dtype: Dtype as stored, with its byte order.
+        keeps: True if decoded chunks are kept, up to `KEPT_BYTES`.
     """
 
     def __init__(
@@ -397,7 +268,7 @@ class Table:
     ) -> None:
         self.file, self.shape, self.dtype, self._where = file, shape, dtype, where
         self._kept = Recent[tuple[Place, int], Values](KEPT_BYTES)
-        self._is_kept = self.rows_together > 1 or self.size_bytes <= KEPT_BYTES
+        self.keeps = self.rows_together > 1 or self.size_bytes <= KEPT_BYTES
 
     def __len__(self) -> int:
         return self.shape[0]
@@ -409,7 +280,7 @@ class Table:
 
     def share(self, other: Table, *, keeps: bool) -> None:
         """Keep decoded chunks together with those of another file, if `keeps`, or if a chunk holds several rows."""
-        self._kept, self._is_kept = other._kept, keeps or self.rows_together > 1
+        self._kept, self.keeps = other._kept, keeps or self.rows_together > 1
 
     @property
     def rows_together(self) -> int:
@@ -470,7 +341,7 @@ class Table:
         """
         where = self._where
         if last == first + 1 and isinstance(where, ChunkMap) and where.shape == (1, *self.shape[1:]):
-            out = self._kept.get((self.file.path, first)) if self._is_kept else None
+            out = self._kept.get((self.file.path, first)) if self.keeps else None
             if out is None:
                 where.know(first, last)  # a single row needs no copy
                 out = self._decoded(where, first, self.file.read(int(where.places[first]), where.stored(first)))
@@ -497,7 +368,7 @@ class Table:
         a, b = self._numbers(where, first, last)
         where.know(a, b)
         numbers = range(a, b)
-        if self._is_kept:
+        if self.keeps:
             path = self.file.path
             held = {chunk: values for chunk in numbers if (values := self._kept.get((path, chunk))) is not None}
         begins = where.places[a:b]
@@ -550,7 +421,7 @@ class Table:
                 remedy="Copy the file again, or write it again",
             ) from error
         values = data.view(self.dtype).reshape(chunks.shape)
-        if self._is_kept:
+        if self.keeps:
             values.flags.writeable = False  # several readers get the same values
             self._kept.put((self.file.path, chunk), values, values.nbytes)
         return values
@@ -731,7 +602,7 @@ class Rows:
     @property
     def is_stored(self) -> bool:
         """True if a file is in a store, which takes longer for a request than for its bytes."""
-        return any(isinstance(table.file.path, Url) for table in self.tables)
+        return any(not table.file.path.is_local for table in self.tables)
 
     def __len__(self) -> int:
         return int(self.starts[-1])

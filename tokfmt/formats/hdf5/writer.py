@@ -37,7 +37,7 @@ from tokfmt.core.reader import INT32_MAX, U16, U32, WINDOW, Dtype, Separators, T
 from tokfmt.core.rows import ROWS
 from tokfmt.formats.hdf5.container import WriterAttributes
 from tokfmt.formats.hdf5.options import WriteOptions
-from tokfmt.formats.hdf5.table import REACH, Packer
+from tokfmt.formats.hdf5.packing import REACH, Packer
 
 RAW = 1 << 31
 """Bit in the sizes of a part that marks a chunk without compression."""

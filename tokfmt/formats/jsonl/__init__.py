@@ -36,7 +36,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from tokfmt.core import listing
 from tokfmt.core.errors import TokfmtError
 from tokfmt.core.files import names_in, natural_key
 from tokfmt.core.format import Confidence, Format, Probe
@@ -86,13 +85,13 @@ class Jsonl(Format):
 
     def files(self, path: Place) -> list[Place]:
         texts = [path]
-        if listing.is_dir(path):
+        if path.is_dir():
             names = sorted(filter(FILE_NAME.fullmatch, names_in(path)), key=natural_key)
             texts = [path / name for name in names]
         found = []
         for text in texts:
             index = text.with_suffix(".idx")
-            found += [text, index] if text.suffix.lower() not in (".gz", ".zst") and listing.is_file(index) else [text]
+            found += [text, index] if text.suffix.lower() not in (".gz", ".zst") and index.is_file() else [text]
         return found
 
 

@@ -11,20 +11,19 @@ older than the text, belongs to another text, or is damaged. That is an error un
 
 from __future__ import annotations
 
+import os
 from array import array
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core import listing
 from tokfmt.core.errors import NO_DAMAGE, CorruptError, FormatError, OptionError, UnsafeError, UnsupportedError
 from tokfmt.core.files import File, open_file, writing
 from tokfmt.core.findings import Finding
-from tokfmt.core.place import AnyPlace, Place, PlaceLike, Url, destination_of
+from tokfmt.core.place import AnyPlace, Place, PlaceLike, destination_of
 from tokfmt.core.reader import Damage
 from tokfmt.core.replacing import readable_by, resolve_link
 from tokfmt.core.spool import staging_for
@@ -103,7 +102,7 @@ def index_path(text: AnyPlace) -> AnyPlace:
 def has_index(text: TextFile) -> bool:
     """Return True if a plain text file has an index. The .idx of another toolkit does not count."""
     path = index_path(text.path)
-    if text.compression is not None or path == text.path or not listing.is_there(path):
+    if text.compression is not None or path == text.path or not path.is_there():
         return False
     file = open_file(path)
     head = file.read(0, min(file.size, 8))
@@ -537,11 +536,8 @@ def write_index(
         what = f"is {text.compression} data; only plain text can have an index"
         raise UnsupportedError(source, what, remedy="Decompress it")
     destination = destination_of(destination or index_path(source))
-    place = destination if isinstance(destination, Url) else resolve_link(destination)
-    same = place == source
-    if isinstance(place, Path) and isinstance(source, Path):
-        same = place.resolve() == source.resolve() or (listing.exists(place) and place.samefile(source))
-    if same:
+    place = resolve_link(destination)
+    if place.real() == source.real() or _is_same(place, source):
         raise OptionError(f"{source}: the index would replace the text. Name another file with -o")
     validator = Validator() if validate else None
     with staging_for(destination, overwrite=overwrite, readable=readable_by([source])) as staging:
@@ -554,6 +550,11 @@ def write_index(
                 index.writelines(write_entries(entries, _batches(entries_file)))
         staging.publish()
     return IndexReport(source, destination, entries, skipped, text.size)
+
+
+def _is_same(place: Place, source: Place) -> bool:
+    """Return whether two paths are links to one file."""
+    return place.is_local and source.is_local and place.exists() and os.path.samefile(place.text, source.text)
 
 
 def _spill(

@@ -310,7 +310,7 @@ def _members(parts: Sequence[Path], *, keep: bool) -> Iterator[bytes]:
         yield bytes(held)
 
 
-def _compressor(compression: Compression, destination: Place) -> Callable[[bytes], bytes]:
+def _compressor(compression: Compression, destination: Path) -> Callable[[bytes], bytes]:
     level = _LEVELS[compression]
     if compression == "gzip":
         from isal import isal_zlib

@@ -14,7 +14,6 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core import listing
 from tokfmt.core.errors import NO_DAMAGE, FormatError, SourceChangedError, TokfmtError, TruncatedError
 from tokfmt.core.files import names_in, natural_key
 from tokfmt.core.format import Hints
@@ -629,7 +628,7 @@ def files_of(paths: Sequence[Place]) -> list[Place]:
     Raises:
         FormatError: A directory holds no such file, or the same file plain and compressed.
     """
-    return [file for path in paths for file in (_in_directory(path) if listing.is_dir(path) else [path])]
+    return [file for path in paths for file in (_in_directory(path) if path.is_dir() else [path])]
 
 
 def _in_directory(path: Place) -> list[Place]:

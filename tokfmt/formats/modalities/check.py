@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from tokfmt.core.errors import ENDS_EARLY, FormatError
 from tokfmt.core.findings import Audit, Code, Finding, Repair
-from tokfmt.core.place import Url
 from tokfmt.core.reader import windows
 from tokfmt.formats.flat import FlatReader
 
@@ -233,7 +232,7 @@ def last_tokens(reader: FlatReader) -> tuple[NDArray[np.int64], NDArray[np.gener
     Of a larger pack in a store, these are 64 runs of 64 neighbors: each place costs a request.
     """
     count = reader.info.sequences
-    if count > _ALL and isinstance(reader.extents[0].file.path, Url):
+    if count > _ALL and not reader.extents[0].file.path.is_local:
         firsts = np.linspace(0, count - _RUN_IN_STORE, _RUNS_IN_STORE).astype(np.int64)
         looked = np.unique(firsts[:, None] + np.arange(_RUN_IN_STORE))
     else:

@@ -13,7 +13,7 @@ from tokfmt.core.findings import Audit, Finding, Problem, fatal
 from tokfmt.core.format import Hints
 from tokfmt.core.inspection import Inspection
 from tokfmt.formats.flat import FlatReader
-from tokfmt.formats.modalities.layout import Anatomy, examine, examine_beginning, examine_partly
+from tokfmt.formats.modalities.layout import Pack, examine, examine_beginning, examine_partly, problems_of
 from tokfmt.formats.modalities.options import ReadOptions
 
 _CODES = {TruncatedError: "TF103", UnsafeError: "TF104", CorruptError: "TF102"}
@@ -32,18 +32,18 @@ class PackInspection(Inspection):
         self.file, self.options, self._hints = file, options, hints
 
     @property
-    def anatomy(self) -> Anatomy:
+    def pack(self) -> Pack:
         """The parts of the pack, from its whole index.
 
         Raises:
             FormatError: The file is not a pack, or its parts cannot be determined.
         """
-        if isinstance(self._anatomy, FormatError):
-            raise self._anatomy
-        return self._anatomy
+        if isinstance(self._pack, FormatError):
+            raise self._pack
+        return self._pack
 
     @cached_property
-    def _anatomy(self) -> Anatomy | FormatError:
+    def _pack(self) -> Pack | FormatError:
         try:
             return examine(self.file, self.options)
         except FormatError as error:
@@ -57,7 +57,7 @@ class PackInspection(Inspection):
             if self._hints.allow_partial:
                 return certain(examine_partly(self.file, self.options, self._hints.eos_id))
             beginning = None if wanted is None else examine_beginning(self.file, self.options, wanted)
-            return self.anatomy.file_layout() if beginning is None else beginning
+            return self.pack.file_layout(list(problems_of(self.pack))) if beginning is None else beginning
         except FormatError as error:
             return error
 
@@ -84,7 +84,7 @@ class PackInspection(Inspection):
     def sections(self) -> Sequence[Section]:
         from tokfmt.formats.modalities.sections import sections  # Readers do not need this module.
 
-        return sections(self.file, self.options, lambda: self.anatomy)
+        return sections(self.file, self.options, lambda: self.pack)
 
     def close(self) -> None:
         self.file.close()

@@ -17,10 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.errors import CorruptError, FormatError, TruncatedError, UnsafeError, UnsupportedError
-from tokfmt.core.files import File, open_file
+from tokfmt.core.files import File
 from tokfmt.core.findings import Problem, fatal
-from tokfmt.core.format import Hints
-from tokfmt.core.place import Place
 from tokfmt.core.reader import Damage, Separators, windows
 from tokfmt.core.text_format import counted
 from tokfmt.formats.flat import Extent, FileLayout, FlatReader
@@ -49,47 +47,56 @@ _RAW = "Read a raw stream of 4-byte big-endian IDs with --from-opt layout=P0 and
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Anatomy:
+class Pack:
     """The parts of a pack.
 
     Attributes:
         file: The pack.
-        layout: A, B, C, D, E-B, E-C, E-D (merged), P (development versions) or A-broken.
         header: The header, as stored.
         width: Bytes per token.
-        index: The index; None for a stream without one (P0).
-        tokens: Number of tokens in the data section.
+        index: The index, or the part of it that was decoded; None for a stream without one (P0).
         surplus: Bytes by which every length in the index is too large.
-        problems: The problems, in the order in which they were found.
         inferred: Sentences for `Info.inferred`.
     """
 
     file: File
-    layout: str
     header: Header
     width: int
     index: Index | None
-    tokens: int
     surplus: int = 0
-    problems: tuple[Problem, ...] = ()
     inferred: tuple[str, ...] = ()
 
-    def file_layout(self) -> FileLayout:
+    @property
+    def layout(self) -> str:
+        """A, B, C, D, E-B, E-C, E-D (merged), P (development versions) or A-broken."""
+        header, index = self.header, self.index
+        if index is None:
+            return "P"
+        if header.size < 12:
+            broken = self.surplus or (index.shifted and index.constant)
+            return "P" if header.size == 4 else "A-broken" if broken else "A"
+        if not index.documents:
+            return "B" if header.big else "D"
+        kind = "B" if header.big else "C" if index.base > 0 else "D"
+        merged = index.shifted or index.base != (0 if kind == "D" else SHIFT)
+        return f"E-{kind}" if merged else kind
+
+    def file_layout(self, problems: Sequence[Problem]) -> FileLayout:
         """Return the layout for the base class of flat formats. Changes the starts in `index` in place."""
-        index, header = self.index, self.header
-        starts = None
-        if index:
-            starts = index.starts
-            if self.surplus:
-                starts -= self.surplus * np.arange(len(starts))  # in place, as there may be 10^8
+        header, index, layout = self.header, self.index, self.layout
+        starts = None if index is None else index.starts
+        if starts is not None and self.surplus:
+            starts -= self.surplus * np.arange(len(starts))  # in place, as there may be 10^8
+        if starts is not None:
             starts //= self.width
-        extras = dict(_facts(header, self.width), layout=self.layout)
+        tokens = self.file.size // self.width if starts is None else int(starts[-1])
+        extras = dict(_facts(header, self.width), layout=layout)
         extras["index_bytes"] = self.file.size - index.start if index else 0
         return FileLayout(
-            extents=[Extent(self.file, header.size, self.tokens, token_dtype(self.width, big=header.big))],
+            extents=[Extent(self.file, header.size, tokens, token_dtype(self.width, big=header.big))],
             starts=starts,
             separators=Separators.TRAILING if index else Separators.BETWEEN,
-            problems=self.problems,
+            problems=problems,
             inferred=self.inferred,
             extras=extras,
         )
@@ -99,14 +106,12 @@ def _facts(header: Header, width: int) -> dict[str, object]:
     return {"width": width, "byte_order": header.order, "header_bytes": header.size}
 
 
-def glimpse(paths: Sequence[Place], options: ReadOptions, hints: Hints) -> FlatReader | None:  # noqa: ARG001
-    """See `Format.glimpse`. Decoding an index of 10^7 documents takes seconds.
+def glimpse(file: File, options: ReadOptions) -> FlatReader | None:
+    """Return the tokens of a pack as one stream, as far as the file has them.
 
     Returns:
-        The tokens as one stream, as far as the file has them; None if the header alone does not give their bounds and
-        their width.
+        None if the header alone does not give their bounds and their width.
     """
-    file = open_file(paths[0])
     header = _stated(file, options) or _ended_early(file, options)
     if header is None:
         file.close()
@@ -123,10 +128,8 @@ def _stream_of(file: File, header: Header, options: ReadOptions, damage: FormatE
     return FileLayout(extents=[extent], separators=Separators.BETWEEN, extras=_facts(header, width), damage=lost)
 
 
-def examine(file: File, options: ReadOptions) -> Anatomy:
-    """Return the parts and the problems of a pack.
-
-    If a problem is fatal, the other attributes may be wrong.
+def examine(file: File, options: ReadOptions) -> Pack:
+    """Return the parts of a pack. If one of its problems is fatal, some of them may be wrong.
 
     Raises:
         FormatError: The file is not a pack, or its parts cannot be determined.
@@ -134,7 +137,8 @@ def examine(file: File, options: ReadOptions) -> Anatomy:
     if not file.size:
         raise TruncatedError(file.path, "is empty", remedy="Its writer was killed, or its copy failed: write it again")
     if options.layout == "P0":
-        return _stream(file, options)
+        stream = Header(0, big=True, length=file.size, width=options.width or 4)
+        return Pack(file, stream, options.width or 4, None)
     head = file.read(0, min(file.size, LONGEST))
     if head.startswith(MEGATRON):
         raise UnsupportedError(
@@ -145,18 +149,7 @@ def examine(file: File, options: ReadOptions) -> Anatomy:
     header, index = _assembled(file, head, options.layout)
     surplus = _SURPLUS if index.start - index.total != header.size else 0
     width, inferred = _width(file, header, index, surplus, options)
-    layout = layout_of(header, index, surplus)
-    return Anatomy(
-        file=file,
-        layout=layout,
-        header=header,
-        width=width,
-        index=index,
-        tokens=(index.start - header.size) // width,
-        surplus=surplus,
-        problems=tuple(problems_of(file, header, index, Shape(layout, width, surplus))),
-        inferred=inferred,
-    )
+    return Pack(file, header, width, index, surplus, inferred)
 
 
 def examine_beginning(file: File, options: ReadOptions, sequences: int) -> FileLayout | None:
@@ -189,14 +182,13 @@ def examine_beginning(file: File, options: ReadOptions, sequences: int) -> FileL
     index = survey.index()
     if index.documents < wanted or index.shifted or not index.total < header.length:
         return None
-    shape = Shape(layout_of(header, index, 0), width, 0)
-    problems = (*_of_lengths(file, header, index, shape), *_of_offsets(file, header, index, shape))
+    note = f"the first {index.documents:,} documents of the index were read; tokfmt check compares all"
+    pack = Pack(file, header, width, index, inferred=(note,))
+    problems = [*_of_lengths(pack, index), *_of_offsets(pack, index)]
     if any(problem.is_fatal for problem in problems):
         return None
-    problems += tuple(_of_age(file, header, shape))
-    note = f"the first {index.documents:,} documents of the index were read; tokfmt check compares all"
-    found = Anatomy(file, shape.layout, header, width, index, index.total // width, problems=problems, inferred=(note,))
-    return replace(found.file_layout(), beginning_of=header.length // width)
+    problems += _of_age(pack, pack.layout)
+    return replace(pack.file_layout(problems), beginning_of=header.length // width)
 
 
 def _stated(file: File, options: ReadOptions, longer: int = 0) -> Header | None:
@@ -236,7 +228,8 @@ def examine_partly(file: File, options: ReadOptions, eos_id: int | None) -> File
         FormatError: The pack is damaged in another way, or ends before its index, and the separator is unknown.
     """
     try:
-        return examine(file, options).file_layout()
+        pack = examine(file, options)
+        return pack.file_layout(list(problems_of(pack)))
     except (TruncatedError, CorruptError) as error:
         header = _stated(file, options)
         if header is None:
@@ -256,32 +249,12 @@ def examine_partly(file: File, options: ReadOptions, eos_id: int | None) -> File
     except FormatError:
         raise damage from None
     index, width = survey.index(), header.width or options.width or 0
-    shape = Shape(layout_of(header, index, 0), width, 0)
-    known = header._replace(length=index.total)  # the length of the complete entries
-    problems = [*_of_lengths(file, known, index, shape), *_of_offsets(file, known, index, shape)]
+    pack = Pack(file, header, width, index)
+    problems = [*_of_lengths(pack, index), *_of_offsets(pack, index)]
     if index.total > header.length or any(problem.is_fatal for problem in problems):
         raise damage
     lost = header.length - index.total
-    file_layout = Anatomy(
-        file, shape.layout, header, width, index, index.total // width, problems=tuple(problems)
-    ).file_layout()
-    return replace(file_layout, damage=(Damage(damage.sentence, None, lost // width, lost),))
-
-
-def _stream(file: File, options: ReadOptions) -> Anatomy:
-    width = options.width or 4
-    header = Header(0, big=True, length=file.size, width=width)
-    problems = [never_released(file)]
-    if rest := file.size % width:
-        error = TruncatedError(
-            file.path,
-            f"a stream of {width}-byte tokens ends inside one",
-            offset=file.size - rest,
-            remedy="--allow-loss tail reads up to the last whole token",
-        )
-        lost = f"the last {counted(rest, 'byte')}, from byte {file.size - rest:,} on"
-        problems.append(fatal("TF103", error, "tail", lost=lost))
-    return Anatomy(file, "P", header, width, None, file.size // width, problems=tuple(problems))
+    return replace(pack.file_layout(problems), damage=(Damage(damage.sentence, None, lost // width, lost),))
 
 
 def _assembled(file: File, head: bytes, layout: str) -> tuple[Header, Index]:
@@ -461,50 +434,36 @@ def _width(file: File, header: Header, index: Index, surplus: int, options: Read
     return width, (f"{width}-byte tokens, which this layout does not store; --from-opt width=N overrides",)
 
 
-class Shape(NamedTuple):
-    """The layout of a pack, its bytes per token, and the bytes by which every length is too large."""
-
-    layout: str
-    width: int
-    surplus: int
-
-
-def layout_of(header: Header, index: Index, surplus: int) -> str:
-    """Return the short name of the layout, from the header and the origin of the offsets; see `Anatomy`.
-
-    Args:
-        header: The header of the pack.
-        index: Its index.
-        surplus: Bytes by which every length in the index is too large.
-    """
-    if header.size < 12:
-        broken = surplus or (index.shifted and index.constant)
-        return "P" if header.size == 4 else "A-broken" if broken else "A"
-    if not index.documents:
-        return "B" if header.big else "D"
-    kind = "B" if header.big else "C" if index.base > 0 else "D"
-    merged = index.shifted or index.base != (0 if kind == "D" else SHIFT)
-    return f"E-{kind}" if merged else kind
-
-
-def problems_of(file: File, header: Header, index: Index, shape: Shape) -> Iterator[Problem]:
-    """Yield all problems of a pack whose header and index were found.
-
-    Args:
-        file: The pack.
-        header: Its header.
-        index: Its index.
-        shape: Its layout and token width.
-    """
-    yield from _of_header(file, header, index, shape)
-    yield from _of_lengths(file, header, index, shape)
-    yield from (misplaced := list(_of_offsets(file, header, index, shape)))
+def problems_of(pack: Pack) -> Iterator[Problem]:
+    """Yield all problems of a pack whose parts are known."""
+    index, layout = pack.index, pack.layout
+    if index is None:
+        yield from _of_stream(pack)
+        return
+    yield from _of_header(pack, index)
+    yield from _of_lengths(pack, index)
+    yield from (misplaced := list(_of_offsets(pack, index)))
     if any(problem.is_fatal for problem in misplaced):  # Then the origin of the offsets is not known.
-        shape = shape._replace(layout=shape.layout.replace("C", "D"))
-    yield from _of_age(file, header, shape)
+        layout = layout.replace("C", "D")
+    yield from _of_age(pack, layout)
 
 
-def _of_header(file: File, header: Header, index: Index, shape: Shape) -> Iterator[Problem]:
+def _of_stream(pack: Pack) -> Iterator[Problem]:
+    file, width = pack.file, pack.width
+    yield never_released(file)
+    if rest := file.size % width:
+        error = TruncatedError(
+            file.path,
+            f"a stream of {width}-byte tokens ends inside one",
+            offset=file.size - rest,
+            remedy="--allow-loss tail reads up to the last whole token",
+        )
+        lost = f"the last {counted(rest, 'byte')}, from byte {file.size - rest:,} on"
+        yield fatal("TF103", error, "tail", lost=lost)
+
+
+def _of_header(pack: Pack, index: Index) -> Iterator[Problem]:
+    file, header = pack.file, pack.header
     real = index.start - header.size
     if header.length == real:
         return
@@ -521,7 +480,7 @@ def _of_header(file: File, header: Header, index: Index, shape: Shape) -> Iterat
         remedy=_READ,
         note=f"{why} ({how}); documents were read by the index",
     )
-    if shape.surplus:
+    if pack.surplus:
         yield _corrupt(
             "TF111",
             file,
@@ -532,16 +491,17 @@ def _of_header(file: File, header: Header, index: Index, shape: Shape) -> Iterat
         )
 
 
-def _of_lengths(file: File, header: Header, index: Index, shape: Shape) -> Iterator[Problem]:
-    if wrong := index.uneven(shape.width):
+def _of_lengths(pack: Pack, index: Index) -> Iterator[Problem]:
+    file = pack.file
+    if wrong := index.uneven(pack.width):
         yield _corrupt(
             "TF110",
             file,
             f"the length in index entry {wrong.entry:,}",
             offset=index.position(file, wrong.entry),
-            expected=f"a multiple of {shape.width} bytes per token",
+            expected=f"a multiple of {pack.width} bytes per token",
             found=wrong.found,
-            remedy=_DAMAGED if header.width else "Name the right width with --from-opt width=N",
+            remedy=_DAMAGED if pack.header.width else "Name the right width with --from-opt width=N",
         )
     if index.empty is not None:
         yield _corrupt(
@@ -554,15 +514,16 @@ def _of_lengths(file: File, header: Header, index: Index, shape: Shape) -> Itera
         )
 
 
-def _of_offsets(file: File, header: Header, index: Index, shape: Shape) -> Iterator[Problem]:
+def _of_offsets(pack: Pack, index: Index) -> Iterator[Problem]:
     if not index.documents:
         return
+    file, header, layout = pack.file, pack.header, pack.layout
     first = {12: 0, 8: 8, 4: 4}[header.size]
     known = {12: (SHIFT, 0), 8: (8,), 4: (1, 4)}[header.size]
     mergeable = header.size == 12 and index.base <= SHIFT and not index.base % SHIFT
     if index.base not in known and not mergeable:
         yield _misplaced(file, index, WrongEntry(0, first, index.base))
-    elif shape.layout == "A-broken":
+    elif layout == "A-broken":
         if index.shifted:
             yield _corrupt(
                 "TF112",
@@ -584,7 +545,7 @@ def _of_offsets(file: File, header: Header, index: Index, shape: Shape) -> Itera
         )
     elif index.odd or (index.shifted and header.size != 12):
         yield _misplaced(file, index, index.odd or index.shifted or WrongEntry(0, first, index.base))
-    elif shape.layout.startswith("E"):
+    elif layout.startswith("E"):
         yield _merged(file, index, index.shifted or WrongEntry(0, first, index.base))
 
 
@@ -616,9 +577,10 @@ def _merged(file: File, index: Index, wrong: WrongEntry) -> Problem:
     )
 
 
-def _of_age(file: File, header: Header, shape: Shape) -> Iterator[Problem]:
+def _of_age(pack: Pack, layout: str) -> Iterator[Problem]:
     """Yield the problems of a valid file of an older version with the current Modalities."""
-    if shape.width == 3:
+    file, header = pack.file, pack.header
+    if pack.width == 3:
         yield _corrupt(
             "TF113",
             file,
@@ -628,18 +590,18 @@ def _of_age(file: File, header: Header, shape: Shape) -> Iterator[Problem]:
             severity="warning",
             note="tokens of 3 bytes, which no Modalities version reads",
         )
-    if header.size == 4 or shape.layout == "A-broken":
+    if header.size == 4 or layout == "A-broken":
         yield never_released(file)
     elif header.big:
         yield _corrupt(
             "TF114",
             file,
-            f"layout {shape.layout[-1]} is big-endian",
+            f"layout {layout[-1]} is big-endian",
             offset=0,
             severity="warning",
             remedy=f"Modalities does not read it since 2024-04; {_READ}",
         )
-    elif shape.layout.endswith("C"):
+    elif layout.endswith("C"):
         yield _corrupt(
             "TF115",
             file,
@@ -652,7 +614,7 @@ def _of_age(file: File, header: Header, shape: Shape) -> Iterator[Problem]:
         yield _corrupt(
             "TF119",
             file,
-            f"does not store its token width ({shape.width} inferred or given)",
+            f"does not store its token width ({pack.width} inferred or given)",
             severity="info",
             remedy="Give it with --from-opt width=N",
         )

@@ -15,7 +15,7 @@ from tokfmt.core.errors import FormatError
 from tokfmt.core.fields import Field, Pointer, Section
 from tokfmt.core.files import File
 from tokfmt.formats.modalities.header import LONGEST, Header, headers, token_dtype, twelve
-from tokfmt.formats.modalities.layout import SHIFT, Anatomy, announces
+from tokfmt.formats.modalities.layout import SHIFT, Pack, announces
 from tokfmt.formats.modalities.options import ReadOptions
 from tokfmt.formats.pickled_index import EntryTable, start_fields
 
@@ -32,15 +32,15 @@ _LAYOUTS = {
 }
 
 
-def sections(file: File, options: ReadOptions, anatomy: Callable[[], Anatomy]) -> Sequence[Section]:
+def sections(file: File, options: ReadOptions, examined: Callable[[], Pack]) -> Sequence[Section]:
     """Return the sections: header, tokens, start of the index, its entries, end of the file.
 
     Args:
         file: The pack.
         options: The read options.
-        anatomy: Returns its parts, from the whole index, or raises a `FormatError`.
+        examined: Returns its parts, from the whole index, or raises a `FormatError`.
     """
-    pack, path = _Pack(file, options, anatomy), file.path
+    pack, path = _Parts(file, options, examined), file.path
     parts = [Part("header", path, pack.header_fields), Part("tokens", path, lambda: _tokens(pack))]
     if options.layout != "P0":
         parts += [
@@ -51,11 +51,11 @@ def sections(file: File, options: ReadOptions, anatomy: Callable[[], Anatomy]) -
     return parts
 
 
-class _Pack:
+class _Parts:
     """The parts of a pack for its sections. The index is read only when one of its fields is."""
 
-    def __init__(self, file: File, options: ReadOptions, anatomy: Callable[[], Anatomy]) -> None:
-        self.file, self.options, self.anatomy = file, options, anatomy
+    def __init__(self, file: File, options: ReadOptions, examined: Callable[[], Pack]) -> None:
+        self.file, self.options, self.examined = file, options, examined
         self.head = self.file.read(0, min(self.file.size, LONGEST))
 
     @cached_property
@@ -74,8 +74,8 @@ class _Pack:
         """
         if self.announced:
             return self.announced, self.announced.index_start
-        anatomy = self.anatomy()
-        return anatomy.header, anatomy.index.start if anatomy.index else self.file.size
+        pack = self.examined()
+        return pack.header, pack.index.start if pack.index else self.file.size
 
     @cached_property
     def header(self) -> Header | None:
@@ -93,7 +93,7 @@ class _Pack:
         if stated is not None or self.header is None:
             return stated or 4
         try:
-            return self.anatomy().width
+            return self.examined().width
         except FormatError:
             return 4
 
@@ -190,7 +190,7 @@ class _Pack:
         ]
 
 
-def _tokens(pack: _Pack) -> StoredIds:
+def _tokens(pack: _Parts) -> StoredIds:
     """Return the section of the tokens, one field per token."""
     header = pack.header
     begin, big = (header.size, header.big) if header else (12, False)
@@ -205,7 +205,7 @@ def _tokens(pack: _Pack) -> StoredIds:
 class _Index:
     """The entries of the index as fields. If it ends too early, the error is the last field."""
 
-    def __init__(self, pack: _Pack) -> None:
+    def __init__(self, pack: _Parts) -> None:
         self.pack, self.table = pack, pack.table
 
     @property

@@ -26,7 +26,6 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core import listing
 from tokfmt.core.annotation import Numbered, Part
 from tokfmt.core.errors import CorruptError, FormatError, TruncatedError
 from tokfmt.core.fields import Field, Section
@@ -158,7 +157,7 @@ class Stage1(FlatFormat):
     def inspect(self, paths: Sequence[Place], options: ReadOptions, hints: Hints) -> Inspection:
         """See `Format.inspect`."""
         for path in paths:
-            if listing.is_dir(path) and not self.members(path):
+            if path.is_dir() and not self.members(path):
                 error = FormatError(path, f"holds no {self.member}", remedy="Name the blocks themselves")
                 return Unreadable("TF201", path, error)
         return super().inspect(paths, options, hints)

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from tokfmt.core import listing
 from tokfmt.core.errors import CorruptError, TruncatedError
 from tokfmt.core.files import File
 from tokfmt.core.findings import Problem, noted
@@ -72,7 +71,7 @@ def numbering(home: Place, blocks: Sequence[Place], *, gaps_accepted: bool) -> I
     numbers = [int(match[1]) for path in blocks if (match := NAME.fullmatch(path.name))]
     if numbers[:1] > [0] and not gaps_accepted:
         fragment = "without the blocks before it, its first document may be a fragment"
-        verb = "begins with" if listing.is_dir(home) else "is"
+        verb = "begins with" if home.is_dir() else "is"
         what = f"{verb} block {numbers[0]}: {fragment}"
         remedy = "Find them, or accept that with --from-opt gaps=accept"
         yield Problem("TF204", "warning", CorruptError(home, what, remedy=remedy), note=what)

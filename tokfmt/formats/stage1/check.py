@@ -116,7 +116,6 @@ def look(path: Place, files: Sequence[File], notes: Sequence[str], seq_len: int,
         yield from of_content
         if not of_content and (note := next((note for note in notes if note.startswith(begin)), "")):
             yield Finding("TF219", "error", str(file.path), note.removeprefix(begin), _OTHER, 0)
-        file.close()
     yield from stream_findings(path, contents, eos_id)
     yield from _identical(contents, how)
 

@@ -11,16 +11,14 @@ import zipfile
 import zlib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core import listing
 from tokfmt.core.errors import CorruptError, FormatError, UnsafeError, UnsupportedError
 from tokfmt.core.files import File, Stream, names_in, open_file
-from tokfmt.core.place import Place, Url, relative
+from tokfmt.core.place import Place
 from tokfmt.formats.folders import inside, parsed_object
 
 _MEMBER = 1 << 28
@@ -126,18 +124,19 @@ def open_store(path: Place, read_whole: Collection[str] = ()) -> Store:
         path: The path.
         read_whole: Names of arrays that the caller reads wholly.
     """
-    if not listing.is_dir(path):
+    if not path.is_dir():
         return Zipped(path)
-    if isinstance(path, Url):
-        _announce(path, read_whole)
+    _announce(path, read_whole)
     return Directory(path)
 
 
-def _announce(path: Url, read_whole: Collection[str]) -> None:
+def _announce(path: Place, read_whole: Collection[str]) -> None:
     """Announce the metadata and some arrays of a store in a bucket, so that they are requested side by side."""
+    if path.is_local:
+        return
     total = 0
-    for place, (size, _) in listing.below(path).items():
-        wanted = place.name in METADATA or not set(read_whole).isdisjoint(place.relative_to(path).parts)
+    for place, (size, _) in path.below().items():
+        wanted = place.name in METADATA or not set(read_whole).isdisjoint(place.parts[len(path.parts) :])
         if wanted and 0 < size <= _JSON_BYTES and total + size <= _ANNOUNCED:
             open_file(place).prefetch([(0, size)], keep=True)
             total += size
@@ -151,16 +150,16 @@ class Directory:
 
     def names(self, key: str) -> frozenset[str]:
         path = self._inside(key)
-        return frozenset(names_in(path)) if listing.is_dir(path) else frozenset()
+        return frozenset(names_in(path)) if path.is_dir() else frozenset()
 
     def blob(self, key: str) -> Blob | None:
         path = self._inside(key)
-        if isinstance(path, Path) and not listing.is_there(path):
+        if path.is_local and not path.is_there():
             return None
         try:
             file = open_file(path)
         except FormatError as error:  # A store is asked once, not whether the key exists before.
-            if isinstance(path, Url) and isinstance(error.__cause__, FileNotFoundError):
+            if not path.is_local and isinstance(error.__cause__, FileNotFoundError):
                 return None
             raise
         return Blob(path, file, 0, file.size)
@@ -169,7 +168,7 @@ class Directory:
         return Origin(self._inside(key), 0, exact=True)
 
     def key_at(self, path: Place, offset: int) -> tuple[str, int] | None:
-        below = relative(path, self.root)
+        below = path.relative(self.root)
         return None if below is None else (below.as_posix(), offset)
 
     def _inside(self, key: str) -> Place:

@@ -42,7 +42,7 @@ from tokfmt.core.format import REGION, Format, look
 from tokfmt.core.losses import READS
 from tokfmt.core.memory import MemoryReader
 from tokfmt.core.options import parse_options
-from tokfmt.core.place import Place, PlaceLike, Url, destination_of, local_path, place_of
+from tokfmt.core.place import LocalPlace, Place, PlaceLike, destination_of, local_path, place_of
 from tokfmt.core.publisher import Publisher
 from tokfmt.core.reader import Info, Layout, TokenReader, largest_id, windows
 from tokfmt.core.records import RecordReader
@@ -86,9 +86,10 @@ from tokfmt.ops.destination import guard, refuse_foreign, strangers_in
 from tokfmt.ops.source.discover import check_unchanged, dataset_paths, find_sources, format_of, found_at, snapshot
 from tokfmt.ops.source.ingest import as_stored, ingested, some_ids
 from tokfmt.ops.source.manifest import extent, found_as_written, manifest_of, manifest_path, written_files
-from tokfmt.ops.source.open import open_found, open_one, open_stored
+from tokfmt.ops.source.open import hints_of, open_found, open_one, open_stored
 from tokfmt.ops.source.request import (
     EosChoice,
+    Inspections,
     SourceFiles,
     SourceRequest,
     given_to,
@@ -231,10 +232,10 @@ def check(request: CheckRequest, progress: Progress | None = None) -> Iterator[C
     jobs = worker_count(request.jobs)
     corpus = _corpus(request, handle, jobs, watched)
     try:
-        lists, splits = listing.Answers(), Splits()
+        lists, splits = listing.Listing(), Splits()
         for path in dataset_paths(request.source):
             # in a store, a check of a small dataset would otherwise list its directory 50 times
-            with listing.kept(lists, lists=True) if isinstance(path, Url) else nullcontext():
+            with nullcontext() if path.is_local else listing.kept(lists, lists=True):
                 found = _Checking(path, request, handle, corpus, jobs, watched, splits).report()
             yield found
     finally:
@@ -268,12 +269,19 @@ class _Checking:
         splits: Splits,
     ) -> None:
         self.path, self.deep, self.handle, self.corpus = path, request.deep, handle, corpus
-        self.jobs, self.progress, self.splits = jobs, progress, splits
+        self.jobs, self.progress, self.splits, self.inspections = jobs, progress, splits, Inspections()
         self.found = CheckReport(str(path), deep=request.deep, limit=request.limit)
         asked = request.source
         self.request = replace(asked.accepting(READS["check"]), paths=(path,), ignore_manifest=True)
 
     def report(self) -> CheckReport:
+        """Run every check, close what was inspected, and return the report."""
+        try:
+            return self._report()
+        finally:
+            self.inspections.close()
+
+    def _report(self) -> CheckReport:
         """Run every check that applies, and return the report.
 
         The reader is skipped if the dataset is unsafe to read, or if no option needs its sequences.
@@ -281,7 +289,8 @@ class _Checking:
         if self.request.format:
             registry.get(self.request.format)
         try:
-            look(registry.of_prefix(self.path))
+            if self.request.format:  # else the detection looks at it
+                look(registry.of_prefix(self.path))
             format_ = format_of(self.path, self.request.format)
         except FormatError as error:
             self.found.add([Finding.of("TF900", error)], meanings(None))
@@ -292,7 +301,7 @@ class _Checking:
             return self.found
         self.found.format = format_.name
         known = meanings(format_)
-        one = found_at(self.path, format_, self.request)
+        one = self._found(format_, self.request)
         self.request, _ = found_as_written(one, self.request)
         self.found.add(self._own(one, read_options(format_, self.request)), known)
         self.found.add(file_findings(one, self.deep, self.jobs, self.progress, self.splits), known)
@@ -313,6 +322,11 @@ class _Checking:
             self.found.add(self._stored(one), known)
         return self.found
 
+    def _found(self, format_: Format, request: SourceRequest) -> SourceFiles:
+        # The formats that are listed in `Format.inspect` are still examined by their audit, and again by their reader.
+        is_inspected = type(format_).inspect is not Format.inspect
+        return found_at(self.path, format_, request)._replace(inspections=self.inspections if is_inspected else None)
+
     def _stored(self, one: SourceFiles) -> Iterator[Finding]:
         """Open the dataset as it is stored, and compare its counts with the manifest."""
         try:
@@ -331,7 +345,7 @@ class _Checking:
 
     def _own(self, one: SourceFiles, options: Any) -> Iterator[Finding]:
         """Run the audit of the format."""
-        path, format_ = one.path, one.format
+        path = one.path
         if self.deep:
             self.progress.phase(f"checking {path.name}", 0, "tokens")
         known = known_separator(self.request.eos, [path], [manifest_of(one)])
@@ -342,7 +356,12 @@ class _Checking:
             spread=partial(in_threads, jobs=self.jobs),
             advance=self.progress.advance,
         )
-        yield from _guarded(format_.audit(path, options, how))
+        if one.inspections is None:
+            found = one.format.audit(path, options, how)
+        else:
+            hints = hints_of(one, self.request, known)
+            found = one.inspections.of(one.format, [path], options, hints).findings(how)
+        yield from _guarded(found)
 
     def _read(self, format_: Format) -> Iterator[Finding]:
         """Open the dataset with the common reader, and run the checks that need its sequences."""
@@ -381,7 +400,7 @@ class _Checking:
             reads_all = self.deep or self.corpus is not None
             request = replace(self.request, format=format_.name, eos=eos, every_end=reads_all)
             progress = self.progress if self.deep else None
-            return open_found([found_at(self.path, format_, request)], request, handle, self.jobs, progress)
+            return open_found([self._found(format_, request)], request, handle, self.jobs, progress)
 
         handle = self.handle if self.handle is not None and self.handle.eos_id is not None else None
         try:
@@ -638,7 +657,7 @@ def repairable(report: CheckReport, request: CheckRequest) -> Saved:
     if report.format is None or report.unsafe or not report.severities.get("error"):
         return ""
     format_ = registry.get(report.format)
-    if format_.read_only or format_.is_computed or isinstance(place_of(report.path), Url):
+    if format_.read_only or format_.is_computed or not place_of(report.path).is_local:
         return ""
     try:
         plan = _plan(report, request)
@@ -680,7 +699,7 @@ class _Plan:
         once: The separator of which documents that have two keep one; None: no document is changed.
     """
 
-    path: Path
+    path: LocalPlace
     format: Format
     request: CheckRequest
     written: Mapping[str, object]
@@ -838,7 +857,7 @@ class _Job:
         source = self.plan.patch_source()
         found = find_sources(source)
         guard(self.destination, [self.plan.path], found)
-        if isinstance(self.destination, Url):
+        if not self.destination.is_local:
             raise OptionError(
                 f"{printable(self.destination)}: a copy that is changed in place is written to a local path only. "
                 "Write it there, and upload it"
@@ -847,7 +866,10 @@ class _Job:
         before = snapshot(found)
         objection = strangers_in(self.destination)
         with Publisher(
-            self.destination, overwrite=self.overwrite, objection=objection, readable=readable_by(before)
+            local_path(self.destination, "a copy"),
+            overwrite=self.overwrite,
+            objection=objection,
+            readable=readable_by(before),
         ) as staging:
             with writing(self.destination):
                 _copy(self.plan.format, self.plan.path, staging.path)
@@ -862,7 +884,7 @@ class _Job:
             staging.publish({manifest_path(staging.destination).name: manifest})
         return report
 
-    def _checked(self, path: Path) -> CheckReport:
+    def _checked(self, path: LocalPlace) -> CheckReport:
         """Check a staged copy deeply, and return the report with the paths of the destination.
 
         Raises:
@@ -912,7 +934,7 @@ class _Job:
         return manifests(done, [origin], {self.destination: staging}, given, self.progress, 1)[self.destination]
 
 
-def _copy(format_: Format, source: Path, destination: Path) -> None:
+def _copy(format_: Format, source: LocalPlace, destination: Path) -> None:
     """Copy the files of a dataset. Links are followed, and the copies have the modes of new files."""
     if not source.is_dir():
         shutil.copyfile(source, destination)

@@ -27,13 +27,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core import listing
 from tokfmt.core.errors import FormatError, OptionError, TokfmtError
 from tokfmt.core.files import EMPTY, is_empty
 from tokfmt.core.findings import Finding
 from tokfmt.core.loss_mask import MASKED_END, TARGET
 from tokfmt.core.losses import READS
-from tokfmt.core.place import Place, Url
+from tokfmt.core.place import Place
 from tokfmt.core.ragged import Tokens
 from tokfmt.core.reader import Info, Layout, Separators, TokenReader, largest_id, windows
 from tokfmt.core.records import RecordReader, has_records
@@ -87,7 +86,7 @@ class Splits:
             place: The path that its manifest would have.
         """
         dataset = dataset_path(place)
-        group = place.parent, dataset.name.partition(".")[0] if isinstance(place, Url) else ""
+        group = place.parent, "" if place.is_local else dataset.name.partition(".")[0]
         if group not in self._named:
             self._named[group] = {
                 name: (_shown(manifest.path, place.parent), len(names))
@@ -118,7 +117,7 @@ def file_findings(one: SourceFiles, deep: bool, jobs: int, progress: Progress, s
         splits: What the manifests beside the datasets of this command name.
     """
     path, manifest = one.path, read_manifest(one.path)
-    if not listing.is_there(manifest.path):
+    if not manifest.path.is_there():
         yield from splits.missing(path, manifest.path)
         return
     if not manifest.output:
@@ -160,9 +159,9 @@ def _sources(manifest: Manifest, path: Place) -> Iterator[Finding]:
     A manifest may come from anyone. Files in other directories are not examined, so that no message reveals whether
     they exist and how large they are. No directory is listed.
     """
-    if isinstance(path, Url):
+    if not path.is_local:
         return
-    sources, home = manifest.content.get("sources"), os.path.realpath(path.parent)
+    sources, home = manifest.content.get("sources"), path.parent.real().text
     for source in sources if isinstance(sources, list) else []:
         name, bytes_ = (source.get("path"), source.get("bytes")) if isinstance(source, dict) else (None, None)
         if not isinstance(name, str) or not isinstance(bytes_, int) or "\0" in name or source.get("files") != 1:
@@ -189,7 +188,7 @@ def ledger_findings(one: SourceFiles, asked: SourceRequest, *, deep: bool) -> It
         deep: Compare every row with the sequences; otherwise compare only the number of rows.
     """
     manifest, about = read_manifest(one.path).ledger, ledger_paths(one.path)[1]
-    if not listing.exists(about) and not listing.is_link(one.path):
+    if not about.exists() and not one.path.is_symlink():
         if manifest:
             what = f"has no ledger {printable(about.name)}; its manifest lists one"
             yield Finding("TF916", "warning", str(one.path), what, "Copy it again, or convert again with --ledger")
@@ -248,7 +247,7 @@ def number_findings(one: SourceFiles) -> Iterator[Finding]:
 
     Numbers are compared among names that are equal before them. If most of them are left out, they do not count files.
     """
-    if not one.format.numbers_files or not listing.is_dir(one.path):
+    if not one.format.numbers_files or not one.path.is_dir():
         return
     counted: dict[tuple[object, ...], dict[int, str]] = {}
     for file in one.files:
@@ -499,7 +498,7 @@ def unfinished_findings(path: Place, reader: TokenReader) -> Iterator[Finding]:
 
 def shard_findings(one: SourceFiles) -> Iterator[Finding]:
     """Report a directory whose names of files state that one is missing, or that there are two sets of them."""
-    for directory, names in names_by_directory(one.files if listing.is_dir(one.path) else ()).items():
+    for directory, names in names_by_directory(one.files if one.path.is_dir() else ()).items():
         if problem := shard_problem(names):
             yield Finding("TF918", "error", str(directory), problem, "Find the files, or keep those of one upload")
 

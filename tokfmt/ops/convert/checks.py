@@ -10,13 +10,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from tokfmt import registry
 from tokfmt.core.errors import ConversionError, DestinationExistsError, OptionError
-from tokfmt.core.place import Place, PlaceLike, Url, writable_store
+from tokfmt.core.place import LocalPlace, Place, PlaceLike, Url, writable_store
 from tokfmt.core.records import RecordReader
 from tokfmt.core.spool import is_named
 from tokfmt.core.text_format import printable
@@ -40,7 +39,7 @@ def check_streams(request: Request, paths: Sequence[PlaceLike], pipes: Sequence[
     Raises:
         OptionError: There is no source, the format is not a stream, or an option needs a path or a second reading.
     """
-    if request.destination == Path(STREAM):
+    if request.destination == LocalPlace(STREAM):
         _check_stdout(request)
     if not paths:
         raise OptionError("nothing to convert: name at least one source")
@@ -136,7 +135,7 @@ def _check_rejects(request: Request, path: Place, inputs: Inputs) -> None:
         exists = writable_store(path).identity(path.key) is not None
         is_replaced = request.overwrite
     else:
-        exists, is_replaced = os.path.lexists(path), request.overwrite and path.is_file()
+        exists, is_replaced = path.is_there(), request.overwrite and path.is_file()
     if exists and not is_replaced:
         raise DestinationExistsError(path)
 

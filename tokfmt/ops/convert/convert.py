@@ -16,7 +16,7 @@ from pathlib import Path
 from tokfmt.core.errors import FormatError, Loss
 from tokfmt.core.files import write_error
 from tokfmt.core.once import OpenedOnce
-from tokfmt.core.place import PlaceLike, Url, absolute, place_of
+from tokfmt.core.place import LocalPlace, PlaceLike, Url, place_of
 from tokfmt.core.place import destination_of as place_to_write
 from tokfmt.core.records import RecordReader
 from tokfmt.core.spool import is_named
@@ -69,7 +69,7 @@ def convert(request: Request, progress: Progress) -> Conversion:
     pipes = [number for number, path in enumerate(paths) if is_pipe(path)]
     check_streams(request, paths, pipes)
     if is_cluster(request.executor):  # a worker of a cluster may run in another directory
-        paths = tuple(absolute(place_of(path)) for path in paths)
+        paths = tuple(place_of(path).normalized() for path in paths)
     request = replace(request, source=replace(request.source, paths=paths))
     with printed(request) as filed, unpiped(filed, pipes, progress) as readable:
         notes = Notes(progress, readable.piped)
@@ -79,7 +79,7 @@ def convert(request: Request, progress: Progress) -> Conversion:
             done = run(every_end=not any(isinstance(place_of(path), Url) for path in paths))
         else:
             done = presuming(run, notes.begin_again)
-    return replace(done, destination=STREAM) if request.destination == Path(STREAM) else done
+    return replace(done, destination=STREAM) if request.destination == LocalPlace(STREAM) else done
 
 
 def convert_files(

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tokfmt.core import listing
 from tokfmt.core.errors import NAME_SEPARATOR, OptionError, SeparatorUnknownError, TokenizerMismatchError
-from tokfmt.core.place import Identity, Place
+from tokfmt.core.place import Place
 from tokfmt.core.reader import TokenReader
 from tokfmt.core.records import RecordInfo, RecordReader
+from tokfmt.core.store import Identity
 from tokfmt.core.text_format import printable
 from tokfmt.ops.convert.notes import Notes
 from tokfmt.ops.convert.request import Request
@@ -40,7 +41,7 @@ class FoundFiles(NamedTuple):
 
     named: Sequence[SourceFiles]
     files: tuple[SourceFiles, ...]
-    answers: listing.Answers
+    answers: listing.Listing
 
 
 @dataclass(frozen=True, slots=True)

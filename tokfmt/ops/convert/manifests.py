@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from tokfmt import registry
-from tokfmt.core.place import Place, Url
+from tokfmt.core.place import Place
 from tokfmt.core.version import __version__
 from tokfmt.ops.convert.request import Conversion
 from tokfmt.ops.source.manifest import (
@@ -126,9 +126,9 @@ def _part(done: Conversion, destination: Place) -> Conversion:
 def _portable(made: Mapping[str, Any], home: Place) -> Mapping[str, Any]:
     """Return a tokenizer as a manifest in `home` names it: a local file also has its path, relative to `home`."""
     place, rest = made.get("path", made.get("name")), {key: value for key, value in made.items() if key != "path"}
-    if not isinstance(place, str) or isinstance(home, Url) or not os.path.exists(place):
+    if not isinstance(place, str) or not home.is_local or not os.path.exists(place):
         return rest
-    return {**rest, "path": os.path.relpath(os.path.realpath(place), os.path.realpath(home))}
+    return {**rest, "path": os.path.relpath(os.path.realpath(place), home.real().text)}
 
 
 def _manifest(done: Conversion, home: Place, facts: Mapping[str, object]) -> bytes:

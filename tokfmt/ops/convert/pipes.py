@@ -14,7 +14,7 @@ from tokfmt import registry
 from tokfmt.core.errors import DetectionError, OptionError, TokfmtError, replace_paths
 from tokfmt.core.files import reading_error, write_error, writing
 from tokfmt.core.locks import Scratch
-from tokfmt.core.place import Place, local_path
+from tokfmt.core.place import LocalPlace, Place, local_path
 from tokfmt.core.text_format import printable
 from tokfmt.ops.convert.request import Request
 from tokfmt.ops.source.request import STREAM
@@ -30,12 +30,12 @@ def printed(request: Request) -> Iterator[Request]:
     Raises:
         BrokenPipeError: The reader of standard output has closed it.
     """
-    if request.destination != Path(STREAM):
+    if request.destination != LocalPlace(STREAM):
         yield request
         return
     format_ = registry.get(request.to or "jsonl")
     with Scratch() as home:
-        place = home / "piped"
+        place = LocalPlace(home / "piped")
         with renamed({str(place): STREAM}):
             yield replace(request, destination=place, to=format_.name, manifest=False, overwrite=False)
             if not request.dry_run:

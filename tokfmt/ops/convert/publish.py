@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from tokfmt.core.place import Place, Url
+from tokfmt.core.place import LocalPlace, Place, Url
 from tokfmt.core.publisher import Beside, Publisher, publish_all
 from tokfmt.core.reader import Separators
 from tokfmt.core.spool import put_small
@@ -89,9 +89,10 @@ def _write_rejects(to: Place, request: Request, place: Workplace) -> None:
     from tokfmt.formats.jsonl.lines import join
 
     made = place.first.scratch / "rejects"
-    if not isinstance(to, Url):
+    if isinstance(to, LocalPlace):
         join([made], to, request.jobs)
         return
+    assert isinstance(to, Url)
     copy = place.first.scratch / f"copy-of-{to.name}"
     join([made], copy, request.jobs)
     put_small(to, copy, overwrite=request.overwrite)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from tokfmt.core.errors import Loss
-from tokfmt.core.place import Place, Url, place_of
+from tokfmt.core.place import LocalPlace, Place, place_of
 from tokfmt.core.publisher import Publisher
 from tokfmt.core.tokenizer_ids import TokenizerIds
 from tokfmt.model.batch import Counts
@@ -189,7 +189,7 @@ def finished_before(
     request: Request, inputs: Inputs, destination: Destination, facts: Facts, notes: Notes
 ) -> Conversion | None:
     """Return the result of an earlier run with --resume of the same request; None if there is something to do."""
-    local = [path for path in destination.paths if isinstance(path, Path)]
+    local = [path for path in destination.paths if isinstance(path, LocalPlace)]
     if local:
         found = finished(local, destination.format, digest_of(facts), inputs.files, verified=request.verify)
     else:
@@ -242,7 +242,7 @@ def dry_run(
         TokfmtError: A run would refuse the conversion.
     """
     built_at = [
-        stagings[one.destination].path if isinstance(one.destination, Url) else one.destination
+        one.destination if isinstance(one.destination, LocalPlace) else stagings[one.destination].path
         for one in destination.portions
     ]
     if inputs.holds_records:  # Records are counted when they are read. If there are none, the counts are 0.
@@ -254,9 +254,9 @@ def dry_run(
     goes = {str(path): what for path in destination.paths if (what := replaced(path))}
     minimum_bytes = total_of(one.minimum_bytes for one in written.portions)
     plan = {**result.plan, "minimum_bytes": minimum_bytes, "free_bytes": free_bytes(built_at[0])}
-    if stored := [identity.size for place, identity in inputs.before.items() if isinstance(place, Url)]:
+    if stored := [identity.size for place, identity in inputs.before.items() if not place.is_local]:
         plan["download"] = _download(stored, max(one.passes for one in written.portions), opened)
-    if isinstance(destination.path, Url):
+    if not destination.path.is_local:
         from tokfmt.core.spool import minimum_requests, spool_parent
 
         plan["spool"] = str(spool_parent(request.spool))

@@ -12,7 +12,7 @@ from typing import Any, Literal
 from tokfmt.core.errors import OptionError
 from tokfmt.core.format import REGION, Format
 from tokfmt.core.options import fit
-from tokfmt.core.place import Place, Url
+from tokfmt.core.place import Place
 from tokfmt.model.separator import ToEos
 from tokfmt.ops.convert.arrangement import AS_IT_IS, Arrangement
 from tokfmt.ops.source.request import EosChoice, SourceRequest, option_names
@@ -77,7 +77,7 @@ class Request:
 
         Each task writes its part without the others. No task reads the destination back or replaces a dataset.
         """
-        alone = self.executor.startswith("dask:") and isinstance(self.destination, Url)
+        alone = self.executor.startswith("dask:") and not self.destination.is_local
         one_run = self.verify or self.overwrite or self.ledger or self.rejects or not self.arrangement.plain
         return alone and not (self.in_tasks or one_run)
 

@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 
 from tokfmt import registry
-from tokfmt.core import listing
 from tokfmt.core.durable import replace_file
 from tokfmt.core.errors import (
     ConversionError,
@@ -39,10 +38,11 @@ from tokfmt.core.errors import (
 from tokfmt.core.format import Format
 from tokfmt.core.locks import check_private, make_private
 from tokfmt.core.options import given_options
-from tokfmt.core.place import Identity, Place, Url, absolute, local_path, place_of, text_of
+from tokfmt.core.place import LocalPlace, Place, Url, local_path, place_of
 from tokfmt.core.publisher import REQUEST, Publisher, hidden_sibling, remove_leftover
 from tokfmt.core.replacing import resolve_link
 from tokfmt.core.spool import spool_of
+from tokfmt.core.store import Identity
 from tokfmt.core.text_format import printable
 from tokfmt.core.version import __version__
 from tokfmt.ops.convert.arrangement import AS_IT_IS
@@ -90,8 +90,8 @@ _NAMES = {
 
 def plain(value: Any) -> Any:
     """Return a request, or a part of one, as values that JSON can represent."""
-    if isinstance(value, (Path, Url)):
-        return text_of(value)
+    if isinstance(value, Place):
+        return value.text
     if dataclasses.is_dataclass(value):
         return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
     if isinstance(value, os.PathLike):
@@ -121,7 +121,7 @@ def facts_of(request: Request, resolved: Facts, before: Snapshot) -> dict[str, o
     facts = {_NAMES.get(key, (key.partition(".")[2] or key).replace("_", "-")): v for key, v in asked.items()}
     tasks = request.task.count if request.task else request.finish
     facts |= {"the version of tokfmt": __version__, "the number of tasks": tasks, **resolved}
-    facts |= {f"the source {text_of(absolute(path))}": list(status) for path, status in before.items()}
+    facts |= {f"the source {path.normalized().text}": list(status) for path, status in before.items()}
     return dict(json.loads(json.dumps(facts)))
 
 
@@ -153,7 +153,7 @@ def finished_in_stores(
         made = manifest.content.get("request")
         if not isinstance(made, Mapping) or (verified and not made.get("verified")):
             return []
-        if any(made.get(key) != digest for key, digest in wanted.items()) or not listing.is_there(destination):
+        if any(made.get(key) != digest for key, digest in wanted.items()) or not destination.is_there():
             return []
         here = SourceFiles(destination, format_, tuple(format_.files(destination)))
         if any(file_differences(here, manifest)):
@@ -163,7 +163,7 @@ def finished_in_stores(
 
 
 def finished(
-    destinations: Sequence[Path], format_: Format, digest: str, read: Sequence[SourceFiles], *, verified: bool
+    destinations: Sequence[LocalPlace], format_: Format, digest: str, read: Sequence[SourceFiles], *, verified: bool
 ) -> list[Manifest]:
     """Return the manifests of destinations that an earlier run of the same request completed.
 
@@ -228,9 +228,9 @@ def _here() -> str:
 def _absolute(request: Request) -> dict[str, Any]:
     """Return a request as values for JSON, with absolute paths of sources, rejects and tokenizer."""
     content: dict[str, Any] = plain(request)
-    content["source"]["paths"] = [text_of(absolute(place_of(path))) for path in content["source"]["paths"]]
+    content["source"]["paths"] = [place_of(path).normalized().text for path in content["source"]["paths"]]
     if request.rejects is not None:
-        content["rejects"] = text_of(absolute(request.rejects))
+        content["rejects"] = request.rejects.normalized().text
     if request.tokenizer is not None and os.path.exists(request.tokenizer):
         content["tokenizer"] = os.path.abspath(request.tokenizer)
     return content
@@ -320,7 +320,7 @@ def _agree(staging: Publisher, request: Request, facts: Facts, kept: Facts | Non
     if not keys:
         return False
     if "every-end" in keys and was["every-end"]:
-        raise UnendedError(text_of(place_of(request.source.paths[0])), "is being read by the end of each sequence")
+        raise UnendedError(place_of(request.source.paths[0]).text, "is being read by the end of each sequence")
     change = _change(keys[0], was.get(keys[0]), facts.get(keys[0]))
     more = f" (and {len(keys) - 1} more)" if len(keys) > 1 else ""
     later = not request.in_tasks and _LATER.issuperset(keys) and not _renumbers(was, facts)
@@ -432,7 +432,11 @@ def request_of_tasks(destination: Place, spool: Path | None) -> Request:
     """
     by_prefix = (one.canonical(destination) for one in registry.list_formats() if one.prefix)
     for place in itertools.chain([destination], by_prefix):
-        built = spool_of(place, spool) / place.name if isinstance(place, Url) else resolve_link(place)
+        built = (
+            spool_of(place, spool) / place.name
+            if isinstance(place, Url)
+            else resolve_link(local_path(place, "a destination"))
+        )
         home = hidden_sibling(built)
         if isinstance(place, Url):
             fetch(place, home)

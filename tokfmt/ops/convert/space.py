@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from tokfmt.core.errors import ConversionError, OutageError
-from tokfmt.core.place import Place, Url
+from tokfmt.core.place import Place
 from tokfmt.core.text_format import printable
 
 
@@ -42,7 +42,7 @@ def need_room(destination: Place, built: Path, minimum_bytes: int | None) -> Non
     free = None if minimum_bytes is None else free_bytes(built)
     if minimum_bytes is None or free is None or minimum_bytes <= free:
         return
-    if minimum_bytes > free + taken_bytes(built) and isinstance(destination, Url):
+    if minimum_bytes > free + taken_bytes(built) and not destination.is_local:
         raise OutageError(
             f"{printable(destination)}: needs at least {sized(minimum_bytes)} in the spool {printable(built.parent)}, "
             f"which has {sized(free)} free. Name another directory with --spool DIR"

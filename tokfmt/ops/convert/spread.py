@@ -23,13 +23,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tokfmt.core import listing, named
+from tokfmt.core import named
 from tokfmt.core.claims import Claim
 from tokfmt.core.errors import DestinationExistsError, TokfmtError
 from tokfmt.core.locks import Scratch
-from tokfmt.core.place import Identity, Url, close_stores, writable_store
+from tokfmt.core.place import Url, close_stores, writable_store
 from tokfmt.core.records import RecordReader
 from tokfmt.core.spool import run_of_tasks
+from tokfmt.core.store import Identity
 from tokfmt.core.text_format import printable
 from tokfmt.ops.convert.destination import Destination
 from tokfmt.ops.convert.inputs import Inputs
@@ -143,7 +144,7 @@ def _plan(
         fetch(url, home)
     kept = read_conversion(home / "conversion.json")
     if kept is None:
-        if listing.is_there(url):
+        if url.is_there():
             claim.release()
             raise DestinationExistsError(url)
         readers = [source.reader for source in inputs.read]

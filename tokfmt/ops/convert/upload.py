@@ -28,9 +28,10 @@ from tokfmt.core.errors import ConversionError, DestinationExistsError, OptionEr
 from tokfmt.core.files import open_file, writing
 from tokfmt.core.format import Format, everything_in
 from tokfmt.core.locks import make_private
-from tokfmt.core.place import Identity, Kind, Place, Url, writable_store
+from tokfmt.core.place import Place, Url, writable_store
 from tokfmt.core.publisher import REQUEST, Beside, Publisher
 from tokfmt.core.spool import records_of, run_of_tasks, spool_of
+from tokfmt.core.store import Identity, Kind
 from tokfmt.core.text_format import printable
 from tokfmt.ops.convert.manifests import with_objects
 from tokfmt.ops.convert.request import Request
@@ -186,7 +187,7 @@ class StorePublisher(Publisher):
     @listing.kept()
     def _check_dataset(self, stated: str) -> None:
         for place in (self.url, *self._beside):
-            if not listing.is_there(place):
+            if not place.is_there():
                 continue
             why = strangers_in_store(place, stated) if place == self.url else ""
             if not self.overwrite:
@@ -621,18 +622,18 @@ def _is_early(request: Request, one: StorePublisher) -> bool:
         return not request.overwrite
     if request.finish:
         return one.has_early_uploads
-    return one.continues or not listing.is_there(one.url)
+    return one.continues or not one.url.is_there()
 
 
 def _files_of(url: Url, stated: object) -> list[Url]:
     """Return the objects of a dataset, as its format lists them; none if it does not exist."""
-    if not listing.is_there(url) or not isinstance(stated, str):
+    if not url.is_there() or not isinstance(stated, str):
         return []
     try:
         format_ = registry.get(stated)
     except OptionError:  # The plug-in that wrote it is not installed.
         return []
-    found: list[Place] = [*format_.files(url), *(one for one in format_.companions(url) if listing.is_there(one))]
+    found: list[Place] = [*format_.files(url), *(one for one in format_.companions(url) if one.is_there())]
     return [file for file in dict.fromkeys(found) if isinstance(file, Url)]
 
 

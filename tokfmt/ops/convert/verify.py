@@ -12,6 +12,7 @@ from xxhash import xxh3_128, xxh3_128_digest
 
 from tokfmt.core.errors import VerificationError
 from tokfmt.core.format import REGION, Decoder, Format, Target, empty_sequences
+from tokfmt.core.place import LocalPlace
 from tokfmt.core.reader import Separators, TokenReader, batches, windows
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import printable
@@ -232,7 +233,7 @@ def verify_records(
     """
     done = workers.map(_stretch, (text, shared), list(enumerate(items)))
     wanted = [stretch for _, stretch in sorted(done)]
-    sizes, found = [stretch.size for stretch in wanted], TextFile(path)
+    sizes, found = [stretch.size for stretch in wanted], TextFile(LocalPlace(path))
     progress.phase("verifying", sum(sizes), "bytes")
     if found.compression is None:
         places = [(k, at, size) for k, (at, size) in enumerate(zip(accumulate(sizes, initial=0), sizes, strict=False))]

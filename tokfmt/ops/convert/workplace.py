@@ -8,10 +8,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tokfmt.core.format import Target, TokenWriter
-from tokfmt.core.place import Identity, Place, Url
+from tokfmt.core.place import Place, Url, local_path
 from tokfmt.core.publisher import Publisher
 from tokfmt.core.reader import TokenReader
 from tokfmt.core.replacing import readable_by
+from tokfmt.core.store import Identity
 from tokfmt.ops.convert.arrangement import SplitTarget
 from tokfmt.ops.convert.destination import Destination
 from tokfmt.ops.convert.inputs import Inputs
@@ -98,7 +99,7 @@ def hidden_directories(
             )
             continue
         stagings[path] = Publisher(
-            path,
+            local_path(path, "a destination"),
             overwrite=request.overwrite,
             objection=strangers_in(path),
             readable=readable_by(before),

@@ -121,7 +121,7 @@ def _seen_from(home: Place, file: Place) -> str:
     if isinstance(home, Url) and isinstance(file, Url):
         same = (home.scheme, home.authority) == (file.scheme, file.authority)
         return posixpath.relpath(file.key, home.key or ".") if same else str(file)
-    return str(file) if isinstance(home, Url) or isinstance(file, Url) else os.path.relpath(file, home)
+    return os.path.relpath(file.text, home.text) if home.is_local and file.is_local else str(file)
 
 
 def _twins(kept: Kept | None, entries: NDArray[np.void]) -> list[tuple[int, int]]:

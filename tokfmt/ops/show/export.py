@@ -14,7 +14,7 @@ from tokfmt import registry
 from tokfmt.core.files import writing
 from tokfmt.core.format import Decoder, Format, Target
 from tokfmt.core.options import parse_options
-from tokfmt.core.place import PlaceLike, place_of
+from tokfmt.core.place import LocalPlace, PlaceLike, place_of
 from tokfmt.core.publisher import Publisher
 from tokfmt.core.reader import TokenReader
 from tokfmt.core.records import RecordReader
@@ -66,7 +66,7 @@ def export(
         DestinationExistsError: If the file exists, and `overwrite` is False.
         TokfmtError: If the source cannot be read or the file cannot be written. The destination is then unchanged.
     """
-    place = Path(destination)
+    place = LocalPlace(destination)
     found = [SourceFiles(path, format, tuple(format.files(path))) for path in map(place_of, paths)] if format else []
     guard(place, paths, found)
     watched, before = progress or Progress(), snapshot(found)

@@ -6,14 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from tokfmt import registry
-from tokfmt.core import listing
 from tokfmt.core.annotation import Listed, Part, shown
 from tokfmt.core.errors import DetectionError, UnsafeError
 from tokfmt.core.fields import Field, Section
 from tokfmt.core.files import File, open_file
 from tokfmt.core.format import Probe, look
 from tokfmt.core.options import given_options
-from tokfmt.core.place import Place, PlaceLike, place_of, real, relative
+from tokfmt.core.place import Place, PlaceLike, place_of
 from tokfmt.ops.source.discover import format_of, found_at
 from tokfmt.ops.source.manifest import found_as_written
 from tokfmt.ops.source.request import Options, SourceRequest, read_options
@@ -141,8 +140,8 @@ def _inside(path: Place, dataset: Place) -> File:
         UnsafeError: If the file is not the given path itself, and is not in its directory once links are resolved.
     """
     if path != dataset:
-        home = real(dataset if listing.is_dir(dataset) else dataset.parent)
-        if relative(real(path), home) is None:
+        home = (dataset if dataset.is_dir() else dataset.parent).real()
+        if path.real().relative(home) is None:
             remedy = "Give the path that it points to"
             raise UnsafeError(path, "is a symbolic link that leaves the dataset", remedy=remedy)
     return open_file(path, may_be_page=True)

@@ -13,7 +13,9 @@ from tokfmt.core import listing
 from tokfmt.core.errors import DetectionError, FormatError, SourceChangedError, TokfmtError, UnknownFormatError
 from tokfmt.core.files import names_in, natural_key, reading_error
 from tokfmt.core.format import Format, unrelated_files
-from tokfmt.core.place import Identity, Kind, Place, PlaceLike, Url, place_of, real, relative
+from tokfmt.core.place import Place, PlaceLike, identities_now, place_of
+from tokfmt.core.side_by_side import side_by_side
+from tokfmt.core.store import Identity, Kind
 from tokfmt.core.text_format import printable
 from tokfmt.ops.source.manifest import announce_manifest, describes, read_manifest
 from tokfmt.ops.source.request import Found, SourceFiles, SourceRequest, expanded
@@ -51,8 +53,7 @@ def format_of(path: PlaceLike, name: str | None = None) -> Format:
     if name:
         return registry.get(name)
     place = registry.of_prefix(place_of(path))
-    if isinstance(place, Url):
-        announce_manifest(place)
+    announce_manifest(place)
     try:
         return registry.detect(place)
     except DetectionError:
@@ -78,7 +79,9 @@ def find_sources(request: SourceRequest, known: Found | None = None) -> list[Sou
     """
     known, name, paths = known or {}, request.format, dataset_paths(request)
     try:
-        return [known.get((path, name)) or found_at(path, format_of(path, name), request) for path in paths]
+        return list(
+            side_by_side(lambda path: known.get((path, name)) or found_at(path, format_of(path, name), request), paths)
+        )
     except UnknownFormatError as error:
         if request.eos is None:
             raise
@@ -94,7 +97,7 @@ def dataset_paths(request: SourceRequest) -> list[Place]:
     """
     found: list[Place] = []
     for path in map(place_of, expanded(request.paths)):
-        below = request.recursive and listing.is_dir(path)
+        below = request.recursive and path.is_dir()
         places = [place for place, _ in _candidates(path, request.format)] if below else [path]
         if not places:
             raise FormatError(path, "holds no dataset, nor does a directory below it")
@@ -113,7 +116,7 @@ def holds_others(directory: Place, format_: Format) -> bool:
         FormatError: The directory cannot be listed.
     """
     try:
-        below = [name for name, kind in listing.entries(directory).items() if kind is Kind.DIRECTORY]
+        below = [name for name, kind in directory.entries().items() if kind is Kind.DIRECTORY]
     except OSError as error:
         raise reading_error(directory, error) from error
     named = (directory / name for name in sorted(below, key=natural_key) if not re.fullmatch(_HARMLESS, name))
@@ -183,7 +186,7 @@ def _candidates(directory: Place, name: str | None, *, mixed: bool = False) -> I
     for entry in sorted((directory / name for name in names_in(directory)), key=lambda entry: natural_key(entry.name)):
         if entry in own or re.fullmatch(_HARMLESS, entry.name):
             continue
-        if listing.is_dir(entry) and not listing.is_link(entry):
+        if entry.is_dir() and not entry.is_symlink():
             yield from _candidates(entry, name, mixed=mixed)
         elif mixed or directory not in own:
             yield entry, None  # opening the file reports an error if it is not a dataset
@@ -198,21 +201,21 @@ def found_at(path: Place, format_: Format, request: SourceRequest) -> SourceFile
     path = format_.canonical(registry.of_prefix(path))
     files = tuple(format_.files(path))
     if request.allow_partial:  # An index may name files that are lost. The reader says so.
-        files = tuple(file for file in files if listing.is_there(file))
-    if not listing.is_dir(path) or not files:
+        files = tuple(file for file in files if file.is_there())
+    if not path.is_dir() or not files:
         return SourceFiles(path, format_, files)
-    behind = {real(file) for file in files if listing.is_link(file)}
+    behind = {file.real() for file in files if file.is_symlink()}
     others = [entry for entry in unrelated_files(format_, path) if _counts(entry, path)]
     if behind:
-        others = [entry for entry in others if real(entry) not in behind]
+        others = [entry for entry in others if entry.real() not in behind]
     if request.recursive:  # the directories below are read as datasets of their own
         here = (entry for entry in others if entry.parent == path)
-        others = [entry for entry in here if listing.is_link(entry) or not listing.is_dir(entry)]
+        others = [entry for entry in here if entry.is_symlink() or not entry.is_dir()]
     if not others:
         return SourceFiles(path, format_, files)
     first = printable("/".join(_names(others[0], path)))
     many = f"{len(others):,} other files, such as {first}" if len(others) > 1 else f"another file, {first}"
-    own = {_below(file, path) for file in files if file != path and relative(file, path) is not None}
+    own = {_below(file, path) for file in files if file != path and file.relative(path) is not None}
     return SourceFiles(path, format_, files, many, any(_below(entry, path) not in {"", *own} for entry in others))
 
 
@@ -223,7 +226,7 @@ def _below(entry: Place, directory: Place) -> str:
 
 def _names(entry: Place, directory: Place) -> Sequence[str]:
     """Return the names in the path of an entry relative to a directory."""
-    names = relative(entry, directory)
+    names = entry.relative(directory)
     assert names is not None, entry
     return names.parts
 
@@ -232,9 +235,9 @@ def _counts(entry: Place, directory: Place) -> bool:
     """Return True if an entry in a directory of data may hold data: not a harmless name, not a directory."""
     if any(re.fullmatch(_HARMLESS, part) for part in _names(entry, directory)):
         return False
-    if listing.is_link(entry):  # a link to something inside the directory adds no data
-        return relative(real(entry), real(directory)) is None
-    return not listing.is_dir(entry)
+    if entry.is_symlink():  # a link to something inside the directory adds no data
+        return entry.real().relative(directory.real()) is None
+    return not entry.is_dir()
 
 
 def snapshot(found: Iterable[SourceFiles]) -> dict[Place, Identity]:
@@ -244,13 +247,13 @@ def snapshot(found: Iterable[SourceFiles]) -> dict[Place, Identity]:
         FormatError: The status of a file cannot be read.
     """
     seen = {}
-    for one in found:
-        identities = listing.identities_now(one.files)
-        for file in one.files:
-            try:
-                seen[file] = next(identities)
-            except OSError as error:
-                raise reading_error(file, error) from error
+    files = [file for one in found for file in one.files]
+    identities = identities_now(files)
+    for file in files:
+        try:
+            seen[file] = next(identities)
+        except OSError as error:
+            raise reading_error(file, error) from error
     return seen
 
 
@@ -261,7 +264,7 @@ def check_unchanged(before: Mapping[Place, Identity], found: Iterable[SourceFile
             now = snapshot(
                 # A file that is lost is one of the dataset's only if it was there before.
                 one._replace(
-                    files=tuple(file for file in one.format.files(one.path) if file in before or listing.is_there(file))
+                    files=tuple(file for file in one.format.files(one.path) if file in before or file.is_there())
                 )
                 for one in found
             )

@@ -40,7 +40,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from tokfmt.core import listing
@@ -49,7 +48,7 @@ from tokfmt.core.files import MANIFEST, open_file, read_whole, reading_error
 from tokfmt.core.format import Format
 from tokfmt.core.named import place_named
 from tokfmt.core.options import parse_options
-from tokfmt.core.place import AnyPlace, Place, PlaceLike, Url, absolute, is_address, real, relative
+from tokfmt.core.place import AnyPlace, LocalPlace, Place, PlaceLike, is_address
 from tokfmt.core.reader import Damage
 from tokfmt.core.text_format import counted, grouped, printable
 from tokfmt.core.threads import in_threads
@@ -106,7 +105,7 @@ class Manifest(NamedTuple):
     """
 
     content: Mapping[str, Any]
-    path: Place = Path()
+    path: Place = LocalPlace()
     broken: str = ""
 
     @property
@@ -126,9 +125,9 @@ class Manifest(NamedTuple):
         if not isinstance(found, dict) or not isinstance(found.get("digest"), str):
             return None
         place = found.get("path")
-        if not isinstance(place, str) or not place or "\0" in place or isinstance(self.path, Url):
+        if not isinstance(place, str) or not place or "\0" in place or not self.path.is_local:
             return {key: value for key, value in found.items() if key != "path"}
-        return {**found, "path": os.path.normpath(self.path.parent / place)}
+        return {**found, "path": os.path.normpath((self.path.parent / place).text)}
 
     @property
     def ledger(self) -> Mapping[str, Any]:
@@ -222,22 +221,24 @@ def read_manifest(path: Place) -> Manifest:
     return listing.once(("manifest", path), functools.partial(_read_manifest, path))
 
 
-def announce_manifest(path: Url) -> None:
+def announce_manifest(path: Place) -> None:
     """Announce the manifest beside a dataset in a store, before its format is known: .idx may stand for .bin."""
-    names = {place.name: place for place in listing.beside(path)}
+    if path.is_local:
+        return
+    names = {place.name: place for place in path.beside()}
     own = [name for name in (f"{path.name}{MANIFEST}", f"{path.stem}.bin{MANIFEST}") if name in names][:1]
     for place in map(names.__getitem__, own):
-        size = listing.status(place).size
+        size = place.status().size
         if size <= _LIMIT:
             open_file(place).prefetch([(0, size)], keep=True)
 
 
 def _read_manifest(path: Place) -> Manifest:
-    beside = manifest_path(absolute(path))
-    if not listing.is_there(beside):
-        if not listing.is_link(path):
+    beside = manifest_path(path.normalized())
+    if not beside.is_there():
+        if not path.is_symlink():
             return Manifest({}, beside)
-        beside = manifest_path(real(path))
+        beside = manifest_path(path.real())
     return _read_file(beside)
 
 
@@ -246,12 +247,12 @@ def manifests_of_siblings(dataset: Place) -> Iterator[Manifest]:
 
     In a store, at most 64 with the stem of the dataset.
     """
-    if isinstance(dataset, Url):
-        found = sorted(place.name for place in listing.beside(dataset) if place.name.endswith(MANIFEST))
+    if not dataset.is_local:
+        found = sorted(place.name for place in dataset.beside() if place.name.endswith(MANIFEST))
         yield from (_read_file(dataset.parent / name) for name in found[:_OTHERS])
         return
     with suppress(OSError):
-        for name in sorted(listing.names(dataset.parent)):
+        for name in sorted(dataset.parent.entries()):
             hidden = _HIDDEN.fullmatch(name)
             file = dataset.parent / (f"{name}/{hidden[1]}{MANIFEST}.draft" if hidden else name)
             if hidden or name.endswith(MANIFEST):
@@ -312,9 +313,9 @@ def located_tokenizer(path: Place) -> LocatedTokenizer:
     from tokfmt.text.hub import TokenizerError, snapshot
 
     stated = [made["path"]] if "path" in made else []  # else the manifest has the name alone, as the user gave it
-    beside = [str(path.parent / name)] if isinstance(path, Path) else []
+    beside = [str(path.parent / name)] if path.is_local else []
     looked = list(dict.fromkeys([name, *stated, *beside]))
-    digests = {place: _tokenizer_digest(Path(place)) for place in looked if _is_there(place)}
+    digests = {place: _tokenizer_digest(LocalPlace(place)) for place in looked if _is_there(LocalPlace(place))}
     for wanted in (made["digest"], None):  # None: a place without a tokenizer.json to compare
         for place, digest in digests.items():
             if digest == wanted:
@@ -331,7 +332,7 @@ def located_tokenizer(path: Place) -> LocatedTokenizer:
 def _tokenizer_in_store(path: Place, name: str, digest: str) -> LocatedTokenizer:
     """Find a tokenizer that the manifest names by its address: in the store of the dataset only."""
     named = f"the manifest names {printable(name)} with digest {digest[:8]}"
-    if not isinstance(path, Url):
+    if path.is_local:
         return LocatedTokenizer(None, f"{named}, which is in a store")
     try:
         place = place_named(manifest_path(path), name)
@@ -345,9 +346,9 @@ def _tokenizer_in_store(path: Place, name: str, digest: str) -> LocatedTokenizer
     return LocatedTokenizer(str(place))
 
 
-def _is_there(place: PlaceLike) -> bool:
+def _is_there(place: Place) -> bool:
     with suppress(OSError, FormatError):  # the name of a tokenizer of the hub may be invalid as a file name
-        return listing.exists(place)
+        return place.exists()
     return False
 
 
@@ -356,7 +357,7 @@ def _tokenizer_digest(place: Place) -> str | None:
     from xxhash import xxh3_128_hexdigest
 
     try:
-        file: Place = place / "tokenizer.json" if listing.is_dir(place) else place
+        file = place / "tokenizer.json" if place.is_dir() else place
         return xxh3_128_hexdigest(read_whole(file, _TOKENIZER))
     except FormatError:
         return None
@@ -392,9 +393,9 @@ def manifest_of(
 ) -> Manifest:
     """Return the manifest beside a dataset. For a file without one, return the shared facts of its directory's."""
     manifest = read_manifest(one.path)
-    if manifest.content or listing.is_dir(one.path):
+    if manifest.content or one.path.is_dir():
         return manifest
-    shared, files = (of_folder or _of_folder)(one.format, absolute(one.path).parent)
+    shared, files = (of_folder or _of_folder)(one.format, one.path.normalized().parent)
     return shared if one.path.name in files else manifest
 
 
@@ -637,7 +638,7 @@ def extent(files: Iterable[Place]) -> dict[str, Any]:
     total, count = 0, 0
     for file in files:
         try:
-            total, count = total + listing.status(file).size, count + 1
+            total, count = total + file.status().size, count + 1
         except OSError as error:
             raise reading_error(file, error) from error
     return {"bytes": total, "files": count, "xxh3_128": None}
@@ -678,8 +679,8 @@ def measured(path: Place, files: Sequence[Place], jobs: int = 1) -> list[Measure
     """
     if list(files) == [path]:  # a thread would take longer than most files of a conversion from thousands of files
         return [Measured(path.name, *digest_of_file(path))]
-    base = path if listing.is_dir(path) else path.parent
-    below = ((relative(file, base), file) for file in files)
+    base = path if path.is_dir() else path.parent
+    below = ((file.relative(base), file) for file in files)
     named = [(file.name if names is None else names.as_posix(), file) for names, file in below]
     named.sort(key=lambda one: (one[0], one[1].parts))
     digests = in_threads(digest_of_file, [file for _, file in named], jobs)
@@ -704,7 +705,7 @@ def combined(files: Sequence[Measured], *, single: bool) -> dict[str, Any]:
     return {"bytes": total, "files": len(files), "xxh3_128": tree.hexdigest()}
 
 
-def digest_of_file(path: Place) -> tuple[int, str]:
+def digest_of_file(path: PlaceLike) -> tuple[int, str]:
     """Return the size and the XXH3-128 of a file."""
     import xxhash
 

@@ -28,7 +28,7 @@ from tokfmt.core.errors import (
 from tokfmt.core.files import refuse_stand_in
 from tokfmt.core.format import Format, Hints
 from tokfmt.core.options import given_options
-from tokfmt.core.place import Place, PlaceLike, Url, notes_of, place_of
+from tokfmt.core.place import Place, PlaceLike, place_of
 from tokfmt.core.reader import Damage, Info, Layout, Separators, TokenReader, windows
 from tokfmt.core.records import RecordReader, has_records
 from tokfmt.core.shard_names import names_by_directory, notes_on_shards, refuse_incomplete
@@ -229,7 +229,7 @@ def advise_partial(error: FormatError, request: SourceRequest) -> None:
 
 def _is_of(one: SourceFiles, file: Place) -> bool:
     """Return True if a file, which may be missing, belongs to a dataset."""
-    return file in (one.path, *(one.files or ())) or (listing.is_dir(one.path) and one.path in file.parents)
+    return file in (one.path, *(one.files or ())) or (one.path.is_dir() and one.path in file.parents)
 
 
 def _saves(source: Source) -> bool:
@@ -261,7 +261,7 @@ def _any_whole(reader: TokenReader) -> bool:
 
 def _datasets(found: Sequence[SourceFiles]) -> list[Sequence[SourceFiles]]:
     """Group sources to datasets: files of a format with `joins_files` are one dataset, and each directory is one."""
-    same = all(one.format is found[0].format for one in found) and not any(listing.is_dir(one.path) for one in found)
+    same = all(one.format is found[0].format for one in found) and not any(one.path.is_dir() for one in found)
     together = len(found) > 1 and found[0].format.joins_files and same
     return [found] if together else [[one] for one in found]
 
@@ -462,31 +462,15 @@ def open_stored(
     request, written = as_written(format_, request, manifests)
     options = read_options(format_, request)
     known, allow_loss = known_separator(request.eos, places, manifests), request.allow_loss
-    no_eos = known is not None and known.eos_id is None
     default = tokenizer.eos_id if tokenizer is not None else None
-    recipes = partial(_recipe_reader, found[0].named, request.every_end)
-    hints = Hints(
-        known.eos_id if known else None,
-        allow_loss,
-        no_eos,
-        jobs,
-        collect_invalid,
-        default,
-        recipes,
-        request.allow_partial,
-        few_sequences,
-        max_sequences,
+    hints = hints_of(found[0], request, known, tokenizer, jobs)._replace(
+        collect_invalid=collect_invalid, few_sequences=few_sequences, max_sequences=max_sequences
     )
-    try:
-        stored, damage = format_.open(places, options, hints), tuple[Damage, ...]()
-    except FormatError as error:  # Whatever a format misses in a file: the cause may be that it is not the data.
-        path, is_stated = place_of(error.place), isinstance(error.expected, int)  # An index states what is missing.
-        refuse_stand_in(path, may_be_empty=is_stated or places != (path,))
-        raise
+    stored, damage = _reader(found[0], places, options, hints), tuple[Damage, ...]()
     named = [
         refuse_incomplete(directory, names, partial=request.allow_partial, left_out=stored.info.other_splits)
         for one in found
-        if listing.is_dir(one.path)
+        if one.path.is_dir()
         for directory, names in names_by_directory(one.files).items()
     ]
     if request.allow_partial and checked:
@@ -502,8 +486,7 @@ def open_stored(
     notes += tuple(f"left out: {what}" for what in left_out)
     if request.split is not None and "split" not in option_names(format_.read_options):
         notes += (f"--split is not used: {format_.name} has no splits",)
-    stored_files = (file for one in found for file in one.files or (one.path,) if isinstance(file, Url))
-    notes += tuple(note for file in stored_files for note in notes_of(file))
+    notes += tuple(note for one in found for file in one.files or (one.path,) for note in file.notes())
     tokenizers = (info.made_by,) if format_.is_computed else tuple(one.tokenizer for one in manifests)
     notes += tuple(note for manifest in manifests if (note := manifest.partial))
     notes += tuple(loss.note for loss in info.lost)
@@ -538,6 +521,44 @@ def open_stored(
     made = all(manifest.made_labels for manifest in manifests)
     known_of = (places, format_, stored, separator, notes, dataset, tokenizers, left_out, damage)
     return Source(*known_of, made_labels=made, bos_id=lead)
+
+
+def _reader(found: SourceFiles, places: tuple[Place, ...], options: Any, hints: Hints) -> TokenReader | RecordReader:
+    try:
+        if found.inspections is None:
+            return found.format.open(places, options, hints)
+        return found.inspections.of(found.format, places, options, hints).open(hints.allow_loss)
+    except FormatError as error:  # Whatever a format misses in a file: the cause may be that it is not the data.
+        path, is_stated = place_of(error.place), isinstance(error.expected, int)  # An index states what is missing.
+        refuse_stand_in(path, may_be_empty=is_stated or places != (path,))
+        raise
+
+
+def hints_of(
+    found: SourceFiles,
+    request: SourceRequest,
+    known: Separator | None,
+    tokenizer: TokenizerHandle | None = None,
+    jobs: int | None = None,
+) -> Hints:
+    """Return the hints with which a dataset is opened, as far as they follow from a request.
+
+    Args:
+        found: The dataset.
+        request: As in `open_sources`.
+        known: The separator that the request or a manifest states; None without one.
+        tokenizer: As in `open_sources`.
+        jobs: As in `open_sources`.
+    """
+    return Hints(
+        eos_id=known.eos_id if known else None,
+        allow_loss=request.allow_loss,
+        no_eos=known is not None and known.eos_id is None,
+        jobs=jobs,
+        tokenizer_eos=tokenizer.eos_id if tokenizer is not None else None,
+        open_recipe=partial(_recipe_reader, found.named, request.every_end) if found.format.is_computed else None,
+        allow_partial=request.allow_partial,
+    )
 
 
 def _readable(

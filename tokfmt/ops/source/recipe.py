@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
 import numpy as np
 
 from tokfmt import registry
-from tokfmt.core import listing
 from tokfmt.core.errors import (
     ConversionError,
     FormatError,
@@ -34,10 +33,11 @@ from tokfmt.core.format import Hints
 from tokfmt.core.loss_mask import Marks
 from tokfmt.core.named import place_named
 from tokfmt.core.options import given_options
-from tokfmt.core.place import Identity, Place, Url, absolute, place_of, text_of
+from tokfmt.core.place import Place, place_of
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.core.reader import Info, Layout, Piece, Separators, TokenReader, windows
 from tokfmt.core.records import RecordReader
+from tokfmt.core.store import Identity
 from tokfmt.core.text_format import counted, printable
 from tokfmt.core.tokenizer_ids import TokenizerIds
 from tokfmt.model.dataset import Dataset
@@ -299,7 +299,7 @@ def _entered(recipe: Place) -> Iterator[None]:
     Raises:
         FormatError: The recipe includes itself, or the outermost recipe nests too deep or includes too many.
     """
-    place, above = absolute(recipe), _UNDER_WAY.get() or _Nesting(recipe, (), [0])
+    place, above = recipe.normalized(), _UNDER_WAY.get() or _Nesting(recipe, (), [0])
     if place in above.places:
         raise FormatError(recipe, "includes itself", remedy="A recipe may name others, but not in a circle")
     above.opened[0] += 1
@@ -352,7 +352,7 @@ def _tokenizer(file: RecipeFile) -> TokenizerHandle | None:
 
     beside = _beside(file.where, file.tokenizer)
     try:
-        return load_tokenizer(text_of(beside) if listing.exists(beside) else file.tokenizer)
+        return load_tokenizer(beside.text if beside.exists() else file.tokenizer)
     except TokfmtError as error:
         error.add_note(f"It is the tokenizer of {printable(file.where)}")
         raise
@@ -364,7 +364,7 @@ def _beside(recipe: Place, tokenizer: str) -> Place:
     Raises:
         UnsafeError: If the recipe is in a store, and names a file outside of it.
     """
-    return place_named(recipe, tokenizer) if isinstance(recipe, Url) else recipe.parent / tokenizer
+    return recipe.parent / tokenizer if recipe.is_local else place_named(recipe, tokenizer)
 
 
 def _opened(
@@ -381,7 +381,7 @@ def _opened(
     paths = expanded([place_named(file.where, path) for path in entry.path])
     # Samples are read without a look at separators, so that these are looked at once, and the cache remembers it. A
     # store would be read as a whole: what it holds is looked at whenever it is read.
-    every_end = every_end or not any(isinstance(path, Url) for path in paths)
+    every_end = every_end or all(path.is_local for path in map(place_of, paths))
     request = SourceRequest(
         tuple(paths),
         entry.format,
@@ -397,7 +397,7 @@ def _opened(
     places = find_sources(request, named) if file.pack == "stored" else []
     if places:
         request = viewed(request, places[0].format, "samples")
-    places_named = [text_of(absolute(place_of(path))) for path in paths]
+    places_named = [place_of(path).normalized().text for path in paths]
     read = [entry.format, entry.options, entry.split, entry.select, entry.eos, file.pack == "stored"]
     read += [file.to_eos, request.bos]  # Rows are compared with the separator that is put after them.
     key = key_of(VERSION, _READING, "source", places_named, read, sorted(hints.allow_loss), every_end)
@@ -446,7 +446,7 @@ def _opened(
         parts[0].format.name,
         reader,
         separators[0] if len(separators) == 1 else None,
-        [str(absolute(file.where.parent)), _on_disk(places), read, inner],
+        [str(file.where.parent.normalized()), _on_disk(places), read, inner],
         {"format": [part.format.name for part in parts], "sizes": sizes, "counts": counts, "options": read[1]}
         | {key: found for key, found in (("eos", removed), ("bos", leads), ("masked", masked)) if found},
         _notes(entry, parts, readers, reader, handle),
@@ -542,7 +542,7 @@ def _text_source(
         [tokenizer["digest"], tokenizer["special_tokens"]],
         unicodedata.unidata_version if filters else None,
     ]
-    state = [str(absolute(file.where.parent)), _on_disk(places), facts]
+    state = [str(file.where.parent.normalized()), _on_disk(places), facts]
     eos_id = None if entry.eos == "none" else entry.eos if isinstance(entry.eos, int) else handle.eos_id
     return TextSource(entry, tuple(parts), filters, eos_id, state, facts)
 
@@ -849,7 +849,7 @@ def _seen(paths: Iterable[Place | str]) -> list[list[Any]]:
     for path in paths:
         place = place_of(path)
         try:
-            found.append([text_of(place), list(listing.status_now(place).identity)])
+            found.append([place.text, list(place.status_now().identity)])
         except OSError:
-            found.append([text_of(place), None])
+            found.append([place.text, None])
     return found

@@ -9,17 +9,18 @@ import glob
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, NamedTuple
 
 from tokfmt import registry
-from tokfmt.core import listing
 from tokfmt.core.errors import FormatError, OptionError
 from tokfmt.core.files import MANIFEST, matching, natural_key
-from tokfmt.core.format import Format
+from tokfmt.core.format import Format, Hints
+from tokfmt.core.inspection import Inspection
 from tokfmt.core.losses import LOSSES
 from tokfmt.core.options import choices, fit, given_options, nearest, parse_count, parse_options
-from tokfmt.core.place import Kind, Place, PlaceLike, Url, place_of
+from tokfmt.core.place import LocalPlace, Place, PlaceLike, place_of
 from tokfmt.core.text_format import printable
 
 EosChoice = int | Literal["none"] | None
@@ -130,14 +131,10 @@ class SourceRequest:
 
 def is_pipe(path: PlaceLike) -> bool:
     """Return True if a path is standard input or a FIFO, which can be read only once."""
-    if isinstance(path, Url):
-        return False
-    if os.fspath(path) == STREAM:
-        return True
-    try:
-        return listing.status_now(path).kind is Kind.FIFO
-    except OSError:
-        return False
+    place = place_of(path)
+    with suppress(OSError):
+        return place == LocalPlace(STREAM) or place.is_fifo()
+    return False
 
 
 def several(paths: object) -> tuple[PlaceLike, ...]:
@@ -147,11 +144,11 @@ def several(paths: object) -> tuple[PlaceLike, ...]:
         OptionError: There is no path.
         TypeError: An item is not a path, but for example a Dataset.
     """
-    if isinstance(paths, (str, os.PathLike, Url)):
+    if isinstance(paths, (str, os.PathLike, Place)):
         return (paths,)
     found = list[PlaceLike]()
     for path in paths if isinstance(paths, Iterable) else (None,):
-        if not isinstance(path, (str, os.PathLike, Url)):
+        if not isinstance(path, (str, os.PathLike, Place)):
             wrong = type(path if isinstance(paths, (list, tuple)) else paths).__name__
             raise TypeError(f"a path or a list of paths is needed, not {wrong} (a Dataset's .save(PATH) writes one)")
         found.append(path)
@@ -173,20 +170,16 @@ def expanded(paths: Iterable[PlaceLike]) -> tuple[PlaceLike, ...]:
     """
     found: list[PlaceLike] = []
     for path in paths:
-        if not isinstance(path, Url) and not os.fspath(path):
+        if not isinstance(path, Place) and not os.fspath(path):
             raise OptionError("a path is empty. Check that the variable is set; the current directory is .")
         place = place_of(path)
-        pattern = place.key if isinstance(place, Url) else os.fspath(place)
-        if not glob.has_magic(pattern) or listing.is_there(place):
+        names = place.parts if place.is_local else place.parts[1:]
+        if not any(map(glob.has_magic, names)) or place.is_there():
             found.append(path)
             continue
-        named: Iterable[str | Url]
-        if isinstance(place, Url):
-            named = _objects(replace(place, key=""), pattern.split("/"))
-        else:
-            named = glob.glob(pattern, recursive=True)
         matches = sorted(
-            (one for one in named if not str(one).endswith(_BESIDE)), key=lambda one: natural_key(str(one))
+            (match for match in _matching(place) if not match.name.endswith(_BESIDE)),
+            key=lambda match: natural_key(str(match)),
         )
         if not matches:
             raise FormatError(path, "no file matches this pattern")
@@ -194,7 +187,13 @@ def expanded(paths: Iterable[PlaceLike]) -> tuple[PlaceLike, ...]:
     return tuple(found)
 
 
-def _objects(directory: Url, names: Sequence[str]) -> Iterator[Url]:
+def _matching(pattern: Place) -> Iterable[Place]:
+    if pattern.is_local:
+        return map(LocalPlace, glob.glob(pattern.text, recursive=True))
+    return _objects(pattern.parents[-1], pattern.parts[1:])
+
+
+def _objects(directory: Place, names: Sequence[str]) -> Iterator[Place]:
     """Yield the addresses below an address that match names, some of them patterns. `**` matches any number of names.
 
     Raises:
@@ -207,13 +206,13 @@ def _objects(directory: Url, names: Sequence[str]) -> Iterator[Url]:
     if name == "**":
         yield from _objects(directory, rest or ["*"])
         for below in matching(directory, "[!.]*"):
-            if listing.is_dir(below):
+            if below.is_dir():
                 yield from _objects(below, names)
     elif glob.has_magic(name):
         for below in matching(directory, name):
             if name.startswith(".") or not below.name.startswith("."):
                 yield from _objects(below, rest)
-    elif listing.exists(directory / name):
+    elif (directory / name).exists():
         yield from _objects(directory / name, rest)
 
 
@@ -363,6 +362,26 @@ def check_losses(names: Iterable[str]) -> frozenset[str]:
     return words
 
 
+class Inspections:
+    """The inspections of a dataset that several parts of a command read. What was examined is not examined again."""
+
+    def __init__(self) -> None:
+        """Begin without any."""
+        self._made: dict[object, Inspection] = {}
+
+    def of(self, format_: Format, places: Sequence[Place], options: Any, hints: Hints) -> Inspection:
+        """Return the inspection for these arguments of `Format.inspect`, from an earlier call with the same."""
+        key = tuple(places), options, hints._replace(jobs=None)
+        if key not in self._made:
+            self._made[key] = format_.inspect(places, options, hints)
+        return self._made[key]
+
+    def close(self) -> None:
+        """Close all."""
+        for inspection in self._made.values():
+            inspection.close()
+
+
 class SourceFiles(NamedTuple):
     """The files of one dataset that a request names, before it is opened.
 
@@ -374,6 +393,7 @@ class SourceFiles(NamedTuple):
         left_out: The other files in the directory, which are not read, in words; "" without any.
         below: Some of the other files are in directories below.
         named: The datasets that a recipe names, if they were found already; see `find_sources`.
+        inspections: Its inspections, if the caller has more use for them.
     """
 
     path: Place
@@ -382,6 +402,7 @@ class SourceFiles(NamedTuple):
     left_out: str = ""
     below: bool = False
     named: Found | None = None
+    inspections: Inspections | None = None
 
     def all(self) -> Iterator[SourceFiles]:
         """Yield this dataset, and those that a recipe names, at every level."""

@@ -16,17 +16,19 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from tokfmt.core import listing
-from tokfmt.core.errors import DetectionError, FormatError, OptionError, UnendedError
+from tokfmt.core.errors import DetectionError, FormatError, OptionError, TokfmtError, UnendedError
 from tokfmt.core.format import Decoder
 from tokfmt.core.locks import Scratch
 from tokfmt.core.loss_mask import is_masked, padding_of
 from tokfmt.core.losses import READS
 from tokfmt.core.options import fit
-from tokfmt.core.place import PlaceLike
+from tokfmt.core.place import Place, PlaceLike
 from tokfmt.core.ragged import Tokens
 from tokfmt.core.reader import PaddingCounts, Separators, TokenReader, windows
 from tokfmt.core.records import RecordReader
 from tokfmt.core.seeds import check_seed
+from tokfmt.core.side_by_side import side_by_side
+from tokfmt.core.store import Identity
 from tokfmt.core.text_format import printable
 from tokfmt.core.tokenizer_ids import TokenizerIds
 from tokfmt.model.readers import ContentReader, is_split
@@ -34,7 +36,7 @@ from tokfmt.ops.source.discover import check_unchanged, dataset_paths, format_of
 from tokfmt.ops.source.ingest import as_stored, encoder_for, ingest
 from tokfmt.ops.source.manifest import extent
 from tokfmt.ops.source.open import contradicted, open_stored, presuming
-from tokfmt.ops.source.request import SourceRequest
+from tokfmt.ops.source.request import SourceFiles, SourceRequest
 from tokfmt.ops.source.stored import (
     NO_SEPARATOR,
     Source,
@@ -132,12 +134,20 @@ def _stats(request: StatsRequest, progress: Progress) -> StatsReport:
         with listing.kept() as answers:
             paths = dataset_paths(request.source)
             run = _Run(request, handle, workers, progress, len(paths) > 1, answers)
-            for path in paths:
-                with run.recording_failure(path):
+
+            def opened(path: Place) -> tuple[SourceFiles, dict[Place, Identity], Source] | TokfmtError:
+                try:
                     one = found_at(path, format_of(path, request.source.format), request.source)
-                    now = snapshot([one])
-                    sources.append(open_stored([one], reading, handle, jobs))
-                    before.append((one, now))
+                    return one, snapshot([one]), open_stored([one], reading, handle, jobs)
+                except (FormatError, DetectionError) as error:
+                    return error
+
+            for path, outcome in zip(paths, side_by_side(opened, paths), strict=True):
+                with run.recording_failure(path):
+                    if isinstance(outcome, TokfmtError):
+                        raise outcome
+                    before.append(outcome[:2])
+                    sources.append(outcome[2])
         if handle is None and not request.source.ignore_manifest and (known := manifest_tokenizer(sources)) is not None:
             run = replace(run, handle=known)
             note = f"tokenizer {known.name}, by the manifest of {printable(sources[0].paths[0].name)}"
@@ -194,7 +204,7 @@ class _Run:
     workers: Workers
     progress: Progress
     several: bool = False
-    answers: listing.Answers | None = None
+    answers: listing.Listing | None = None
     most_compared: int | None = None
     keep: Keep | None = None
     failures: list[Failure] = field(default_factory=list)

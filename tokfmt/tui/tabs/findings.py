@@ -20,7 +20,7 @@ from textual.widgets import DataTable, Static
 from tokfmt.core.errors import TokfmtError
 from tokfmt.core.fields import Pointer
 from tokfmt.core.findings import Finding
-from tokfmt.core.place import Url, place_of
+from tokfmt.core.place import place_of
 from tokfmt.core.text_format import counted, printable
 from tokfmt.ops.check import CheckReport, explain
 from tokfmt.tui.dialogs import Page
@@ -259,7 +259,7 @@ class FindingsTab(Working):
         session, self._holds = self.session, None
         if finding is None or finding.offset is None or session.refused is not None:
             return
-        if isinstance(session.path, Url) or not session.port.whole:  # no request and no count for a word in a line
+        if not session.path.is_local or not session.port.whole:  # no request and no count for a word in a line
             self._holds = finding
             return
 
@@ -292,7 +292,7 @@ class FindingsTab(Working):
             return
         place = place_of(finding.path)
         whole = not self.session.is_file and place == self.session.path  # a store is not asked while a key is handled
-        if whole if isinstance(place, Url) else place.is_dir():
+        if place.is_dir() if place.is_local else whole:
             self.notify("This finding is about the whole directory.")
         else:
             length = 0 if finding.offset is None else 1

@@ -22,7 +22,7 @@ from textual.widgets import Static
 from tokfmt.core.errors import OptionError, TokfmtError
 from tokfmt.core.fields import Field, Pointer
 from tokfmt.core.options import parse_count
-from tokfmt.core.place import Place, Url, relative
+from tokfmt.core.place import Place
 from tokfmt.core.resources import Recent
 from tokfmt.core.text_format import counted, printable
 from tokfmt.ops.show.parts import ROW, HexRow, Raw, sections
@@ -262,7 +262,7 @@ class HexView(RowView):
     def _named(self, path: Place) -> str:
         """Return the name of a file; in a directory, its path relative to the dataset."""
         root = self.bytes.root if self.bytes is not None else path
-        below = relative(path, root)
+        below = path.relative(root)
         return printable(path.name if below is None or path == root else below)
 
     def render_line(self, y: int) -> Strip:
@@ -422,7 +422,7 @@ class IndexTab(Tab):
         follows, self._reveals = self.hex.has_focus or self._reveals, False
         if path is None or not follows:
             return
-        asks = session.refused is None and session.port.whole and not isinstance(path, Url)
+        asks = session.refused is None and session.port.whole and path.is_local
 
         def look() -> tuple[Row | None, bool]:
             row = row_of_byte(outline, path, offset)

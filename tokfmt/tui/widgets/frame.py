@@ -21,7 +21,6 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from tokfmt.core.errors import TokfmtError
-from tokfmt.core.place import Url
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import counted, human_bytes, plural, printable, short, shortened
 from tokfmt.tui.keys import bindings_of, is_offered, pressed, pressing
@@ -93,7 +92,7 @@ def transfer(session: Session) -> str:
     if account is None or not found:
         return ""
     if account.waiting() > account.SLOW:
-        return str(account.slow_words(session.path if isinstance(session.path, Url) else None))
+        return str(account.slow_words(None if session.path.is_local else session.path))
     return f"fetched {human_bytes(found.read)}, {counted(sum(found.requests.values()), 'request')}"
 
 

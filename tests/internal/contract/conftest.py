@@ -1,3 +1,0 @@
-"""The fixtures of tests/contract."""
-
-from contract.conftest import *  # noqa: F403
