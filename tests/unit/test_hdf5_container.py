@@ -13,9 +13,9 @@ import pytest
 import tokfmt
 from tokfmt.core.errors import CorruptError, TruncatedError, UnsupportedError
 from tokfmt.formats.hdf5 import FORMAT
+from tokfmt.formats.hdf5.chunks import DamagedChunkError, Pipeline, fletcher32
 from tokfmt.formats.hdf5.container import open_stored
 from tokfmt.formats.hdf5.options import ReadOptions
-from tokfmt.formats.hdf5.table import DamagedChunkError, Pipeline, fletcher32
 from tokfmt.plugin import Hints
 from tokfmt.testing import sequences
 

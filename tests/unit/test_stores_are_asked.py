@@ -13,7 +13,6 @@ READERS = (
 LOCAL_STORE = {
     "core/place.py": "answers for local paths",
     "core/files.py": "reads local files",
-    "core/once.py": "keeps descriptors of local files open",
     "core/durable.py": "flushes and renames local files",
     "core/publisher.py": "publishes local files",
     "core/replacing.py": "looks at what a local destination replaces",

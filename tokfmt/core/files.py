@@ -36,7 +36,6 @@ from tokfmt.core.errors import (
     UnreachableError,
     UnsafeError,
 )
-from tokfmt.core.once import open_to_read
 from tokfmt.core.place import (
     LocalPlace,
     Place,
@@ -54,6 +53,7 @@ from tokfmt.core.text_format import printable
 T = TypeVar("T")
 
 _DIGITS = re.compile("([0-9]+)")
+_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 _SAVE = "Only tokfmt convert reads pipes. Save it to a file first"
 _SMALL = 1 << 20  # Bytes that one call reads completely, except after signals and at the end of a file.
 _GAP = 1 << 15  # Bytes between two ranges that take less time to read than another call or request.
@@ -642,7 +642,7 @@ class Stream(io.RawIOBase):
 
 def _open_regular(path: Path) -> int:
     try:
-        fd = open_to_read(path)
+        fd = os.open(path, _FLAGS)
     except OSError as error:
         refuse_address(path, "read")
         raise reading_error(path, error) from error

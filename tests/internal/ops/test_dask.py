@@ -28,7 +28,7 @@ import json, os, signal, sys
 from pathlib import Path
 from tokfmt.ops.convert.convert import convert_files
 from tokfmt.ops.convert.request import Request
-from tokfmt.run.execute import Progress
+from tokfmt.run.progress import Progress
 from tokfmt.ops.source.request import SourceRequest
 from tokfmt.run.plan import Journal
 

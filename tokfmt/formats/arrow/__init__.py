@@ -46,14 +46,14 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
 from tokfmt.core.errors import CorruptError, FormatError
 from tokfmt.core.files import names_in, natural_key, open_file
-from tokfmt.core.findings import Audit, Finding
 from tokfmt.core.format import Confidence, Format, Hints, Probe, Target, WriterTraits
+from tokfmt.core.inspection import Inspection
 from tokfmt.core.options import LazyAttribute
 from tokfmt.core.place import Place
 from tokfmt.core.text_format import printable
@@ -94,10 +94,10 @@ class Columnar(Format):
         every = [file for one in (found, *more) for file in (*one.files, *one.metadata_files)]
         return sorted(dict.fromkeys(every), key=lambda file: natural_key(file.as_posix()))
 
-    def open(self, paths: Sequence[Place], options: ReadOptions, hints: Hints) -> Any:
-        from tokfmt.formats.arrow.reader import open_reader
+    def inspect(self, paths: Sequence[Place], options: ReadOptions, hints: Hints) -> Inspection:
+        from tokfmt.formats.arrow.inspection import inspect
 
-        return open_reader(self, paths, options, hints)
+        return inspect(self, paths, options, hints)
 
     def writer(self, path: Path, options: WriteOptions, target: Target) -> Any:
         return self.Writer(path, options, target)
@@ -107,11 +107,6 @@ class Columnar(Format):
         from tokfmt.formats.arrow.writer import traits
 
         return traits(options, self.Writer.suffixes)
-
-    def audit(self, path: Place, options: ReadOptions, how: Audit) -> Iterator[Finding]:
-        from tokfmt.formats.arrow.check import findings
-
-        return findings(self, path, options, how)
 
     def sections(self, path: Place, options: ReadOptions) -> Sequence[Any]:
         from tokfmt.formats.arrow.check import sections

@@ -1,4 +1,4 @@
-"""Check the files of a dataset of columns, and list their parts: footer, row groups, pages, messages."""
+"""Explain the findings of datasets of columns, and list the parts of files: footer, row groups, pages, messages."""
 
 from __future__ import annotations
 
@@ -9,31 +9,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tokfmt.core.annotation import Part, broken, shown
-from tokfmt.core.errors import FormatError, UnsafeError, UnsupportedError
+from tokfmt.core.errors import FormatError
 from tokfmt.core.fields import Field, Section
-from tokfmt.core.findings import Audit, Code, Finding, Problem
-from tokfmt.core.format import Hints
+from tokfmt.core.findings import Code
 from tokfmt.core.place import Place
 from tokfmt.formats.arrow.container import (
     ArrowContainer,
-    Column,
     Container,
-    Group,
     ParquetContainer,
-    agreed,
-    arrow,
     open_containers,
     worded,
-)
-from tokfmt.formats.arrow.padding import Contradictions
-from tokfmt.formats.arrow.reader import (
-    NotTextError,
-    NullRowError,
-    OtherLabels,
-    Rows,
-    TextReader,
-    open_reader,
-    other_labels,
 )
 
 if TYPE_CHECKING:
@@ -96,108 +81,6 @@ _MEANINGS = {
 def codes() -> Mapping[str, Code]:
     """Return the meaning of each finding of both formats: TF661 to TF669, and TF681 to TF689."""
     return {f"TF{hundred + number}": code for hundred in (660, 680) for number, code in _MEANINGS.items()}
-
-
-def _finding(format_: Variant, error: FormatError) -> Finding:
-    """Return the finding of an error; the class of the error chooses its code."""
-    kinds = ((UnsupportedError, 2), (NullRowError, 3), (NotTextError, 6), (UnsafeError, 7), (FormatError, 1))
-    number = next(number for kind, number in kinds if isinstance(error, kind))
-    return Finding.of(f"TF{format_.hundred + number}", error)
-
-
-def findings(format_: Variant, path: Place, options: ReadOptions, how: Audit) -> Iterator[Finding]:
-    """Yield the findings of containers, columns and the first group of each file; of all groups if `how.deep`."""
-    try:
-        arrow()
-        containers = open_containers(format_, format_.find(path, options.split).files)
-        column = agreed(containers, options)
-        yield from (problem.finding() for container in containers for problem in container.problems)
-        if column.kind == "text":
-            yield from _texts(format_, path, options, how)
-            return
-    except FormatError as error:
-        yield _finding(format_, error)
-        return
-    yield from _rows(format_, containers, column, how)
-
-
-def _rows(format_: Variant, containers: Sequence[Container], column: Column, how: Audit) -> Iterator[Finding]:
-    """Yield the findings of the decoded rows of IDs."""
-    rows, seen = Rows(format_.hundred, column, samples=False, compares=True), set[tuple[str, str]]()
-    labels = dict[Place, tuple[OtherLabels, Contradictions]]()
-    groups = [(one, group) for one in containers for group in (one.groups if how.deep else one.groups[:1])]
-
-    def look(item: tuple[Container, Group]) -> tuple[int, OtherLabels, Contradictions, list[Problem | FormatError]]:
-        found, tokens, others, against = list[Problem | FormatError](), 0, OtherLabels(), Contradictions()
-        try:
-            for decoded, problems in rows.decode(*item):
-                found, tokens = [*found, *problems], tokens + len(decoded.tokens) + decoded.excluded[0]
-                others, against = others.joined(other_labels(decoded)), against.joined(decoded.against)
-            stated = item[0].facts(item[1], column.name).values
-            if stated is not None and not found and tokens != stated:
-                what = f"IDs of {item[0].unit} {item[1].number:,}"
-                found.append(FormatError(item[0].path, what, expected=stated, found=tokens))
-        except FormatError as error:
-            found.append(error)
-        return tokens, others, against, found
-
-    for (container, _), (tokens, others, against, found) in zip(groups, how.spread(look, groups), strict=True):
-        how.advance(tokens)
-        before = labels.get(container.path, (OtherLabels(), Contradictions()))
-        labels[container.path] = before[0].joined(others), before[1].joined(against)
-        for one in found:
-            finding = one.finding() if isinstance(one, Problem) else _finding(format_, one)
-            if (finding.code, finding.path) not in seen:
-                seen.add((finding.code, finding.path))
-                yield finding
-    for file, (others, against) in labels.items():
-        if others.unlike:
-            yield _of_labels(format_, file, others, deep=how.deep)
-        yield from _of_padding(format_, file, against, deep=how.deep)
-
-
-def _of_labels(format_: Variant, path: Place, others: OtherLabels, *, deep: bool) -> Finding:
-    """Return the finding of labels that are other IDs than their tokens."""
-    of = f"of {others.rows:,} rows" if deep else f"of the first {others.rows:,} rows"
-    what = "the next tokens" if others.shifted == others.unlike else "other IDs than their tokens"
-    message = f"labels of {others.unlike:,} {of} are {what} (first: row {others.first:,})"
-    remedy = "Write labels that are the tokens or -100: models of Hugging Face move labels by one themselves"
-    return Finding(f"TF{format_.hundred + 8}", "error", str(path), message, remedy)
-
-
-def _of_padding(format_: Variant, path: Place, against: Contradictions, *, deep: bool) -> Iterator[Finding]:
-    """Yield the findings of masks that contradict the padding."""
-    of = f"of {against.rows:,} rows" if deep else f"of the first {against.rows:,} rows"
-    for places, what, remedy in (
-        (
-            against.content,
-            "attention_mask excludes other IDs than the padding at the ends",
-            "Write 1 on content and 0 on padding: tokfmt leaves out what it excludes there",
-        ),
-        (
-            against.counted,
-            "labels or a loss mask count padding, which attention_mask excludes,",
-            "Write -100 as the labels of padding, and 0 as its loss mask",
-        ),
-    ):
-        if places.rows:
-            where = f"(first: row {places.row:,}, position {places.position:,})"
-            message = f"{what} in {places.rows:,} {of} {where}"
-            yield Finding(f"TF{format_.hundred + 9}", "warning", str(path), message, remedy)
-
-
-def _texts(format_: Variant, path: Place, options: ReadOptions, how: Audit) -> Iterator[Finding]:
-    """Yield the findings of a column of text: the first block of rows, or all of them if the check is deep."""
-    reader = open_reader(format_, [path], options, Hints())
-    if not isinstance(reader, TextReader):
-        return
-    for block in reader.blocks(1) if how.deep else reader.blocks(1)[:1]:
-        try:
-            for _ in reader.texts(block):
-                pass
-        except FormatError as error:
-            yield _finding(format_, error)
-        how.advance(block.stop - block.start)
 
 
 def sections(format_: Variant, path: Place, options: ReadOptions) -> Sequence[Section]:

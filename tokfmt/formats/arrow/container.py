@@ -1096,9 +1096,8 @@ def lost_rows(containers: Sequence[Container], column: Column) -> Iterator[Loss]
 
 
 def unread(containers: Sequence[Container], column: Column) -> tuple[str, ...]:
-    """Return notes on problems, and on columns that are not read."""
-    notes = [problem.note for container in containers for problem in container.problems]
+    """Return a note on columns that are not read."""
     own = {column.name.split(".")[0], *column.beside, ATTENTION}
-    if others := [name for name in containers[0].schema.names if name not in own]:
-        notes.append(f'columns other than "{printable(column.name)}" are not read: {printable(", ".join(others[:12]))}')
-    return tuple(notes)
+    others = [name for name in containers[0].schema.names if name not in own]
+    what = f'columns other than "{printable(column.name)}" are not read: {printable(", ".join(others[:12]))}'
+    return (what,) if others else ()

@@ -15,7 +15,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -62,11 +61,8 @@ from tokfmt.formats.arrow.container import (
     Container,
     Group,
     ParquetContainer,
-    agreed,
     arrow,
     item_type,
-    lost_rows,
-    open_containers,
     own_blocks,
     own_separator,
     plain,
@@ -76,10 +72,9 @@ from tokfmt.formats.arrow.container import (
     worded,
 )
 from tokfmt.formats.arrow.padding import Contradictions, contradictions
-from tokfmt.formats.arrow.partial import keep_following, keep_readable, readable_files
 
 if TYPE_CHECKING:
-    from tokfmt.formats.arrow.options import Found, ReadOptions, Variant
+    from tokfmt.formats.arrow.options import Found, ReadOptions
 
 _OTHER = 8  # bit of `Decoded.marks` where a label is another ID than the token
 _AT_ONCE = 1 << 22  # characters of texts in one batch
@@ -161,55 +156,6 @@ def other_labels(rows: Decoded) -> OtherLabels:
     other = np.diff(offsets_of(rows.marks & _OTHER != 0)[rows.offsets]) > 0
     shifted = other & (np.diff(offsets_of(unlike)[rows.offsets]) == 0)
     return OtherLabels(count, int(other.sum()), int(shifted.sum()), int(np.argmax(other)))
-
-
-def open_reader(
-    format_: Variant, paths: Sequence[Place], options: ReadOptions, hints: Hints
-) -> ColumnReader | TextReader:
-    """Open the rows of one or more datasets as one reader of tokens or of texts.
-
-    Raises:
-        FormatError: A file cannot be read, or no column fits.
-        MissingDependencyError: pyarrow is not installed.
-    """
-    arrow()  # a missing package is reported before anything that is wrong with the files
-    found = [format_.find(path, options.split) for path in paths]
-    files, damage = [file for one in found for file in one.files], list[Damage]()
-    if hints.allow_partial:
-        containers, damage = readable_files(format_, files)
-    else:
-        containers = open_containers(format_, files, tail="tail" in hints.allow_loss)
-    column = agreed(containers, options)
-    if hints.allow_partial:
-        rows = Rows(0, column, samples=options.view == "samples")
-        decode = (
-            partial(_decode_text, column.name) if column.kind == TEXT else partial(_decode_rows, rows, hints.allow_loss)
-        )
-        fixed = arrow().types.is_fixed_size_list(plain(typed(containers[0].schema, column.name)))
-        blocks = options.rows == "blocks" or own_blocks(containers[0]) or (fixed and options.rows is None)
-        if blocks:
-            damage += keep_following(files, containers)
-        damage += keep_readable(containers, decode, first_only=blocks)
-    if column.kind == TEXT:
-        return TextReader(containers, column, hints, found[0], tuple(damage))
-    kind = PackedReader if column.packed else MaskedReader if column.mask_columns else ColumnReader
-    return kind(containers, column, options, hints, found[0], tuple(damage))
-
-
-def _lost(containers: Sequence[Container], column: Column, hints: Hints) -> tuple[Loss, ...]:
-    """Return what is left out of the files because the user accepted it; `Info.damage` has what is damaged."""
-    ends = () if hints.allow_partial else (loss for container in containers for loss in container.lost)
-    return (*ends, *(lost_rows(containers, column) if "null-rows" in hints.allow_loss else ()))
-
-
-def _decode_rows(rows: Rows, accepted: frozenset[str], container: Container, group: Group) -> None:
-    for _, problems in rows.decode(container, group):
-        raise_fatal(problems, accepted)
-
-
-def _decode_text(name: str, container: Container, group: Group) -> None:
-    for _ in container.batches(group, (name,)):
-        pass
 
 
 def spelled(array: Any) -> Any:
@@ -566,7 +512,8 @@ class ColumnReader(TokenReader):
         options: ReadOptions,
         hints: Hints,
         found: Found,
-        damage: tuple[Damage, ...] = (),
+        damage: tuple[Damage, ...],
+        lost: tuple[Loss, ...],
     ) -> None:
         hundred = 660 if isinstance(containers[0], ParquetContainer) else 680
         self.samples = options.view == "samples"
@@ -598,7 +545,7 @@ class ColumnReader(TokenReader):
         self._firsts = offsets_of([rows for rows, _ in counts])
         self._starts = offsets_of([values or 0 for _, values in counts])
         info = self._info(containers, column, options, hints, found, (odd, first), tops)
-        self.info = replace(info, damage=damage, lost=_lost(containers, column, hints))
+        self.info = replace(info, damage=damage, lost=lost)
 
     def _info(
         self,
@@ -904,7 +851,8 @@ class TextReader(TextRecords):
         column: Column,
         hints: Hints,
         found: Found,
-        damage: tuple[Damage, ...] = (),
+        damage: tuple[Damage, ...],
+        lost: tuple[Loss, ...],
     ) -> None:
         self.containers, self.column, self.allow_loss = containers, column, hints.allow_loss
         self._firsts = offsets_of([sum(group.rows for group in one.groups) for one in containers])
@@ -923,7 +871,7 @@ class TextReader(TextRecords):
             other_splits=found.others,
             extras={"files": len(containers)},
             damage=damage,
-            lost=_lost(containers, column, hints),
+            lost=lost,
         )
 
     def _refuse_nulls(self) -> None:

@@ -17,12 +17,13 @@ from tokfmt.core.files import natural_key
 from tokfmt.core.findings import Audit, Code, Finding, Repair
 from tokfmt.core.place import Place, local_path
 from tokfmt.core.reader import windows
+from tokfmt.formats.hdf5.chunks import DEFLATE
 from tokfmt.formats.hdf5.container import Stored, library_errors, open_stored
 from tokfmt.formats.hdf5.files import Params, files_in
 from tokfmt.formats.hdf5.options import ReadOptions
 from tokfmt.formats.hdf5.samples import IGNORED, Ends, Tally
 from tokfmt.formats.hdf5.stride import look_for_segments
-from tokfmt.formats.hdf5.table import DEFLATE, Rows, Table, Values
+from tokfmt.formats.hdf5.table import Rows, Table, Values
 
 _COPY = "Copy the file again, or write it again."
 

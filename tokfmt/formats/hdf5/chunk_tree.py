@@ -40,7 +40,7 @@ from numpy.typing import NDArray
 
 from tokfmt.core.errors import CorruptError
 from tokfmt.core.files import File
-from tokfmt.formats.hdf5.table import ChunkMap, Found, check_map, stored_as
+from tokfmt.formats.hdf5.chunks import ChunkMap, Found, check_map, stored_as
 
 _LAYOUT, _CONTINUED = 8, 16  # types of messages
 _BLOCKS, _LARGEST = 16, 1 << 16  # maximum number of message blocks of a header, and bytes of one
@@ -68,7 +68,7 @@ class ChunkTree:
     unit: str
 
     def find(self, intervals: Sequence[tuple[int, int]]) -> list[Found]:
-        """Return places and sizes of several intervals of chunks, ascending and disjoint; see `table.ChunkMap.find`.
+        """Return places and sizes of several intervals of chunks, ascending and disjoint; see `chunks.ChunkMap.find`.
 
         The nodes of a level are read together.
 

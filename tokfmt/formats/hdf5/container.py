@@ -29,7 +29,7 @@ import math
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
@@ -49,18 +49,17 @@ from tokfmt.core.files import File, Stream, open_file
 from tokfmt.core.place import Place
 from tokfmt.core.text_format import printable
 from tokfmt.formats.hdf5.chunk_tree import ChunkTree, root_of
-from tokfmt.formats.hdf5.table import (
+from tokfmt.formats.hdf5.chunks import (
     DEFLATE,
     FLETCHER32,
     SHUFFLE,
     ChunkMap,
     Pipeline,
-    Table,
     check_map,
-    needed_map,
+    empty_map,
     read_map,
-    unit_of,
 )
+from tokfmt.formats.hdf5.table import Table, unit_of
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
 _USER_BLOCKS = [512 << k for k in range(16)]
@@ -315,7 +314,7 @@ def _stored(file: File, handle: Any, *, few: bool) -> Stored:
     if isinstance(where, ChunkMap) and where.find is None:
         check_map(file, where, unit_of(box_of(shape)))
     elif isinstance(where, ChunkMap) and not few:
-        where.know(0, len(where.places))
+        where.know((0, len(where.places)))
     return header_of(file, handle, dataset, Table(file, box_of(shape), kind, where), chunk, filters)
 
 
@@ -349,13 +348,11 @@ def storage_of(file: File, dataset: Any, *, cut: bool = False, header: int | Non
     if layout != h5d.CHUNKED:
         raise _other_layout(file, layout == h5d.VIRTUAL)
     chunk = tuple(int(n) for n in properties.get_chunk())
-    pipeline = Pipeline(filters, 0, kind.itemsize)
+    where = empty_map(file, box_of(shape), box_of(chunk), Pipeline(filters, 0, kind.itemsize))
     if header is not None and (root := root_of(file, header)) is not None:
-        where = needed_map(file, box_of(shape), box_of(chunk), pipeline)
         tree = ChunkTree(file, root, len(shape), where, unit_of(box_of(shape)))
-        return Storage(kind, shape, replace(where, find=tree.find), chunk, filters)
-    where = read_map(file, dataset, box_of(shape), box_of(chunk), pipeline)
-    return Storage(kind, shape, where, chunk, filters)
+        return Storage(kind, shape, where.looked_up_by(tree.find), chunk, filters)
+    return Storage(kind, shape, read_map(dataset, where), chunk, filters)
 
 
 def header_of(

@@ -65,10 +65,10 @@ class SamplesInspection(Inspection):
             FormatError: There are none.
         """
         self.place, self.options, self.hints = paths[0], options, hints
-        found = files_in(paths)
-        self.streams = arrange(found, options.order)
+        in_order_given = files_in(paths)
+        self.streams = arrange(in_order_given, options.order)
         self.inferred: list[str] = []
-        if len(paths) > 1 and self.files != found:
+        if len(paths) > 1 and self.files != in_order_given:
             self.inferred.append("files are read in the order of their numbers (--from-opt order=given keeps yours)")
 
     @property

@@ -19,6 +19,7 @@ from tokfmt.core.files import File, open_file
 from tokfmt.core.place import Place
 from tokfmt.core.reader import Damage
 from tokfmt.core.text_format import counted, printable
+from tokfmt.formats.hdf5.chunks import ChunkMap, check_map
 from tokfmt.formats.hdf5.container import (
     Stored,
     box_of,
@@ -30,7 +31,7 @@ from tokfmt.formats.hdf5.container import (
     stated_end,
     storage_of,
 )
-from tokfmt.formats.hdf5.table import ChunkMap, Table, check_map, unit_of
+from tokfmt.formats.hdf5.table import Table, unit_of
 
 _HEAD = 96  # bytes of a superblock, where no chunk can be
 

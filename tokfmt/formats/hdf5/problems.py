@@ -21,9 +21,9 @@ from tokfmt.core.errors import CorruptError, UnsupportedError
 from tokfmt.core.findings import Problem, fatal, noted
 from tokfmt.core.reader import INT32_MAX
 from tokfmt.core.rows import ROWS
+from tokfmt.formats.hdf5.chunks import LARGEST_CHUNK
 from tokfmt.formats.hdf5.container import Stored, WriterAttributes
 from tokfmt.formats.hdf5.files import Params
-from tokfmt.formats.hdf5.table import LARGEST_CHUNK
 
 AS_SAMPLES = "--from-opt view=samples reads the rows as they are"
 PARTS = "these files are only some of those that were written; documents are cut where a file is missing"

@@ -79,10 +79,10 @@ class Opening:
         """Return the attributes that tokfmt wrote in each file; None without, or if options override them."""
         if self.options.stride != "auto":
             return [None] * len(self.files)
-        found = [None if isinstance(stated, CorruptError) else stated for stated in self.stated]
+        valid = [None if isinstance(stated, CorruptError) else stated for stated in self.stated]
         if self.options.mask == "auto":
-            return found
-        return [own if own is not None and own.stride == ROWS else None for own in found]
+            return valid
+        return [own if own is not None and own.stride == ROWS else None for own in valid]
 
     def separator(self, own: WriterAttributes | None) -> tuple[int | None, str]:
         """Return the separator that is known before samples are inspected, and its origin."""
@@ -181,10 +181,10 @@ def _rows_as_stored(opening: Opening, rows: Rows) -> TokenReader:
         loss_masks="loss masks and labels of its samples",
         segmented=rows.fields == 5,
     )
-    known = "loss" if all(own) or rows.fields == 5 else "auto"
+    mask = "loss" if all(own) or rows.fields == 5 else "auto"
     if own[0] is not None and own[0].stride == ROWS:
         info = replace(info, extras={**info.extras, "stride": ROWS})
-    return kind(rows, info, known if opening.options.mask == "auto" else opening.options.mask, _filled(rows, own))
+    return kind(rows, info, mask if opening.options.mask == "auto" else opening.options.mask, _filled(rows, own))
 
 
 def _filled(rows: Rows, own: Sequence[WriterAttributes | None]) -> Mapping[int, int] | None:
@@ -193,15 +193,15 @@ def _filled(rows: Rows, own: Sequence[WriterAttributes | None]) -> Mapping[int, 
     Returns:
         Positions by the number of the sample; None if another writer made a file, or if rows are no windows.
     """
-    found = dict[int, int]()
-    for one, (start, stop) in zip(own, pairwise(rows.starts.tolist()), strict=False):
-        if one is None or one.stride == ROWS:
+    filled_in = dict[int, int]()
+    for facts, (start, stop) in zip(own, pairwise(rows.starts.tolist()), strict=False):
+        if facts is None or facts.stride == ROWS:
             return None
-        before = (stop - start - 1) * (rows.width + (one.stride == "disjoint"))
-        filled = one.stream_tokens - one.first_token - before - 1  # The last token is a label alone.
+        before = (stop - start - 1) * (rows.width + (facts.stride == "disjoint"))
+        filled = facts.stream_tokens - facts.first_token - before - 1  # The last token is a label alone.
         if start < stop and filled < rows.width:
-            found[stop - 1] = max(0, filled)
-    return found
+            filled_in[stop - 1] = max(0, filled)
+    return filled_in
 
 
 def _as_stream(runs: Runs | Corpus, ends: NDArray[np.integer] | None = None) -> TokenReader:
@@ -260,13 +260,13 @@ def _packed(opening: Opening, rows: Rows) -> TokenReader:
 def _samples(opening: Opening, rows: Rows) -> TokenReader:
     """Return a reader of samples with three fields, as the streams that they were cut from."""
     own = opening.own()
-    known = [one for one in own if one is not None]
-    stated = {one.stride for one in known}
+    written = [facts for facts in own if facts is not None]
+    stated = {facts.stride for facts in written}
     if ROWS in stated:
         _check_all_rows(opening, own)
         return _rows_as_stored(opening, rows)
-    if len(known) == len(own):
-        return _own_samples(opening, rows, known)
+    if len(written) == len(own):
+        return _own_samples(opening, rows, written)
     groups = rows.starts[np.concatenate(([0], np.cumsum(opening.groups)))]
     if opening.hints.few_sequences and opening.hints.max_sequences is not None and is_long(rows):
         first = _first_samples(copy.deepcopy(opening), rows, groups, opening.hints.max_sequences)
@@ -394,10 +394,10 @@ def _across_directories(
 def _own_samples(opening: Opening, rows: Rows, own: list[WriterAttributes]) -> TokenReader:
     """Return a reader of samples that tokfmt wrote, whose attributes state their positions in the stream."""
     opens = _opens(opening, own)
-    ends = [one.stream_tokens - one.first_token for one in own]
+    ends = [facts.stream_tokens - facts.first_token for facts in own]
     pieces = chained(rows.starts, rows.width, rows.width + (own[0].stride == "disjoint"), ends, opens)
     separator = opening.separator(own[0])
-    masked = any(one.first_mask is not None for one in own)
+    masked = any(facts.first_mask is not None for facts in own)
     info = opening.info(
         Layout.STREAM,
         separator,
@@ -408,7 +408,7 @@ def _own_samples(opening: Opening, rows: Rows, own: list[WriterAttributes]) -> T
     )
     padding = len(rows) * rows.width - int((pieces.lengths - pieces.tail).sum())
     if masked:
-        return _as_stream(MaskedRuns(rows, pieces, [one.first_mask for one in own], info=info, padding=padding))
+        return _as_stream(MaskedRuns(rows, pieces, [facts.first_mask for facts in own], info=info, padding=padding))
     return _as_stream(Runs(rows, pieces, ignored=None, plain=True, info=info, padding=padding))
 
 
@@ -438,7 +438,8 @@ def _check_labels(opening: Opening, rows: Rows | SampledRows, scan: Scan) -> Non
 
 def _check_all_rows(opening: Opening, own: Sequence[WriterAttributes | None]) -> None:
     """Raise UnsupportedError if only some files state that their rows are sequences."""
-    others = [stored.path.name for stored, one in zip(opening.files, own, strict=True) if not one or one.stride != ROWS]
+    pairs = zip(opening.files, own, strict=True)
+    others = [stored.path.name for stored, facts in pairs if not facts or facts.stride != ROWS]
     if others:
         raise UnsupportedError(
             opening.place,
@@ -463,37 +464,37 @@ def _stride(opening: Opening, rows: Rows | SampledRows, scan: Scan, groups: NDAr
         UnsupportedError: The samples show no stride, or they were shuffled.
     """
     asked = None if opening.options.stride == "auto" else opening.options.stride
-    found = continuation(asked, None, lambda: judge(rows, scan, groups))
+    shown = continuation(asked, None, lambda: judge(rows, scan, groups))
     if asked is not None:
         return asked
-    if found.how == "shuffled" and "order" not in opening.hints.allow_loss:
+    if shown.how == "shuffled" and "order" not in opening.hints.allow_loss:
         raise UnsupportedError(
             opening.place,
-            f"its samples were shuffled ({found.why}), so documents cannot be restored",
+            f"its samples were shuffled ({shown.why}), so documents cannot be restored",
             remedy="--allow-loss order reads the tokens of each sample as stored, --from-opt view=samples the rows",
         )
-    if found.how == "shuffled":
+    if shown.how == "shuffled":
         what = f"the order of {counted(len(rows), 'sample')}, from sample 0 on: each is read as stored"
         opening.lost.append(loss_in(opening.place, "order", what))
-    if found.how in ("few", "mixed"):
+    if shown.how in ("few", "mixed"):
         raise UnsupportedError(
             opening.place,
-            f"its samples do not show how they continue each other ({found.why})",
+            f"its samples do not show how they continue each other ({shown.why})",
             remedy=f"{_STRIDES}; {AS_SAMPLES}",
         )
-    if found.how == ROWS and closed and not opening.hints.no_eos:
-        why = f"{found.why}, and all padded samples end with the same ID"
-        found = Continuation("per-document", why)
-    opening.inferred.append(_worded_stride(found))
-    return found.how
+    if shown.how == ROWS and closed and not opening.hints.no_eos:
+        why = f"{shown.why}, and all padded samples end with the same ID"
+        shown = Continuation("per-document", why)
+    opening.inferred.append(_worded_stride(shown))
+    return shown.how
 
 
-def _worded_stride(found: Continuation) -> str:
+def _worded_stride(shown: Continuation) -> str:
     """Return a sentence with the inferred stride and the option that overrides it."""
-    if found.how == ROWS:
-        joins = f"--from-opt stride={found.joins} joins them"
-        return f"each sample is a sequence: nothing shows that samples continue each other ({found.why}); {joins}"
-    return f"samples are {_WORDS[found.how]}: {found.why} (--from-opt stride=NAME overrides)"
+    if shown.how == ROWS:
+        joins = f"--from-opt stride={shown.joins} joins them"
+        return f"each sample is a sequence: nothing shows that samples continue each other ({shown.why}); {joins}"
+    return f"samples are {_WORDS[shown.how]}: {shown.why} (--from-opt stride=NAME overrides)"
 
 
 _WORDS = {

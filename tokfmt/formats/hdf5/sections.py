@@ -17,6 +17,7 @@ from tokfmt.core.errors import CorruptError
 from tokfmt.core.fields import Field, Section
 from tokfmt.core.files import File, open_file
 from tokfmt.core.place import Place
+from tokfmt.formats.hdf5.chunks import DEFLATE, FLETCHER32, SHUFFLE, ChunkMap, DamagedChunkError
 from tokfmt.formats.hdf5.container import (
     FILTER_NAMES,
     attribute_of,
@@ -30,7 +31,7 @@ from tokfmt.formats.hdf5.container import (
     within,
 )
 from tokfmt.formats.hdf5.problems import examples_problem, stated_by
-from tokfmt.formats.hdf5.table import DEFLATE, FLETCHER32, SHUFFLE, ChunkMap, DamagedChunkError, Table
+from tokfmt.formats.hdf5.table import Table
 
 _NAMES = {DEFLATE: "deflate", SHUFFLE: "shuffle", FLETCHER32: "fletcher32", **FILTER_NAMES}
 _ATTRIBUTES = 64  # attributes of an object that are listed

@@ -118,8 +118,12 @@ def check_request(request: Request, inputs: Inputs, destination: Destination, *,
         _check_ledger(request, inputs.sources)
     if destination.copies_lines:
         _check_lines(inputs.sources, destination)
-    elif inputs.tokenizer is None:
-        _check_text(inputs.sources, destination)
+    for source in inputs.sources if inputs.tokenizer is None and not destination.copies_lines else ():
+        if isinstance(source.reader, RecordReader) and source.reader.info.kind == "text":
+            raise OptionError(
+                f"{printable(source.paths[0])}: holds text, and {destination.format.name} stores token IDs. Encode the "
+                "text with --tokenizer NAME|DIR|FILE"
+            )
     if request.task:
         _check_task(inputs.sources, destination)
     if isinstance(request.destination, Url) and (request.task or request.executor.startswith("dask:")):
@@ -148,16 +152,6 @@ def _check_ledger(request: Request, sources: Sequence[Source]) -> None:
         shuffled = request.arrangement.shuffle is not None
         what = "--select" if request.select is not None else "--shuffle" if shuffled else "--split"
         raise OptionError(f"{what} does not go with --ledger. Set it in the recipe")
-
-
-def _check_text(sources: Sequence[Source], destination: Destination) -> None:
-    """Refuse text without a tokenizer."""
-    for source in sources:
-        if isinstance(source.reader, RecordReader) and source.reader.info.kind == "text":
-            raise OptionError(
-                f"{printable(source.paths[0])}: holds text, and {destination.format.name} stores token IDs. Encode the "
-                "text with --tokenizer NAME|DIR|FILE"
-            )
 
 
 def _check_lines(sources: Sequence[Source], destination: Destination) -> None:

@@ -15,7 +15,6 @@ from pathlib import Path
 
 from tokfmt.core.errors import FormatError, Loss
 from tokfmt.core.files import write_error
-from tokfmt.core.once import OpenedOnce
 from tokfmt.core.place import LocalPlace, PlaceLike, Url, place_of
 from tokfmt.core.place import destination_of as place_to_write
 from tokfmt.core.records import RecordReader
@@ -105,7 +104,7 @@ def convert_files(
     notes = progress if isinstance(progress, Notes) else Notes(progress, request.piped)
     if every_end:
         request = replace(request, source=replace(request.source, every_end=True))
-    with _reported(request), OpenedOnce(map(place_of, request.source.paths)) as opened:
+    with _reported(request):
         downloaded = read_from_stores() if request.dry_run else 0
 
         # What is read, and what is written.
@@ -129,9 +128,10 @@ def convert_files(
         losses = known_losses(request, inputs, destination)
         refuse_known_losses(request, inputs, destination, losses, [skipped for _, skipped in looks])
         texts = next((texts for texts, _ in looks if texts), [])
-        inputs = try_tokenizer(request, inputs, destination, texts, notes)
-        request = replace(request, executor=choose_executor(request, inputs, destination))
-        opened.collects = False
+        if inputs.tokenizer is not None:
+            inputs = try_tokenizer(request, inputs, destination, inputs.tokenizer, texts, notes)
+        if request.executor == "auto":
+            request = replace(request, executor=choose_executor(request, inputs, destination))
 
         # Runs that write nothing themselves.
         if request.dry_run:
@@ -225,13 +225,10 @@ def _reported(request: Request) -> Iterator[None]:
 
 
 def choose_executor(request: Request, inputs: Inputs, destination: Destination) -> str:
-    """Return the executor that the user names; for "auto", "processes" or "threads".
+    """Return "processes" if workers would wait for the interpreter's lock and there is much work, else "threads".
 
-    Processes pay off if workers would wait for the interpreter's lock and there is much work. Parsing JSON holds the
-    lock, and so does gathering parts while others are written. Codecs release it.
+    Parsing JSON holds the lock, and so does gathering parts while others are written. Codecs release it.
     """
-    if request.executor != "auto":
-        return request.executor
     readers = [source.reader for source in inputs.sources]
     text = sum(reader.info.size for reader in readers if isinstance(reader, RecordReader))
     tokens = sum(reader.info.tokens for reader in readers if not isinstance(reader, RecordReader))

@@ -65,7 +65,7 @@ def gather(
     sources, tokenizer, selection = inputs.read, inputs.tokenizer, request.select
     every_end = request.source.every_end
     stored_eos = destination.separator.eos_id if destination.traits.needs_eos else None
-    rejects = _new_file_of_rejects(request, workers)
+    rejects = None if request.rejects is None else _file_of_rejects(request, workers)
 
     def refused(source: Source, skipped: SkippedRecords) -> bool:
         return not names_lost(source, skipped, destination.format) <= request.source.allow_loss
@@ -130,11 +130,11 @@ def gather(
     return Gathered(axis, skipped, kept, tuple(notes), report, counts, made, padded)
 
 
-def _new_file_of_rejects(request: Request, workers: Workers) -> Path | None:
-    """Create the file in scratch for the texts that filters leave out, if the request lists them."""
-    if request.rejects is None or request.task is not None or request.dry_run:
-        return None
+def _file_of_rejects(request: Request, workers: Workers) -> Path | None:
+    """Create the file in scratch for the texts that filters leave out; None for a task and for a dry run."""
     path = workers.scratch / "rejects"
+    if request.task is not None or request.dry_run:
+        return None
     path.write_bytes(b"")
     return path
 

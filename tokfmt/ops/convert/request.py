@@ -69,7 +69,7 @@ class Request:
     @property
     def keeps_work(self) -> bool:
         """True if the finished work of an interrupted run is kept."""
-        return self.in_tasks or self.resume
+        return self.resume or self.task is not None or self.finish > 0
 
     @property
     def is_spread(self) -> bool:

@@ -31,7 +31,12 @@ _BEFORE, _SHOWN = 8, 24  # characters before a difference, and in all, that a no
 
 
 def try_tokenizer(
-    request: Request, inputs: Inputs, destination: Destination, texts: Sequence[str], notes: Notes
+    request: Request,
+    inputs: Inputs,
+    destination: Destination,
+    tokenizer: TokenizerHandle,
+    texts: Sequence[str],
+    notes: Notes,
 ) -> Inputs:
     """Return the inputs with a tokenizer that was tried on some texts, and add notes on what it does with the sources.
 
@@ -39,12 +44,10 @@ def try_tokenizer(
         request: The request.
         inputs: The sources.
         destination: The destination.
+        tokenizer: The tokenizer.
         texts: Some texts of the sources; empty if they hold token IDs.
         notes: Receives the notes.
     """
-    tokenizer = inputs.tokenizer
-    if tokenizer is None:
-        return inputs
     _note_copied_ids(request, inputs, destination, tokenizer, notes)
     if texts:
         tokenizer = tokenizer.tried_on(texts)

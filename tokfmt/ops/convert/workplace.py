@@ -80,7 +80,7 @@ def hidden_directories(
         before: The identity of each source file; a destination gets no permissions that a source file lacks.
         notes: Receives notes on destinations in stores.
     """
-    suffix = "tasks" if request.in_tasks else "resume" if request.resume else ""
+    suffix = "" if not request.keeps_work else "tasks" if request.in_tasks else "resume"
     stagings = dict[Place, Publisher]()
     for path in destination.paths:
         companions, is_shared = destination.format.companions(path), request.task is not None
@@ -117,7 +117,7 @@ def workplace(
     request: Request, inputs: Inputs, stagings: Mapping[Place, Publisher], facts: Facts, notes: Notes
 ) -> Iterator[Workplace]:
     """Make a hidden directory for each destination, or continue in the one that an earlier run kept."""
-    common = has_common_spool(request, inputs)
+    common = request.task is not None and has_common_spool(request, inputs)
     with ExitStack() as stack:
         journals = {
             path: stack.enter_context(_entered(staging, request, facts, notes, common=common))
@@ -133,7 +133,7 @@ def workplace(
 
 def has_common_spool(request: Request, inputs: Inputs) -> bool:
     """Return True if tasks work in one spool of a destination in a store: they tokenize text, or replace a dataset."""
-    return request.task is not None and (inputs.holds_records or request.overwrite)
+    return inputs.holds_records or request.overwrite
 
 
 @contextmanager

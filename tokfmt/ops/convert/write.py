@@ -180,7 +180,7 @@ def write_ledger(
 
 def region_size(request: Request, axis: TokenReader) -> int:
     """Return the tokens per region; fewer if the work is kept, so that an interruption loses little of it."""
-    if request.in_tasks or not request.resume:
+    if not request.resume or request.in_tasks:
         return request.region
     return min(request.region, max(_KEPT, axis.info.tokens // _SPREAD))
 

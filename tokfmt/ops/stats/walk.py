@@ -15,7 +15,7 @@ stream, the starts of sequences are not known beforehand. A region therefore kee
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, TypeVar
@@ -597,7 +597,8 @@ def measure(
         surveys.append(survey)
         with _failing(survey):
             items = list(axis.regions(_size(axis)))
-            for part, read in _walked(_count, survey, items, workers):
+            job = _Job(axis, survey.store is not None)
+            for part, read in workers.map(_count, job, items):
                 _absorb(survey, part)
                 progress.advance(read)
                 held += len(part.seen.single) + len(part.seen.several)
@@ -611,7 +612,9 @@ def measure(
     alike = _lengths_alike(surveys)
     for survey in surveys:
         with _failing(survey):
-            for part in _walked(_count_loose, survey, list(_batches(survey.loose, alike)), workers):
+            job = _Job(survey.axis, survey.store is not None)
+            batches = list(_batches(survey.loose, alike)) if survey.loose else []
+            for part in workers.map(_count_loose, job, batches):
                 _absorb(survey, part)
                 progress.advance(0)
             survey.loose = []
@@ -632,10 +635,6 @@ def _failing(survey: Survey) -> Iterator[None]:
         yield
     except FormatError as error:
         survey.error, survey.loose = error, []
-
-
-def _walked(function: Callable[[_Job, I], R], survey: Survey, items: Sequence[I], workers: Workers) -> Iterator[R]:
-    return workers.map(function, _Job(survey.axis, survey.store is not None), items)
 
 
 def _size(axis: StatsAxis) -> int:

@@ -1,0 +1,220 @@
+"""Examine a dataset of columns once: its files, the column to read, and problems, for the reader and for `check`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+from tokfmt.core.errors import FormatError, Loss, UnsafeError, UnsupportedError
+from tokfmt.core.findings import Audit, Finding, Problem, raise_fatal
+from tokfmt.core.format import Hints
+from tokfmt.core.inspection import Inspection, Unreadable
+from tokfmt.core.place import Place
+from tokfmt.core.reader import Damage
+from tokfmt.formats.arrow.container import (
+    TEXT,
+    Container,
+    Group,
+    agreed,
+    arrow,
+    lost_rows,
+    open_containers,
+    own_blocks,
+    plain,
+    typed,
+)
+from tokfmt.formats.arrow.padding import Contradictions
+from tokfmt.formats.arrow.partial import keep_following, keep_readable, readable_files
+from tokfmt.formats.arrow.reader import (
+    ColumnReader,
+    MaskedReader,
+    NotTextError,
+    NullRowError,
+    OtherLabels,
+    PackedReader,
+    Rows,
+    TextReader,
+    other_labels,
+)
+
+if TYPE_CHECKING:
+    from tokfmt.formats.arrow.options import ReadOptions, Variant
+
+
+def inspect(format_: Variant, paths: Sequence[Place], options: ReadOptions, hints: Hints) -> Inspection:
+    """Open the files of one or more datasets as one, and choose the column to read.
+
+    Raises:
+        MissingDependencyError: pyarrow is not installed.
+    """
+    arrow()  # A missing package is reported before anything that is wrong with the files.
+    try:
+        return ColumnsInspection(format_, paths, options, hints)
+    except FormatError as error:
+        return Unreadable(_finding(format_.hundred, error).code, paths[0], error)
+
+
+class ColumnsInspection(Inspection):
+    """The inspection of a dataset of columns.
+
+    Attributes:
+        containers: The files, open; with `Hints.allow_partial`, those that can be opened.
+        column: The column to read.
+    """
+
+    def __init__(self, format_: Variant, paths: Sequence[Place], options: ReadOptions, hints: Hints) -> None:
+        """Examine the files; the arguments are those of `inspect`.
+
+        Raises:
+            FormatError: A file cannot be read, or no column fits.
+        """
+        self.format, self.options, self.hints = format_, options, hints
+        each = [format_.find(path, options.split) for path in paths]
+        self.first, self.files = each[0], [file for one in each for file in one.files]
+        self.damage = list[Damage]()
+        if hints.allow_partial:
+            self.containers, self.damage = readable_files(format_, self.files)
+        else:
+            self.containers = open_containers(format_, self.files, tail="tail" in hints.allow_loss)
+        self.column = agreed(self.containers, options)
+        self.problems = [problem for container in self.containers for problem in container.problems]
+
+    def reader(self) -> ColumnReader | TextReader:
+        """Return the reader of IDs or texts; see `Inspection.reader`.
+
+        Raises:
+            FormatError: A row cannot be read whose IDs have to be counted.
+        """
+        column, options, hints = self.column, self.options, self.hints
+        damage = (*self.damage, *(self._keep_readable() if hints.allow_partial else ()))
+        lost = tuple(self._lost())
+        if column.kind == TEXT:
+            return TextReader(self.containers, column, hints, self.first, damage, lost)
+        kind = PackedReader if column.packed else MaskedReader if column.mask_columns else ColumnReader
+        return kind(self.containers, column, options, hints, self.first, damage, lost)
+
+    def _keep_readable(self) -> list[Damage]:
+        """Leave out the groups that cannot be decoded, and return what is left out."""
+        column, rows = self.column, Rows(0, self.column, samples=self.options.view == "samples")
+        is_text = column.kind == TEXT
+        decode = partial(_decode_text, column.name) if is_text else partial(_decode_rows, rows, self.hints.allow_loss)
+        fixed = arrow().types.is_fixed_size_list(plain(typed(self.containers[0].schema, column.name)))
+        asked = self.options.rows
+        blocks = asked == "blocks" or own_blocks(self.containers[0]) or (fixed and asked is None)
+        damage = keep_following(self.files, self.containers) if blocks else []
+        return damage + keep_readable(self.containers, decode, first_only=blocks)
+
+    def _lost(self) -> Iterator[Loss]:
+        """Yield what is left out because the user accepted it; `Info.damage` has what is damaged."""
+        if not self.hints.allow_partial:
+            yield from (loss for container in self.containers for loss in container.lost)
+        if "null-rows" in self.hints.allow_loss:
+            yield from lost_rows(self.containers, self.column)
+
+    def look(self, how: Audit) -> Iterator[Finding]:
+        """See `Inspection.look`. It decodes the first group of each file; all groups if `how.deep`."""
+        return self._texts(how) if self.column.kind == TEXT else self._rows(how)
+
+    def _texts(self, how: Audit) -> Iterator[Finding]:
+        """Yield the findings of a column of text: the first block of rows, or all of them if the check is deep."""
+        try:
+            reader = self.reader()
+        except FormatError as error:
+            yield _finding(self.format.hundred, error)
+            return
+        if not isinstance(reader, TextReader):
+            return
+        for block in reader.blocks(1) if how.deep else reader.blocks(1)[:1]:
+            try:
+                for _ in reader.texts(block):
+                    pass
+            except FormatError as error:
+                yield _finding(self.format.hundred, error)
+            how.advance(block.stop - block.start)
+
+    def _rows(self, how: Audit) -> Iterator[Finding]:
+        """Yield the findings of the decoded rows of IDs."""
+        column, hundred = self.column, self.format.hundred
+        rows, seen = Rows(hundred, column, samples=False, compares=True), set[tuple[str, str]]()
+        labels = dict[Place, tuple[OtherLabels, Contradictions]]()
+        groups = [(one, group) for one in self.containers for group in (one.groups if how.deep else one.groups[:1])]
+
+        def look(item: tuple[Container, Group]) -> tuple[int, OtherLabels, Contradictions, list[Problem | FormatError]]:
+            found, tokens, others, against = list[Problem | FormatError](), 0, OtherLabels(), Contradictions()
+            try:
+                for decoded, problems in rows.decode(*item):
+                    found, tokens = [*found, *problems], tokens + len(decoded.tokens) + decoded.excluded[0]
+                    others, against = others.joined(other_labels(decoded)), against.joined(decoded.against)
+                stated = item[0].facts(item[1], column.name).values
+                if stated is not None and not found and tokens != stated:
+                    what = f"IDs of {item[0].unit} {item[1].number:,}"
+                    found.append(FormatError(item[0].path, what, expected=stated, found=tokens))
+            except FormatError as error:
+                found.append(error)
+            return tokens, others, against, found
+
+        for (container, _), (tokens, others, against, found) in zip(groups, how.spread(look, groups), strict=True):
+            how.advance(tokens)
+            before = labels.get(container.path, (OtherLabels(), Contradictions()))
+            labels[container.path] = before[0].joined(others), before[1].joined(against)
+            for one in found:
+                finding = one.finding() if isinstance(one, Problem) else _finding(hundred, one)
+                if (finding.code, finding.path) not in seen:
+                    seen.add((finding.code, finding.path))
+                    yield finding
+        for file, (others, against) in labels.items():
+            if others.unlike:
+                yield _of_labels(hundred, file, others, deep=how.deep)
+            yield from _of_padding(hundred, file, against, deep=how.deep)
+
+    def close(self) -> None:
+        for container in self.containers:
+            container.file.close()
+
+
+def _decode_rows(rows: Rows, accepted: frozenset[str], container: Container, group: Group) -> None:
+    for _, problems in rows.decode(container, group):
+        raise_fatal(problems, accepted)
+
+
+def _decode_text(name: str, container: Container, group: Group) -> None:
+    for _ in container.batches(group, (name,)):
+        pass
+
+
+def _finding(hundred: int, error: FormatError) -> Finding:
+    """Return the finding of an error; the class of the error chooses its code."""
+    kinds = ((UnsupportedError, 2), (NullRowError, 3), (NotTextError, 6), (UnsafeError, 7), (FormatError, 1))
+    number = next(number for kind, number in kinds if isinstance(error, kind))
+    return Finding.of(f"TF{hundred + number}", error)
+
+
+def _of_labels(hundred: int, path: Place, others: OtherLabels, *, deep: bool) -> Finding:
+    """Return the finding of labels that are other IDs than their tokens."""
+    of = f"of {others.rows:,} rows" if deep else f"of the first {others.rows:,} rows"
+    what = "the next tokens" if others.shifted == others.unlike else "other IDs than their tokens"
+    message = f"labels of {others.unlike:,} {of} are {what} (first: row {others.first:,})"
+    remedy = "Write labels that are the tokens or -100: models of Hugging Face move labels by one themselves"
+    return Finding(f"TF{hundred + 8}", "error", str(path), message, remedy)
+
+
+def _of_padding(hundred: int, path: Place, against: Contradictions, *, deep: bool) -> Iterator[Finding]:
+    """Yield the findings of masks that contradict the padding."""
+    of = f"of {against.rows:,} rows" if deep else f"of the first {against.rows:,} rows"
+    for places, what, remedy in (
+        (
+            against.content,
+            "attention_mask excludes other IDs than the padding at the ends",
+            "Write 1 on content and 0 on padding: tokfmt leaves out what it excludes there",
+        ),
+        (
+            against.counted,
+            "labels or a loss mask count padding, which attention_mask excludes,",
+            "Write -100 as the labels of padding, and 0 as its loss mask",
+        ),
+    ):
+        if places.rows:
+            where = f"(first: row {places.row:,}, position {places.position:,})"
+            message = f"{what} in {places.rows:,} {of} {where}"
+            yield Finding(f"TF{hundred + 9}", "warning", str(path), message, remedy)
