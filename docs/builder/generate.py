@@ -49,6 +49,7 @@ GUIDES = (
     "train",
     "python",
     "remote",
+    "cluster",
     "write-a-format",
     "notebooks",
 )

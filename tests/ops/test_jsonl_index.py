@@ -153,3 +153,24 @@ def test_many_lines_in_little_memory(tmp_path):
         entries.append((at, len(line)))
         at += len(line) + 1
     assert (tmp_path / "x.idx").read_bytes() == pickle.dumps(entries, protocol=4)
+
+
+@settings(max_examples=examples(150), deadline=None)
+@given(
+    st.lists(st.sampled_from([b"", b"\r", b"\xef\xbb\xbf", b"\xef\xbb\xbf\r", b"a", b"abcd", b"abcd\r", b"x" * 23]), max_size=20),
+    st.booleans(),
+    st.one_of(st.just([]), st.integers(1, 60).map(lambda k: [b"y" * ((1 << 18) - k)]), st.integers(1, 9).map(lambda k: [b"abcde"] * ((1 << 14) - k))),
+)  # fmt: skip
+def test_lines_that_are_only_found(tmp_path_factory, lines, ended, before):
+    """Also across pieces of the file; lines of nothing but a carriage return, or the mark at the start, are empty."""
+    home = tmp_path_factory.mktemp("x")
+    content = b"\n".join([*before, *lines]) + (b"\n" if ended and lines else b"")
+    (home / "x.jsonl").write_bytes(content)
+    expected, at = [], 0
+    for line in content.split(b"\n"):
+        stripped = line.removesuffix(b"\r")
+        if (stripped.removeprefix(b"\xef\xbb\xbf") if at == 0 else stripped) and at < len(content):
+            expected.append((at, len(line)))
+        at += len(line) + 1
+    write_index(home / "x.jsonl", validate=False, skip_invalid=True)
+    assert pickle.loads((home / "x.idx").read_bytes()) == expected

@@ -1,6 +1,7 @@
 """`--bos` names an ID that is no content where a sequence begins, and `--to-bos` one that a destination stores there."""
 
 import json
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -104,6 +105,13 @@ def test_a_lead_is_no_content(name, eos, tmp_path):
     shown = CliRunner().invoke(cli, ["show", str(path), ":", "--eos", str(eos), "--bos", str(BOS), "--json"])
     assert [one["ids"] for one in json.loads(shown.stdout)["shown"]] == wanted
     assert tokfmt.check(path, eos=eos, bos=BOS, deep=True)[0].tokens == sum(map(len, wanted))
+
+
+def test_tokens_of_a_line_are_counted_from_its_lead(tmp_path):
+    with tokfmt.open(jsonl(tmp_path / "x.jsonl", DOCUMENTS), eos=EOS, bos=BOS) as dataset:
+        reader: Any = dataset.reader
+        places = [reader.axis.locate(position).detail for position in range(3)]
+    assert places == ["token 1 of record 0", "token 2 of record 0", "token 0 of record 1"]
 
 
 @pytest.mark.parametrize("to_bos", [None, BOS, OTHER, "none"])

@@ -9,8 +9,8 @@ from made_plugins import tokfmt_reel
 from plugged import plugged
 
 import tokfmt
-from tokfmt.core.errors import ConversionError, OptionError, TokenRangeError, VerificationError
-from tokfmt.plugin import Ragged, RecordBatch
+from tokfmt.core.errors import ConversionError, LossyConversionError, OptionError, TokenRangeError, VerificationError
+from tokfmt.plugin import Ragged, RecordBatch, SkippedRecords
 
 LISTS = [[k, k + 1, 10][: k % 4] for k in range(60)]
 
@@ -34,6 +34,17 @@ class Wide(tokfmt_reel.Reader):
 
     def ids(self, block):
         yield RecordBatch(ragged=Ragged.of([[1, 2**32]], np.dtype(np.uint64)))
+
+
+class Masked(tokfmt_reel.Reader):
+    """Each record has a mask beside its ids."""
+
+    def ids(self, block):
+        for batch in super().ids(block):
+            count = len(batch.ragged)
+            yield RecordBatch(
+                ragged=batch.ragged, skipped=SkippedRecords(others=count, first=(0, 0), fields={"mask": count})
+            )
 
 
 class Texts(tokfmt_reel.Reader):
@@ -177,3 +188,14 @@ def test_the_progress_of_copied_lines_ends_at_its_total(select, tmp_path):
     tokfmt.convert(tmp_path / "i.jsonl", tmp_path / "o.jsonl", select=select, progress=progress)
     size = (tmp_path / "o.jsonl").stat().st_size
     assert [phase for phase in progress.seen if phase[0] == "copying"] == [["copying", size, size]]
+
+
+def test_other_fields_are_lost_only_with_allow_loss(reel, tmp_path):
+    for name in ("o.jsonl", "o.pbin"):
+        with pytest.raises(
+            LossyConversionError, match=r'fields beside "ids" of 60 records .*"mask" in 60\).*--allow-loss fields'
+        ):
+            tokfmt.convert(reel(Masked), tmp_path / name, eos=99)
+        assert not (tmp_path / name).exists()
+        done = tokfmt.convert(reel(Masked), tmp_path / name, eos=99, allow_loss=["fields"])
+        assert "fields" in done.losses

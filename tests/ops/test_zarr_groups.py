@@ -9,7 +9,7 @@ from paths import CORPUS, FIXTURES, TOKENIZER
 from zarr.storage import LocalStore, MemoryStore, ZipStore
 
 import tokfmt
-from tokfmt.core.errors import CorruptError, DestinationExistsError, OptionError
+from tokfmt.core.errors import CorruptError, DestinationExistsError, OptionError, TokenRangeError
 
 pytestmark = pytest.mark.slow
 
@@ -119,3 +119,20 @@ def test_what_is_wrong_is_said(group):
     group["seq_starts"][1] = 10**6
     with pytest.raises(CorruptError, match="does not rise"):
         tokfmt.open(group)
+
+
+def test_what_fails_leaves_the_group_as_it_was(group, monkeypatch, tmp_path):
+    (tmp_path / "x.jsonl").write_text('{"input_ids": [1, 4294967295]}\n')
+    with pytest.raises(TokenRangeError):
+        tokfmt.convert(tmp_path / "x.jsonl", group)
+    assert list(group.keys()) == []
+    tokfmt.convert(PACK, group, dry_run=True)
+    assert list(group.keys()) == []
+
+    def failing(self, key, value):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(zarr.Array, "__setitem__", failing)
+    with pytest.raises(OSError, match="No space"):
+        tokfmt.convert(PACK, group)
+    assert list(group.keys()) == []

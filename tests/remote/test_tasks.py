@@ -5,7 +5,6 @@ import json
 import numpy as np
 import pytest
 from finishing import finish
-from paths import TOKENIZER
 from remote.conftest import when
 
 import tokfmt
@@ -91,18 +90,12 @@ def test_tasks_whose_objects_were_replaced_are_not_published(bucket, local, task
     assert tree(bucket / "m") == local("other", kind)
 
 
-def test_tasks_that_overwrite_need_a_common_directory(bucket, local, task, on_machine, tmp_path):
-    (tmp_path / "shared").mkdir()
+def test_tasks_that_overwrite_are_refused(bucket, local, task, on_machine):
     on_machine("old")
     tokfmt.convert("s3://bkt/other.pbin", "s3://bkt/m", **HOW)
-    with pytest.raises(OptionError, match="needs a directory that all tasks see, because with --overwrite the old"):
+    with pytest.raises(OptionError, match="--task does not go with --overwrite in a store"):
         task(0, overwrite=True)
-    for number in range(2):
-        task(number, overwrite=True, spool=tmp_path / "shared")
-        assert tree(bucket / "m") == local("other"), "the old dataset is readable"
-    on_machine("last")
-    finish("s3://bkt/m", overwrite=True, spool=tmp_path / "shared")
-    assert tree(bucket / "m") == local() and not others(bucket)
+    assert tree(bucket / "m") == local("other") and not others(bucket)
 
 
 @pytest.mark.parametrize(
@@ -137,44 +130,6 @@ def test_a_folder_of_pairs_is_the_way_out(bucket, sources, tmp_path, on_machine)
     finish("s3://bkt/m")
     tokfmt.convert(bucket / "in.pbin", tmp_path / "m", manifest=False, **how)
     assert tree(bucket / "m") == tree(tmp_path / "m") and not others(bucket)
-
-
-@pytest.mark.parametrize("conditions", [True, False], ids=["", "a server without conditions"])
-@pytest.mark.parametrize("job", ["text", "overwrite"])
-def test_a_spool_that_is_not_shared_is_noticed(server, bucket, local, tmp_path, job, conditions):
-    """By every task but the first, by --finish, and with what an earlier run left in the other directory."""
-    server.conditions = conditions
-    source, how, expected = "s3://bkt/in.pbin", {**HOW, "overwrite": True}, None
-    if job == "text":
-        source, how = tmp_path / "text.jsonl", {**HOW, "tokenizer": str(TOKENIZER)}
-        source.write_text("".join(json.dumps({"text": f"word {k} " * 50}) + "\n" for k in range(200)))
-        tokfmt.convert(source, tmp_path / "expected", manifest=False, **how)
-        expected = tree(tmp_path / "expected")
-    elif job == "overwrite":
-        tokfmt.convert("s3://bkt/other.pbin", "s3://bkt/m", **HOW)
-    old = tree(bucket / "m")
-    shared, own = tmp_path / "shared", tmp_path / "own"
-    shared.mkdir()
-    own.mkdir()
-    finishing = {"overwrite": True} if job == "overwrite" else {}
-    tokfmt.convert(source, "s3://bkt/m", task=(0, 2), spool=shared, **how)
-    for _ in range(2):
-        with pytest.raises(ConversionError, match=f"^s3://bkt/m: the spool {own} is not that of the first task.*spool"):
-            tokfmt.convert(source, "s3://bkt/m", task=(1, 2), spool=own, **how)
-    tokfmt.convert(source, "s3://bkt/m", task=(1, 2), spool=shared, **how)
-    for spool in (own, tmp_path / "empty"):
-        with pytest.raises(ConversionError, match=f"^s3://bkt/m: the spool {spool} is not that of the first task"):
-            finish("s3://bkt/m", spool=spool, **finishing)
-    assert tree(bucket / "m") == old
-    finish("s3://bkt/m", spool=shared, **finishing)
-    assert tree(bucket / "m") == (expected or local()) and not others(bucket)
-
-
-def test_a_task_without_overwrite_among_others(bucket, local, task, tmp_path):
-    (tmp_path / "shared").mkdir()
-    task(0, overwrite=True, spool=tmp_path / "shared")
-    with pytest.raises(ConversionError, match="--overwrite was given to the first task"):
-        task(1, spool=tmp_path / "shared")
 
 
 def test_a_task_that_begins_while_another_one_works(server, bucket, local, task, on_machine):

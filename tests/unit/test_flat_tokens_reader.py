@@ -5,6 +5,7 @@ import json
 import pickle
 import shutil
 import warnings
+import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -17,7 +18,7 @@ from paths import FIXTURES
 from tokfmt.core.errors import CorruptError, OptionError, SourceChangedError, TokfmtError, UnsafeError
 from tokfmt.formats.flat_tokens import FORMAT
 from tokfmt.formats.flat_tokens.options import ReadOptions
-from tokfmt.plugin import Hints, Ragged
+from tokfmt.plugin import Confidence, Hints, Probe, Ragged
 from tokfmt.testing import read, sequences, write
 
 GOLDEN = FIXTURES / "flat-tokens"
@@ -299,3 +300,70 @@ def test_the_name_of_the_example_is_told_beside_seq_starts(split, tmp_path):
     (tmp_path / "x.zarr" / split / "encoded_tokens").rename(tmp_path / "x.zarr" / split / "tokens")
     with pytest.raises(CorruptError, match="holds an array tokens, the name in the documentation's example"):
         read(FORMAT, tmp_path / "x.zarr")
+
+
+NEVER = ["pickle", "msgpack2", "json2", "blosc2"]
+
+
+@pytest.mark.parametrize("name", [*NEVER, "vlen-utf8", *(f"numcodecs.{name}" for name in NEVER)])
+def test_codecs_that_are_never_decoded(tmp_path, name):
+    path = by_zarr(tmp_path / "x.zarr") / "encoded_tokens/zarr.json"
+    stated = json.loads(path.read_bytes())
+    path.write_text(json.dumps({**stated, "codecs": [{"name": "bytes"}, {"name": name, "configuration": {}}]}))
+    with pytest.raises(UnsafeError, match="has a codec that tokfmt does not read"):
+        read(FORMAT, tmp_path / "x.zarr")
+
+
+def probe(path):
+    """What a format is given to look at."""
+    if path.is_dir():
+        return Probe(path, True, entries=tuple(sorted(one.name for one in path.iterdir())))
+    content = path.read_bytes()
+    return Probe(path, False, len(content), content[: 1 << 16], content[-(1 << 16) :])
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_sniff(name):
+    assert FORMAT.sniff(probe(GOLDEN / name)) is Confidence.CERTAIN
+
+
+@pytest.mark.parametrize("zarr_format", [2, 3])
+def test_a_zip_of_zarr_python(tmp_path, zarr_format):
+    """Its metadata is written twice, so that members repeat: the last one counts."""
+    path = tmp_path / "x.zip"
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        store = zarr.storage.ZipStore(path, mode="w")
+        group = zarr.create_group(store, zarr_format=zarr_format, attributes={"max_token_id": 0})
+        group.attrs["max_token_id"] = 2**31 - 1
+        tokens, starts = encoded(DATA)
+        group.create_array("encoded_tokens", data=tokens, chunks=(16,))
+        group.create_array("seq_starts", data=starts, chunks=(16,))
+        store.close()
+    names = zipfile.ZipFile(path).namelist()
+    assert len(names) > len(set(names))
+    assert FORMAT.sniff(probe(path)) is Confidence.CERTAIN
+    reader = read(FORMAT, path)
+    assert sequences(reader) == DATA
+    assert sequences(pickle.loads(pickle.dumps(reader))) == DATA
+
+
+def test_a_group_without_its_file_is_noted(tmp_path):
+    path = write(FORMAT, tmp_path / "x.zarr", Ragged.of([[1, 9]]))
+    (path / ".zgroup").unlink()
+    reader = read(FORMAT, path)
+    assert FORMAT.sniff(probe(path)) is Confidence.CERTAIN
+    assert sequences(reader) == [[1, 9]]
+    assert reader.info.notes == ("x.zarr: .zgroup is missing; zarr does not open the group",)
+
+
+def test_what_is_not_flat_tokens_is_not_claimed(tmp_path):
+    zarr.create_group(tmp_path / "other", zarr_format=2).create_array("a", shape=(3,), dtype="f4")
+    assert FORMAT.sniff(probe(tmp_path / "other")) is None
+    (tmp_path / "other").rename(tmp_path / "other.zarr")
+    assert FORMAT.sniff(probe(tmp_path / "other.zarr")) is Confidence.NAME
+    with zipfile.ZipFile(tmp_path / "other.zip", "w") as archive:
+        archive.writestr("readme.txt", "hello")
+    assert FORMAT.sniff(probe(tmp_path / "other.zip")) is None
+    bad = FIXTURES / "bad/flat-tokens/meta_name_of_example"
+    assert FORMAT.sniff(probe(bad)) is Confidence.STRUCTURE

@@ -8,7 +8,7 @@ import pytest
 import zarr
 from paths import FIXTURES
 
-from tokfmt.core.errors import TokenRangeError
+from tokfmt.core.errors import OptionError, TokenRangeError
 from tokfmt.formats.flat_tokens import FORMAT
 from tokfmt.formats.flat_tokens.options import WriteOptions
 from tokfmt.plugin import MemoryReader, Ragged, Receipt, Target
@@ -129,3 +129,13 @@ def test_metadata_is_stable(tmp_path):
     path = write(FORMAT, tmp_path / "x.zarr", Ragged.of([[1, 2]]))
     assert (path / ".zgroup").read_bytes() == b'{\n    "zarr_format": 2\n}'
     assert (path / "train/.zattrs").read_bytes() == b'{\n    "max_token_id": 2\n}'
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"chunk": 0}, {"chunk": (1 << 25) + 1}, {"starts_chunk": 0}, {"starts_chunk": (1 << 24) + 1}, {"split": "../x"},
+     {"split": "a/b"}, {"split": ".z"}, {"codec": "pickle"}, {"zarr_format": "4"}],
+)  # fmt: skip
+def test_options_that_cannot_be(tmp_path, options):
+    with pytest.raises(OptionError):
+        write(FORMAT, tmp_path / "x", Ragged.of([[1]]), options={k: str(v) for k, v in options.items()})

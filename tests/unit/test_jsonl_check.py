@@ -9,7 +9,7 @@ import pytest
 from paths import FIXTURES
 
 from tokfmt.formats.jsonl import FORMAT
-from tokfmt.formats.jsonl.index import IndexAudit, write_index
+from tokfmt.formats.jsonl.index import read_index, write_index
 from tokfmt.formats.jsonl.lines import TextFile
 from tokfmt.formats.jsonl.options import ReadOptions
 
@@ -142,8 +142,16 @@ def test_an_index_that_is_judged_is_held_once(tmp_path):
     write_index(path)
     text = TextFile(path)
     tracemalloc.start()
-    audit = IndexAudit(text, trusted=False)
+    index = read_index(text, trusted=False, lengths=True)
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert (len(audit.offsets), audit.error, audit.overlap, audit.disorder) == (count, None, None, None)
+    assert (len(index.offsets), index.problems) == (count, {})
     assert peak < 48 * count
+
+
+@pytest.mark.parametrize("line", [b"\n", b" \t\n", b"\r\n"])
+def test_pieces_that_hold_nothing_but_blank_lines(tmp_path, line):
+    count = (1 << 20) // len(line)
+    path = put(tmp_path / "x.jsonl", A + line * count + A)
+    (found,) = [finding for finding in check(path) if finding.code == "TF519"]
+    assert found.message.startswith(f"{count:,} lines are blank (first: line 2)")

@@ -206,3 +206,39 @@ def test_ids_that_stand_where_text_is_looked_for(line, field, ids_field):
     problem = Parser("text", tuple(field.split(".")), others=False).one(line)
     expected = f"--from-opt ids_field={ids_field} reads its IDs" if ids_field else "--text-field NAME reads another one"
     assert problem.remedy.startswith(expected)
+
+
+@settings(max_examples=examples(50), deadline=None)
+@given(
+    st.lists(st.sampled_from(["[", "]", "{", "}", '"', '"[\\\\"', '"\\""', '"{{{"', " " * 99]), max_size=60),
+    st.integers(0, 99),
+)
+def test_depth_is_counted_in_pieces_of_a_mebibyte(parts, before):
+    """As a scan for one character after the other counts it, wherever the pieces begin."""
+    text = "".join(parts) * 40 + '"" [' * (DEEPEST + 1)
+    depth, deepest, inside, escaped = 0, 0, False, False
+    for letter in text:
+        if escaped or letter == "\\":
+            escaped = not escaped
+        elif letter == '"':
+            inside = not inside
+        elif not inside and letter in "[]{}":
+            depth += 1 if letter in "[{" else -1
+            deepest = max(deepest, depth)
+    found = depth_of(b" " * ((1 << 20) - before) + text.encode())
+    assert min(found, DEEPEST + 1) == min(deepest, DEEPEST + 1)
+
+
+def test_what_is_nested_too_deep_is_not_scanned_to_its_end():
+    """A line of 32 MB of brackets: no more than the first piece of it is looked at."""
+    line = b'{"text": ' + b"[" * (1 << 25)
+    assert DEEPEST < depth_of(line) <= 1 << 20
+    assert isinstance(Parser("text", ("text",), True).one(line), Fault)
+
+
+def test_fields_of_a_record_of_very_many():
+    """As many are named as of all records together."""
+    line = json.dumps({f"key{number}.x": 0 for number in range(20_000)} | {"text": "a"}).encode()
+    names = Parser("text", ("text",), True).names(line)
+    assert len(names) == 1_000
+    assert names[0] == "key0\\.x"

@@ -64,6 +64,7 @@ ALLOWED = {
          "read_bytes"), DESTINATION
     ),
     "ops/convert/spread.py": {"rglob": OWN},
+    "ops/convert/status.py": {"stat": OWN},
     "ops/convert/tasks_in_stores.py": dict.fromkeys(("open", "os.open", "read_bytes"), OWN),
     "ops/convert/upload.py": dict.fromkeys(("read_bytes", "read_text", "stat"), OWN),
     "ops/convert/space.py": dict.fromkeys(("os.lstat", "os.path.lexists", "os.walk"), DESTINATION),

@@ -188,3 +188,7 @@ def test_written_chunks_are_the_same_each_time(codec):
     first = codecs.ENCODERS[codec](ITEMS)
     assert codecs.ENCODERS[codec](ITEMS.copy()) == first
     assert np.array_equal(codecs.decode(blob(first), () if codec == "none" else (codec,), SIZE, 4).view("<u4"), ITEMS)
+
+
+def test_names_that_are_decoded():
+    assert {"blosc", "zstd", "lz4", "gzip", "zlib"} == codecs.COMPRESSORS

@@ -105,6 +105,7 @@ _EPILOG = examples(
 @running("--resume", is_flag=True, help="Continue what an interrupted --resume left, or start over.")
 @running("--task", type=TaskNumber(), help="Run only task I of N (0 <= I < N); other runs do the rest.")
 @running("--finish", is_flag=True, help="Publish DST once all tasks are done; takes no SRC.")
+@running("--status", is_flag=True, help="With --finish: list tasks that are done, running or missing.")
 @click.option("--rejects", type=PLACE, metavar="FILE.jsonl", help="Write the texts that a recipe leaves out, and why.")
 @click.option("--ledger", is_flag=True, help="Write DST.ledger: the origin of each sequence.")
 @click.option("--overwrite", is_flag=True, help="Replace DST once the new one is complete.")
@@ -136,6 +137,9 @@ def command(context: click.Context, /, sources: tuple[str, ...], destination: st
         os.environ.setdefault(pool, str(given["jobs"] or cpus()))
     if as_json and destination == "-":
         context.fail("--json and a DST of - would both write to stdout. Leave --json out")
+    if given.pop("status"):
+        _status(context, sources, destination, finishing=finishing)
+        return
     run = _finish(context, sources, given) if finishing else _convert(context, sources)
     began = time.monotonic()
     with Watcher(quiet=quiet) as watcher:
@@ -159,6 +163,22 @@ def _convert(context: click.Context, sources: tuple[str, ...]) -> Callable[..., 
     if not sources:
         context.fail(missing(context, "DST"))
     return partial(convert, sources)
+
+
+def _status(context: click.Context, sources: tuple[str, ...], destination: str, *, finishing: bool) -> None:
+    """Print the state of each task, and what is left as --array of Slurm takes it. Exit with 1 if some are left."""
+    from tokfmt.ops.convert.status import status_of_tasks
+
+    if not finishing or sources:
+        context.fail("--status goes with --finish and DST alone. Use --finish --status DST")
+    tasks = status_of_tasks(destination)
+    for task in tasks:
+        click.echo(f"task {task.index} of {len(tasks)}: {task.state}{f' ({task.owner})' if task.owner else ''}")
+    left = {state: [task.index for task in tasks if task.state == state] for state in ("running", "missing")}
+    parts = [f"{state}: {','.join(map(str, indexes))}" for state, indexes in left.items() if indexes]
+    click.echo("; ".join(parts) or "all tasks are done", err=True)
+    if parts:
+        context.exit(1)
 
 
 def _finish(context: click.Context, sources: tuple[str, ...], given: dict[str, Any]) -> Callable[..., Any]:

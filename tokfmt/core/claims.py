@@ -62,6 +62,13 @@ def claim_url(destination: Url) -> Url:
     return destination.with_name(f"{destination.name}{_SUFFIX}")
 
 
+def claim_content(run: str, by: str, format_name: str) -> bytes:
+    """Return a claim of this process."""
+    since = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
+    stated = {"run": run, "host": os.uname().nodename, "pid": os.getpid(), "since": since, "by": by}
+    return json.dumps({"schema": SCHEMA, **stated, "format": format_name}).encode()
+
+
 def read_claim(store: Store, destination: Url) -> Claimed | None:
     """Return the claim of a destination; None without one.
 
@@ -69,7 +76,11 @@ def read_claim(store: Store, destination: Url) -> Claimed | None:
         ConversionError: If another object has its name.
         FormatError: If the store cannot be asked.
     """
-    place = claim_url(destination)
+    return claim_at(store, claim_url(destination))
+
+
+def claim_at(store: Store, place: Url) -> Claimed | None:
+    """Return the claim at an address; see `read_claim`."""
     for _ in range(_TRIES):
         if (identity := store.identity(place.key)) is None:
             return None
@@ -221,9 +232,7 @@ class Claim:
         self.taken = False
 
     def _content(self) -> bytes:
-        since = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
-        stated = {"run": self.run, "host": os.uname().nodename, "pid": os.getpid(), "since": since, "by": self._by}
-        return json.dumps({"schema": SCHEMA, **stated, "format": self._format}).encode()
+        return claim_content(self.run, self._by, self._format)
 
     def _unknown(self, note: Callable[[str], None]) -> None:
         note(

@@ -521,7 +521,7 @@ class Format(ABC):
             options: The parsed read options.
             hints: Facts and wishes of the command.
         """
-        # Not abstract, as hdf5 and jsonl still define open, audit and sections.
+        # Not abstract, as jsonl still defines open, audit and sections.
         raise TypeError(f"the format {self.name} does not define inspect")
 
     def open(self, paths: Sequence[Place], options: Any, hints: Hints) -> TokenReader | RecordReader:

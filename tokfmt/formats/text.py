@@ -428,7 +428,7 @@ class TextInspection(Inspection):
 
     def sections(self) -> Sequence[Section]:
         """Return a section of the beginning of a file, and one of all documents."""
-        from tokfmt.formats.jsonl.check import file_start
+        from tokfmt.formats.jsonl.sections import file_start
 
         path = self.paths[0]
         documents = Part("documents", path, lambda: Documents(self.reader()))

@@ -124,6 +124,23 @@ class Share:
         return items[first :: self.task.count]
 
 
+class Stretch(Share):
+    """The part of a task in several lists: a stretch of consecutive items across all lists.
+
+    Attributes:
+        total: Number of items in all lists, which must be set before `of`.
+    """
+
+    def __init__(self, task: Task) -> None:
+        super().__init__(task)
+        self.total = 0
+
+    def of(self, items: Sequence[T]) -> Sequence[T]:
+        first, last = (self.total * k // self.task.count - self._before for k in (self.task.index, self.task.index + 1))
+        self._before += len(items)
+        return items[max(0, first) : max(0, last)]
+
+
 class Journal(NullJournal):
     """The journal of one task, open for writing. A context manager; not thread-safe."""
 
@@ -279,9 +296,13 @@ def read_journal(path: Path) -> tuple[list[tuple[str, int, Any]], int]:
     If the file does not exist, both are empty.
     """
     try:
-        content = path.read_bytes()
+        return entries_of(path.read_bytes())
     except FileNotFoundError:
         return [], 0
+
+
+def entries_of(content: bytes) -> tuple[list[tuple[str, int, Any]], int]:
+    """Return what `read_journal` returns, given the content of a journal."""
     entries, size = [], 0
     for line in content.splitlines(keepends=True):
         try:

@@ -37,11 +37,10 @@ import re
 from collections.abc import Iterator
 
 from tokfmt.core.errors import TokfmtError
-from tokfmt.core.files import names_in, natural_key
 from tokfmt.core.format import Confidence, Format, Probe
 from tokfmt.core.options import LazyAttribute
 from tokfmt.core.place import Place
-from tokfmt.formats.jsonl.lines import BOM, FILE_NAME, TextFile, compression_of
+from tokfmt.formats.jsonl.lines import BOM, FILE_NAME, TextFile, compression_of, names_of
 from tokfmt.formats.jsonl.options import ReadOptions, WriteOptions
 
 _LINES = re.compile(r".*\.(jsonl|ndjson)(\.gz|\.zst)?", re.IGNORECASE | re.DOTALL)
@@ -61,13 +60,11 @@ class Jsonl(Format):
 
     read_options = ReadOptions
     write_options = WriteOptions
-    open = LazyAttribute("tokfmt.formats.jsonl.reader", "JsonlReader")
+    inspect = LazyAttribute("tokfmt.formats.jsonl.inspection", "JsonlInspection")
     writer = LazyAttribute("tokfmt.formats.jsonl.writer", "JsonlWriter")
     writer_traits = LazyAttribute("tokfmt.formats.jsonl.writer", "traits")
-    audit = LazyAttribute("tokfmt.formats.jsonl.check", "findings")
     codes = LazyAttribute("tokfmt.formats.jsonl.check", "CODES")
     repairs = LazyAttribute("tokfmt.formats.jsonl.check", "REPAIRS")
-    sections = LazyAttribute("tokfmt.formats.jsonl.check", "sections")
 
     def sniff(self, probe: Probe) -> Confidence | None:
         """See `Format.sniff`. Looks for an object with at least one key in the first line."""
@@ -86,8 +83,7 @@ class Jsonl(Format):
     def files(self, path: Place) -> list[Place]:
         texts = [path]
         if path.is_dir():
-            names = sorted(filter(FILE_NAME.fullmatch, names_in(path)), key=natural_key)
-            texts = [path / name for name in names]
+            texts = [path / name for name in names_of(path)]
         found = []
         for text in texts:
             index = text.with_suffix(".idx")

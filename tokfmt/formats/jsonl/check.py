@@ -1,4 +1,4 @@
-"""Findings on JSON lines (TF501 to TF519), their repairs, and the sections of their files for `show --raw`.
+"""Findings on JSON lines and their indexes (TF501 to TF519), and their repairs.
 
 A check reads every line of a file of up to 12 MiB. Of a larger file it reads 4 MiB of lines at the start, in the middle
 and at the end, or the first 12 MiB of compressed text. With `--deep` it reads all lines.
@@ -7,26 +7,19 @@ and at the end, or the first 12 MiB of compressed text. With `--deep` it reads a
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
 
-from tokfmt.core.annotation import Part, broken, shown
 from tokfmt.core.errors import FormatError
-from tokfmt.core.fields import Field, Pointer, Section
-from tokfmt.core.files import File, open_file
 from tokfmt.core.findings import Audit, Code, Finding, Repair
-from tokfmt.core.format import ZSTANDARD, Hints
-from tokfmt.core.place import Place
 from tokfmt.core.text_format import counted
-from tokfmt.formats.jsonl.index import IndexAudit, has_index, index_path, misplaced, out_of_order, unreadable
-from tokfmt.formats.jsonl.lines import BOM, Lines, TextFile, border, lines_of, walk
+from tokfmt.formats.jsonl.index import RawIndex, begun, code_of, hidden_lines, hiding, read_index
+from tokfmt.formats.jsonl.lines import BOM, Lines, Positions, TextFile, border, walk
 from tokfmt.formats.jsonl.options import ReadOptions
-from tokfmt.formats.jsonl.parse import Fault, IdTooLarge, Parsed, Parser, Problem, shown_path
-from tokfmt.formats.jsonl.reader import JsonlReader, files_of
-from tokfmt.formats.pickled_index import EntryTable, start_fields
+from tokfmt.formats.jsonl.parse import Fault, IdTooLarge, Parsed, Parser, shown_path
+from tokfmt.formats.jsonl.part import Part, first_record
 
 _OMIT = "--allow-loss invalid-lines leaves such lines out of a conversion and counts them."
 
@@ -155,22 +148,23 @@ _SPECIAL = b"<|endoftext|>"
 _SPELLED = r"text:<\|endoftext\|>"  # the query for it
 
 
-def findings(path: Place, options: ReadOptions, how: Audit) -> Iterator[Finding]:
-    """Yield every finding on a file or a directory of lines."""
+def findings(texts: Sequence[TextFile], options: ReadOptions, how: Audit) -> Iterator[Finding]:
+    """Yield every finding on the lines and the indexes of files."""
     try:
-        reader = _reader(path, options)
+        parts = [Part(text, None, options.max_line, None) for text in texts]
+        parser = first_record(parts, options, is_lenient=True).parser(others=True)
     except FormatError as error:
         yield unreadable("TF502", error)
         return
-    for part in reader.parts:
-        parser = reader.parser(others=True)
-        yield from _Look(part.text, parser, how, index=options.index).findings(options.max_line)
-    reader.close()
+    for text in texts:
+        yield from _Look(text, parser, how, index=options.index).findings(options.max_line)
 
 
-def _reader(path: Place, options: ReadOptions) -> JsonlReader:
-    """Return a reader of all lines, without an index, which leaves out invalid ones."""
-    return JsonlReader([path], replace(options, index="none"), Hints(allow_loss=frozenset({"invalid-lines"})))
+class _Tally:
+    """The number of lines with a property, and the first of them in words."""
+
+    def __init__(self) -> None:
+        self.count, self.first = 0, ""
 
 
 class _Look:
@@ -178,9 +172,10 @@ class _Look:
 
     def __init__(self, text: TextFile, parser: Parser, how: Audit, *, index: str) -> None:
         self.text, self.parser, self.how, self.path = text, parser, how, str(text.path)
-        self.audit = IndexAudit(text, trusted=index == "trust") if index != "none" else None
-        self.lines = self.returns = self.unended = self.empty = self.special = self.blank = 0
-        self.first_empty = self.first_special = self.first_blank = ""
+        entries = None if index == "none" else read_index(text, trusted=index == "trust", lengths=True)
+        self.audit = None if entries is None else IndexAudit(text, entries)
+        self.lines = self.returns = self.unended = 0
+        self.blank, self.empty, self.special = _Tally(), _Tally(), _Tally()
         self.from_start = self.whole = True
 
     def findings(self, longest: int) -> Iterator[Finding]:
@@ -188,12 +183,11 @@ class _Look:
             for lines in self._chosen(longest):
                 if not lines.offset and lines.data.startswith(BOM):
                     yield Finding("TF507", "warning", self.path, "begins with a byte order mark", "Remove it", 0)
-                if len(lines) and not len(lines.without_blank()):  # Parsing blank lines one by one is slow.
-                    self.first_blank = self.first_blank or self._named(lines, 0)
-                    self.blank += len(lines)
-                    self._count(lines, Parsed([], [], []))
-                else:
-                    yield from self._records(lines, self.parser(lines))
+                solid = lines.without_blank()
+                if solid.blank:
+                    self._add(self.blank, lines, int(np.argmin(np.isin(lines.starts, solid.starts))), solid.blank)
+                yield from self._records(solid, self.parser(solid))
+                self._count_returns(lines)
                 if self.audit is not None:
                     self.audit.look(lines)
                 self.lines += len(lines)
@@ -226,15 +220,15 @@ class _Look:
     def _named(self, lines: Lines, index: int) -> str:
         """Return a line in words: its number if all lines before it were counted, else its byte offset."""
         if self.from_start:
-            return f"line {self.lines + index + 1:,}"
+            return f"line {self.lines + lines.number(index) + 1:,}"
         return f"the line at byte {lines.begin(index):,}"
+
+    def _add(self, tally: _Tally, lines: Lines, index: int, count: int = 1) -> None:
+        tally.first = tally.first or self._named(lines, index)
+        tally.count += count
 
     def _records(self, lines: Lines, parsed: Parsed) -> Iterator[Finding]:
         for index, problem in parsed.problems:
-            if isinstance(problem, Fault) and problem.code == "TF519":
-                self.first_blank = self.first_blank or self._named(lines, index)
-                self.blank += 1
-                continue
             named, offset = self._named(lines, index), lines.begin(index)
             if isinstance(problem, Fault):
                 yield Finding(
@@ -253,47 +247,40 @@ class _Look:
                     yield Finding("TF510", "warning", self.path, message, "The last one is read", offset)
 
     def _count(self, lines: Lines, parsed: Parsed) -> None:
-        offsets, lengths = lines.stretches()
-        returns = (lines.ends + lines.offset) < (offsets + lengths)
-        self.returns += int(np.count_nonzero(returns))
-        # A last line without a line end counts for neither kind.
-        self.unended = 0 if lines.data.endswith(b"\n") else 1
-        self._count_special(lines)
-        if all(parsed.values):
-            return
-        kept = range(len(lines)) if parsed.kept is None else parsed.kept
-        for index, value in zip(kept, parsed.values, strict=True):
-            if not value:
-                self.first_empty = self.first_empty or self._named(lines, index)
-                self.empty += 1
+        """Count empty records, and lines that spell a special token."""
+        if not all(parsed.values):
+            for index, value in zip(parsed.indexes(len(lines)), parsed.values, strict=True):
+                if not value:
+                    self._add(self.empty, lines, index)
+        if self.parser.kind == "text" and _SPECIAL in lines.data:
+            for index, line in enumerate(lines.tolist()):
+                if _SPECIAL in line:
+                    self._add(self.special, lines, index)
 
-    def _count_special(self, lines: Lines) -> None:
-        """Count the lines that spell a special token."""
-        if self.parser.kind != "text" or _SPECIAL not in lines.data:
-            return
-        for index, line in enumerate(lines.tolist()):
-            if _SPECIAL in line:
-                self.first_special = self.first_special or self._named(lines, index)
-                self.special += 1
+    def _count_returns(self, lines: Lines) -> None:
+        """Count lines that end with CR LF. A last line without a line end counts for neither kind."""
+        offsets, lengths = lines.stretches()
+        self.returns += int(np.count_nonzero(lines.ends + lines.offset < offsets + lengths))
+        self.unended = 0 if lines.data.endswith(b"\n") else 1
 
     def _summary(self) -> Iterator[Finding]:
         if 0 < self.returns < self.lines - self.unended:
             message = f"{self.returns:,} of {self.lines:,} lines end with CR LF, the others with LF"
             yield Finding("TF508", "warning", self.path, message, "Convert the line ends with dos2unix")
-        if self.empty:
+        if self.empty.count:
             what = "text" if self.parser.kind == "text" else "sequence"
             where = "" if self.whole else " in the parts that were checked"
-            message = f"{_are(self.empty, what)} empty{where} (first: {self.first_empty})"
+            message = f"{_are(self.empty.count, what)} empty{where} (first: {self.empty.first})"
             remedy = "Modalities' packer drops everything after an empty text; remove these lines for it"
             yield Finding(
                 "TF509", "warning", self.path, message, remedy if self.parser.kind == "text" else "", query="len==0"
             )
-        if self.blank:
-            message = f"{_are(self.blank, 'line')} blank (first: {self.first_blank}), so tokfmt skips them"
+        if self.blank.count:
+            message = f"{_are(self.blank.count, 'line')} blank (first: {self.blank.first}), so tokfmt skips them"
             yield Finding("TF519", "info", self.path, message, "Modalities' index stops at them; remove them for it")
-        if self.special:
-            spell = f"{counted(self.special, 'line')} spell{'s' * (self.special == 1)}"
-            message = f"{spell} the special token {_SPECIAL.decode()} (first: {self.first_special})"
+        if self.special.count:
+            spell = f"{counted(self.special.count, 'line')} spell{'s' * (self.special.count == 1)}"
+            message = f"{spell} the special token {_SPECIAL.decode()} (first: {self.special.first})"
             remedy = (
                 "tokfmt takes it as text (--special-tokens parse: as the token); other packers make a separator of it"
             )
@@ -320,200 +307,113 @@ def _repeats(line: bytes, path: tuple[str, ...]) -> bool:
     return bool(repeated)
 
 
-_READ = 1 << 20  # bytes of a line that are read to compare its length with an index entry
-_GZIP_OS = {0: "FAT", 3: "Unix", 10: "NTFS", 255: "unknown"}
+_NEW = "tokfmt index writes a new one"
 
 
-def sections(path: Place, options: ReadOptions) -> Sequence[Section]:
-    """Return the sections of each file: its start, its lines, and its index."""
-    try:
-        files = files_of([path])
-    except FormatError as error:
-        return [Part("files", path, lambda error=error: (broken(error),))]  # type: ignore[misc]
-    return [part for file in files for part in _of_file(file, options)]
+def unreadable(code: str, error: FormatError) -> Finding:
+    """Return an error as a finding of `code`; an unsafe one has the code TF516."""
+    return Finding.of(code_of(code, error), error)
 
 
-def _of_file(path: Place, options: ReadOptions) -> Iterator[Part]:
-    name = path.name
-    yield Part(f"start of {name}", path, lambda: file_start(path))
-    yield Part(f"lines of {name}", path, lambda: _Lines(path, options))
-    try:
-        indexed = options.index != "none" and has_index(TextFile(path))
-    except FormatError:
-        return
-    if indexed:
-        index = index_path(path)
-        yield Part(f"start of {index.name}", index, lambda: _index_start(index))
-        yield Part(f"entries of {index.name}", index, lambda: _Entries(open_file(index), TextFile(path)))
+class IndexAudit:
+    """An audit of the index of a file, which compares all lines in order, and infers the version of Modalities.
 
+    Args:
+        text: The text file.
+        index: Its index, with lengths.
+    """
 
-def file_start(path: Place) -> list[Field]:
-    """Return the fields of the start of a text file: a byte order mark, a gzip or zstandard header, or a character."""
-    file = open_file(path)
-    head = file.read(0, min(file.size, 16))
-    if not head:
-        return [Field("content", 0, 0, "nothing", "no records")]
-    if head.startswith(BOM):
-        return [Field("byte order mark", 0, 3, "UTF-8", "not part of the first record")]
-    if head.startswith((b"\xff\xfe", b"\xfe\xff")):
-        return [Field("byte order mark", 0, 2, "UTF-16", "lines should be UTF-8", wrong=True)]
-    if head.startswith(b"\x1f\x8b") and len(head) > 9:
-        when = int.from_bytes(head[4:8], "little")
-        deflate = head[2] == 8
-        return [
-            Field("signature", 0, 2, "gzip"),
-            Field("method", 2, 1, str(head[2]), "deflate" if deflate else "should be 8", not deflate),
-            Field("flags", 3, 1, str(head[3])),
-            Field("time", 4, 4, f"{when:,}", "seconds since 1970" if when else "not stored"),
-            Field("system", 9, 1, _GZIP_OS.get(head[9], str(head[9]))),
-        ]
-    if ZSTANDARD.match(head):
-        return [Field("signature", 0, 4, "zstandard", "" if head.startswith(b"\x28") else "a frame that readers skip")]
-    return [
-        Field(
-            "first byte",
-            0,
-            1,
-            shown(chr(head[0])) if head[0] < 128 else f"{head[0]:#04x}",
-            "an object begins" if head[:1] == b"{" else "",
-        )
-    ]
+    def __init__(self, text: TextFile, index: RawIndex) -> None:
+        self.text, self.path, self.trusted, self.extra = text, index.path, index.trusted, index.extra
+        self.problems, self.offsets, self.lengths = index.problems, index.offsets, index.lengths
+        self.lines = self.misses = self.hits = self.other_bytes = self.other_characters = 0
+        self.first_miss = self.first_hidden = -1
+        self.hidden = self.last_difference = 0
+        self.unended = self.last_line_missing = False
+        if "TF518" in self.problems:
+            order = np.argsort(self.offsets, kind="stable")
+            self.offsets, self.lengths = self.offsets[order], self.lengths[order]
 
-
-class _Lines:
-    """The lines of a file as fields, read only as far as needed. Keeps one byte offset for every 256 KiB."""
-
-    def __init__(self, path: Place, options: ReadOptions) -> None:
-        self.text, self.longest = TextFile(path), options.max_line
-        self.parser: Parser | None = None
-        self.error: FormatError | None = None
-        try:
-            self.parser = _reader(path, options).parser(others=True)
-        except FormatError as error:
-            self.error = error
-        self._offsets, self._firsts = [0], [0]
-        self._walk = self._all()
-        self._ended = False
-        self._lock = threading.Lock()
-
-    def _all(self) -> Iterator[Lines]:
-        return walk(self.text, 0, None, self.longest)
-
-    @property
-    def count(self) -> int:
-        return self._known(1 << 62) + (self.error is not None)
-
-    def _known(self, wanted: int) -> int:
-        with self._lock:
-            while self._firsts[-1] < wanted and not self._ended:
-                try:
-                    lines = next(self._walk, None)
-                except FormatError as error:
-                    self.error, lines = error, None
-                self._ended = lines is None
-                if lines is not None:
-                    self._offsets.append(lines.offset + len(lines.data))
-                    self._firsts.append(self._firsts[-1] + len(lines))
-            return self._firsts[-1]
-
-    def fields(self, first: int, last: int) -> list[Field]:
-        known = self._known(last)
-        found: list[Field] = []
-        for number, lines in self._pieces(first, min(last, known)):
-            a, b = max(0, first - number), min(len(lines), last - number)
-            found += self._of(lines.take(slice(a, b)), number + a)
-        if self._ended and self.error is not None and first <= known < last:
-            found.append(broken(self.error))
-        return found
-
-    def _pieces(self, first: int, last: int) -> Iterator[tuple[int, Lines]]:
-        """Yield batches of lines that contain the lines `first <= i < last`, with the number of their first line."""
-        if self.text.compression is not None:  # A stream is read from its start again.
-            number = 0
-            for lines in self._all() if first < last else ():
-                if number + len(lines) > first:
-                    yield number, lines
-                number += len(lines)
-                if number >= last:
-                    return
+    def look(self, lines: Lines) -> None:
+        """Compare the entries that point into these lines with the lines."""
+        if "TF511" in self.problems:
             return
-        piece = int(np.searchsorted(self._firsts, first, side="right")) - 1
-        while first < last and self._firsts[piece] < last:
-            start, stop = self._offsets[piece : piece + 2]
-            yield self._firsts[piece], lines_of(self.text, self.text.file.read(start, stop - start), start)
-            piece += 1
+        first, at, hit = begun(self.offsets, lines)
+        counted, at = self.lengths[first : first + len(at)][hit], at[hit]
+        if len(at) < len(hit) and self.first_miss < 0:
+            self.first_miss = first + int(np.argmin(hit))
+        self.misses += len(hit) - len(at)
+        if len(at) < len(lines):
+            hidden = hidden_lines(lines, at)
+            self.first_hidden = hidden[0] if hidden and not self.hidden else self.first_hidden
+            self.hidden += len(hidden)
+        self.hits += len(at)
+        self.lines += len(lines)
+        self.unended = not lines.data.endswith(b"\n")
+        self.last_line_missing = self.unended and len(lines) - 1 not in at
+        self.other_bytes += int(np.count_nonzero(counted != lines.stretches()[1][at]))
+        wrong = counted - _characters(lines)[at]
+        self.other_characters += int(np.count_nonzero(wrong))
+        if len(wrong):
+            self.last_difference = int(wrong[-1])
 
-    def _of(self, lines: Lines, number: int) -> Iterator[Field]:
-        plain = self.text.compression is None
-        for k, line in enumerate(lines.tolist()):
-            meaning, wrong = self._meaning(line)
-            at = lines.begin(k) if plain else None
-            text = shown(line[:256].decode("utf-8", "backslashreplace"))
-            yield Field(f"line {number + k + 1:,}", at, len(line) if plain else 0, text, meaning, wrong)
-
-    def _meaning(self, line: bytes) -> tuple[str, bool]:
-        """Return what a line holds, in words, and True if it is invalid."""
-        if self.parser is None:
-            return "", False
-        if not line.strip():
-            return "blank: not a document", False
-        value = self.parser.one(line)
-        if isinstance(value, str):
-            return f"text of {len(value):,} characters", False
-        return (f"{len(value):,} IDs", False) if isinstance(value, list) else (_fault(value), True)
-
-
-def _fault(problem: Problem) -> str:
-    if isinstance(problem, Fault):
-        return shown(problem.words)
-    return f"has the token ID {shown(getattr(problem, 'token', ''))}, which is too large"
-
-
-def _index_start(path: Place) -> list[Field]:
-    file = open_file(path)
-    return start_fields(file, 0, file.size)
-
-
-class _Entries:
-    """The entries of a raw index as fields, each compared with the line that it points to."""
-
-    def __init__(self, file: File, text: TextFile) -> None:
-        self.text, self.table = text, EntryTable(file, 0, file.size)
-
-    @property
-    def count(self) -> int:
-        return self.table.count + (self.table.error is not None)
-
-    def fields(self, first: int, last: int) -> list[Field]:
-        some, fields = self.table.read(first, last), []
-        index, before = self.table.file.path, self.table.read(first - 1, first).offsets.tolist() if first else [-1]
-        for k, (offset, length, position) in enumerate(
-            zip(some.offsets.tolist(), some.lengths.tolist(), some.positions.tolist(), strict=True)
-        ):
-            meaning, wrong = self._meaning(first + k, offset, length)
-            if length and offset <= before[-1]:
-                meaning, wrong = out_of_order(index, first + k, offset, before[-1]).statement, True
-            before.append(offset)
-            value = f"offset {offset:,}, length {length:,}"
-            target = Pointer(self.text.path, offset)
-            fields.append(
-                Field(f"entry {first + k:,}", position, self.table.size(position), value, meaning, wrong, target=target)
+    def findings(self) -> Iterator[Finding]:
+        """Yield the findings on the index. Call it after `look` has compared all lines."""
+        name = str(self.path)
+        if "TF511" in self.problems:
+            yield replace(unreadable("TF511", self.problems["TF511"]), remedy=_NEW)
+            return
+        beyond = len(self.offsets) - int(np.searchsorted(self.offsets, self.text.size))
+        misses = self.misses + beyond
+        if misses:
+            first = self.first_miss if self.first_miss >= 0 else len(self.offsets) - beyond
+            message = (
+                f"{misses:,} of {len(self.offsets):,} entries do not begin a line of {self.text.path.name} "
+                f"(first: offset {int(self.offsets[first]):,}): it is the index of another file or an older one"
             )
-        if self.table.error is not None and first <= self.table.count < last:
-            fields.append(broken(self.table.error))
-        return fields
+            yield Finding("TF512", "error", name, message, _NEW)
+            return
+        if "TF518" in self.problems:
+            yield replace(Finding.of("TF518", self.problems["TF518"]), remedy=_NEW)
+            return
+        if "TF515" in self.problems:
+            yield Finding.of("TF515", self.problems["TF515"])
+        if self.hidden:
+            error = hiding(self.path, self.text, self.hidden, self.first_hidden)
+            yield Finding.of("TF513", error, "warning" if self.trusted else "error")
+        left_out = self.lines - self.hits - self.hidden
+        if left_out > 0:
+            message = f"{left_out:,} lines that are blank or not JSON have no entry"
+            yield Finding("TF513", "info", name, message, "Modalities leaves them out if an option asks for it")
+        yield from self._version(name)
 
-    def _meaning(self, entry: int, offset: int, length: int) -> tuple[str, bool]:
-        """Return what is notable about an entry, in words, and True if it is invalid."""
-        file = self.text.file
-        if not length:
-            return "not a document", False
-        if error := misplaced(self.table.file.path, self.text, entry, offset):
-            return error.statement, True
-        head = file.read(offset, min(_READ, file.size - offset))
-        line = head[: head.find(b"\n")] if b"\n" in head else head
-        if len(line) == _READ or length == len(line):
-            return "", False
-        if length == len(line.removesuffix(b"\r").decode("utf-8", "replace")):
-            return f"characters; the line has {len(line):,} bytes (an index of 2024)", False
-        return f"the line has {len(line):,} bytes", length > len(line) + 1
+    def _misses_only_the_last(self) -> bool:
+        return self.last_line_missing and self.lines - self.hits == 1 and not self.other_bytes
+
+    def _version(self, name: str) -> Iterator[Finding]:
+        version = ""
+        if not self.other_bytes:
+            if self.extra:
+                version = "I0 (2023-11-03), with an entry of length 0 at its end"
+            elif self._misses_only_the_last():
+                version = "I1 (2023-11-07), which leaves out a last line without a line feed"
+        elif not self.other_characters:
+            version = "I4 or I5 (2024-02-06 to 2024-12-11)" if self.unended else "I5 (2024-11-20 to 2024-12-11)"
+            version += ", whose lengths count characters, not bytes"
+        elif self.other_characters == 1 and self.last_difference == 1:
+            version = "I4 (2024-02-06 to 2024-11-19), whose lengths count characters, not bytes, and the last line feed"
+        else:
+            message = f"the lengths of {self.other_bytes:,} entries are neither bytes nor characters of their lines"
+            yield Finding("TF515", "warning", name, message, _NEW)
+        if version:
+            yield Finding("TF514", "warning", name, f"is an index of version {version}", f"For today's readers, {_NEW}")
+
+
+def _characters(lines: Lines) -> Positions:
+    """Return int64[lines], the characters of each line, without its carriage return and with its byte order mark."""
+    raw = np.frombuffer(lines.data, np.uint8)
+    before = np.concatenate(([0], np.cumsum((raw & 0xC0) != 0x80)))  # Continuation bytes do not begin a character.
+    starts = lines.starts.copy()
+    starts[:1] = 0
+    counts: Positions = before[lines.ends] - before[starts]
+    return counts

@@ -14,6 +14,7 @@ from __future__ import annotations
 import os
 from array import array
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, replace
 from typing import BinaryIO
 
@@ -22,8 +23,7 @@ from numpy.typing import NDArray
 
 from tokfmt.core.errors import NO_DAMAGE, CorruptError, FormatError, OptionError, UnsafeError, UnsupportedError
 from tokfmt.core.files import File, open_file, writing
-from tokfmt.core.findings import Finding
-from tokfmt.core.place import AnyPlace, Place, PlaceLike, destination_of
+from tokfmt.core.place import AnyPlace, Place, PlaceLike, destination_of, place_of
 from tokfmt.core.reader import Damage
 from tokfmt.core.replacing import readable_by, resolve_link
 from tokfmt.core.spool import staging_for
@@ -40,21 +40,76 @@ _GAP_BYTES = 1 << 24  # bytes of these gaps, at most
 _OTHER_TOOLS = (b"MMIDIDX", b"TNTIDX")  # magic of an .idx of another toolkit, which belongs to a .bin
 
 
-@dataclass(frozen=True, eq=False)
 class RawIndex:
-    """The entries of the index of a text file.
+    """The entries of the index of a text file, and what is wrong with them.
+
+    Args:
+        text: The text file.
+        trusted: See below.
+        lengths: Keep the lengths, and read on after a problem, as a check of all lines does.
 
     Attributes:
         path: The path of the index.
-        offsets: int64[documents], the byte offset of each document in the text; ascending.
-        notes: Notes for the user.
+        offsets: int64[documents], the byte offset of each document in the text; ascending, unless TF518 is a problem.
+        lengths: int64[documents], their lengths; empty if they were not asked for.
+        extra: The number of entries of length 0, which are not documents.
+        problems: The first error of each kind, by the code of its finding, in the order in which they were found.
         trusted: True if lines that are documents may have no entry.
     """
 
-    path: Place
-    offsets: Positions
-    notes: tuple[str, ...]
-    trusted: bool = False
+    def __init__(self, text: TextFile, *, trusted: bool, lengths: bool = False) -> None:
+        self.path, self.trusted, self.extra = index_path(text.path), trusted, 0
+        self.offsets = self.lengths = np.empty(0, np.int64)
+        self.problems: dict[str, FormatError] = {}
+        self._gaps: _Gaps | None = _Gaps(text)
+        self._keeps, self._end = lengths, 0
+
+    def read(self, file: File, text: TextFile, *, partial: bool, is_truncated: bool) -> None:
+        """Read the entries; see `read_index`."""
+        offsets, sizes = array("q"), array("q")  # Unlike numpy's, these arrays grow in place.
+        try:
+            for batch in read_entries(file, 0, file.size, text.file.size + 1, is_truncated=is_truncated):
+                real = batch[1] > 0
+                self.extra += len(real) - int(np.count_nonzero(real))
+                if partial:
+                    real &= batch[0] + batch[1] <= text.size
+                some, each = batch[0][real], batch[1][real]
+                self._look(text, len(offsets), offsets[-1] if offsets else -1, some, each)
+                if self.problems and not self._keeps:
+                    return
+                offsets.frombytes(some.tobytes())
+                if self._keeps:
+                    sizes.frombytes(each.tobytes())
+        except FormatError as error:
+            self.problems["TF511"] = type(error)(
+                error.path, error.what, offset=error.offset, expected=error.expected, found=error.found, remedy=REMEDY
+            )
+        self.offsets, self.lengths = np.asarray(offsets, np.int64), np.asarray(sizes, np.int64)
+
+    def _look(self, text: TextFile, first: int, before: int, offsets: Positions, lengths: Positions) -> None:
+        """Compare the next entries with each other, and with the size of the text."""
+        if error := _disorder(self.path, offsets, first, before):
+            self.problems.setdefault("TF518", error)
+        if not self.trusted and "TF515" not in self.problems:
+            found = next(overlaps(self.path, text, first, (self._end, offsets, lengths)), None)
+            if found is not None:
+                self.problems["TF515"] = found
+        if not self.problems and self._gaps is not None:
+            self._gaps.add(offsets, lengths)
+        if len(offsets):
+            self._end = int(offsets[-1] + lengths[-1])
+
+    def checked(self, text: TextFile) -> tuple[str, ...]:
+        """Compare the entries with the text, as far as opening does, and return notes on lines without an entry.
+
+        Raises:
+            FormatError: The index belongs to another file, is damaged, or hides lines (unless it is trusted).
+        """
+        for error in self.problems.values():
+            raise error
+        _check_places(self.path, self.offsets, text)
+        gaps, self._gaps = self._gaps, None
+        return () if gaps is None else tuple(gaps.notes(self.path, trusted=self.trusted))
 
     def documents(self, lines: Lines) -> Lines:
         """Return the lines that have an entry.
@@ -62,7 +117,7 @@ class RawIndex:
         Raises:
             CorruptError: An entry points into a line, or a line that is JSON has no entry.
         """
-        first, at, hit = _begun(self.offsets, lines)
+        first, at, hit = begun(self.offsets, lines)
         if not hit.all():
             miss = first + int(np.argmin(hit))
             raise stale(self.path, miss, int(self.offsets[miss]))
@@ -73,7 +128,7 @@ class RawIndex:
         return lines.take(at)
 
 
-def _begun(offsets: Positions, lines: Lines) -> tuple[int, Positions, NDArray[np.bool_]]:
+def begun(offsets: Positions, lines: Lines) -> tuple[int, Positions, NDArray[np.bool_]]:
     """Match the entries that point into some lines with these lines.
 
     Args:
@@ -101,74 +156,65 @@ def index_path(text: AnyPlace) -> AnyPlace:
 
 def has_index(text: TextFile) -> bool:
     """Return True if a plain text file has an index. The .idx of another toolkit does not count."""
+    file = open_index(text)
+    if file is not None:
+        file.close()
+    return file is not None
+
+
+def open_index(text: TextFile) -> File | None:
+    """Open the index of a plain text file; None without one. The .idx of another toolkit does not count."""
     path = index_path(text.path)
     if text.compression is not None or path == text.path or not path.is_there():
-        return False
+        return None
     file = open_file(path)
-    head = file.read(0, min(file.size, 8))
+    if not file.read(0, min(file.size, 8)).startswith(_OTHER_TOOLS):
+        return file
     file.close()
-    return not head.startswith(_OTHER_TOOLS)
+    return None
 
 
-def load_certain(text: TextFile, *, trusted: bool) -> tuple[RawIndex | None, Damage | None]:
-    """Return the index of a plain text file, and its damage; of a truncated index, the complete entries.
-
-    The lines after the last complete entry may or may not have entries, so the text is read only up to them.
-    """
-    try:
-        return load_index(text, trusted=trusted, partial=True), None
-    except NO_DAMAGE:
-        raise
-    except FormatError as error:
-        index = load_index(text, trusted=trusted, partial=True, is_truncated=True)
-        if index is None or not len(index.offsets):
-            raise
-        return index, Damage(error.sentence, unused=text.file.size - text.size)
-
-
-def load_index(text: TextFile, *, trusted: bool, partial: bool = False, is_truncated: bool = False) -> RawIndex | None:
-    """Return the index of a plain text file; None without one.
+def read_index(
+    text: TextFile, *, trusted: bool, lengths: bool = False, partial: bool = False, is_truncated: bool = False
+) -> RawIndex | None:
+    """Read the index of a plain text file, up to its first problem; None without an index.
 
     Args:
         text: The text file. With `is_truncated`, its `limit` is set to the end of the last line that has an entry.
         trusted: Leave out lines without an entry.
+        lengths: Keep the lengths, and read on after a problem, as a check of all lines does.
         partial: Leave out entries after the end of the text, which may be cut.
         is_truncated: The index ends too early: return its complete entries.
-
-    Raises:
-        FormatError: The index belongs to another file, is damaged, or hides lines (unless it is trusted).
     """
-    if not has_index(text):
+    file = open_index(text)
+    if file is None:
         return None
-    path = index_path(text.path)
-    file = open_file(path)
-    offsets, gaps = array("q"), _Gaps(text)
+    with closing(file):
+        index = RawIndex(text, trusted=trusted, lengths=lengths)
+        index.read(file, text, partial=partial, is_truncated=is_truncated)
+    if is_truncated and len(index.offsets):
+        text.limit = border(text, int(index.offsets[-1]) + 1, MAX_LINE)
+    return index
+
+
+def read_certain(text: TextFile, *, trusted: bool) -> tuple[RawIndex | None, tuple[str, ...], Damage | None]:
+    """Return the checked index of a plain text file, its notes and its damage; of a truncated index, complete entries.
+
+    The lines after the last complete entry may or may not have entries, so the text is read only up to them.
+    """
+    index = read_index(text, trusted=trusted, partial=True)
+    if index is None:
+        return None, (), None
     try:
-        for read_offsets, read_lengths in read_entries(
-            file, 0, file.size, text.file.size + 1, is_truncated=is_truncated
-        ):
-            real = read_lengths > 0
-            if partial:
-                real &= read_offsets + read_lengths <= text.size
-            some, lengths = read_offsets[real], read_lengths[real]
-            wrong = _disorder(path, some, len(offsets), offsets[-1] if offsets else -1)
-            if wrong is None and not trusted:
-                wrong = next(overlaps(path, text, len(offsets), (gaps.end, some, lengths)), None)
-            if wrong is not None:
-                raise wrong
-            gaps.add(some, lengths)
-            offsets.frombytes(some.tobytes())
+        return index, index.checked(text), None
+    except NO_DAMAGE:
+        raise
     except FormatError as error:
-        raise type(error)(
-            error.path, error.what, offset=error.offset, expected=error.expected, found=error.found, remedy=REMEDY
-        ) from error
-    finally:
-        file.close()
-    found = np.asarray(offsets, np.int64)
-    if is_truncated and len(found):
-        text.limit = border(text, int(found[-1]) + 1, MAX_LINE)
-    _check_places(path, found, text)
-    return RawIndex(path, found, tuple(gaps.notes(path, trusted=trusted)), trusted)
+        index = read_index(text, trusted=trusted, partial=True, is_truncated=True)
+        notes = () if index is None else index.checked(text)
+        if index is None or not len(index.offsets):
+            raise
+        return index, notes, Damage(error.sentence, unused=text.file.size - text.size)
 
 
 def _disorder(path: Place, offsets: Positions, first: int = 0, before: int = -1) -> CorruptError | None:
@@ -187,10 +233,15 @@ def _disorder(path: Place, offsets: Positions, first: int = 0, before: int = -1)
     return out_of_order(path, first + at, int(offsets[at]), int(offsets[at - 1]) if at else before)
 
 
+def code_of(code: str, error: FormatError) -> str:
+    """Return the code of the finding of an error: TF516 if it is unsafe."""
+    return "TF516" if isinstance(error, UnsafeError) else code
+
+
 def out_of_order(path: Place, entry: int, offset: int, before: int) -> CorruptError:
     """Return the error of an entry that does not begin after the entry before it, which begins at `before`."""
     what = f"entry {entry:,} begins at or before the one before it"
-    return CorruptError(path, what, expected=f"an offset above {before:,}", found=offset)
+    return CorruptError(path, what, expected=f"an offset above {before:,}", found=offset, remedy=REMEDY)
 
 
 def _check_places(path: Place, offsets: Positions, text: TextFile) -> None:
@@ -343,140 +394,6 @@ def _lines_between(text: TextFile, start: int, stop: int) -> Lines:
     return lines_of(text, gap[cut:] if cut or not start else b"", start + cut)
 
 
-_NEW = "tokfmt index writes a new one"
-
-
-def unreadable(code: str, error: FormatError) -> Finding:
-    """Return an error as a finding of `code`; an unsafe one has the code TF516."""
-    return Finding.of("TF516" if isinstance(error, UnsafeError) else code, error)
-
-
-class IndexAudit:
-    """An audit of the index of a file, which compares all lines in order, and infers the version of Modalities."""
-
-    def __init__(self, text: TextFile, *, trusted: bool) -> None:
-        self.text, self.path, self.trusted = text, index_path(text.path), trusted
-        self.error: FormatError | None = None
-        self.present = has_index(text)
-        self.offsets = self.lengths = np.empty(0, np.int64)
-        self.extra = self.lines = self.misses = self.hits = self.other_bytes = self.other_characters = 0
-        self.first_miss = self.first_hidden = -1
-        self.hidden = 0
-        self.disorder: FormatError | None = None
-        self.overlap: FormatError | None = None
-        self.last_difference = 0
-        self.unended = self.last_line_missing = False
-        if self.present:
-            try:
-                self._load(open_file(self.path))
-            except FormatError as error:
-                self.error = error
-
-    def _load(self, file: File) -> None:
-        offsets, lengths = array("q"), array("q")  # Unlike numpy's, these arrays grow in place.
-        for read_offsets, read_lengths in read_entries(file, 0, file.size, self.text.size + 1):
-            real = read_lengths > 0
-            some, sizes = read_offsets[real], read_lengths[real]
-            self.extra += len(real) - len(some)
-            before = (offsets[-1], offsets[-1] + lengths[-1]) if offsets else (-1, 0)
-            self.disorder = self.disorder or _disorder(self.path, some, len(offsets), before[0])
-            if not self.trusted and self.overlap is None:
-                self.overlap = next(overlaps(self.path, self.text, len(offsets), (before[1], some, sizes)), None)
-            offsets.frombytes(some.tobytes())
-            lengths.frombytes(sizes.tobytes())
-        file.close()
-        self.offsets, self.lengths = np.asarray(offsets, np.int64), np.asarray(lengths, np.int64)
-        if self.disorder is not None:
-            order = np.argsort(self.offsets, kind="stable")
-            self.offsets, self.lengths = self.offsets[order], self.lengths[order]
-
-    def look(self, lines: Lines) -> None:
-        """Compare the entries that point into these lines with the lines."""
-        if not self.present or self.error is not None:
-            return
-        first, at, hit = _begun(self.offsets, lines)
-        counted, at = self.lengths[first : first + len(at)][hit], at[hit]
-        if len(at) < len(hit) and self.first_miss < 0:
-            self.first_miss = first + int(np.argmin(hit))
-        self.misses += len(hit) - len(at)
-        if len(at) < len(lines):
-            hidden = hidden_lines(lines, at)
-            self.first_hidden = hidden[0] if hidden and not self.hidden else self.first_hidden
-            self.hidden += len(hidden)
-        self.hits += len(at)
-        self.lines += len(lines)
-        self.unended = not lines.data.endswith(b"\n")
-        self.last_line_missing = self.unended and len(lines) - 1 not in at
-        self.other_bytes += int(np.count_nonzero(counted != lines.stretches()[1][at]))
-        wrong = counted - _characters(lines)[at]
-        self.other_characters += int(np.count_nonzero(wrong))
-        if len(wrong):
-            self.last_difference = int(wrong[-1])
-
-    def findings(self) -> Iterator[Finding]:
-        """Yield the findings on the index. Call it after `look` has compared all lines."""
-        name, error = str(self.path), self.error
-        if not self.present:
-            return
-        if error is not None:
-            yield replace(unreadable("TF511", error), remedy=_NEW)
-            return
-        beyond = len(self.offsets) - int(np.searchsorted(self.offsets, self.text.size))
-        misses = self.misses + beyond
-        if misses:
-            first = self.first_miss if self.first_miss >= 0 else len(self.offsets) - beyond
-            message = (
-                f"{misses:,} of {len(self.offsets):,} entries do not begin a line of {self.text.path.name} "
-                f"(first: offset {int(self.offsets[first]):,}): it is the index of another file or an older one"
-            )
-            yield Finding("TF512", "error", name, message, _NEW)
-            return
-        if self.disorder is not None:
-            yield replace(Finding.of("TF518", self.disorder), remedy=_NEW)
-            return
-        if self.overlap is not None:
-            yield Finding.of("TF515", self.overlap)
-        if self.hidden:
-            error = hiding(self.path, self.text, self.hidden, self.first_hidden)
-            yield Finding.of("TF513", error, "warning" if self.trusted else "error")
-        left_out = self.lines - self.hits - self.hidden
-        if left_out > 0:
-            message = f"{left_out:,} lines that are blank or not JSON have no entry"
-            yield Finding("TF513", "info", name, message, "Modalities leaves them out if an option asks for it")
-        yield from self._version(name)
-
-    def _misses_only_the_last(self) -> bool:
-        return self.last_line_missing and self.lines - self.hits == 1 and not self.other_bytes
-
-    def _version(self, name: str) -> Iterator[Finding]:
-        version = ""
-        if not self.other_bytes:
-            if self.extra:
-                version = "I0 (2023-11-03), with an entry of length 0 at its end"
-            elif self._misses_only_the_last():
-                version = "I1 (2023-11-07), which leaves out a last line without a line feed"
-        elif not self.other_characters:
-            version = "I4 or I5 (2024-02-06 to 2024-12-11)" if self.unended else "I5 (2024-11-20 to 2024-12-11)"
-            version += ", whose lengths count characters, not bytes"
-        elif self.other_characters == 1 and self.last_difference == 1:
-            version = "I4 (2024-02-06 to 2024-11-19), whose lengths count characters, not bytes, and the last line feed"
-        else:
-            message = f"the lengths of {self.other_bytes:,} entries are neither bytes nor characters of their lines"
-            yield Finding("TF515", "warning", name, message, _NEW)
-        if version:
-            yield Finding("TF514", "warning", name, f"is an index of version {version}", f"For today's readers, {_NEW}")
-
-
-def _characters(lines: Lines) -> Positions:
-    """Return int64[lines], the characters of each line, without its carriage return and with its byte order mark."""
-    raw = np.frombuffer(lines.data, np.uint8)
-    before = np.concatenate(([0], np.cumsum((raw & 0xC0) != 0x80)))  # Continuation bytes do not begin a character.
-    starts = lines.starts.copy()
-    starts[:1] = 0
-    counts: Positions = before[lines.ends] - before[starts]
-    return counts
-
-
 _ENTRIES = 1 << 16  # entries in memory while the index is written
 _BARE = 4  # bytes of a line up to which it may be only a byte order mark and a carriage return
 _SKIP = "--skip-invalid leaves such lines out of the index"
@@ -505,7 +422,7 @@ class IndexReport:
 
 
 def write_index(
-    source: Place,
+    source: PlaceLike,
     destination: PlaceLike | None = None,
     *,
     validate: bool = True,
@@ -531,6 +448,7 @@ def write_index(
         OptionError: The destination is the source.
         DestinationExistsError: The index exists, and `overwrite` is not set.
     """
+    source = place_of(source)
     text = TextFile(source)
     if text.compression is not None:
         what = f"is {text.compression} data; only plain text can have an index"

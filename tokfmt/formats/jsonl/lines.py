@@ -31,7 +31,7 @@ from tokfmt.core.errors import (
     TruncatedError,
     UnsafeError,
 )
-from tokfmt.core.files import File, open_file, writing
+from tokfmt.core.files import File, names_in, natural_key, open_file, writing
 from tokfmt.core.format import ZSTANDARD
 from tokfmt.core.output import concatenate, whole
 from tokfmt.core.place import Place
@@ -45,6 +45,12 @@ PIECE = 1 << 18
 
 FILE_NAME = re.compile(r"[^.].*\.jsonl(\.gz|\.zst)?", re.IGNORECASE)
 """Names of the files of a directory that belong to its dataset."""
+
+
+def names_of(path: Place) -> list[str]:
+    """Return the names of these files of a directory, in natural order."""
+    return sorted(filter(FILE_NAME.fullmatch, names_in(path)), key=natural_key)
+
 
 BOM = b"\xef\xbb\xbf"
 
@@ -361,6 +367,21 @@ class Lines:
     def begin(self, index: int) -> int:
         """Return the byte offset of a line in the text."""
         return self.offset + int(self.starts[index])
+
+    def number(self, index: int) -> int:
+        """Return the number of lines of `data` before a line."""
+        return self.data.count(b"\n", 0, int(self.starts[index]))
+
+    def bounds(self, index: int) -> tuple[int, int]:
+        """Return the byte offsets of a line in the text, before a byte order mark, and of the next line."""
+        start = self.data.rfind(b"\n", 0, int(self.starts[index])) + 1
+        stop = self.data.find(b"\n", int(self.ends[index])) + 1 or len(self.data)
+        return self.offset + start, self.offset + stop
+
+    def at(self, offset: int) -> int | None:
+        """Return the index of the line that holds the byte at `offset` of the text; None without one."""
+        index = int(np.searchsorted(self.begins(), offset, side="right")) - 1
+        return index if index >= 0 and offset < self.bounds(index)[1] else None
 
     def begins(self) -> Positions:
         """Return int64[lines], the byte offset of each line in the text, before a byte order mark."""

@@ -140,10 +140,13 @@ class Parsed(NamedTuple):
     kept: list[int] | None
     problems: list[tuple[int, Problem]]
 
+    def indexes(self, lines: int) -> Sequence[int]:
+        """Return the indexes of the valid lines in a batch of so many lines."""
+        return range(lines) if self.kept is None else self.kept
+
     def some(self, first: int, last: int, lines: int) -> Parsed:
         """Return only the values `first <= i < last`; `lines` is the number of lines of the batch."""
-        kept = list(range(lines)) if self.kept is None else self.kept
-        return Parsed(self.values[first:last], kept[first:last], self.problems)
+        return Parsed(self.values[first:last], list(self.indexes(lines)[first:last]), self.problems)
 
 
 class Parser:
@@ -228,9 +231,10 @@ class Parser:
             else:
                 return value
         document = load(line)
-        return document if isinstance(document, Fault) else self._extract(document.value)
+        return document if isinstance(document, Fault) else self.extract(document.value)
 
-    def _extract(self, document: object) -> Value | Problem:
+    def extract(self, document: object) -> Value | Problem:
+        """Return the record of a parsed line, or its problem."""
         others: list[str] = []
         name = shown_path(self.path)
         for depth, key in enumerate(self.path):
@@ -475,6 +479,16 @@ def step(document: object, key: str) -> object:
     if isinstance(document, list) and key.isdecimal() and int(key) < len(document):
         return document[int(key)]
     raise ValueError(key)
+
+
+def value_at(document: object, keys: tuple[str, ...]) -> object:
+    """Return the value at a path of keys in a parsed line; None without one."""
+    try:
+        for key in keys:
+            document = step(document, key)
+    except ValueError:
+        return None
+    return document
 
 
 def _fields_of(fields: Sequence[str], path: tuple[str, ...]) -> str:

@@ -2,228 +2,41 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from array import array
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.errors import NO_DAMAGE, FormatError, SourceChangedError, TokfmtError, TruncatedError
-from tokfmt.core.files import names_in, natural_key
+from tokfmt.core.errors import NO_DAMAGE, FormatError, SourceChangedError, TokfmtError
 from tokfmt.core.format import Hints
-from tokfmt.core.loss_mask import IGNORED, LABELS, LOSS_MASK, MASK_OPTION, MASKS
+from tokfmt.core.loss_mask import IGNORED, LABELS, LOSS_MASK, MASK_OPTION
 from tokfmt.core.place import Place
 from tokfmt.core.ragged import Ragged, offsets_of
 from tokfmt.core.reader import ByteOffset, Damage, check_interval
 from tokfmt.core.records import Block, Line, RecordBatch, RecordInfo, RecordReader, SkippedRecords, Spot
 from tokfmt.core.text_format import counted
-from tokfmt.formats.jsonl.index import RawIndex, load_certain, load_index, misplaced
-from tokfmt.formats.jsonl.lines import FILE_NAME, Lines, Positions, TextFile, border, line_number, walk
+from tokfmt.formats.jsonl.index import RawIndex
+from tokfmt.formats.jsonl.lines import Lines, TextFile, border, line_number
 from tokfmt.formats.jsonl.options import ReadOptions
 from tokfmt.formats.jsonl.parse import (
-    Document,
     Fault,
     Kind,
     Parsed,
     Parser,
     Problem,
-    dotted,
     kind_of,
     line_error,
-    load,
     shown_path,
-    step,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Census:
-    """The numbers of records in the pieces of a file: 16 bytes for each 256 KiB of text.
-
-    Attributes:
-        offsets: int64[pieces + 1], the byte offset of each piece of whole lines, and the end of the last.
-        firsts: int64[pieces + 1], the number of the first record of each piece, and the number of all records.
-        whole: True if the pieces are all of the file, not only its beginning.
-    """
-
-    offsets: Positions
-    firsts: Positions
-    whole: bool = False
-
-    @property
-    def records(self) -> int:
-        """Number of records in the pieces."""
-        return int(self.firsts[-1])
-
+from tokfmt.formats.jsonl.part import Part, first_record
 
 _LISTED = 8  # damaged lines that a message lists by number
-_UNCOUNTED = Census(np.zeros(1, np.int64), np.zeros(1, np.int64))
-
-
-class Part:
-    """One file of a dataset: its lines, or those that its index lists, and the byte offsets of its records.
-
-    Args:
-        path, options: As for `JsonlReader`.
-        valid: Returns the parser that tells records from lines that are left out; None if every line is a record.
-        partial: See `Hints.allow_partial`.
-
-    Attributes:
-        damage: The parts of the file that are not certain, and left out.
-    """
-
-    def __init__(
-        self, path: Place, options: ReadOptions, valid: Callable[[], Parser | None], *, partial: bool = False
-    ) -> None:
-        self.text, self._valid, trusted = TextFile(path), valid, options.index == "trust"
-        self._longest, lost = options.max_line, None
-        cut = self.text.keep_certain(_complete, self._longest) if partial else None
-        if options.index == "none":
-            self.index = None
-        elif partial:
-            self.index, lost = load_certain(self.text, trusted=trusted)
-        else:
-            self.index = load_index(self.text, trusted=trusted)
-        self.damage = tuple(one for one in (cut, lost) if one is not None)
-        self._census = _UNCOUNTED
-
-    def lines(self, start: int, stop: int | None) -> Iterator[Lines]:
-        """Yield the lines between two byte offsets, about 256 KiB at a time.
-
-        Both offsets are starts of lines. With an index, only the lines that it lists are yielded; else all that are not
-        blank.
-        """
-        for lines in walk(self.text, start, stop, self._longest):
-            yield lines.without_blank() if self.index is None else self.index.documents(lines)
-
-    def census(self, limit: int | None = None) -> Census:
-        """Count the records of the file; with `limit`, stop when so many have been found."""
-        known, valid = self._census, self._valid()
-        if known.whole or (limit is not None and known.records >= limit):
-            return known
-        if self.text.compression is not None:  # Counting starts over: the text can only be read from its start.
-            known = _UNCOUNTED
-        offsets, counts = [int(known.offsets[-1])], [known.records]
-        whole, found = True, known.records
-        for lines in self.lines(offsets[0], None):
-            offsets.append(lines.offset + len(lines.data))
-            counts.append(len(lines) if valid is None else len(valid(lines).values))
-            found += counts[-1]
-            if limit is not None and found >= limit:
-                whole = self.text.compression is None and offsets[-1] >= self.text.size
-                break
-        self._census = Census(
-            np.concatenate((known.offsets, np.asarray(offsets[1:], np.int64))),
-            np.concatenate((known.firsts, np.cumsum(counts, dtype=np.int64)[1:])),
-            whole,
-        )
-        return self._census
-
-    def records(self, limit: int | None = None) -> int:
-        """Return the number of records: without reading the text if an index lists them and no line may be left out.
-
-        With `limit`, counting may stop at `limit` records or more.
-        """
-        index = self._record_index()
-        return self.census(limit).records if index is None else len(index.offsets)
-
-    def _record_index(self) -> RawIndex | None:
-        """Return the index if each of its entries is a record, else None."""
-        return self.index if self._valid() is None else None
-
-    def span(self, first: int, last: int) -> tuple[int, int]:
-        """Return the byte offsets of record `first`, and of the line after record `last - 1`, in a plain file."""
-        index = self._record_index()
-        if index is not None:
-            entries = index.offsets
-            begins = [int(entries[entry]) for entry in (first, last) if entry < len(entries)]
-            for entry, offset in zip((first, last), begins, strict=False):
-                if error := misplaced(index.path, self.text, entry, offset):
-                    raise error
-            return begins[0], begins[1] if last < len(entries) else self.text.size
-        return self._line(first)[0], self._line(last - 1)[1]
-
-    def _line(self, record: int) -> tuple[int, int]:
-        """Return the byte offsets of the line of a record, and of the next line."""
-        start, stop, at, valid = 0, None, record, self._valid()
-        if self.text.compression is None:
-            census = self.census(record + 1)
-            piece = int(np.searchsorted(census.firsts, record, side="right")) - 1
-            start, stop = census.offsets[piece : piece + 2].tolist()
-            at -= int(census.firsts[piece])
-        for lines in self.lines(start, stop):
-            kept = None if valid is None else valid(lines).kept
-            count = len(lines) if kept is None else len(kept)
-            if at < count:
-                index = at if kept is None else kept[at]
-                start = lines.data.rfind(b"\n", 0, int(lines.starts[index])) + 1  # before a byte order mark
-                stop = lines.data.find(b"\n", int(lines.ends[index])) + 1 or len(lines.data)
-                return lines.offset + start, lines.offset + stop
-            at -= count
-        raise IndexError(f"record {record}")
-
-    def byte_offset(self, record: int) -> ByteOffset:
-        """Return the byte offset of the line of a record, and its length without line end."""
-        text = self.text
-        if text.compression is not None:
-            return ByteOffset(text.path, 0, None, f"record {record:,} of the decompressed text")
-        start, _ = self.span(record, record + 1)
-        stop = border(text, start + 1, self._longest)
-        tail = text.file.read(max(start, stop - 2), stop - max(start, stop - 2))
-        return ByteOffset(text.path, start, stop - start - (len(tail) - len(tail.rstrip(b"\r\n"))))
-
-    def line(self, record: int) -> Line:
-        """Return the number of the line of a record. Reads the text before it."""
-        text, decompressed = self.text, self.text.compression is not None
-        start, _ = self._line(record) if decompressed else self.span(record, record + 1)
-        return Line(text.path, line_number(text, start), start, decompressed)
-
-    def record_at(self, offset: int) -> int | None:
-        """Return the record whose line holds the byte at `offset`; None without one, or if the file is compressed."""
-        if self.text.compression is not None or not 0 <= offset < self.text.size:
-            return None
-        index = self._record_index()
-        if index is None:
-            return self._by_census(offset)
-        record = int(np.searchsorted(index.offsets, offset, side="right")) - 1
-        beyond = record < 0 or offset >= border(self.text, int(index.offsets[record]) + 1, self._longest)
-        return None if beyond else record
-
-    def _by_census(self, offset: int) -> int | None:
-        census, valid = self.census(), self._valid()
-        piece = int(np.searchsorted(census.offsets, offset, side="right")) - 1
-        record = int(census.firsts[piece])
-        for lines in self.lines(int(census.offsets[piece]), int(census.offsets[piece + 1])):
-            stop = lines.offset + len(lines.data)
-            if offset < stop:
-                starts = lines.starts + lines.offset
-                if not lines.offset:
-                    starts[:1] = 0  # before a byte order mark
-                line = int(np.searchsorted(starts, offset, side="right")) - 1
-                end = lines.data.find(b"\n", int(lines.ends[line])) + 1 or len(lines.data)
-                if line < 0 or offset >= lines.offset + end:
-                    return None
-                kept = None if valid is None else valid(lines).kept
-                if kept is None:
-                    return record + line
-                return record + kept.index(line) if line in kept else None
-            record += len(lines) if valid is None else len(valid(lines).values)
-        return None
-
-
 _FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
-_BOTH = 'records have both "{1}" and "{0}": read as IDs; --from-opt kind=text reads "{0}"'
-
-
-def _complete(line: bytes) -> bool:
-    """Return True if a line is a complete JSON object. Such an object is never the beginning of another."""
-    return line.lstrip().startswith(b"{") and not isinstance(load(line), Fault)
 
 
 class JsonlReader(RecordReader):
@@ -231,106 +44,63 @@ class JsonlReader(RecordReader):
 
     An invalid line is an error. With `--allow-loss invalid-lines`, it is left out and counted. With
     `Hints.allow_partial`, it is damage: the lines around it are certain, because a line feed ends each line.
+
+    Args:
+        texts: The files, each with its index, which was compared with it, or None.
+        options: The parsed read options.
+        hints: Facts and wishes of the command.
+        notes: Notes on the indexes.
+        damage: What is not certain of the files, and left out.
     """
 
     describes_lines = True
 
-    def __init__(self, paths: Sequence[Place], options: ReadOptions, hints: Hints) -> None:
-        self.options, self.allow_loss, self.collect, self._partial = (
-            options,
-            hints.allow_loss,
-            hints.collect_invalid,
-            hints.allow_partial,
-        )
-        self._keys = {"text": dotted(options.text_field, "text_field"), "ids": dotted(options.ids_field, "ids_field")}
-        self.parts, damage = list[Part](), list[Damage]()
-        for path in files_of(paths):
-            try:
-                part = Part(path, options, self._valid, partial=hints.allow_partial)
-            except FormatError as error:
-                if not hints.allow_partial or isinstance(error, NO_DAMAGE):
-                    raise
-                damage.append(Damage(error.sentence))
-                continue
-            damage += part.damage
-            if part.text.limit != 0:
-                self.parts.append(part)
-        if damage and not self.parts:
-            what = f"no record of it is certain to be complete: {damage[0].what}"
-            raise TruncatedError(paths[0], what, remedy="Copy it again")
-        kind, inferred = self._kind() if options.kind == "auto" else (options.kind, ())
-        self.kind: Kind = kind
-        self._unread = False  # there is a loss mask, and no option states which IDs it speaks of
-        self._beside = self._mask_fields() if kind == "ids" and len(self._keys["ids"]) == 1 else ()
-        plain = not any(part.text.compression for part in self.parts)
-        indexes = [part.index for part in self.parts if part.index is not None]
-        notes = [note for index in indexes for note in index.notes]
-        if not plain:
+    def __init__(
+        self,
+        texts: Sequence[tuple[TextFile, RawIndex | None]],
+        options: ReadOptions,
+        hints: Hints,
+        notes: Sequence[str] = (),
+        damage: Sequence[Damage] = (),
+    ) -> None:
+        self.options, self.allow_loss = options, hints.allow_loss
+        self.collect, self._partial = hints.collect_invalid, hints.allow_partial
+        valid = self._valid if self._lenient else None
+        self.parts = [Part(text, index, options.max_line, valid) for text, index in texts]
+        self._first = first = first_record(self.parts, options, is_lenient=self._lenient, collects=self.collect)
+        self.kind: Kind = first.kind
+        random_access, notes = not any(part.text.compression for part in self.parts), list(notes)
+        if not random_access:
             notes.append(
                 "compressed lines are read from their start, so a record near the end takes as long as the whole file"
             )
-        if self._unread:
+        if first.has_unread_mask:
             notes.append(f'the field "{LOSS_MASK}" of its records is not read: {MASK_OPTION}')
+        indexes = [part.index for part in self.parts if part.index is not None]
         known = len(indexes) == len(self.parts) and not self._lenient
         self.info = RecordInfo(
             kind=self.kind,
             size=sum(part.text.size for part in self.parts),
             records=sum(len(index.offsets) for index in indexes) if known else None,
-            random_access=plain,
+            random_access=random_access,
             json_lines=True,
-            inferred=inferred,
+            inferred=first.inferred,
             notes=tuple(notes),
-            field=shown_path(self._keys[self.kind]),
-            loss_masks=f"loss masks of its records ({', '.join(self._beside)})" if self._masked else "",
+            field=shown_path(first.keys),
+            loss_masks=f"loss masks of its records ({', '.join(first.beside)})" if self._masked else "",
             extras={"files": len(self.parts), "indexes": [index.path.name for index in indexes]},
             damage=tuple(damage),
         )
         self._counts: list[int] | None = None
 
-    def _kind(self) -> tuple[Kind, tuple[str, ...]]:
-        """Return the kind of the first record, and the inferred facts; "ids" if there is no line."""
-        nothing: Kind = "ids"
-        parser = Parser("text", self._keys["text"], others=True)
-        for lines in itertools.chain.from_iterable(part.lines(0, None) for part in self.parts):
-            faults: list[TokfmtError] = []
-            for index, line in enumerate(lines.tolist()):
-                ids, text = _at(load(line), self._keys["ids"]), parser.one(line)
-                if isinstance(ids, list) and all(type(token) is int for token in ids):
-                    both = _BOTH.format(*map(shown_path, self._keys.values()))
-                    return "ids", (both,) if isinstance(text, str) else ()
-                if isinstance(text, str):
-                    return "text", ()
-                if ids is not None:
-                    return "ids", ()
-                if not self._lenient and isinstance(text, Fault) and not faults:
-                    faults.append(line_error(lines, index, text))
-                    if not self.collect:
-                        break
-                nothing = "text"
-            if faults:  # None of the lines of 256 KiB is a record.
-                raise faults[0]
-        return nothing, ()
-
     def parser(self, *, others: bool) -> Parser:
         """Return a parser of these records; with `others`, it ignores other fields."""
-        return Parser(self.kind, self._keys[self.kind], others, self._beside)
-
-    def _mask_fields(self) -> tuple[str, ...]:
-        """Return the fields of labels and of masks that the first record has, as far as they are to be read."""
-        for lines in itertools.chain.from_iterable(part.lines(0, None) for part in self.parts):
-            for line in lines.tolist():
-                document = load(line)
-                if isinstance(document, Document) and isinstance(document.value, dict):
-                    record = document.value
-                    names = (LABELS, *MASKS, *((LOSS_MASK,) if self.options.loss_mask else ()))
-                    self._unread = self.options.loss_mask is None and isinstance(record.get(LOSS_MASK), list)
-                    return tuple(name for name in names if isinstance(record.get(name), list))
-        return ()
+        return self._first.parser(others=others)
 
     @property
     def _masked(self) -> bool:
         """True if records have marks."""
-        return bool(self._beside) and "loss-mask" not in self.allow_loss
+        return bool(self._first.beside) and "loss-mask" not in self.allow_loss
 
     # Counts and blocks
 
@@ -357,8 +127,8 @@ class JsonlReader(RecordReader):
         """True if invalid lines are left out."""
         return "invalid-lines" in self.allow_loss or self._partial
 
-    def _valid(self) -> Parser | None:
-        return self.parser(others=True) if self._lenient else None
+    def _valid(self) -> Parser:
+        return self.parser(others=True)
 
     def damaged_records(self) -> Sequence[Damage]:
         """See `RecordReader.damaged_records`."""
@@ -373,7 +143,7 @@ class JsonlReader(RecordReader):
                 for index, problem in parsed.problems:
                     if _is_damage(problem):
                         fault = fault or line_error(lines, index, problem)
-                        numbers.append(passed + lines.data.count(b"\n", 0, int(lines.starts[index])))
+                        numbers.append(passed + lines.number(index))
                 passed += lines.data.count(b"\n")
             if fault is not None:
                 found.append(Damage(_of_lines(fault, numbers)))
@@ -443,14 +213,14 @@ class JsonlReader(RecordReader):
             FormatError: A record has no such field, or one of another length, or with other values.
         """
         found = [np.empty(0, np.uint8)]
-        for index, ids in zip(range(len(lines)) if parsed.kept is None else parsed.kept, parsed.values, strict=True):
+        for index, ids in zip(parsed.indexes(len(lines)), parsed.values, strict=True):
             try:
                 fields: dict[str, Any] = _FIELDS.decode(lines[index])
-                fields = {name: json.loads(bytes(fields[name])) for name in self._beside if name in fields}
+                fields = {name: json.loads(bytes(fields[name])) for name in self._first.beside if name in fields}
             except (msgspec.DecodeError, UnicodeDecodeError):  # NaN or lone surrogates in another field
                 fields = json.loads(lines[index])
             marks = np.ones(len(ids), np.uint8)
-            for name in self._beside:
+            for name in self._first.beside:
                 counts = self._counted_in(lines, index, name, fields.get(name), ids)
                 if name == LOSS_MASK and self.options.loss_mask == "next":
                     counts = np.append(False, counts)[: len(counts)]
@@ -599,50 +369,13 @@ def _of_lines(first: TokfmtError, numbers: Sequence[int]) -> str:
     return f"{what}; {len(numbers):,} lines in all are not records: {listed}"
 
 
-def _at(document: Document | Fault, keys: tuple[str, ...]) -> object:
-    """Return the value at a path of keys in a line; None without one."""
-    value = document.value if isinstance(document, Document) else None
-    try:
-        for key in keys:
-            value = step(value, key)
-    except ValueError:
-        return None
-    return value
-
-
 def _fields(file: int, lines: Lines, parsed: Parsed, parser: Parser) -> SkippedRecords:
     """Count the records with fields besides the one that is read, and these fields."""
     counts, others, first = Counter[str](), 0, None
-    for index in range(len(lines)) if parsed.kept is None else parsed.kept:
+    for index in parsed.indexes(len(lines)):
         names = parser.names(lines[index])
         if names:
             counts.update(names)
             others += 1
             first = first or (file, lines.begin(index))
     return SkippedRecords(others=others, first=first, fields=dict(counts))
-
-
-def files_of(paths: Sequence[Place]) -> list[Place]:
-    """Return the given files, and the *.jsonl(.gz, .zst) of the given directories in natural order.
-
-    Raises:
-        FormatError: A directory holds no such file, or the same file plain and compressed.
-    """
-    return [file for path in paths for file in (_in_directory(path) if path.is_dir() else [path])]
-
-
-def _in_directory(path: Place) -> list[Place]:
-    names = sorted(filter(FILE_NAME.fullmatch, names_in(path)), key=natural_key)
-    if not names:
-        raise FormatError(path, "holds no *.jsonl, *.jsonl.gz or *.jsonl.zst")
-    stems: dict[str, str] = {}
-    for name in names:
-        stem = name.removesuffix(".gz").removesuffix(".zst")
-        if stem in stems:
-            raise FormatError(
-                path,
-                f"holds {stems[stem]} and {name}: the same records twice",
-                remedy="Remove one of them, or name the files to be read",
-            )
-        stems[stem] = name
-    return [path / name for name in names]

@@ -7,7 +7,7 @@ A check reports the problems of header, index and sizes, and then compares the e
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -188,45 +188,84 @@ _PADDED = 0.2  # share of documents with such a run from which on padding is rep
 _COMPARE = "They may be cut: compare them with their source"
 
 
-@dataclass(frozen=True, slots=True)
-class Endings:
-    """The counts of documents by their last token.
+class Counts(NamedTuple):
+    """Counts of documents by their last tokens, in a window of tokens or in all that were looked at.
 
     Attributes:
-        of: The number of compared documents, in words.
-        count: The number of compared documents that hold a token.
-        usual: The number of these that end with the separator.
-        first: The first document that does not; -1 if all do.
+        ended: Documents that end in it, without empty ones.
+        usual: Those that end with the separator.
+        first_other: The first document that does not; -1 if all do.
+        inside: Separators inside documents.
+        first_inside: The position of the first of these; -1 without one.
+        padded: Documents that end with a run of one ID before the last token.
+        twice: Documents that end with the separator twice, both of them in it.
     """
 
-    of: str
-    count: int
-    usual: int
-    first: int
+    ended: int = 0
+    usual: int = 0
+    first_other: int = -1
+    inside: int = 0
+    first_inside: int = -1
+    padded: int = 0
+    twice: int = 0
 
-
-def ending_findings(reader: FlatReader, eos_id: int, ends: Endings) -> Iterator[Finding]:
-    """Yield a finding if documents do not end with the separator, by the counts `ends`."""
-    name = str(reader.extents[0].file.path)
-    if ends.usual * 2 <= ends.count:
-        if ends.count >= _FEW:
-            yield Finding(
-                "TF117",
-                "warning",
-                name,
-                f"only {ends.usual:,} of {ends.of} end with the same ID ({eos_id:,})",
-                "Documents may have been cut by a program that used shifted offsets: compare some with their source",
-            )
-    elif ends.first >= 0:
-        at = reader.locate(int(reader.offsets(ends.first + 1, ends.first + 1)[0]) - 1).offset
-        what = (
-            f"{ends.count - ends.usual:,} of {ends.of} do not end with {eos_id:,}, as most do "
-            f"(first: document {ends.first:,})"
+    def followed_by(self, window: Counts) -> Counts:
+        """Return the counts of these tokens and of the window after them."""
+        return Counts(
+            self.ended + window.ended,
+            self.usual + window.usual,
+            window.first_other if self.first_other < 0 else self.first_other,
+            self.inside + window.inside,
+            window.first_inside if self.first_inside < 0 else self.first_inside,
+            self.padded + window.padded,
+            self.twice + window.twice,
         )
-        yield Finding("TF116", "warning", name, what, _COMPARE, at)
 
 
-def last_tokens(reader: FlatReader) -> tuple[NDArray[np.int64], NDArray[np.generic]]:
+def look(reader: FlatReader, how: Audit) -> Iterator[Finding]:
+    """Yield the findings on lengths and ends of documents, and, if `how.deep`, on all tokens."""
+    yield from _of_lengths(reader)
+    yield from (_of_all_tokens(reader, how) if how.deep else _of_last_tokens(reader))
+
+
+def _warning(reader: FlatReader, code: str, what: str, remedy: str, at: int | None = None, query: str = "") -> Finding:
+    return Finding(code, "warning", str(reader.extents[0].file.path), what, remedy, at, query)
+
+
+def _of_lengths(reader: FlatReader) -> Iterator[Finding]:
+    """Yield a finding if many documents have exactly the greatest length, so that a tokenizer may have cut them."""
+    top = same = first = 0
+    minimum = 1 << 62
+    for a, b in windows(0, reader.info.sequences):
+        lengths = np.diff(reader.offsets(a, b))
+        here = int(lengths.max())
+        minimum = min(minimum, int(lengths.min()))
+        if here > top:
+            top, same, first = here, 0, a + int(np.argmax(lengths))
+        same += int(np.count_nonzero(lengths == top))
+    if top >= _LONG and minimum < top and same >= max(_FEW, _SHARE * reader.info.sequences):
+        at = reader.locate(int(reader.offsets(first, first)[0])).offset
+        what = f"{same:,} documents have exactly the greatest length, {top:,} tokens (first: document {first:,})"
+        remedy = "A tokenizer with truncation=True cut them: compare them with their source"
+        yield _warning(reader, "TF122", what, remedy, at, f"len=={top}")
+
+
+def _of_ends(reader: FlatReader, eos_id: int, counts: Counts, of: str) -> Iterator[Finding]:
+    """Yield a finding if documents do not end with the separator; `of` is the number of these documents, in words."""
+    if counts.usual * 2 <= counts.ended:
+        if counts.ended >= _FEW:
+            what = f"only {counts.usual:,} of {of} end with the same ID ({eos_id:,})"
+            remedy = (
+                "Documents may have been cut by a program that used shifted offsets: compare some with their source"
+            )
+            yield _warning(reader, "TF117", what, remedy)
+    elif (first := counts.first_other) >= 0:
+        at = reader.locate(int(reader.offsets(first + 1, first + 1)[0]) - 1).offset
+        others = f"{counts.ended - counts.usual:,} of {of} do not end with {eos_id:,}, as most do"
+        yield _warning(reader, "TF116", f"{others} (first: document {first:,})", _COMPARE, at)
+
+
+def _last_tokens(reader: FlatReader) -> tuple[NDArray[np.int64], NDArray[np.generic]]:
     """Return the numbers of up to 16,384 documents, spread over the pack, and their last tokens.
 
     Of a larger pack in a store, these are 64 runs of 64 neighbors: each place costs a request.
@@ -244,101 +283,57 @@ def last_tokens(reader: FlatReader) -> tuple[NDArray[np.int64], NDArray[np.gener
     return looked, np.concatenate(last) if last else np.empty(0, np.uint32)
 
 
-def length_findings(reader: FlatReader) -> Iterator[Finding]:
-    """Yield a finding if many documents have exactly the greatest length, so that a tokenizer may have cut them."""
-    top = same = first = 0
-    minimum = 1 << 62
-    for a, b in windows(0, reader.info.sequences):
-        lengths = np.diff(reader.offsets(a, b))
-        here = int(lengths.max())
-        minimum = min(minimum, int(lengths.min()))
-        if here > top:
-            top, same, first = here, 0, a + int(np.argmax(lengths))
-        same += int(np.count_nonzero(lengths == top))
-    if top >= _LONG and minimum < top and same >= max(_FEW, _SHARE * reader.info.sequences):
-        at = reader.locate(int(reader.offsets(first, first)[0])).offset
-        what = f"{same:,} documents have exactly the greatest length, {top:,} tokens (first: document {first:,})"
-        yield Finding(
-            "TF122",
-            "warning",
-            str(reader.extents[0].file.path),
-            what,
-            "A tokenizer with truncation=True cut them: compare them with their source",
-            at,
-            f"len=={top}",
-        )
+def _usual(last: NDArray[np.generic]) -> int | None:
+    """Return the ID with which most documents end, given their last tokens; None without any."""
+    ids, counts = np.unique(last, return_counts=True)
+    return int(ids[np.argmax(counts)]) if len(ids) else None
 
 
-class _Look(NamedTuple):
-    """The counts of one window of tokens.
-
-    Attributes:
-        ended: Documents that end in it.
-        usual: Those that end with the separator.
-        first_other: The first document that does not; -1 if all do.
-        inside: Separators inside documents.
-        first_inside: The position of the first of these; -1 without one.
-        padded: Documents that end with a run of one ID before the last token.
-        twice: Documents that end with the separator twice, both of them in it.
-    """
-
-    ended: int
-    usual: int
-    first_other: int
-    inside: int
-    first_inside: int
-    padded: int
-    twice: int
+def _of_last_tokens(reader: FlatReader) -> Iterator[Finding]:
+    """Yield a finding if documents do not end as most others do, from up to 16,384 of them."""
+    looked, last = _last_tokens(reader)
+    if (eos_id := _usual(last)) is None:
+        return
+    of = f"{len(last):,} documents" if len(looked) == reader.info.sequences else f"{len(last):,} checked documents"
+    other = np.flatnonzero(last != eos_id)
+    first_other = int(looked[other[0]]) if len(other) else -1
+    yield from _of_ends(reader, eos_id, Counts(len(last), len(last) - len(other), first_other), of)
 
 
-def deep_findings(reader: FlatReader, how: Audit) -> Iterator[Finding]:
+def _of_all_tokens(reader: FlatReader, how: Audit) -> Iterator[Finding]:
     """Yield the findings that need every token: ends of documents, separators inside them, padding."""
-    eos_id = how.eos_id if how.eos_id is not None else _usual(reader)
+    eos_id = how.eos_id if how.eos_id is not None else _usual(_last_tokens(reader)[1])
     if eos_id is None:
         return
-    offsets = reader.offsets(0, reader.info.sequences)
+    offsets, counts = reader.offsets(0, reader.info.sequences), Counts()
 
-    def look(window: tuple[int, int]) -> _Look | FormatError:
+    def counted(window: tuple[int, int]) -> Counts | FormatError:
         try:
-            return _look(reader, offsets, eos_id, window)
+            return _counts(reader, offsets, eos_id, window)
         except FormatError as error:
             return error
 
-    ended = usual = inside = padded = twice = 0
-    first_other = first_inside = -1
-    cuts = windows(0, reader.info.tokens)
-    for found in how.spread(look, cuts):
-        if isinstance(found, FormatError):
-            yield Finding.of("TF103", found)
+    for window in how.spread(counted, windows(0, reader.info.tokens)):
+        if isinstance(window, FormatError):
+            yield Finding.of("TF103", window)
             return
-        ended, usual, inside = ended + found.ended, usual + found.usual, inside + found.inside
-        padded, twice = padded + found.padded, twice + found.twice
-        first_other = found.first_other if first_other < 0 else first_other
-        first_inside = found.first_inside if first_inside < 0 else first_inside
-    yield from ending_findings(reader, eos_id, Endings(f"{ended:,} documents", ended, usual, first_other))
-    if 2 * usual > ended and 2 * twice <= usual:  # Else TF945 says it, and TF946 counts the others.
-        name = "the usual last ID" if how.eos_id is None else "the separator"
-        yield from _insides(reader, f"{name} {eos_id:,}", eos_id, inside, first_inside)
-    if padded >= max(_FEW, _PADDED * ended):
-        what = f"{padded:,} of {ended:,} documents end with a run of one ID before their last token"
-        yield Finding(
-            "TF123",
-            "warning",
-            str(reader.extents[0].file.path),
-            what,
-            "They were padded by the tokenizer: pack them again with padding=False",
-        )
+        counts = counts.followed_by(window)
+    yield from _of_ends(reader, eos_id, counts, f"{counts.ended:,} documents")
+    usual = 2 * counts.usual > counts.ended and 2 * counts.twice <= counts.usual  # else TF945 says it
+    if counts.inside and usual:  # else TF946 counts the others
+        name, first = "the usual last ID" if how.eos_id is None else "the separator", counts.first_inside
+        document = int(np.searchsorted(offsets, first, side="right")) - 1
+        what = f"{name} {eos_id:,} occurs inside documents {counts.inside:,}x (first: document {document:,})"
+        remedy = "Formats that split at it cannot store these documents: --allow-loss embedded-separators splits there"
+        at = reader.locate(first).offset
+        yield replace(_warning(reader, "TF121", what, remedy, at, f"token:{eos_id}"), severity="info")
+    if counts.padded >= max(_FEW, _PADDED * counts.ended):
+        what = f"{counts.padded:,} of {counts.ended:,} documents end with a run of one ID before their last token"
+        yield _warning(reader, "TF123", what, "They were padded by the tokenizer: pack them again with padding=False")
 
 
-def _usual(reader: FlatReader) -> int | None:
-    last = last_tokens(reader)[1]
-    if not len(last):
-        return None
-    ids, counts = np.unique(last, return_counts=True)
-    return int(ids[np.argmax(counts)])
-
-
-def _look(reader: FlatReader, offsets: NDArray[np.int64], eos_id: int, window: tuple[int, int]) -> _Look:
+def _counts(reader: FlatReader, offsets: NDArray[np.int64], eos_id: int, window: tuple[int, int]) -> Counts:
+    """Return the counts of one window of tokens; `offsets` are those of all documents."""
     start, stop = window
     tokens = reader.tokens(start, stop)
     first, last = np.searchsorted(offsets, (start, stop), side="right")  # entries that end in (start, stop]
@@ -360,34 +355,4 @@ def _look(reader: FlatReader, offsets: NDArray[np.int64], eos_id: int, window: t
     first_other = -1 if well.all() else int(numbers[np.argmin(well)]) - 1
     several = ends[well & (offsets[numbers] - offsets[numbers - 1] > 1) & (ends > 1)]
     twice = int(np.count_nonzero(tokens[several - 2] == eos_id))
-    return _Look(len(ends), int(np.count_nonzero(well)), first_other, inside, first_inside, int(run.sum()), twice)
-
-
-def _insides(reader: FlatReader, name: str, eos_id: int, inside: int, first: int) -> Iterator[Finding]:
-    if not inside:
-        return
-    document = int(np.searchsorted(reader.offsets(0, reader.info.sequences), first, side="right")) - 1
-    what = f"{name} occurs inside documents {inside:,}x (first: document {document:,})"
-    remedy = "Formats that split at it cannot store these documents: --allow-loss embedded-separators splits there"
-    path, offset = str(reader.extents[0].file.path), reader.locate(first).offset
-    yield Finding("TF121", "info", path, what, remedy, offset, f"token:{eos_id}")
-
-
-def look(reader: FlatReader, how: Audit) -> Iterator[Finding]:
-    """Yield the findings on lengths and ends of documents, and, if `how.deep`, on all tokens."""
-    yield from length_findings(reader)
-    yield from (deep_findings(reader, how) if how.deep else _endings(reader))
-
-
-def _endings(reader: FlatReader) -> Iterator[Finding]:
-    """Yield a finding if documents do not end as most others do, from up to 16,384 of them."""
-    looked, last = last_tokens(reader)
-    if not len(last):
-        return
-    ids, counts = np.unique(last, return_counts=True)
-    eos_id, usual = int(ids[np.argmax(counts)]), int(counts.max())
-    of = f"{len(last):,} documents" if len(looked) == reader.info.sequences else f"{len(last):,} checked documents"
-    other = np.flatnonzero(last != eos_id)
-    yield from ending_findings(
-        reader, eos_id, Endings(of, len(last), usual, int(looked[other[0]]) if len(other) else -1)
-    )
+    return Counts(len(ends), int(np.count_nonzero(well)), first_other, inside, first_inside, int(run.sum()), twice)

@@ -21,6 +21,8 @@ resume           the state of an interrupted run, and a check that this request 
 manifests        the manifests beside the destinations
 publish          describe what was written, and make it visible in one step
 upload           publication in a store
+parts            tasks of text that write files of their own to a folder in a store
+status           the state of the tasks of a destination
 tasks_in_stores  the work of tasks whose destination is in a store
 spread           a conversion as tasks on a cluster whose workers share only the store of the destination
 

@@ -17,7 +17,6 @@ from tokfmt import registry
 from tokfmt.core.errors import ConversionError, DestinationExistsError, OptionError
 from tokfmt.core.place import LocalPlace, Place, PlaceLike, Url, writable_store
 from tokfmt.core.records import RecordReader
-from tokfmt.core.spool import is_named
 from tokfmt.core.text_format import printable
 from tokfmt.ops.convert.destination import Destination
 from tokfmt.ops.convert.inputs import Inputs
@@ -180,29 +179,21 @@ def _check_task(sources: Sequence[Source], destination: Destination) -> None:
 
 
 def _check_shared(request: Request, url: Url, inputs: Inputs, destination: Destination, *, by_request: bool) -> None:
-    """Refuse tasks, and a cluster, that need a common directory for a destination in a store, unless the user names it.
+    """Refuse tasks, and a cluster, that share nothing but the store and cannot write whole files of the destination.
 
-    Tasks that write into the same file are refused in any case: only one process can upload it.
+    `parts.refuse_parts` does that for text.
     """
-    by_workers = request.task is None and not (request.is_spread and by_request)
-    shared = ""
-    if by_workers:
-        shared = "its workers write to the spool"
-    elif inputs.holds_records:
-        shared = "each tokenizes a part of the text"
-    elif not destination.writer(Path(url.name), destination.portions[0], destination.target(request)).finishes_files:
-        if request.task:
-            folder = "Write a folder of several files: --to mds, --to flat-tokens"
-            raise OptionError(
-                f"{printable(url)}: --task does not go with one file or a pair in a store, because all tasks "
-                f"would write into the same file. {folder}, or --to-opt shard_size=N where a format has it, such as "
-                "megatron. Or leave out --task; --resume continues a run"
-            )
-        shared = "each writes a part of one file"
-    elif request.overwrite:
-        shared = "with --overwrite the old dataset stays until all are done"
-    if shared and not is_named(request.spool):
-        what = "--task" if request.task else "--executor dask:ADDRESS"
-        raise OptionError(
-            f"{printable(url)}: {what} needs a directory that all tasks see, because {shared}. Name it with --spool DIR"
-        )
+    from tokfmt.ops.convert.tasks_in_stores import refuse_one_file, refuse_overwrite, refuse_unshared
+
+    if request.task is None and not (request.is_spread and by_request):
+        refuse_unshared(url, request.spool, "its workers write to the spool")
+        return
+    if inputs.holds_records:
+        return
+    if request.overwrite:
+        refuse_overwrite(url)
+    if destination.writer(Path(url.name), destination.portions[0], destination.target(request)).finishes_files:
+        return
+    if request.task:
+        refuse_one_file(url)
+    refuse_unshared(url, request.spool, "each writes a part of one file")

@@ -31,6 +31,7 @@ from tokfmt.ops.convert.gather import gather
 from tokfmt.ops.convert.inputs import Given, Inputs, find_files, open_inputs
 from tokfmt.ops.convert.losses import accept_losses, known_losses, record_losses, refuse_known_losses
 from tokfmt.ops.convert.notes import Notes
+from tokfmt.ops.convert.parts import finish_parts, is_in_parts, parts_record, refuse_parts, write_part
 from tokfmt.ops.convert.pipes import printed, unpiped
 from tokfmt.ops.convert.publish import Proof, publish
 from tokfmt.ops.convert.report import dry_run, finished_before, read_from_stores
@@ -105,7 +106,7 @@ def convert_files(
     if every_end:
         request = replace(request, source=replace(request.source, every_end=True))
     with _reported(request):
-        downloaded = read_from_stores() if request.dry_run else 0
+        asked, downloaded = request, read_from_stores() if request.dry_run else 0
 
         # What is read, and what is written.
         destination = destination_of(request)
@@ -141,14 +142,12 @@ def convert_files(
             done = finished_before(request, inputs, destination, facts, notes)
             if done is not None:
                 return done
-        if request.is_spread and not is_named(request.spool):
-            from tokfmt.ops.convert.spread import spread  # it imports tokfmt.remote
-
-            return spread(request, inputs, destination, notes, convert_files, finish)
+        if (shared := _run_in_tasks(asked, request, inputs, destination, notes)) is not None:
+            return shared
 
         # Write, then publish.
-        with workplace(request, inputs, stagings, facts, notes) as place:
-            with workers_of(request, place) as workers:
+        with workplace(request, stagings, facts, notes) as place:
+            with workers_of(request, inputs, place) as workers:
                 if destination.copies_lines:
                     from tokfmt.ops.convert.lines import copy_lines  # it imports the format jsonl
 
@@ -156,6 +155,21 @@ def convert_files(
                 else:
                     destination, written = _write_tokens(request, inputs, destination, losses, place, workers, notes)
             return publish(request, inputs, destination, written, place, notes, prove)
+
+
+def _run_in_tasks(
+    asked: Request, request: Request, inputs: Inputs, destination: Destination, notes: Notes
+) -> Conversion | None:
+    """Run a task that writes a file of its own, or all tasks on a cluster; None if the request is for neither."""
+    if is_in_parts(request, inputs):
+        refuse_parts(asked, request, inputs, destination)
+        if request.task:
+            return write_part(asked, inputs, destination, lambda part: convert_files(part, notes.fresh()))
+    if request.is_spread and not is_named(request.spool):
+        from tokfmt.ops.convert.spread import spread  # it imports tokfmt.remote
+
+        return spread(request, inputs, destination, asked.destination, notes, convert_files, finish)
+    return None
 
 
 def _write_tokens(
@@ -272,8 +286,11 @@ def finish(
         ConversionError: Tasks are missing (the error names them), or still run.
         TokfmtError: As for `convert`. The work of the tasks is kept.
     """
+    place = place_to_write(destination)
+    if isinstance(place, Url) and (record := parts_record(place)) is not None:
+        return finish_parts(place, record)
     request = replace(
-        request_of_tasks(place_to_write(destination), None if spool is None else Path(spool)),
+        request_of_tasks(place, None if spool is None else Path(spool)),
         jobs=worker_count(jobs),
         executor=executor,
         overwrite=overwrite,

@@ -36,6 +36,10 @@ class Notes(Progress):
         if self.kept[-1] not in self._before:
             self.note(text)
 
+    def fresh(self) -> Notes:
+        """Return the same without the notes so far."""
+        return Notes(self._progress, self._piped)
+
     def begin_again(self, why: str) -> None:
         """Report why the run begins again, and keep no note so far. No note is reported twice."""
         self.note(why)

@@ -19,7 +19,7 @@ from tokfmt.ops.convert.request import Conversion, Request
 from tokfmt.ops.convert.resume import digest_of, digest_of_sources
 from tokfmt.ops.convert.tasks_in_stores import agree, remove, send
 from tokfmt.ops.convert.upload import StorePublisher
-from tokfmt.ops.convert.workplace import Workplace, has_common_spool
+from tokfmt.ops.convert.workplace import Workplace
 from tokfmt.ops.convert.write import Written
 from tokfmt.ops.destination import remove_manifest_of_link
 from tokfmt.ops.source.discover import check_unchanged
@@ -55,7 +55,7 @@ def publish(
         for one in uploads.values():
             one.journal.sync()
             one.claim.check()
-            agree(one, common=has_common_spool(request, inputs))
+            agree(one)
             send(one.url, one.home / request.task.journal)
         return done
     for one in uploads.values():

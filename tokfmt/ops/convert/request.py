@@ -29,6 +29,7 @@ class Request:
         to_eos: The separator to write; None: that of the sources.
         to_bos: The lead to write; None: as the sources have it, if an index marks boundaries.
         region: Tokens that one worker writes at a time.
+        part: The records of this task alone are converted, to a destination of their own; see `parts`.
         finish: Number of tasks whose work this run publishes; 0 if it does not publish tasks.
         piped: Copies of pipes in scratch, with the name that the user gave for each.
     """
@@ -55,6 +56,7 @@ class Request:
     region: int = REGION
     resume: bool = False
     task: Task | None = None
+    part: Task | None = None
     finish: int = 0
     rejects: Place | None = None
     ledger: bool = False

@@ -47,7 +47,7 @@ from tokfmt.core.text_format import printable
 from tokfmt.core.version import __version__
 from tokfmt.ops.convert.arrangement import AS_IT_IS
 from tokfmt.ops.convert.request import Request
-from tokfmt.ops.convert.tasks_in_stores import begin_upload, fetch
+from tokfmt.ops.convert.tasks_in_stores import fetch, uploading
 from tokfmt.ops.source.manifest import Manifest, extent, file_differences, read_manifest
 from tokfmt.ops.source.request import SourceFiles, SourceRequest, words_of
 from tokfmt.run.plan import Journal, NullJournal, Task, keep_only, read_journal
@@ -68,6 +68,7 @@ _FREE = {
     "checksums",
     "resume",
     "task",
+    "part",
     "finish",
     "destination",
     "piped",
@@ -78,7 +79,7 @@ _RESOLVED = {
     "to_eos",
     "seq_len",
     "tokenizer",
-}  # `Resolved.facts` has what they resolve to
+}  # `Destination.facts` has what they resolve to
 _NAMES = {
     "source.options": "from-opt",
     "source.format": "from",
@@ -238,7 +239,7 @@ def _absolute(request: Request) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def resumed(
-    place: Publisher, request: Request, facts: Facts, note: Callable[[str], None], *, common: bool = False
+    place: Publisher, request: Request, facts: Facts, note: Callable[[str], None]
 ) -> Iterator[tuple[Publisher, NullJournal]]:
     """Enter the hidden directory of a conversion that keeps its work when it is interrupted.
 
@@ -247,7 +248,6 @@ def resumed(
         request: The request of this run.
         facts: The facts of this run; see `facts_of`.
         note: A function that reports a note.
-        common: Tasks on other machines work in this directory too.
 
     Yields:
         The entered directory, and its journal.
@@ -268,9 +268,7 @@ def resumed(
         new = _agree(staging, request, facts, kept, note)
         task = request.task or Task()
         also = [Task(k, request.finish) for k in range(request.finish)]
-        with Journal(staging.home, task, also) as journal:
-            if isinstance(staging.given, Url):
-                begin_upload(staging, journal, request, common=common)
+        with Journal(staging.home, task, also) as journal, uploading(staging, journal, request):
             try:
                 _tidy(staging, task, everything=in_tasks)
                 if not new and not in_tasks:
@@ -485,17 +483,30 @@ def _need_all(home: Path, destination: Place, count: int) -> None:
     if not missing:
         return
     begun = [task.index for task in missing if (home / task.journal).exists()]
-    listed = _listed([task.index for task in missing])
-    which = f"task {missing[0]} is missing" if len(missing) == 1 else f"tasks {listed} of {count} are missing"
+    raise missing_of(destination, [task.index for task in missing], count, begun)
+
+
+def missing_of(destination: Place, missing: Sequence[int], count: int, begun: Sequence[int]) -> ConversionError:
+    """Return the error for a destination of which tasks are missing, and some of these have begun."""
+    which = (
+        f"task {missing[0]} of {count} is missing"
+        if len(missing) == 1
+        else f"tasks {_listed(missing)} of {count} are missing"
+    )
     why = f" (begun, not finished: {_listed(begun)})" if begun else ""
-    raise ConversionError(
-        f"{printable(destination)}: {which}{why}. Run it with the same words and --task {missing[0].index}/{count}"
+    return ConversionError(
+        f"{printable(destination)}: {which}{why}. Run it with the same words and --task {missing[0]}/{count}"
     )
 
 
 def is_complete(home: Path, task: Task) -> bool:
     """Return whether the journal in a directory states that its task is complete."""
-    return any(kind == "task" for kind, _, _ in read_journal(home / task.journal)[0])
+    return is_ended(read_journal(home / task.journal)[0])
+
+
+def is_ended(entries: Sequence[tuple[str, int, Any]]) -> bool:
+    """Return whether the entries of a journal state that its task is complete."""
+    return any(kind == "task" for kind, _, _ in entries)
 
 
 def _listed(numbers: Sequence[int], limit: int = 20) -> str:

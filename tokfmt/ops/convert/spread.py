@@ -27,7 +27,7 @@ from tokfmt.core import named
 from tokfmt.core.claims import Claim
 from tokfmt.core.errors import DestinationExistsError, TokfmtError
 from tokfmt.core.locks import Scratch
-from tokfmt.core.place import Url, close_stores, writable_store
+from tokfmt.core.place import Place, Url, close_stores, writable_store
 from tokfmt.core.records import RecordReader
 from tokfmt.core.spool import run_of_tasks
 from tokfmt.core.store import Identity
@@ -35,6 +35,7 @@ from tokfmt.core.text_format import printable
 from tokfmt.ops.convert.destination import Destination
 from tokfmt.ops.convert.inputs import Inputs
 from tokfmt.ops.convert.notes import Notes
+from tokfmt.ops.convert.parts import count_of_parts, is_in_parts, withdraw_parts
 from tokfmt.ops.convert.request import Conversion, Request
 from tokfmt.ops.convert.resume import facts_of, is_complete, read_conversion
 from tokfmt.ops.convert.tasks_in_stores import fetch, refuse_others, remove, send
@@ -74,6 +75,7 @@ def spread(
     request: Request,
     inputs: Inputs,
     destination: Destination,
+    given: Place,
     notes: Notes,
     convert_files: Callable[[Request, Progress], Conversion],
     finish: Callable[..., Conversion],
@@ -83,7 +85,8 @@ def spread(
     Args:
         request: The conversion.
         inputs: Its sources.
-        destination: Its destination, in a store.
+        destination: Its destination.
+        given: The destination that the user gave, which is a folder if tasks tokenize text.
         notes: Receives progress and notes.
         convert_files: Runs one task, on a worker.
         finish: Publishes the destination, as `convert.finish`.
@@ -91,19 +94,29 @@ def spread(
     Raises:
         TokfmtError: A task failed. What the tasks uploaded is deleted, or kept if the request says so.
     """
-    url, resume = request.destination, request.resume
+    in_parts = is_in_parts(request, inputs)
+    url, resume = given if in_parts else request.destination, request.resume
     assert isinstance(url, Url)
-    request = replace(request, resume=False)
+    request = replace(request, resume=False, destination=url)
     with connected(request.executor.partition(":")[2], request.jobs) as executor, Scratch() as home:
         claim = Claim(writable_store(url), url, run_of_tasks(url), destination.format.name)
         claim.take(overwrite=False, note=notes.note, alone=not resume)
-        count, left = _plan(request, inputs, destination, executor, claim, home / "before", resume=resume)
+        if in_parts:
+            count = count_of_parts(url) if resume else 0
+            count = count or max(1, _PER_WORKER * len(executor.workers))
+            left: Sequence[int] = range(count)
+        else:
+            count, left = _plan(request, inputs, destination, executor, claim, home / "before", resume=resume)
         try:
-            given = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
-            order = _Order(request, count, f"tokfmt-{os.urandom(8).hex()}", convert_files, given)
+            environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+            order = _Order(request, count, f"tokfmt-{os.urandom(8).hex()}", convert_files, environment)
             notes.phase("writing", count, "tasks")
             notes.advance(count - len(left))
             _run(order, left, executor, notes)
+            if in_parts:
+                done = finish(url)
+                claim.release()
+                return done
             return finish(
                 url,
                 jobs=request.jobs,
@@ -118,7 +131,7 @@ def spread(
             if resume:
                 error.add_note("The complete tasks are kept in the store: run again with --resume to continue")
             else:
-                _withdraw(url, count, claim, home / "after", notes)
+                _withdraw(url, count, claim, home / "after", notes, in_parts=in_parts)
             raise
 
 
@@ -231,10 +244,14 @@ def _alone(environment: Mapping[str, str]) -> Iterator[None]:
             close_stores()
 
 
-def _withdraw(url: Url, count: int, claim: Claim, home: Path, notes: Notes) -> None:
+def _withdraw(url: Url, count: int, claim: Claim, home: Path, notes: Notes, *, in_parts: bool) -> None:
     """Delete what the tasks of a failed run have uploaded, if it is still theirs, their records and their claim."""
     store = writable_store(url)
     try:
+        if in_parts:
+            withdraw_parts(url, count)
+            claim.release()
+            return
         fetch(url, home)
         entries = [one for k in range(count) for one in read_journal(home / Task(k, count).journal)[0]]
         uploaded = {facts[0]: Identity(*facts[1:3]) for kind, _, facts in entries if kind == KIND}

@@ -1,15 +1,13 @@
 """The work of tasks whose destination is in a store: records beside the destination, so that they share no file system.
 
     DST.tokfmt-tasks/conversion.json    the request that all tasks share; see `resume`
+    DST.tokfmt-tasks/begun-3-of-8       the process that runs task 3 of 8, as a claim states it
     DST.tokfmt-tasks/journal-3-of-8     the journal of task 3 of 8, once the task has ended; see `run.plan`
 
 Each task builds its files in a spool of its own, and uploads each as soon as it is complete. --finish copies the
 records to its spool, where it finds them as if it had run the tasks. Formats whose files are complete only at the end
-are refused.
-
-Tasks that tokenize text, or replace a dataset, and their --finish need one spool that all of them see. The first task
-writes a random mark into the spool (`spool.json`) and into the request in the store. A spool without that mark is
-refused.
+are refused. Tasks of text write files of their own: see
+`parts`.
 """
 
 from __future__ import annotations
@@ -17,87 +15,126 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from tokfmt.core.errors import ConversionError, CorruptError, FormatError
+from tokfmt.core.claims import claim_content
+from tokfmt.core.errors import ConversionError, CorruptError, FormatError, OptionError, TokfmtError
 from tokfmt.core.files import open_file, writing
 from tokfmt.core.locks import make_private
 from tokfmt.core.place import Url, writable_store
 from tokfmt.core.publisher import Publisher
-from tokfmt.core.spool import records_of
+from tokfmt.core.spool import is_named, records_of
 from tokfmt.core.text_format import printable
 from tokfmt.ops.convert.request import Request
 from tokfmt.ops.convert.upload import StorePublisher
 from tokfmt.run.plan import NullJournal, Task
 
 _REQUEST = "conversion.json"
-_MARK = "spool"  # Name of the journal item in a common spool, and of its value in the request in the store.
 _LARGEST = 1 << 30  # Bytes of a record.
 
 
-def begin_upload(staging: Publisher, journal: NullJournal, request: Request, *, common: bool) -> None:
-    """Let a run that keeps its work record what it uploads; compare the request of a task with that of the others.
+def record_of(destination: Url) -> Url:
+    """Return the address of the request that all tasks of a destination share."""
+    return records_of(destination) / _REQUEST
+
+
+def refuse_unshared(destination: Url, spool: Path | None, why: str) -> None:
+    """Refuse workers of a cluster that need a common directory, unless the user names the spool.
+
+    Args:
+        destination: The destination.
+        spool: The spool that the user gave.
+        why: What the workers share.
+
+    Raises:
+        OptionError: If no spool is named.
+    """
+    if not is_named(spool):
+        raise OptionError(
+            f"{printable(destination)}: --executor dask:ADDRESS needs a directory that all tasks see, because {why}. "
+            "Name it with --spool DIR"
+        )
+
+
+def refuse_overwrite(destination: Url) -> None:
+    """Refuse tasks that replace a dataset in a store, which stays readable until all of them are complete.
+
+    Raises:
+        OptionError: Always.
+    """
+    raise OptionError(
+        f"{printable(destination)}: --task does not go with --overwrite in a store, because the old dataset would be "
+        "gone while tasks run. Choose another destination, or delete the old dataset"
+    )
+
+
+def refuse_one_file(destination: Url) -> None:
+    """Refuse tasks that write into the same file.
+
+    Raises:
+        OptionError: Always.
+    """
+    folder = "Write a folder of several files: --to mds, --to flat-tokens"
+    raise OptionError(
+        f"{printable(destination)}: --task does not go with one file or a pair in a store, because all tasks "
+        f"would write into the same file. {folder}, or --to-opt shard_size=N where a format has it, such as "
+        "megatron. Or leave out --task; --resume continues a run"
+    )
+
+
+@contextlib.contextmanager
+def uploading(staging: Publisher, journal: NullJournal, request: Request) -> Iterator[None]:
+    """Let a run that keeps its work record what it uploads; of a task, compare the request, and state that it runs.
 
     Raises:
         ConversionError: As for `agree`.
     """
-    assert isinstance(staging, StorePublisher)
-    staging.journal = journal
-    if request.task is not None:
-        agree(staging, common=common)
+    if isinstance(staging, StorePublisher):
+        staging.journal = journal
+    if not isinstance(staging, StorePublisher) or request.task is None:
+        yield
+        return
+    agree(staging)
+    place = begun_of(staging.url, request.task)
+    staging.store.put(place.key, claim_content("", "", ""))
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(TokfmtError):
+            staging.store.delete([place.key])
+        raise
 
 
-def agree(staging: StorePublisher, *, common: bool) -> None:
-    """Record the request of the tasks, or compare it and the spool with those of the tasks before.
+def begun_of(destination: Url, task: Task) -> Url:
+    """Return the address of the record that states which process runs a task, and since when."""
+    return records_of(destination) / f"begun-{task.index}-of-{task.count}"
 
-    Args:
-        staging: Where this task builds.
-        common: All tasks work in this spool.
+
+def agree(staging: StorePublisher) -> None:
+    """Record the request of the tasks, or compare it with that of the tasks before.
 
     Raises:
-        ConversionError: If tasks of another request, or in another spool, have begun to write the destination.
+        ConversionError: If tasks of another request have begun to write the destination.
     """
-    place, ours = records_of(staging.url) / _REQUEST, json.loads((staging.home / _REQUEST).read_bytes())
-    mark = staging.journal.once(_MARK, lambda: os.urandom(8).hex()) if common else ""
+    place, ours = record_of(staging.url), (staging.home / _REQUEST).read_bytes()
     conditional = staging.claim.taken
     with contextlib.suppress(FileExistsError):
         if conditional or staging.store.identity(place.key) is None:
-            content = json.dumps({**ours, _MARK: mark}).encode()
-            staging.store.put(place.key, content, if_absent=conditional)
+            staging.store.put(place.key, ours, if_absent=conditional)
             return
-    theirs = _request_in(place)
-    refuse_others(staging.url, ours["facts"], theirs["facts"])
-    _refuse_other_spool(staging.url, staging.spool, mark, theirs)
+    refuse_others(staging.url, json.loads(ours)["facts"], request_in(place)["facts"])
 
 
-def _refuse_other_spool(destination: Url, spool: Path, mark: str, theirs: Mapping[str, Any]) -> None:
-    """Refuse to work in another spool than that of the first task.
-
-    Raises:
-        ConversionError: If the mark of the first task is not that of this spool.
-    """
-    stated = theirs.get(_MARK, "")
-    if stated == mark:
-        return
-    if stated and mark:
-        why = f"the spool {printable(spool.parent)} is not that of the first task, whose work is not in it"
-        remedy = "Name a directory that all machines see with --spool DIR"
-    else:
-        why = f"--overwrite {'was not' if mark else 'was'} given to the first task"
-        remedy = "Give the same options to all tasks"
-    raise ConversionError(f"{printable(destination)}: {why}. {remedy}")
-
-
-def _request_in(place: Url) -> Mapping[str, Any]:
+def request_in(place: Url) -> Mapping[str, Any]:
     """Return the request that the first task recorded.
 
     Raises:
         CorruptError: If the record is damaged.
     """
     try:
-        found = json.loads(_content(place))
+        found = json.loads(content_of(place))
     except ValueError:
         found = None
     if not isinstance(found, dict) or not isinstance(found.get("facts"), dict):
@@ -133,7 +170,7 @@ def fetch(destination: Url, home: Path) -> None:
     """Copy the records of tasks to the hidden directory in which --finish looks for them, unless they are there.
 
     Raises:
-        ConversionError: If the tasks worked in a common spool, and this one is another.
+        CorruptError: If the record of the request is damaged.
         FormatError: If the store cannot be asked.
     """
     store, records = writable_store(destination), records_of(destination)
@@ -141,8 +178,8 @@ def fetch(destination: Url, home: Path) -> None:
         names = [entry.name for entry in store.entries(records.key)]
     except FileNotFoundError:
         return
-    if _REQUEST in names and (stated := _request_in(records / _REQUEST)).get(_MARK):
-        _refuse_other_spool(destination, home.parent, _mark_of(home), stated)
+    if _REQUEST in names:
+        request_in(records / _REQUEST)
     with writing(home):
         for directory in (home.parent, home):
             make_private(directory, taken_over=True)
@@ -151,24 +188,17 @@ def fetch(destination: Url, home: Path) -> None:
             if not (home / name).exists() and (name == _REQUEST or name.startswith("journal-")):
                 fd = os.open(home / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
                 with open(fd, "wb") as file:
-                    file.write(_content(records / name))
-
-
-def _mark_of(home: Path) -> str:
-    """Return the mark of a common spool, or a word that is no mark if it has none."""
-    try:
-        return str(json.loads((home / f"{_MARK}.json").read_bytes()))
-    except (OSError, ValueError):
-        return "no mark"
+                    file.write(content_of(records / name))
 
 
 def remove(destination: Url, count: int) -> None:
     """Delete the records of all tasks of a destination."""
-    records, names = records_of(destination), (_REQUEST, *(Task(k, count).journal for k in range(count)))
-    writable_store(destination).delete([(records / name).key for name in names])
+    records, tasks = records_of(destination), [Task(k, count) for k in range(count)]
+    places = [records / _REQUEST, *(records / one.journal for one in tasks), *(begun_of(destination, k) for k in tasks)]
+    writable_store(destination).delete([place.key for place in places])
 
 
-def _content(place: Url) -> bytes:
+def content_of(place: Url) -> bytes:
     file = open_file(place)
     try:
         if file.size > _LARGEST:

@@ -11,6 +11,7 @@ from tokfmt.core.format import Target, TokenWriter
 from tokfmt.core.place import Place, Url, local_path
 from tokfmt.core.publisher import Publisher
 from tokfmt.core.reader import TokenReader
+from tokfmt.core.records import RecordReader
 from tokfmt.core.replacing import readable_by
 from tokfmt.core.store import Identity
 from tokfmt.ops.convert.arrangement import SplitTarget
@@ -21,8 +22,9 @@ from tokfmt.ops.convert.request import Request
 from tokfmt.ops.convert.resume import Facts, resumed
 from tokfmt.ops.convert.space import need_room
 from tokfmt.ops.destination import strangers_in
+from tokfmt.ops.source.ingest import blocks_of
 from tokfmt.run.execute import ClusterExecutor, make_executor
-from tokfmt.run.plan import NullJournal, Share, Sink, Workers
+from tokfmt.run.plan import NullJournal, Share, Sink, Stretch, Workers
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,15 +115,11 @@ def hidden_directories(
 
 
 @contextmanager
-def workplace(
-    request: Request, inputs: Inputs, stagings: Mapping[Place, Publisher], facts: Facts, notes: Notes
-) -> Iterator[Workplace]:
+def workplace(request: Request, stagings: Mapping[Place, Publisher], facts: Facts, notes: Notes) -> Iterator[Workplace]:
     """Make a hidden directory for each destination, or continue in the one that an earlier run kept."""
-    common = request.task is not None and has_common_spool(request, inputs)
     with ExitStack() as stack:
         journals = {
-            path: stack.enter_context(_entered(staging, request, facts, notes, common=common))
-            for path, staging in stagings.items()
+            path: stack.enter_context(_entered(staging, request, facts, notes)) for path, staging in stagings.items()
         }
         sinks = dict[Place, Sink]()
         if any(isinstance(path, Url) for path in journals):
@@ -131,18 +129,11 @@ def workplace(
         yield Workplace(stagings, journals, next(iter(stagings.values())), facts, sinks)
 
 
-def has_common_spool(request: Request, inputs: Inputs) -> bool:
-    """Return True if tasks work in one spool of a destination in a store: they tokenize text, or replace a dataset."""
-    return inputs.holds_records or request.overwrite
-
-
 @contextmanager
-def _entered(
-    staging: Publisher, request: Request, facts: Facts, notes: Notes, *, common: bool
-) -> Iterator[NullJournal]:
+def _entered(staging: Publisher, request: Request, facts: Facts, notes: Notes) -> Iterator[NullJournal]:
     """Make one hidden directory, and yield its journal."""
     if request.keeps_work:
-        with resumed(staging, request, facts, notes.note, common=common) as (_, journal):
+        with resumed(staging, request, facts, notes.note) as (_, journal):
             yield journal
         return
     with staging:
@@ -153,12 +144,16 @@ def _entered(
 
 
 @contextmanager
-def workers_of(request: Request, place: Workplace) -> Iterator[Workers]:
+def workers_of(request: Request, inputs: Inputs, place: Workplace) -> Iterator[Workers]:
     """Start the workers of a conversion, which share the scratch of its first destination."""
     first = place.first
     with make_executor(request.executor, request.jobs) as executor:
         slots = executor.slots if isinstance(executor, ClusterExecutor) else request.jobs
-        share = None if request.task is None else Share(request.task)
+        share = Share(request.task) if request.task else Stretch(request.part) if request.part else None
         texts = first.home / "scratch"  # all tasks share this directory
         journal = next(iter(place.journals.values()))
-        yield Workers(executor, slots, first.scratch, journal, texts, share)
+        workers = Workers(executor, slots, first.scratch, journal, texts, share)
+        if isinstance(share, Stretch):
+            readers = [source.reader for source in inputs.read]
+            share.total = sum(len(blocks_of(one, workers)) for one in readers if isinstance(one, RecordReader))
+        yield workers

@@ -25,7 +25,7 @@ from tokfmt.model.readers import ContentReader, from_reader
 from tokfmt.model.separator import led
 from tokfmt.ops.source.stored import Source
 from tokfmt.run.execute import SerialExecutor, make_executor
-from tokfmt.run.plan import Kind, Workers, journaled
+from tokfmt.run.plan import Kind, Stretch, Workers, journaled
 from tokfmt.run.progress import Progress
 from tokfmt.text.ingest import (
     Ingestion,
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from tokfmt.text.tokenizer import TokenizerHandle
 
 _PIECE = 1 << 22
+_JOBS = 8  # workers per task by which text is cut if tasks share no journal
 
 
 def encoder_for(records: RecordReader, tokenizer: TokenizerHandle | None, progress: Progress) -> Encoder | None:
@@ -83,9 +84,7 @@ def ingest(
     """
     home = (workers.texts or workers.scratch) / f"done-{name}"
     home.mkdir(exist_ok=True)
-    slots = workers.jobs * workers.tasks
-    size = workers.journal.once(f"blocks-{name}", lambda: block_size(records.info.size, slots))
-    blocks: Sequence[tuple[int, Block]] = list(enumerate(records.blocks(size, first, last)))
+    blocks: Sequence[tuple[int, Block]] = list(enumerate(blocks_of(records, workers, first, last, name)))
     serial = isinstance(workers.executor, SerialExecutor) and workers.share is None  # one block is counted at a time
     numbers = [] if ration is None or serial else _first_records(records, [one for _, one in blocks], first, ration)
     job = Ingestion(records, encoder, home, sieve, ration if serial or numbers else None, numbers)
@@ -118,6 +117,16 @@ def ingest(
         shards[shard.number] = shard
         progress(shard)
     return ShardReader(list(shards.values()), [block for _, block in blocks])
+
+
+def blocks_of(
+    records: RecordReader, workers: Workers, first: int = 0, last: int | None = None, name: str = "text"
+) -> list[Block]:
+    """Return the blocks of records that are tokenized one by one. Tasks that share no journal cut the same blocks."""
+    jobs = _JOBS if isinstance(workers.share, Stretch) else workers.jobs
+    total = records.info.size
+    size = workers.journal.once(f"blocks-{name}", lambda: block_size(total, jobs * workers.tasks))
+    return list(records.blocks(size, first, last))
 
 
 def _first_records(records: RecordReader, blocks: Sequence[Block], first: int, ration: QuotaBudget) -> list[int]:
@@ -175,6 +184,10 @@ class ContentRecords(RecordView):
         ids: list[int] = reader.tokens(0, reader.info.tokens).tolist()
         return ids
 
+    def begins_with_lead(self, index: int) -> bool:
+        """Return whether a record is stored with the lead."""
+        return self._lead is not None and self.records.record(index)[:1] == [self._lead]
+
 
 def as_stored(records: RecordReader) -> RecordReader:
     """Return records with the separators and leads that they are read without."""
@@ -204,6 +217,8 @@ class _OfRecords(_Temporary):
         check_position(position, self.info.tokens)
         record = self.sequence_at(position)
         token = position - int(self.offsets(record, record)[0])
+        if isinstance(self.records, ContentRecords):
+            token += self.records.begins_with_lead(record)
         line = self.records.record_byte_offset(record)
         detail = ", ".join(filter(None, (f"token {token:,} of record {record:,}", line.detail)))
         return line._replace(width=None, detail=detail)

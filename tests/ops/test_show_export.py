@@ -1,4 +1,4 @@
-"""Records of a format of another package: jsonl gets JSON lines of them, and nothing of them is lost without a word."""
+"""Chosen records of a format of another package are written as JSON lines, as the browser takes them along."""
 
 import dataclasses
 import json
@@ -9,10 +9,8 @@ from made_plugins import tokfmt_reel
 from plugged import plugged
 
 import tokfmt
-from tokfmt.core.errors import LossyConversionError
-from tokfmt.core.format import Hints
-from tokfmt.core.records import RecordBatch, SkippedRecords
 from tokfmt.ops.show.export import export
+from tokfmt.plugin import Hints, RecordBatch
 
 LISTS = [[k, k + 1, 10][: k % 4] for k in range(60)]
 
@@ -22,15 +20,6 @@ class Of(tokfmt_reel.Format):
 
     def __init__(self, reader):
         self.open = reader
-
-
-class Masked(tokfmt_reel.Reader):
-    """Each record has a mask beside its ids."""
-
-    def ids(self, block):
-        for batch in super().ids(block):
-            count = len(batch.ragged)
-            yield batch._replace(skipped=SkippedRecords(others=count, first=(0, 0), fields={"mask": count}))
 
 
 class Texts(tokfmt_reel.Reader):
@@ -59,19 +48,7 @@ def records(path, name="input_ids"):
     return [json.loads(line)[name] for line in path.read_bytes().splitlines()]
 
 
-def test_other_fields_are_lost_only_with_allow_loss(reel, tmp_path):
-    for name in ("o.jsonl", "o.pbin"):
-        with pytest.raises(
-            LossyConversionError, match=r'fields beside "ids" of 60 records .*"mask" in 60\).*--allow-loss fields'
-        ):
-            tokfmt.convert(reel(Masked), tmp_path / name, eos=99)
-        assert not (tmp_path / name).exists()
-        done = tokfmt.convert(reel(Masked), tmp_path / name, eos=99, allow_loss=["fields"])
-        assert "fields" in done.losses
-
-
 def test_chosen_records_are_json_lines(reel, tmp_path):
-    """What the browser takes along."""
     for reader, name, expected in ((tokfmt_reel.Reader, "input_ids", LISTS), (Texts, "text", None)):
         path = reel(reader)
         opened = reader([path], None, Hints())

@@ -1,0 +1,293 @@
+"""The files of a dataset of JSON lines: their lines, or those that indexes list, and where records are.
+
+The first lines show what records hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain
+from typing import NamedTuple
+
+import numpy as np
+
+from tokfmt.core.errors import TokfmtError
+from tokfmt.core.loss_mask import LABELS, LOSS_MASK, MASKS
+from tokfmt.core.reader import ByteOffset
+from tokfmt.core.records import Line
+from tokfmt.formats.jsonl.index import RawIndex, misplaced
+from tokfmt.formats.jsonl.lines import Lines, Positions, TextFile, border, line_number, walk
+from tokfmt.formats.jsonl.options import ReadOptions
+from tokfmt.formats.jsonl.parse import (
+    Document,
+    Fault,
+    Kind,
+    Parser,
+    dotted,
+    line_error,
+    load,
+    shown_path,
+    value_at,
+)
+
+Valid = Callable[[], Parser]
+Read = Callable[[int, int | None], Iterator[Lines]]
+"""Yields the lines between two byte offsets that begin lines, about 256 KiB at a time."""
+
+
+class Table(NamedTuple):
+    """The numbers of the lines in the pieces of a file: 16 bytes for each 256 KiB of text.
+
+    Attributes:
+        offsets: int64[pieces + 1], the byte offset of each piece of whole lines, and the end of the last.
+        firsts: int64[pieces + 1], the number of the first line of each piece, and the number of all lines.
+        is_whole: True if the pieces are all of the file, not only its beginning.
+    """
+
+    offsets: Positions = np.zeros(1, np.int64)
+    firsts: Positions = np.zeros(1, np.int64)
+    is_whole: bool = False
+
+
+class Numbered:
+    """The lines of a file by number, or some of them. The table of their numbers grows as far as it is asked for.
+
+    Args:
+        text: The file.
+        read: Yields its lines.
+        valid: Returns the parser of those that have a number; None: all have one.
+    """
+
+    def __init__(self, text: TextFile, read: Read, valid: Valid | None = None) -> None:
+        self.text, self._read, self._valid = text, read, valid
+        self._table = Table()
+
+    def table(self, limit: int | None = None) -> Table:
+        """Count the lines of the file; with `limit`, stop when so many are known."""
+        table = self._table
+        if table.is_whole or (limit is not None and table.firsts[-1] >= limit):
+            return table
+        if self.text.compression is not None:  # Counting starts over: the text can only be read from its start.
+            table = Table()
+        offsets, firsts, is_whole = list[int](), list[int](), False
+        count = int(table.firsts[-1])
+        try:
+            for lines, numbered in self._pieces(int(table.offsets[-1]), None):
+                offsets.append(lines.offset + len(lines.data))
+                firsts.append(count := count + len(numbered))
+                if limit is not None and count >= limit:
+                    is_whole = self.text.compression is None and offsets[-1] >= self.text.size
+                    break
+            else:
+                is_whole = True
+        finally:  # The lines before damage are known.
+            self._table = Table(
+                np.append(table.offsets, np.asarray(offsets, np.int64)),
+                np.append(table.firsts, np.asarray(firsts, np.int64)),
+                is_whole,
+            )
+        return self._table
+
+    @property
+    def known(self) -> int:
+        """The number of lines that are known."""
+        return int(self._table.firsts[-1])
+
+    def count(self, limit: int | None = None) -> int:
+        """Return the number of lines; with `limit`, counting may stop at `limit` lines or more."""
+        return int(self.table(limit).firsts[-1])
+
+    def _pieces(self, start: int, stop: int | None) -> Iterator[tuple[Lines, Sequence[int]]]:
+        """Yield the lines between two byte offsets, and the indexes of those that have a number."""
+        parser = None if self._valid is None else self._valid()
+        for lines in self._read(start, stop):
+            yield lines, range(len(lines)) if parser is None else parser(lines).indexes(len(lines))
+
+    def pieces(self, first: int, last: int) -> Iterator[tuple[int, Lines, Sequence[int]]]:
+        """Yield the pieces of lines `first <= i < last`: the first number, the lines, the indexes of those numbered."""
+        start, number = 0, 0
+        if self.text.compression is None:
+            table = self.table(last)
+            piece = int(np.searchsorted(table.firsts, first, side="right")) - 1
+            start, number = int(table.offsets[piece]), int(table.firsts[piece])
+        for lines, numbered in self._pieces(start, None) if first < last else ():
+            if number + len(numbered) > first:
+                yield number, lines, numbered
+            number += len(numbered)
+            if number >= last:
+                return
+
+    def bounds(self, number: int) -> tuple[int, int]:
+        """Return the byte offsets of a line, before a byte order mark, and of the next line.
+
+        Raises:
+            IndexError: There is no such line.
+        """
+        for first, lines, numbered in self.pieces(number, number + 1):
+            return lines.bounds(numbered[number - first])
+        raise IndexError(f"record {number}")
+
+    def at(self, offset: int) -> int | None:
+        """Return the number of the line that holds the byte at `offset` of a plain file; None without one."""
+        table = self.table()
+        piece = int(np.searchsorted(table.offsets, offset, side="right")) - 1
+        number = int(table.firsts[piece])
+        for lines, numbered in self._pieces(int(table.offsets[piece]), int(table.offsets[piece + 1])):
+            if offset < lines.offset + len(lines.data):
+                index = lines.at(offset)
+                return number + numbered.index(index) if index is not None and index in numbered else None
+            number += len(numbered)
+        return None
+
+
+class Part:
+    """One file of a dataset: its lines, or those that its index lists, and the byte offsets of its records.
+
+    Args:
+        text: The file.
+        index: Its index, which was compared with it; None without one.
+        longest: The most bytes of a line.
+        valid: Returns the parser that tells records from lines that are left out; None if every line is a record.
+    """
+
+    def __init__(self, text: TextFile, index: RawIndex | None, longest: int, valid: Valid | None) -> None:
+        self.text, self.index, self._longest = text, index, longest
+        self._record_index = index if valid is None else None  # Each of its entries is a record.
+        self._numbered = Numbered(text, self.lines, valid)
+
+    def lines(self, start: int = 0, stop: int | None = None) -> Iterator[Lines]:
+        """Yield the lines between two byte offsets, about 256 KiB at a time.
+
+        Both offsets are starts of lines. With an index, only the lines that it lists are yielded; else all that are not
+        blank.
+        """
+        for lines in walk(self.text, start, stop, self._longest):
+            yield lines.without_blank() if self.index is None else self.index.documents(lines)
+
+    def records(self, limit: int | None = None) -> int:
+        """Return the number of records: without reading the text if an index lists them and no line may be left out.
+
+        With `limit`, counting may stop at `limit` records or more.
+        """
+        index = self._record_index
+        return self._numbered.count(limit) if index is None else len(index.offsets)
+
+    def span(self, first: int, last: int) -> tuple[int, int]:
+        """Return the byte offsets of record `first`, and of the line after record `last - 1`, in a plain file."""
+        index = self._record_index
+        if index is None:
+            return self._numbered.bounds(first)[0], self._numbered.bounds(last - 1)[1]
+        entries = index.offsets
+        begins = [int(entries[entry]) for entry in (first, last) if entry < len(entries)]
+        for entry, offset in zip((first, last), begins, strict=False):
+            if error := misplaced(index.path, self.text, entry, offset):
+                raise error
+        return begins[0], begins[1] if last < len(entries) else self.text.size
+
+    def byte_offset(self, record: int) -> ByteOffset:
+        """Return the byte offset of the line of a record, and its length without line end."""
+        text = self.text
+        if text.compression is not None:
+            return ByteOffset(text.path, 0, None, f"record {record:,} of the decompressed text")
+        start, _ = self.span(record, record + 1)
+        stop = border(text, start + 1, self._longest)
+        tail = text.file.read(max(start, stop - 2), stop - max(start, stop - 2))
+        return ByteOffset(text.path, start, stop - start - (len(tail) - len(tail.rstrip(b"\r\n"))))
+
+    def line(self, record: int) -> Line:
+        """Return the number of the line of a record. Reads the text before it."""
+        text, decompressed = self.text, self.text.compression is not None
+        start, _ = self._numbered.bounds(record) if decompressed else self.span(record, record + 1)
+        return Line(text.path, line_number(text, start), start, decompressed)
+
+    def record_at(self, offset: int) -> int | None:
+        """Return the record whose line holds the byte at `offset`; None without one, or if the file is compressed."""
+        if self.text.compression is not None or not 0 <= offset < self.text.size:
+            return None
+        index = self._record_index
+        if index is None:
+            return self._numbered.at(offset)
+        record = int(np.searchsorted(index.offsets, offset, side="right")) - 1
+        beyond = record < 0 or offset >= border(self.text, int(index.offsets[record]) + 1, self._longest)
+        return None if beyond else record
+
+
+_BOTH = 'records have both "{1}" and "{0}": read as IDs; --from-opt kind=text reads "{0}"'
+
+
+class First(NamedTuple):
+    """What the first record of a dataset shows.
+
+    Attributes:
+        kind: Content of the records: "text" or "ids".
+        keys: The keys that lead to the text or the IDs.
+        inferred: What was inferred.
+        beside: Its fields of labels and of masks, as far as they are to be read.
+        has_unread_mask: It has a loss mask, and no option states which IDs it speaks of.
+    """
+
+    kind: Kind
+    keys: tuple[str, ...]
+    inferred: tuple[str, ...] = ()
+    beside: tuple[str, ...] = ()
+    has_unread_mask: bool = False
+
+    def parser(self, *, others: bool) -> Parser:
+        """Return a parser of the records; with `others`, it ignores other fields."""
+        return Parser(self.kind, self.keys, others, self.beside)
+
+
+def first_record(parts: Iterable[Part], options: ReadOptions, *, is_lenient: bool, collects: bool = False) -> First:
+    """Look at the first lines until one shows what records are, "ids" if there is no line. Each is parsed once.
+
+    Args:
+        parts: The files.
+        options: The parsed read options.
+        is_lenient: Lines that are not records are left out.
+        collects: See `Hints.collect_invalid`.
+
+    Raises:
+        FormatError: None of the lines of the first 256 KiB is a record, and invalid lines are not left out.
+    """
+    keys = {"text": dotted(options.text_field, "text_field"), "ids": dotted(options.ids_field, "ids_field")}
+    stated, kind = None if options.kind == "auto" else options.kind, "ids" if options.kind == "auto" else options.kind
+    texts = Parser("text", keys["text"], others=True)
+    for lines in chain.from_iterable(part.lines() for part in parts) if stated != "text" else ():
+        faults = list[TokfmtError]()
+        for index, line in enumerate(lines.tolist()):
+            document = load(line)
+            value = document.value if isinstance(document, Document) else None
+            text = document if isinstance(document, Fault) else texts.extract(value)
+            shown = _kind_of(value_at(value, keys["ids"]), text)
+            if stated is None and shown == "text":
+                return First("text", keys["text"])
+            if shown == "ids" if stated is None else isinstance(value, dict):
+                both = (_BOTH.format(*map(shown_path, keys.values())),) * (isinstance(text, str) and stated is None)
+                return _of_ids(value, keys["ids"], both, options)
+            if not is_lenient and stated is None and isinstance(text, Fault) and not faults:
+                faults.append(line_error(lines, index, text))
+                if not collects:
+                    break
+            kind = stated or "text"
+        if faults:  # None of the lines of 256 KiB is a record.
+            raise faults[0]
+    return First(kind, keys[kind])
+
+
+def _kind_of(ids: object, text: object) -> Kind | None:
+    """Return what a record holds, given what its fields of IDs and of text hold; None if it is neither."""
+    if isinstance(ids, list) and all(type(token) is int for token in ids):
+        return "ids"
+    if isinstance(text, str):
+        return "text"
+    return None if ids is None else "ids"
+
+
+def _of_ids(record: object, keys: tuple[str, ...], inferred: tuple[str, ...], options: ReadOptions) -> First:
+    """Return what a record of IDs shows, with its fields of labels and of masks beside the IDs."""
+    lists = {name for name, value in record.items() if isinstance(value, list)} if isinstance(record, dict) else set()
+    if len(keys) > 1:
+        return First("ids", keys, inferred)
+    names = (LABELS, *MASKS, *((LOSS_MASK,) if options.loss_mask else ()))
+    beside = tuple(name for name in names if name in lists)
+    return First("ids", keys, inferred, beside, options.loss_mask is None and LOSS_MASK in lists)
