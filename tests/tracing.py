@@ -10,31 +10,71 @@ takes the most along.
 
 from __future__ import annotations
 
+import dis
+import functools
+import inspect
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from enum import Enum
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
+from typing import Any
 
 import tokfmt
 
 HOME = f"{Path(tokfmt.__file__).parent}{os.sep}"
+_PLAIN = (str, bytes, int, float, bool, type(None), Path, Enum, type)
+_SHORT = 16  # items of a collection up to which they are compared
 _ASKS = "registry.py", "candidates"  # where detection begins and ends
+
+
+@functools.cache
+def _first(code: CodeType) -> int:
+    """Return the offset of the instruction at which a generator begins; `setprofile` reports each resumption."""
+    return next(one.offset for one in dis.get_instructions(code) if one.opname == "RESUME")
 
 
 @dataclass
 class Ran:
     """Files of tokfmt, relative to the package, that ran code, and those that did so to detect a format.
 
-    `functions` are the named ones that ran, but to detect a format.
+    `functions` are the named ones that ran, but to detect a format. `calls` counts the calls of all named functions, by
+    function and arguments, and `opened` the opened files, by their absolute path.
     """
 
     files: set[str] = field(default_factory=set)
     functions: set[tuple[str, str]] = field(default_factory=set)
     asked: set[str] = field(default_factory=set)
+    calls: Counter[Hashable] = field(default_factory=Counter)
+    opened: Counter[str] = field(default_factory=Counter)
+    alive: dict[int, object] = field(default_factory=dict)
+
+    @property
+    def repeated(self) -> int:
+        """How many calls repeat an earlier one: the same function, with equal arguments."""
+        return self.calls.total() - len(self.calls)
+
+    def called(self, name: str, code: CodeType, values: Mapping[str, Any]) -> None:
+        """Count a call; the arguments are the first local variables."""
+        count = code.co_argcount + code.co_kwonlyargcount
+        arguments = tuple(self._compared(values[word]) for word in code.co_varnames[:count] if word in values)
+        self.calls[name, code.co_qualname, arguments] += 1
+
+    def _compared(self, value: object) -> Hashable:
+        """Return what a value is compared by: plain ones by themselves, others by identity."""
+        if isinstance(value, _PLAIN):
+            return type(value), value
+        if isinstance(value, (tuple, list, set, frozenset)) and len(value) <= _SHORT:
+            return type(value), tuple(map(self._compared, value))
+        if isinstance(value, dict) and len(value) <= _SHORT:
+            return type(value), tuple((self._compared(key), self._compared(item)) for key, item in value.items())
+        self.alive[id(value)] = value  # Another object must not get its identity.
+        return id(value)
 
     def of(self, folder: str) -> list[str]:
         return sorted(name for name in self.files if name.startswith(folder))
@@ -53,10 +93,10 @@ class Tracer:
 
     @contextmanager
     def counting(self) -> Iterator[Ran]:
-        """What runs in here."""
-        self._now = Ran()
+        """What runs in here, and which files are opened."""
+        self._now = _opening.ran = Ran()
         yield self._now
-        self._now = None
+        self._now = _opening.ran = None
 
     def note(self, frame: FrameType, event: str, _: object) -> None:
         code = frame.f_code
@@ -68,8 +108,27 @@ class Tracer:
         if self._now is not None:
             detecting = getattr(self._thread, "detecting", False)
             (self._now.asked if detecting else self._now.files).add(name)
-            if not detecting and not code.co_name.startswith("<"):
+            if code.co_name.startswith("<"):
+                return
+            if event == "call" and not (code.co_flags & inspect.CO_GENERATOR and frame.f_lasti > _first(code)):
+                self._now.called(name, code, frame.f_locals)
+            if not detecting:
                 self._now.functions.add((name, code.co_qualname))
+
+
+class _Opening:
+    """The count of opened files. An audit hook cannot be removed, so there is one."""
+
+    def __init__(self) -> None:
+        self.ran: Ran | None = None
+        sys.addaudithook(self.note)
+
+    def note(self, event: str, arguments: tuple[Any, ...]) -> None:
+        if event == "open" and self.ran is not None and isinstance(arguments[0], (str, os.PathLike)):
+            self.ran.opened[os.path.abspath(arguments[0])] += 1
+
+
+_opening = _Opening()
 
 
 @contextmanager

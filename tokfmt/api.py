@@ -109,13 +109,10 @@ def open(  # noqa: A001 - the verb that users expect
                 if place is None:
                     return open_zarr(path, eos=eos, bos=bos, options=options)
                 path = place
-        request = SourceRequest.of(path, format, eos, options, text_field, None, allow_loss, bos=bos)
-        handle = tokenizer_of(tokenizer)
-        wanted = replace(
-            request.accepting(READS["open"]),
-            ignore_manifest=ignore_manifest,
-            allow_partial=allow_partial,
+        request = SourceRequest.of(
+            path, format, eos, options, text_field, None, allow_loss, False, ignore_manifest, allow_partial, bos
         )
+        wanted, handle = request.accepting(READS["open"]), tokenizer_of(tokenizer)
         (source,) = open_sources(wanted, handle)
         reader = source.reader
         if source.format.is_computed:

@@ -16,11 +16,12 @@ import sys
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import nullcontext
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 
 from tokfmt.core.errors import AmbiguousFormatError, FormatError, OptionError, PluginWarning, UnknownFormatError
-from tokfmt.core.files import EMPTY, PAGE_HEAD, page_error, reading_error
+from tokfmt.core.files import EMPTY, PAGE_HEAD, File, page_error, reading_error
 from tokfmt.core.format import Confidence, Format, Probe, Signature, look
 from tokfmt.core.options import nearest
 from tokfmt.core.place import AnyPlace, LocalPlace, Place, PlaceLike
@@ -162,12 +163,26 @@ def list_formats(wanted: Callable[[Signature], bool] = lambda signature: True) -
         wanted: Predicate on signatures. A format whose signature it rejects is left out. A format without a signature
             is always included.
     """
-    asked = [name for name in names() if (found := _signature(name)) is None or wanted(found)]
+    asked = [name for name, found in _table() if found is None or wanted(found)]
     return [format_ for name in asked if (format_ := _usable(name)) is not None]
 
 
+@functools.cache
+def _table() -> list[tuple[str, Signature | None]]:
+    """Return every installed format by name, with its signature."""
+    return [(name, _signature(name)) for name in names()]
+
+
 def detect(path: PlaceLike) -> Format:
-    """Return the format of an existing file or directory, by its content.
+    """Return the format of an existing file or directory, by its content; see `detected`."""
+    format_, file = detected(path)
+    if file is not None:
+        file.close()
+    return format_
+
+
+def detected(path: PlaceLike) -> tuple[Format, File | None]:
+    """Return the format of an existing file or directory, by its content, and the file, which is still open.
 
     Raises:
         FormatError: If the path cannot be read.
@@ -175,6 +190,12 @@ def detect(path: PlaceLike) -> Format:
         AmbiguousFormatError: If several formats claim it with the same confidence.
     """
     probe = look(path)
+    with nullcontext() if probe.file is None else probe.file.at_hand():
+        return get(_recognized(path, probe)), probe.file
+
+
+def _recognized(path: PlaceLike, probe: Probe) -> str:
+    """Return the name of the format that claims a probe; see `detected`."""
     claims = candidates(probe)
     if (
         claims and "text" not in claims and PAGE_HEAD.match(probe.head)
@@ -195,7 +216,7 @@ def detect(path: PlaceLike) -> Format:
     winners = [name for name, confidence in claims.items() if confidence == best]
     if len(winners) > 1:
         raise AmbiguousFormatError(path, winners, _name_one(probe))
-    return get(winners[0])
+    return winners[0]
 
 
 def dataset_of(path: AnyPlace) -> AnyPlace:
@@ -219,7 +240,7 @@ def _whole(probe: Probe, claims: Mapping[str, int]) -> str:
     """
     alone = bool(claims) and probe.path.suffix != ".json"  # The index of many directory formats is one line of JSON.
     whole = "" if probe.is_directory or alone else _around(probe.path)
-    return "" if whole in dict(_named(probe.path.name)) else whole
+    return "" if not whole or whole in dict(_named(probe.path.name)) else whole
 
 
 def _refuse_foreign(path: PlaceLike, probe: Probe, *, claimed: bool, head_only: bool) -> None:
@@ -307,9 +328,22 @@ def of_prefix(path: Place) -> Place:
 
 def candidates(probe: Probe) -> dict[str, int]:
     """Return the name of every format that claims the probe, with its confidence."""
-    asked = list_formats() if probe.is_directory else list_formats(lambda signature: signature.fits(probe))
+    asked = list_formats() if probe.is_directory else _fitting(probe)
     claims = {format_.name: _claim(format_, probe) for format_ in asked}
     return {name: int(confidence) for name, confidence in claims.items() if confidence is not None}
+
+
+def _fitting(probe: Probe) -> list[Format]:
+    """Return the formats that a file fits: those without a signature, and those whose signature it has."""
+    name, head, is_text = probe.path.name.lower(), probe.head, b"\0" not in probe.head
+    fitting = [
+        name_of_format
+        for name_of_format, signature in _table()
+        if signature is None
+        or signature.fits(name, head, is_text=is_text)
+        or (signature.beside and signature.has_beside(probe.path))
+    ]
+    return [format_ for one in fitting if (format_ := _usable(one)) is not None]
 
 
 def _claim(format_: Format, probe: Probe) -> Confidence | None:
@@ -359,7 +393,7 @@ def _named(name: str) -> list[tuple[str, int]]:
     """Return the formats that a name implies, each with the length of the suffix or pattern that fits."""
     return [
         (format_.name, len(pattern))
-        for format_ in list_formats(lambda signature: signature.is_named(name))
+        for format_ in list_formats(lambda signature: signature.is_named(name.lower()))
         for pattern in format_.extensions
         if (name.endswith(pattern) if pattern.startswith(".") else fnmatch.fnmatch(name, pattern))
     ]

@@ -20,7 +20,8 @@ import tokfmt
 from tokfmt.core.errors import ConversionError, OptionError
 from tokfmt.core.records import RecordReader
 from tokfmt.formats.jsonl.index import write_index
-from tokfmt.ops.check import CheckRequest, check, fix
+from tokfmt.ops.check import CheckRequest, check
+from tokfmt.ops.check.fix import fix
 from tokfmt.ops.convert.convert import finish
 from tokfmt.ops.source.request import SourceRequest
 from tokfmt.recipe_dataset import Recipe

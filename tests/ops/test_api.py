@@ -5,6 +5,7 @@ import json
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -239,3 +240,17 @@ def test_shares_are_text(tmp_path):
     with pytest.raises(OptionError, match="--split: expected text"):
         tokfmt.convert(PACK, tmp_path / "o.pbin", split={"train": 0.5, "test": 0.5})
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("kind", [Path, str], ids=["path", "text"])
+def test_a_dataset_is_named_by_a_plain_path_or_a_text(kind, tmp_path):
+    """Fixtures and `tmp_path` are places of tokfmt in these tests, and users have none."""
+    source, copy = kind(str(FIXTURES / "modalities" / "D_2byte_gpt2.pbin")), kind(str(tmp_path / "copy.zarr"))
+    tokfmt.convert(source, copy, eos=50256)
+    with tokfmt.open(source, eos=50256) as one, tokfmt.open(copy) as other:
+        assert [ids.tolist() for ids in one] == [ids.tolist() for ids in other]
+    assert tokfmt.info(copy).sequences == 42
+    assert len(tokfmt.stats([source, copy], eos=50256).datasets) == 2
+    assert tokfmt.diff(source, copy, eos=50256).identical
+    assert tokfmt.check([source, copy])[0].findings == []
+    assert len(list(tokfmt.show(source, "0:2").shown)) == 2

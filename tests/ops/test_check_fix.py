@@ -17,7 +17,8 @@ from paths import FIXTURES, TOKENIZER
 
 import tokfmt
 from tokfmt.core.errors import ConversionError, DestinationExistsError, TokfmtError
-from tokfmt.ops.check import check, fix, repairable
+from tokfmt.ops.check import check
+from tokfmt.ops.check.fix import fix, repairable
 
 BAD = FIXTURES / "bad"
 PACKS = json.loads((FIXTURES / "modalities/expected.json").read_bytes())

@@ -7,7 +7,6 @@ import shutil
 import warnings
 import zipfile
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
 import numcodecs
 import numpy as np
@@ -18,7 +17,7 @@ from paths import FIXTURES
 from tokfmt.core.errors import CorruptError, OptionError, SourceChangedError, TokfmtError, UnsafeError
 from tokfmt.formats.flat_tokens import FORMAT
 from tokfmt.formats.flat_tokens.options import ReadOptions
-from tokfmt.plugin import Confidence, Hints, Probe, Ragged
+from tokfmt.plugin import Confidence, Hints, LocalPlace, Probe, Ragged
 from tokfmt.testing import read, sequences, write
 
 GOLDEN = FIXTURES / "flat-tokens"
@@ -188,7 +187,7 @@ def test_a_lost_chunk_is_an_error_of_every_reader_unless_holes_are_accepted(tmp_
         with pytest.raises(CorruptError, match=rf"{key}: is missing: 1 of \d+ chunks .*holes=fill"):
             read(FORMAT, place)
         assert glimpse([place]) is None or "starts" in key
-        assert "TF408" in {f.code for f in FORMAT.check(Path(place), ReadOptions()) if f.severity == "error"}
+        assert "TF408" in {f.code for f in FORMAT.check(LocalPlace(place), ReadOptions()) if f.severity == "error"}
         if "encoded" in key:
             reader = read(FORMAT, place, options={"holes": "fill"})
             assert "chunks of encoded_tokens are not there and read as 0" in " ".join(reader.info.notes)
@@ -198,7 +197,7 @@ def test_a_lost_chunk_is_an_error_of_every_reader_unless_holes_are_accepted(tmp_
 
 
 def glimpse(paths):
-    return FORMAT.glimpse([Path(path) for path in paths], ReadOptions(), Hints())
+    return FORMAT.glimpse([LocalPlace(path) for path in paths], ReadOptions(), Hints())
 
 
 def test_a_chunk_lost_in_a_shard(tmp_path):

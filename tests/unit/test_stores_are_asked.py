@@ -43,7 +43,7 @@ ALLOWED = {
         ("os.scandir", "os.path.getsize", "read_bytes", "stat"), "the cache of this user is local"
     ),
     "recipes/language.py": dict.fromkeys(("os.path.isabs", "os.path.relpath"), WORDS),
-    "ops/source/manifest.py": {"os.path.normpath": "a name of a manifest, which is compared and not read"},
+    "ops/source/content.py": {"os.path.normpath": "a name of a manifest, which is compared and not read"},
     "ops/source/request.py": {"glob.glob": "patterns of local paths; `_objects` expands those of addresses"},
     "core/new_directory.py": dict.fromkeys(("os.path.lexists", "iterdir"), DESTINATION),
     "cli/browse.py": {"os.path.splitext": DESTINATION},

@@ -124,7 +124,7 @@ def command(
 
 def _check(request: CheckRequest, output: str, fix_to: str | None, *, overwrite: bool, quiet: bool) -> int:
     """Check the datasets, print the findings, repair with --fix, and return the exit code."""
-    from tokfmt.ops.check import check, fix
+    from tokfmt.ops.check import check
 
     found, fixed = [], None
     with Watcher(quiet=quiet or output == "json") as watcher:
@@ -135,6 +135,8 @@ def _check(request: CheckRequest, output: str, fix_to: str | None, *, overwrite:
             elif output == "github":
                 _annotations(report)
         if fix_to and found[0].format is not None:
+            from tokfmt.ops.check.fix import fix  # imports the engine of conversions
+
             fixed = fix(found[0], fix_to, request, overwrite=overwrite, progress=watcher)
     if output == "json":
         click.echo(json.dumps(_document(found, fixed), indent=2))
@@ -153,10 +155,11 @@ def _check(request: CheckRequest, output: str, fix_to: str | None, *, overwrite:
 
 def _offer_fix(found: list[Any], request: CheckRequest) -> None:
     """Print what --fix would write. It repairs one dataset at a time."""
-    from tokfmt.ops.check import repairable
+    if len(found) == 1 and found[0].errors:
+        from tokfmt.ops.check.fix import repairable  # imports the engine of conversions
 
-    if len(found) == 1 and (saved := repairable(found[0], request)):
-        note(_SAVED[saved])
+        if saved := repairable(found[0], request):
+            note(_SAVED[saved])
 
 
 def _lines(report: Any) -> None:

@@ -240,6 +240,24 @@ class File:
             if not kept:
                 os.close(fd)
 
+    @contextmanager
+    def at_hand(self) -> Iterator[None]:
+        """Hold the descriptor in here, however many files are open. No other thread reads the file meanwhile."""
+        if self._fd is None:
+            fd = self._reopen()
+            with _Open.lock:
+                self._fd = fd
+                _Open.count += 1
+        try:
+            yield
+        finally:
+            if _Open.count > _MOST_OPEN:
+                self.close()
+
+    def expect(self, *, may_be_page: bool) -> None:
+        """State anew whether the file may be a page; its beginning is looked at again when it is read."""
+        self.may_be_page, self._is_looked_at = may_be_page, False
+
     def _fill(self, fd: int, offset: int, buffer: memoryview) -> None:
         view, done = buffer.cast("B"), 0
         while done < len(view):
@@ -478,6 +496,10 @@ class StoredFile(File):
             raise SourceChangedError.while_read(self.path) from error
         except OSError as error:
             raise reading_error(self.path, error) from error
+
+    @contextmanager
+    def at_hand(self) -> Iterator[None]:
+        yield
 
     @contextmanager
     def descriptor(self) -> Iterator[int]:

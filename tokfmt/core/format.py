@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from tokfmt.core.errors import Loss, OptionError
 from tokfmt.core.fields import Section
-from tokfmt.core.files import names_in, natural_key, open_file, reading_error
+from tokfmt.core.files import File, names_in, natural_key, open_file, reading_error
 from tokfmt.core.findings import Audit, Code, Finding, Repair
 from tokfmt.core.inspection import Inspection
 from tokfmt.core.place import AnyPlace, Place, PlaceLike, place_of
@@ -63,6 +63,7 @@ class Probe(NamedTuple):
         tail: Up to 64 KiB from the end of a file.
         entries: All names in a directory, in natural order. More than 4,096 names are sorted as strings, which is ten
             times as fast.
+        file: The file, which is still open; None for a directory.
     """
 
     path: Place
@@ -71,17 +72,15 @@ class Probe(NamedTuple):
     head: bytes = b""
     tail: bytes = b""
     entries: tuple[str, ...] = ()
+    file: File | None = None
 
     def read(self, offset: int, length: int) -> bytes:
         """Return up to 64 KiB from a byte offset of the file; b"" beyond its end, or for a directory."""
         length = max(0, min(length, PROBE_BYTES, self.size - offset))
-        if self.is_directory or offset < 0 or not length:
+        if self.file is None or offset < 0 or not length:
             return b""
-        file = open_file(self.path, may_be_page=True)
-        try:
-            return file.read(offset, length)
-        finally:
-            file.close()
+        known = self.head[offset : offset + length]
+        return known if len(known) == length else self.file.read(offset, length)
 
     def announce(self, offset: int, most: int = MOST_AT_ONCE) -> None:
         """Announce that the file will be read from a byte offset to its end, as an index is; see `File.prefetch`.
@@ -90,8 +89,8 @@ class Probe(NamedTuple):
             offset: The byte offset. If it is not within the file, nothing is announced.
             most: Bytes above which the index is read in parts.
         """
-        if not self.path.is_local and 0 < self.size - offset <= most and offset >= 0:
-            open_file(self.path).prefetch([(offset, self.size)], keep=True)
+        if self.file is not None and 0 < self.size - offset <= most and offset >= 0:
+            self.file.prefetch([(offset, self.size)], keep=True)
 
     def entry(self, name: str) -> Probe | None:
         """Probe a file of the directory; None if it is not a regular file."""
@@ -107,36 +106,47 @@ class Signature(NamedTuple):
 
     Attributes:
         names: Substrings of the file name; one of them is enough.
-        marks: Bytes that occur in `Probe.head`; one of them is enough.
-        starts: Bytes with which `Probe.head` begins; one of them is enough. They cost no search of the head.
+        words: Bytes that occur in `Probe.head`, if it holds no zero byte; one of them is enough.
+        starts: Bytes with which `Probe.head` begins, or that are at one of the offsets `at`; one of them is enough.
+        at: The byte offsets of `starts`.
         beside: Suffix of a file with the same stem in the same directory, in capitals if that of the file is.
         text: `Probe.head` holds no zero byte.
     """
 
     names: tuple[str, ...] = ()
-    marks: tuple[bytes, ...] = ()
+    words: tuple[bytes, ...] = ()
     beside: str = ""
     text: bool = False
     starts: tuple[bytes, ...] = ()
+    at: tuple[int, ...] = (0,)
 
     def is_named(self, name: str) -> bool:
-        """Return whether the name of a file fits, whatever its content."""
-        return any(part in name.lower() for part in self.names)
+        """Return whether the name of a file, in lower case, fits, whatever its content."""
+        for part in self.names:  # noqa: SIM110 - a generator takes longer, and detection asks every format
+            if part in name:
+                return True
+        return False
 
-    def fits(self, probe: Probe) -> bool:
-        """Return whether a file may be of the format."""
-        beside = self.beside.upper() if probe.path.suffix.isupper() else self.beside
-        return (
-            self.is_named(probe.path.name)
-            or probe.head.startswith(self.starts)
-            or any(mark in probe.head for mark in self.marks)
-            or (beside != "" and probe.path.with_suffix(beside).exists())
-            or (self.text and b"\0" not in probe.head)
-        )
+    def fits(self, name: str, head: bytes, *, is_text: bool) -> bool:
+        """Return whether a file may be of the format by its name or its content.
+
+        Args:
+            name: The name of the file, in lower case.
+            head: The beginning of the file; see `Probe.head`.
+            is_text: The beginning holds no zero byte.
+        """
+        if self.is_named(name) or (is_text and (self.text or any(word in head for word in self.words))):
+            return True
+        return bool(self.starts) and any(head.startswith(self.starts, offset) for offset in self.at)
+
+    def has_beside(self, path: Place) -> bool:
+        """Return whether the file `beside` is there."""
+        beside = self.beside.upper() if self.beside and path.suffix.isupper() else self.beside
+        return beside != "" and path.with_suffix(beside).exists()
 
 
 def look(path: PlaceLike) -> Probe:
-    """Probe a place.
+    """Probe a place. A file stays open: close `Probe.file` unless it is used.
 
     Raises:
         FormatError: If it does not exist, cannot be read, or is neither a regular file nor a directory.
@@ -146,14 +156,12 @@ def look(path: PlaceLike) -> Probe:
         names = names_in(path)
         return Probe(path, is_directory=True, entries=tuple(sorted(names, key=_order_of(names))))
     file = open_file(path, may_be_page=True)
-    try:
-        size = file.size
-        file.prefetch([(0, min(size, PROBE_BYTES)), (max(0, size - PROBE_BYTES), size)], keep=True)
-        head = file.read(0, min(size, PROBE_BYTES))
-        tail = file.read(max(0, size - PROBE_BYTES), min(size, PROBE_BYTES))
-    finally:
-        file.close()
-    return Probe(path, is_directory=False, size=size, head=head, tail=tail)
+    size, ends = file.size, min(file.size, PROBE_BYTES)
+    file.prefetch([(0, ends), (size - ends, size)], keep=True)
+    with file.at_hand():
+        head = file.read(0, ends)
+        tail = head if ends == size else file.read(size - ends, ends)
+    return Probe(path, is_directory=False, size=size, head=head, tail=tail, file=file)
 
 
 def _order_of(names: Sequence[str]) -> Callable[[str], Any] | None:
@@ -177,6 +185,7 @@ class Hints(NamedTuple):
         few_sequences: The caller reads few sequences. A reader may then read only the needed entries of a long index,
             and `Info.notes` lists what it did not compare.
         max_sequences: The caller reads only so many sequences, from the first; None: it may read all.
+        files: The open files in which the format was detected, by path. `opened` takes them.
     """
 
     eos_id: int | None = None
@@ -189,6 +198,25 @@ class Hints(NamedTuple):
     allow_partial: bool = False
     few_sequences: bool = False
     max_sequences: int | None = None
+    files: dict[Place, File] | None = None
+
+    def opened(self, place: Place, *, may_be_page: bool = False) -> File:
+        """Return a file of the dataset: the one in which its format was detected, or it is opened now.
+
+        Whoever calls this closes the file.
+
+        Args:
+            place: The file.
+            may_be_page: See `files.open_file`.
+
+        Raises:
+            FormatError: As `files.open_file`.
+        """
+        file = None if self.files is None else self.files.pop(place, None)
+        if file is None:
+            return open_file(place, may_be_page=may_be_page)
+        file.expect(may_be_page=may_be_page)
+        return file
 
 
 class Encoder(Protocol):

@@ -207,7 +207,12 @@ class Place(ABC):
         return kind is not None if is_listed else self._is(None)
 
     def _listed(self) -> tuple[bool, Kind | None]:
-        """Return whether a listing answers for the place, links followed, and its kind; None: it does not exist."""
+        """Return whether a listing answers for the place, links followed, and its kind in the listing.
+
+        Returns:
+            The kind is LINK if the place is a link, for which no listing answers. It is None if there is no such name,
+            or no listing.
+        """
         answers = listing.current()
         is_listed, kind = (False, None) if answers is None else answers.kind_of(self)
         return is_listed and kind is not Kind.LINK, kind
@@ -282,17 +287,13 @@ class LocalPlace(PosixPath, Place):
 
     def is_symlink(self) -> bool:
         """See `Place.is_symlink`."""
-        is_listed, kind = self._listed_itself()
-        return kind is Kind.LINK if is_listed else os.path.islink(self)
+        is_listed, kind = self._listed()
+        return kind is Kind.LINK or (not is_listed and os.path.islink(self))
 
     def is_there(self) -> bool:
         """See `Place.is_there`."""
-        is_listed, kind = self._listed_itself()
-        return kind is not None if is_listed else os.path.lexists(self)
-
-    def _listed_itself(self) -> tuple[bool, Kind | None]:
-        answers = listing.current()
-        return (False, None) if answers is None else answers.kind_of(self)
+        is_listed, kind = self._listed()
+        return kind is not None or (not is_listed and os.path.lexists(self))
 
 
 @dataclass(frozen=True, slots=True)

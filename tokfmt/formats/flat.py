@@ -44,7 +44,7 @@ from tokfmt.core.annotation import (
 )
 from tokfmt.core.errors import NO_DAMAGE, ConversionError, CorruptError, FormatError
 from tokfmt.core.fields import Section
-from tokfmt.core.files import Ends, File, names_in, natural_key, open_file
+from tokfmt.core.files import Ends, File, names_in, natural_key
 from tokfmt.core.findings import Audit, Code, Finding, raise_fatal
 from tokfmt.core.format import (
     Confidence,
@@ -799,10 +799,12 @@ class FlatFormat(Format):
         files = self.all_files(paths)
         if hints.allow_partial:
             parts = self.certain_parts(
-                files, lambda path: self.examine_file(self.open_tokens(path), options, hints), hints.allow_loss
+                files, lambda path: self.examine_file(self.open_tokens(path, hints), options, hints), hints.allow_loss
             )
         else:
-            parts = list(side_by_side(lambda path: self.examine_file(self.open_tokens(path), options, hints), files))
+            parts = list(
+                side_by_side(lambda path: self.examine_file(self.open_tokens(path, hints), options, hints), files)
+            )
         file_layout = joined(parts)
         return (
             replace(file_layout, extras={**file_layout.extras, self.counted: len(parts)})
@@ -810,16 +812,17 @@ class FlatFormat(Format):
             else file_layout
         )
 
-    def open_tokens(self, path: Place) -> File:
+    def open_tokens(self, path: Place, hints: Hints) -> File:
         """Open a token file. A format may report more than that it does not exist.
 
         Args:
             path: A token file of the dataset.
+            hints: It may be open already; see `Hints.opened`.
 
         Raises:
             FormatError: It cannot be opened.
         """
-        return open_file(path)
+        return hints.opened(path)
 
     def certain_parts(
         self, files: Sequence[Place], look: Callable[[Place], FileLayout], accepted: frozenset[str]

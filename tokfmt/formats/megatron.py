@@ -343,13 +343,13 @@ class Megatron(FlatFormat):
         indexes = [self.names(file)[1] for path in paths for file in self.members(path)]
         return hints._replace(few_sequences=sum(one.status().size for one in indexes if one.is_file()) > _LONG)
 
-    def open_tokens(self, path: Place) -> File:
+    def open_tokens(self, path: Place, hints: Hints) -> File:
         """See `FlatFormat.open_tokens`. Parts of a .bin beside its .idx are named."""
         if not path.exists() and path.parent.is_dir():
             pattern = re.compile(rf"{re.escape(path.stem)}-(\d+)-of-\d+{re.escape(path.suffix)}")
             if parts := files_named(path.parent, pattern):
                 raise _in_parts(path, self.names(path)[1], parts)
-        return super().open_tokens(path)
+        return super().open_tokens(path, hints)
 
     def examine_file(self, file: File, options: ReadOptions, hints: Hints) -> FileLayout:
         path = self.names(file.path)[1]

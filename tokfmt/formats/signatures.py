@@ -1,4 +1,9 @@
-"""Signatures of tokfmt's formats, by which detection rules out a format without importing it."""
+"""The signatures of tokfmt's formats: which files are shown to which format. One row per format.
+
+A file that fits no row of a format is not shown to it, and the format is not imported. `Format.sniff` of those that are
+asked decides. For another variant of a format, add here what its files begin with, or how they are named, and then to
+the `sniff` of the format what makes it certain. The formats without a row, modalities and stage1, see every file.
+"""
 
 from tokfmt.core.format import Signature
 
@@ -6,10 +11,10 @@ _SKIPPED = tuple(bytes([0x50 + number]) + b"\x2a\x4d\x18" for number in range(16
 """The magic numbers of frames that a zstandard decoder skips; RFC 8878, 3.1.2. Files of pzstd begin with one."""
 
 SIGNATURES = {
-    "arrow": Signature((".arrow",), (b"ARROW1", b"\xff\xff\xff\xff")),
+    "arrow": Signature((".arrow",), starts=(b"ARROW1", b"\xff\xff\xff\xff")),
     "datatrove": Signature((".ds",)),
     "flat-tokens": Signature((".zarr",), starts=(b"PK\3\4",)),
-    "hdf5": Signature((".h5",), (b"\x89HDF",)),
+    "hdf5": Signature((".h5",), starts=(b"\x89HDF",), at=(0, *(512 << k for k in range(7)))),
     "jsonl": Signature((".json", ".ndjson"), text=True, starts=(b"\x1f\x8b", b"\x28\xb5\x2f\xfd", *_SKIPPED)),
     "levanter": Signature(),
     "litdata": Signature(),
@@ -26,6 +31,6 @@ SIGNATURES = {
     "nanogpt": Signature(("train.bin", "val.bin")),
     "olmo": Signature((".npy",)),
     "parquet": Signature((".parquet", ".pq"), starts=(b"PAR1",)),
-    "recipe": Signature((), (b"tokfmt",)),
+    "recipe": Signature(words=(b"tokfmt",)),
     "text": Signature((".txt", ".text", ".md", ".markdown", ".rst")),
 }

@@ -157,11 +157,12 @@ class Laid(Axis):
             offsets = self.offsets(block, min(high, block + STEP))[:-1]
             return block + max(0, int(np.searchsorted(offsets, position, "right")) - 1)
         cuts = self.dataset.spans.cuts
-        while high - low > 1:
+        while high - low > STEP:
             middle = (low + high) // 2
             is_after = int(cuts(middle, middle)[0]) - self._from + self._added * middle > position
             low, high = (low, middle) if is_after else (middle, high)
-        return low
+        starts = cuts(low, high)[:-1] - self._from + self._added * np.arange(low, high)
+        return low + max(0, int(np.searchsorted(starts, position, "right")) - 1)
 
     def walk(self, start: int, stop: int) -> Iterator[Tokens]:
         """Yield the tokens at positions `start <= p < stop`, in order, in windows of about 2^20 tokens.

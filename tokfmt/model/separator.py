@@ -105,17 +105,19 @@ def look(axis: Axis, spans: Spans, runs: Runs | None = None, most: int = _MOST) 
     looked = sum(last - first for first, last in runs)
     for together in [runs] if looked <= _AT_ONCE else [[run] for run in runs]:  # A store is asked side by side.
         extents = [spans.extents(*run) for run in together]
-        starts, stops = (np.concatenate([_NOTHING, *(one[k] for one in extents)]) for k in (0, 1))
+        if len(extents) == 1:
+            ((starts, stops),) = extents
+        else:
+            starts, stops = (np.concatenate([_NOTHING, *(one[k] for one in extents)]) for k in (0, 1))
         places, held = np.cumsum(stops - starts), stops > starts
         if spans.tiles and looked <= _AT_ONCE and places[-1:].sum() <= _HELD:
             wanted = [(int(begins[0]), int(ends[-1])) for begins, ends in extents]
             found = [axis.tokens(*one) for one in wanted] if len(wanted) < _SEVERAL else axis.intervals(wanted)
-            tokens = np.concatenate([np.empty(0, axis.dtype), *found])
+            tokens = next(iter(found)) if len(wanted) == 1 else np.concatenate([np.empty(0, axis.dtype), *found])
             last = tokens[places[held] - 1]
         else:
             last = axis.at(stops[held] - 1)
-        ids, times = np.unique(last, return_counts=True)
-        counts.update(dict(zip(ids.tolist(), times.tolist(), strict=True)))
+        counts.update(sorted(last.tolist()))
         full += len(last)
     return Ends(looked, spans.count, full, counts, partial(_is_inside, axis, spans, runs), tokens)
 

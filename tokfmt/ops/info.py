@@ -21,7 +21,8 @@ from tokfmt.core.ragged import Tokens
 from tokfmt.core.reader import Info, Layout, TokenReader, largest_id, windows
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import shortened
-from tokfmt.ops.source.manifest import Manifest, extent, manifest_of
+from tokfmt.ops.source.content import Manifest
+from tokfmt.ops.source.manifest import extent, manifest_of
 from tokfmt.ops.source.open import counted, find_one, open_stored
 from tokfmt.ops.source.request import SourceFiles, SourceRequest
 from tokfmt.ops.source.stored import Source, tokenizer_of, without_leads, without_separators

@@ -16,7 +16,8 @@ from tokfmt.core.errors import ConversionError, DestinationExistsError, TokfmtEr
 from tokfmt.core.findings import Finding
 from tokfmt.core.publisher import Publisher
 from tokfmt.formats.jsonl.index import write_index
-from tokfmt.ops.check import check, fix
+from tokfmt.ops.check import check
+from tokfmt.ops.check.fix import fix
 from tokfmt.ops.show.export import export
 
 PACK = FIXTURES / "modalities/D_2byte_gpt2.pbin"
@@ -142,7 +143,7 @@ def test_a_repair_that_fails_leaves_the_old_one(tmp_path, monkeypatch, name):
         return [found]
 
     with monkeypatch.context() as patched, untouched(tmp_path):
-        patched.setattr(import_module("tokfmt.ops.check.check"), "check", finds_more)
+        patched.setattr(import_module("tokfmt.ops.check.fix"), "check", finds_more)
         with pytest.raises(VerificationError, match="would still have TF1") as raised:
             fix(verdict, out, asked(source), overwrite=True)
         assert ".tokfmt-" not in str(raised.value)

@@ -9,7 +9,8 @@ import pytest
 
 import tokfmt
 from tokfmt.core.errors import ConversionError, FormatError
-from tokfmt.ops.check import CheckRequest, check, fix
+from tokfmt.ops.check import CheckRequest, check
+from tokfmt.ops.check.fix import fix
 from tokfmt.ops.source.request import SourceRequest
 
 EOS = 7

@@ -12,7 +12,8 @@ from paths import TOKENIZER
 import tokfmt
 from tokfmt import registry
 from tokfmt.core.errors import CorruptError, DetectionError
-from tokfmt.ops.check.check import CheckRequest, check, fix
+from tokfmt.ops.check.check import CheckRequest, check
+from tokfmt.ops.check.fix import fix
 from tokfmt.ops.convert.convert import finish
 from tokfmt.ops.show.parts import sections
 from tokfmt.ops.show.show import show_origins

@@ -118,15 +118,15 @@ class Modalities(FlatFormat):
         from tokfmt.formats.modalities.inspection import PackInspection
 
         try:
-            return PackInspection(open_file(paths[0]), options, hints)
+            return PackInspection(hints.opened(paths[0]), options, hints)
         except FormatError as error:
             return Unreadable("TF101", paths[0], error)
 
-    def glimpse(self, paths: Sequence[Place], options: ReadOptions, hints: Hints) -> FlatReader | None:  # noqa: ARG002
+    def glimpse(self, paths: Sequence[Place], options: ReadOptions, hints: Hints) -> FlatReader | None:
         """See `Format.glimpse`. Decoding an index of 10^7 documents takes seconds."""
         from tokfmt.formats.modalities.layout import glimpse
 
-        return glimpse(open_file(paths[0]), options)
+        return glimpse(hints.opened(paths[0]), options)
 
     def codes(self) -> Mapping[str, Code]:
         """See `Format.codes`."""

@@ -779,6 +779,8 @@ class _Survey:
         if first == 0:
             self.base = self.last_shift = self.minimum = int(offsets[0])
         self.constant = self.constant and bool((offsets == self.base).all())
+        if (shifts == self.last_shift).all():
+            return
         steps = np.flatnonzero(np.diff(shifts, prepend=self.last_shift))
         if not len(steps):
             return

@@ -173,7 +173,8 @@ def _integers_at(words: NDArray[np.uint64], at: Ints) -> tuple[Ints, Ints, NDArr
 
 # Bytes per read: the index of 100,000 documents takes one read, and reading a few entries takes less than 2 MiB.
 _BUFFER = 15 << 16
-_SMALL = 64  # bytes of the rest of a frame, below which it is decoded opcode by opcode
+_SMALL = 64  # bytes of the rest of a frame, below which numpy cannot search it
+_SHORT = 1 << 10  # bytes of the rest of a frame, below which numpy takes longer than a loop over its entries
 _BURST = 256  # entries decoded opcode by opcode, if few are regular, before the next search for regular ones
 _ENTRIES = 1 << 16  # entries per batch that is yielded
 
@@ -338,7 +339,7 @@ class Walk:
     def _take_regular(self) -> int:
         """Take the regular entries that follow directly; return their number."""
         if not self._inside_view() and not self._look():
-            return 0
+            return self._take_short()
         view = self._view
         if view is None:
             return 0
@@ -347,6 +348,29 @@ class Walk:
             self._keep(run)
         self.at = self._base + at
         return sum(len(run.starts) for run in runs)
+
+    def _take_short(self) -> int:
+        """Take the regular entries that follow directly and whose integers have 1 to 4 bytes; return their number."""
+        data, at, base = self._data, self.at - self._base, self._base
+        stop, before = min(self._held, self._limit - base), len(self._walked)
+        while at < stop:
+            second = at + _INTEGERS.get(data[at], 0)
+            end = second + _INTEGERS.get(data[second], 0)
+            if second in (at, end) or end + 2 > stop or data[end] != TUPLE2 or data[end + 1] != MEMOIZE:
+                break
+            offset, length = (
+                int.from_bytes(data[at + 1 : second], "little", signed=data[at] == BININT),
+                int.from_bytes(data[second + 1 : end], "little", signed=data[second] == BININT),
+            )
+            if offset < 0 or length < 0:
+                break
+            self._walked.append((offset, length, base + at))
+            at = end + 2
+        count = len(self._walked) - before
+        if count:
+            self._counted(count, self.at)
+            self.at = base + at
+        return count
 
     def _inside_view(self) -> bool:
         return self._view is not None and self.at < self._view_stop - _SMALL
@@ -357,7 +381,7 @@ class Walk:
             self._load()
         first = self.at - self._base
         stop = min(self._held, self._limit - self._base)
-        if stop - first < 2 * _SMALL:
+        if stop - first < _SHORT:
             return False
         self._view, self._view_stop = Recognized(self._data, first, stop), self._base + stop
         return True

@@ -176,11 +176,13 @@ class Stage1(FlatFormat):
         named = NAME.fullmatch(probe.path.name) is not None
         if not probe.size:
             return Confidence.STRUCTURE if named else None
+        if not named and probe.size % (SAMPLE * 4):
+            return None
         head = np.frombuffer(probe.head[: len(probe.head) // 4 * 4], "<i4")
         plausible = len(head) > 0 and int(head.min()) >= 0 and int(head.max()) < LARGEST
         if named:
             return Confidence.STRUCTURE if plausible else Confidence.NAME
-        if not plausible or probe.size % (SAMPLE * 4):
+        if not plausible:
             return None
         return Confidence.PLAUSIBLE if kind_of(places(probe), GPT2_EOS) == "int32 tokens" else None
 

@@ -47,9 +47,8 @@ from tokfmt.model.readers import ContentReader, dataset_of, is_split, is_unfinis
 from tokfmt.ops.check.doubled import Doubled, doubled_in
 from tokfmt.ops.compare.alignment import Step, Stretch, aligned, check_room, surpluses
 from tokfmt.ops.compare.fingerprint import AxisSide, Fingerprints, Side, empty_fingerprint, hands, read_records
+from tokfmt.ops.source.content import Manifest, dataset_path
 from tokfmt.ops.source.manifest import (
-    Manifest,
-    dataset_path,
     file_differences,
     fingerprint,
     ledger_paths,
@@ -106,6 +105,11 @@ def _shown(manifest: Place, home: Place) -> str:
     return printable(manifest.name if manifest.parent == home else f"{manifest.parent.name}/{manifest.name}")
 
 
+def _beside(one: SourceFiles) -> Manifest:
+    """Return the manifest beside a dataset, which the check has read."""
+    return read_manifest(one.path) if one.manifest is None else one.manifest
+
+
 def file_findings(one: SourceFiles, deep: bool, jobs: int, progress: Progress, splits: Splits) -> Iterator[Finding]:
     """Compare the files of a dataset with its manifest.
 
@@ -116,7 +120,7 @@ def file_findings(one: SourceFiles, deep: bool, jobs: int, progress: Progress, s
         progress: Receives the phase of the checksum.
         splits: What the manifests beside the datasets of this command name.
     """
-    path, manifest = one.path, read_manifest(one.path)
+    path, manifest = one.path, _beside(one)
     if not manifest.path.is_there():
         yield from splits.missing(path, manifest.path)
         return
@@ -187,7 +191,7 @@ def ledger_findings(one: SourceFiles, asked: SourceRequest, *, deep: bool) -> It
         asked: How to read the dataset.
         deep: Compare every row with the sequences; otherwise compare only the number of rows.
     """
-    manifest, about = read_manifest(one.path).ledger, ledger_paths(one.path)[1]
+    manifest, about = _beside(one).ledger, ledger_paths(one.path)[1]
     if not about.exists() and not one.path.is_symlink():
         if manifest:
             what = f"has no ledger {printable(about.name)}; its manifest lists one"
@@ -223,7 +227,7 @@ def ledger_findings(one: SourceFiles, asked: SourceRequest, *, deep: bool) -> It
 
 def other_findings(one: SourceFiles) -> Iterator[Finding]:
     """Report empty files of a dataset, and files in its directory that do not belong to it."""
-    bare = isinstance(one.format, FlatFormat) and not read_manifest(one.path).output
+    bare = isinstance(one.format, FlatFormat) and not _beside(one).output
     for file in one.files if bare else ():  # An empty file of JSON lines is a corpus without a document.
         if is_empty(file):
             yield Finding("TF919", "warning", str(file), EMPTY, "Copy it again, or remove it")
@@ -504,7 +508,7 @@ def shard_findings(one: SourceFiles) -> Iterator[Finding]:
 
 
 def count_findings(
-    path: Place,
+    one: SourceFiles,
     sequences: int | None,
     tokens: int | None,
     eos_id: int | None,
@@ -516,7 +520,7 @@ def count_findings(
     """Compare the counts of a dataset with those of its manifest.
 
     Args:
-        path: The dataset.
+        one: The dataset.
         sequences: The number of sequences that were read; None if unknown.
         tokens: The number of tokens without separators; None if unknown.
         eos_id: The separator that was removed; None without one.
@@ -524,7 +528,7 @@ def count_findings(
         samples: True if the sequences are samples.
         max_id: The largest ID of all tokens that were read; None if unknown.
     """
-    manifest = read_manifest(path)
+    path, manifest = one.path, _beside(one)
     counts = manifest.counts(samples=samples)  # empty if the manifest counts several splits, and one was read
     alike = manifest.ids == (eos_id, bos_id)  # otherwise only one counts them
     compared = [("sequences", sequences), ("tokens", tokens if alike else None)]
@@ -542,7 +546,7 @@ def count_findings(
             yield Finding("TF913", "error", str(path), what, "The manifest belongs to another dataset")
 
 
-def stored_count_findings(path: Place, source: Source) -> Iterator[Finding]:
+def stored_count_findings(one: SourceFiles, source: Source) -> Iterator[Finding]:
     """Compare the counts of a dataset that was opened as it is stored, if they need no search for separators."""
     reader = source.reader
     if isinstance(reader, RecordReader) or reader.info.layout is Layout.STREAM:
@@ -552,7 +556,7 @@ def stored_count_findings(path: Place, source: Source) -> Iterator[Finding]:
         tokens = info.tokens if info.separators is Separators.NONE else None
         samples = info.layout is Layout.SAMPLES
         tokens = tokens if source.bos_id is None else None
-        yield from count_findings(path, info.sequences, tokens, source.separator.eos_id, source.bos_id, samples=samples)
+        yield from count_findings(one, info.sequences, tokens, source.separator.eos_id, source.bos_id, samples=samples)
 
 
 def _number(value: object) -> str:

@@ -21,9 +21,8 @@ from tokfmt.core.text_format import printable
 from tokfmt.ops.compare.alignment import Difference, Kind, Surplus, align, first_unlike, multisets
 from tokfmt.ops.compare.fingerprint import AxisSide, Read, Side, Utf8, hands, read_records
 from tokfmt.ops.prepare.prepare import prepared_in
-from tokfmt.ops.source.discover import format_of
 from tokfmt.ops.source.draft import TextRecipe
-from tokfmt.ops.source.open import open_one, presuming
+from tokfmt.ops.source.open import find_one, open_found, presuming
 from tokfmt.ops.source.request import SourceRequest, option_names, viewed
 from tokfmt.ops.source.stored import Source, boundaries_of, tokenizer_of
 from tokfmt.recipes.language import read_recipe
@@ -244,12 +243,13 @@ def open_both(
         OptionError: If text is to be compared with IDs without a tokenizer, or a dataset stores no samples.
     """
     handle = tokenizer_of(tokenizer)
-    formats = [format_of(one.paths[0], one.format) for one in (a, b)]
+    found = [find_one(one) for one in (a, b)]
+    formats = [group[0].format for group in found]
     a, b = _as_rows(a, b, formats), _as_rows(b, a, formats[::-1])
     samples = samples or any(one.options.get("view") == "samples" for one in (a, b))
     sources = [
-        open_one(_asked(one, format_, formats, samples=samples), handle, jobs, progress)
-        for one, format_ in zip((a, b), formats, strict=True)
+        open_found(group, _asked(one, group[0].format, formats, samples=samples), handle, jobs, progress)
+        for one, group in zip((a, b), found, strict=True)
     ]
     scratch = list[Scratch]()
     for k, source in enumerate(sources):

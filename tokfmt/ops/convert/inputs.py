@@ -15,8 +15,9 @@ from tokfmt.core.store import Identity
 from tokfmt.core.text_format import printable
 from tokfmt.ops.convert.notes import Notes
 from tokfmt.ops.convert.request import Request
+from tokfmt.ops.source.content import Manifest
 from tokfmt.ops.source.discover import find_sources
-from tokfmt.ops.source.manifest import Manifest, read_manifest
+from tokfmt.ops.source.manifest import read_manifest
 from tokfmt.ops.source.open import open_sources, text_recipe_of, with_named
 from tokfmt.ops.source.request import SourceFiles
 from tokfmt.ops.source.stored import Source, agreed_tokenizer, files_of_sources

@@ -12,10 +12,10 @@ from tokfmt import registry
 from tokfmt.core.place import Place
 from tokfmt.core.version import __version__
 from tokfmt.ops.convert.request import Conversion
+from tokfmt.ops.source.content import Manifest
 from tokfmt.ops.source.manifest import (
     LITTLE,
     SCHEMA,
-    Manifest,
     checksum_contradiction,
     extent,
     fingerprint,

@@ -37,7 +37,8 @@ from tokfmt.ops.convert.manifests import with_objects
 from tokfmt.ops.convert.request import Conversion, Request
 from tokfmt.ops.convert.resume import SCHEMA, facts_of, missing_of
 from tokfmt.ops.convert.tasks_in_stores import record_of, refuse_others, request_in
-from tokfmt.ops.source.manifest import Manifest, Measured, combined, manifest_path, read_manifest
+from tokfmt.ops.source.content import Manifest
+from tokfmt.ops.source.manifest import Measured, combined, manifest_path, read_manifest
 from tokfmt.run.plan import Task
 
 SUFFIXES = {

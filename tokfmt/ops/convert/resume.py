@@ -48,7 +48,8 @@ from tokfmt.core.version import __version__
 from tokfmt.ops.convert.arrangement import AS_IT_IS
 from tokfmt.ops.convert.request import Request
 from tokfmt.ops.convert.tasks_in_stores import fetch, uploading
-from tokfmt.ops.source.manifest import Manifest, extent, file_differences, read_manifest
+from tokfmt.ops.source.content import Manifest
+from tokfmt.ops.source.manifest import extent, file_differences, read_manifest
 from tokfmt.ops.source.request import SourceFiles, SourceRequest, words_of
 from tokfmt.run.plan import Journal, NullJournal, Task, keep_only, read_journal
 

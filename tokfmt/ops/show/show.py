@@ -34,7 +34,7 @@ from tokfmt.ops.search.query import Hit, LengthQuery, Query, SameQuery, Search, 
 from tokfmt.ops.search.search import Spelling, find, find_records
 from tokfmt.ops.source.discover import format_of
 from tokfmt.ops.source.ingest import encoded, encoder_of, tokenized
-from tokfmt.ops.source.open import open_one
+from tokfmt.ops.source.open import find_one, open_found, open_one
 from tokfmt.ops.source.request import (
     Selection,
     SourceRequest,
@@ -534,8 +534,9 @@ def samples(source: SourceRequest, selection: str | None = None, *, tokenizer: s
         TokfmtError: If the dataset cannot be opened.
     """
     handle, path = tokenizer_of(tokenizer), source.paths[0]
-    chosen = format_of(path, source.format)
-    found = open_one(viewed(replace(source, format=chosen.name), chosen, "samples"), handle)
+    files = find_one(source)
+    chosen = files[0].format
+    found = open_found(files, viewed(replace(source, format=chosen.name), chosen, "samples"), handle)
     reader, decoder = found.reader, handle.decoder(lenient=True) if handle else None
     if isinstance(reader, RecordReader) or reader.info.layout is not Layout.SAMPLES:
         raise OptionError(f"{printable(path)}: {chosen.name} stores no samples here. Leave out --samples")

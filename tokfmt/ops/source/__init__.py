@@ -1,5 +1,6 @@
 """Open the datasets that a request names. Each module imports only those above it:
 
+content    what a manifest states of a dataset
 request    the request: paths, format, options, selection
 partial    the sequences of a damaged dataset that are certain to be complete
 endings    the last token IDs of sequences, read in a few places

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from tokfmt import registry
 from tokfmt.core import listing
 from tokfmt.core.errors import DetectionError, FormatError, SourceChangedError, TokfmtError, UnknownFormatError
-from tokfmt.core.files import names_in, natural_key, reading_error
+from tokfmt.core.files import File, names_in, natural_key, reading_error
 from tokfmt.core.format import Format, unrelated_files
 from tokfmt.core.place import Place, PlaceLike, identities_now, place_of
 from tokfmt.core.side_by_side import side_by_side
@@ -40,7 +40,17 @@ _HARMLESS = r"""(?xi)
 
 
 def format_of(path: PlaceLike, name: str | None = None) -> Format:
+    """Return the format of a dataset; see `identified`."""
+    format_, file = identified(path, name)
+    if file is not None:
+        file.close()
+    return format_
+
+
+def identified(path: PlaceLike, name: str | None) -> tuple[Format, File | None]:
     """Return the format with a name, else the format that the content shows, else that of the manifest.
+
+    The file that was looked at for it is still open.
 
     The manifest counts only if the number and size of the files are as it states. It helps with files of raw token IDs,
     whose content shows no format.
@@ -51,17 +61,17 @@ def format_of(path: PlaceLike, name: str | None = None) -> Format:
         OptionError: There is no format with that name.
     """
     if name:
-        return registry.get(name)
+        return registry.get(name), None
     place = registry.of_prefix(place_of(path))
     announce_manifest(place)
     try:
-        return registry.detect(place)
+        return registry.detected(place)
     except DetectionError:
         manifest = read_manifest(place)
         stated = manifest.content.get("format")
         if stated not in registry.names() or not describes(manifest, registry.get(stated), place):
             raise
-        return registry.get(stated)
+        return registry.get(stated), None
 
 
 @listing.kept()
@@ -77,15 +87,35 @@ def find_sources(request: SourceRequest, known: Found | None = None) -> list[Sou
         DetectionError: The format of a path cannot be detected.
         OptionError: A path or the name of the format is invalid.
     """
-    known, name, paths = known or {}, request.format, dataset_paths(request)
+    known, name, opened, found = known or {}, request.format, 0, list[SourceFiles]()
     try:
-        return list(
-            side_by_side(lambda path: known.get((path, name)) or found_at(path, format_of(path, name), request), paths)
-        )
+        for one in side_by_side(
+            lambda path: known.get((path, name)) or dataset_at(path, request), dataset_paths(request)
+        ):
+            opened += len(one.opened)
+            if opened > _OPENED:
+                one.close()
+            found.append(one)
     except UnknownFormatError as error:
         if request.eos is None:
             raise
         raise UnknownFormatError(error.path, error.why, error.remedy.replace(" --eos ID", "")) from error
+    return found
+
+
+def dataset_at(path: Place, request: SourceRequest) -> SourceFiles:
+    """Return the files of the dataset at a path, of the format that the request names, or that is detected.
+
+    Raises:
+        FormatError: The path cannot be read.
+        DetectionError: The format cannot be detected.
+        OptionError: There is no format of that name.
+    """
+    format_, file = identified(path, request.format)
+    return found_at(path, format_, request, file)
+
+
+_OPENED = 64  # files that stay open between detection and opening; others are opened again, if they did not change
 
 
 def dataset_paths(request: SourceRequest) -> list[Place]:
@@ -192,8 +222,14 @@ def _candidates(directory: Place, name: str | None, *, mixed: bool = False) -> I
             yield entry, None  # opening the file reports an error if it is not a dataset
 
 
-def found_at(path: Place, format_: Format, request: SourceRequest) -> SourceFiles:
+def found_at(path: Place, format_: Format, request: SourceRequest, file: File | None = None) -> SourceFiles:
     """Return the files of one dataset, and a description of other files in its directory.
+
+    Args:
+        path: The dataset.
+        format_: Its format.
+        request: Whether files may be lost, and whether directories below are datasets of their own.
+        file: The file in which the format was detected.
 
     Raises:
         FormatError: The directory cannot be listed.
@@ -203,7 +239,7 @@ def found_at(path: Place, format_: Format, request: SourceRequest) -> SourceFile
     if request.allow_partial:  # An index may name files that are lost. The reader says so.
         files = tuple(file for file in files if file.is_there())
     if not path.is_dir() or not files:
-        return SourceFiles(path, format_, files)
+        return SourceFiles(path, format_, files, opened={} if file is None else {file.path: file})
     behind = {file.real() for file in files if file.is_symlink()}
     others = [entry for entry in unrelated_files(format_, path) if _counts(entry, path)]
     if behind:

@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -25,7 +25,7 @@ from tokfmt.core.errors import (
     TokfmtError,
     UnendedError,
 )
-from tokfmt.core.files import refuse_stand_in
+from tokfmt.core.files import File, refuse_stand_in
 from tokfmt.core.format import Format, Hints
 from tokfmt.core.options import given_options
 from tokfmt.core.place import Place, PlaceLike, place_of
@@ -35,16 +35,14 @@ from tokfmt.core.shard_names import names_by_directory, notes_on_shards, refuse_
 from tokfmt.core.text_format import printable
 from tokfmt.model.dataset import Dataset
 from tokfmt.model.readers import ContentReader, dataset_of, from_reader
+from tokfmt.ops.source.content import Manifest
 from tokfmt.ops.source.discover import find_sources
 from tokfmt.ops.source.manifest import (
     IGNORED,
-    Manifest,
     as_written,
     count_contradiction,
     describes,
-    manifest_of,
     manifests_beside,
-    read_manifest,
     shrunk,
 )
 from tokfmt.ops.source.partial import closed, partial_of, readable
@@ -326,15 +324,16 @@ def open_found(
     Raises:
         TokfmtError: As in `open_sources`.
     """
-    source = open_stored(
-        found,
-        request,
-        tokenizer,
-        jobs,
-        collect_invalid=collect_invalid,
-        max_sequences=max_sequences,
-        few_sequences=few_sequences,
-    )
+    with next((file.at_hand() for one in found[:1] for file in one.opened.values()), nullcontext()):
+        source = open_stored(
+            found,
+            request,
+            tokenizer,
+            jobs,
+            collect_invalid=collect_invalid,
+            max_sequences=max_sequences,
+            few_sequences=few_sequences,
+        )
     if isinstance(source.reader, RecordReader):
         return _with_partial(_contents_of_records(source, source.reader), found, request)
     eos_id = source.separator.eos_id
@@ -388,10 +387,9 @@ def _contents_of_records(source: Source, records: RecordReader) -> Source:
 
 def _with_count(source: Source, dataset: Dataset, request: SourceRequest) -> Source:
     """Return a source, knowing whether its manifest counts the tokens that there are without a separator of each."""
-    (path, *others), info = source.paths, source.reader.info
+    (manifest, *others), info = source.manifests, source.reader.info
     if others or request.ignore_manifest or not isinstance(info, Info):
         return source
-    manifest = read_manifest(path)
     if manifest.ids[0] != dataset.gap.id:
         return source
     counted = manifest.counts(info.split).get("tokens") == info.tokens - info.sequences
@@ -404,7 +402,10 @@ def _closed(source: Source, stored: TokenReader, found: Sequence[SourceFiles]) -
     Raises:
         SeparatorUnknownError: The separator is not known.
     """
-    whole = all(one.files and describes(manifest_of(one), one.format, one.path) for one in found)
+    whole = all(
+        one.files and describes(manifest, one.format, one.path)
+        for one, manifest in zip(found, source.manifests, strict=True)
+    )
     if not isinstance(source.reader, TokenReader) or (whole and not source.damage):
         return source
     if source.separator.eos_id is None:
@@ -421,7 +422,7 @@ def _with_partial(source: Source, found: Sequence[SourceFiles], request: SourceR
     """
     counts: Mapping[str, Any] = {}
     if len(found) == 1 and not request.ignore_manifest:
-        manifest = manifest_of(found[0])
+        (manifest,) = source.manifests
         alike = manifest.ids == (source.separator.eos_id, source.bos_id)
         if alike and manifest.content.get("format") == source.format.name:
             counts = manifest.counts(source.reader.info.split)
@@ -466,7 +467,7 @@ def open_stored(
     hints = hints_of(found[0], request, known, tokenizer, jobs)._replace(
         collect_invalid=collect_invalid, few_sequences=few_sequences, max_sequences=max_sequences
     )
-    stored, damage = _reader(found[0], places, options, hints), tuple[Damage, ...]()
+    stored, damage = _reader_of(found, options, hints), tuple[Damage, ...]()
     named = [
         refuse_incomplete(directory, names, partial=request.allow_partial, left_out=stored.info.other_splits)
         for one in found
@@ -490,19 +491,20 @@ def open_stored(
     tokenizers = (info.made_by,) if format_.is_computed else tuple(one.tokenizer for one in manifests)
     notes += tuple(note for manifest in manifests if (note := manifest.partial))
     notes += tuple(loss.note for loss in info.lost)
+    more: dict[str, Any] = {"left_out": left_out, "damage": damage, "manifests": tuple(manifests)}
     if isinstance(stored, RecordReader) and stored.info.kind == "text":  # the separator follows from its tokenizer
         separator = known_separator(request.eos, (), ()) or Separator(
             default, "tokenizer" if default is not None else ""
         )
         separator = _stated(stored, format_) or separator
         known_by = tokenizers if format_.is_computed else (None,) * len(places)
-        return Source(places, format_, stored, separator, notes, None, known_by, left_out, damage)
+        return Source(places, format_, stored, separator, notes, None, known_by, **more)
     lead = request.bos if isinstance(request.bos, int) else None
     if tokenizer is not None:
         notes += tuple(notes_on_tokenizers(places, tokenizers, tokenizer, allow_loss))
     if isinstance(stored, RecordReader):
         separator = _stated(stored, format_) or known or Separator(default, "tokenizer" if default is not None else "")
-        return Source(places, format_, stored, separator, notes, None, tokenizers, left_out, damage, bos_id=lead)
+        return Source(places, format_, stored, separator, notes, None, tokenizers, bos_id=lead, **more)
     by_manifest = known if request.eos is None else known_separator(None, places, manifests)
     counts_of_separators = [manifest.content.get("separators") for manifest in manifests]
     separator, dataset = decided(
@@ -519,19 +521,32 @@ def open_stored(
     )
     notes = (*notes, *separator.guess)
     made = all(manifest.made_labels for manifest in manifests)
-    known_of = (places, format_, stored, separator, notes, dataset, tokenizers, left_out, damage)
-    return Source(*known_of, made_labels=made, bos_id=lead)
+    known_of = (places, format_, stored, separator, notes, dataset, tokenizers)
+    return Source(*known_of, made_labels=made, bos_id=lead, **more)
 
 
-def _reader(found: SourceFiles, places: tuple[Place, ...], options: Any, hints: Hints) -> TokenReader | RecordReader:
+def _reader_of(found: Sequence[SourceFiles], options: Any, hints: Hints) -> TokenReader | RecordReader:
+    """Return the reader of the format, which takes the files that are open already.
+
+    Raises:
+        FormatError: The dataset is not valid.
+    """
+    places, files = tuple(one.path for one in found), dict[Place, File]()
+    for one in found:
+        files |= one.opened
+        one.opened.clear()
     try:
-        if found.inspections is None:
-            return found.format.open(places, options, hints)
-        return found.inspections.of(found.format, places, options, hints).open(hints.allow_loss)
+        hints, inspections = hints._replace(files=files), found[0].inspections
+        if inspections is None:
+            return found[0].format.open(places, options, hints)
+        return inspections.of(found[0].format, places, options, hints).open(hints.allow_loss)
     except FormatError as error:  # Whatever a format misses in a file: the cause may be that it is not the data.
         path, is_stated = place_of(error.place), isinstance(error.expected, int)  # An index states what is missing.
         refuse_stand_in(path, may_be_empty=is_stated or places != (path,))
         raise
+    finally:
+        for file in files.values():  # The format did not take them.
+            file.close()
 
 
 def hints_of(
@@ -624,12 +639,11 @@ def contradicted(source: Source, sequences: int, tokens: int | None) -> CorruptE
         tokens: The number of tokens that were read; None if unknown.
     """
     reader = source.reader
-    if len(source.paths) > 1 or isinstance(reader, RecordReader):
+    if len(source.manifests) != 1 or isinstance(reader, RecordReader):
         return None
     split, samples = reader.info.split, reader.info.layout is Layout.SAMPLES
-    return count_contradiction(
-        source.paths[0], split, (sequences, tokens), source.separator.eos_id, source.bos_id, samples=samples
-    )
+    (path,), (manifest,), ids = source.paths, source.manifests, (source.separator.eos_id, source.bos_id)
+    return count_contradiction(path, manifest, split, (sequences, tokens), ids, samples=samples)
 
 
 def counted(source: Source, request: SourceRequest) -> Source:

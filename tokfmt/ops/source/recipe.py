@@ -43,7 +43,7 @@ from tokfmt.core.tokenizer_ids import TokenizerIds
 from tokfmt.model.dataset import Dataset
 from tokfmt.model.readers import dataset_of
 from tokfmt.model.select import Concat, Slice
-from tokfmt.ops.source.discover import dataset_paths, find_sources, format_of, found_at, snapshot
+from tokfmt.ops.source.discover import dataset_at, dataset_paths, find_sources, snapshot
 from tokfmt.ops.source.draft import TextRecipe, TextSource, filters_of
 from tokfmt.ops.source.ingest import as_stored, ingested
 from tokfmt.ops.source.manifest import manifest_path, read_manifest
@@ -329,7 +329,7 @@ def named_by(recipe: Place) -> Found:
             request = SourceRequest(expanded([place_named(recipe, path) for path in entry.path]), entry.format)
             try:
                 for path in dataset_paths(request):
-                    one = found_at(path, format_of(path, entry.format), request)
+                    one = dataset_at(path, request)
                     named = named_by(path) if one.format.is_computed else None
                     found[path, entry.format] = one._replace(named=named)
             except _NestingError:

@@ -15,13 +15,14 @@ from typing import Any, Literal, NamedTuple
 
 from tokfmt import registry
 from tokfmt.core.errors import FormatError, OptionError
-from tokfmt.core.files import MANIFEST, matching, natural_key
+from tokfmt.core.files import MANIFEST, File, matching, natural_key
 from tokfmt.core.format import Format, Hints
 from tokfmt.core.inspection import Inspection
 from tokfmt.core.losses import LOSSES
 from tokfmt.core.options import choices, fit, given_options, nearest, parse_count, parse_options
 from tokfmt.core.place import LocalPlace, Place, PlaceLike, place_of
 from tokfmt.core.text_format import printable
+from tokfmt.ops.source.content import Manifest
 
 EosChoice = int | Literal["none"] | None
 Options = Iterable[str] | Mapping[str, object]
@@ -371,7 +372,7 @@ class Inspections:
 
     def of(self, format_: Format, places: Sequence[Place], options: Any, hints: Hints) -> Inspection:
         """Return the inspection for these arguments of `Format.inspect`, from an earlier call with the same."""
-        key = tuple(places), options, hints._replace(jobs=None)
+        key = tuple(places), options, hints._replace(jobs=None, files=None)
         if key not in self._made:
             self._made[key] = format_.inspect(places, options, hints)
         return self._made[key]
@@ -393,6 +394,8 @@ class SourceFiles(NamedTuple):
         left_out: The other files in the directory, which are not read, in words; "" without any.
         below: Some of the other files are in directories below.
         named: The datasets that a recipe names, if they were found already; see `find_sources`.
+        opened: The file in which the format was detected, by its path, until a reader takes it; see `format.Hints`.
+        manifest: The manifest beside it, if it was read already.
         inspections: Its inspections, if the caller has more use for them.
     """
 
@@ -402,7 +405,14 @@ class SourceFiles(NamedTuple):
     left_out: str = ""
     below: bool = False
     named: Found | None = None
+    opened: dict[Place, File] = {}  # noqa: RUF012 - never changed: files are taken from those that are given
+    manifest: Manifest | None = None
     inspections: Inspections | None = None
+
+    def close(self) -> None:
+        """Close the files that no reader took. They are opened again if they are needed."""
+        for file in self.opened.values():
+            file.close()
 
     def all(self) -> Iterator[SourceFiles]:
         """Yield this dataset, and those that a recipe names, at every level."""

@@ -34,9 +34,9 @@ from tokfmt.model.gap import Gap
 from tokfmt.model.laid import KEPT
 from tokfmt.model.readers import ContentReader, dataset_of, from_reader, is_unfinished
 from tokfmt.model.separator import ENOUGH, Statement, decide, led, look, named, refuse_other, refuse_undivided, unled
+from tokfmt.ops.source.content import Manifest
 from tokfmt.ops.source.endings import LITTLE, few_runs
 from tokfmt.ops.source.manifest import (
-    Manifest,
     located_tokenizer,
 )
 from tokfmt.ops.source.partial import Partial
@@ -108,6 +108,7 @@ class Source(NamedTuple):
         partial: The facts on a source that is read in part; None for any other.
         made_labels: A recipe made its labels and loss masks, by its manifest.
         bos_id: The lead, which is no content at the beginning of its sequences; None without one.
+        manifests: The manifest of each path, as it was read when the source was opened.
     """
 
     paths: tuple[Place, ...]
@@ -122,6 +123,7 @@ class Source(NamedTuple):
     partial: Partial | None = None
     made_labels: bool = False
     bos_id: int | None = None
+    manifests: tuple[Manifest, ...] = ()
 
     @property
     def remarks(self) -> tuple[str, ...]:

@@ -32,7 +32,7 @@ from tokfmt.core.store import Identity
 from tokfmt.core.text_format import printable
 from tokfmt.core.tokenizer_ids import TokenizerIds
 from tokfmt.model.readers import ContentReader, is_split
-from tokfmt.ops.source.discover import check_unchanged, dataset_paths, format_of, found_at, snapshot
+from tokfmt.ops.source.discover import check_unchanged, dataset_at, dataset_paths, snapshot
 from tokfmt.ops.source.ingest import as_stored, encoder_for, ingest
 from tokfmt.ops.source.manifest import extent
 from tokfmt.ops.source.open import contradicted, open_stored, presuming
@@ -137,7 +137,7 @@ def _stats(request: StatsRequest, progress: Progress) -> StatsReport:
 
             def opened(path: Place) -> tuple[SourceFiles, dict[Place, Identity], Source] | TokfmtError:
                 try:
-                    one = found_at(path, format_of(path, request.source.format), request.source)
+                    one = dataset_at(path, request.source)
                     return one, snapshot([one]), open_stored([one], reading, handle, jobs)
                 except (FormatError, DetectionError) as error:
                     return error
