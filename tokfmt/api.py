@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from tokfmt.ops.source.draft import TextRecipe
     from tokfmt.ops.source.request import EosChoice, Options, Selection, SourceRequest
     from tokfmt.ops.stats.report import StatsReport
-    from tokfmt.run.execute import Progress
+    from tokfmt.run.progress import Progress
     from tokfmt.text.tokenizer import TokenizerHandle
 
 PathLike = str | os.PathLike[str]
@@ -301,10 +301,11 @@ def convert(
         from tokfmt.core.options import given_options
         from tokfmt.core.place import destination_of
         from tokfmt.ops.convert.arrangement import arrangement_of
-        from tokfmt.ops.convert.convert import convert as carry_out
+        from tokfmt.ops.convert.convert import convert as convert_sources
         from tokfmt.ops.convert.request import Request, task_of, to_bos_of, to_eos_of
         from tokfmt.ops.source.request import SourceRequest, selection_words
-        from tokfmt.run.execute import NullProgress, worker_count
+        from tokfmt.run.execute import worker_count
+        from tokfmt.run.progress import Progress
 
         into = False
         if "zarr" in sys.modules:
@@ -342,8 +343,8 @@ def convert(
             rejects=None if rejects is None else destination_of(rejects),
             spool=None if spool is None else Path(spool),
         )
-        watched = progress or NullProgress()
-        return convert_into(destination, request, watched) if into else carry_out(request, watched)
+        watched = progress or Progress()
+        return convert_into(destination, request, watched) if into else convert_sources(request, watched)
 
 
 def stats(

@@ -359,11 +359,12 @@ class Dataset:
             from tokfmt.core.options import given_options
             from tokfmt.core.records import RecordReader
             from tokfmt.ops.convert.arrangement import Arrangement
-            from tokfmt.ops.convert.convert import carry_out
+            from tokfmt.ops.convert.convert import convert_files
             from tokfmt.ops.convert.request import Request, to_bos_of, to_eos_of
             from tokfmt.ops.source.open import presuming
             from tokfmt.ops.source.request import SourceRequest
-            from tokfmt.run.execute import NullProgress, worker_count
+            from tokfmt.run.execute import worker_count
+            from tokfmt.run.progress import Progress
 
             if not self.origin:
                 raise OptionError("this dataset was not opened from files, so its manifest cannot record its origin")
@@ -390,7 +391,7 @@ class Dataset:
                 reader = self._look_at_ends() if every_end else self.reader
                 axis = reader.source if isinstance(reader, Shuffled) else reader
                 sources = [s._replace(reader=axis) if isinstance(s.reader, RecordReader) else s for s in self.origin]
-                return carry_out(request, NullProgress(), given=(sources, axis))
+                return convert_files(request, Progress(), given=(sources, axis))
 
             return presuming(saved, lambda _: None)
 

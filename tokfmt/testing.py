@@ -68,15 +68,16 @@ from tokfmt.core.reader import U16, Info, Layout, Separators, TokenReader, batch
 from tokfmt.core.records import Block, RecordBatch, RecordInfo, RecordReader
 from tokfmt.core.store import IF_ABSENT, IF_MATCH, Kind
 from tokfmt.model.readers import sequence_reader
-from tokfmt.ops.convert.convert import carry_out
+from tokfmt.ops.convert.convert import convert_files
 from tokfmt.ops.convert.request import Request
 from tokfmt.ops.convert.separators import stored_axis
 from tokfmt.ops.source.discover import found_at
 from tokfmt.ops.source.ingest import tokenized
 from tokfmt.ops.source.open import open_found
 from tokfmt.ops.source.request import EosChoice, SourceRequest
-from tokfmt.run.execute import NullProgress, SerialExecutor, make_executor
+from tokfmt.run.execute import SerialExecutor, make_executor
 from tokfmt.run.plan import Workers, commit, plan, run
+from tokfmt.run.progress import Progress
 
 try:
     import pytest
@@ -830,7 +831,7 @@ class FormatContract:
             source = open_found([found_at(path, self.format, asked)], asked)
             request = Request(asked, LocalPlace(home / "lines.jsonl"), to="jsonl", verify=True)
             given: Any = [source], source.reader  # The format need not be installed, so detection is skipped.
-            done = carry_out(request, NullProgress(), given=given)
+            done = convert_files(request, Progress(), given=given)
             source.reader.close()
             assert (done.sequences, done.tokens) == (len(lists), sum(map(len, lists)))
             info, written = source.reader.info, (home / "lines.jsonl").read_text().splitlines()

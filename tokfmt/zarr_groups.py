@@ -30,7 +30,7 @@ from tokfmt.model.separator import led
 from tokfmt.ops.convert.convert import convert
 from tokfmt.ops.convert.request import Conversion, Request
 from tokfmt.ops.source.request import EosChoice, Options
-from tokfmt.run.execute import Progress
+from tokfmt.run.progress import Progress
 
 TOKENS, STARTS, BOUND = "encoded_tokens", "seq_starts", "max_token_id"
 _FORMAT = "flat-tokens"

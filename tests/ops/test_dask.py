@@ -41,9 +41,9 @@ if __name__ == "__main__":
 CONVERT = """
 import json, os, signal, sys
 from pathlib import Path
-from tokfmt.ops.convert.convert import carry_out
+from tokfmt.ops.convert.convert import convert_files
 from tokfmt.ops.convert.request import Request
-from tokfmt.run.execute import NullProgress
+from tokfmt.run.progress import Progress
 from tokfmt.ops.source.request import SourceRequest
 from tokfmt.run.plan import Journal
 
@@ -58,7 +58,7 @@ def killing(self, *line):
 
 Journal.add = killing
 source = SourceRequest(tuple(given.pop("sources")), "stage1")
-carry_out(Request(source, Path(given.pop("destination")), region=1 << 13, manifest=False, **given), NullProgress())
+convert_files(Request(source, Path(given.pop("destination")), region=1 << 13, manifest=False, **given), Progress())
 print(len(done))
 """
 """A conversion that kills a worker when the fifth region is journaled; prints how many were."""

@@ -93,11 +93,12 @@ def test_text_is_found_in_the_field_it_was_written_to(blocks, tmp_path, field):
     assert tokfmt.check(out, deep=True)[0].findings == []
 
 
+@pytest.mark.parametrize("dry_run", [False, True])
 @pytest.mark.parametrize(("record", "option"), [({"input_ids": [1]}, "ids_field"), ({"text": "a"}, "text-field")])
-def test_missing_field_is_refused(tmp_path, record, option):
+def test_missing_field_is_refused(tmp_path, record, option, dry_run):
     (tmp_path / "in.jsonl").write_text(json.dumps(record) + "\n")
     with pytest.raises(OptionError, match=r"=other: lines are copied as they are, with the field '(text|input_ids)'"):
-        tokfmt.convert(tmp_path / "in.jsonl", tmp_path / "out.jsonl", to_options={option: "other"})
+        tokfmt.convert(tmp_path / "in.jsonl", tmp_path / "out.jsonl", to_options={option: "other"}, dry_run=dry_run)
     assert not (tmp_path / "out.jsonl").exists()
     (name,) = record
     tokfmt.convert(tmp_path / "in.jsonl", tmp_path / "out.jsonl", to_options={option: name})

@@ -17,12 +17,12 @@ from warm import import_all, load_engines
 from tokfmt import registry
 from tokfmt.core.errors import TokfmtError
 from tokfmt.ops.convert.arrangement import arrangement_of
-from tokfmt.ops.convert.convert import carry_out
+from tokfmt.ops.convert.convert import convert_files
 from tokfmt.ops.convert.request import Request
 from tokfmt.ops.source.request import SourceRequest
 from tokfmt.run import plan, shuffle
-from tokfmt.run.execute import NullProgress
 from tokfmt.run.plan import Task, read_journal
+from tokfmt.run.progress import Progress
 from tokfmt.testing import tree
 
 COUNTED = (
@@ -116,7 +116,7 @@ def request(case, out, **more):
 
 
 def convert(case, out, **more):
-    return lambda: carry_out(request(case, out, **more), NullProgress())
+    return lambda: convert_files(request(case, out, **more), Progress())
 
 
 def held(home):

@@ -2,6 +2,8 @@
 
 import os
 import pickle
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,7 +13,7 @@ from tokfmt.core.errors import (
     OptionError,
     TruncatedError,
 )
-from tokfmt.run.execute import SerialExecutor, SharedPayload, make_executor, receive, run_tasks
+from tokfmt.run.execute import SerialExecutor, SharedPayload, make_executor, may_spawn, receive, run_tasks
 
 # executors
 
@@ -64,3 +66,27 @@ def test_large_arrays_travel_as_files(tmp_path):
     thing = receive(parcel)
     assert thing["big"].sum() == np.arange(1 << 16).sum()
     assert receive(parcel) is thing
+
+
+@pytest.mark.parametrize(
+    "thing",
+    [Path("data/__main__/x.bin"), {"path": "__main__.jsonl"}, {"__main__": ["__main__", "__main__", len, Path()]}],
+    ids=["path", "file", "word"],
+)
+def test_a_path_with_the_word_in_it_is_nothing_of_the_main_module(thing, tmp_path):
+    """Workers would run the user's script for it."""
+    assert SharedPayload.pack(thing, tmp_path).main == {}
+    assert may_spawn(thing)
+
+
+class Scripted:
+    """Stands in the main module, as what a script defines does."""
+
+
+@pytest.mark.parametrize("before", [[], ["__main__"], ["Scripted", "__main__"], [Path("a"), Path, "__main__", 1, Path]])
+def test_objects_of_the_main_module_are_found_in_any_container(before, monkeypatch):
+    monkeypatch.setattr(Scripted, "__module__", "__main__")
+    monkeypatch.setattr(sys.modules["__main__"], "Scripted", Scripted, raising=False)
+    for thing in (Scripted, Scripted()):
+        assert not may_spawn([*before, thing])
+        assert not may_spawn([*before, "__main__", thing, "__main__"])

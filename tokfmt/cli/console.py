@@ -28,6 +28,7 @@ import click
 
 from tokfmt.core.errors import ConversionError
 from tokfmt.core.text_format import human_bytes, printable
+from tokfmt.run.progress import Progress
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -76,8 +77,8 @@ def terminal(*, width: int | None = None, stderr: bool = False) -> Console:
     return Console(width=width, stderr=stderr, markup=False, emoji=False, highlight=False)
 
 
-class Watcher(contextlib.AbstractContextManager["Watcher"]):
-    """Draw progress as a bar on a terminal, else print a line every ten seconds; a `run.execute.Progress`."""
+class Watcher(Progress, contextlib.AbstractContextManager["Watcher"]):
+    """Draw progress as a bar on a terminal, else print a line every ten seconds; a `run.progress.Progress`."""
 
     def __init__(self, *, quiet: bool) -> None:
         self.quiet = quiet
@@ -134,7 +135,8 @@ class Watcher(contextlib.AbstractContextManager["Watcher"]):
 
     def _ensure(self) -> Bars:
         if self._bars is None:
-            from rich.progress import BarColumn, Progress, Task, TaskProgressColumn, TextColumn, TimeRemainingColumn
+            from rich.progress import BarColumn, Task, TaskProgressColumn, TextColumn, TimeRemainingColumn
+            from rich.progress import Progress as RichProgress
             from rich.text import Text
 
             class Rate(TextColumn):
@@ -151,7 +153,7 @@ class Watcher(contextlib.AbstractContextManager["Watcher"]):
                 Rate(""),
                 TimeRemainingColumn(),
             )
-            self._bars = Progress(*columns, console=terminal(stderr=True), transient=True)
+            self._bars = RichProgress(*columns, console=terminal(stderr=True), transient=True)
             self._bars.start()
         return self._bars
 

@@ -31,6 +31,7 @@ from tokfmt.cli.parameters import (
     tokenizer,
     workers,
 )
+from tokfmt.cli.table import Table
 from tokfmt.cli.usage import missing
 from tokfmt.core.resources import cpus
 from tokfmt.core.text_format import counted, printable, separator_words
@@ -151,7 +152,7 @@ def command(context: click.Context, /, sources: tuple[str, ...], destination: st
         index, count = given["task"]
         click.echo(f"task {index} of {count} is written; --finish publishes when all are", err=True)
     elif not quiet:
-        for line in _prepared(done.prepared):
+        for line in table_of_prepared(done.prepared).lines() if done.prepared else ():
             click.echo(line)
         click.echo(_summary(done, time.monotonic() - began), err=True)
 
@@ -256,7 +257,7 @@ def _plan(done: Any) -> str:
         f"runs in      {done.plan['jobs']} {done.plan['executor']}",
         *_splits(done),
         *(f"loses        {name}: {what}" for name, what in done.losses.items()),
-        *_prepared(done.prepared),
+        *(table_of_prepared(done.prepared).lines() if done.prepared else ()),
         "dry run: nothing was written",
     ]
     return "\n".join(lines)
@@ -298,19 +299,8 @@ def _upload(plan: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _prepared(report: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Return the lines of the table about a preparation."""
-    from tokfmt.core.text_format import columns, printable
-
-    return columns([PREPARED, *(tuple(map(printable, row)) for row in prepared_rows(report))]) if report else []
-
-
-PREPARED = ("source", "documents", "of source", "characters", "tokens", "of all", "passes")
-"""The column heads of `prepared_rows`."""
-
-
-def prepared_rows(report: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
-    """Return the rows of the table about a preparation, by source and rule.
+def table_of_prepared(report: Sequence[Mapping[str, Any]]) -> Table:
+    """Return the table about a preparation, by source and rule.
 
     Args:
         report: `Conversion.prepared`.
@@ -335,7 +325,7 @@ def prepared_rows(report: Sequence[Mapping[str, Any]]) -> list[tuple[str, ...]]:
             chars = "" if characters is None else f"{characters:,}"
             rows.append((name, f"{documents:,}", f"{documents / max(1, row['documents']):.2%}", chars, "", "", ""))
         rows[-1] = rows[-1][:4] + of_all
-    return rows
+    return Table(("source", "documents", "of source", "characters", "tokens", "of all", "passes"), rows)
 
 
 def _splits(done: Any) -> list[str]:

@@ -61,7 +61,9 @@ def _destinations(facts: dict[str, Any]) -> str:
 
 def _table(formats: list[dict[str, Any]]) -> None:
     from rich import box
-    from rich.table import Table
+    from rich.text import Text
+
+    from tokfmt.cli.table import Table
 
     console = terminal()
     if console.width < _NARROW:
@@ -70,13 +72,9 @@ def _table(formats: list[dict[str, Any]]) -> None:
             click.echo(textwrap.fill(facts["title"], console.width, initial_indent="  ", subsequent_indent="  "))
         click.echo(textwrap.fill(_MORE, console.width))
         return
-    table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column("format", style="bold", no_wrap=True)
-    table.add_column("destination", no_wrap=True)
-    table.add_column("what it is", overflow="fold")
-    for facts in formats:
-        table.add_row(facts["name"], _destinations(facts), facts["title"])
-    console.print(table)
+    rows = [(Text(facts["name"], "bold"), _destinations(facts), facts["title"]) for facts in formats]
+    table = Table(("format", "destination", "what it is"), rows, words=range(3))
+    console.print(table.drawn(folds=(2,), padding=(0, 1), box=box.SIMPLE_HEAD))
     click.echo(_MORE)
 
 

@@ -18,7 +18,8 @@ import hashlib
 import json
 import math
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from html import escape
 from importlib.resources import files
 from string import Template
@@ -26,6 +27,8 @@ from typing import TypedDict
 
 import msgspec
 
+from tokfmt.cli.convert import table_of_prepared
+from tokfmt.cli.table import Markup, Table, safe
 from tokfmt.core.findings import Finding
 from tokfmt.core.text_format import human_bytes, printable, shortened
 from tokfmt.core.version import __version__
@@ -232,17 +235,6 @@ def _findings(findings: Sequence[Finding]) -> str:
 _CUT = 120  # characters of a text in a table
 
 
-class Markup(str):
-    """HTML that needs no escaping."""
-
-    __slots__ = ()
-
-
-def safe(value: object) -> str:
-    """Return text as HTML, with visible control characters."""
-    return value if isinstance(value, Markup) else escape(printable(str(value)))
-
-
 def number(value: float | None) -> str:
     """Return a number as `1,234,567`, from ten million on as `12.3 M` or `3.21 G`; a dash for None."""
     if value is None:
@@ -279,21 +271,6 @@ def spelled(text: str | None, id_: int, limit: int = _CUT) -> str:
     return shortened(shown, limit)
 
 
-def table(
-    heads: Sequence[str], rows: Iterable[Sequence[object]], kind: str = "", words: Sequence[int] = (0,)
-) -> Markup:
-    """Return a table of numbers; the columns in `words` hold text and are aligned to the left."""
-
-    def cell(tag: str, column: int, value: object) -> str:
-        return f'<{tag} class="word">{safe(value)}</{tag}>' if column in words else f"<{tag}>{safe(value)}</{tag}>"
-
-    head = "".join(cell("th", column, title) for column, title in enumerate(heads))
-    body = "".join(f"<tr>{''.join(cell('td', column, value) for column, value in enumerate(row))}</tr>" for row in rows)
-    return Markup(
-        f'<div class="scroll"><table class="{kind}"><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table></div>'
-    )
-
-
 def token(one: Id) -> Markup:
     """Return a token as HTML: its text, or its ID."""
     return Markup(f"<code>{escape(spelled(one.text, one.id, 40))}</code>")
@@ -304,7 +281,7 @@ def ids_table(ids: Sequence[Id]) -> Markup:
     decoded = any(one.text is not None for one in ids)
     heads = ["token", "ID", "count", "share"] if decoded else ["ID", "count", "share"]
     rows = [([token(one)] if decoded else []) + [f"{one.id}", exact(one.count), percent(one.share)] for one in ids]
-    return table(heads, rows, words=(0,) if decoded else ())
+    return Table(heads, rows, words=(0,) if decoded else ()).html()
 
 
 def lengths_list(lengths: Lengths) -> Markup:
@@ -321,13 +298,12 @@ def counted_as(one: Statistics) -> tuple[str, str]:
 
 def prepared_table(prepared: Sequence[Prepared]) -> Markup:
     """Return the table of a preparation: documents, characters, tokens and shares by source and rule."""
-    from tokfmt.cli.convert import PREPARED, prepared_rows
-
+    table = table_of_prepared(prepared)
     rows = [
         (Markup(f'<span class="part">{safe(name.strip())}</span>') if name.startswith("  ") else name, *numbers)
-        for name, *numbers in prepared_rows(prepared)
+        for name, *numbers in table.rows
     ]
-    return table(PREPARED, rows, "prepared")
+    return replace(table, rows=rows).html("prepared")
 
 
 _LOOKED = (
@@ -338,7 +314,7 @@ _LOOKED = (
 
 def failures_table(failures: Sequence[Failure]) -> Markup:
     """Return the table of unreadable datasets with their errors."""
-    return table(("dataset", "error"), [(one.path, one.error) for one in failures], words=(0, 1))
+    return Table(("dataset", "error"), [(one.path, one.error) for one in failures], words=(0, 1)).html()
 
 
 def duplicates_table(duplicates: Duplicates, unit: str) -> Markup:
@@ -360,7 +336,7 @@ def duplicates_table(duplicates: Duplicates, unit: str) -> Markup:
         for group in duplicates.largest
     ]
     heads = ("first at", "begins with", unit, "times", *(["in"] if several else []))
-    return table(heads, rows, words=(1, 4))
+    return Table(heads, rows, words=(1, 4)).html()
 
 
 def _beginning(text: str | None, ids: Sequence[int] | None) -> Markup:
@@ -385,12 +361,12 @@ def packing_table(packing: Packing) -> Markup:
             ("padded, one document per sample", packing.padded),
         )
     ]
-    return table(("way", "samples", "padding", "", "documents cut", ""), rows)
+    return Table(("way", "samples", "padding", "", "documents cut", ""), rows).html()
 
 
 def fields_table(text: TextFacts) -> Markup:
     """Return the table of the fields of the records."""
-    return table(("field", "records"), [(field.name, exact(field.count)) for field in text.fields])
+    return Table(("field", "records"), [(field.name, exact(field.count)) for field in text.fields]).html()
 
 
 def findings_table(findings: Sequence[Finding]) -> Markup:
@@ -404,13 +380,13 @@ def findings_table(findings: Sequence[Finding]) -> Markup:
         )
         for one in findings
     ]
-    return table(("severity", "code", "at byte", "finding and remedy"), rows, "findings", words=(0, 1, 3))
+    return Table(("severity", "code", "at byte", "finding and remedy"), rows, words=(0, 1, 3)).html("findings")
 
 
 def overview_table(rows: Sequence[tuple[str, Statistics]]) -> Markup:
     """Return the table of datasets, with a link from each row to its section."""
     sequences, tokens = counted_as(rows[0][1])
-    return table(
+    return Table(
         ("dataset", "format", sequences, tokens, "bytes", "mean length", "largest ID", "duplicates"),
         [
             (
@@ -426,7 +402,7 @@ def overview_table(rows: Sequence[tuple[str, Statistics]]) -> Markup:
             for anchor, one in rows
         ],
         words=(0, 1),
-    )
+    ).html()
 
 
 _MARKED = ("p5", "p50", "p95", "p99")
@@ -531,7 +507,7 @@ def ends_figure(ends: Ends) -> Markup:
         )
         for one in ends.top
     ]
-    return table(("token", "", "share"), rows, "ends", words=(0, 1))
+    return Table(("token", "", "share"), rows, words=(0, 1)).html("ends")
 
 
 def short(value: int) -> str:

@@ -11,6 +11,7 @@ import click
 
 from tokfmt.cli.console import document, note
 from tokfmt.cli.parameters import PLACE, Command, Count, Eos, Words, allow_loss, common, examples, stores
+from tokfmt.cli.table import Table
 
 if TYPE_CHECKING:
     from tokfmt.core.place import Place
@@ -199,7 +200,7 @@ def _explain(file: RecipeFile, allow_loss: Sequence[str], *, as_json: bool) -> N
         document("recipe", {**facts, "rows": [asdict(row) for row in rows], "notes": notes})
         return
     click.echo(_head(reader.info.sequences, file))
-    for line in lines_of(rows):
+    for line in table_of(rows).lines():
         click.echo(line)
     for line in _left_out(rows[0]):
         click.echo(line)
@@ -211,7 +212,7 @@ def _explain(file: RecipeFile, allow_loss: Sequence[str], *, as_json: bool) -> N
 
 def _explain_draft(draft: TextRecipe, *, as_json: bool) -> None:
     """Print the known facts of a recipe of text: its sources, and the results of its filters on some texts."""
-    from tokfmt.core.text_format import columns, printable
+    from tokfmt.core.text_format import printable
 
     looks, name, ids = draft.looks(), str(draft.file.where), draft.of_ids
     quotas = {entry.name: entry.tokens for entry in draft.file.sources}
@@ -224,18 +225,20 @@ def _explain_draft(draft: TextRecipe, *, as_json: bool) -> None:
         texts = [{key: value for key, value in asdict(look).items() if key != "notes"} for look in looks]
         document("recipe", {"recipe": name, "texts": texts, "ids": held, "notes": notes})
         return
-    of_texts: list[tuple[str, ...]] = [("source", "bytes", "quota", "read", "of these")]
+    of_texts, of_ids = list[tuple[str, ...]](), list[tuple[str, ...]]()
     for look in looks:
         left = look.texts - sum(look.rejected.values())
         of_texts.append((printable(look.source), f"{look.size:,}", _quota(look.quota), f"{look.texts:,}", ""))
         for what, count in {"kept": left, **look.rejected}.items():
             of_texts.append((f"  {what}", "", "", f"{count:,}", f"{count / max(1, look.texts):.0%}"))
-    of_ids: list[tuple[str, ...]] = [("source", "sequences", "tokens", "quota")]
     for one in ids:
         counts = (f"{one.info.sequences:,}", f"{one.info.tokens:,}")
         of_ids.append((printable(one.name), *counts, _quota(quotas[one.name])))
-    for table in (of_texts, of_ids):
-        for line in columns(table) if len(table) > 1 else ():
+    for table in (
+        Table(("source", "bytes", "quota", "read", "of these"), of_texts),
+        Table(("source", "sequences", "tokens", "quota"), of_ids),
+    ):
+        for line in table.lines() if table.rows else ():
             click.echo(line)
     click.echo(f"Samples exist once the recipe is converted: tokfmt convert {printable(name)} DST")
     for text in notes:
@@ -254,18 +257,16 @@ def _head(count: int, file: RecipeFile) -> str:
     return f"{count:,} samples of {file.seq_len:,}: {count * file.seq_len:,} tokens; {kind}"
 
 
-def lines_of(rows: Sequence[Row]) -> list[str]:
-    """Return the lines of the table of a recipe: one row per source, indented by depth."""
-    from tokfmt.core.text_format import columns, printable
-
+def table_of(rows: Sequence[Row]) -> Table:
+    """Return the table of a recipe: one row per source, indented by depth."""
     heads = ("source", "sequences", "tokens", "drawn", "share", "passes", "samples", "cut", "padded")
-    lines: list[tuple[str, ...]] = [heads]
+    cells = []
     for row in rows:
-        name = "  " * (row.depth - 1) + printable(row.name) if row.depth else "all"
-        held = (f"{n:,}" for n in (row.sequences, row.tokens, row.drawn))
-        counts = ("" if n is None else f"{n:,}" for n in (row.samples, row.cut, row.padded))
-        lines.append((name, *held, f"{row.share:.1%}", f"{row.passes:.2f}", *counts))
-    return columns(lines)
+        name = "  " * (row.depth - 1) + row.name if row.depth else "all"
+        held = (f"{count:,}" for count in (row.sequences, row.tokens, row.drawn))
+        counts = ("" if count is None else f"{count:,}" for count in (row.samples, row.cut, row.padded))
+        cells.append((name, *held, f"{row.share:.1%}", f"{row.passes:.2f}", *counts))
+    return Table(heads, cells)
 
 
 def _left_out(whole: Row) -> list[str]:

@@ -16,6 +16,7 @@ import click
 from tokfmt.cli.console import Watcher, document, note, terminal, transferred
 from tokfmt.cli.parameters import PLACE, Command, Count, F, Grouped, common, examples, reading, requested, tokenizer
 from tokfmt.cli.show_step import Printing, origin_lines, show_step
+from tokfmt.cli.table import Table
 from tokfmt.core.text_format import counted, listed_facts, printable, separator_words, shortened, visible
 
 if TYPE_CHECKING:
@@ -666,38 +667,32 @@ def _field_bytes(raw: Raw, section: Section, field: Field, byte_limit: int) -> b
 
 def _aligned(raw: Raw, section: Section, fields: Sequence[Field]) -> None:
     """Print fields as aligned text, with a `!` before each wrong field."""
-    rows = [list(_COLUMNS), *(_field_cells(raw, section, field, _BYTES) for field in fields)]
-    widths = [max(len(row[k]) for row in rows) for k in range(len(_COLUMNS))]
-    marks = [" ", *("!" if field.wrong else " " for field in fields)]
-    for mark, row in zip(marks, rows, strict=True):
-        cells = [
-            cell.rjust(width) if k < 2 else cell.ljust(width)
-            for k, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ]
-        click.echo(f"{mark} {'  '.join(cells)}".rstrip())
+    rows = [_field_cells(raw, section, field, _BYTES) for field in fields]
+    lines = Table(_COLUMNS, rows, words=range(2, len(_COLUMNS))).lines()
+    for mark, line in zip([" ", *("!" if field.wrong else " " for field in fields)], lines, strict=True):
+        click.echo(f"{mark} {line}".rstrip())
 
 
 def _field_table(raw: Raw, section: Section, fields: Sequence[Field]) -> None:
-    from rich.table import Table
     from rich.text import Text
 
     room = shutil.get_terminal_size().columns
     byte_limit = _BYTES if room >= 160 else _FEW_BYTES if room >= 110 else 4
     rows = [_field_cells(raw, section, field, byte_limit) for field in fields]
-    table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 1))
-    table.add_column("")
-    for k, name in enumerate(_COLUMNS):
-        if any(row[k] for row in rows):
-            table.add_column(name, justify="right" if k < 2 else "left", no_wrap=k < 4, overflow="fold")
+    shown = [number for number in range(len(_COLUMNS)) if any(row[number] for row in rows)]
+    drawn = []
     for field, row in zip(fields, rows, strict=True):
         styles = ("cyan", "dim", "magenta", "bold", "red" if field.wrong else "", "red" if field.wrong else "dim")
-        cells = [Text(cell, style) for k, (cell, style) in enumerate(zip(row, styles, strict=True)) if _used(rows, k)]
-        table.add_row(Text("!" if field.wrong else " ", "bold red"), *cells)
-    terminal(width=room).print(table)
-
-
-def _used(rows: Sequence[Sequence[str]], column: int) -> bool:
-    return any(row[column] for row in rows)
+        mark = Text("!" if field.wrong else " ", "bold red")
+        drawn.append((mark, *(Text(row[number], styles[number]) for number in shown)))
+    numbers = [place for place, number in enumerate(shown, 1) if number < 2]
+    table = Table(
+        ("", *(_COLUMNS[number] for number in shown)),
+        drawn,
+        words=[place for place in range(len(shown) + 1) if place not in numbers],
+    )
+    folds = [place for place, number in enumerate(shown, 1) if number >= 4]
+    terminal(width=room).print(table.drawn(folds=folds, padding=(0, 1)))
 
 
 def _first_bytes(raw: Raw) -> None:

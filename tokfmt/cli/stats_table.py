@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console, Group, RenderableType
 from rich.padding import Padding
-from rich.table import Table
+from rich.table import Table as Grid
 from rich.text import Text
 
 from tokfmt.cli.console import terminal
-from tokfmt.cli.recipe import lines_of
+from tokfmt.cli.recipe import table_of
+from tokfmt.cli.table import Table
 from tokfmt.core.text_format import bar, counted, human_bytes, printable, separator_words, shortened
 
 if TYPE_CHECKING:
@@ -61,14 +62,14 @@ def _one(found: Statistics, width: int) -> RenderableType:
         right.append(_section(title, _packing(found.packing, room)))
     body: RenderableType = Group(*left, *right)
     if wide and right:
-        columns = Table.grid(padding=(0, 4), expand=True)
+        columns = Grid.grid(padding=(0, 4), expand=True)
         columns.add_column(ratio=1)
         columns.add_column(ratio=1)
         columns.add_row(Group(*left), Group(*right))
         body = columns
     parts: list[RenderableType] = [_heading(found), Padding(_facts(found), (0, 0, 0, _INDENT), expand=False)]
     if found.recipe:
-        parts.append(_section("Sources", Text("\n".join(lines_of(found.recipe)))))
+        parts.append(_section("Sources", Text("\n".join(table_of(found.recipe).lines()))))
     return Group(*parts, body)
 
 
@@ -92,8 +93,8 @@ def _plain(value: object) -> str:
 # facts
 
 
-def _facts(found: Statistics) -> Table:
-    grid = Table.grid(padding=(0, 2))
+def _facts(found: Statistics) -> Grid:
+    grid = Grid.grid(padding=(0, 2))
     grid.add_column(style=_LABEL, no_wrap=True)
     grid.add_column(overflow="fold")
     for name, value in _named(found):
@@ -181,9 +182,9 @@ def _lengths(found: Statistics, width: int) -> RenderableType:
     return Group(unit, _side_by_side(shown, width), Text(), _bars(lengths.histogram, width))
 
 
-def _side_by_side(shown: Mapping[str, str], width: int) -> Table:
+def _side_by_side(shown: Mapping[str, str], width: int) -> Grid:
     """Return a table with values below their names, or next to their names if the row does not fit."""
-    line = Table.grid(padding=(0, 2))
+    line = Grid.grid(padding=(0, 2))
     for _ in shown:
         line.add_column(justify="right", no_wrap=True)
     line.add_row(*(Text(name, style=_LABEL) for name in shown))
@@ -191,8 +192,8 @@ def _side_by_side(shown: Mapping[str, str], width: int) -> Table:
     return line if _fits(line, width) else _below(shown)
 
 
-def _below(shown: Mapping[str, str]) -> Table:
-    grid = Table.grid(padding=(0, 2))
+def _below(shown: Mapping[str, str]) -> Grid:
+    grid = Grid.grid(padding=(0, 2))
     grid.add_column(style=_LABEL, no_wrap=True)
     grid.add_column(justify="right", no_wrap=True)
     for name, value in shown.items():
@@ -200,7 +201,7 @@ def _below(shown: Mapping[str, str]) -> Table:
     return grid
 
 
-def _bars(histogram: Histogram, width: int) -> Table:
+def _bars(histogram: Histogram, width: int) -> Grid:
     """Return a row per bin: lengths, bar, count, share. Without room, the share and the bar are left out."""
     edges, counts = histogram.edges, histogram.counts
     largest, total = max(counts) or 1, sum(counts) or 1
@@ -214,7 +215,7 @@ def _bars(histogram: Histogram, width: int) -> Table:
     wanted = max(map(len, shares)) + 1
     shared = width - taken - wanted >= _SHORTEST_BAR
     room = min(width - taken - (wanted if shared else 0), _FULL_BAR)
-    grid = Table.grid(padding=(0, 1))
+    grid = Grid.grid(padding=(0, 1))
     grid.add_column(justify="right", style=_LABEL, no_wrap=True)
     grid.add_column(no_wrap=True)
     grid.add_column(justify="right", no_wrap=True)
@@ -230,13 +231,13 @@ def _ids(ids: Ids, width: int) -> RenderableType:
         (Text("most frequent", style=_LABEL), _listed(ids.most_frequent, bars=True)),
         (Text("least frequent", style=_LABEL), _listed(ids.least_frequent, bars=False)),
     ]
-    both = Table.grid(padding=(0, 4))
+    both = Grid.grid(padding=(0, 4))
     both.add_row(*(Group(*part) for part in parts))
     return both if _fits(both, width) else Group(*parts[0], Text(), *parts[1])
 
 
-def _listed(ids: Sequence[Id], *, bars: bool) -> Table:
-    grid = Table.grid(padding=(0, 1))
+def _listed(ids: Sequence[Id], *, bars: bool) -> Grid:
+    grid = Grid.grid(padding=(0, 1))
     grid.add_column(justify="right", no_wrap=True)
     grid.add_column(no_wrap=True, style="green")
     grid.add_column(no_wrap=True, style=_BAR)
@@ -253,8 +254,8 @@ def _listed(ids: Sequence[Id], *, bars: bool) -> Table:
     return grid
 
 
-def _fields(found: Statistics, width: int) -> Table:
-    grid = Table.grid(padding=(0, 1))
+def _fields(found: Statistics, width: int) -> Grid:
+    grid = Grid.grid(padding=(0, 1))
     grid.add_column(no_wrap=True)
     grid.add_column(no_wrap=True, style=_BAR)
     grid.add_column(justify="right", no_wrap=True)
@@ -295,17 +296,11 @@ def _whole_ids(ids: Sequence[int], room: int) -> str:
 
 
 def _packing(packing: Packing, width: int) -> RenderableType:
-    grid = Table.grid(padding=(0, 2))
-    grid.add_column(no_wrap=True)
-    for _ in range(3):
-        grid.add_column(justify="right", no_wrap=True)
     names = ("samples", "padding", "documents cut")
     ways = {"one after the other": _cost(packing.concatenated, "≈ "), "each padded": _cost(packing.padded, "")}
-    grid.add_row("", *names, style=_LABEL)
-    for way, cost in ways.items():
-        grid.add_row(way, *cost)
-    if _fits(grid, width):
-        return grid
+    table = Table(("", *names), [(way, *cost) for way, cost in ways.items()]).drawn()
+    if _fits(table, width):
+        return table
     return Group(*(Group(Text(way), _below(dict(zip(names, cost, strict=True)))) for way, cost in ways.items()))
 
 
@@ -331,16 +326,12 @@ def _several(report: StatsReport, width: int) -> RenderableType:
     return Group(*blocks)
 
 
-def _rows(each: Sequence[Statistics], details: Sequence[Mapping[str, str]], *, total: bool) -> Table:
+def _rows(each: Sequence[Statistics], details: Sequence[Mapping[str, str]], *, total: bool) -> RenderableType:
     """Return the rows, with the path last because it may be long."""
-    table = Table(box=None, pad_edge=False, header_style=_LABEL, padding=(0, 2, 0, 0))
-    for name in details[0]:
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("dataset", overflow="fold")
-    for number, (one, cells) in enumerate(zip(each, details, strict=True)):
-        style = _TITLE if total and number == len(each) - 1 else ""
-        table.add_row(*cells.values(), Text(printable(one.path)), style=style)
-    return table
+    last = len(details[0])
+    rows = [(*cells.values(), Text(printable(one.path))) for one, cells in zip(each, details, strict=True)]
+    styles = [_TITLE if total and number == len(each) - 1 else "" for number in range(len(each))]
+    return Table((*details[0], "dataset"), rows, words=(last,)).drawn(folds=(last,), styles=styles)
 
 
 def _details(one: Statistics, *, wide: bool) -> dict[str, str]:

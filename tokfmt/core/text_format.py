@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 _EIGHTHS = "▏▎▍▌▋▊▉█"
 _LONGEST_NUMBER = 10**21
@@ -85,13 +85,14 @@ def visible(text: str, *, one_line: bool = False) -> str:
     return "\n".join("\t".join(printable(part) for part in line.split("\t")) for line in text.split("\n"))
 
 
-def columns(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return the lines of a table: the first column left-aligned, the others right-aligned."""
+def columns(rows: Sequence[Sequence[str]], words: Collection[int] = (0,)) -> list[str]:
+    """Return the lines of a table: the columns in `words` left-aligned, the others right-aligned."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = []
-    for name, *others in rows:
-        cells = [cell.rjust(width) for cell, width in zip(others, widths[1:], strict=True)]
-        lines.append("  ".join([name.ljust(widths[0]), *cells]).rstrip())
+    for row in rows:
+        sized = enumerate(zip(row, widths, strict=True))
+        cells = [cell.ljust(width) if number in words else cell.rjust(width) for number, (cell, width) in sized]
+        lines.append("  ".join(cells).rstrip())
     return lines
 
 

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -16,6 +14,7 @@ from tokfmt.core.findings import ignore
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.core.reader import WINDOW, Axis, check_interval, largest_id, windows
 from tokfmt.core.resources import cpus
+from tokfmt.core.threads import in_threads
 from tokfmt.model.axis import Numbers
 from tokfmt.model.batch import AFTER, BEFORE, Batch, Beside
 from tokfmt.model.spans import Contents, Extents, Spans, TokensAt
@@ -318,18 +317,8 @@ class Split(Spans):
 
         tops = list[int]()
         cuts = list(windows(0, self.axis.length, size)) or [(0, 0)]
-        if jobs == 1 or len(cuts) == 1:
-            for bounds in cuts:
-                yield (*search(bounds), bounds)
-                self._scanned(bounds[1] - bounds[0])
-            self.max_id = max(tops)
-            return
-        with ThreadPoolExecutor(jobs) as pool:
-            ahead = deque[Future[tuple[Tokens, Offsets]]](pool.submit(search, bounds) for bounds in cuts[: 2 * jobs])
-            for number, bounds in enumerate(cuts):
-                found = ahead.popleft().result()
-                if number + 2 * jobs < len(cuts):
-                    ahead.append(pool.submit(search, cuts[number + 2 * jobs]))
-                self._scanned(bounds[1] - bounds[0])
-                yield (*found, bounds)
+        results = in_threads(search, cuts, jobs if len(cuts) > 1 else 1)
+        for bounds, (window, separators) in zip(cuts, results, strict=True):
+            yield window, separators, bounds
+            self._scanned(bounds[1] - bounds[0])
         self.max_id = max(tops)

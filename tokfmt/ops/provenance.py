@@ -49,7 +49,7 @@ from tokfmt.ops.source.stored import Source as Opened
 from tokfmt.recipes.cache import Numbers
 from tokfmt.recipes.documents import Documents, Source, SpanTable
 from tokfmt.recipes.samples import Samples
-from tokfmt.run.execute import Progress
+from tokfmt.run.progress import Progress
 
 if TYPE_CHECKING:
     from tokfmt.core.publisher import Publisher

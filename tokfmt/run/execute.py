@@ -42,7 +42,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -440,35 +440,6 @@ def _mapped(path: Path) -> list[memoryview]:
     count = int.from_bytes(held[:8], "little")
     spans = np.frombuffer(held, np.uint64, 2 * count, 8).reshape(-1, 2).tolist()
     return [held[begin : begin + length] for begin, length in spans]
-
-
-# Progress: the command line draws it, the library discards it.
-
-
-class Progress(Protocol):
-    """Receiver of progress. Phases follow each other; `advance` counts units of the current phase."""
-
-    def phase(self, name: str, total: int, unit: str) -> None:
-        """Begin a phase: its name ("writing"), its total, and its unit ("tokens", "bytes")."""
-
-    def advance(self, amount: int) -> None:
-        """Report `amount` more units."""
-
-    def note(self, text: str) -> None:
-        """Report a note: an inferred fact, or a defect that changes no token."""
-
-
-class NullProgress:
-    """Discard progress."""
-
-    def phase(self, name: str, total: int, unit: str) -> None:
-        """Discard the phase."""
-
-    def advance(self, amount: int) -> None:
-        """Discard the amount."""
-
-    def note(self, text: str) -> None:
-        """Discard the note."""
 
 
 # A Dask cluster as an executor: an existing one, or one on this machine for the time of the conversion.

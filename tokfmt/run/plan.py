@@ -356,6 +356,10 @@ class Workers:
     share: Share | None = None
     sink: Sink | None = None
 
+    def map(self, function: Callable[[S, I], R], shared: S, items: Iterable[I]) -> Iterator[R]:
+        """Yield `function(shared, item)` for every item, in the order of completion; see `run.execute.run_tasks`."""
+        return run_tasks(function, shared, items, self.executor, self.jobs, self.scratch)
+
     @property
     def tasks(self) -> int:
         """Number of tasks that tokenize the text."""
@@ -384,7 +388,7 @@ class Kind(Generic[I, R]):
 def journaled(
     kind: Kind[I, R], function: Callable[[S, I], R], shared: S, items: Iterable[I], workers: Workers
 ) -> Iterator[R]:
-    """Yield the results of `run_tasks`. Results of earlier runs come first, and are not computed again."""
+    """Yield the results of `Workers.map`. Results of earlier runs come first, and are not computed again."""
     journal, left = workers.journal, []
     done = journal.done(kind.name)
     for item in items:
@@ -395,7 +399,7 @@ def journaled(
         else:
             yield result
     call = journal.durable(function) if isinstance(workers.executor, ClusterExecutor) else function
-    for result in run_tasks(call, shared, left, workers.executor, workers.jobs, workers.scratch):
+    for result in workers.map(call, shared, left):
         journal.add(kind.name, kind.finished(result), kind.facts(result))
         yield result
 
@@ -562,7 +566,7 @@ class Scan(NamedTuple):
 def scan(source: TokenReader, eos_id: int | None, workers: Workers, size: int = REGION) -> Scan:
     """Find the largest token ID and the separators inside sequences, in parallel."""
     intervals = list(windows(0, source.info.tokens, size))
-    parts = list(run_tasks(_scan, (source, eos_id), intervals, workers.executor, workers.jobs, workers.scratch))
+    parts = list(workers.map(_scan, (source, eos_id), intervals))
     firsts = [part.first for part in parts if part.first >= 0]
     return Scan(
         max((part.max_id for part in parts), default=-1),

@@ -53,7 +53,7 @@ from tokfmt.ops.source.manifest import found_as_written, located_tokenizer, read
 from tokfmt.ops.source.open import open_one, open_stored
 from tokfmt.ops.source.request import SourceFiles, SourceRequest, read_options, viewed
 from tokfmt.ops.source.stored import Separator, Source
-from tokfmt.run.execute import Progress
+from tokfmt.run.progress import Progress
 from tokfmt.tui.layout import Pieces, TokenStyle
 from tokfmt.tui.rows import (
     Characters,

@@ -10,14 +10,15 @@ import time
 from collections.abc import Callable
 
 from tokfmt.core.errors import TokfmtError
+from tokfmt.run.progress import Progress
 
 
 class CancelledError(TokfmtError):
     """The job was cancelled."""
 
 
-class Job:
-    """Work in its own thread, with its progress. A `Progress` of ops.
+class Job(Progress):
+    """Work in its own thread, with its progress, which ends the work once it is cancelled.
 
     Args:
         work: The work, called with this job.

@@ -15,10 +15,10 @@ from tokfmt.core.errors import (
 from tokfmt.core.ragged import Ragged
 from tokfmt.core.seeds import SHUFFLE, SPLIT, draws
 from tokfmt.ops.convert.arrangement import arrangement_of, split_path
-from tokfmt.ops.convert.convert import carry_out
+from tokfmt.ops.convert.convert import convert_files
 from tokfmt.ops.convert.request import Request
 from tokfmt.ops.source.request import SourceRequest
-from tokfmt.run.execute import NullProgress
+from tokfmt.run.progress import Progress
 from tokfmt.testing import read, sequences, tree, write
 
 EOS = 50256
@@ -113,7 +113,7 @@ def test_same_bytes_whatever_the_parallelism(name, pack, tmp_path):
             SourceRequest((pack,), eos=EOS), home / NAMES[name], to=name, jobs=jobs, executor=executor, region=region,
             to_options=SMALL.get(name, {}), manifest=False, arrangement=arrangement_of(3, SPLITS, 0),
         )  # fmt: skip
-        carry_out(request, NullProgress())
+        convert_files(request, Progress())
         return {path.relative_to(home): tree(path) for path in home.iterdir()}
 
     expected = run("serial", 1, 1 << 24)

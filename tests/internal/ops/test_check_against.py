@@ -15,7 +15,7 @@ from tokfmt.core.ragged import Ragged
 from tokfmt.ops.check import check
 from tokfmt.ops.check.cross_checks import compare
 from tokfmt.ops.compare.fingerprint import fingerprints
-from tokfmt.run.execute import NullProgress
+from tokfmt.run.progress import Progress
 from tokfmt.testing import write
 
 
@@ -109,7 +109,7 @@ def test_nothing_is_written_to_scratch(tmp_path, monkeypatch):
     assert not look(path, deep=True, jobs=1).counts
 
 
-class Watching(NullProgress):
+class Watching(Progress):
     """What somebody who waits is told: of each phase how much there is, and how much of that was done."""
 
     def __init__(self):

@@ -12,7 +12,7 @@ from tokfmt.ops import provenance
 from tokfmt.ops.convert.convert import finish
 from tokfmt.ops.source.open import open_one
 from tokfmt.ops.source.request import SourceRequest
-from tokfmt.run.execute import NullProgress
+from tokfmt.run.progress import Progress
 
 EOS = 4095
 QUOTAS = {"web": 30_000, "code": 9_000, "forum": 5_000, "news": 2_500, "papers": 1_500, "chat": 3_000}
@@ -61,7 +61,7 @@ def test_memory_does_not_grow_with_rows(tmp_path, monkeypatch):
         (tmp_path / "mix.toml").write_text(f'tokfmt = 1\nshuffle = "documents"\n[[source]]\npath = "{count}.pbin"\n')
         reader = open_one(SourceRequest((tmp_path / "mix.toml",))).reader
         tracemalloc.start()
-        told = provenance.write_rows(tmp_path, reader, reader, reader, {}, NullProgress())
+        told = provenance.write_rows(tmp_path, reader, reader, reader, {}, Progress())
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
         assert told["rows"] == count

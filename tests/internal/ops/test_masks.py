@@ -9,8 +9,9 @@ from model.separated import with_separators
 from tokfmt.core.errors import VerificationError
 from tokfmt.ops.convert.verify import compare
 from tokfmt.ops.source.open import open_source
-from tokfmt.run.execute import NullProgress, make_executor
+from tokfmt.run.execute import make_executor
 from tokfmt.run.plan import Workers
+from tokfmt.run.progress import Progress
 
 EOS = 9
 
@@ -48,4 +49,4 @@ def test_verification_compares_masks(tmp_path):
     datatrove(tmp_path / "elsewhere", [[1, 2], [3]], [[1, 1, 1], [0, 1]])
     opened = open_source([source], eos=EOS), open_source([tmp_path / "elsewhere"], format="datatrove", eos=EOS)
     with make_executor("serial", 1) as executor, pytest.raises(VerificationError, match="token position 1 "):
-        compare(opened[0].reader, opened[1].reader, Workers(executor, 1, tmp_path), NullProgress())
+        compare(opened[0].reader, opened[1].reader, Workers(executor, 1, tmp_path), Progress())

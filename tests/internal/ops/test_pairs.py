@@ -18,11 +18,11 @@ from tokfmt import registry
 from tokfmt.core.errors import LossyConversionError
 from tokfmt.core.loss_mask import BEGINS, TARGET
 from tokfmt.core.ragged import Ragged
-from tokfmt.ops.convert.convert import carry_out
+from tokfmt.ops.convert.convert import convert_files
 from tokfmt.ops.convert.request import Request
 from tokfmt.ops.source.open import open_source
 from tokfmt.ops.source.request import SourceRequest
-from tokfmt.run.execute import NullProgress
+from tokfmt.run.progress import Progress
 from tokfmt.testing import MemoryReader, read, sequences, tree, write
 
 EOS = 50256
@@ -148,7 +148,7 @@ def test_longer_than_a_window_and_a_region(one, other, tmp_path):
         SourceRequest((source,), eos=EOS), tmp_path / "there" / NAMES[other], jobs=2, region=1 << 17, verify=True,
         to=other,
     )  # fmt: skip
-    carry_out(request, NullProgress())
+    convert_files(request, Progress())
     reader = read(registry.get(other), tmp_path / "there" / NAMES[other], eos_id=EOS)
     assert reader.offsets(0, 3).tolist() == ragged.offsets.tolist()
     assert np.array_equal(reader.tokens(0, len(ids)), ids)
@@ -169,7 +169,7 @@ def test_same_bytes_whatever_the_parallelism(other, tmp_path):
             SourceRequest((source,), eos=EOS), home / NAMES[other], jobs=jobs, executor=executor, region=region,
             to=other, to_options=SMALL.get(other, {}), manifest=False,
         )  # fmt: skip
-        carry_out(request, NullProgress())
+        convert_files(request, Progress())
         return tree(home / NAMES[other])
 
     expected = run("serial", 1, 1 << 24)

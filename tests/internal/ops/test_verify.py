@@ -16,7 +16,7 @@ from tokfmt.ops.compare.fingerprint import hands
 from tokfmt.ops.convert import lines, verify
 from tokfmt.ops.convert.verify import compare, compare_records, verify_records
 from tokfmt.ops.source.open import open_source
-from tokfmt.run.execute import NullProgress
+from tokfmt.run.progress import Progress
 from tokfmt.text.tokenizer import load_tokenizer
 
 ROWS = [[k, k + 1, 7] for k in range(300)]
@@ -40,11 +40,11 @@ def test_a_difference_is_found(tmp_path, rows, message, jobs):
     path.write_text("".join(json.dumps({"input_ids": row}) + "\n" for row in rows))
     with hands(jobs) as workers:
         with pytest.raises(VerificationError, match=message):
-            compare(memory(ROWS), memory(rows), workers, NullProgress())
+            compare(memory(ROWS), memory(rows), workers, Progress())
         records = open_source([path]).reader
         with pytest.raises(VerificationError, match=message):
-            compare_records(memory(ROWS), None, records, workers, NullProgress())
-        assert compare_records(memory(rows), None, records, workers, NullProgress())["sequences"] == len(rows)
+            compare_records(memory(ROWS), None, records, workers, Progress())
+        assert compare_records(memory(rows), None, records, workers, Progress())["sequences"] == len(rows)
 
 
 def test_a_text_that_differs_is_found(tmp_path):
@@ -60,7 +60,7 @@ def test_a_text_that_differs_is_found(tmp_path):
             (tmp_path / "other.jsonl").write_text("\n".join(lines) + "\n")
             records = open_source([tmp_path / "other.jsonl"]).reader
             with pytest.raises(VerificationError, match=f"the text of sequence {number} "):
-                compare_records(ids, tokenizer.decoder(), records, workers, NullProgress())
+                compare_records(ids, tokenizer.decoder(), records, workers, Progress())
 
 
 RECORDS = [f'{{"input_ids": [{k}, 7]}}\n'.encode() for k in range(900)]
@@ -95,11 +95,11 @@ def test_lines_that_differ_are_found(tmp_path, monkeypatch, damage, jobs, suffix
             assert len(items) > 10
             with hands(jobs) as workers:
                 if wrong is None:
-                    found = verify_records(text, shared, items, out, workers, NullProgress())
+                    found = verify_records(text, shared, items, out, workers, Progress())
                     assert found == {"records": len(RECORDS)}
                     continue
                 with pytest.raises(VerificationError, match=re.escape(wrong)):
-                    verify_records(text, shared, items, out, workers, NullProgress())
+                    verify_records(text, shared, items, out, workers, Progress())
 
 
 def test_copied_lines_are_read_back_by_all_workers(tmp_path, monkeypatch):

@@ -55,9 +55,9 @@ def test_recipes_that_name_others_twice_are_counted(tmp_path, monkeypatch):
 
 
 def test_a_source_that_changes_meanwhile_is_noticed(mix, tmp_path):
-    from tokfmt.ops.convert import resolve
+    from tokfmt.ops.convert import inputs
 
-    opened = resolve.open_sources
+    opened = inputs.open_sources
 
     def changing(*given, **more):
         with (tmp_path / "web.pbin").open("ab") as file:
@@ -66,7 +66,7 @@ def test_a_source_that_changes_meanwhile_is_noticed(mix, tmp_path):
 
     path = mix()
     with (
-        mock.patch.object(resolve, "open_sources", changing),
+        mock.patch.object(inputs, "open_sources", changing),
         pytest.raises(tokfmt.TokfmtError, match="changed while|contradicts"),
     ):
         tokfmt.convert(path, tmp_path / "x.pbin")

@@ -53,8 +53,8 @@ from dataclasses import replace
 from tokfmt.__main__ import main
 from tokfmt.ops.convert import convert
 
-carry_out = convert.carry_out
-convert.carry_out = lambda request, *rest, **more: carry_out(replace(request, region=10_000), *rest, **more)
+convert_files = convert.convert_files
+convert.convert_files = lambda request, *rest, **more: convert_files(replace(request, region=10_000), *rest, **more)
 main()
 """
 """The command line, with regions of 10,000 tokens."""

@@ -13,13 +13,14 @@ from hypothesis import strategies as st
 from tokfmt.core import reader as core_axis
 from tokfmt.core.reader import Info, Layout, Separators
 from tokfmt.ops.compare.fingerprint import fingerprints_between
-from tokfmt.ops.stats import CancelledError, duplicates, tables, texts, walk
+from tokfmt.ops.stats import duplicates, tables, texts, walk
 from tokfmt.ops.stats.duplicates import Store, repeats
 from tokfmt.ops.stats.tables import Counts, Table
 from tokfmt.ops.stats.walk import Indexed, Stats, Streamed, Tally, measure
 from tokfmt.plugin import TokenReader
-from tokfmt.run.execute import NullProgress, SerialExecutor
+from tokfmt.run.execute import SerialExecutor
 from tokfmt.run.plan import Workers
+from tokfmt.run.progress import Progress
 
 EOS = 9
 
@@ -162,15 +163,15 @@ def test_any_regions_done_in_any_order(drawn, again, region, random, stream):
         else Indexed(Lists(stored), EOS, "x")
     )
 
-    def any_order(function, shared, items, *_):
+    def any_order(workers, function, shared, items):
         found = [function(shared, item) for item in items]
         random.shuffle(found)
         yield from found
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(walk, "run_tasks", any_order)
+        patch.setattr(Workers, "map", any_order)
         patch.setattr(walk, "_size", lambda axis: region)
-        survey = measure([axis], Workers(SerialExecutor(), 1, Path()), progress=NullProgress())[0]
+        survey = measure([axis], Workers(SerialExecutor(), 1, Path()), progress=Progress())[0]
     lengths, *_, surplus = wanted(documents, [])
     assert dict(zip(survey.stats.lengths.keys.tolist(), survey.stats.lengths.counts.tolist(), strict=True)) == lengths
     found = repeats([survey.store])
@@ -230,7 +231,7 @@ def test_duplicates_never_fill_memory(monkeypatch):
             with monkeypatch.context() as patch:
                 patch.setattr(walk, "_size", lambda axis: 7)
                 found = measure(
-                    [axis, axes[0]][: 1 + left_out], Workers(SerialExecutor(), 1, Path()), progress=NullProgress()
+                    [axis, axes[0]][: 1 + left_out], Workers(SerialExecutor(), 1, Path()), progress=Progress()
                 )
             assert [survey.store is None for survey in found] == [left_out] * len(found)
             assert [survey.notes for survey in found] == [(duplicates.TOO_MANY,) * left_out] * len(found)
@@ -258,16 +259,10 @@ def test_long_sequences_are_hashed_only_when_another_is_as_long():
         long = rng.integers(0, 9, 200).tolist()
         for other, repeated in ((long, 1), (long[:-1] + [8 - long[-1] if long[-1] != 4 else 3], 0), (long[:-1], 0)):
             axis = Indexed(Lists([[1], long, [2], other]), None, "x")
-            survey = measure([axis], Workers(SerialExecutor(), 1, Path()), progress=NullProgress())[0]
+            survey = measure([axis], Workers(SerialExecutor(), 1, Path()), progress=Progress())[0]
             assert repeats([survey.store]).surplus == repeated
             assert survey.stats.lengths.total == 4
             if len(other) != len(long):
                 assert len(survey.store) == sum(map(len, survey.store.buckets(256))) == 2
     finally:
         patch.undo()
-
-
-def test_cancelled():
-    axis = Indexed(Lists([[1, 2], [3]]), None, "x")
-    with pytest.raises(CancelledError):
-        measure([axis], Workers(SerialExecutor(), 1, Path()), progress=NullProgress(), cancelled=lambda: True)

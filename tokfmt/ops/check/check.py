@@ -11,11 +11,10 @@ A check collects the findings of four sources, in this order:
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from tokfmt import registry
@@ -40,6 +39,7 @@ from tokfmt.core.place import Place
 from tokfmt.core.reader import Info, Layout, TokenReader, largest_id, windows
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import printable
+from tokfmt.core.threads import in_threads
 from tokfmt.model.readers import is_split
 from tokfmt.ops.check.codes import meanings
 from tokfmt.ops.check.cross_checks import (
@@ -88,7 +88,8 @@ from tokfmt.ops.source.stored import (
     without_leads,
     without_separators,
 )
-from tokfmt.run.execute import NullProgress, Progress, worker_count
+from tokfmt.run.execute import worker_count
+from tokfmt.run.progress import Progress
 
 if TYPE_CHECKING:
     from tokfmt.text.tokenizer import TokenizerHandle
@@ -211,7 +212,7 @@ def check(request: CheckRequest, progress: Progress | None = None) -> Iterator[C
         TokfmtError: If the corpus to compare with cannot be opened. Damage of a checked dataset never raises.
     """
     handle = tokenizer_of(request.tokenizer)
-    watched = progress or NullProgress()
+    watched = progress or Progress()
     jobs = worker_count(request.jobs)
     corpus = _corpus(request, handle, jobs, watched)
     try:
@@ -330,19 +331,18 @@ class _Checking:
             self.progress.phase(f"checking {path.name}", 0, "tokens")
         known = known_separator(self.request.eos, [path], [manifest_of(one)])
         default = self.handle.eos_id if self.handle else None
-        with ThreadPoolExecutor(self.jobs, thread_name_prefix="tokfmt") as pool:
-            how = Audit(
-                deep=self.deep,
-                eos_id=known.eos_id if known is not None else default,
-                spread=_Spread(pool, self.jobs),
-                advance=self.progress.advance,
-            )
-            if one.inspections is None:
-                found = one.format.audit(path, options, how)
-            else:
-                hints = hints_of(one, self.request, known)._replace(files=one.opened)
-                found = one.inspections.of(one.format, [path], options, hints).findings(how)
-            yield from _guarded(found)
+        how = Audit(
+            deep=self.deep,
+            eos_id=known.eos_id if known is not None else default,
+            spread=partial(in_threads, jobs=self.jobs),
+            advance=self.progress.advance,
+        )
+        if one.inspections is None:
+            found = one.format.audit(path, options, how)
+        else:
+            hints = hints_of(one, self.request, known)._replace(files=one.opened)
+            found = one.inspections.of(one.format, [path], options, hints).findings(how)
+        yield from _guarded(found)
 
     def _read(self, one: SourceFiles) -> Iterator[Finding]:
         """Open the dataset with the common reader, and run the checks that need its sequences."""
@@ -499,15 +499,14 @@ class _Checking:
 
         max_id: int | None = -1
 
-        with ThreadPoolExecutor(self.jobs, thread_name_prefix="tokfmt") as pool:
-            cuts = list(windows(0, reader.info.tokens, REGION))
-            for (error, beyond, top), (a, b) in zip(_Spread(pool, self.jobs)(look_at, cuts), cuts, strict=True):
-                self.progress.advance(b - a)
-                if vocabulary is not None:
-                    vocabulary.note(beyond, whole=True)
-                max_id = None if error is not None or max_id is None else max(max_id, top)
-                if error is not None:
-                    yield self._unread(error)
+        cuts = list(windows(0, reader.info.tokens, REGION))
+        for (error, beyond, top), (a, b) in zip(in_threads(look_at, cuts, self.jobs), cuts, strict=True):
+            self.progress.advance(b - a)
+            if vocabulary is not None:
+                vocabulary.note(beyond, whole=True)
+            max_id = None if error is not None or max_id is None else max(max_id, top)
+            if error is not None:
+                yield self._unread(error)
         for search in searches if max_id is not None else ():
             yield from self._new(search.findings(self.path))
         return max_id
@@ -536,21 +535,6 @@ _SAME: Mapping[str, frozenset[str]] = {
     "TF947": frozenset({"TF645"}),
 }
 """Codes of findings of formats that report the same."""
-
-
-class _Spread:
-    """Map a function over items with threads, in order, at most two results per thread ahead."""
-
-    def __init__(self, pool: ThreadPoolExecutor, jobs: int) -> None:
-        self.pool, self.ahead = pool, 2 * jobs
-
-    def __call__(self, function: Callable[[I], R], items: Iterable[I]) -> Iterator[R]:
-        left = iter(items)
-        pending = [self.pool.submit(function, item) for item in islice(left, self.ahead)]
-        while pending:
-            done = pending.pop(0).result()
-            pending += [self.pool.submit(function, item) for item in islice(left, 1)]
-            yield done
 
 
 def _guarded(found: Iterator[Finding]) -> Iterator[Finding]:

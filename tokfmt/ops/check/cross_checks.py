@@ -19,7 +19,6 @@ import re
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -39,6 +38,7 @@ from tokfmt.core.reader import Info, Layout, Separators, TokenReader, largest_id
 from tokfmt.core.records import RecordReader, has_records
 from tokfmt.core.shard_names import names_by_directory, shard_problem
 from tokfmt.core.text_format import grouped, printable
+from tokfmt.core.threads import in_threads
 from tokfmt.core.tokenizer_ids import TokenizerIds, wrapped_bits
 from tokfmt.formats.flat import FlatFormat
 from tokfmt.model.batch import SEP
@@ -59,7 +59,7 @@ from tokfmt.ops.source.manifest import (
 from tokfmt.ops.source.open import open_one
 from tokfmt.ops.source.request import SourceFiles, SourceRequest, viewed
 from tokfmt.ops.source.stored import Source, without_leads
-from tokfmt.run.execute import Progress
+from tokfmt.run.progress import Progress
 
 if TYPE_CHECKING:
     from tokfmt.text.tokenizer import TokenizerHandle
@@ -638,16 +638,15 @@ class Vocabulary:
         total = self.reader.info.tokens
         if total <= _CHEAP:
             spans = windows(0, total)
-            with ThreadPoolExecutor(self.jobs, thread_name_prefix="tokfmt") as pool:
-                self.note(pool.map(lambda span: self.look(span[0], self.reader.tokens(*span)), spans), whole=True)
+            looked = in_threads(lambda span: self.look(span[0], self.reader.tokens(*span)), spans, self.jobs)
+            self.note(looked, whole=True)
             return
         starts = np.unique(np.linspace(0, max(0, total - _PLACE), _PLACES).astype(np.int64)).tolist() if total else []
 
         def look(start: int) -> Beyond:
             return self.look(start, self.reader.tokens(start, min(start + _PLACE, total)))
 
-        with ThreadPoolExecutor(self.jobs, thread_name_prefix="tokfmt") as pool:
-            self.note(pool.map(look, starts))
+        self.note(in_threads(look, starts, self.jobs))
 
 
 def metadata_findings(source: Source) -> Iterator[Finding]:

@@ -32,10 +32,10 @@ from tokfmt.core.text_format import counted, printable
 from tokfmt.formats.jsonl.index import index_path, write_index
 from tokfmt.ops.check.check import CheckReport, CheckRequest, check
 from tokfmt.ops.check.doubled import once
-from tokfmt.ops.convert.convert import carry_out
+from tokfmt.ops.convert.convert import convert_files
+from tokfmt.ops.convert.inputs import Given
 from tokfmt.ops.convert.manifests import manifests
 from tokfmt.ops.convert.request import Conversion, Request
-from tokfmt.ops.convert.resolve import Given
 from tokfmt.ops.destination import guard, refuse_foreign, strangers_in
 from tokfmt.ops.source.discover import check_unchanged, find_sources, found_at, snapshot
 from tokfmt.ops.source.manifest import extent, found_as_written, manifest_path, written_files
@@ -52,7 +52,8 @@ from tokfmt.ops.source.request import (
 from tokfmt.ops.source.stored import (
     Source,
 )
-from tokfmt.run.execute import NullProgress, Progress, worker_count
+from tokfmt.run.execute import worker_count
+from tokfmt.run.progress import Progress
 
 if TYPE_CHECKING:
     pass
@@ -110,7 +111,7 @@ def fix(
     if not plan.hopeless and not plan.chosen and plan.once is None:
         return FixReport("", {})
     done = {code: repair.how for code, repair in plan.chosen.items()}
-    job = _Job(plan, destination_of(destination), progress or NullProgress(), overwrite, done)
+    job = _Job(plan, destination_of(destination), progress or Progress(), overwrite, done)
     partial = ""
     if plan.hopeless:
         after, partial = job.saved()
@@ -313,7 +314,7 @@ class _Job:
             verify=True,
             jobs=worker_count(self.plan.request.jobs),
         )
-        carry_out(request, self.progress, prove=prove, given=given)
+        convert_files(request, self.progress, prove=prove, given=given)
         return reports[0]
 
     def saved(self) -> tuple[CheckReport, str]:

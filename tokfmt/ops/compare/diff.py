@@ -26,8 +26,9 @@ from tokfmt.ops.source.open import find_one, open_found, presuming
 from tokfmt.ops.source.request import SourceRequest, option_names, viewed
 from tokfmt.ops.source.stored import Source, boundaries_of, tokenizer_of
 from tokfmt.recipes.language import read_recipe
-from tokfmt.run.execute import NullProgress, Progress, worker_count
+from tokfmt.run.execute import worker_count
 from tokfmt.run.plan import Workers
+from tokfmt.run.progress import Progress
 from tokfmt.text.decoding import ByteLevelDecoder, TextDecoder
 
 CONTEXT = 8
@@ -191,7 +192,7 @@ def diff(
     Raises:
         TokfmtError: If a dataset cannot be opened, or an option is wrong.
     """
-    watched = progress or NullProgress()
+    watched = progress or Progress()
     if ignore_order and samples:
         raise OptionError("--samples compares rows in order. Leave out --ignore-order")
     if unread := sorted((a.allow_loss | b.allow_loss) & WRITES):

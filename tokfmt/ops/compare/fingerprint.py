@@ -32,8 +32,9 @@ from tokfmt.core.locks import Scratch
 from tokfmt.core.ragged import Offsets, Ragged, Tokens, gathered, offsets_of
 from tokfmt.core.reader import TokenReader
 from tokfmt.core.records import Block, RecordReader
-from tokfmt.run.execute import Progress, make_executor, run_tasks
+from tokfmt.run.execute import make_executor
 from tokfmt.run.plan import Workers
+from tokfmt.run.progress import Progress
 from tokfmt.text.ingest import block_size, encoded_batches
 
 Fingerprints = NDArray[np.uint64]
@@ -205,7 +206,7 @@ def hash_axis(what: Hashing, first: int, out: Fingerprints, workers: Workers, pr
         IndexError: If the dataset has fewer than `first + len(out)` sequences.
     """
     parts = cuts(what.reader, first, first + len(out))
-    for at, prints, tokens in run_tasks(_hash_cut, what, parts, workers.executor, workers.jobs, workers.scratch):
+    for at, prints, tokens in workers.map(_hash_cut, what, parts):
         out[at - first : at - first + len(prints)] = prints
         progress(tokens)
 
@@ -292,9 +293,7 @@ def hash_records(
     parts: dict[int, Fingerprints] = {}
     total = count = 0
     shared = (records, encoder)
-    for number, prints, tokens in run_tasks(
-        _hash_block, shared, blocks, workers.executor, workers.jobs, workers.scratch
-    ):
+    for number, prints, tokens in workers.map(_hash_block, shared, blocks):
         parts[number], total, count = prints, total + tokens, count + len(prints)
         if count * _PRINT > resources.share() // 2:
             raise OptionError(

@@ -31,8 +31,8 @@ from tokfmt.model.readers import LaidReader
 from tokfmt.model.select import Chosen, View
 from tokfmt.ops.convert.separators import contents_of, stored_axis
 from tokfmt.ops.source.request import option_names
-from tokfmt.run.execute import Progress
 from tokfmt.run.plan import Workers
+from tokfmt.run.progress import Progress
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*")
 _SHARE = re.compile(r"[0-9]*\.?[0-9]+([eE]-[0-9]{1,2})?")

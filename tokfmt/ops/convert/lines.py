@@ -1,4 +1,4 @@
-"""Write records as JSON Lines: validate and select them, copy JSON lines as they are, and write a line for each text.
+"""Copy records to JSON Lines: validate and select them, copy JSON lines as they are, and write a line for each text.
 
 To deal lines to splits and to shuffle them like sequences, `LineReader` presents them as a token axis of bytes.
 """
@@ -6,7 +6,7 @@ To deal lines to splits and to shuffle them like sequences, `LineReader` present
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,16 +14,25 @@ import numpy as np
 
 from tokfmt.core.errors import ConversionError
 from tokfmt.core.files import File
-from tokfmt.core.format import Receipt, Region, TokenWriter
+from tokfmt.core.format import Receipt, Region, Target, TokenWriter
 from tokfmt.core.output import Output, preallocate, whole
 from tokfmt.core.place import Place
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.core.reader import U8, Info, Layout, TokenReader, check_interval, windows
 from tokfmt.core.records import Block, RecordReader, SkippedRecords
 from tokfmt.formats.jsonl.lines import compression_of_name, join
+from tokfmt.ops.convert.arrangement import SplitTarget, arranged
+from tokfmt.ops.convert.destination import Destination
+from tokfmt.ops.convert.inputs import Inputs
+from tokfmt.ops.convert.losses import record_losses
+from tokfmt.ops.convert.notes import Notes
+from tokfmt.ops.convert.request import Request
+from tokfmt.ops.convert.workplace import Workplace
+from tokfmt.ops.convert.write import PortionCounts, Written, region_size, write_regions
 from tokfmt.ops.source.request import parse_selection
-from tokfmt.run.execute import Progress
+from tokfmt.ops.source.stored import paths_of
 from tokfmt.run.plan import Kind, Workers, journaled
+from tokfmt.run.progress import Progress
 
 _BLOCK = 1 << 24
 
@@ -59,6 +68,57 @@ class _Part:
     tokens: int | None
     size: int
     skipped: SkippedRecords
+
+
+def copy_lines(
+    request: Request, inputs: Inputs, destination: Destination, place: Workplace, workers: Workers, notes: Notes
+) -> Written:
+    """Write the selected records of all sources, one line each.
+
+    Raises:
+        TokfmtError: A record cannot be copied, or something would be lost. Nothing was published.
+    """
+    sources, is_plain = inputs.sources, request.arrangement.plain
+    readers = [source.reader for source in sources if isinstance(source.reader, RecordReader)]
+    first = destination.portions[0]
+    path = place.stagings[first.destination].path
+    copy = path if is_plain else copies_in(workers) / "lines"
+    copied = copy_records(readers, copy, request.select, paths_of(sources), workers, notes)
+    skipped = [(source, copied.skipped[k]) for k, source in enumerate(sources)]
+    accepted = record_losses(skipped, destination.format, request.source.allow_loss).accepted(request)
+    counts = [PortionCounts(first, copied.records, copied.tokens, None, len(copied.blocks))]
+    if not is_plain:
+        lines = LineReader(copy, copied.records)
+        counts = [_write_lines(request, lines, portion, place, workers, notes) for portion in destination.portions]
+        if len(counts) == 1:
+            counts = [replace(counts[0], tokens=copied.tokens)]
+    elif request.verify:
+        from tokfmt.ops.convert.verify import verify_records  # fingerprints need numpy.random and xxhash
+
+        compared = verify_records(copied_text, readers, copied.blocks, path, workers, notes, records=copied.records)
+        counts = [replace(counts[0], compared=compared)]
+    if request.verify and request.select is None:
+        from tokfmt.ops.convert.verify import verify_counts
+
+        verify_counts((source, copied.counts[k], None) for k, source in enumerate(sources))
+    return Written(counts, accepted)
+
+
+def _write_lines(
+    request: Request, lines: TokenReader, portion: SplitTarget, place: Workplace, workers: Workers, notes: Notes
+) -> PortionCounts:
+    """Write the lines of one portion in their order, and read them back if the request says so."""
+    path, workers = place.of(portion, workers)
+    with arranged(lines, request.arrangement, portion, Target(), workers, notes) as view:
+        writer, size = LineWriter(path, workers.jobs, keep=workers.journal.keeps), region_size(request, view)
+        counts = write_regions(view, writer, portion, size, workers, notes)
+        if request.verify:
+            from tokfmt.ops.convert.verify import verify_records
+
+            spans = list(windows(0, view.info.tokens, size))
+            compared = verify_records(dealt_text, view, spans, path, workers, notes)
+            counts = replace(counts, compared=compared)
+    return replace(counts, tokens=None)
 
 
 def selected_blocks(

@@ -1,4 +1,8 @@
-"""Find what a conversion would lose, and refuse losses that the user does not accept."""
+"""Find what a conversion would lose, and refuse losses that the user does not accept.
+
+refuse_known_losses  before a token is read
+accept_losses        once all sources are one axis, before a byte is written
+"""
 
 from __future__ import annotations
 
@@ -10,19 +14,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.errors import FormatError, Loss, LossyConversionError, TokenRangeError, TokfmtError
+from tokfmt.core.errors import FormatError, Loss, LossyConversionError, OptionError, TokenRangeError, TokfmtError
 from tokfmt.core.format import Format, Target, TokenWriter, WriterTraits
 from tokfmt.core.place import place_of
 from tokfmt.core.reader import Info, Layout, Separators, TokenReader, windows
 from tokfmt.core.records import RecordInfo, RecordReader, SkippedRecords
 from tokfmt.core.text_format import counted, printable
 from tokfmt.model.batch import AFTER, SEP
-from tokfmt.model.readers import dataset_of, stored_reader
-from tokfmt.model.select import Known, NonEmpty
+from tokfmt.model.readers import dataset_of, stored_reader, with_own_separators
+from tokfmt.model.select import Concat, Known, NonEmpty, Slice
+from tokfmt.ops.convert.destination import Destination
+from tokfmt.ops.convert.gather import Gathered, names_lost
+from tokfmt.ops.convert.inputs import Inputs
 from tokfmt.ops.convert.request import Request
 from tokfmt.ops.convert.separators import stored_axis
-from tokfmt.ops.source.request import SourceRequest
-from tokfmt.ops.source.stored import Source, boundaries_of
+from tokfmt.ops.source.request import SourceRequest, parse_selection
+from tokfmt.ops.source.stored import Source, boundaries_of, paths_of
 from tokfmt.run.plan import Scan, Workers, scan
 
 _BORDERS = "where documents begin inside of rows (without --from-opt view=samples each is a sequence)"
@@ -36,20 +43,26 @@ class Content:
     """A token axis to write, whose losses are known and accepted.
 
     Attributes:
+        axis: All sources as one token axis, without separators and without losses.
         reader: The axis to write, empty sequences included.
-        embedded: Sequences contain the separator, and a reader of the destination splits them there.
         losses: The losses that were accepted, in words, by their --allow-loss name.
+        embedded: Sequences contain the separator, and a reader of the destination splits them there.
+        closes: The separators of the sources are stored as tokens of their sequences.
+        notes: Notes on what is left out without being a loss.
     """
 
+    axis: TokenReader
     reader: TokenReader
-    embedded: bool
     losses: dict[str, str]
+    embedded: bool = False
+    closes: bool = False
+    notes: tuple[str, ...] = ()
 
-    def carried(self, view: TokenReader) -> Content:
+    def of_view(self, view: TokenReader) -> Content:
         """Return this content for a view of the reader, without empty sequences if their loss was accepted."""
         return replace(self, reader=NonEmpty(view) if "empty-sequences" in self.losses else view)
 
-    def segmented(self, traits: WriterTraits) -> bool:
+    def is_segmented(self, traits: WriterTraits) -> bool:
         """Return True if a writer stores rows in which several documents begin."""
         kept = traits.keeps_boundaries and "inner-boundaries" not in self.losses
         return self.reader.info.segmented and kept
@@ -134,7 +147,103 @@ def _joined(losses: Sequence[Loss]) -> list[Loss]:
     return [Loss(name, "; ".join(what)) for name, what in found.items()]
 
 
-def known_losses(
+def known_losses(request: Request, inputs: Inputs, destination: Destination) -> list[Loss]:
+    """Return the losses that are known of sources that hold tokens, without reading a token."""
+    axes = [source.reader for source in inputs.read if not isinstance(source.reader, RecordReader)]
+    if not axes or destination.copies_lines:
+        return []
+    axis = axes[0] if len(axes) == 1 else Concat(axes)
+    if request.select is not None and len(axes) == len(inputs.read):
+        axis = Slice(axis, *parse_selection(request.select, axis.info.sequences, paths_of(inputs.sources)))
+    return _losses_of_axis(axis, inputs.sources, destination.traits, request.source)
+
+
+def refuse_known_losses(
+    request: Request,
+    inputs: Inputs,
+    destination: Destination,
+    known: Sequence[Loss],
+    skipped: Sequence[SkippedRecords],
+) -> None:
+    """Refuse losses that are known before the first byte is written.
+
+    A first look at records shows only a part of their losses. A dry run refuses those. A run continues, so that it can
+    report all of them at once.
+
+    Args:
+        request: The request.
+        inputs: The sources.
+        destination: The destination.
+        known: The losses of sources that hold tokens.
+        skipped: What a first look at the records of each source leaves out.
+
+    Raises:
+        LossyConversionError: The user does not accept one of them.
+    """
+    losses, of_tokens = Losses(), (*known, *destination.lead.lost)
+    if request.dry_run:
+        pairs = list(zip(inputs.sources, skipped, strict=True))
+        losses = record_losses(pairs, destination.format, request.source.allow_loss)
+    losses.found.extend(of_tokens)
+    try:
+        losses.accepted(request)
+    except TokfmtError as error:
+        if request.dry_run and len(losses.found) > len(of_tokens):
+            error.add_note("A dry run looks at some records only; a run counts all")
+        raise
+
+
+def accept_losses(
+    request: Request,
+    inputs: Inputs,
+    destination: Destination,
+    gathered: Gathered,
+    known: Sequence[Loss],
+    target: Target,
+    writer: TokenWriter,
+    workers: Workers,
+) -> Content:
+    """Return the axis to write, if the user accepts all that is lost. If need be, read the tokens once for that.
+
+    Args:
+        request: The request, with the accepted losses.
+        inputs: The sources.
+        destination: The destination.
+        gathered: All sources as one axis.
+        known: The losses of sources that hold tokens.
+        target: The facts that the writer needs.
+        writer: The writer of the first portion.
+        workers: The workers that read.
+
+    Raises:
+        LossyConversionError: The user does not accept a loss.
+        FormatError: A line is invalid, and the user does not accept that.
+        OptionError: Leads are asked for where the destination stores the separators of the sources.
+    """
+    allow_loss, traits = request.source.allow_loss, destination.traits
+    axis, losses, inside = destination.packed or gathered.axis, Losses(), list[Loss]()
+    if gathered.skipped:
+        losses = record_losses(gathered.skipped, destination.format, allow_loss)
+        known = _losses_of_axis(axis, inputs.sources, traits, request.source)
+    if gathered.encoded:
+        axis, inside = _scanned(axis, writer, traits, target, workers)
+    losses.found.extend((*known, *destination.lead.lost, *inside))
+    accepted = losses.accepted(request)
+    closes = traits.keeps_separators and destination.packed is None and _keeps_separators(axis, allow_loss)
+    if closes and target.bos_id is not None:
+        what = "loss masks are stored with the separators of the source, and a lead has none"
+        raise OptionError(f"--to-bos: {what}. --allow-loss loss-mask leaves them out", name="to_bos")
+    return Content(
+        gathered.axis,
+        with_own_separators(axis, target.eos_id) if closes else axis,
+        accepted,
+        embedded=bool(inside) and traits.separators.alone,
+        closes=closes,
+        notes=(*losses.notes, *gathered.notes, *_notes_on_samples((*inputs.sources, *gathered.made), traits)),
+    )
+
+
+def _losses_of_axis(
     axis: TokenReader, sources: Sequence[Source], traits: WriterTraits, request: SourceRequest
 ) -> list[Loss]:
     """Return what the destination cannot store, as far as it is known without reading tokens.
@@ -154,18 +263,18 @@ def known_losses(
     split_chosen = request.split is not None or "split" in request.options
     found = _of_sources(sources, masks=traits.keeps_masks, split_chosen=split_chosen)
     lost = [loss for loss in found if not kept.get(loss.name)]
-    closes = traits.keeps_separators and keeps_separators(axis, allow_loss)
+    closes = traits.keeps_separators and _keeps_separators(axis, allow_loss)
     unmarked = _unmarked(axis, sources, traits) if masks and not traits.keeps_labels and not closes else ()
     return [*lost, *unmarked, *traits.lost(axis, allow_loss)]
 
 
-def keeps_separators(axis: TokenReader, allow_loss: frozenset[str]) -> bool:
+def _keeps_separators(axis: TokenReader, allow_loss: frozenset[str]) -> bool:
     """Return whether `WriterTraits.keeps_separators` holds for an axis, so that no mark of a separator is lost."""
     is_lost = bool(allow_loss & {"loss-mask", "masked-separators"})
     return not is_lost and axis.info.layout is Layout.DOCUMENTS and axis.marks(0, 0) is not None
 
 
-def left_out(sources: Sequence[Source], traits: WriterTraits) -> list[str]:
+def _notes_on_samples(sources: Sequence[Source], traits: WriterTraits) -> list[str]:
     """Return notes on loss masks and borders of a recipe's samples that are not stored.
 
     That is not a loss, because the recipe makes them again.
@@ -279,21 +388,6 @@ def _masked_empties(sources: Sequence[Source]) -> Iterator[Loss]:
     yield from found.losses()
 
 
-def names_lost(source: Source, skipped: SkippedRecords, target: Format) -> set[str]:
-    """Return the --allow-loss names that the records and fields left out of a source require."""
-    return {name for name, count in _counts(source, skipped, target).items() if count}
-
-
-def _counts(source: Source, skipped: SkippedRecords, target: Format) -> dict[str, int]:
-    """Return the number of losses by --allow-loss name.
-
-    Fields beside text that becomes tokens are not a loss, because only a destination of text could store them.
-    """
-    text = isinstance(source.reader, RecordReader) and source.reader.info.kind == "text"
-    asked = not text or target is source.format or target.takes_lines
-    return {"invalid-lines": skipped.invalid, "fields": skipped.others if asked else 0}
-
-
 def record_losses(found: Sequence[tuple[Source, SkippedRecords]], target: Format, allow_loss: frozenset[str]) -> Losses:
     """Return the invalid lines and the fields that a conversion of records loses, in words, with the first of each."""
     losses = Losses()
@@ -374,7 +468,7 @@ def _masks(info: Info) -> list[Loss]:
     return [*lost, *(Loss("inner-boundaries", words) for words in inner)]
 
 
-def scanned(
+def _scanned(
     axis: TokenReader, writer: TokenWriter, traits: WriterTraits, target: Target, workers: Workers
 ) -> tuple[TokenReader, list[Loss]]:
     """Read the tokens once, if the writer needs the largest ID or a sequence might contain the separator.
@@ -399,7 +493,7 @@ def scanned(
 
 
 def needs_scan(axis: TokenReader, writer: TokenWriter, traits: WriterTraits, target: Target) -> bool:
-    """Return whether the tokens are read once before they are written; see `scanned`."""
+    """Return whether the tokens are read once before they are written; see `_scanned`."""
     separated = target.eos_id is not None and traits.separators.separated and axis.info.free_of != target.eos_id
     return separated or (axis.info.max_id is None and writer.wants_max_id(stored_axis(axis, target)))
 

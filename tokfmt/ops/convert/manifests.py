@@ -22,7 +22,7 @@ from tokfmt.ops.source.manifest import (
     written_files,
 )
 from tokfmt.ops.source.request import SourceFiles
-from tokfmt.run.execute import Progress
+from tokfmt.run.progress import Progress
 
 if TYPE_CHECKING:
     from tokfmt.core.publisher import Publisher

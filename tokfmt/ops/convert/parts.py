@@ -31,9 +31,10 @@ from tokfmt.core.records import RecordReader
 from tokfmt.core.spool import is_named
 from tokfmt.core.store import Identity, Kind, Store
 from tokfmt.core.text_format import printable
+from tokfmt.ops.convert.destination import Destination
+from tokfmt.ops.convert.inputs import Inputs
 from tokfmt.ops.convert.manifests import with_objects
 from tokfmt.ops.convert.request import Conversion, Request
-from tokfmt.ops.convert.resolve import Resolved
 from tokfmt.ops.convert.resume import SCHEMA, facts_of, missing_of
 from tokfmt.ops.convert.tasks_in_stores import record_of, refuse_others, request_in
 from tokfmt.ops.source.content import Manifest
@@ -58,25 +59,26 @@ def part_of(folder: Url, format_: Format, task: Task) -> Url:
     return folder / f"part-{task.index:05}-of-{task.count:05}{SUFFIXES[format_.name]}"
 
 
-def is_in_parts(resolved: Resolved) -> bool:
+def is_in_parts(request: Request, inputs: Inputs) -> bool:
     """Return whether tasks tokenize text into a folder in a store: this run is one of them, or spreads them."""
-    request = resolved.request
     in_tasks = request.task is not None or (request.is_spread and not is_named(request.spool))
-    return in_tasks and isinstance(request.destination, Url) and resolved.holds_records
+    return in_tasks and isinstance(request.destination, Url) and inputs.holds_records
 
 
-def refuse_parts(given: Request, resolved: Resolved) -> None:
+def refuse_parts(given: Request, request: Request, inputs: Inputs, destination: Destination) -> None:
     """Refuse a task of text whose part cannot be a file of its own.
 
     Args:
         given: The request with the destination that the user gave.
-        resolved: The conversion.
+        request: The request with the destination path that the format gives it.
+        inputs: The sources.
+        destination: The destination.
 
     Raises:
         OptionError: Always, if the format has no folders of files, if DST is not a folder, or with an option that needs
             all parts.
     """
-    request, name = resolved.request, resolved.destination.format.name
+    name = destination.format.name
     folders = ", ".join(sorted(SUFFIXES))
     place = printable(given.destination)
     if name not in SUFFIXES:
@@ -84,14 +86,14 @@ def refuse_parts(given: Request, resolved: Resolved) -> None:
             f"{place}: a task of text writes a file of its own, and a folder of files of {name} is not a dataset. "
             f"Write one of {folders}, and convert that by tasks. Or leave out --task"
         )
-    if resolved.destination.format.name in SUFFIXES and given.destination.suffix == SUFFIXES[name]:
+    if given.destination.suffix == SUFFIXES[name]:
         raise OptionError(f"{place}: --task does not go with one file. Name a folder, with --to {name}")
     if "shard_size" in request.to_options:
         raise OptionError(
             f"{place}: a task of text writes one file, so the number of tasks decides on its size. Leave out shard_size"
         )
-    if resolved.copies or not all(
-        isinstance(source.reader, RecordReader) and not source.format.is_computed for source in resolved.sources
+    if destination.copies_lines or not all(
+        isinstance(source.reader, RecordReader) and not source.format.is_computed for source in inputs.sources
     ):
         raise OptionError(
             f"{place}: --task does not go with copied lines, recipes, or sources of which some hold token IDs, if DST "
@@ -108,36 +110,39 @@ def refuse_parts(given: Request, resolved: Resolved) -> None:
             raise OptionError(f"{what}. Leave it out, or write to a directory that all machines see")
 
 
-def write_part(given: Request, resolved: Resolved, carry_out: Callable[[Request], Conversion]) -> Conversion:
+def write_part(
+    given: Request, inputs: Inputs, destination: Destination, convert_part: Callable[[Request], Conversion]
+) -> Conversion:
     """Run a task: convert its records to a file of its own, unless it is complete.
 
     Args:
         given: The request with the destination that the user gave.
-        resolved: The conversion.
-        carry_out: Runs a conversion.
+        inputs: The sources.
+        destination: The destination.
+        convert_part: Runs a conversion.
 
     Raises:
         DestinationExistsError: If the folder is published already.
         ConversionError: If tasks of another request have begun to write the folder.
     """
-    folder, task, format_ = given.destination, given.task, resolved.destination.format
+    folder, task, format_ = given.destination, given.task, destination.format
     assert isinstance(folder, Url)
     assert task is not None
     if manifest_path(folder).is_there():
         raise DestinationExistsError(folder, "its tasks are published", has_overwrite=False)
-    _agree(folder, given, resolved)
+    _agree(folder, given, inputs, destination)
     part, store = part_of(folder, format_, task), writable_store(folder)
     manifest = read_manifest(part)
     if manifest.content and not any(_changed(store, manifest)):
         return conversion_of(part, manifest.content, task.count)
     request = replace(given, destination=part, to=format_.name, task=None, part=task, overwrite=True)
-    return carry_out(request)
+    return convert_part(request)
 
 
-def _agree(folder: Url, given: Request, resolved: Resolved) -> None:
+def _agree(folder: Url, given: Request, inputs: Inputs, destination: Destination) -> None:
     """Record the request of the tasks, or compare it with that of the tasks before."""
-    place, facts = record_of(folder), facts_of(given, resolved.facts(), resolved.before)
-    ours = {"schema": SCHEMA, "facts": facts, "parts": {"format": resolved.destination.format.name}}
+    place, facts = record_of(folder), facts_of(given, destination.facts(inputs), inputs.before)
+    ours = {"schema": SCHEMA, "facts": facts, "parts": {"format": destination.format.name}}
     try:
         writable_store(folder).put(place.key, json.dumps(ours).encode(), if_absent=True)
     except FileExistsError:

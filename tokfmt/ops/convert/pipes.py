@@ -7,53 +7,76 @@ import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from tokfmt import registry
 from tokfmt.core.errors import DetectionError, OptionError, TokfmtError, replace_paths
 from tokfmt.core.files import reading_error, write_error, writing
 from tokfmt.core.locks import Scratch
-from tokfmt.core.place import Place, PlaceLike, local_path
+from tokfmt.core.place import LocalPlace, Place, local_path
 from tokfmt.core.text_format import printable
-from tokfmt.ops.source.request import STREAM, is_pipe
-from tokfmt.run.execute import Progress
+from tokfmt.ops.convert.request import Request
+from tokfmt.ops.source.request import STREAM
+from tokfmt.run.progress import Progress
 
 _PIECE = 1 << 20
 
 
 @contextmanager
-def piped(paths: Sequence[PlaceLike], progress: Progress) -> Iterator[tuple[tuple[PlaceLike, ...], Mapping[str, str]]]:
-    """Copy pipes among the sources to scratch, and yield the paths to read.
-
-    Yields:
-        The paths to read, and for each copy the name that the user gave.
+def printed(request: Request) -> Iterator[Request]:
+    """Yield the request that writes to scratch if the destination is standard output, and copy the result there.
 
     Raises:
-        OptionError: Standard input is given twice or is a terminal, or a pipe does not bring JSON Lines.
+        BrokenPipeError: The reader of standard output has closed it.
     """
-    if sum(str(path) == STREAM for path in paths) > 1:
-        raise OptionError("-: standard input can be read once only")
-    found, names = list(paths), dict[str, str]()
+    if request.destination != LocalPlace(STREAM):
+        yield request
+        return
+    format_ = registry.get(request.to or "jsonl")
+    with Scratch() as home:
+        place = LocalPlace(home / "piped")
+        with renamed({str(place): STREAM}):
+            yield replace(request, destination=place, to=format_.name, manifest=False, overwrite=False)
+            if not request.dry_run:
+                print_files(format_.files(place))
+
+
+@contextmanager
+def unpiped(request: Request, pipes: Sequence[int], progress: Progress) -> Iterator[Request]:
+    """Copy pipes among the sources to scratch, and yield the request that reads these copies.
+
+    Args:
+        request: The request.
+        pipes: The numbers of the sources that are pipes.
+        progress: Receives notes.
+
+    Raises:
+        OptionError: Standard input is a terminal, or a pipe does not bring JSON Lines.
+    """
+    if not pipes:
+        yield request
+        return
+    paths, names = list(request.source.paths), dict[str, str]()
     with ExitStack() as stack:
-        for number, path in enumerate(paths):
-            if is_pipe(path):
-                copy = stack.enter_context(Scratch()) / "piped.jsonl"
-                names[str(copy)] = str(path)
-                progress.note(f"{printable(path)} is copied to {printable(copy.parent)} before it is read")
-                _copy(path, copy)
-                found[number] = copy
+        for number in pipes:
+            copy, name = stack.enter_context(Scratch()) / "piped.jsonl", str(paths[number])
+            names[str(copy)] = name
+            progress.note(f"{printable(name)} is copied to {printable(copy.parent)} before it is read")
+            _copy(name, copy)
+            paths[number] = copy
         with renamed(names):
-            for copy_ in names:
-                _need_lines(Path(copy_), names[copy_])
-            yield tuple(found), names
+            for place in names:
+                _need_lines(Path(place), names[place])
+            yield replace(request, source=replace(request.source, paths=tuple(paths)), piped=names)
 
 
-def _copy(path: PlaceLike, copy: Path) -> None:
-    if str(path) == STREAM and (sys.stdin is None or sys.stdin.isatty()):
+def _copy(path: str | os.PathLike[str], copy: Path) -> None:
+    if os.fspath(path) == STREAM and (sys.stdin is None or sys.stdin.isatty()):
         what = "closed" if sys.stdin is None else "a terminal"
         raise OptionError(f"-: standard input is {what}. Pipe something into it, or name a file")
     try:
-        fd = os.dup(sys.stdin.fileno()) if str(path) == STREAM else os.open(str(path), os.O_RDONLY | os.O_CLOEXEC)
+        fd = os.dup(sys.stdin.fileno()) if os.fspath(path) == STREAM else os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
         raise reading_error(path, error) from error
     with writing(copy), open(fd, "rb") as source, open(copy, "xb") as target:

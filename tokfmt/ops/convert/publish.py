@@ -10,11 +10,12 @@ from tokfmt.core.place import LocalPlace, Place, Url
 from tokfmt.core.publisher import Beside, Publisher, publish_all
 from tokfmt.core.reader import Separators
 from tokfmt.core.spool import put_small
+from tokfmt.ops.convert.destination import Destination
+from tokfmt.ops.convert.inputs import Inputs
 from tokfmt.ops.convert.manifests import manifests
 from tokfmt.ops.convert.notes import Notes
+from tokfmt.ops.convert.report import result_of
 from tokfmt.ops.convert.request import Conversion, Request
-from tokfmt.ops.convert.resolve import Resolved
-from tokfmt.ops.convert.results import result_of
 from tokfmt.ops.convert.resume import digest_of, digest_of_sources
 from tokfmt.ops.convert.tasks_in_stores import agree, remove, send
 from tokfmt.ops.convert.upload import StorePublisher
@@ -32,18 +33,25 @@ It returns files that are built already and appear beside the destination, by na
 """
 
 
-def publish(resolved: Resolved, written: Written, place: Workplace, notes: Notes, prove: Proof | None) -> Conversion:
+def publish(
+    request: Request,
+    inputs: Inputs,
+    destination: Destination,
+    written: Written,
+    place: Workplace,
+    notes: Notes,
+    prove: Proof | None,
+) -> Conversion:
     """Publish the destinations, unless this run is a task: --finish publishes tasks.
 
     Raises:
         SourceChangedError: A source changed while it was read. Nothing was published.
         TokfmtError: A manifest or a name could not be written. Nothing was published.
     """
-    request = resolved.request
-    done = result_of(resolved, written, notes)
+    done = result_of(request, inputs, destination, written, notes)
     uploads = {path: one for path, one in place.stagings.items() if isinstance(one, StorePublisher)}
     if request.task is not None:
-        check_unchanged(resolved.before, resolved.files)
+        check_unchanged(inputs.before, inputs.files)
         for one in uploads.values():
             one.journal.sync()
             one.claim.check()
@@ -52,10 +60,12 @@ def publish(resolved: Resolved, written: Written, place: Workplace, notes: Notes
         return done
     for one in uploads.values():
         one.measure(request.jobs)
-        one.progress = notes.progress
+        one.progress = notes
     sums = {path: one.summary() for path, one in uploads.items()}
-    texts = _manifests(resolved, written, place, done, notes, sums or None) if request.manifest else {}
-    check_unchanged(resolved.before, resolved.files)
+    texts = (
+        _manifests(request, inputs, destination, written, place, done, notes, sums or None) if request.manifest else {}
+    )
+    check_unchanged(inputs.before, inputs.files)
     if request.rejects is not None:
         _write_rejects(request.rejects, request, place)
     files: dict[Publisher, Beside] = {}
@@ -64,7 +74,7 @@ def publish(resolved: Resolved, written: Written, place: Workplace, notes: Notes
         proven = {} if prove is None else prove(staging)
         stated = staging.listed(manifest) if isinstance(staging, StorePublisher) and manifest else manifest
         named = {manifest_path(staging.destination).name: stated}
-        files[staging] = {**_ledger(written, staging, manifest), **proven, **named}
+        files[staging] = {**_ledger(written, destination, staging, manifest), **proven, **named}
     publish_all(files)
     for path in place.stagings:
         remove_manifest_of_link(path)
@@ -88,32 +98,34 @@ def _write_rejects(to: Place, request: Request, place: Workplace) -> None:
     put_small(to, copy, overwrite=request.overwrite)
 
 
-def _ledger(written: Written, staging: Publisher, manifest: bytes | None) -> Beside:
+def _ledger(written: Written, destination: Destination, staging: Publisher, manifest: bytes | None) -> Beside:
     """Return the files of the ledger by name; without a ledger, None for each, which removes that of a predecessor."""
     if written.ledger is None:
         return dict.fromkeys(path.name for path in ledger_paths(staging.destination))
     from tokfmt.ops.provenance import built
 
-    return built(written.ledger, written.destination.format, staging, manifest)
+    return built(written.ledger, destination.format, staging, manifest)
 
 
 def _manifests(
-    resolved: Resolved,
+    request: Request,
+    inputs: Inputs,
+    destination: Destination,
     written: Written,
     place: Workplace,
     done: Conversion,
     notes: Notes,
     outputs: Mapping[Place, Mapping[str, Any]] | None = None,
 ) -> dict[Place, bytes]:
-    request, shares = resolved.request, resolved.request.arrangement.shares
-    stored, separators = written.destination.traits.separators, done.separators or {}
+    shares = request.arrangement.shares
+    stored, separators = destination.traits.separators, done.separators or {}
     is_stored = stored is not Separators.NONE or separators.get("kept")
     side = None if not is_stored else "before" if stored is Separators.BEFORE else "after"
     dropped = separators.get("dropped") or request.to_eos == "none"
     dropped = dropped or (request.to_eos == "as-stored" and not separators.get("kept"))
     given: dict[str, Any] = {
         "eos_stored": "none" if dropped else side,
-        "options": {"from": words_of(request.source.options), "to": words_of(written.destination.given)},
+        "options": {"from": words_of(request.source.options), "to": words_of(destination.given)},
         "select": request.select,
         "split": shares.described() if shares else None,
     }
@@ -125,13 +137,13 @@ def _manifests(
         given["ledger"] = {"unit": written.ledger["unit"], "rows": written.ledger["rows"]}
     made = manifests(
         done,
-        resolved.files,
+        inputs.files,
         place.stagings,
         given,
-        notes.progress,
+        notes,
         request.jobs,
         checksums=request.checksums,
-        stated=resolved.stated,
+        stated=inputs.stated,
         outputs=outputs,
     )
     return {path: notes.named(text.decode()).encode() if request.piped else text for path, text in made.items()}

@@ -64,9 +64,14 @@ class Request:
     piped: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def kept(self) -> str:
-        """Suffix of the hidden directory that outlives an interruption; empty if none does."""
-        return "tasks" if self.task or self.finish else "resume" if self.resume else ""
+    def in_tasks(self) -> bool:
+        """True if tasks share the work: this run is one of them, or publishes what they wrote."""
+        return self.task is not None or self.finish > 0
+
+    @property
+    def keeps_work(self) -> bool:
+        """True if the finished work of an interrupted run is kept."""
+        return self.resume or self.task is not None or self.finish > 0
 
     @property
     def is_spread(self) -> bool:
@@ -76,7 +81,7 @@ class Request:
         """
         alone = self.executor.startswith("dask:") and not self.destination.is_local
         one_run = self.verify or self.overwrite or self.ledger or self.rejects or not self.arrangement.plain
-        return alone and not (self.kept == "tasks" or one_run)
+        return alone and not (self.in_tasks or one_run)
 
     def given_to_writer(self, format_: Format) -> dict[str, object]:
         """Return the writer's options that the user gave, --seq-len and --split among them.

@@ -80,7 +80,7 @@ _RESOLVED = {
     "to_eos",
     "seq_len",
     "tokenizer",
-}  # `Resolved.facts` has what they resolve to
+}  # `Destination.facts` has what they resolve to
 _NAMES = {
     "source.options": "from-opt",
     "source.format": "from",
@@ -112,7 +112,7 @@ def facts_of(request: Request, resolved: Facts, before: Snapshot) -> dict[str, o
 
     Args:
         request: The request, with paths of files instead of patterns.
-        resolved: The facts of `Resolved.facts`: formats, separator, tokenizer.
+        resolved: The facts of `Destination.facts`: formats, separator, tokenizer.
         before: The identity of each source file.
     """
     asked = {key: value for key, value in _absolute(request).items() if key not in _FREE | _RESOLVED}
@@ -257,7 +257,7 @@ def resumed(
         ConversionError: The directory has the work of another request, another process uses it, or tasks are missing.
         DestinationExistsError: The destination exists, and may not be replaced.
     """
-    in_tasks = request.kept == "tasks"
+    in_tasks = request.in_tasks
     with place as staging:
         path = staging.home / REQUEST
         try:  # without conversion.json there is nothing to keep yet, unless the directory belongs to tasks
@@ -322,14 +322,14 @@ def _agree(staging: Publisher, request: Request, facts: Facts, kept: Facts | Non
         raise UnendedError(place_of(request.source.paths[0]).text, "is being read by the end of each sequence")
     change = _change(keys[0], was.get(keys[0]), facts.get(keys[0]))
     more = f" (and {len(keys) - 1} more)" if len(keys) > 1 else ""
-    later = request.kept == "resume" and _LATER.issuperset(keys) and not _renumbers(was, facts)
+    later = not request.in_tasks and _LATER.issuperset(keys) and not _renumbers(was, facts)
     if later and (_text_kinds(staging) or not any(staging.home.glob("created*.json"))):
         _forget_later(staging)
         replace_file(path, written)
         note(f"{change}{more}: the tokenized text is kept, and the rest is done again")
         return False
     again = "run once without --resume"
-    over = f"delete {staging.home.name}" if request.kept == "tasks" else again
+    over = f"delete {staging.home.name}" if request.in_tasks else again
     raise ConversionError(
         f"{printable(staging.given)}: an unfinished conversion is kept here, and {change}{more}. "
         f"Ask for the same to continue it; to start over, {over}"

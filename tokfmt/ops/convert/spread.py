@@ -32,26 +32,18 @@ from tokfmt.core.records import RecordReader
 from tokfmt.core.spool import run_of_tasks
 from tokfmt.core.store import Identity
 from tokfmt.core.text_format import printable
+from tokfmt.ops.convert.destination import Destination
+from tokfmt.ops.convert.inputs import Inputs
 from tokfmt.ops.convert.notes import Notes
 from tokfmt.ops.convert.parts import count_of_parts, is_in_parts, withdraw_parts
 from tokfmt.ops.convert.request import Conversion, Request
-from tokfmt.ops.convert.resolve import Resolved
 from tokfmt.ops.convert.resume import facts_of, is_complete, read_conversion
 from tokfmt.ops.convert.tasks_in_stores import fetch, refuse_others, remove, send
 from tokfmt.ops.convert.upload import KIND
 from tokfmt.remote import clients, disk, options
-from tokfmt.run.execute import (
-    ClusterExecutor,
-    NullProgress,
-    Progress,
-    connected,
-    counted,
-    is_stopped,
-    naming_worker,
-    outage_of,
-    received,
-)
+from tokfmt.run.execute import ClusterExecutor, connected, counted, is_stopped, naming_worker, outage_of, received
 from tokfmt.run.plan import Task, read_journal
+from tokfmt.run.progress import Progress
 
 _PER_WORKER = 2  # Tasks: a worker that is twice as fast then gets more of them.
 _PATIENCE = 60  # Seconds to wait for tasks that stop. Each asks after each region.
@@ -68,54 +60,58 @@ class _Order:
         request: The conversion.
         count: Number of tasks.
         run: A random name of the run.
-        carry_out: Runs a conversion.
+        convert_files: Runs a conversion.
         environment: Variables of the process that the user started.
     """
 
     request: Request
     count: int
     run: str
-    carry_out: Callable[[Request, Progress], Conversion]
+    convert_files: Callable[[Request, Progress], Conversion]
     environment: Mapping[str, str]
 
 
 def spread(
-    resolved: Resolved,
-    destination: Place,
+    request: Request,
+    inputs: Inputs,
+    destination: Destination,
+    given: Place,
     notes: Notes,
-    carry_out: Callable[[Request, Progress], Conversion],
+    convert_files: Callable[[Request, Progress], Conversion],
     finish: Callable[..., Conversion],
 ) -> Conversion:
     """Run all tasks of a conversion on a cluster, publish the destination, and return the result.
 
     Args:
-        resolved: The conversion.
-        destination: The destination that the user gave, which is a folder if tasks tokenize text.
+        request: The conversion.
+        inputs: Its sources.
+        destination: Its destination.
+        given: The destination that the user gave, which is a folder if tasks tokenize text.
         notes: Receives progress and notes.
-        carry_out: Runs one task, on a worker.
+        convert_files: Runs one task, on a worker.
         finish: Publishes the destination, as `convert.finish`.
 
     Raises:
         TokfmtError: A task failed. What the tasks uploaded is deleted, or kept if the request says so.
     """
-    request, in_parts = resolved.request, is_in_parts(resolved)
-    url, resume = destination if in_parts else request.destination, request.resume
+    in_parts = is_in_parts(request, inputs)
+    url, resume = given if in_parts else request.destination, request.resume
     assert isinstance(url, Url)
     request = replace(request, resume=False, destination=url)
     with connected(request.executor.partition(":")[2], request.jobs) as executor, Scratch() as home:
-        claim = Claim(writable_store(url), url, run_of_tasks(url), resolved.destination.format.name)
-        claim.take(overwrite=False, note=notes.report, alone=not resume)
+        claim = Claim(writable_store(url), url, run_of_tasks(url), destination.format.name)
+        claim.take(overwrite=False, note=notes.note, alone=not resume)
         if in_parts:
             count = count_of_parts(url) if resume else 0
             count = count or max(1, _PER_WORKER * len(executor.workers))
             left: Sequence[int] = range(count)
         else:
-            count, left = _plan(resolved, executor, claim, home / "before", resume=resume)
+            count, left = _plan(request, inputs, destination, executor, claim, home / "before", resume=resume)
         try:
-            given = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
-            order = _Order(request, count, f"tokfmt-{os.urandom(8).hex()}", carry_out, given)
-            notes.progress.phase("writing", count, "tasks")
-            notes.progress.advance(count - len(left))
+            environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+            order = _Order(request, count, f"tokfmt-{os.urandom(8).hex()}", convert_files, environment)
+            notes.phase("writing", count, "tasks")
+            notes.advance(count - len(left))
             _run(order, left, executor, notes)
             if in_parts:
                 done = finish(url)
@@ -128,7 +124,7 @@ def spread(
                 manifest=request.manifest,
                 checksums=request.checksums,
                 spool=home,
-                progress=notes.progress,
+                progress=notes,
             )
         except BaseException as error:
             error.__dict__.pop("__notes__", None)  # They name directories that are removed.
@@ -140,7 +136,14 @@ def spread(
 
 
 def _plan(
-    resolved: Resolved, executor: ClusterExecutor, claim: Claim, home: Path, *, resume: bool
+    request: Request,
+    inputs: Inputs,
+    destination: Destination,
+    executor: ClusterExecutor,
+    claim: Claim,
+    home: Path,
+    *,
+    resume: bool,
 ) -> tuple[int, Sequence[int]]:
     """Return the number of tasks, and the tasks that no earlier run completed.
 
@@ -148,7 +151,7 @@ def _plan(
         ConversionError: If an earlier run of another request has begun.
         DestinationExistsError: If the destination exists, and no run has begun it.
     """
-    request, url = resolved.request, resolved.request.destination
+    url = request.destination
     assert isinstance(url, Url)
     if resume:
         fetch(url, home)
@@ -157,12 +160,12 @@ def _plan(
         if url.is_there():
             claim.release()
             raise DestinationExistsError(url)
-        readers = [source.reader for source in resolved.read]
+        readers = [source.reader for source in inputs.read]
         tokens = sum(one.info.tokens for one in readers if not isinstance(one, RecordReader))
         count = max(1, min(_PER_WORKER * len(executor.workers), -(-tokens // request.region)))
         return count, range(count)
     count = int(kept["facts"]["the number of tasks"])
-    facts = facts_of(replace(request, task=Task(0, count)), resolved.facts(), resolved.before)
+    facts = facts_of(replace(request, task=Task(0, count)), destination.facts(inputs), inputs.before)
     refuse_others(url, facts, kept["facts"])
     return count, [k for k in range(count) if not is_complete(home, Task(k, count))]
 
@@ -182,7 +185,7 @@ def _run(order: _Order, left: Sequence[int], executor: ClusterExecutor, notes: N
             futures[-1].add_done_callback(ended.put)
         for _ in left:
             received(ended.get().result())
-            notes.progress.advance(1)
+            notes.advance(1)
     except BaseException as error:
         with contextlib.suppress(Exception):  # The scheduler may be lost.
             executor.stop(order.run)
@@ -193,7 +196,7 @@ def _run(order: _Order, left: Sequence[int], executor: ClusterExecutor, notes: N
         raise
 
 
-class _Stopping(NullProgress):
+class _Stopping(Progress):
     """End a task between two regions if its run has failed."""
 
     def __init__(self, run: str) -> None:
@@ -217,7 +220,7 @@ def _task(order: _Order, index: int) -> Any:
     with _alone(order.environment), Scratch() as home, naming_worker():
         progress.advance(0)
         try:
-            order.carry_out(replace(order.request, task=task, spool=home, executor="threads"), progress)
+            order.convert_files(replace(order.request, task=task, spool=home, executor="threads"), progress)
         except BaseException:
             for journal in home.rglob(task.journal):
                 with contextlib.suppress(TokfmtError, OSError):
@@ -256,4 +259,4 @@ def _withdraw(url: Url, count: int, claim: Claim, home: Path, notes: Notes, *, i
         remove(url, count)
         claim.release()
     except (TokfmtError, OSError) as error:
-        notes.report(f"{printable(url)}: not cleaned up: {error}")
+        notes.note(f"{printable(url)}: not cleaned up: {error}")

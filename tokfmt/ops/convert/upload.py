@@ -46,8 +46,8 @@ from tokfmt.ops.source.manifest import (
     read_manifest,
     written_files,
 )
-from tokfmt.run.execute import NullProgress, Progress
 from tokfmt.run.plan import NullJournal, Sink
+from tokfmt.run.progress import Progress
 
 KIND = "object"
 """Kind of the journal entries of uploaded objects."""
@@ -127,7 +127,7 @@ class StorePublisher(Publisher):
         self.format, self._beside, self._note, self.continues = format_, tuple(companions), note, False
         self.claim = Claim(self.store, url, os.urandom(8).hex(), format_.name)
         self.journal: NullJournal = NullJournal()
-        self.progress: Progress = NullProgress()
+        self.progress: Progress = Progress()
         self.files: dict[str, Path] = {}
         self.measured: dict[str, Measured] = {}
         self.uploaded: dict[str, Uploaded] = {}

@@ -26,8 +26,8 @@ from tokfmt.ops.source.ingest import as_stored
 from tokfmt.ops.source.open import open_source
 from tokfmt.ops.source.request import EosChoice, Options
 from tokfmt.ops.source.stored import Source
-from tokfmt.run.execute import Progress, run_tasks
 from tokfmt.run.plan import Workers
+from tokfmt.run.progress import Progress
 
 
 def verify_tokens(
@@ -105,7 +105,7 @@ def compare(
             raise VerificationError(f"sequence {at:,} of the destination has another length; it was removed")
     intervals = list(windows(0, expected.info.tokens, REGION))
     shared = (expected, found, last_labels)
-    tasks = run_tasks(_first_difference, shared, intervals, workers.executor, workers.jobs, workers.scratch)
+    tasks = workers.map(_first_difference, shared, intervals)
     for length, position in tasks:
         if position >= 0:
             raise VerificationError(f"token position {position:,} of the destination differs; it was removed")
@@ -134,14 +134,7 @@ def compare_records(
     if decoder is None:
         hash_axis(Hashing(expected, (expected.tokens,)), 0, wanted, workers, progress.advance)
     else:
-        tasks = run_tasks(
-            _hash_decoded,
-            (expected, decoder),
-            cuts(expected, 0, len(wanted)),
-            workers.executor,
-            workers.jobs,
-            workers.scratch,
-        )
+        tasks = workers.map(_hash_decoded, (expected, decoder), cuts(expected, 0, len(wanted)))
         for first, prints, tokens in tasks:
             wanted[first : first + len(prints)] = prints
             progress.advance(tokens)
@@ -238,13 +231,13 @@ def verify_records(
     Raises:
         VerificationError: A record or the number of records differs; the message has the first difference.
     """
-    done = run_tasks(_stretch, (text, shared), list(enumerate(items)), workers.executor, workers.jobs, workers.scratch)
+    done = workers.map(_stretch, (text, shared), list(enumerate(items)))
     wanted = [stretch for _, stretch in sorted(done)]
     sizes, found = [stretch.size for stretch in wanted], TextFile(LocalPlace(path))
     progress.phase("verifying", sum(sizes), "bytes")
     if found.compression is None:
         places = [(k, at, size) for k, (at, size) in enumerate(zip(accumulate(sizes, initial=0), sizes, strict=False))]
-        read = run_tasks(_read_back, found, places, workers.executor, workers.jobs, workers.scratch)
+        read = workers.map(_read_back, found, places)
     else:  # compressed text can only be read from its start
         read = ((k, xxh3_128_digest(part)) for k, part in enumerate(islice(_parts(found, sizes), len(sizes))))
     wrong = len(sizes)

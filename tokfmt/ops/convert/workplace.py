@@ -7,16 +7,21 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from tokfmt.core.format import TokenWriter
-from tokfmt.core.place import Place, Url
+from tokfmt.core.format import Target, TokenWriter
+from tokfmt.core.place import Place, Url, local_path
 from tokfmt.core.publisher import Publisher
 from tokfmt.core.reader import TokenReader
 from tokfmt.core.records import RecordReader
+from tokfmt.core.replacing import readable_by
+from tokfmt.core.store import Identity
 from tokfmt.ops.convert.arrangement import SplitTarget
+from tokfmt.ops.convert.destination import Destination
+from tokfmt.ops.convert.inputs import Inputs
 from tokfmt.ops.convert.notes import Notes
-from tokfmt.ops.convert.resolve import Resolved
+from tokfmt.ops.convert.request import Request
 from tokfmt.ops.convert.resume import Facts, resumed
 from tokfmt.ops.convert.space import need_room
+from tokfmt.ops.destination import strangers_in
 from tokfmt.ops.source.ingest import blocks_of
 from tokfmt.run.execute import ClusterExecutor, make_executor
 from tokfmt.run.plan import NullJournal, Share, Sink, Stretch, Workers
@@ -46,6 +51,13 @@ class Workplace:
         journal, sink = self.journals[portion.destination], self.sinks.get(portion.destination)
         return staging.path, replace(workers, scratch=staging.scratch, journal=journal, sink=sink)
 
+    def writers(self, destination: Destination, target: Target) -> list[TokenWriter]:
+        """Return the writer of each portion, in the order of the portions."""
+        return [
+            destination.writer(self.stagings[portion.destination].path, portion, target)
+            for portion in destination.portions
+        ]
+
     def need_room(self, portion: SplitTarget, writer: TokenWriter, stored: TokenReader) -> None:
         """Refuse a portion that does not fit where it is built, unless its files are uploaded as they are complete.
 
@@ -57,40 +69,84 @@ class Workplace:
         need_room(portion.destination, self.stagings[portion.destination].path, writer.minimum_bytes(stored))
 
 
+def hidden_directories(
+    request: Request, destination: Destination, before: Mapping[Place, Identity], notes: Notes
+) -> dict[Place, Publisher]:
+    """Return the hidden directory of each destination, after a check that the destination may be replaced.
+
+    If the request keeps its work, `resumed` makes that check instead.
+
+    Args:
+        request: The request.
+        destination: The destination with its portions.
+        before: The identity of each source file; a destination gets no permissions that a source file lacks.
+        notes: Receives notes on destinations in stores.
+    """
+    suffix = "" if not request.keeps_work else "tasks" if request.in_tasks else "resume"
+    stagings = dict[Place, Publisher]()
+    for path in destination.paths:
+        companions, is_shared = destination.format.companions(path), request.task is not None
+        if isinstance(path, Url):
+            from tokfmt.ops.convert.upload import StorePublisher
+
+            stagings[path] = StorePublisher(
+                path,
+                destination.format,
+                spool=request.spool,
+                overwrite=request.overwrite,
+                kept=suffix,
+                shared=is_shared,
+                companions=[companion for companion in companions if isinstance(companion, Url)],
+                note=notes.note,
+            )
+            continue
+        stagings[path] = Publisher(
+            local_path(path, "a destination"),
+            overwrite=request.overwrite,
+            objection=strangers_in(path),
+            readable=readable_by(before),
+            kept=suffix,
+            shared=is_shared,
+            companions=[companion.name for companion in companions],
+        )
+    for staging in stagings.values() if request.dry_run or not request.keeps_work else ():
+        staging.check_replaceable()
+    return stagings
+
+
 @contextmanager
-def workplace(resolved: Resolved, facts: Facts, notes: Notes) -> Iterator[Workplace]:
+def workplace(request: Request, stagings: Mapping[Place, Publisher], facts: Facts, notes: Notes) -> Iterator[Workplace]:
     """Make a hidden directory for each destination, or continue in the one that an earlier run kept."""
     with ExitStack() as stack:
         journals = {
-            path: stack.enter_context(_entered(staging, resolved, facts, notes))
-            for path, staging in resolved.stagings.items()
+            path: stack.enter_context(_entered(staging, request, facts, notes)) for path, staging in stagings.items()
         }
         sinks = dict[Place, Sink]()
         if any(isinstance(path, Url) for path in journals):
             from tokfmt.ops.convert.upload import sinks_of
 
-            sinks = sinks_of(resolved.stagings, resolved.request)
-        yield Workplace(resolved.stagings, journals, next(iter(resolved.stagings.values())), facts, sinks)
+            sinks = sinks_of(stagings, request)
+        yield Workplace(stagings, journals, next(iter(stagings.values())), facts, sinks)
 
 
 @contextmanager
-def _entered(staging: Publisher, resolved: Resolved, facts: Facts, notes: Notes) -> Iterator[NullJournal]:
+def _entered(staging: Publisher, request: Request, facts: Facts, notes: Notes) -> Iterator[NullJournal]:
     """Make one hidden directory, and yield its journal."""
-    if resolved.request.kept:
-        with resumed(staging, resolved.request, facts, notes.report) as (_, journal):
+    if request.keeps_work:
+        with resumed(staging, request, facts, notes.note) as (_, journal):
             yield journal
         return
     with staging:
         if staging.removed:
             what = f"{staging.home.name}, which an unfinished conversion had left"
-            notes.report(f"removed {what}; --resume would have continued it")
+            notes.note(f"removed {what}; --resume would have continued it")
         yield NullJournal()
 
 
 @contextmanager
-def workers_of(resolved: Resolved, place: Workplace) -> Iterator[Workers]:
+def workers_of(request: Request, inputs: Inputs, place: Workplace) -> Iterator[Workers]:
     """Start the workers of a conversion, which share the scratch of its first destination."""
-    request, first = resolved.request, place.first
+    first = place.first
     with make_executor(request.executor, request.jobs) as executor:
         slots = executor.slots if isinstance(executor, ClusterExecutor) else request.jobs
         share = Share(request.task) if request.task else Stretch(request.part) if request.part else None
@@ -98,6 +154,6 @@ def workers_of(resolved: Resolved, place: Workplace) -> Iterator[Workers]:
         journal = next(iter(place.journals.values()))
         workers = Workers(executor, slots, first.scratch, journal, texts, share)
         if isinstance(share, Stretch):
-            readers = [source.reader for source in resolved.read]
+            readers = [source.reader for source in inputs.read]
             share.total = sum(len(blocks_of(one, workers)) for one in readers if isinstance(one, RecordReader))
         yield workers

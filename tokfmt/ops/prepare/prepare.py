@@ -45,8 +45,9 @@ from tokfmt.ops.source.stored import Source as Opened
 from tokfmt.recipes.cache import Column
 from tokfmt.recipes.documents import Documents, Source, TextPart, drawn, filled, passes, quota_of
 from tokfmt.recipes.samples import Samples, separator_of
-from tokfmt.run.execute import Progress, make_executor, run_tasks
+from tokfmt.run.execute import make_executor
 from tokfmt.run.plan import Workers
+from tokfmt.run.progress import Progress
 from tokfmt.text.filters import ENTRY, FilterChain
 from tokfmt.text.ingest import QuotaBudget, Shard, ShardReader
 
@@ -447,7 +448,7 @@ class Preparation:
         with open(path, "wb") as file:
             file.truncate(count * ENTRY.itemsize)
         ranges = list(windows(0, count, _RANGE))
-        for tokens in run_tasks(_hash, (source.reader, path), ranges, workers.executor, workers.jobs, workers.scratch):
+        for tokens in workers.map(_hash, (source.reader, path), ranges):
             self.progress.advance(tokens)
         return Read(
             source.reader, np.memmap(path, ENTRY, "r") if count else np.empty(0, ENTRY), FilterChain(hashed=True)

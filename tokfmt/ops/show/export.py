@@ -24,8 +24,9 @@ from tokfmt.ops.destination import guard
 from tokfmt.ops.source.discover import check_unchanged, snapshot
 from tokfmt.ops.source.manifest import manifest_path
 from tokfmt.ops.source.request import SourceFiles
-from tokfmt.run.execute import NullProgress, Progress, SerialExecutor
+from tokfmt.run.execute import SerialExecutor
 from tokfmt.run.plan import Workers, plan, run
+from tokfmt.run.progress import Progress
 
 _REGION = 1 << 20  # tokens; small, so that the browser can show progress
 _BLOCK = 1 << 22  # bytes
@@ -68,7 +69,7 @@ def export(
     place = LocalPlace(destination)
     found = [SourceFiles(path, format, tuple(format.files(path))) for path in map(place_of, paths)] if format else []
     guard(place, paths, found)
-    watched, before = progress or NullProgress(), snapshot(found)
+    watched, before = progress or Progress(), snapshot(found)
     rows = np.asarray(rows, np.int64)
     order = np.argsort(rows, kind="stable")
     # readers raise their own errors, which `writing` does not change

@@ -44,7 +44,7 @@ from tokfmt.ops.source.request import (
     viewed,
 )
 from tokfmt.ops.source.stored import Source, tokenizer_of
-from tokfmt.run.execute import NullProgress, Progress
+from tokfmt.run.progress import Progress
 from tokfmt.text.decoding import DecodeError, TextDecoder, VocabularyDecoder
 
 if TYPE_CHECKING:
@@ -133,7 +133,7 @@ def show(
 
     source = opened(isinstance(query, (LengthQuery, SameQuery)))  # These compare lengths, and read few tokens.
     reader = source.reader
-    watched = progress or NullProgress()
+    watched = progress or Progress()
     if isinstance(reader, RecordReader):
         if reader.info.kind == "text" and tokenizer is None:
             return _of_texts(source, reader, selection, query, (seed, limit, most), watched)

@@ -24,8 +24,9 @@ from tokfmt.core.records import Block, RecordBatch, RecordReader, RecordView, Sk
 from tokfmt.model.readers import ContentReader, from_reader
 from tokfmt.model.separator import led
 from tokfmt.ops.source.stored import Source
-from tokfmt.run.execute import Progress, SerialExecutor, make_executor, run_tasks
+from tokfmt.run.execute import SerialExecutor, make_executor
 from tokfmt.run.plan import Kind, Stretch, Workers, journaled
+from tokfmt.run.progress import Progress
 from tokfmt.text.ingest import (
     Ingestion,
     QuotaBudget,
@@ -112,7 +113,7 @@ def ingest(
             break
     left = [block for block in blocks if block[0] not in shards]
     look = Ingestion(records, Unread(), home)
-    for shard in run_tasks(ingest_block, look, left, workers.executor, workers.jobs, workers.scratch):
+    for shard in workers.map(ingest_block, look, left):
         shards[shard.number] = shard
         progress(shard)
     return ShardReader(list(shards.values()), [block for _, block in blocks])

@@ -51,6 +51,7 @@ from tokfmt.core.options import parse_options
 from tokfmt.core.place import AnyPlace, LocalPlace, Place, PlaceLike, is_address
 from tokfmt.core.reader import Damage
 from tokfmt.core.text_format import grouped, printable
+from tokfmt.core.threads import in_threads
 from tokfmt.ops.source.content import Manifest
 from tokfmt.ops.source.request import SourceFiles, SourceRequest, given_to, words_of
 
@@ -547,17 +548,14 @@ def measured(path: Place, files: Sequence[Place], jobs: int = 1) -> list[Measure
         files: Its files.
         jobs: Number of files that are read at a time.
     """
-    from concurrent.futures import ThreadPoolExecutor
-
     if list(files) == [path]:  # a thread would take longer than most files of a conversion from thousands of files
         return [Measured(path.name, *digest_of_file(path))]
     base = path if path.is_dir() else path.parent
     below = ((file.relative(base), file) for file in files)
     named = [(file.name if names is None else names.as_posix(), file) for names, file in below]
     named.sort(key=lambda one: (one[0], one[1].parts))
-    with ThreadPoolExecutor(jobs) as pool:
-        digests = pool.map(digest_of_file, [file for _, file in named])
-        return [Measured(name, *found) for (name, _), found in zip(named, digests, strict=True)]
+    digests = in_threads(digest_of_file, [file for _, file in named], jobs)
+    return [Measured(name, *digest) for (name, _), digest in zip(named, digests, strict=True)]
 
 
 def combined(files: Sequence[Measured], *, single: bool) -> dict[str, Any]:

@@ -57,7 +57,7 @@ from tokfmt.ops.source.stored import (
     without_leads,
     without_separators,
 )
-from tokfmt.run.execute import Progress
+from tokfmt.run.progress import Progress
 
 if TYPE_CHECKING:
     from tokfmt.ops.source.draft import TextRecipe

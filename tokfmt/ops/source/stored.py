@@ -41,7 +41,7 @@ from tokfmt.ops.source.manifest import (
 )
 from tokfmt.ops.source.partial import Partial
 from tokfmt.ops.source.request import EosChoice, SourceFiles
-from tokfmt.run.execute import NullProgress, Progress
+from tokfmt.run.progress import Progress
 
 if TYPE_CHECKING:
     from tokfmt.text.tokenizer import TokenizerHandle
@@ -601,7 +601,7 @@ def _of_stream(
     """Return the sequences of a stream; see `without_separators`."""
     info, eos_id = stored.info, separator.eos_id
     if eos_id is not None:
-        watched = progress or NullProgress()
+        watched = progress or Progress()
         watched.phase("finding separators", info.tokens, "tokens")
         dataset = from_reader(stored, eos_id, jobs=jobs, scanned=watched.advance, path=path)
         split = ContentReader(dataset)

@@ -6,12 +6,11 @@
     report = stats(StatsRequest(SourceRequest(("data.pbin",))))
     report.datasets[0].lengths.p50
 
-`stats` takes a `Progress` and a `cancelled` callback. `glance` returns the statistics of an opened dataset that need no
-tokens. The schema of `tokfmt stats --json` is tokfmt/schemas/stats.json.
+`stats` takes a `Progress`, which ends the pass if it raises. `glance` returns the statistics of an opened dataset that
+need no tokens. The schema of `tokfmt stats --json` is tokfmt/schemas/stats.json.
 """
 
 from tokfmt.ops.stats.report import Statistics, StatsReport
 from tokfmt.ops.stats.stats import StatsRequest, glance, stats, stats_of
-from tokfmt.ops.stats.walk import CancelledError
 
-__all__ = ["CancelledError", "Statistics", "StatsReport", "StatsRequest", "glance", "stats", "stats_of"]
+__all__ = ["Statistics", "StatsReport", "StatsRequest", "glance", "stats", "stats_of"]

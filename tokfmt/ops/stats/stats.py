@@ -63,14 +63,13 @@ from tokfmt.ops.stats.walk import Indexed, StatsAxis, Streamed, Survey, axis_of,
 from tokfmt.recipes.documents import Documents
 from tokfmt.recipes.samples import Samples
 from tokfmt.recipes.tree import explain
-from tokfmt.run.execute import NullProgress, Progress, make_executor, worker_count
+from tokfmt.run.execute import make_executor, worker_count
 from tokfmt.run.plan import Workers
+from tokfmt.run.progress import Progress
 
 if TYPE_CHECKING:
     from tokfmt.text.tokenizer import TokenizerHandle
 
-
-Cancelled = Callable[[], bool]
 
 _Described = tuple[list[Statistics], Callable[[], Statistics]]
 """The statistics of each dataset, and a function that returns those of all datasets as one."""
@@ -103,7 +102,7 @@ class StatsRequest:
     executor: str = "threads"
 
 
-def stats(request: StatsRequest, progress: Progress | None = None, cancelled: Cancelled = lambda: False) -> StatsReport:
+def stats(request: StatsRequest, progress: Progress | None = None) -> StatsReport:
     """Compute the statistics of each dataset, and of all datasets together.
 
     If one of several datasets cannot be read, it is in the `failures` of the report, which then has no total.
@@ -111,22 +110,20 @@ def stats(request: StatsRequest, progress: Progress | None = None, cancelled: Ca
     Args:
         request: The datasets and the options.
         progress: Receives phases and counts.
-        cancelled: Called now and then; the pass ends when it returns True.
 
     Raises:
-        CancelledError: If `cancelled` returned True.
         TokfmtError: If the only dataset cannot be read, or an option is wrong.
     """
-    watched = progress or NullProgress()
+    watched = progress or Progress()
 
     def counted(*, every_end: bool) -> StatsReport:
         asked = replace(request.source, every_end=every_end)
-        return _stats(replace(request, source=asked), watched, cancelled)
+        return _stats(replace(request, source=asked), watched)
 
     return presuming(counted, watched.note)
 
 
-def _stats(request: StatsRequest, progress: Progress, cancelled: Cancelled) -> StatsReport:
+def _stats(request: StatsRequest, progress: Progress) -> StatsReport:
     jobs = worker_count(request.jobs)
     request = _checked(request)
     reading = request.source.accepting(READS["stats"])
@@ -136,7 +133,7 @@ def _stats(request: StatsRequest, progress: Progress, cancelled: Cancelled) -> S
         sources, before = [], []
         with listing.kept() as answers:
             paths = dataset_paths(request.source)
-            run = _Run(request, handle, workers, progress, cancelled, len(paths) > 1, answers)
+            run = _Run(request, handle, workers, progress, len(paths) > 1, answers)
 
             def opened(path: Place) -> tuple[SourceFiles, dict[Place, Identity], Source] | TokfmtError:
                 try:
@@ -167,7 +164,6 @@ def stats_of(
     duplicates: bool = True,
     jobs: int | None = None,
     progress: Progress | None = None,
-    cancelled: Cancelled = lambda: False,
     most_compared: int | None = None,
     keep: Keep | None = None,
 ) -> Statistics:
@@ -179,15 +175,13 @@ def stats_of(
         duplicates: As for `StatsRequest`.
         jobs: As for `StatsRequest`.
         progress: As for `stats`.
-        cancelled: As for `stats`.
         most_compared: The number of sequences above which duplicates are not counted; None for no limit.
         keep: Receives the `Lists` of the dataset; None to make none.
 
     Raises:
-        CancelledError: If `cancelled` returned True.
         TokfmtError: If the dataset cannot be read.
     """
-    watched = progress or NullProgress()
+    watched = progress or Progress()
 
     def counted(*, every_end: bool) -> Statistics:
         asked = SourceRequest(source.paths, ignore_manifest=True, every_end=every_end)
@@ -197,7 +191,7 @@ def stats_of(
             make_executor(request.executor, request.jobs or 1) as executor,
         ):
             workers = Workers(executor, request.jobs or 1, scratch)
-            run = _Run(request, tokenizer, workers, watched, cancelled, most_compared=most_compared, keep=keep)
+            run = _Run(request, tokenizer, workers, watched, most_compared=most_compared, keep=keep)
             return run.report([source], [size_of(source)]).datasets[0]
 
     return presuming(counted, watched.note)
@@ -209,7 +203,6 @@ class _Run:
     handle: TokenizerHandle | None
     workers: Workers
     progress: Progress
-    cancelled: Cancelled
     several: bool = False
     answers: listing.Listing | None = None
     most_compared: int | None = None
@@ -258,7 +251,6 @@ class _Run:
             duplicates=request.duplicates and request.sample is None,
             most=self.most_compared,
             progress=self.progress,
-            cancelled=self.cancelled,
         )
         each, seen, samples = [], [], []
         for (subject, drawn), survey in zip(prepared, surveys, strict=True):
@@ -350,7 +342,6 @@ class _Run:
                     held=held,
                     most=self.most_compared,
                     progress=self.progress,
-                    cancelled=self.cancelled,
                 )
                 weight = records.info.size / some.info.size if some else 1.0
                 held += len(survey.store or ())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
@@ -29,9 +29,8 @@ from tokfmt.ops.stats.duplicates import (
 from tokfmt.ops.stats.lists import MOST_GROUPS, Keep, Lists, RankedGroups
 from tokfmt.ops.stats.report import FieldCount, RepeatedSequence, Share, Statistics, TextFacts
 from tokfmt.ops.stats.tables import Table, lengths_of
-from tokfmt.ops.stats.walk import CancelledError
-from tokfmt.run.execute import Progress, run_tasks
 from tokfmt.run.plan import Workers
+from tokfmt.run.progress import Progress
 from tokfmt.text.ingest import block_size
 
 _keys = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -106,7 +105,6 @@ def measure_texts(
     held: int = 0,
     most: int | None = None,
     progress: Progress,
-    cancelled: Callable[[], bool] = lambda: False,
 ) -> TextSurvey:
     """Read all records, and return their statistics. The records must be opened with `--allow-loss fields`.
 
@@ -116,11 +114,9 @@ def measure_texts(
         duplicates: Hash every text, unless that takes too much memory.
         held: The number of texts of other datasets whose hashes are in memory.
         most: The number of texts above which they are not hashed; None for no limit.
-        progress: Receives the phase, and the number of bytes that were read.
-        cancelled: Called now and then; the pass ends when it returns True.
+        progress: Receives the phase, and the number of bytes that were read. If it raises, the pass ends.
 
     Raises:
-        CancelledError: If `cancelled` returned True.
         FormatError: If a line is not valid.
     """
     progress.phase("reading text", records.info.size, "bytes")
@@ -128,14 +124,12 @@ def measure_texts(
     total = TextStats()
     items = list(enumerate(records.blocks(block_size(records.info.size, workers.jobs))))
     job = (records, duplicates, _local_bits(len(items)))
-    for part, read in run_tasks(_count, job, items, workers.executor, workers.jobs, workers.scratch):
+    for part, read in workers.map(_count, job, items):
         if store is not None:
             store.add(part.seen.folded())
             store = None if too_many(held + len(store), most) else store
         total += TextStats(part.bytes, part.lengths, part.fields, part.invalid, part.counts)
         progress.advance(read)
-        if cancelled():
-            raise CancelledError("cancelled")
     return TextSurvey(records, total, store, len(items))
 
 

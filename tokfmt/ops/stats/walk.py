@@ -15,14 +15,14 @@ stream, the starts of sequences are not known beforehand. A region therefore kee
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, TypeVar
 
 import numpy as np
 
-from tokfmt.core.errors import CorruptError, FormatError, TokfmtError, UnendedError
+from tokfmt.core.errors import CorruptError, FormatError, UnendedError
 from tokfmt.core.loss_mask import counted_of, is_masked, padding_of
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.core.reader import WINDOW, Info, Separators, TokenReader, windows
@@ -31,8 +31,8 @@ from tokfmt.model.readers import ContentReader
 from tokfmt.ops.compare.fingerprint import Fingerprints, fingerprint_of, fingerprints_between
 from tokfmt.ops.stats.duplicates import TOO_MANY, Seen, Store, too_many
 from tokfmt.ops.stats.tables import Counter, Counts, Table
-from tokfmt.run.execute import Progress, run_tasks
 from tokfmt.run.plan import Workers
+from tokfmt.run.progress import Progress
 
 _PENDING = 1 << 16
 
@@ -538,10 +538,6 @@ _ROWS = 1 << 17  # sequences per region, by their mean length
 _TOGETHER = 256  # loose sequences that one task reads
 
 
-class CancelledError(TokfmtError):
-    """The caller ended the pass."""
-
-
 @dataclass(slots=True)
 class Survey:
     """The result of the pass over one axis.
@@ -578,7 +574,6 @@ def measure(
     duplicates: bool = True,
     most: int | None = None,
     progress: Progress,
-    cancelled: Callable[[], bool] = lambda: False,
 ) -> list[Survey]:
     """Walk axes one after the other, each on all workers.
 
@@ -588,14 +583,10 @@ def measure(
         duplicates: Hash every sequence, to find equal sequences also in different datasets and dtypes. If that takes
             too much memory, it is left out, and a note reports that.
         most: Leave that out for more sequences than this, too; None for no limit.
-        progress: Receives the phase, and the number of tokens that were counted.
-        cancelled: Called now and then; the pass ends when it returns True.
+        progress: Receives the phase, and the number of tokens that were counted. If it raises, the pass ends.
 
     Returns:
         A survey per axis. The survey of a damaged dataset has its `error`.
-
-    Raises:
-        CancelledError: If `cancelled` returned True.
     """
     progress.phase("counting", sum(axis.info.tokens for axis in axes), "tokens")
     surveys: list[Survey] = []
@@ -606,7 +597,8 @@ def measure(
         surveys.append(survey)
         with _failing(survey):
             items = list(axis.regions(_size(axis)))
-            for part, read in _walked(_count, survey, items, workers, cancelled):
+            job = _Job(axis, survey.store is not None)
+            for part, read in workers.map(_count, job, items):
                 _absorb(survey, part)
                 progress.advance(read)
                 held += len(part.seen.single) + len(part.seen.several)
@@ -620,8 +612,11 @@ def measure(
     alike = _lengths_alike(surveys)
     for survey in surveys:
         with _failing(survey):
-            for part in _walked(_count_loose, survey, list(_batches(survey.loose, alike)), workers, cancelled):
+            job = _Job(survey.axis, survey.store is not None)
+            batches = list(_batches(survey.loose, alike)) if survey.loose else []
+            for part in workers.map(_count_loose, job, batches):
                 _absorb(survey, part)
+                progress.advance(0)
             survey.loose = []
             survey.stats = survey.axis.with_empties(survey.stats)
     return surveys
@@ -640,20 +635,6 @@ def _failing(survey: Survey) -> Iterator[None]:
         yield
     except FormatError as error:
         survey.error, survey.loose = error, []
-
-
-def _walked(
-    function: Callable[[_Job, I], R],
-    survey: Survey,
-    items: Sequence[I],
-    workers: Workers,
-    cancelled: Callable[[], bool],
-) -> Iterator[R]:
-    job = _Job(survey.axis, survey.store is not None)
-    for found in run_tasks(function, job, items, workers.executor, workers.jobs, workers.scratch):
-        yield found
-        if cancelled():
-            raise CancelledError("cancelled")
 
 
 def _size(axis: StatsAxis) -> int:

@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
+from tokfmt.core.format import Format
 from tokfmt.core.reader import TokenReader
 from tokfmt.core.records import RecordReader, SkippedRecords
 from tokfmt.core.text_format import printable
 from tokfmt.model.readers import ContentReader
 from tokfmt.model.select import Concat, Slice
+from tokfmt.ops.convert.destination import Destination
+from tokfmt.ops.convert.inputs import Inputs
+from tokfmt.ops.convert.request import Request
 from tokfmt.ops.source.ingest import as_stored, encoder_for, encoder_of, ingest
 from tokfmt.ops.source.open import text_recipe_of
 from tokfmt.ops.source.request import parse_selection
 from tokfmt.ops.source.stored import Source, paths_of, without_ends, without_leads, without_separators
-from tokfmt.run.execute import Progress
 from tokfmt.run.plan import Workers
+from tokfmt.run.progress import Progress
 from tokfmt.text.ingest import Unread
 
-if TYPE_CHECKING:
-    from tokfmt.text.tokenizer import TokenizerHandle
 
-
-class Reading(NamedTuple):
+class Gathered(NamedTuple):
     """All sources as one token axis.
 
     Attributes:
@@ -49,47 +50,31 @@ class Reading(NamedTuple):
     padded: int = 0
 
 
-def _never(source: Source, skipped: SkippedRecords) -> bool:  # noqa: ARG001
-    return False
-
-
-def token_axis(
-    sources: Sequence[Source],
-    tokenizer: TokenizerHandle | None,
-    selection: str | None,
-    workers: Workers,
-    progress: Progress,
-    refused: Callable[[Source, SkippedRecords], bool] = _never,
-    *,
-    stored_eos: int | None = None,
-    rejects: Path | None = None,
-    every_end: bool = False,
-) -> Reading:
+def gather(
+    request: Request, inputs: Inputs, destination: Destination, workers: Workers, progress: Progress
+) -> Gathered:
     """Return all sources as one token axis without separators.
 
     Args:
-        sources: The sources, in order.
-        tokenizer: The tokenizer that encodes text; None if the sources hold token IDs.
-        selection: Sequence numbers `A:B`; None for all sequences.
+        request: The selection, the accepted losses, and whether texts that filters leave out are listed.
+        inputs: The sources.
+        destination: What is written. Sequences that all end with its separator already do not get a second one.
         workers: The workers that tokenize and gather records, and their scratch.
         progress: Receives phases, counts and notes.
-        refused: Whether the records that a source leaves out will be refused. If so, the rest is not encoded.
-        stored_eos: The separator that the destination stores after each sequence. Sequences that all end with it
-            already do not get a second one.
-        rejects: A file for the texts that filters of recipes leave out.
-        every_end: See `SourceRequest`.
     """
+    sources, tokenizer, selection = inputs.read, inputs.tokenizer, request.select
+    every_end = request.source.every_end
+    stored_eos = destination.separator.eos_id if destination.traits.needs_eos else None
+    rejects = None if request.rejects is None else _file_of_rejects(request, workers)
+
+    def refused(source: Source, skipped: SkippedRecords) -> bool:
+        return not names_lost(source, skipped, destination.format) <= request.source.allow_loss
+
     readers: list[TokenReader] = []
     skipped: list[tuple[Source, SkippedRecords]] = []
     encoded, notes, rows = True, list[str](), dict[int, tuple[object, list[Any]]]()
     counts, made = list[tuple[Source, int, int | None]](), list[Source]()
     for number, source in enumerate(sources):
-        if not isinstance(source.reader, RecordReader):
-            rows[number] = (source.reader, [])
-            reader, noted = without_ends(source, source.reader, stored_eos, each=every_end)
-            readers.append(reader)
-            notes += [f"{source.paths[0]}: {note}" for note in noted]
-            continue
         if (draft := text_recipe_of(source)) is not None:
             from tokfmt.ops.prepare.prepare import prepared
 
@@ -100,35 +85,37 @@ def token_axis(
             made.append(source._replace(reader=done.reader))
             notes += done.notes
             continue
-        first, last = 0, None
-        if selection is not None and len(sources) == 1:
-            first, last = parse_selection(selection, source.reader.count(), source.paths)
-            selection = None
-        encoder = encoder_for(source.reader, tokenizer, progress) if encoded else Unread()
-        shards = ingest(
-            as_stored(source.reader),
-            encoder,
-            workers,
-            first=first,
-            last=last,
-            name=f"source-{number}",
-            progress=lambda shard: progress.advance(shard.size),
-            refused=partial(refused, source),
-        )
-        skipped.append((source, shards.skipped))
-        counts.append((source, shards.info.sequences, None if last is None else last - first))
-        if shards.skipped.blank:
-            progress.note(
-                f"{printable(source.paths[0])}: blank lines, which are not documents: {shards.skipped.blank:,}"
+        contents, remarks = source.reader, list[str]()
+        if isinstance(contents, RecordReader):
+            first, last = 0, None
+            if selection is not None and len(sources) == 1:
+                first, last = parse_selection(selection, contents.count(), source.paths)
+                selection = None
+            shards = ingest(
+                as_stored(contents),
+                encoder_for(contents, tokenizer, progress) if encoded else Unread(),
+                workers,
+                first=first,
+                last=last,
+                name=f"source-{number}",
+                progress=lambda shard: progress.advance(shard.size),
+                refused=partial(refused, source),
             )
-        encoded = encoded and not refused(source, shards.skipped)
-        contents: TokenReader = shards
-        named = list[str]()
-        if source.reader.info.kind == "ids":
-            contents, named = without_separators(shards, source.separator, None, source.paths[0], every_end=every_end)
+            skipped.append((source, shards.skipped))
+            counts.append((source, shards.info.sequences, None if last is None else last - first))
+            if blank := shards.skipped.blank:
+                progress.note(f"{printable(source.paths[0])}: blank lines, which are not documents: {blank:,}")
+            encoded = encoded and not refused(source, shards.skipped)
+            of_ids, contents = contents.info.kind == "ids", shards
+            if of_ids:
+                contents, remarks = without_separators(
+                    shards, source.separator, None, source.paths[0], every_end=every_end
+                )
+        else:
+            rows[number] = (contents, [])
         reader, noted = without_ends(source, contents, stored_eos, each=every_end)
         readers.append(reader)
-        notes += [f"{source.paths[0]}: {note}" for note in (*named, *noted)]
+        notes += [f"{source.paths[0]}: {note}" for note in (*remarks, *noted)]
     if any(source.bos_id is not None for source in sources):
         pairs = zip(sources, readers, strict=True)
         readers = [_without_lead(source, reader, notes, every_end=every_end) for source, reader in pairs]
@@ -140,7 +127,31 @@ def token_axis(
     kept = encoded or workers.journal.keeps
     reported = kept and workers.share is None and any(source.format.is_computed for source in sources)
     report, padded = _report(sources, readers, rows, chosen) if reported else ([], 0)
-    return Reading(axis, skipped, kept, tuple(notes), report, counts, made, padded)
+    return Gathered(axis, skipped, kept, tuple(notes), report, counts, made, padded)
+
+
+def _file_of_rejects(request: Request, workers: Workers) -> Path | None:
+    """Create the file in scratch for the texts that filters leave out; None for a task and for a dry run."""
+    path = workers.scratch / "rejects"
+    if request.task is not None or request.dry_run:
+        return None
+    path.write_bytes(b"")
+    return path
+
+
+def names_lost(source: Source, skipped: SkippedRecords, target: Format) -> set[str]:
+    """Return the --allow-loss names that the records and fields left out of a source require."""
+    return {name for name, count in _counts(source, skipped, target).items() if count}
+
+
+def _counts(source: Source, skipped: SkippedRecords, target: Format) -> dict[str, int]:
+    """Return the number of losses by --allow-loss name.
+
+    Fields beside text that becomes tokens are not a loss, because only a destination of text could store them.
+    """
+    text = isinstance(source.reader, RecordReader) and source.reader.info.kind == "text"
+    asked = not text or target is source.format or target.takes_lines
+    return {"invalid-lines": skipped.invalid, "fields": skipped.others if asked else 0}
 
 
 def _report(

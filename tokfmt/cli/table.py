@@ -1,0 +1,81 @@
+"""A table that a command prints: one value, and its renderers for plain text, a terminal and the HTML page."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import TYPE_CHECKING, Any
+
+from tokfmt.core.text_format import columns, printable
+
+if TYPE_CHECKING:
+    from rich.box import Box
+    from rich.table import Table as RichTable
+
+
+class Markup(str):
+    """HTML that needs no escaping."""
+
+    __slots__ = ()
+
+
+def safe(value: object) -> str:
+    """Return text as HTML, with visible control characters."""
+    return value if isinstance(value, Markup) else escape(printable(str(value)))
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Rows of cells below heads. A cell is text, or what its renderer draws in another way.
+
+    Attributes:
+        heads: The head of each column.
+        rows: The cells of each row.
+        words: The columns that hold text, which are aligned to the left. The others hold numbers.
+    """
+
+    heads: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+    words: Collection[int] = (0,)
+
+    def lines(self) -> list[str]:
+        """Return the table as lines of text, with the heads first."""
+        return columns([self.heads, *([printable(cell) for cell in row] for row in self.rows)], self.words)
+
+    def drawn(
+        self,
+        *,
+        folds: Collection[int] = (),
+        styles: Sequence[str] = (),
+        padding: tuple[int, int] | tuple[int, int, int, int] = (0, 2, 0, 0),
+        box: Box | None = None,
+    ) -> RichTable:
+        """Return the table for a terminal.
+
+        Args:
+            folds: The columns whose cells may take several lines.
+            styles: The style of each row (default: plain rows).
+            padding: As in Rich: the spaces around cells.
+            box: The lines around cells (default: none, and dim heads).
+        """
+        from rich.table import Table as RichTable  # imported here to keep --json fast
+
+        table = RichTable(box=box, pad_edge=False, header_style="dim" if box is None else None, padding=padding)
+        for number, head in enumerate(self.heads):
+            justify: Any = "left" if number in self.words else "right"
+            table.add_column(head, justify=justify, no_wrap=number not in folds, overflow="fold")
+        for row, style in zip(self.rows, styles or [""] * len(self.rows), strict=True):
+            table.add_row(*row, style=style)
+        return table
+
+    def html(self, kind: str = "") -> Markup:
+        """Return the table as HTML of a class."""
+
+        def cells(tag: str, row: Sequence[object]) -> str:
+            kinds = (' class="word"' if number in self.words else "" for number in range(len(row)))
+            return "".join(f"<{tag}{word}>{safe(cell)}</{tag}>" for word, cell in zip(kinds, row, strict=True))
+
+        body = "".join(f"<tr>{cells('td', row)}</tr>" for row in self.rows)
+        head = f"<thead><tr>{cells('th', self.heads)}</tr></thead>"
+        return Markup(f'<div class="scroll"><table class="{kind}">{head}<tbody>{body}</tbody></table></div>')
