@@ -11,6 +11,7 @@ import graphlib
 
 import grimp
 import pytest
+from paths import ROOT
 
 
 def imports() -> grimp.ImportGraph:
@@ -47,3 +48,52 @@ def test_imports_inside_functions_and_for_types_count():
     graph = imports()
     assert graph.direct_import_exists(importer="tokfmt.ops.source.open", imported="tokfmt.ops.source.recipe")
     assert graph.direct_import_exists(importer="tokfmt.api", imported="tokfmt.ops.stats.report")
+
+
+PARTS = {
+    "cli": ("cli", "__main__"),
+    "tui": ("tui",),
+    "torch, integrations": ("torch", "integrations"),
+    "api": ("api", "dataset", "recipe_dataset", "zarr_groups", "settings", "testing"),
+    "ops": ("ops",),
+    "run": ("run",),
+    "registry, plugin": ("registry", "unsupported", "unsupported_config", "plugin", "plugin_package"),
+    "text": ("text",),
+    "formats": ("formats",),
+    "recipes": ("recipes",),
+    "model": ("model",),
+    "remote": ("remote",),
+    "core": ("core",),
+}
+"""The parts of the picture in CONTRIBUTING.md, and the packages and modules of each. Data (`sample`, `schemas`) is none."""
+
+
+def picture(graph: grimp.ImportGraph) -> str:
+    """Draw the parts as Mermaid does, with an arrow from each to those that it imports, unless another path shows it."""
+    part_of = {f"tokfmt.{name}": part for part, names in PARTS.items() for name in names}
+    arrows: dict[str, set[str]] = {part: set() for part in PARTS}
+    for module in graph.modules:
+        part = part_of.get(".".join(module.split(".")[:2]))
+        for imported in graph.find_modules_directly_imported_by(module):
+            other = part_of.get(".".join(imported.split(".")[:2]))
+            if part is not None and other is not None and part != other:
+                arrows[part].add(other)
+    below: dict[str, set[str]] = {}
+    for part in graphlib.TopologicalSorter(arrows).static_order():
+        below[part] = set().union(*({other} | below[other] for other in arrows[part]))
+    lines = ["graph TD"]
+    for part, others in arrows.items():
+        shown = {other for other in others if not any(other in below[between] for between in others)}
+        lines += [f"    {words(part)} --> {words(other)}" for other in PARTS if other in shown]
+    return "\n".join(lines)
+
+
+def words(part: str) -> str:
+    """A node of Mermaid: its key, and what it shows."""
+    return f'{part.replace(", ", "_")}["{part}"]'
+
+
+def test_the_picture_of_the_parts_is_that_of_the_imports():
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    drawn = text.partition("```mermaid\n")[2].partition("\n```")[0]
+    assert drawn == picture(imports())
