@@ -11,7 +11,8 @@ from collections.abc import Iterator
 from dataclasses import fields
 from typing import NamedTuple
 
-from tokfmt.recipes.language import FilterRules, RecipeFile, SourceEntry
+from tokfmt.recipes.language import RecipeFile, SourceEntry
+from tokfmt.text.filter_rules import FilterRules
 
 _TABLE = re.compile(rb"^[ \t]*(\[\[?)[ \t]*([^\]\n]+?)[ \t]*\]\]?[ \t]*(?:#[^\n]*)?\r?$", re.MULTILINE)
 _KEY = re.compile(rb"^[ \t]*([A-Za-z_][\w-]*)[ \t]*=[ \t]*", re.MULTILINE)

@@ -33,6 +33,7 @@ from tokfmt.core.options import fit, hints_of, nearest, option
 from tokfmt.core.place import LocalPlace, Place, is_address, place_of
 from tokfmt.core.reader import INT32_MAX
 from tokfmt.core.text_format import grouped, printable
+from tokfmt.text.filter_rules import FilterRules
 
 VERSION = 1
 LONGEST = 1 << 24
@@ -48,21 +49,6 @@ _LONG_KEY = re.compile(
 )  # the time that tomllib takes grows with the square of the number of parts
 _WORD = re.compile(r"(?:(?P<name>[\w.-]+)=)?(?P<path>.+?)(?::(?P<weight>[0-9][0-9_.eE+-]*))?", re.DOTALL)
 _SOURCE = re.compile(rb"^[ \t]*\[\[[ \t]*source[ \t]*\]\]", re.MULTILINE)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class FilterRules:
-    """The rules of a `[filter.NAME]` table on text; a rule that is None does not apply.
-
-    Each rule is a method of `_Characters` and one of `_Long` in `text/filters.py`, for short and for long texts.
-    """
-
-    min_words: int | None = option(None, minimum=0)
-    min_chars: int | None = option(None, minimum=0)
-    max_symbol_ratio: float | None = option(None, minimum=0)
-    max_char_repetition: float | None = option(None, minimum=0)
-    min_word_diversity: float | None = option(None, minimum=0)
-    max_word_share: float | None = option(None, minimum=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

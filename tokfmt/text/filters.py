@@ -37,7 +37,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.ragged import offsets_of, true_at
-from tokfmt.recipes.language import FilterRules
+from tokfmt.text.filter_rules import FilterRules
 
 FIRST_WORDS = 1000
 """Number of words at the start of a text that `min_word_diversity` and `max_word_share` read."""

@@ -14,8 +14,9 @@ from tokfmt.core.text_format import counted, printable
 from tokfmt.ops.source.ingest import first_look
 from tokfmt.ops.source.stored import Source as Opened
 from tokfmt.recipes.documents import Source
-from tokfmt.recipes.language import FilterRules, RecipeFile, SourceEntry
+from tokfmt.recipes.language import RecipeFile, SourceEntry
 from tokfmt.recipes.samples import separator_of
+from tokfmt.text.filter_rules import FilterRules
 from tokfmt.text.filters import GARBAGE, FilterChain
 
 if TYPE_CHECKING:
