@@ -1,11 +1,22 @@
 """The formats that are installed, by name: what a plug-in's tests have as an object."""
 
 from tokfmt.core.format import look
-from tokfmt.registry import detect, get, names
+from tokfmt.registry import candidates, detect, for_destination, get, list_formats, names
+from tokfmt.unsupported import foreign
 
-__all__ = ["detect", "get", "names", "sniffed"]
+__all__ = ["claims", "detect", "for_destination", "get", "list_formats", "names", "sign_of", "sniffed"]
 
 
 def sniffed(format_, place):
     """How certain a format is of a place."""
     return format_.sniff(look(place))
+
+
+def claims(place):
+    """How certain each format is that claims a place; only those are asked whose signature may fit."""
+    return candidates(look(place))
+
+
+def sign_of(place):
+    """What shows that a file is of a kind that no format reads."""
+    return foreign(look(place))

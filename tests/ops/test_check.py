@@ -13,11 +13,13 @@ import pytest
 import registered
 from check_cases import CASES, converted, look
 from paths import CORPUS, FIXTURES, TOKENIZER, golden
+from plugged import plugged
 
 import tokfmt
 from tokfmt.core.errors import OptionError
 from tokfmt.ops.check import explain
 from tokfmt.ops.check.codes import all_codes
+from tokfmt.plugin import Confidence, Finding, Format, Inspection, UnsafeError
 
 BAD = FIXTURES / "bad"
 FORMATS = ("modalities", "stage1", "hdf5", "flat-tokens", "jsonl")
@@ -483,3 +485,42 @@ def test_a_last_document_that_is_not_finished_is_reported_in_every_stream(name, 
     assert [note for note in done.notes if "not finished" in note and "separator 9" in note] == done.notes[-1:] * (
         not finished
     )
+
+
+class Plainly(Inspection):
+    """One finding of its own, and the reader of a pack."""
+
+    def __init__(self, pack, error):
+        self.pack, self.error = pack, error
+
+    def reader(self):
+        if self.error:
+            raise self.error
+        return self.pack.reader()
+
+    def look(self, how):
+        yield Finding("XY1", "warning", str(self.pack.file.path), "is plain")
+
+
+class Plain(Format):
+    """A plug-in that knows nothing of deep looks: only what the contract asks for."""
+
+    packs = registered.get("modalities")
+    name, title, extensions, read_options = "plain", "Plain packs", (".plain",), packs.read_options
+    error = None
+
+    def sniff(self, probe):
+        return Confidence.CERTAIN
+
+    def inspect(self, paths, options, hints):
+        return Plainly(self.packs.inspect(paths, options, hints), self.error)
+
+
+def test_plug_ins(monkeypatch):
+    """Deep looks go through their reader; what it refuses is a finding."""
+    plain, path = plugged(monkeypatch, Plain()), FIXTURES / "modalities/D_2byte_gpt2_eod_always.pbin"
+    (verdict,) = tokfmt.check(path, format="plain", deep=True)
+    assert (verdict.counts, verdict.sequences, verdict.exit_code) == ({"XY1": 1, "TF946": 1}, 42, 0)
+    plain.error = UnsafeError(path, "would take all memory")
+    (verdict,) = tokfmt.check(path, format="plain", deep=True)
+    assert (verdict.counts, verdict.exit_code) == ({"XY1": 1, "TF902": 1}, 3)

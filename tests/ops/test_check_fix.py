@@ -1,6 +1,7 @@
 """`check --fix`: what is certain is repaired, exactly; what is not is refused, and nothing is written."""
 
 import json
+import os
 import pickle
 import shutil
 import struct
@@ -348,3 +349,22 @@ def test_destination_that_exists(tmp_path):
     with pytest.raises(DestinationExistsError):
         fixed(BAD / "hdf5/control_no_n_examples.h5", tmp_path / "x.h5")
     assert (tmp_path / "x.h5").read_bytes() == (tmp_path / "x.pbin").read_bytes() == b"mine"
+
+
+def test_check_fix_saves_complete_sequences(tmp_path):
+    """If no repair is certain, the copy has the complete sequences; without any, the repair is refused."""
+    lists, path = [[100 + i] * (i % 5 + 1) + [i] for i in range(20, 60)], tmp_path / "x_document.bin"
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps({"input_ids": ids}) + "\n" for ids in lists))
+    tokfmt.convert(tmp_path / "in.jsonl", path, eos=7, manifest=False)
+    os.truncate(path, 2 * sum(len(ids) + 1 for ids in lists[:11]) + 1)
+    done = fixed(path, tmp_path / "mended_document.bin", eos=7, deep=True)
+    assert done.done == {}
+    assert done.partial.startswith("partial: 11 of 40 sequences are complete and saved")
+    assert done.report is not None
+    assert done.report.errors == 0
+    with tokfmt.open(done.destination, eos=7) as dataset:
+        assert [one.tolist() for one in dataset] == lists[:11]
+    assert json.loads((tmp_path / "mended_document.bin.tokfmt.json").read_text())["partial"][0]["sequences"] == 11
+    os.truncate(path, 1)
+    with pytest.raises(ConversionError, match="no sequence of it is certain to be complete"):
+        fixed(path, tmp_path / "none_document.bin", eos=7, deep=True)

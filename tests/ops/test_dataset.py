@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import re
 import subprocess
 import sys
 
@@ -352,3 +353,37 @@ def test_a_notebook_shows_the_beginning_of_a_long_sequence_and_reads_no_more():
     )._repr_html_()
     assert "<td>1,000,000</td>" in shown and "10 11 …" in shown
     assert Counting.read == 12
+
+
+def test_near_sequences_are_read_together_and_far_ones_are_not():
+    class Counting(MemoryReader):
+        reads = []
+
+        def tokens(self, start, stop):
+            self.reads.append((start, stop))
+            return super().tokens(start, stop)
+
+    ids = np.arange(600_000, dtype=np.uint32)
+    source = Counting(Ragged(ids, np.arange(0, 600_001, 100)))
+    dataset = Dataset(source, "memory")
+    assert dataset.select([7, 5, 6, 5]).tokens(0, 400).tolist() == [
+        *range(700, 800), *range(500, 600), *range(600, 700), *range(500, 600)
+    ]  # fmt: skip
+    assert source.reads == [(500, 800)]
+    source.reads.clear()
+    dataset.select([5999, 0]).tokens(0, 200)
+    assert source.reads == [(0, 100), (599_900, 600_000)]
+
+
+def test_a_notebook_shows_names_and_notes_as_text():
+    dataset = tokfmt.open(PACK)
+    shown = dataset._repr_html_()
+    first = " ".join(map(str, dataset[0][:12].tolist()))
+    assert first in shown and f"{len(dataset[0]):,}" in shown and "… 37 more" in shown
+    assert len(shown) < 3000
+    hostile = Dataset(MemoryReader(Ragged.of([[1]])), "<script>alert(1)</script>", notes=("<img src=x>",))
+    shown = hostile._repr_html_()
+    assert set(re.findall(r"</?([a-z]+)", shown)) <= {"div", "b", "table", "thead", "tbody", "tr", "th", "td"}
+    assert "&lt;script&gt;" in shown
+    assert "records, tokenized when they are read" in tokfmt.open(CORPUS, tokenizer=str(TOKENIZER))._repr_html_()
+    assert "0 sequences" in Dataset(MemoryReader(Ragged.of([])), "memory")._repr_html_()

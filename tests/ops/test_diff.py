@@ -3,6 +3,7 @@
 import json
 from collections import Counter
 
+import numpy as np
 import pytest
 from amount import examples
 from hypothesis import given, settings
@@ -11,6 +12,7 @@ from paths import CORPUS, FIXTURES, TOKENIZER
 
 import tokfmt
 from tokfmt.core.errors import OptionError
+from tokfmt.plugin import WINDOW
 
 PACKS = FIXTURES / "modalities"
 
@@ -166,3 +168,15 @@ def test_many_sequences_that_differ_far_apart(tmp_path):
     found = differ(tmp_path / "a.jsonl", tmp_path / "b.jsonl")
     assert Counter(found.counts) == Counter({"only_in_a": 3, "changed": 1, "moved": 1})
     assert not found.identical
+
+
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_long_sequences_that_differ(tmp_path, jobs):
+    """The first difference is looked for by the same threads that compared: they must still be there."""
+    long = np.arange(4 * WINDOW + 100_000) % 50_000
+    for name, odd in (("a", 1), ("b", 2)):
+        long[[-7, -1]] = odd, 50_256
+        long.astype("<u2").tofile(tmp_path / f"{name}.npy")
+    how = {"format": "olmo", "options": {"width": 2}, "eos": 50_256}
+    report = tokfmt.diff(tmp_path / "a.npy", tmp_path / "b.npy", jobs=jobs, **how)
+    assert (report.counts, report.first.position, report.first.values) == ({"changed": 1}, len(long) - 7, (1, 2))

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 import zstandard
 from amount import FUZZ_ONLY
+from finishing import finish
 from made_corpora import FIELDS, NAMES, SUFFIXES, make, prose
 from paths import TOKENIZER
 from tokenizers import Tokenizer
@@ -347,3 +348,14 @@ Journal.add = killing
 if not os.path.exists(sys.argv[2]):
     tokfmt.convert(sys.argv[1], sys.argv[2], resume=True, ledger=True, jobs=1)
 """
+
+
+def test_shards_and_finish(corpora, tmp_path):
+    """The ledger of shards that are finished is that of one run."""
+    recipe = written(corpora, NAMES, dedup='"exact"', seed=5, shuffle='"documents"')
+    tokfmt.convert(recipe, tmp_path / "whole.pbin", ledger=True)
+    for index in (1, 0):
+        tokfmt.convert(recipe, tmp_path / "parts.pbin", task=(index, 2), ledger=True)
+        assert not (tmp_path / "parts.pbin.ledger").exists()
+    finish(tmp_path / "parts.pbin")
+    assert ledger_of(tmp_path / "parts.pbin") == ledger_of(tmp_path / "whole.pbin")

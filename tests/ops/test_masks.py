@@ -8,6 +8,7 @@ import pytest
 from amount import FUZZ_ONLY, examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from model.separated import with_separators
 
 import tokfmt
 from tokfmt.core.errors import ConversionError, FormatError, LossyConversionError, OptionError
@@ -480,3 +481,20 @@ def test_samples_side_by_side_have_no_place_for_masks(tmp_path):
         with h5py.File(tmp_path / name) as file:
             assert "first_mask" not in file["data"].attrs
         assert [one.tolist() for one in tokfmt.open(tmp_path / name)] == [[1, 2, 3], [4]]
+
+
+@pytest.mark.parametrize("indexed", [True, False], ids=["index", "stream"])
+def test_windows_of_marks_are_parts_of_the_whole(indexed, tmp_path):
+    """Whatever takes separators away or puts them in; bit 2 is the masked separator behind a token."""
+    documents, masks = [[1, 2], [], [3], [], [], [4, 5, 6]], [[1, 0, 0], [1], [0, 0], [1], [1], [1, 1, 0, 1]]
+    source = datatrove(tmp_path / "a.ds", documents, masks)
+    if not indexed:
+        (tmp_path / "a.ds.index").unlink()
+    reader = tokfmt.open(source, eos=EOS).reader
+    separated = with_separators(reader, EOS)
+    whole = [[1, 2, 2, 1, 1, 0], [1, 0, 0, 1, 0, 0, 1, 1, 1, 1, 0, 1]]
+    for axis, expected in zip((reader, separated), whole, strict=True):
+        total = axis.info.tokens
+        for a, b in itertools.combinations_with_replacement(range(total + 1), 2):
+            assert axis.marks(a, b).tolist() == expected[a:b]
+    reader.close()

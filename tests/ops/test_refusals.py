@@ -6,7 +6,7 @@ import pytest
 from paths import TOKENIZER
 
 import tokfmt
-from tokfmt.core.errors import CorruptError, FormatError, LossyConversionError, TokenRangeError
+from tokfmt.core.errors import CorruptError, FormatError, LossyConversionError, SeparatorUnknownError, TokenRangeError
 
 TEXTS = [{"text": f"document number {i}", "id": i} for i in range(40)]
 
@@ -98,3 +98,14 @@ def test_id_beyond_the_given_width_has_a_wider_option_as_remedy(format_, option,
         else:
             with pytest.raises(TokenRangeError, match=rf"outside 0\.\.{largest:,}\..*--to-opt {name}=.* has room"):
                 tokfmt.convert(source, tmp_path / "beyond", **demands)
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_a_missing_separator_is_refused_before_a_text_is_read(damaged, bare, tmp_path, dry_run):
+    """The texts are damaged, which would be said by what reads them."""
+    with pytest.raises(SeparatorUnknownError) as caught:
+        tokfmt.convert(damaged, tmp_path / "o.pbin", tokenizer=bare, dry_run=dry_run)
+    for words in ("of the source is not known", "= 4095", "--to-eos none"):
+        assert words in str(caught.value)
+    assert "give tokenizer" not in str(caught.value)
+    assert not list(tmp_path.glob(".o.pbin*"))

@@ -14,10 +14,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from paths import FIXTURES
+from plugged import plugged
 from pyarrow import parquet
+from reads import asked_of
 
 from tokfmt.core.errors import FormatError, UnsafeError
 from tokfmt.ops.show.parts import Raw, sections
+from tokfmt.plugin import Format, Inspection, NoOptions
 
 FORMATS = ("modalities", "stage1", "hdf5", "flat-tokens", "jsonl")
 SIDE = {".py", ".json", ".md", ".idx"}
@@ -297,3 +300,36 @@ def test_documents_of_text_files(tmp_path):
     (documents,) = sections(place / "bad").sections
     assert [field.wrong for field in documents.fields(0, 9)] == [False, True]
     assert "is not UTF-8" in documents.fields(1, 2)[0].value
+
+
+def test_opening_is_instant_however_long_the_index(tmp_path):
+    path = tmp_path / "x.pbin"
+    count = 200_000
+    stored = pickle.dumps([(2 * i, 2) for i in range(count)])
+    path.write_bytes(struct.pack("<QI", 2 * count, 2) + bytes(2 * count) + stored)
+    with asked_of(tmp_path) as asked:
+        raw = sections(path, format="modalities")
+    assert asked.bytes_of() < 1 << 18
+    index = next(section for section in raw.sections if section.title == "index")
+    assert index.fields(5, 6)[0].value == "offset 10, length 2"
+    assert index.count == count
+    assert [f.name for f in index.fields(count - 2, count + 9)] == [f"entry {count - 2:,}", f"entry {count - 1:,}"]
+
+
+def test_a_format_that_names_no_parts(monkeypatch):
+    class Plainly(Inspection):
+        def reader(self):
+            raise NotImplementedError
+
+        def look(self, how):
+            return iter(())
+
+    class Plain(Format):
+        name, title, read_options, sniff = "plain", "Plain files", NoOptions, None
+
+        def inspect(self, paths, options, hints):
+            return Plainly()
+
+    plugged(monkeypatch, Plain())
+    raw = sections(FIXTURES / "stage1" / "in.bin", format="plain")
+    assert [f.name for f in raw.sections[0].fields(0, 9)] == ["size", "first bytes", "last bytes"]

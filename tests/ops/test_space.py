@@ -11,7 +11,7 @@ from paths import FIXTURES
 import tokfmt
 from tokfmt import convert
 from tokfmt.cli.main import cli
-from tokfmt.core.errors import ConversionError
+from tokfmt.core.errors import ConversionError, TokfmtError
 
 PACK = FIXTURES / "modalities" / "D_2byte_gpt2.pbin"  # 2,004 tokens
 TEN_TB = 10 * 10**12
@@ -105,3 +105,21 @@ def test_formats_that_are_checked(name, tmp_path, room):
     else:
         done = tokfmt.convert(PACK, tmp_path / name, dry_run=True, allow_loss=allow_loss, **how)
         assert done.plan["minimum_bytes"] is None
+
+
+def test_space_of_kept_work_is_not_counted_twice(tmp_path, room, monkeypatch):
+    """A disk that is full when the last files are flushed keeps the work of the run."""
+    flushed, fsync = [], os.fsync
+
+    def full_at_the_end(fd):
+        flushed.append(fd)
+        if len(flushed) > 6:  # the tokens were flushed, and journaled
+            raise OSError(28, "No space left on device")
+        fsync(fd)
+
+    with monkeypatch.context() as full:
+        full.setattr(os, "fsync", full_at_the_end)
+        with pytest.raises(TokfmtError, match="no space left"):
+            convert(PACK, tmp_path / "out.ds", resume=True)
+    room(200)  # of 4,008 bytes, which are there
+    assert convert(PACK, tmp_path / "out.ds", resume=True).tokens == 2004

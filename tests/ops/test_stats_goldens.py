@@ -201,3 +201,10 @@ def test_packing():
             cut += at // size != (at + len(documents[k]) - 1) // size
             at += len(documents[k])
     assert abs(found["concatenated"]["documents_cut"] - cut / rounds) < 1
+
+
+def test_masked_positions():
+    """Positions whose mask is 0 are masked, where the reader gives masks."""
+    source = FIXTURES / "hdf5" / "padded_pad0"
+    found = measured(source, options={"view": "samples"})
+    assert found["masked"]["count"] == int((raw_of("padded_pad0")[:, 1] == 0).sum())

@@ -4,15 +4,20 @@ import json
 import random
 import shutil
 import sys
+from dataclasses import fields
 from pathlib import Path
 
 import forkserver
+import numpy as np
 import pytest
+import registered
+from commands import run
+from finishing import finish
 from made_corpora import prose
 from paths import FIXTURES, TOKENIZER
 
 import tokfmt
-from tokfmt.core.errors import CorruptError, OptionError
+from tokfmt.core.errors import CorruptError, DetectionError, OptionError
 
 VALUES = {
     ("jsonl", "text_field"): ("body.text", "content"),
@@ -249,3 +254,98 @@ def test_several_splits_are_not_written_to_one_file(tmp_path, name, words):
     with pytest.raises(OptionError, match=rf"{name} is one file .*Name a folder"):
         tokfmt.convert(tmp_path / "in.jsonl", tmp_path / name, split="train=0.5,val=0.5", eos=9, **words)
     assert [path.name for path in tmp_path.iterdir()] == ["in.jsonl"]
+
+
+def shared(format_):
+    return {one.name for one in fields(format_.read_options)} & {one.name for one in fields(format_.write_options)}
+
+
+def test_every_shared_option_has_a_case():
+    there = {(format_.name, name) for format_ in registered.list_formats() for name in shared(format_)}
+    assert {*VALUES, ("megatron", "dtype")} == there
+
+
+@pytest.mark.parametrize("name", sorted({name for name, _ in VALUES} | {"litdata", "megatron"}))
+@pytest.mark.parametrize("named", ["data", "data.bin"])
+def test_manifest_gives_the_format_of_any_name(corpus, tmp_path, name, named):
+    """Raw IDs with an unusual separator have no recognizable content; the manifest identifies them."""
+    path, documents = corpus
+    out = Path(tokfmt.convert(path, tmp_path / named, to_format=name, eos=4095).destination)
+    with tokfmt.open(out) as dataset:
+        assert (dataset.format, [list(ids) for ids in dataset]) == (name, documents)
+    assert tokfmt.diff(path, out).identical
+    assert tokfmt.check(out, deep=True)[0].errors == 0
+    assert tokfmt.info(out).format == name
+    told = Path(f"{out}.tokfmt.json")
+    told.write_text(told.read_text().replace('"bytes": ', '"bytes": 1'))
+    with pytest.raises((CorruptError, DetectionError)):
+        tokfmt.open(out)
+
+
+def test_unknown_format_in_a_manifest_is_ignored(tmp_path):
+    (tmp_path / "data.bin").write_bytes(bytes(range(1, 10)))
+    for told in ("nanogtp", None, 7, ["nanogpt"]):
+        content = {"schema": "tokfmt.manifest/1", "format": told, "output": {"files": 1, "bytes": 9}}
+        (tmp_path / "data.bin.tokfmt.json").write_text(json.dumps(content))
+        with pytest.raises(DetectionError):
+            tokfmt.open(tmp_path / "data.bin")
+
+
+def test_shards_of_a_prefix_are_finished_by_the_prefix(corpus, tmp_path):
+    path, documents = corpus
+    for k in range(2):
+        tokfmt.convert(path, tmp_path / "data", to_format="megatron", eos=4095, task=(k, 2))
+    assert finish(tmp_path / "data").sequences == len(documents)
+    with tokfmt.open(tmp_path / "data") as dataset:
+        assert [list(ids) for ids in dataset] == documents
+
+
+def test_samples_of_another_length_are_known_everywhere(blocks, tmp_path):
+    path, done = blocks
+    with tokfmt.open(path) as dataset:
+        documents = [list(ids) for ids in dataset]
+        assert any("read with seq_len=512, by the manifest of blocks" in note for note in dataset.notes)
+    with tokfmt.open(path, options={"seq_len": 512}) as said:
+        assert [list(ids) for ids in said] == documents
+        assert not any("seq_len=512" in note for note in said.notes)
+    assert len(documents) == done.sequences == 40
+    assert tokfmt.stats(path).datasets[0].sequences == 40
+    assert tokfmt.check(path, deep=True)[0].findings == []
+    assert tokfmt.diff(path.parent / "mix.toml", path).identical
+    shown = json.loads(run("show", path, "0", "--origin", "--json", check=0).stdout)
+    assert "web.jsonl" in json.dumps(shown)
+    assert tokfmt.convert(path, tmp_path / "again.pbin").sequences == 40
+    plain, stated = (run("show", path, "--raw", *words, check=0) for words in ((), ("--from-opt", "seq_len=512")))
+    assert plain.stdout == stated.stdout
+
+
+def test_a_repaired_copy_is_read_as_the_dataset_was(tmp_path):
+    (tmp_path / "in.txt").write_text("some words, and more of them")
+    out = tmp_path / "out.jsonl"
+    tokfmt.convert(tmp_path / "in.txt", tmp_path / "ids.pbin", tokenizer=str(TOKENIZER))
+    tokfmt.convert(tmp_path / "ids.pbin", out, tokenizer=str(TOKENIZER), to_options={"text_field": "body"})
+    content = json.loads(Path(f"{out}.tokfmt.json").read_text())
+    out.write_bytes("\ufeff".encode() + out.read_bytes())
+    del content["output"]
+    Path(f"{out}.tokfmt.json").write_text(json.dumps(content))
+    run("check", out, "--deep", "--fix", tmp_path / "fixed.jsonl", check=0)
+    assert tokfmt.stats(tmp_path / "fixed.jsonl").datasets[0].sequences == 1
+
+
+def test_recipe_recomputes_its_order_if_a_source_is_read_otherwise(corpus, tmp_path):
+    """The key of the cached order, which is kept for so many documents, includes the read options of the manifests."""
+    np.tile(np.fromfile(corpus[0], "<u2"), 2400).tofile(tmp_path / "in.npy")
+    source = {"format": "olmo", "options": {"width": 2}, "eos": 4095}
+    tokfmt.convert(tmp_path / "in.npy", tmp_path / "train.bin", to_format="nanogpt", to_options=["width=2"], **source)
+    recipe = tmp_path / "mix.toml"
+    recipe.write_text(
+        'tokfmt = 1\nto_eos = 4095\nshuffle = "documents"\n[[source]]\npath = "train.bin"\nformat = "nanogpt"\n'
+    )
+
+    def largest():
+        with tokfmt.open(recipe) as mixed:
+            return mixed.tokens(0, 1000).max()
+
+    assert largest() < 4095
+    (tmp_path / "train.bin.tokfmt.json").unlink()
+    assert largest() > 65_535, "tokens of two bytes are read as those of four"

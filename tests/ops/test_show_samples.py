@@ -4,10 +4,9 @@ import h5py
 import numpy as np
 import pytest
 from paths import CORPUS, FIXTURES, TOKENIZER
+from showing import samples
 
 from tokfmt.core.errors import FormatError, OptionError
-from tokfmt.ops.show.show import samples
-from tokfmt.ops.source.request import SourceRequest
 
 HOME = FIXTURES / "hdf5"
 
@@ -19,7 +18,7 @@ def rows_of(path):
 @pytest.mark.parametrize("name", ["padded_eos", "padded_pad0", "packed_overlap", "vsl_old"])
 def test_against_h5py(name):
     stored = rows_of(HOME / name)
-    view = samples(SourceRequest((HOME / name,), eos=50256), f"0:{len(stored)}")
+    view = samples(HOME / name, f"0:{len(stored)}", eos=50256)
     shown = list(view.shown)
     assert (view.samples, view.sample_length, view.eos_id) == (len(stored), stored.shape[2], 50256)
     assert [s.index for s in shown] == list(range(len(stored)))
@@ -36,9 +35,9 @@ def test_against_h5py(name):
 
 def test_selections():
     def shown(selection):
-        return [s.index for s in samples(SourceRequest((HOME / "padded_eos",)), selection).shown]
+        return [s.index for s in samples(HOME / "padded_eos", selection).shown]
 
-    count = samples(SourceRequest((HOME / "padded_eos",))).samples
+    count = samples(HOME / "padded_eos").samples
     assert shown(None) == [0, 1]
     assert shown("3") == [3]
     assert shown("-2:") == [count - 2, count - 1]
@@ -48,7 +47,7 @@ def test_selections():
 
 
 def test_ids_alone_of_stage1():
-    view = samples(SourceRequest((FIXTURES / "stage1" / "blocks",), eos=50000), "1")
+    view = samples(FIXTURES / "stage1" / "blocks", "1", eos=50000)
     (sample,) = view.shown
     stored = np.frombuffer((FIXTURES / "stage1" / "blocks" / "stage1_block_0001.bin").read_bytes(), "<i4")
     assert sample.ids.tolist() == stored.tolist()
@@ -57,7 +56,7 @@ def test_ids_alone_of_stage1():
 
 
 def test_padding_of_the_last_stage1_sample():
-    view = samples(SourceRequest((FIXTURES / "stage1" / "blocks",), eos=50000), "-1")
+    view = samples(FIXTURES / "stage1" / "blocks", "-1", eos=50000)
     (sample,) = view.shown
     run = len(sample.ids) - 1 - int(np.flatnonzero(sample.ids != 50000)[-1])
     assert sample.padding == max(0, run - 1)
@@ -67,7 +66,7 @@ def test_pieces(tmp_path):
     from tokfmt import convert
 
     convert([CORPUS], tmp_path / "x.h5", tokenizer=str(TOKENIZER), to_options=["seq_len=32"])
-    (sample,) = samples(SourceRequest((tmp_path / "x.h5",)), "0", tokenizer=str(TOKENIZER)).shown
+    (sample,) = samples(tmp_path / "x.h5", "0", tokenizer=str(TOKENIZER)).shown
     from tokenizers import Tokenizer
 
     text = Tokenizer.from_file(str(TOKENIZER / "tokenizer.json")).decode(sample.ids.tolist(), skip_special_tokens=False)
@@ -83,9 +82,9 @@ def test_pieces(tmp_path):
 )
 def test_formats_without_samples(path, why):
     with pytest.raises(OptionError, match=why):
-        samples(SourceRequest((path,)))
+        samples(path)
 
 
 def test_a_corpus_has_none():
     with pytest.raises(FormatError, match="holds a corpus"):
-        samples(SourceRequest((HOME / "corpus_uint16",)))
+        samples(HOME / "corpus_uint16")
