@@ -4,7 +4,12 @@ from tokfmt.core.format import look
 from tokfmt.registry import candidates, detect, for_destination, get, list_formats, names
 from tokfmt.unsupported import foreign
 
-__all__ = ["claims", "detect", "for_destination", "get", "list_formats", "names", "sign_of", "sniffed"]
+__all__ = ["claims", "detect", "for_destination", "get", "list_formats", "names", "own_names", "sign_of", "sniffed"]
+
+
+def own_names():
+    """The names of the formats that no plug-in adds."""
+    return {format_.name for format_ in list_formats() if type(format_).__module__.startswith("tokfmt.")}
 
 
 def sniffed(format_, place):

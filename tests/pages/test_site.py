@@ -3,6 +3,7 @@
 import contextlib
 import functools
 import http.server
+import json
 import os
 import re
 import threading
@@ -10,8 +11,12 @@ from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urljoin, urlsplit
 
+import commands
 import pytest
 from paths import ROOT
+from registered import own_names
+
+from tokfmt.cli.main import COMMANDS
 
 SITE = Path(os.environ.get("SITE", ROOT / "build" / "site")) / "html"
 PAGES = [
@@ -46,6 +51,15 @@ def pages():
     found = {path.relative_to(SITE).as_posix(): Links(path.read_text()) for path in SITE.rglob("*.html")}
     assert set(PAGES) <= set(found)
     return found
+
+
+def test_every_command_format_and_finding_has_a_page(pages):
+    assert {f"cli/tokfmt-{name}.html" for name in COMMANDS} <= set(pages)
+    assert {f"formats/{name}.html" for name in own_names()} <= set(pages)
+    codes = json.loads(commands.run("check", "--explain", "all", "--json").stdout)["codes"]
+    assert {code["code"].lower() for code in codes if code["code"].startswith("TF")} <= pages["findings.html"].ids
+    listed = re.findall(r"\(([^)]+\.html)\)", (SITE / "llms.txt").read_text())
+    assert {*listed} == set(pages) - {"404.html"}
 
 
 def test_every_link_resolves(pages):

@@ -8,9 +8,13 @@ import sys
 import tomllib
 import zipfile
 
+import commands
 import pytest
 from paths import ROOT
 from release import check, share
+from release.commands import pages
+
+from tokfmt.cli.main import COMMANDS, cli
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
@@ -22,6 +26,22 @@ def test_man_pages_and_completions_are_those_of_the_commands():
     assert there == set(wanted)
     for name, text in wanted.items():
         assert (share.HOME / name).read_text() == text, f"{name}: run make share"
+
+
+def test_every_command_has_a_page_with_its_options():
+    found = {page.name.removeprefix("tokfmt").strip(): page for page in pages()}
+    assert [*found] == ["", *COMMANDS]
+    assert list(cli.commands) == list(COMMANDS)
+    listed = {names for records in found["convert"].options.values() for names, _ in records}
+    assert {"--to FORMAT", "--verify", "--allow-loss NAME"} <= listed
+    losses = re.search(
+        r"Losses that --allow-loss accepts:\n(.*?)\n\n", commands.run("check", "--help").stdout, re.DOTALL
+    )
+    assert found["convert"].losses == tuple(losses.group(1).replace(",", " ").split())
+    assert not found["formats"].losses
+    for page in found.values():
+        assert page.examples and all(line.startswith("tokfmt ") for line in page.examples), page.name
+        assert page.summary.endswith(".")
 
 
 @pytest.mark.skipif(not shutil.which("groff"), reason="groff is not installed")

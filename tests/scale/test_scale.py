@@ -112,6 +112,19 @@ def small_pack(number):
 
 
 @FUZZ_ONLY
+def test_ten_thousand_packs(tmp_path):
+    for number in range(10_000):
+        (tmp_path / f"part-{number}.pbin").write_bytes(small_pack(number))
+    peak, _ = peak_of(["convert", "part-*.pbin", "out.pbin", "-q", "--eos", EOS], tmp_path, files=400)
+    assert peak < 200 << 20, f"{peak >> 20} MB"
+    ids = np.frombuffer((tmp_path / "out.pbin").read_bytes()[12 : 12 + 60_000], "<u2").reshape(-1, 3)
+    assert ids[:, 0].tolist() == list(range(10_000))  # in natural order
+    manifest = json.loads((tmp_path / "out.pbin.tokfmt.json").read_text())
+    assert len(manifest["sources"]) == 10_000
+    assert manifest["eos_id"] == EOS
+
+
+@FUZZ_ONLY
 def test_ten_thousand_blocks(tmp_path):
     for number in range(10_000):
         (tmp_path / f"stage1_block_{number:04d}.bin").write_bytes(np.array([number, EOS], "<i4").tobytes())

@@ -24,7 +24,7 @@ from tokfmt.core.errors import (
     TokenRangeError,
     TruncatedError,
 )
-from tokfmt.plugin import File, Output, Ragged, natural_key, preallocate, printable
+from tokfmt.plugin import File, Output, Ragged, check_ids, natural_key, preallocate, printable
 
 # files
 
@@ -114,8 +114,26 @@ def test_threads_share_a_file(tmp_path):
     assert not wrong
 
 
+def test_more_files_than_descriptors(tmp_path):
+    """At most 256 files are open at once."""
+    for i in range(600):
+        (tmp_path / str(i)).write_bytes(b"%d" % i)
+    open_before = len(os.listdir("/proc/self/fd"))
+    files = [File(tmp_path / str(i)) for i in range(600)]
+    assert [int(file.read(0, file.size)) for file in files] == list(range(600))
+    assert len(os.listdir("/proc/self/fd")) <= open_before + 256
+    for file in files:
+        file.close()
+
+
 def test_natural_order():
     assert sorted(["b10", "b2", "b1", "a", "b01"], key=natural_key) == ["a", "b01", "b1", "b2", "b10"]
+
+
+def test_ids_never_wrap():
+    assert check_ids(np.array([3, 5], np.uint32), 5, 0, "x") == 5
+    with pytest.raises(TokenRangeError, match="x: token ID 6 at position 11 is outside 0..5"):
+        check_ids(np.array([3, 6], np.uint32), 5, 10, "x")
 
 
 def test_signed_ids_are_not_negative(tmp_path):

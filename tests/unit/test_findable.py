@@ -1,11 +1,49 @@
 """Tables that say where a thing is, in the docstring of the module in which one looks first: each place is right."""
 
+import ast
+import json
 import re
 
+import commands
 import plugin_names
+import pytest
 from paths import ROOT
 
 from tokfmt import plugin
+
+HOME = ROOT / "tokfmt"
+CODES = "ops/check/codes.py"
+
+
+def table(path):
+    """The docstring of a module."""
+    return ast.get_docstring(ast.parse((HOME / path).read_bytes()), clean=False)
+
+
+@pytest.mark.parametrize("module", ["core/loss_mask.py", CODES])
+def test_a_place_that_is_named_is_there(module):
+    places = re.findall(r"([\w/]+\.py)(?: `(\w+)`)?", table(module))
+    assert len(places) >= 5
+    for path, name in places:
+        text = (HOME / path).read_text()
+        assert not name or f"def {name}(" in text, (path, name)
+
+
+def test_every_code_is_where_the_table_says():
+    """Each code of tokfmt has a row, which names its format and a module that has the code or its number."""
+    codes = json.loads(commands.run("check", "--explain", "all", "--json").stdout)["codes"]
+    rows = re.findall(r"(TF[\dx]+) +([\w, -]+?)  +(\S+)", table(CODES))
+    assert {code["owner"] for code in codes} <= {
+        name for _, owners, _ in rows for name in (*owners.split(", "), "any format")
+    }
+    for code in codes:
+        number = code["code"]
+        fitting = [row for row in rows if re.match(row[0].replace("x", r"\d"), number)]
+        assert fitting, number
+        _, owners, path = max(fitting, key=lambda row: -row[0].count("x"))
+        assert code["owner"] in (*owners.split(", "), "any format"), number
+        if path.endswith(".py") and not path.startswith("formats/arrow"):
+            assert number in (HOME / path).read_text(), (number, path)
 
 
 def test_the_page_of_names_for_plug_ins_has_each_with_its_description():

@@ -78,3 +78,14 @@ def test_it_is_signalled_and_waited_for():
     assert process.returncode == process.poll() == -signal.SIGINT
     assert said.endswith("KeyboardInterrupt\n")
     process.kill()  # long gone: nobody else's number is signalled
+
+
+@pytest.mark.parametrize("words", [["-S", "-c"], ["-c"]])
+def test_what_is_read_before_a_program_runs_starts_a_real_one(words):
+    """The parent of a forked process is the server, that of a real one is this process."""
+    env = {**os.environ, "PYTHONUTF8": "0"} if words[0] == "-c" else None
+    words = [sys.executable, *words, "import os; print(os.getppid())"]
+    with forkserver.Popen(words, env=env, stdout=subprocess.PIPE) as process:
+        assert int(process.communicate(timeout=60)[0]) == os.getpid()
+    with forkserver.Popen([sys.executable, "-c", words[-1]], stdout=subprocess.PIPE) as process:
+        assert int(process.communicate(timeout=60)[0]) != os.getpid()

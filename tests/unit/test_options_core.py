@@ -1,9 +1,11 @@
 """Files, options, publication, errors, transport: the core's promises one by one."""
 
+import dataclasses
 from dataclasses import dataclass
 from typing import Literal
 
 import pytest
+import registered
 
 import tokfmt
 from tokfmt.core.errors import (
@@ -82,3 +84,21 @@ def test_formats_that_write_several_files_have_the_same_option_for_their_size():
         assert written[name]["shard_size"]["type"] == "int"
         assert "tokens per " in written[name]["shard_size"]["help"]
     assert not [name for options in written.values() for name in options if name.endswith(("_tokens", "_per_file"))]
+
+
+@pytest.mark.parametrize("format_", registered.list_formats(), ids=lambda format_: format_.name)
+def test_numbers_have_bounds(format_):
+    """No format takes 0, a negative number, or one beyond its most; and each says what it takes."""
+    words = r"expected a whole number (of at least|from) [\d,]+( to [\d,]+)?, found -?[\d,]+$"
+    for kind in (format_.read_options, format_.write_options):
+        for field in dataclasses.fields(kind):
+            literal = "Literal" in str(field.type)
+            if not isinstance(field.default, int) or isinstance(field.default, bool) or literal:
+                continue
+            assert field.metadata["minimum"] is not None, f"{format_.name} {field.name}"
+            most = field.metadata["maximum"]
+            for value in (0, -8, *([] if most is None else [most + 1])):
+                with pytest.raises(OptionError, match=f"{field.name}: {words}"):
+                    parse_options(kind, {field.name: value}, format_.name)
+                with pytest.raises(OptionError, match="expected a whole number"):
+                    parse_options(kind, [f"{field.name}={value}"], format_.name)
