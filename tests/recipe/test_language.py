@@ -9,6 +9,7 @@ import pytest
 
 import tokfmt
 from tokfmt.core.errors import ConversionError, FormatError, TokfmtError
+from tokfmt.plugin import LocalPlace
 from tokfmt.recipes.language import entries_of, parse_recipe, read_recipe, written
 
 BASE = {"source": [{"path": "a.pbin"}]}
@@ -114,16 +115,16 @@ def test_names_come_from_paths_and_are_different():
 
 
 def test_words_and_blend_lists():
-    assert entries_of(["web=w.pbin:0.7", "c.zarr:3", "/d/x.bin"], Path()) == [
+    assert entries_of(["web=w.pbin:0.7", "c.zarr:3", "/d/x.bin"], LocalPlace()) == [
         {"name": "web", "path": "w.pbin", "weight": 0.7}, {"path": "c.zarr", "weight": 3}, {"path": "/d/x.bin"},
     ]  # fmt: skip
     assert entries_of(["0.7", "a_document", "0.3", "b_document"], Path("out")) == [
         {"path": "../a_document", "weight": 0.7}, {"path": "../b_document", "weight": 0.3},
     ]  # fmt: skip
     with pytest.raises(TokfmtError, match="expected an even number of words, found "):
-        entries_of(["0.7", "a", "0.3"], Path())
+        entries_of(["0.7", "a", "0.3"], LocalPlace())
     with pytest.raises(TokfmtError, match="a weight is expected here, before d"):
-        entries_of(["0.7", "a", "c", "d"], Path())
+        entries_of(["0.7", "a", "c", "d"], LocalPlace())
 
 
 @pytest.fixture
