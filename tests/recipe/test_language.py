@@ -118,7 +118,7 @@ def test_words_and_blend_lists():
     assert entries_of(["web=w.pbin:0.7", "c.zarr:3", "/d/x.bin"], LocalPlace()) == [
         {"name": "web", "path": "w.pbin", "weight": 0.7}, {"path": "c.zarr", "weight": 3}, {"path": "/d/x.bin"},
     ]  # fmt: skip
-    assert entries_of(["0.7", "a_document", "0.3", "b_document"], Path("out")) == [
+    assert entries_of(["0.7", "a_document", "0.3", "b_document"], LocalPlace("out")) == [
         {"path": "../a_document", "weight": 0.7}, {"path": "../b_document", "weight": 0.3},
     ]  # fmt: skip
     with pytest.raises(TokfmtError, match="expected an even number of words, found "):
