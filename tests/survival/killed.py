@@ -16,6 +16,7 @@ from warm import import_all, load_engines
 
 from tokfmt import registry
 from tokfmt.core.errors import TokfmtError
+from tokfmt.core.place import LocalPlace
 from tokfmt.ops.convert.arrangement import arrangement_of
 from tokfmt.ops.convert.convert import convert_files
 from tokfmt.ops.convert.request import Request
@@ -110,7 +111,7 @@ def request(case, out, **more):
     )
     arrangement = arrangement_of(case.get("shuffle"), case.get("split"), None)
     return Request(
-        source, Path(out), to=case.get("to"), arrangement=arrangement, to_options=case.get("to_options", {}), tokenizer=case.get("tokenizer"), executor="serial",
+        source, LocalPlace(out), to=case.get("to"), arrangement=arrangement, to_options=case.get("to_options", {}), tokenizer=case.get("tokenizer"), executor="serial",
         region=case["region"], manifest=True, **more,
     )  # fmt: skip
 
@@ -226,7 +227,7 @@ def tasks(case, home, order, moments):
         status, text = child(publish, fatal)
         assert status in (-9, 0), text
         assert not out.exists() or tree(out) == tree(reference)
-        if not list(out.parent.glob(".*-work")):
+        if not list(out.parent.glob(".*-work/conversion.json")):  # published, and killed while it cleaned up
             break
     else:
         status, text = child(publish)

@@ -276,14 +276,21 @@ def _counts(entry: Place, directory: Place) -> bool:
     return not entry.is_dir()
 
 
+_NOT_SEEN = Identity(-1, "")
+
+
 def snapshot(found: Iterable[SourceFiles]) -> dict[Place, Identity]:
-    """Return the identity of every file of the sources, by path.
+    """Return the identity of every file of the sources, by path. Of a file that is open, it is that of its opening.
 
     Raises:
         FormatError: The status of a file cannot be read.
     """
-    seen = {}
-    files = [file for one in found for file in one.files]
+    seen = dict[Place, Identity]()
+    files = list[Place]()
+    for one in found:
+        for file in one.files:
+            seen[file] = one.opened[file].identity if file in one.opened else _NOT_SEEN
+            files += [] if file in one.opened else [file]
     identities = identities_now(files)
     for file in files:
         try:
@@ -300,7 +307,8 @@ def check_unchanged(before: Mapping[Place, Identity], found: Iterable[SourceFile
             now = snapshot(
                 # A file that is lost is one of the dataset's only if it was there before.
                 one._replace(
-                    files=tuple(file for file in one.format.files(one.path) if file in before or file.is_there())
+                    files=tuple(file for file in one.format.files(one.path) if file in before or file.is_there()),
+                    opened={},
                 )
                 for one in found
             )
