@@ -4,6 +4,7 @@ import json
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -13,13 +14,14 @@ import tokfmt
 
 pytestmark = pytest.mark.slow
 
-MOST = 400
+MOST = 440
 """Functions of tokfmt that `convert in.bin out.zarr` may run, detection and the command line among them."""
-COLD = {"megatron/gpt2_text_document.bin": 440, "nanogpt/openwebtext/train.bin": 415}
+COLD = {"megatron/gpt2_text_document.bin": 470, "nanogpt/openwebtext/train.bin": 445}
 """The same from the first import on, for fixtures without a manifest, with the functions that importing runs.
 
 What counts is a function with a name: no comprehension, lambda or body of a class or a module. A review once counted 592
 at commit 002b4ea, with the bodies of classes, which run when a module is imported. Without them, these were 371 and 347.
+Questions to a place are functions of tokfmt since a place is a class: 35 of them were methods of `Path`.
 """
 
 COUNTED = """
@@ -124,7 +126,8 @@ def test_a_conversion_looks_at_everything_once(pair):
     found = counted(pair.parent, pair, pair.with_name("out.zarr"))
     print(f"{found['functions']} functions (at most {MOST})")
     assert found["functions"] <= MOST
-    assert [path for path in found["opened"] if path.startswith("in.")] == ["in.bin", "in.bin.tokfmt.json", "in.idx"]
+    opened = Counter(path for path in found["opened"] if path.startswith("in."))  # To read it, and for its checksum;
+    assert opened == {"in.bin": 2, "in.bin.tokfmt.json": 1, "in.idx": 3}  # an index is asked for when detecting.
     assert found["read"] == ["in.bin.tokfmt.json"]
     assert found["made"] == 1, "a writer is made to write, not to be asked"
 
@@ -151,5 +154,5 @@ def test_a_directory_is_listed_once_to_open_it_and_once_to_see_that_it_is_the_sa
     assert listed == sorted(2 * [f"store.zarr{name}" for name in inside])
     assert found["read"] == ["store.zarr.tokfmt.json"]
     metadata = [path for path in found["opened"] if path.startswith("store.zarr/") and path.rpartition("/.")[1]]
-    assert len(metadata) == len(set(metadata)) > 0
+    assert set(Counter(metadata).values()) == {2}, "to read it, and for its checksum"
     assert found["made"] == 1

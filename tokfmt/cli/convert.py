@@ -166,7 +166,7 @@ def _convert(context: click.Context, sources: tuple[str, ...]) -> Callable[..., 
 
 
 def _status(context: click.Context, sources: tuple[str, ...], destination: str, *, finishing: bool) -> None:
-    """Print the state of each task, and what is left as --array of Slurm takes it. Exit with 1 if some are left."""
+    """Print the state of each task, and what is left as an array of Slurm takes it. Exit with 1 if some are left."""
     from tokfmt.ops.convert.status import status_of_tasks
 
     if not finishing or sources:

@@ -184,14 +184,20 @@ class Publisher:
 
     def _occupy(self) -> None:
         """Create the sibling, or take it over, and lock it. Empty it if it holds nothing that may be continued."""
+        missing: FileNotFoundError | None = None
         for _ in range(_TRIES):
-            with contextlib.suppress(FileNotFoundError):  # The process that held it removes it now.
+            try:
                 self._make_home()
                 if self._locked():
                     return
+                missing = None
+            except FileNotFoundError as error:  # The process that held it removes it now.
+                missing = error
             if not self.home.parent.is_dir():
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self.home.parent))
             time.sleep(_PAUSE)
+        if missing is not None:  # A file system that takes no directories, such as /proc, says that there is none.
+            raise missing
         name, lock = self.home.name, self.home / "lock"
         if not is_signed(lock):
             what = "is not a directory of tokfmt, and has the name of one"

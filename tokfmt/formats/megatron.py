@@ -97,6 +97,7 @@ _TOGETHER = 1 << 20  # pointers that are sorted at a time
 LARGEST_LIST = 1 << 24  # bytes of a blend list: three times what 100,000 prefixes take
 _DIGITS = 15  # digits of a whole number that a float holds exactly
 _WORDS = 8  # words that are looked at in the beginning of a possible blend list
+_LONGEST = 4096  # characters of a path that a file system or a store takes; a client of stores panics at 64 KiB
 SPLITS = ("train", "valid", "test")
 LISTED, SIZES = "data_args.txt", "sequences.json"
 """Files in a folder of several prefixes, named after the options of Megatron that read them.
@@ -1133,7 +1134,7 @@ def likely_prefixes(head: bytes) -> list[str]:
         return []
     # Quotes and brackets separate words only in JSON. In a recipe they stay in the words, which then match no prefix.
     words = map(os.fsdecode, re.findall(rb"[^\s\"\[\]{},:]+" if listed else rb"\S+", head)[:_WORDS])
-    return [word for word in words if Path(word).name]
+    return [word for word in words if Path(word).name and len(word) <= _LONGEST]
 
 
 def located(path: Place, prefix: str) -> Place:

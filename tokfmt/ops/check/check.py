@@ -340,7 +340,7 @@ class _Checking:
         if one.inspections is None:
             found = one.format.audit(path, options, how)
         else:
-            hints = hints_of(one, self.request, known)._replace(files=one.opened)
+            hints = hints_of(one, self.request, known)._replace(files=one.opened, jobs=self.jobs)
             found = one.inspections.of(one.format, [path], options, hints).findings(how)
         yield from _guarded(found)
 

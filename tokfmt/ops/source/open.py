@@ -351,16 +351,18 @@ def open_found(
     stored = source.reader
     if source.dataset is not None and source.dataset.gap.looked < source.dataset.gap.of:
         source = _with_count(source, source.dataset, request)
-    reader, decided = without_separators(
-        stored,
-        source.separator,
-        source.dataset,
-        source.paths[0],
-        jobs,
-        progress,
-        few_sequences=few_sequences,
-        every_end=request.every_end,
-    )
+    reader, decided = stored, list[str]()
+    if not source.format.is_computed:  # Each source of a recipe is read without its own separators already.
+        reader, decided = without_separators(
+            stored,
+            source.separator,
+            source.dataset,
+            source.paths[0],
+            jobs,
+            progress,
+            few_sequences=few_sequences,
+            every_end=request.every_end,
+        )
     if (
         isinstance(reader, ContentReader) and not reader.dataset.gap.alone
     ):  # the counts of lost tokens exclude separators too
