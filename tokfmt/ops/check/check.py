@@ -12,13 +12,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, nullcontext
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from tokfmt import registry
-from tokfmt.core import listing
 from tokfmt.core.errors import (
     DetectionError,
     FormatError,
@@ -33,6 +32,7 @@ from tokfmt.core.errors import (
 from tokfmt.core.files import File
 from tokfmt.core.findings import Audit, Code, Finding
 from tokfmt.core.format import REGION, Format, look
+from tokfmt.core.listing import Listing
 from tokfmt.core.losses import READS
 from tokfmt.core.memory import MemoryReader
 from tokfmt.core.place import Place
@@ -71,7 +71,6 @@ from tokfmt.ops.source.ingest import as_stored, ingested, some_ids
 from tokfmt.ops.source.manifest import (
     found_as_written,
     manifest_of,
-    read_manifest,
 )
 from tokfmt.ops.source.open import hints_of, open_found, open_stored
 from tokfmt.ops.source.request import (
@@ -216,12 +215,12 @@ def check(request: CheckRequest, progress: Progress | None = None) -> Iterator[C
     jobs = worker_count(request.jobs)
     corpus = _corpus(request, handle, jobs, watched)
     try:
-        lists, splits = listing.Listing(), Splits()
-        for path in dataset_paths(request.source):
-            # in a store, a check of a small dataset would otherwise list its directory 50 times
-            with nullcontext() if path.is_local else listing.kept(lists, lists=True):
-                found = _Checking(path, request, handle, corpus, jobs, watched, splits).report()
-            yield found
+        splits = Splits()
+        with Listing() as listing:
+            for path in dataset_paths(request.source):
+                # A check of a small dataset in a store would otherwise list its directory 50 times.
+                place = path if path.is_local else path.asking(listing)
+                yield _Checking(place, request, handle, corpus, jobs, watched, splits).report()
     finally:
         if corpus is not None:
             corpus.close()
@@ -306,7 +305,7 @@ class _Checking:
 
     def _found(self, format_: Format, file: File | None) -> SourceFiles:
         one = found_at(self.path, format_, self.request, file)
-        return one._replace(manifest=read_manifest(one.path), inspections=self.inspections)
+        return one._replace(inspections=self.inspections)
 
     def _stored(self, one: SourceFiles) -> Iterator[Finding]:
         """Open the dataset as it is stored, and compare its counts with the manifest."""
