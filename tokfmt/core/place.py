@@ -335,10 +335,6 @@ class _AskingPlace(LocalPlace):
         place.listing = self.listing
         return place
 
-    @property
-    def parents(self) -> Sequence[_AskingPlace]:
-        return [self._beside(place) for place in super().parents]
-
     def with_name(self, name: str) -> _AskingPlace:
         return self._beside(super().with_name(name))
 

@@ -29,9 +29,8 @@ from tokfmt.core.errors import (
     UnsafeError,
     UnsupportedError,
 )
-from tokfmt.core.files import File
 from tokfmt.core.findings import Audit, Code, Finding
-from tokfmt.core.format import REGION, Format, look
+from tokfmt.core.format import REGION, look
 from tokfmt.core.listing import Listing
 from tokfmt.core.losses import READS
 from tokfmt.core.memory import MemoryReader
@@ -274,7 +273,7 @@ class _Checking:
         try:
             if self.request.format:  # else the detection looks at it
                 look(registry.of_prefix(self.path))
-            format_, file = identified(self.path, self.request.format)
+            format_, file, manifest = identified(self.path, self.request.format)
         except FormatError as error:
             self.found.add([Finding.of("TF900", error)], meanings(None))
             return self.found
@@ -284,7 +283,7 @@ class _Checking:
             return self.found
         self.found.format = format_.name
         known = meanings(format_)
-        one = self._found(format_, file)
+        one = found_at(self.path, format_, self.request, file, manifest)._replace(inspections=self.inspections)
         self.request, _ = found_as_written(one, self.request)
         self.found.add(self._own(one, read_options(format_, self.request)), known)
         self.found.add(file_findings(one, self.deep, self.jobs, self.progress, self.splits), known)
@@ -302,10 +301,6 @@ class _Checking:
         elif not self.found.errors:
             self.found.add(self._stored(one), known)
         return self.found
-
-    def _found(self, format_: Format, file: File | None) -> SourceFiles:
-        one = found_at(self.path, format_, self.request, file)
-        return one._replace(inspections=self.inspections)
 
     def _stored(self, one: SourceFiles) -> Iterator[Finding]:
         """Open the dataset as it is stored, and compare its counts with the manifest."""

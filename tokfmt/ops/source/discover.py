@@ -42,16 +42,16 @@ _HARMLESS = r"""(?xi)
 
 def format_of(path: PlaceLike, name: str | None = None) -> Format:
     """Return the format of a dataset; see `identified`."""
-    format_, file = identified(path, name)
+    format_, file, _ = identified(path, name)
     if file is not None:
         file.close()
     return format_
 
 
-def identified(path: PlaceLike, name: str | None) -> tuple[Format, File | None]:
+def identified(path: PlaceLike, name: str | None) -> tuple[Format, File | None, Manifest | None]:
     """Return the format with a name, else the format that the content shows, else that of the manifest.
 
-    The file that was looked at for it is still open.
+    The file that was looked at for it is still open, and is returned. So is the manifest, if it was read for it.
 
     The manifest counts only if the number and size of the files are as it states. It helps with files of raw token IDs,
     whose content shows no format.
@@ -61,11 +61,6 @@ def identified(path: PlaceLike, name: str | None) -> tuple[Format, File | None]:
         FormatError: The path cannot be read.
         OptionError: There is no format with that name.
     """
-    return _identified(path, name)[:2]
-
-
-def _identified(path: PlaceLike, name: str | None) -> tuple[Format, File | None, Manifest | None]:
-    """Return the same as `identified`, and the manifest if it was read."""
     if name:
         return registry.get(name), None, None
     place = registry.of_prefix(place_of(path))
@@ -120,7 +115,7 @@ def dataset_at(path: Place, request: SourceRequest) -> SourceFiles:
         DetectionError: The format cannot be detected.
         OptionError: There is no format of that name.
     """
-    format_, file, manifest = _identified(path, request.format)
+    format_, file, manifest = identified(path, request.format)
     return found_at(path, format_, request, file, manifest)
 
 

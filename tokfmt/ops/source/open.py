@@ -140,7 +140,7 @@ def open_sources(
         TokenizerMismatchError: Another tokenizer made a source.
     """
     with (found and found[0].path.listing) or Listing() as listing:
-        found = find_sources(request, listing=listing) if found is None else [one.asking(listing) for one in found]
+        found = find_sources(request, listing=listing) if found is None else found
         sources = [
             open_found(
                 group, request, tokenizer, jobs, progress, collect_invalid=collect_invalid, max_sequences=max_sequences
@@ -334,10 +334,9 @@ def open_found(
     Raises:
         TokfmtError: As in `open_sources`.
     """
-    at_hand = next((file.at_hand() for one in found[:1] for file in one.opened.values()), nullcontext())
-    with asking_once(found) as asked, at_hand:
+    with next((file.at_hand() for one in found[:1] for file in one.opened.values()), nullcontext()):
         source = open_stored(
-            asked,
+            found,
             request,
             tokenizer,
             jobs,

@@ -420,12 +420,6 @@ class SourceFiles(NamedTuple):
     manifest: Manifest | None = None
     inspections: Inspections | None = None
 
-    def asking(self, listing: Listing) -> SourceFiles:
-        """Return the same dataset, whose places carry a listing."""
-        if self.path.listing is listing:
-            return self
-        return self._replace(path=self.path.asking(listing), files=tuple(file.asking(listing) for file in self.files))
-
     def close(self) -> None:
         """Close the files that no reader took. They are opened again if they are needed."""
         for file in self.opened.values():
@@ -446,4 +440,9 @@ Found = Mapping[tuple[Place, str | None], SourceFiles]
 def asking_once(found: Sequence[SourceFiles]) -> Iterator[Sequence[SourceFiles]]:
     """Yield datasets whose places ask each question once inside this context; see `core.listing`."""
     with found[0].path.listing or Listing() as listing:
-        yield [one.asking(listing) for one in found]
+        yield [
+            one
+            if one.path.listing is listing
+            else one._replace(path=one.path.asking(listing), files=tuple(file.asking(listing) for file in one.files))
+            for one in found
+        ]
