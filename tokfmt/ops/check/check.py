@@ -217,8 +217,9 @@ def check(request: CheckRequest, progress: Progress | None = None) -> Iterator[C
         splits = Splits()
         with Listing() as listing:
             for path in dataset_paths(request.source):
-                # A check of a small dataset in a store would otherwise list its directory 50 times.
-                place = path if path.is_local else path.asking(listing)
+                # A check of a small dataset in a store would otherwise list its directory 50 times. On this machine,
+                # only the opening of its reader asks once.
+                place = path.asking(Listing() if path.is_local else listing)
                 yield _Checking(place, request, handle, corpus, jobs, watched, splits).report()
     finally:
         if corpus is not None:
