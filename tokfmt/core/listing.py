@@ -105,8 +105,6 @@ class Listing:
         Raises:
             OSError: If the directory cannot be listed.
         """
-        if not self.depth:
-            return None
         with self.asking:
             if directory not in self.directories:
                 kinds: dict[str, Kind] | None = {}
@@ -125,8 +123,6 @@ class Listing:
         Raises:
             OSError: If it does not exist, or cannot be reached.
         """
-        if not self.depth:
-            return place.status_now()
         answer = self.statuses.get(place)
         if answer is None:
             try:
@@ -141,8 +137,6 @@ class Listing:
 
     def kind_of(self, place: Place) -> tuple[bool, Kind | None]:
         """Return whether a kept listing answers for a place, and the kind of the place; None: it does not exist."""
-        if not self.depth:
-            return False, None
         kinds = self.directories.get(place.parent) if place.name not in ("", "..") else None
         if kinds is not None:
             return True, kinds.get(place.name)
@@ -151,8 +145,6 @@ class Listing:
     def beside(self, place: Place) -> list[Place]:
         """Return the places in the same directory that begin with the stem of a place, as far as they were listed."""
         above, end = place.parent, place.name.find(".", 1)
-        if not self.depth:
-            return []
         with self.asking:
             kinds = self.directories.get(above) or self._many(above)
             if kinds is not None:

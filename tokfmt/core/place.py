@@ -176,7 +176,7 @@ class Place(ABC):
             OSError: If the place does not exist, or cannot be reached.
         """
         answers = self.listing
-        return self.status_now() if answers is None else answers.status(self)
+        return answers.status(self) if answers is not None and answers.depth else self.status_now()
 
     def entries(self) -> dict[str, Kind]:
         """Return the names in a directory, and the kind of each.
@@ -185,18 +185,19 @@ class Place(ABC):
             OSError: If the directory cannot be listed.
         """
         answers = self.listing
-        kinds = None if answers is None else answers.entries(self)
+        kinds = answers.entries(self) if answers is not None and answers.depth else None
         return {entry.name: entry.kind for entry in self.entries_now()} if kinds is None else kinds
 
     def beside(self) -> list[Self]:
         """Return the places in the same directory that begin with the same stem, as far as they were listed."""
         answers = self.listing
-        return [] if answers is None else [self.parent / place.name for place in answers.beside(self)]
+        listed = answers.beside(self) if answers is not None and answers.depth else []
+        return [self.parent / place.name for place in listed]
 
     def below(self) -> dict[Self, Identity]:
         """Return the files below a directory with their identities, as far as lists of a store state both."""
         answers = self.listing
-        return {} if answers is None else answers.below(self)
+        return answers.below(self) if answers is not None and answers.depth else {}
 
     def is_file(self) -> bool:
         """Return whether there is a regular file, or a link to one."""
@@ -221,7 +222,7 @@ class Place(ABC):
             or no listing.
         """
         answers = self.listing
-        is_listed, kind = (False, None) if answers is None else answers.kind_of(self)
+        is_listed, kind = answers.kind_of(self) if answers is not None and answers.depth else (False, None)
         return is_listed and kind is not Kind.LINK, kind
 
     def _is(self, wanted: Kind | None) -> bool:
