@@ -185,8 +185,8 @@ def _raise_if_none_opened(app: Any) -> None:
 
 def _folder(named: Any) -> Any:
     """Return the only path if it is a directory of datasets, or of one and of others below it; None otherwise."""
-    from tokfmt.core import listing
     from tokfmt.core.errors import DetectionError, TokfmtError
+    from tokfmt.core.listing import Listing
     from tokfmt.core.place import place_of
     from tokfmt.ops.source.discover import format_of, holds_others
     from tokfmt.ops.source.request import expanded
@@ -198,8 +198,9 @@ def _folder(named: Any) -> Any:
         return place_of(paths[0])
     place = place_of(paths[0])
     try:
-        with listing.kept():
-            several = holds_others(place, format_of(place, named.format)) if named.format is None else False
+        with Listing() as listing:
+            listed = place.asking(listing)
+            several = holds_others(listed, format_of(listed)) if named.format is None else False
     except DetectionError:  # of no format, or of several
         several = True
     except TokfmtError:

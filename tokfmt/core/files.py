@@ -108,7 +108,7 @@ class File:
     path: Place
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = place = LocalPlace(path)
+        self.path = place = path if isinstance(path, LocalPlace) else LocalPlace(path)
         self._fd: int | None = None
         fd = _open_regular(place)
         self.identity = status_of(os.fstat(fd)).identity
@@ -790,7 +790,8 @@ def walk(directory: str | os.PathLike[str]) -> Iterator[tuple[LocalPlace, list[s
     Raises:
         OSError: If a directory cannot be listed. os.walk would skip it silently.
     """
-    left = list[tuple[LocalPlace, list[str] | None]]([(LocalPlace(directory), None)])
+    top = directory if isinstance(directory, LocalPlace) else LocalPlace(directory)
+    left = list[tuple[LocalPlace, list[str] | None]]([(top, None)])
     while left:
         base, names = left.pop()
         if names is not None:

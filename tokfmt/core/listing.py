@@ -1,13 +1,14 @@
-"""The answers of file systems and stores while datasets are discovered and opened. Inside `kept()`, each is asked once.
+"""The answers of file systems and stores while datasets are discovered and opened. Each question is asked once.
 
 To open a dataset, tokfmt asks the same questions several times: which names a directory holds, which are files, how
-large they are. Inside `kept()`, the store is asked once, and a listing also answers questions about its names. The
+large they are. A command that opens datasets begins a `Listing`, and their places carry it, as do all places that
+follow from them (`core.place.Place.asking`). A listing also answers questions about the names that it lists. The
 answers stay true under this rule:
 
-    `kept()` surrounds the discovery and opening of sources once, and no later open, read or write. The answers end with
-    it, so a later open, a running browser and a Loader ask again. Only a conversion that opens later what it discovered
-    passes on its answers. Whether a file changed since it was opened is always asked again
-    (`files.File.check_unchanged`).
+    `with Listing()` surrounds the discovery and opening of sources once, and no later open, read or write. It is empty
+    afterwards, and its places ask the file system or the store, so a later open, a running browser and a Loader ask
+    again. A conversion forgets the statuses between discovery and opening, so that a change is detected. Whether a
+    file changed since it was opened is always asked again (`files.File.check_unchanged`).
 
 To bound memory, listings of more than 65,536 names are not kept, and only the first 4,096 statuses are, or 65,536 that
 a list of a store states.
@@ -22,11 +23,10 @@ from __future__ import annotations
 import errno
 import threading
 from collections import Counter
-from collections.abc import Callable, Hashable, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import ClassVar, Protocol, Self, TypeVar, cast
+from types import TracebackType
+from typing import ClassVar, Protocol, Self, TypeVar
 
 from tokfmt.core.errors import FormatError, UnreachableError
 from tokfmt.core.store import Beside, Entry, Identity, Kind, Status
@@ -48,7 +48,6 @@ class Place(Protocol):
     def beside_now(self) -> Beside | None: ...
 
 
-T = TypeVar("T")
 AnyPlace = TypeVar("AnyPlace", bound=Place)
 
 _MOST, _STATUSES = 1 << 16, 1 << 12  # Names of a directory, and statuses, which take 500 bytes each.
@@ -57,7 +56,7 @@ _STEMS = 8  # Stems in a directory that are listed one by one.
 
 @dataclass
 class Listing:
-    """The kept answers. Places ask it; see `core.place.Place`.
+    """The answers so far. The places that carry it ask it inside `with listing`, which may be nested.
 
     Attributes:
         directories: The names in each directory, with their kinds; None if it is too large to keep.
@@ -65,8 +64,8 @@ class Listing:
         lists: Lists of a store by directory and stem.
         unlisted: Directories that the store does not list.
         stems: Stems that were listed in each directory.
-        made: Results of `once`.
         asking: Held while a store lists names, which answers what other threads are about to ask.
+        depth: Number of contexts that are open. Without any, the places do not ask it.
     """
 
     directories: dict[Place, dict[str, Kind] | None] = field(default_factory=dict)
@@ -74,8 +73,23 @@ class Listing:
     lists: dict[tuple[Place, str], Beside] = field(default_factory=dict)
     unlisted: set[Place] = field(default_factory=set)
     stems: Counter[Place] = field(default_factory=Counter)
-    made: dict[Hashable, object] = field(default_factory=dict)
     asking: threading.RLock = field(default_factory=threading.RLock)
+    depth: int = 0
+
+    def __enter__(self) -> Self:
+        """Answer from now on."""
+        with self.asking:
+            self.depth += 1
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        """Forget all answers, unless another context is open."""
+        with self.asking:
+            self.depth -= 1
+            if not self.depth:
+                self.forget_stored()
+                self.directories.clear()
+                self.unlisted.clear()
 
     def forget_stored(self) -> None:
         """Forget statuses, so that a change is detected, and lists of stores. Names in local directories stay."""
@@ -222,44 +236,3 @@ class Listing:
             return Status(kind, Identity(0, ""))
         status = self.statuses.get(place)
         return status if isinstance(status, Status) else None
-
-
-_KEPT: ContextVar[Listing | None] = ContextVar("answers of the stores", default=None)
-
-
-def current() -> Listing | None:
-    """Return the answers of the context; None outside of `kept()`."""
-    return _KEPT.get()
-
-
-@contextmanager
-def kept(answers: Listing | None = None, *, lists: bool = False) -> Iterator[Listing]:
-    """Keep answers inside this context, for this thread. A nested context uses the answers of the outer one.
-
-    Args:
-        answers: The answers of an earlier context, in which these sources were discovered. Statuses are asked again, so
-            that a change since then is detected.
-        lists: Keep the lists of stores, and the statuses in them. The earlier context was of other files.
-    """
-    outer = _KEPT.get()
-    if outer is not None:
-        yield outer
-        return
-    answers = Listing() if answers is None else answers
-    if not lists:
-        answers.forget_stored()
-    token = _KEPT.set(answers)
-    try:
-        yield answers
-    finally:
-        _KEPT.reset(token)
-
-
-def once(key: Hashable, make: Callable[[], T]) -> T:
-    """Return `make()`. Inside `kept()`, it is called once for each key."""
-    listing = _KEPT.get()
-    if listing is None:
-        return make()
-    if key not in listing.made:
-        listing.made[key] = make()
-    return cast("T", listing.made[key])

@@ -43,9 +43,9 @@ def place_named(file: Place, name: str, home: Place | None = None) -> Place:
     """
     home = file.parent if home is None else home
     if not isinstance(file, Url) or not isinstance(home, Url):
-        return _without_secrets(file, place_of(name)) if is_address(name) else home / name
+        return _without_secrets(file, place_of(name).asking(file.listing)) if is_address(name) else home / name
     try:
-        found = place_of(name) if is_address(name) else _joined(home, name)
+        found = (place_of(name) if is_address(name) else _joined(home, name)).asking(file.listing)
     except OptionError:
         raise _outside(file, name) from None
     if not _is_own(file, found) and not _is_allowed(found):

@@ -14,12 +14,12 @@ import re
 import stat
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path, PosixPath, PurePath, PurePosixPath
 from typing import Any, ClassVar, Literal, Self, TypeVar
 
-from tokfmt.core import listing
 from tokfmt.core.errors import OptionError, UnsupportedError
+from tokfmt.core.listing import Listing
 from tokfmt.core.store import Beside, Entry, Identity, Kind, Status, Store
 from tokfmt.core.text_format import printable
 
@@ -33,15 +33,18 @@ _ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.EBADF, errno.ELOOP)
 class Place(ABC):
     """The location of a file or a directory, with the interface of `Path` that tokfmt uses.
 
-    Whether something exists, and what it is, may be answered from a listing (`core.listing`). The methods that end in
-    `_now` always ask the file system or the store.
+    While a dataset is opened, its places carry a listing, which answers whether something exists, and what it is. The
+    methods that end in `_now` always ask the file system or the store.
 
     Attributes:
         is_local: True for a path of this machine: the kernel opens it, and a question about it costs no request.
+        listing: The listing that it carries, or None. The places that follow from this one (`/`, `parent`, another
+            name) carry it too. It is neither compared nor pickled.
     """
 
     __slots__ = ()
     is_local: ClassVar[bool]
+    listing: Listing | None
 
     # The interface of Path
 
@@ -162,14 +165,18 @@ class Place(ABC):
 
     # Answers that may come from a listing
 
+    @abstractmethod
+    def asking(self, listing: Listing | None) -> Self:
+        """Return the same place with another listing, or without one."""
+
     def status(self) -> Status:
         """Return the status. Links are followed.
 
         Raises:
             OSError: If the place does not exist, or cannot be reached.
         """
-        answers = listing.current()
-        return self.status_now() if answers is None else answers.status(self)
+        answers = self.listing
+        return answers.status(self) if answers is not None and answers.depth else self.status_now()
 
     def entries(self) -> dict[str, Kind]:
         """Return the names in a directory, and the kind of each.
@@ -177,19 +184,20 @@ class Place(ABC):
         Raises:
             OSError: If the directory cannot be listed.
         """
-        answers = listing.current()
-        kinds = None if answers is None else answers.entries(self)
+        answers = self.listing
+        kinds = answers.entries(self) if answers is not None and answers.depth else None
         return {entry.name: entry.kind for entry in self.entries_now()} if kinds is None else kinds
 
     def beside(self) -> list[Self]:
         """Return the places in the same directory that begin with the same stem, as far as they were listed."""
-        answers = listing.current()
-        return [] if answers is None else [self.parent / place.name for place in answers.beside(self)]
+        answers = self.listing
+        listed = answers.beside(self) if answers is not None and answers.depth else []
+        return [self.parent / place.name for place in listed]
 
     def below(self) -> dict[Self, Identity]:
         """Return the files below a directory with their identities, as far as lists of a store state both."""
-        answers = listing.current()
-        return {} if answers is None else answers.below(self)
+        answers = self.listing
+        return answers.below(self) if answers is not None and answers.depth else {}
 
     def is_file(self) -> bool:
         """Return whether there is a regular file, or a link to one."""
@@ -213,8 +221,8 @@ class Place(ABC):
             The kind is LINK if the place is a link, for which no listing answers. It is None if there is no such name,
             or no listing.
         """
-        answers = listing.current()
-        is_listed, kind = (False, None) if answers is None else answers.kind_of(self)
+        answers = self.listing
+        is_listed, kind = answers.kind_of(self) if answers is not None and answers.depth else (False, None)
         return is_listed and kind is not Kind.LINK, kind
 
     def _is(self, wanted: Kind | None) -> bool:
@@ -234,6 +242,15 @@ class LocalPlace(PosixPath, Place):
     """A path of the local file system. It is a `Path`, and equal to the `Path` of the same names."""
 
     is_local = True
+    listing: Listing | None = None
+
+    def asking(self, listing: Listing | None) -> LocalPlace:
+        """See `Place.asking`."""
+        if listing is None:
+            return LocalPlace(self)
+        place = _AskingPlace(self)
+        place.listing = listing
+        return place
 
     @property
     def text(self) -> str:
@@ -296,6 +313,47 @@ class LocalPlace(PosixPath, Place):
         return kind is not None or (not is_listed and os.path.lexists(self))
 
 
+class _AskingPlace(LocalPlace):
+    """A local place that carries a listing. Each version of Python makes the paths that follow from one in another way.
+
+    It is equal to the `LocalPlace` of the same names, and pickled as that.
+    """
+
+    def __reduce__(self) -> tuple[type[LocalPlace], tuple[str, ...]]:
+        return LocalPlace, self.parts
+
+    def __repr__(self) -> str:
+        return repr(LocalPlace(self))
+
+    def __truediv__(self, below: str | os.PathLike[str]) -> _AskingPlace:
+        place = super().__truediv__(below)
+        place.listing = self.listing
+        return place
+
+    @property
+    def parent(self) -> _AskingPlace:
+        place = super().parent
+        place.listing = self.listing
+        return place
+
+    def with_name(self, name: str) -> _AskingPlace:
+        return self._beside(super().with_name(name))
+
+    def with_suffix(self, suffix: str) -> _AskingPlace:
+        return self._beside(super().with_suffix(suffix))
+
+    def normalized(self) -> _AskingPlace:
+        return self._beside(os.path.abspath(self))
+
+    def real(self) -> _AskingPlace:
+        return self._beside(os.path.realpath(self))
+
+    def _beside(self, path: str | os.PathLike[str]) -> _AskingPlace:
+        place = _AskingPlace(path)
+        place.listing = self.listing
+        return place
+
+
 @dataclass(frozen=True, slots=True)
 class Url(Place):
     """The address of an object in a store, or of a prefix of objects.
@@ -306,12 +364,14 @@ class Url(Place):
             container alone if `AZURE_ACCOUNT` names the account.
         key: Names joined by slashes, without a slash at either end; "" is the bucket itself.
         query: The text after the question mark of a web address. It may hold a signature, so `str` omits it.
+        listing: See `Place`.
     """
 
     scheme: str
     authority: str
     key: str = ""
     query: str = ""
+    listing: Listing | None = field(default=None, compare=False)
     is_local: ClassVar = False
 
     def __post_init__(self) -> None:
@@ -342,6 +402,13 @@ class Url(Place):
     def address(self) -> str:
         """The complete address, with the user and the query that `str` omits. `Url.parse` accepts it."""
         return self._text(self.authority) + (f"?{self.query}" if self.query else "")
+
+    def __reduce__(self) -> tuple[type[Url], tuple[str, str, str, str]]:
+        return Url, (self.scheme, self.authority, self.key, self.query)
+
+    def asking(self, listing: Listing | None) -> Url:
+        """See `Place.asking`."""
+        return replace(self, listing=listing)
 
     def __lt__(self, other: Any) -> bool:
         if not isinstance(other, Url):

@@ -27,8 +27,8 @@ _Calls = queue.SimpleQueue[tuple[Future[T], Callable[[], T]] | None]
 def side_by_side(function: Callable[[S], T], items: Sequence[S], *, are_stored: bool | None = None) -> Iterator[T]:
     """Yield what a function returns for each item, in order. Local items are looked at one after the other.
 
-    If it raises for several items, the error of the first one is raised. The calls see the context of the caller, and
-    so the answers that `core.listing` keeps. Their threads are daemons: Ctrl-C ends the wait, and not the calls.
+    If it raises for several items, the error of the first one is raised. The calls see the context of the caller. Their
+    threads are daemons: Ctrl-C ends the wait, and not the calls.
 
     Args:
         function: Called once for each item; in threads if there are several and they are in a store.

@@ -1148,7 +1148,7 @@ def located(path: Place, prefix: str) -> Place:
     """
     if not path.is_local:
         return place_named(path, prefix)
-    beside, here = path.parent / prefix, LocalPlace(prefix)
+    beside, here = path.parent / prefix, LocalPlace(prefix).asking(path.listing)
     tested = ((place, there) for there in (_is_indexed, _is_there) for place in (beside, here))
     return next((place for place, there in tested if there(place)), beside)
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from tokfmt.core import listing
 from tokfmt.core.errors import CorruptError, TruncatedError
+from tokfmt.core.listing import Listing
 from tokfmt.core.losses import READS
 from tokfmt.core.place import LocalPlace
 from tokfmt.core.ragged import Tokens
@@ -22,10 +22,11 @@ from tokfmt.core.reader import Info, Layout, TokenReader, largest_id, windows
 from tokfmt.core.records import RecordReader
 from tokfmt.core.text_format import shortened
 from tokfmt.ops.source.content import Manifest
-from tokfmt.ops.source.manifest import extent, manifest_of
+from tokfmt.ops.source.manifest import extent
 from tokfmt.ops.source.open import counted, find_one, open_stored
 from tokfmt.ops.source.request import SourceFiles, SourceRequest
 from tokfmt.ops.source.stored import Source, tokenizer_of, without_leads, without_separators
+from tokfmt.text.tokenizer import TokenizerHandle
 
 _COUNTED = 1 << 20
 """Tokens of a stream up to which its sequences are counted, and of any dataset whose largest ID is searched."""
@@ -122,7 +123,6 @@ class Overview:
     notes: tuple[str, ...]
 
 
-@listing.kept()
 def info(given: SourceRequest, tokenizer: str | None = None) -> Overview:
     """Identify a dataset of any size without reading all of it.
 
@@ -136,13 +136,17 @@ def info(given: SourceRequest, tokenizer: str | None = None) -> Overview:
     """
     handle = tokenizer_of(tokenizer)
     request = given.accepting(READS["info"])
-    found = find_one(request)
-    manifest = manifest_of(found[0]) if len(found) == 1 and not given.ignore_manifest else Manifest({})
+    with Listing() as listing:
+        return _overview(find_one(request, listing), request, handle)
+
+
+def _overview(found: Sequence[SourceFiles], request: SourceRequest, handle: TokenizerHandle | None) -> Overview:
     try:
         source = open_stored(found, request, handle, few_sequences=True, max_sequences=1)
     except (TruncatedError, CorruptError) as error:
         error.add_note(f"It is read as {found[0].format.name}; tokfmt check lists every problem")
         raise
+    manifest = source.manifests[0] if len(found) == 1 and not request.ignore_manifest else Manifest({})
     try:
         if isinstance(source.reader, RecordReader):
             facts = _of_records(source, source.reader, manifest)

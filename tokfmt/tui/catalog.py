@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from tokfmt.core import listing
 from tokfmt.core.errors import FormatError, TokfmtError
 from tokfmt.core.format import Format
+from tokfmt.core.listing import Listing
 from tokfmt.core.place import Place
 from tokfmt.core.records import RecordReader
 from tokfmt.ops.source.discover import Skipped, datasets_below
@@ -101,6 +101,7 @@ class Catalog:
     _listed: list[Listed] = field(default_factory=list)
     _passed: int = 0  # datasets that were compared with the words
     _search: Iterator[Listed | Skipped] | None = None
+    _answers: Listing = field(default_factory=Listing)
 
     def find(self, count: int) -> None:
         """Find up to `count` datasets more."""
@@ -108,7 +109,7 @@ class Catalog:
             self._search = self._below()
         wanted = len(self.found) + count
         try:
-            with listing.kept():
+            with self._answers:
                 for one in self._search:
                     if isinstance(one, Skipped):
                         self.others += 1
@@ -121,7 +122,7 @@ class Catalog:
         self.whole = True
 
     def _below(self) -> Iterator[Listed | Skipped]:
-        for one in datasets_below(self.directory, self.request.format):
+        for one in datasets_below(self.directory.asking(self._answers), self.request.format):
             if isinstance(one, Skipped):
                 yield one
                 continue
@@ -178,23 +179,23 @@ class Catalog:
     def look(self, one: Listed) -> None:
         """Read the facts of a dataset, in a time that does not depend on its size."""
         try:
-            with listing.kept():
-                self._read(one)
+            with Listing() as listing:
+                self._read(one, one.place.asking(listing))
         except TokfmtError as error:
             one.failure = str(error)
         one.looked = True
 
-    def _read(self, one: Listed) -> None:
+    def _read(self, one: Listed, place: Place) -> None:
         if one.format is None:
             return
-        one.size = extent(one.format.files(one.place))["bytes"]
-        manifest = read_manifest(one.place)
+        one.size = extent(one.format.files(place))["bytes"]
+        manifest = read_manifest(place)
         counts = manifest.counts(samples=manifest.rows)
         sequences, tokens = counts.get("sequences"), counts.get("tokens")
-        if isinstance(sequences, int) and isinstance(tokens, int) and describes(manifest, one.format, one.place):
+        if isinstance(sequences, int) and isinstance(tokens, int) and describes(manifest, one.format, place):
             one.sequences, one.tokens, one.unit = sequences, tokens, "samples" if manifest.rows else "documents"
             return
-        opened = open_first(replace(self.request_of(one), format=one.format.name))
+        opened = open_first(replace(self.request, paths=(place,), recursive=False, format=one.format.name))
         try:
             _count(one, opened)
             one.failure = opened.damage

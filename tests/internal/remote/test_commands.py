@@ -14,9 +14,9 @@ from remote.conftest import forget
 import tokfmt
 from tokfmt.cli import main
 from tokfmt.cli.main import cli
-from tokfmt.core import listing
 from tokfmt.core.errors import SourceChangedError, StoreWarning
 from tokfmt.core.format import Hints
+from tokfmt.core.listing import Listing
 from tokfmt.core.place import Url, close_stores
 from tokfmt.formats import llmc
 from tokfmt.remote import account
@@ -140,7 +140,7 @@ def forty_shards(tmp_path):
 def test_files_of_a_folder_are_opened_side_by_side(server, bucket, forty_shards):
     shutil.copytree(forty_shards, bucket / "shards")
     server.delay = 0.05
-    with listing.kept():
-        file_layout = llmc.FORMAT.examine([Url.parse("s3://bkt/shards")], llmc.ReadOptions(), Hints())
+    with Listing() as listing:
+        file_layout = llmc.FORMAT.examine([Url.parse("s3://bkt/shards").asking(listing)], llmc.ReadOptions(), Hints())
     assert len(file_layout.extents) == 40
     assert len(server.bodies()) <= 42 and server.rounds <= 10, (server.rounds, len(server.bodies()))

@@ -12,13 +12,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, nullcontext
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from tokfmt import registry
-from tokfmt.core import listing
 from tokfmt.core.errors import (
     DetectionError,
     FormatError,
@@ -30,9 +29,9 @@ from tokfmt.core.errors import (
     UnsafeError,
     UnsupportedError,
 )
-from tokfmt.core.files import File
 from tokfmt.core.findings import Audit, Code, Finding
-from tokfmt.core.format import REGION, Format, look
+from tokfmt.core.format import REGION, look
+from tokfmt.core.listing import Listing
 from tokfmt.core.losses import READS
 from tokfmt.core.memory import MemoryReader
 from tokfmt.core.place import Place
@@ -71,7 +70,6 @@ from tokfmt.ops.source.ingest import as_stored, ingested, some_ids
 from tokfmt.ops.source.manifest import (
     found_as_written,
     manifest_of,
-    read_manifest,
 )
 from tokfmt.ops.source.open import hints_of, open_found, open_stored
 from tokfmt.ops.source.request import (
@@ -216,12 +214,13 @@ def check(request: CheckRequest, progress: Progress | None = None) -> Iterator[C
     jobs = worker_count(request.jobs)
     corpus = _corpus(request, handle, jobs, watched)
     try:
-        lists, splits = listing.Listing(), Splits()
-        for path in dataset_paths(request.source):
-            # in a store, a check of a small dataset would otherwise list its directory 50 times
-            with nullcontext() if path.is_local else listing.kept(lists, lists=True):
-                found = _Checking(path, request, handle, corpus, jobs, watched, splits).report()
-            yield found
+        splits = Splits()
+        with Listing() as listing:
+            for path in dataset_paths(request.source):
+                # A check of a small dataset in a store would otherwise list its directory 50 times. On this machine,
+                # only the opening of its reader asks once.
+                place = path.asking(Listing() if path.is_local else listing)
+                yield _Checking(place, request, handle, corpus, jobs, watched, splits).report()
     finally:
         if corpus is not None:
             corpus.close()
@@ -275,7 +274,7 @@ class _Checking:
         try:
             if self.request.format:  # else the detection looks at it
                 look(registry.of_prefix(self.path))
-            format_, file = identified(self.path, self.request.format)
+            format_, file, manifest = identified(self.path, self.request.format)
         except FormatError as error:
             self.found.add([Finding.of("TF900", error)], meanings(None))
             return self.found
@@ -285,7 +284,7 @@ class _Checking:
             return self.found
         self.found.format = format_.name
         known = meanings(format_)
-        one = self._found(format_, file)
+        one = found_at(self.path, format_, self.request, file, manifest)._replace(inspections=self.inspections)
         self.request, _ = found_as_written(one, self.request)
         self.found.add(self._own(one, read_options(format_, self.request)), known)
         self.found.add(file_findings(one, self.deep, self.jobs, self.progress, self.splits), known)
@@ -303,10 +302,6 @@ class _Checking:
         elif not self.found.errors:
             self.found.add(self._stored(one), known)
         return self.found
-
-    def _found(self, format_: Format, file: File | None) -> SourceFiles:
-        one = found_at(self.path, format_, self.request, file)
-        return one._replace(manifest=read_manifest(one.path), inspections=self.inspections)
 
     def _stored(self, one: SourceFiles) -> Iterator[Finding]:
         """Open the dataset as it is stored, and compare its counts with the manifest."""

@@ -53,6 +53,7 @@ from tokfmt.ops.source.manifest import (
     fingerprint,
     ledger_paths,
     manifests_of_siblings,
+    own_manifest,
     read_manifest,
     written_files,
 )
@@ -105,11 +106,6 @@ def _shown(manifest: Place, home: Place) -> str:
     return printable(manifest.name if manifest.parent == home else f"{manifest.parent.name}/{manifest.name}")
 
 
-def _beside(one: SourceFiles) -> Manifest:
-    """Return the manifest beside a dataset, which the check has read."""
-    return read_manifest(one.path) if one.manifest is None else one.manifest
-
-
 def file_findings(one: SourceFiles, deep: bool, jobs: int, progress: Progress, splits: Splits) -> Iterator[Finding]:
     """Compare the files of a dataset with its manifest.
 
@@ -120,7 +116,7 @@ def file_findings(one: SourceFiles, deep: bool, jobs: int, progress: Progress, s
         progress: Receives the phase of the checksum.
         splits: What the manifests beside the datasets of this command name.
     """
-    path, manifest = one.path, _beside(one)
+    path, manifest = one.path, own_manifest(one)
     if not manifest.path.is_there():
         yield from splits.missing(path, manifest.path)
         return
@@ -191,7 +187,7 @@ def ledger_findings(one: SourceFiles, asked: SourceRequest, *, deep: bool) -> It
         asked: How to read the dataset.
         deep: Compare every row with the sequences; otherwise compare only the number of rows.
     """
-    manifest, about = _beside(one).ledger, ledger_paths(one.path)[1]
+    manifest, about = own_manifest(one).ledger, ledger_paths(one.path)[1]
     if not about.exists() and not one.path.is_symlink():
         if manifest:
             what = f"has no ledger {printable(about.name)}; its manifest lists one"
@@ -227,7 +223,7 @@ def ledger_findings(one: SourceFiles, asked: SourceRequest, *, deep: bool) -> It
 
 def other_findings(one: SourceFiles) -> Iterator[Finding]:
     """Report empty files of a dataset, and files in its directory that do not belong to it."""
-    bare = isinstance(one.format, FlatFormat) and not _beside(one).output
+    bare = isinstance(one.format, FlatFormat) and not own_manifest(one).output
     for file in one.files if bare else ():  # An empty file of JSON lines is a corpus without a document.
         if is_empty(file):
             yield Finding("TF919", "warning", str(file), EMPTY, "Copy it again, or remove it")
@@ -528,7 +524,7 @@ def count_findings(
         samples: True if the sequences are samples.
         max_id: The largest ID of all tokens that were read; None if unknown.
     """
-    path, manifest = one.path, _beside(one)
+    path, manifest = one.path, own_manifest(one)
     counts = manifest.counts(samples=samples)  # empty if the manifest counts several splits, and one was read
     alike = manifest.ids == (eos_id, bos_id)  # otherwise only one counts them
     compared = [("sequences", sequences), ("tokens", tokens if alike else None)]

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from tokfmt.core.errors import FormatError, Loss
 from tokfmt.core.files import write_error
+from tokfmt.core.listing import Listing
 from tokfmt.core.place import LocalPlace, PlaceLike, Url, place_of
 from tokfmt.core.place import destination_of as place_to_write
 from tokfmt.core.records import RecordReader
@@ -113,11 +114,13 @@ def convert_files(
         request = replace(request, destination=destination.path)
         check_options(request, destination)
         tokenizer = tokenizer_of(request.tokenizer, special_tokens=request.special_tokens, engine=request.engine)
-        found = find_files(request, given)
-        check_places(request, destination, found.files)
-        before = snapshot(found.files)
-        stagings = hidden_directories(request, destination, before, notes)
-        inputs = open_inputs(request, found, before, tokenizer, given, notes)
+        with Listing() as listing:
+            found = find_files(request, given, listing)
+            check_places(request, destination, found.files)
+            before = snapshot(found.files)
+            stagings = hidden_directories(request, destination, before, notes)
+            listing.forget_stored()
+            inputs = open_inputs(request, found, before, tokenizer, given, notes)
         destination = choose_contents(request, inputs, destination)
         if destination.packed is not None:
             inputs = inputs.of_reader(destination.packed)

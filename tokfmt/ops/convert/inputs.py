@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tokfmt.core import listing
 from tokfmt.core.errors import NAME_SEPARATOR, OptionError, SeparatorUnknownError, TokenizerMismatchError
+from tokfmt.core.listing import Listing
 from tokfmt.core.place import Place
 from tokfmt.core.reader import TokenReader
 from tokfmt.core.records import RecordInfo, RecordReader
@@ -17,7 +17,7 @@ from tokfmt.ops.convert.notes import Notes
 from tokfmt.ops.convert.request import Request
 from tokfmt.ops.source.content import Manifest
 from tokfmt.ops.source.discover import find_sources
-from tokfmt.ops.source.manifest import read_manifest
+from tokfmt.ops.source.manifest import own_manifest
 from tokfmt.ops.source.open import open_sources, text_recipe_of, with_named
 from tokfmt.ops.source.request import SourceFiles
 from tokfmt.ops.source.stored import Source, agreed_tokenizer, files_of_sources
@@ -37,12 +37,10 @@ class FoundFiles(NamedTuple):
     Attributes:
         named: The datasets that the request names.
         files: These and all that recipes among them name.
-        answers: What the file systems and stores answered, so that opening does not ask again.
     """
 
     named: Sequence[SourceFiles]
     files: tuple[SourceFiles, ...]
-    answers: listing.Listing
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,16 +84,15 @@ class Inputs:
         return replace(self, sources=source, read=source)
 
 
-def find_files(request: Request, given: Given | None) -> FoundFiles:
-    """Find the datasets that a request names.
+def find_files(request: Request, given: Given | None, listing: Listing) -> FoundFiles:
+    """Find the datasets that a request names. Their places carry the listing.
 
     Raises:
         TokfmtError: There is no such dataset, or tokfmt does not know its format.
     """
-    with listing.kept() as answers:
-        named = files_of_sources(given[0]) if given else find_sources(request.source)
-        named = [with_named(one) if one.format.is_computed else one for one in named]
-    return FoundFiles(named, tuple(one for dataset in named for one in dataset.all()), answers)
+    named = files_of_sources(given[0], listing) if given else find_sources(request.source, listing=listing)
+    named = [with_named(one) if one.format.is_computed else one for one in named]
+    return FoundFiles(named, tuple(one for dataset in named for one in dataset.all()))
 
 
 def open_inputs(
@@ -119,10 +116,9 @@ def open_inputs(
     Raises:
         TokfmtError: A source cannot be read, or tokenizers contradict each other.
     """
-    with listing.kept(found.answers):
-        sources = given[0] if given else _opened(request, tokenizer, found.named, notes)
-        compared = () if request.source.ignore_manifest else found.files
-        stated = {one.path: read_manifest(one.path).of_files for one in compared}
+    sources = given[0] if given else _opened(request, tokenizer, found.named, notes)
+    compared = () if request.source.ignore_manifest else found.files
+    stated = {one.path: own_manifest(one).of_files for one in compared}
     read = [sources[0]._replace(reader=given[1])] if given else sources
     if any(source.format.is_computed for source in sources):
         tokenizer = _named_tokenizer(sources, tokenizer)

@@ -22,11 +22,11 @@ from typing import Any, NamedTuple
 from xxhash import xxh3_64_hexdigest
 
 from tokfmt import registry
-from tokfmt.core import listing
 from tokfmt.core.claims import Claim, read_claim, refused
 from tokfmt.core.errors import ConversionError, DestinationExistsError, OptionError, OutageError, TokfmtError
 from tokfmt.core.files import open_file, writing
 from tokfmt.core.format import Format, everything_in
+from tokfmt.core.listing import Listing
 from tokfmt.core.locks import make_private
 from tokfmt.core.place import Place, Url, writable_store
 from tokfmt.core.publisher import REQUEST, Beside, Publisher
@@ -184,16 +184,16 @@ class StorePublisher(Publisher):
         """Whether tasks write the destination, and --finish publishes it."""
         return self._kept == "tasks"
 
-    @listing.kept()
     def _check_dataset(self, stated: str) -> None:
-        for place in (self.url, *self._beside):
-            if not place.is_there():
-                continue
-            why = strangers_in_store(place, stated) if place == self.url else ""
-            if not self.overwrite:
-                raise DestinationExistsError(place, why)
-            if why:
-                raise self._not_replaced(why)
+        with Listing() as listing:
+            for place in (named.asking(listing) for named in (self.url, *self._beside)):
+                if not place.is_there():
+                    continue
+                why = strangers_in_store(place, stated) if place == self.url else ""
+                if not self.overwrite:
+                    raise DestinationExistsError(place, why)
+                if why:
+                    raise self._not_replaced(why)
 
     def _recall_run(self) -> None:
         """Take over the run of an earlier process, whose claim then is ours. All tasks of a destination are one run."""

@@ -9,16 +9,17 @@ from itertools import islice
 from typing import NamedTuple
 
 from tokfmt import registry
-from tokfmt.core import listing
 from tokfmt.core.errors import DetectionError, FormatError, SourceChangedError, TokfmtError, UnknownFormatError
 from tokfmt.core.files import File, names_in, natural_key, reading_error
 from tokfmt.core.format import Format, unrelated_files
+from tokfmt.core.listing import Listing
 from tokfmt.core.place import Place, PlaceLike, identities_now, place_of
 from tokfmt.core.side_by_side import side_by_side
 from tokfmt.core.store import Identity, Kind
 from tokfmt.core.text_format import printable
+from tokfmt.ops.source.content import Manifest
 from tokfmt.ops.source.manifest import announce_manifest, describes, read_manifest
-from tokfmt.ops.source.request import Found, SourceFiles, SourceRequest, expanded
+from tokfmt.ops.source.request import Found, SourceFiles, SourceRequest, asked_by, expanded
 
 _HARMLESS = r"""(?xi)
     \..*                                            # hidden: .git, .gitattributes, .DS_Store
@@ -41,16 +42,16 @@ _HARMLESS = r"""(?xi)
 
 def format_of(path: PlaceLike, name: str | None = None) -> Format:
     """Return the format of a dataset; see `identified`."""
-    format_, file = identified(path, name)
+    format_, file, _ = identified(path, name)
     if file is not None:
         file.close()
     return format_
 
 
-def identified(path: PlaceLike, name: str | None) -> tuple[Format, File | None]:
+def identified(path: PlaceLike, name: str | None) -> tuple[Format, File | None, Manifest | None]:
     """Return the format with a name, else the format that the content shows, else that of the manifest.
 
-    The file that was looked at for it is still open.
+    The file that was looked at for it is still open, and is returned. So is the manifest, if it was read for it.
 
     The manifest counts only if the number and size of the files are as it states. It helps with files of raw token IDs,
     whose content shows no format.
@@ -61,26 +62,28 @@ def identified(path: PlaceLike, name: str | None) -> tuple[Format, File | None]:
         OptionError: There is no format with that name.
     """
     if name:
-        return registry.get(name), None
+        return registry.get(name), None, None
     place = registry.of_prefix(place_of(path))
     announce_manifest(place)
     try:
-        return registry.detected(place)
+        return *registry.detected(place), None
     except DetectionError:
         manifest = read_manifest(place)
         stated = manifest.content.get("format")
         if stated not in registry.names() or not describes(manifest, registry.get(stated), place):
             raise
-        return registry.get(stated), None
+        return registry.get(stated), None, manifest
 
 
-@listing.kept()
-def find_sources(request: SourceRequest, known: Found | None = None) -> list[SourceFiles]:
+def find_sources(
+    request: SourceRequest, known: Found | None = None, listing: Listing | None = None
+) -> list[SourceFiles]:
     """Find the datasets that a request names by paths, by patterns, and with `recursive` below directories.
 
     Args:
         request: The paths and the format of the sources.
         known: Datasets that were found already, by path and the given name of the format.
+        listing: The listing of the opening that they are found for (default: one that ends with the search).
 
     Raises:
         FormatError: A path cannot be read.
@@ -89,13 +92,14 @@ def find_sources(request: SourceRequest, known: Found | None = None) -> list[Sou
     """
     known, name, opened, found = known or {}, request.format, 0, list[SourceFiles]()
     try:
-        for one in side_by_side(
-            lambda path: known.get((path, name)) or dataset_at(path, request), dataset_paths(request)
-        ):
-            opened += len(one.opened)
-            if opened > _OPENED:
-                one.close()
-            found.append(one)
+        with listing or Listing() as asked:
+            for one in side_by_side(
+                lambda path: known.get((path, name)) or dataset_at(path, request), dataset_paths(request, asked)
+            ):
+                opened += len(one.opened)
+                if opened > _OPENED:
+                    one.close()
+                found.append(one)
     except UnknownFormatError as error:
         if request.eos is None:
             raise
@@ -111,22 +115,26 @@ def dataset_at(path: Place, request: SourceRequest) -> SourceFiles:
         DetectionError: The format cannot be detected.
         OptionError: There is no format of that name.
     """
-    format_, file = identified(path, request.format)
-    return found_at(path, format_, request, file)
+    format_, file, manifest = identified(path, request.format)
+    return found_at(path, format_, request, file, manifest)
 
 
 _OPENED = 64  # files that stay open between detection and opening; others are opened again, if they did not change
 
 
-def dataset_paths(request: SourceRequest) -> list[Place]:
+def dataset_paths(request: SourceRequest, listing: Listing | None = None) -> list[Place]:
     """Return the paths of the datasets that a request names.
+
+    Args:
+        request: The paths and the format of the sources.
+        listing: The listing that they carry, unless they carry one that answers.
 
     Raises:
         FormatError: A pattern matches nothing, or with `recursive` a directory holds no dataset.
         OptionError: A path is invalid.
     """
     found: list[Place] = []
-    for path in map(place_of, expanded(request.paths)):
+    for path in (asked_by(path, listing) for path in expanded(request.paths, listing)):
         below = request.recursive and path.is_dir()
         places = [place for place, _ in _candidates(path, request.format)] if below else [path]
         if not places:
@@ -222,24 +230,28 @@ def _candidates(directory: Place, name: str | None, *, mixed: bool = False) -> I
             yield entry, None  # opening the file reports an error if it is not a dataset
 
 
-def found_at(path: Place, format_: Format, request: SourceRequest, file: File | None = None) -> SourceFiles:
-    """Return the files of one dataset, and a description of other files in its directory.
+def found_at(
+    path: Place, format_: Format, request: SourceRequest, file: File | None = None, manifest: Manifest | None = None
+) -> SourceFiles:
+    """Return the files of one dataset, its manifest, and a description of other files in its directory.
 
     Args:
         path: The dataset.
         format_: Its format.
         request: Whether files may be lost, and whether directories below are datasets of their own.
         file: The file in which the format was detected.
+        manifest: The manifest beside it, if it was read already.
 
     Raises:
         FormatError: The directory cannot be listed.
     """
     path = format_.canonical(registry.of_prefix(path))
+    manifest = read_manifest(path) if manifest is None else manifest
     files = tuple(format_.files(path))
     if request.allow_partial:  # An index may name files that are lost. The reader says so.
         files = tuple(file for file in files if file.is_there())
     if not path.is_dir() or not files:
-        return SourceFiles(path, format_, files, opened={} if file is None else {file.path: file})
+        return SourceFiles(path, format_, files, opened={} if file is None else {file.path: file}, manifest=manifest)
     behind = {file.real() for file in files if file.is_symlink()}
     others = [entry for entry in unrelated_files(format_, path) if _counts(entry, path)]
     if behind:
@@ -248,11 +260,12 @@ def found_at(path: Place, format_: Format, request: SourceRequest, file: File | 
         here = (entry for entry in others if entry.parent == path)
         others = [entry for entry in here if entry.is_symlink() or not entry.is_dir()]
     if not others:
-        return SourceFiles(path, format_, files)
+        return SourceFiles(path, format_, files, manifest=manifest)
     first = printable("/".join(_names(others[0], path)))
     many = f"{len(others):,} other files, such as {first}" if len(others) > 1 else f"another file, {first}"
     own = {_below(file, path) for file in files if file != path and file.relative(path) is not None}
-    return SourceFiles(path, format_, files, many, any(_below(entry, path) not in {"", *own} for entry in others))
+    has_below = any(_below(entry, path) not in {"", *own} for entry in others)
+    return SourceFiles(path, format_, files, many, has_below, manifest=manifest)
 
 
 def _below(entry: Place, directory: Place) -> str:
@@ -303,11 +316,13 @@ def snapshot(found: Iterable[SourceFiles]) -> dict[Place, Identity]:
 def check_unchanged(before: Mapping[Place, Identity], found: Iterable[SourceFiles]) -> None:
     """Raise SourceChangedError if a file of the sources was changed, removed or added since the snapshot."""
     try:
-        with listing.kept():  # A store lists the files of a dataset once.
+        with Listing() as listing:  # A store lists the files of a dataset once.
             now = snapshot(
                 # A file that is lost is one of the dataset's only if it was there before.
                 one._replace(
-                    files=tuple(file for file in one.format.files(one.path) if file in before or file.is_there()),
+                    files=tuple(
+                        file for file in one.format.files(one.path.asking(listing)) if file in before or file.is_there()
+                    ),
                     opened={},
                 )
                 for one in found

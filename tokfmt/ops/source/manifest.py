@@ -42,7 +42,6 @@ from contextlib import suppress
 from dataclasses import asdict, replace
 from typing import Any, NamedTuple
 
-from tokfmt.core import listing
 from tokfmt.core.errors import ContradictionError, CorruptError, FormatError, OptionError, TokfmtError
 from tokfmt.core.files import MANIFEST, open_file, read_whole, reading_error
 from tokfmt.core.format import Format
@@ -90,7 +89,12 @@ def ledger_paths(path: AnyPlace) -> tuple[AnyPlace, AnyPlace]:
 
 def read_manifest(path: Place) -> Manifest:
     """Return the manifest beside a dataset. If a link has none beside it, return that beside its target."""
-    return listing.once(("manifest", path), functools.partial(_read_manifest, path))
+    beside = manifest_path(path.normalized())
+    if not beside.is_there():
+        if not path.is_symlink():
+            return Manifest({}, beside)
+        beside = manifest_path(path.real())
+    return _read_file(beside)
 
 
 def announce_manifest(path: Place) -> None:
@@ -103,15 +107,6 @@ def announce_manifest(path: Place) -> None:
         size = place.status().size
         if size <= _LIMIT:
             open_file(place).prefetch([(0, size)], keep=True)
-
-
-def _read_manifest(path: Place) -> Manifest:
-    beside = manifest_path(path.normalized())
-    if not beside.is_there():
-        if not path.is_symlink():
-            return Manifest({}, beside)
-        beside = manifest_path(path.real())
-    return _read_file(beside)
 
 
 def manifests_of_siblings(dataset: Place) -> Iterator[Manifest]:
@@ -260,11 +255,16 @@ def manifests_beside(found: Sequence[SourceFiles], request: SourceRequest) -> tu
     return read, notes
 
 
+def own_manifest(one: SourceFiles) -> Manifest:
+    """Return the manifest beside a dataset, which was read when the dataset was found."""
+    return read_manifest(one.path) if one.manifest is None else one.manifest
+
+
 def manifest_of(
     one: SourceFiles, of_folder: Callable[[Format, Place], tuple[Manifest, frozenset[str]]] | None = None
 ) -> Manifest:
     """Return the manifest beside a dataset. For a file without one, return the shared facts of its directory's."""
-    manifest = read_manifest(one.path) if one.manifest is None else one.manifest
+    manifest = own_manifest(one)
     if manifest.content or one.path.is_dir():
         return manifest
     shared, files = (of_folder or _of_folder)(one.format, one.path.normalized().parent)

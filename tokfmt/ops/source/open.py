@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
-from tokfmt.core import listing
 from tokfmt.core.errors import (
     NO_DAMAGE,
     CorruptError,
@@ -27,6 +26,7 @@ from tokfmt.core.errors import (
 )
 from tokfmt.core.files import File, refuse_stand_in
 from tokfmt.core.format import Format, Hints
+from tokfmt.core.listing import Listing
 from tokfmt.core.options import given_options
 from tokfmt.core.place import Place, PlaceLike, place_of
 from tokfmt.core.reader import Damage, Info, Layout, Separators, TokenReader, windows
@@ -46,7 +46,16 @@ from tokfmt.ops.source.manifest import (
     shrunk,
 )
 from tokfmt.ops.source.partial import closed, partial_of, readable
-from tokfmt.ops.source.request import EosChoice, Found, Options, SourceFiles, SourceRequest, option_names, read_options
+from tokfmt.ops.source.request import (
+    EosChoice,
+    Found,
+    Options,
+    SourceFiles,
+    SourceRequest,
+    asking_once,
+    option_names,
+    read_options,
+)
 from tokfmt.ops.source.stored import (
     GIVEN,
     Separator,
@@ -98,7 +107,6 @@ def presuming(run: Callable[..., T], note: Callable[[str], None]) -> T:
     return run(every_end=True)
 
 
-@listing.kept()
 def open_sources(
     request: SourceRequest,
     tokenizer: TokenizerHandle | None = None,
@@ -131,15 +139,16 @@ def open_sources(
         SeparatorUnknownError: A stream needs a separator, and none is known.
         TokenizerMismatchError: Another tokenizer made a source.
     """
-    found = find_sources(request) if found is None else found
-    sources = [
-        open_found(
-            group, request, tokenizer, jobs, progress, collect_invalid=collect_invalid, max_sequences=max_sequences
-        )
-        for group in _datasets(found)
-    ]
-    for before, after in pairwise(sources):
-        _check_apart(before, after)
+    with (found and found[0].path.listing) or Listing() as listing:
+        found = find_sources(request, listing=listing) if found is None else found
+        sources = [
+            open_found(
+                group, request, tokenizer, jobs, progress, collect_invalid=collect_invalid, max_sequences=max_sequences
+            )
+            for group in _datasets(found)
+        ]
+        for before, after in pairwise(sources):
+            _check_apart(before, after)
     if len(sources) > 1:
         noted = notes_on_shards([path for source in sources for path in source.paths])
         sources[0] = sources[0]._replace(notes=(*sources[0].notes, *noted))
@@ -164,7 +173,6 @@ def _stored_of(source: Source) -> TokenReader | None:
     return next(iter(dataset_of(source.reader).axis.readers()), None)
 
 
-@listing.kept()
 def open_one(
     request: SourceRequest,
     tokenizer: TokenizerHandle | None = None,
@@ -188,22 +196,25 @@ def open_one(
         OptionError: The request names several datasets, by a pattern or with `recursive`.
         TokfmtError: As in `open_sources`.
     """
-    return open_found(
-        find_one(request), request, tokenizer, jobs, progress, max_sequences=max_sequences, few_sequences=few_sequences
-    )
+    with Listing() as listing:
+        found = find_one(request, listing)
+        return open_found(
+            found, request, tokenizer, jobs, progress, max_sequences=max_sequences, few_sequences=few_sequences
+        )
 
 
-def find_one(request: SourceRequest) -> Sequence[SourceFiles]:
+def find_one(request: SourceRequest, listing: Listing | None = None) -> Sequence[SourceFiles]:
     """Find the files of a request that has to name one dataset.
 
     Args:
         request: The path, and the options that state how to read it.
+        listing: As in `find_sources`.
 
     Raises:
         OptionError: The request names several datasets, by a pattern or with `recursive`.
         TokfmtError: As in `find_sources`.
     """
-    group, *others = _datasets(find_sources(request))
+    group, *others = _datasets(find_sources(request, listing=listing))
     if others:
         first, second = printable(group[0].path), printable(others[0][0].path)
         raise OptionError(
@@ -297,7 +308,6 @@ def open_source(
     return open_found(find_sources(request), request, jobs=jobs, collect_invalid=collect_invalid)
 
 
-@listing.kept()
 def open_found(
     found: Sequence[SourceFiles],
     request: SourceRequest,
@@ -432,7 +442,6 @@ def _with_partial(source: Source, found: Sequence[SourceFiles], request: SourceR
     return source if partial is None else source._replace(partial=partial, notes=(*source.notes, partial.sentence()))
 
 
-@listing.kept()
 def open_stored(
     found: Sequence[SourceFiles],
     request: SourceRequest,
@@ -460,36 +469,37 @@ def open_stored(
     Raises:
         TokfmtError: As in `open_sources`.
     """
-    format_, places = found[0].format, tuple(one.path for one in found)
-    manifests, ignored = manifests_beside(found, request)
-    request, written = as_written(format_, request, manifests)
-    options = read_options(format_, request)
-    known, allow_loss = known_separator(request.eos, places, manifests), request.allow_loss
-    default = tokenizer.eos_id if tokenizer is not None else None
-    hints = hints_of(found[0], request, known, tokenizer, jobs)._replace(
-        collect_invalid=collect_invalid, few_sequences=few_sequences, max_sequences=max_sequences
-    )
-    stored, damage = _reader_of(found, options, hints), tuple[Damage, ...]()
-    named = [
-        refuse_incomplete(directory, names, partial=request.allow_partial, left_out=stored.info.other_splits)
-        for one in found
-        if one.path.is_dir()
-        for directory, names in names_by_directory(one.files).items()
-    ]
-    if request.allow_partial and checked:
-        stored, damage = _readable(stored, found, manifests)
-        damage += tuple(Damage(holes) for holes in named if holes)
-    for one in found:
-        if one.left_out and "other-files" not in allow_loss:
-            raise _has_others(one)
-    info, left_out = stored.info, tuple(one.left_out for one in found if one.left_out)
-    notes = (*ignored, *written, *info.inferred, *info.notes)
-    if len(places) > 1:
-        notes += tuple(notes_on_shards(places))
-    notes += tuple(f"left out: {what}" for what in left_out)
-    if request.split is not None and "split" not in option_names(format_.read_options):
-        notes += (f"--split is not used: {format_.name} has no splits",)
-    notes += tuple(note for one in found for file in one.files or (one.path,) for note in file.notes())
+    with asking_once(found) as datasets:
+        format_, places = datasets[0].format, tuple(one.path for one in datasets)
+        manifests, ignored = manifests_beside(datasets, request)
+        request, written = as_written(format_, request, manifests)
+        options = read_options(format_, request)
+        known, allow_loss = known_separator(request.eos, places, manifests), request.allow_loss
+        default = tokenizer.eos_id if tokenizer is not None else None
+        hints = hints_of(datasets[0], request, known, tokenizer, jobs)._replace(
+            collect_invalid=collect_invalid, few_sequences=few_sequences, max_sequences=max_sequences
+        )
+        stored, damage = _reader_of(datasets, options, hints), tuple[Damage, ...]()
+        named = [
+            refuse_incomplete(directory, names, partial=request.allow_partial, left_out=stored.info.other_splits)
+            for one in datasets
+            if one.path.is_dir()
+            for directory, names in names_by_directory(one.files).items()
+        ]
+        if request.allow_partial and checked:
+            stored, damage = _readable(stored, datasets, manifests)
+            damage += tuple(Damage(holes) for holes in named if holes)
+        for one in datasets:
+            if one.left_out and "other-files" not in allow_loss:
+                raise _has_others(one)
+        info, left_out = stored.info, tuple(one.left_out for one in datasets if one.left_out)
+        notes = (*ignored, *written, *info.inferred, *info.notes)
+        if len(places) > 1:
+            notes += tuple(notes_on_shards(places))
+        notes += tuple(f"left out: {what}" for what in left_out)
+        if request.split is not None and "split" not in option_names(format_.read_options):
+            notes += (f"--split is not used: {format_.name} has no splits",)
+        notes += tuple(note for one in datasets for file in one.files or (one.path,) for note in file.notes())
     tokenizers = (info.made_by,) if format_.is_computed else tuple(one.tokenizer for one in manifests)
     notes += tuple(note for manifest in manifests if (note := manifest.partial))
     notes += tuple(loss.note for loss in info.lost)

@@ -46,7 +46,7 @@ from tokfmt.model.select import Concat, Slice
 from tokfmt.ops.source.discover import dataset_at, dataset_paths, find_sources, snapshot
 from tokfmt.ops.source.draft import TextRecipe, TextSource, filters_of
 from tokfmt.ops.source.ingest import as_stored, ingested
-from tokfmt.ops.source.manifest import manifest_path, read_manifest
+from tokfmt.ops.source.manifest import manifest_path
 from tokfmt.ops.source.request import (
     Found,
     SourceFiles,
@@ -264,9 +264,9 @@ def _refuse_beyond(parts: Sequence[Opened], handle: TokenizerHandle) -> None:
     for part in parts:
         if isinstance(part.reader, RecordReader):
             continue
-        for path in part.paths:
+        for path, manifest in zip(part.paths, part.manifests, strict=True):
             top = part.reader.info.max_id
-            found = read_manifest(path).content.get("max_id") if top is None else top
+            found = manifest.content.get("max_id") if top is None else top
             if isinstance(found, int) and handle.ids.lacks_largest(found, part.separator.eos_id):
                 raise unknown_id(path, handle.name, handle.ids, found)
 
@@ -432,7 +432,7 @@ def _opened(
     reader = _joined(readers, entry.select)
     inner = [_inner_state(one) for one in readers]
     stats = snapshot(places)
-    checksums = tuple(read_manifest(path).output.get("xxh3_128") for part in parts for path in part.paths)
+    checksums = tuple(manifest.output.get("xxh3_128") for part in parts for manifest in part.manifests)
     checksums += tuple(one for reader in readers for source in _inner(reader) for one in source.checksums)
     sizes = (
         [one.fingerprint if isinstance(one, (Samples, Documents)) else None for one in readers]

@@ -9,7 +9,7 @@ import glob
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, NamedTuple
 
@@ -18,6 +18,7 @@ from tokfmt.core.errors import FormatError, OptionError
 from tokfmt.core.files import MANIFEST, File, matching, natural_key
 from tokfmt.core.format import Format, Hints
 from tokfmt.core.inspection import Inspection
+from tokfmt.core.listing import Listing
 from tokfmt.core.losses import LOSSES
 from tokfmt.core.options import choices, fit, given_options, nearest, parse_count, parse_options
 from tokfmt.core.place import LocalPlace, Place, PlaceLike, place_of
@@ -158,12 +159,22 @@ def several(paths: object) -> tuple[PlaceLike, ...]:
     return tuple(found)
 
 
+def asked_by(path: PlaceLike, listing: Listing | None) -> Place:
+    """Return the place of a path, which carries a listing: its own if that answers, else the given one."""
+    place = place_of(path)
+    return place if listing is None or (place.listing is not None and place.listing.depth) else place.asking(listing)
+
+
 _BESIDE = (MANIFEST, ".ledger", ".ledger.json")
 """Suffixes of manifests and ledgers, which are beside datasets but are not datasets."""
 
 
-def expanded(paths: Iterable[PlaceLike]) -> tuple[PlaceLike, ...]:
+def expanded(paths: Iterable[PlaceLike], listing: Listing | None = None) -> tuple[PlaceLike, ...]:
     """Replace quoted patterns (`'part-*.jsonl'`) by the paths that they match, in natural order.
+
+    Args:
+        paths: The paths and patterns.
+        listing: The listing that the places of a pattern carry, unless the pattern carries one that answers.
 
     Raises:
         FormatError: A pattern matches nothing.
@@ -173,7 +184,7 @@ def expanded(paths: Iterable[PlaceLike]) -> tuple[PlaceLike, ...]:
     for path in paths:
         if not isinstance(path, Place) and not os.fspath(path):
             raise OptionError("a path is empty. Check that the variable is set; the current directory is .")
-        place = place_of(path)
+        place = asked_by(path, listing)
         names = place.parts if place.is_local else place.parts[1:]
         if not any(map(glob.has_magic, names)) or place.is_there():
             found.append(path)
@@ -190,7 +201,7 @@ def expanded(paths: Iterable[PlaceLike]) -> tuple[PlaceLike, ...]:
 
 def _matching(pattern: Place) -> Iterable[Place]:
     if pattern.is_local:
-        return map(LocalPlace, glob.glob(pattern.text, recursive=True))
+        return (LocalPlace(path).asking(pattern.listing) for path in glob.glob(pattern.text, recursive=True))
     return _objects(pattern.parents[-1], pattern.parts[1:])
 
 
@@ -423,3 +434,15 @@ class SourceFiles(NamedTuple):
 
 Found = Mapping[tuple[Place, str | None], SourceFiles]
 """Datasets that were found already, by path and the given name of the format."""
+
+
+@contextmanager
+def asking_once(found: Sequence[SourceFiles]) -> Iterator[Sequence[SourceFiles]]:
+    """Yield datasets whose places ask each question once inside this context; see `core.listing`."""
+    with found[0].path.listing or Listing() as listing:
+        yield [
+            one
+            if one.path.listing is listing
+            else one._replace(path=one.path.asking(listing), files=tuple(file.asking(listing) for file in one.files))
+            for one in found
+        ]

@@ -22,6 +22,7 @@ from tokfmt.core.errors import (
     TokfmtError,
 )
 from tokfmt.core.format import Format
+from tokfmt.core.listing import Listing
 from tokfmt.core.place import Place
 from tokfmt.core.raw_ids import byte_swapped
 from tokfmt.core.reader import Damage, Info, Inner, Layout, Separators, TokenReader
@@ -160,12 +161,12 @@ def tokenizer_of(name: str | None, **how: Any) -> TokenizerHandle | None:
     return load_tokenizer(name, **how)
 
 
-def files_of_sources(sources: Iterable[Source]) -> list[SourceFiles]:
-    """Return the files of opened datasets."""
+def files_of_sources(sources: Iterable[Source], listing: Listing | None = None) -> list[SourceFiles]:
+    """Return the files of opened datasets, whose places carry a listing."""
     return [
         SourceFiles(path, source.format, tuple(source.format.files(path)))
         for source in sources
-        for path in source.paths
+        for path in (path.asking(listing) for path in source.paths)
     ]
 
 

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from tokfmt.core import listing
 from tokfmt.core.errors import DetectionError, FormatError, OptionError, TokfmtError, UnendedError
 from tokfmt.core.format import Decoder
+from tokfmt.core.listing import Listing
 from tokfmt.core.locks import Scratch
 from tokfmt.core.loss_mask import is_masked, padding_of
 from tokfmt.core.losses import READS
@@ -131,9 +131,9 @@ def _stats(request: StatsRequest, progress: Progress) -> StatsReport:
     with Scratch() as scratch, make_executor(request.executor, jobs) as executor:
         workers = Workers(executor, jobs, scratch)
         sources, before = [], []
-        with listing.kept() as answers:
-            paths = dataset_paths(request.source)
-            run = _Run(request, handle, workers, progress, len(paths) > 1, answers)
+        with Listing() as listing:
+            paths = dataset_paths(request.source, listing)
+            run = _Run(request, handle, workers, progress, len(paths) > 1)
 
             def opened(path: Place) -> tuple[SourceFiles, dict[Place, Identity], Source] | TokfmtError:
                 try:
@@ -204,7 +204,6 @@ class _Run:
     workers: Workers
     progress: Progress
     several: bool = False
-    answers: listing.Listing | None = None
     most_compared: int | None = None
     keep: Keep | None = None
     failures: list[Failure] = field(default_factory=list)
@@ -264,8 +263,7 @@ class _Run:
                 one = Surveyed(noted, survey, drawn.weight if drawn else 1.0)
                 found = described(one, wanted, self.keep)
                 if drawn is None and not request.source.ignore_manifest:
-                    with listing.kept(self.answers):  # The manifest was read when the dataset was opened.
-                        wrong = contradicted(subject.source, found.sequences, found.tokens)
+                    wrong = contradicted(subject.source, found.sequences, found.tokens)
                     if wrong is not None:
                         raise wrong
                 each.append(found if drawn is None else self._drawn(found, drawn))
