@@ -7,6 +7,8 @@ import re
 from pathlib import Path
 from unittest import mock
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from paths import CORPUS, TOKENIZER
 
@@ -119,3 +121,19 @@ def test_lines_that_differ_are_found(tmp_path, damage, jobs, suffix):
         verified(source, out, packed, jobs=jobs, shuffle=1)
     for order in ({}, {"shuffle": 1}):
         assert tokfmt.convert(source, out, verify=True, jobs=jobs, overwrite=True, **order).compared == {"records": 900}
+
+
+def test_a_mask_that_differs_is_found(tmp_path):
+    rows = [{"input_ids": [1, 2], "loss_mask": [1, 0]}, {"input_ids": [3], "loss_mask": [1]}]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "x.parquet")
+    how = {"eos": 9, "verify": True, "options": {"loss_mask": "own"}}
+    assert tokfmt.convert(tmp_path / "x.parquet", tmp_path / "y.ds", **how).sequences == 2
+    opened = os.open
+
+    def damage(path, flags, *more, **named):
+        if os.fspath(path).endswith("build/x.ds.loss") and flags & os.O_ACCMODE == os.O_RDONLY:
+            Path(path).write_bytes(bytes([1, 1, 1, 1, 1]))
+        return opened(path, flags, *more, **named)
+
+    with mock.patch.object(os, "open", damage), pytest.raises(VerificationError, match="token position 1 "):
+        tokfmt.convert(tmp_path / "x.parquet", tmp_path / "x.ds", **how)
