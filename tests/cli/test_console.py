@@ -8,7 +8,7 @@ from amount import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tokfmt.cli.console import Watcher, defused
+from tokfmt.cli.console import Watcher, annotate, defused
 
 
 @pytest.mark.parametrize(
@@ -39,3 +39,8 @@ def test_a_name_never_controls_the_runner_of_a_workflow(text):
     assert not any(line.strip().startswith("::") for line in re.split(r"[\r\n]", printed))
     if "##[" not in text and "::" not in text:
         assert printed == text
+
+
+def test_annotations_are_escaped(capsys):
+    annotate("error", "a,b:c%.bin", "t", "x\ny % z")
+    assert capsys.readouterr().out == "::error file=a%2Cb%3Ac%25.bin,title=t::x%0Ay %25 z\n"

@@ -128,3 +128,14 @@ def test_a_mask_that_differs_is_a_change():
         one = align(*sides, workers)  # type: ignore[call-arg]
     assert (one.same, one.differing) == (2, {"changed": 1})
     assert [(d.a, d.b) for d in one.differences()] == [(1, 1)]
+
+
+def test_too_many_equal_ones_are_paired_as_they_come():
+    """Nine million pairs: none is lost, and what is not exact is stated."""
+    base = [*rows(10), *([[7]] * 3_000), *rows(10, seed=1)]
+    other = [*base[:9], *base[10:1_500], [9], *base[1_500:]]
+    one = found(base, other)
+    assert int(one.runs[:, 2].sum()) + len(one.moves) == len(base) - 1
+    assert all(base[i] == other[j] for i, j in one.moves.tolist())
+    told = list(one.differences())
+    assert sum(d.kind == "only_in_a" for d in told) - sum(d.kind == "only_in_b" for d in told) == 0

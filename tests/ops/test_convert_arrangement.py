@@ -1,5 +1,10 @@
 """--shuffle and --split NAME=SHARE,...: every format, every executor, whole or not at all."""
 
+import json
+import os
+from itertools import accumulate
+from unittest import mock
+
 import numpy as np
 import pytest
 import registered
@@ -7,15 +12,18 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tokfmt
+from tokfmt.core.errors import VerificationError
 from tokfmt.ops.convert.arrangement import Arrangement, arrangement_of, split_path
 from tokfmt.plugin import Ragged
-from tokfmt.testing import read, sequences, write
+from tokfmt.testing import read, sequences, tree, write
 
 EOS = 50256
 NAMES = {"jsonl": "x.jsonl", "modalities": "x.pbin", "stage1": "x", "hdf5": "x.h5", "flat-tokens": "x.zarr"}
 SMALL = {"stage1": {"seq_len": 8}, "hdf5": {"seq_len": 8}, "flat-tokens": {"chunk": 64, "starts_chunk": 8}}
 READ = {"stage1": {"seq_len": 8}}
 SPLITS = "train=0.7,validation=0.2,test=0.1"
+SHUFFLE, SPLIT = 1, 2
+"""What numbers are drawn for, in the key of the generator."""
 each = pytest.mark.parametrize("name", NAMES)
 
 
@@ -111,3 +119,88 @@ def test_every_sequence_goes_to_one_split(seed, weights):
 def test_names_of_destinations(name, path, expected, tmp_path):
     found = split_path(tmp_path / path, registered.get(name), "train")
     assert str(found.relative_to(tmp_path)) == expected
+
+
+def draws(seed, purpose, count):
+    """One number for each sequence, of a generator that depends on a counter."""
+    return np.random.Philox(key=purpose << 64 | seed, counter=0).random_raw(count).tolist()
+
+
+def shuffled(lists, seed):
+    keys = draws(seed, SHUFFLE, len(lists))
+    return [lists[i] for i in sorted(range(len(lists)), key=lambda i: keys[i])]
+
+
+def dealt(lists, shares, seed):
+    """The lists of each split, by the definition."""
+    bounds = [share * 2**64 for share in accumulate(shares)]
+    drawn = draws(seed, SPLIT, len(lists))
+    number = [sum(draw >= bound for bound in bounds[:-1]) for draw in drawn]
+    return [[s for s, k in zip(lists, number, strict=True) if k == part] for part in range(len(shares))]
+
+
+@each
+def test_split_to(name, lists, pack, tmp_path):
+    done = convert(pack, tmp_path / NAMES[name], name, split=SPLITS, seed=5)
+    expected = dealt(lists, (0.7, 0.2, 0.1), 5)
+    for (split, (path, option)), wanted in zip(parts(tmp_path, name).items(), expected, strict=True):
+        assert content(name, path, option) == wanted
+        assert done.splits[split]["sequences"] == len(wanted)
+        assert done.splits[split]["tokens"] == sum(map(len, wanted))
+        manifest = json.loads((path.parent / f"{path.name}.tokfmt.json").read_bytes())
+        assert manifest["split"] == {"shares": {"train": 0.7, "validation": 0.2, "test": 0.1}, "seed": 5}
+        assert manifest["splits"][split]["sequences"] == len(wanted)
+        assert manifest["sequences"] == (300 if name == "flat-tokens" else len(wanted))
+    count = 1 if name == "flat-tokens" else 3
+    assert len(os.listdir(tmp_path)) == 2 * count, "destinations and manifests, nothing else"
+
+
+@each
+def test_split_and_shuffle(name, lists, pack, tmp_path):
+    convert(pack, tmp_path / NAMES[name], name, split=SPLITS, seed=5, shuffle=1)
+    for (path, option), wanted in zip(parts(tmp_path, name).values(), dealt(lists, (0.7, 0.2, 0.1), 5), strict=True):
+        assert content(name, path, option) == shuffled(wanted, 1)
+
+
+def test_dry_run_counts_each_split(lists, pack, tmp_path):
+    done = convert(pack, tmp_path / "x.pbin", "modalities", split=SPLITS, shuffle=1, dry_run=True)
+    expected = dealt(lists, (0.7, 0.2, 0.1), 0)
+    assert [split["sequences"] for split in done.splits.values()] == [len(part) for part in expected]
+    assert [split["destination"] for split in done.splits.values()] == [
+        str(path) for path, _ in parts(tmp_path, "modalities").values()
+    ]
+    assert os.listdir(tmp_path) == []
+
+
+@each
+@pytest.mark.usefixtures("kept_workers")
+def test_same_bytes_whatever_the_parallelism(name, pack, tmp_path):
+    def run(executor, jobs):
+        home = tmp_path / f"{executor}-{jobs}"
+        home.mkdir()
+        how = {"shuffle": 3, "split": SPLITS, "seed": 0, "manifest": False, "verify": False}
+        convert(pack, home / NAMES[name], name, executor=executor, jobs=jobs, **how)
+        return {path.relative_to(home): tree(path) for path in home.iterdir()}
+
+    expected = run("serial", 1)
+    for executor, jobs in (("threads", 3), ("processes", 2)):
+        assert run(executor, jobs) == expected
+
+
+def test_a_wrong_second_split_leaves_nothing(pack, tmp_path):
+    """It is changed right before it is verified."""
+    opened, seen = os.open, set()
+
+    def damage(path, flags, *more, **named):
+        place = os.fspath(path)
+        if ".tokfmt-work" in place and place.endswith(".pbin") and flags & os.O_ACCMODE == os.O_RDONLY:
+            if len(seen | {place}) == 2 and place not in seen:
+                with open(place, "r+b") as file:
+                    file.seek(12)
+                    file.write(b"\1\1")
+            seen.add(place)
+        return opened(path, flags, *more, **named)
+
+    with mock.patch.object(os, "open", damage), pytest.raises(VerificationError):
+        convert(pack, tmp_path / "x.pbin", "modalities", split=SPLITS)
+    assert os.listdir(tmp_path) == []

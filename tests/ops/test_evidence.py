@@ -10,8 +10,10 @@ import pytest
 import registered
 from amount import FUZZ_ONLY, examples
 from click.testing import CliRunner
+from commands import run
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from moments import At
 from paths import CORPUS, FIXTURES, TOKENIZER
 
 import tokfmt
@@ -424,3 +426,63 @@ def test_check_reveals_nothing_about_files_outside_the_directory(tmp_path):
     code, told = said(("check", "{}"), tmp_path / "o.pbin")
     assert (code, "TF914" in told) == (0, False)
     assert np.array_equal(tokfmt.open(tmp_path / "o.pbin")[0], tokfmt.open(tmp_path / "x.pbin", eos=50256)[0])
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_every_file_of_a_source_is_watched(made, name, tmp_path):
+    """A file that changes while a dataset is converted ends the conversion, whichever it is."""
+    shutil.copytree(made[name].parent, tmp_path / "copy")
+    path = tmp_path / "copy" / made[name].name
+    files = list(registered.get(name).files(path))
+    assert files
+    for file in files:
+        old, status = file.read_bytes(), file.stat()
+        late = At("checksums", lambda file=file, old=old: file.write_bytes(old + b"\n"))
+        with pytest.raises(TokfmtError, match="changed while it was being read"):
+            tokfmt.convert(path, tmp_path / "o.arrow", eos=EOS, progress=late)
+        assert not (tmp_path / "o.arrow").exists()
+        file.write_bytes(old)
+        os.utime(file, ns=(status.st_mtime_ns, status.st_mtime_ns))
+    assert tokfmt.convert(path, tmp_path / "o.arrow", eos=EOS).sequences
+
+
+def test_an_index_that_appears_is_a_change(tmp_path):
+    path = source(tmp_path)
+    late = At("verifying", lambda: path.with_suffix(".idx").write_bytes(b"x"))
+    with pytest.raises(TokfmtError, match=r"source\.idx"):
+        tokfmt.convert(path, tmp_path / "o.pbin", eos=EOS, verify=True, progress=late)
+
+
+def test_directories_below(tmp_path):
+    for name in ("a.jsonl", "x/part-10.jsonl", "x/part-2.jsonl", "y/z/c.jsonl"):
+        (tmp_path / "home" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "home" / name).write_text(json.dumps({"input_ids": [len(name), 1]}) + "\n")
+    (tmp_path / "home" / "y" / "README").touch()
+    done = tokfmt.convert(tmp_path / "home", tmp_path / "o.pbin", recursive=True, eos=50)
+    assert (done.sequences, [Path(one["path"]).name for one in done.sources]) == (4, ["home", "x", "z"])
+    assert [ids[0] for ids in tokfmt.open(tmp_path / "o.pbin")] == [7, 14, 15, 11]
+
+
+def test_invalid_paths_are_refused(tmp_path, monkeypatch):
+    with pytest.raises(OptionError, match="a path is empty"):
+        tokfmt.open("")
+    for address in ("ftp://h/x.jsonl", "oci://b/x"):
+        with pytest.raises(OptionError, match="the scheme [a-z]+ is not read"):
+            tokfmt.open(address)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a.jsonl").write_text('{"input_ids": [1, 2]}\n')
+    (tmp_path / "a.jsonl.tokfmt.json").write_text("{}")
+    stated = json.loads(run("stats", "a.*", "--ignore-manifest", "--json", check=0).stdout)
+    assert stated["path"] == "a.jsonl"
+
+
+def test_selections_are_cut_off_as_slices_are(tmp_path):
+    numbers, path = list(range(42)), tmp_path / "x.jsonl"
+    path.write_text("".join(f'{{"input_ids": [{number}]}}\n' for number in numbers))
+    for text in ("0:1000", "-3:", ":1e6", "40:99", "-99:2", "50:60", ":"):
+        a, _, b = text.partition(":")
+        expected = numbers[int(float(a)) if a else None : int(float(b)) if b else None]
+        assert [one.ids for one in tokfmt.show(path, text).shown] == [[number] for number in expected]
+    for text, why in (("5:2", "ends before it begins"), (" 42", "sequence 42 is not one of the 42 sequences")):
+        with pytest.raises(OptionError, match=why):
+            list(tokfmt.show(path, text).shown)

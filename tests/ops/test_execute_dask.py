@@ -134,3 +134,22 @@ def test_encryption_needs_a_package(monkeypatch):
     monkeypatch.setitem(sys.modules, "cryptography", None)
     with pytest.raises(MissingDependencyError, match=r"needs the package cryptography: pip install 'tokfmt\[dask\]'"):
         make_executor("dask", 2).__enter__()
+
+
+@needs_dask
+def test_a_planted_scratch_space(tmp_path, monkeypatch):
+    """What another user made below $TMPDIR, under the name that Dask uses: no link in it is followed, no file is made."""
+    planted, victim = tmp_path / "tmp" / "dask-scratch-space", tmp_path / "victim"
+    planted.mkdir(parents=True)
+    planted.chmod(0o777)
+    victim.write_text("three years")
+    (planted / "purge.lock").symlink_to(victim)
+    (planted / "global.lock").symlink_to(tmp_path / "made")
+    monkeypatch.setattr("tempfile.tempdir", str(planted.parent))
+    with make_executor("dask", 1) as executor:
+        assert executor.submit(abs, -1).result() == 1
+        assert not [path for path in sys.path if path.startswith(str(planted))]
+    assert victim.read_text() == "three years"
+    assert not (tmp_path / "made").exists()
+    assert sorted(os.listdir(planted)) == ["global.lock", "purge.lock"]
+    assert os.listdir(planted.parent) == ["dask-scratch-space"]

@@ -10,6 +10,8 @@ import sys
 
 import forkserver
 import pytest
+from commands import run
+from moments import At
 from paths import FIXTURES
 
 import tokfmt
@@ -17,6 +19,7 @@ from tokfmt.core.errors import ConversionError, DestinationExistsError
 
 PACK = FIXTURES / "modalities/D_2byte_gpt2.pbin"
 EMPTY = ["empty-sequences", "embedded-separators"]
+SINGLE = {"jsonl": "x.jsonl", "modalities": "x.pbin", "hdf5": "x.h5", "stage1": "stage1_block_0000.bin"}
 DIRECTORIES = {"stage1": "blocks", "hdf5": "samples", "flat-tokens": "x.zarr"}
 
 
@@ -312,3 +315,93 @@ def test_replacement_keeps_permissions(tmp_path, usual, to, mode):
     before = modes(tmp_path)
     convert(PACK, out, to, overwrite=True)
     assert modes(tmp_path) == before
+
+
+@pytest.mark.parametrize("where", [".", "..", "../..", "../beside/.."])
+def test_current_and_home_directory_are_not_replaced(tmp_path, monkeypatch, where):
+    here = tmp_path / "a" / "b"
+    here.mkdir(parents=True)
+    (tmp_path / "a" / "beside").mkdir()
+    monkeypatch.chdir(here)
+    refused(tmp_path, where, "stage1", "the current directory")
+    monkeypatch.chdir("/")
+    monkeypatch.setenv("HOME", str(here))
+    refused(tmp_path, here / where, "stage1", "your home directory")
+
+
+@pytest.fixture
+def beside(tmp_path):
+    """A text and its index: one dataset of two files."""
+    text = tmp_path / "in" / "x.jsonl"
+    text.parent.mkdir()
+    text.write_text('{"input_ids": [1, 2]}\n' * 5)
+    run("index", text, check=0)
+    return text
+
+
+def test_every_file_of_a_source_is_guarded(beside, tmp_path):
+    home = tmp_path / "in"
+    index = beside.with_suffix(".idx")
+    (tmp_path / "hard").hardlink_to(index)
+    (tmp_path / "soft").symlink_to(index)
+    (tmp_path / "ways").symlink_to(home)
+    for destination in (
+        beside,
+        index,
+        tmp_path / "hard",
+        tmp_path / "soft",
+        tmp_path / "ways" / "x.idx",
+        home,
+        tmp_path,
+    ):
+        with untouched(tmp_path), pytest.raises(ConversionError, match="source"):
+            convert(beside, destination, "modalities", overwrite=True)
+
+
+@pytest.mark.parametrize("make", [os.mkdir, os.mkfifo])
+def test_indexes_replace_files_only(beside, tmp_path, make):
+    out = tmp_path / "out"
+    make(out)
+    says = "it is a directory" if out.is_dir() else "it is a FIFO"
+    with untouched(tmp_path):
+        done = run("index", beside, "-o", out, "--overwrite", check=4)
+    assert says in done.stderr
+
+
+def test_a_repaired_index_appears_with_its_text(beside, tmp_path):
+    index = beside.with_suffix(".idx")
+    index.write_bytes(index.read_bytes()[:-3])
+    (tmp_path / "y.idx").write_bytes(b"mine")
+    with untouched(tmp_path):
+        assert "y.idx" in run("check", beside, "--fix", tmp_path / "y.jsonl", check=4).stderr
+    run("check", beside, "--fix", tmp_path / "y.jsonl", "--overwrite", check=0)
+    assert sorted(os.listdir(tmp_path)) == ["in", "y.idx", "y.jsonl", "y.jsonl.tokfmt.json"]
+    run("index", tmp_path / "y.jsonl", "-o", tmp_path / "again.idx", check=0)
+    assert (tmp_path / "again.idx").read_bytes() == (tmp_path / "y.idx").read_bytes()
+
+
+def test_unrelated_file_added_during_the_write_is_kept(tmp_path):
+    out = tmp_path / "out"
+    convert(PACK, out, "stage1")
+    before = {path.name: path.read_bytes() for path in out.iterdir()}
+    late = At("writing", lambda: (out / "thesis.tex").write_text("three years"))
+    with pytest.raises(ConversionError, match=r"thesis\.tex, which belongs to no dataset"):
+        convert(PACK, out, "stage1", overwrite=True, progress=late)
+    assert {path.name: path.read_bytes() for path in out.iterdir()} == {**before, "thesis.tex": b"three years"}
+    assert sorted(os.listdir(tmp_path)) == ["out", "out.tokfmt.json"]
+
+
+@pytest.mark.parametrize(("source", "wanted"), [(0o600, 0o600), (0o640, 0o640), (0o444, 0o644), (0o666, 0o644)])
+def test_new_output_is_no_more_readable_than_its_sources(tmp_path, usual, source, wanted):
+    text = tmp_path / "x.jsonl"
+    text.write_text('{"input_ids": [1, 2]}\n' * 50)
+    text.chmod(source)
+    for to, name in {**SINGLE, **DIRECTORIES}.items():
+        home = tmp_path / f"of-{to}"
+        home.mkdir()
+        convert(text, home / name, to)
+        found = modes(home / name)
+        assert {mode & 0o666 for mode in found.values()} == {wanted}, to
+        assert stat.S_IMODE((home / f"{name}.tokfmt.json").stat().st_mode) == wanted
+    run("index", text, check=0)
+    assert stat.S_IMODE(text.with_suffix(".idx").stat().st_mode) == wanted

@@ -7,16 +7,19 @@ import itertools
 import tempfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 import registered
 from amount import FUZZ_ONLY, NIGHTLY, only
 from caches import cache
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from marks import BEGINS, TARGET
+from model.separated import without_trailing
 
 import tokfmt
 from tokfmt.core.errors import LossyConversionError, TokenRangeError
-from tokfmt.plugin import Ragged
+from tokfmt.plugin import MemoryReader, Ragged
 from tokfmt.testing import datasets, read, sequences, tree, write
 
 EOS = 50256
@@ -53,6 +56,7 @@ SCANNED = (*BY_SEPARATOR, "olmo")  # by others too, who split there: refused unl
 PAIRS = list(itertools.product(NAMES, NAMES))
 HUB = "jsonl"
 """Holds empty sequences, every ID, and separators inside sequences."""
+MASKED, PACKED = ("olmo", "datatrove", "hdf5", "parquet", "arrow"), ("parquet", "arrow")
 THROUGH = [pair for pair in PAIRS if HUB in pair or pair[0] == pair[1]]
 
 
@@ -227,3 +231,104 @@ def test_an_id_too_large_is_found_in_its_source(other, tmp_path):
         with pytest.raises(TokenRangeError) as caught:
             convert(source, tmp_path / "there", other, **more)
         assert f"It is token 2 of {of}" in str(caught.value)
+
+
+def marked(name, path, view="documents"):
+    """Ids and TARGET and BEGINS bits of each sequence."""
+    options = {"view": view} if view != "documents" else {}
+    reader = tokfmt.open(path, format=name, eos=EOS, options=options).reader
+    marks = np.asarray(reader.marks(0, reader.info.tokens)) & (TARGET | BEGINS)
+    found = [one.tolist() for one in np.split(marks, reader.offsets(0, reader.info.sequences)[1:-1])]
+    reader.close()
+    return list(zip(sequences(reader), found, strict=True))
+
+
+@FUZZ_ONLY
+@settings(max_examples=3, deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.lists(st.lists(st.tuples(st.integers(0, 255), st.booleans()), max_size=5), min_size=1, max_size=5))
+def test_masks_of_every_pair_there_and_back(lists):
+    """Whoever carries masks gives back ids and masks; all others refuse, and take the ids when masks are dropped."""
+    lists = [[(1, True), (2, False)], *lists]
+    every = [([token for token, _ in one], [int(counts) for _, counts in one]) for one in lists]
+    for one, other in itertools.product(MASKED, NAMES):
+        expected = [pair for pair in every if pair[0]] if {one, other} & set(NO_EMPTY) else every
+        with tempfile.TemporaryDirectory() as directory:
+            home = Path(directory)
+            closed = MemoryReader(Ragged.of([[*ids, EOS] for ids, _ in expected]))
+            first = start("datatrove", home, without_trailing(closed, EOS))
+            mask = [flag for _, flags in expected for flag in (*flags, 1)]
+            first.with_name(first.name + ".loss").write_bytes(bytes(mask))
+            source = convert(first, home / "source", one)
+            assert marked(one, source) == expected
+            if other in MASKED:
+                there = convert(source, home / "there", other, verify=True)
+                assert marked(other, there) == expected
+                back = convert(there, home / "back", one, verify=True)
+                assert tree(back) == tree(source)
+                continue
+            with pytest.raises(LossyConversionError, match="loss-mask"):
+                convert(source, home / "there", other)
+            there = convert(source, home / "there", other, allow_loss=["loss-mask"])
+            assert content(other, there) == [ids for ids, _ in expected]
+
+
+@FUZZ_ONLY
+@settings(max_examples=3, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    st.lists(st.lists(st.tuples(st.integers(0, 255), st.booleans()), min_size=1, max_size=5), min_size=1, max_size=8)
+)
+def test_inner_boundaries_of_every_pair_there_and_back(lists):
+    """Packed rows keep their documents among themselves; all others refuse to lose where they begin."""
+    rows, both = {"view": "samples"}, ["loss-mask", "inner-boundaries"]
+    for one, other in itertools.product(PACKED, NAMES):
+        with tempfile.TemporaryDirectory() as directory:
+            home = Path(directory)
+            first = start("datatrove", home, Ragged.of([[token for token, _ in one] for one in lists]))
+            mask = [int(counts) for one in lists for _, counts in (*one, (0, True))]
+            first.with_name(first.name + ".loss").write_bytes(bytes(mask))
+            source = convert(first, home / "source", one, to_options={"pack_size": 6})
+            expected = marked(one, source, "samples")
+            assert sum(flag & BEGINS > 0 for _, flags in expected for flag in flags) == len(lists)
+            if other in PACKED:
+                there = convert(source, home / "there", other, options=rows, verify=True)
+                assert marked(other, there, "samples") == expected
+                back = convert(there, home / "back", one, options=rows, verify=True)
+                assert tree(back) == tree(source)
+                continue
+            with pytest.raises(LossyConversionError, match="inner-boundaries"):
+                convert(source, home / "there", other, options=rows, allow_loss=both[:1])
+            there = convert(source, home / "there", other, options=rows, allow_loss=both)
+            assert content(other, there) == [ids for ids, _ in expected]
+
+
+@pytest.mark.parametrize(
+    ("one", "other"), only([("modalities", "flat-tokens")], [p for p in PAIRS if "modalities" in p])
+)
+def test_longer_than_a_window_and_a_region(one, other, tmp_path):
+    ids = (np.arange((1 << 20) + 70_000) * 2_654_435_761 % 50_000).astype(np.uint32)
+    ragged = Ragged(ids, np.array([0, 5, len(ids) - 3, len(ids)]))
+    source = write(registered.get(one), tmp_path / NAMES[one], ragged, eos_id=EOS)
+    there = convert(
+        source, tmp_path / "there", other, executor="threads", jobs=2, verify=True, to_options={}, options={}
+    )
+    reader = read(registered.get(other), there, eos_id=EOS)
+    assert reader.offsets(0, 3).tolist() == ragged.offsets.tolist()
+    assert np.array_equal(reader.tokens(0, len(ids)), ids)
+    reader.close()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("other", only(["hdf5", "litdata", "flat-tokens"], NAMES))
+@pytest.mark.usefixtures("kept_workers")
+def test_same_bytes_whatever_the_parallelism(other, tmp_path):
+    rng = np.random.default_rng(3)
+    lists = [rng.integers(0, 50_000, int(n)).tolist() for n in rng.integers(1, 900, 300)]
+    source = start("modalities", tmp_path, Ragged.of(lists))
+
+    def run(executor, jobs):
+        how = {"executor": executor, "jobs": jobs, "manifest": False}
+        return tree(convert(source, tmp_path / f"{executor}-{jobs}", other, **how))
+
+    expected = run("serial", 1)
+    for executor, jobs in (("threads", 1), ("threads", 2), ("processes", 2)):
+        assert run(executor, jobs) == expected

@@ -1,5 +1,6 @@
 """Searches of sequences against plain Python."""
 
+import json
 import re
 from dataclasses import replace
 
@@ -9,6 +10,8 @@ from amount import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from made_tokenizers import byte_level
+from model.separated import split_at, without_trailing
+from opened import open_source
 
 from tokfmt.core.errors import OptionError
 from tokfmt.ops.search.query import (
@@ -19,12 +22,13 @@ from tokfmt.ops.search.query import (
     LengthQuery,
     NumberQuery,
     SameQuery,
+    Search,
     TextQuery,
     TokenQuery,
     is_query,
     parse_query,
 )
-from tokfmt.ops.search.search import find
+from tokfmt.ops.search.search import find, find_records
 from tokfmt.plugin import Layout, MemoryReader, Ragged
 
 EOS = 9
@@ -36,10 +40,14 @@ DECODER = byte_level(WORDS)
 
 
 def views(sequences):
-    """The same sequences in two widths."""
+    """The same sequences in two widths, and by what takes separators away or splits at them."""
     plain = MemoryReader(Ragged.of(sequences, np.dtype(np.uint16)))
     yield plain
     yield MemoryReader(Ragged.of(sequences, np.dtype(np.uint32)))
+    with_eos = [[*one, EOS] for one in sequences]
+    yield without_trailing(MemoryReader(Ragged.of(with_eos, np.dtype(np.uint8))), EOS, "x")
+    stream = [token for one in with_eos for token in one]
+    yield split_at(MemoryReader(Ragged.of([stream] if stream else [])), EOS)
 
 
 def bounds(sequences):
@@ -420,3 +428,50 @@ def test_text_of_a_long_sequence(pattern):
     for backwards in (False, True):
         found = [hit.start for hit in find(reader, query, decoder=decoder, backwards=backwards)]
         assert found == (starts[::-1] if backwards else starts)
+
+
+@pytest.mark.parametrize("query", ["token:1", "text:b"])
+def test_stops_between_windows(query):
+    ids = np.zeros(1 << 22, np.uint8)
+    ids[:: 1 << 16] = 1
+    reader, asked = MemoryReader(Ragged(ids, np.arange(5) << 20)), []
+    decoder = DECODER if query.startswith("text") else None
+    hits = find(reader, parse_query(query), decoder=decoder, stopped=lambda: len(asked.append(1) or asked) > 2)
+    assert 0 < len(list(hits)) < 64
+
+
+def test_ids_beyond_the_width_and_the_separator():
+    narrow = MemoryReader(Ragged.of([[1, 2]], np.dtype(np.uint8)))
+    assert list(find(narrow, parse_query("token:258"))) == []
+    stream = split_at(MemoryReader(Ragged.of([[1, EOS, 2]])), EOS)
+    assert list(find(stream, parse_query(f"token:{EOS}"))) == []
+    embedded = without_trailing(MemoryReader(Ragged.of([[1, EOS, 2, EOS]])), EOS, "x")
+    assert list(find(embedded, parse_query(f"token:{EOS}"))) == [Hit(0, 1, 2)]
+    assert list(find(embedded, parse_query(f"token:2,{EOS}"))) == []
+
+
+@settings(max_examples=examples(40), deadline=None)
+@given(st.lists(st.text("ab ä", max_size=9), max_size=8), st.booleans(), st.booleans(), st.data())
+def test_records_of_text(tmp_path_factory, lines, each, backwards, data):
+    path = tmp_path_factory.mktemp("records") / "x.jsonl"
+    path.write_text("".join(json.dumps({"text": text}) + "\n" for text in lines or ["a"]))
+    lines = lines or ["a"]
+    reader = open_source([path]).reader
+    first, last = sorted((data.draw(st.integers(0, len(lines))), data.draw(st.integers(0, len(lines)))))
+    whole = {
+        "len>3": lambda i, t: len(t) > 3,
+        "same:0": lambda i, t: t == lines[0],
+        "seq:0,2:4": lambda i, t: i in (0, 2, 3),
+    }
+    for query in ("text:ä", "text:a.", *whole):
+        if query in whole:
+            hits = [Hit(i, 0, len(t)) for i, t in enumerate(lines) if whole[query](i, t)]
+        else:
+            hits = [Hit(i, *m.span()) for i, t in enumerate(lines) for m in re.finditer(query[5:], t)]
+        search = Search(each=each, backwards=backwards)
+        found = list(find_records(reader, parse_query(query), search, first=first, last=last))
+        assert found == expected(hits, first, last, each=each, backwards=backwards)
+    for words, why in (("token:1", "--tokenizer"), ("any:1", "--tokenizer"), (f"same:{len(lines)}", "there are")):
+        with pytest.raises(OptionError, match=why):
+            list(find_records(reader, parse_query(words), Search()))
+    reader.close()

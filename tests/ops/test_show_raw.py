@@ -17,10 +17,11 @@ from paths import FIXTURES
 from plugged import plugged
 from pyarrow import parquet
 from reads import asked_of
+from stores import Memory, close_stores
 
 from tokfmt.core.errors import FormatError, UnsafeError
 from tokfmt.ops.show.parts import Raw, sections
-from tokfmt.plugin import Format, Inspection, NoOptions
+from tokfmt.plugin import Format, Inspection, NoOptions, place_of, register_store
 
 FORMATS = ("modalities", "stage1", "hdf5", "flat-tokens", "jsonl")
 SIDE = {".py", ".json", ".md", ".idx"}
@@ -333,3 +334,15 @@ def test_a_format_that_names_no_parts(monkeypatch):
     plugged(monkeypatch, Plain())
     raw = sections(FIXTURES / "stage1" / "in.bin", format="plain")
     assert [f.name for f in raw.sections[0].fields(0, 9)] == ["size", "first bytes", "last bytes"]
+
+
+def test_files_of_a_section_stay_within_the_dataset():
+    """Also of a dataset in a store."""
+    content = (FIXTURES / "modalities" / "D_2byte_gpt2.pbin").read_bytes()
+    close_stores()
+    register_store("mem", lambda url: Memory({"packs/x.pbin": content, "made/train.bin": bytes(8)}))
+    raw = sections("mem://bucket/packs/x.pbin")
+    assert raw.hex_rows(raw.path, 0, 1)[0].data == content[:16]
+    with pytest.raises(FormatError, match="leaves the dataset"):
+        raw.size_of(place_of("mem://bucket/made/train.bin"))
+    close_stores()

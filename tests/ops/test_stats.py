@@ -8,12 +8,14 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 
 import forkserver
 import numpy as np
 import pytest
 from amount import FUZZ_ONLY
 from click.testing import CliRunner
+from opened import open_source, stored
 from paths import CORPUS, FIXTURES, TOKENIZER
 from schemas import validate
 from stats_oracle import check
@@ -21,6 +23,7 @@ from stats_oracle import check
 import tokfmt
 from tokfmt.cli.main import cli
 from tokfmt.core.errors import FormatError, OptionError
+from tokfmt.ops.stats import glance, stats_of
 from tokfmt.ops.stats.report import (
     StatsReport,
     deviations,
@@ -631,3 +634,34 @@ def test_a_recipe_has_no_bytes_a_token(tmp_path):
     found = tokfmt.stats(recipe).datasets[0]
     assert (found.bytes, found.bytes_per_token) == (recipe.stat().st_size, None)
     assert tokfmt.stats(tmp_path / "ids.jsonl").datasets[0].bytes_per_token > 1
+
+
+def test_opened_already(large):
+    """A dataset that is open gives the same, whether it was split already or not."""
+    wanted = measured(large).datasets[0]
+    assert stats_of(stored([large]), jobs=1) == wanted
+    opened = stats_of(open_source([large]), jobs=1)  # Opening a stream has notes on empty and unfinished documents.
+    assert replace(opened, notes=()) == replace(wanted, notes=())
+
+
+@pytest.mark.parametrize("opened", [stored, open_source])
+def test_glance(opened):
+    found, full = glance(opened([PACK])), measured(PACK).datasets[0]
+    assert (found.sequences, found.tokens, found.lengths, found.empty) == (
+        full.sequences, full.tokens, full.lengths, full.empty,
+    )  # fmt: skip
+    assert found.ids is None
+    validate(StatsReport([found]).as_json())
+
+
+def test_glance_at_a_stream():
+    found, split, full = glance(stored([BLOCKS])), glance(open_source([BLOCKS])), measured(BLOCKS).datasets[0]
+    assert (found.sequences, found.lengths) == (0, None)
+    assert (split.sequences, split.tokens, split.lengths, split.separators) == (
+        full.sequences, full.tokens, full.lengths, full.separators,
+    )  # fmt: skip
+
+
+def test_github():
+    result = run(PACK, "--expect", "max_id < 5", "--output-format", "github", "-q")
+    assert result.output == f"::error file={PACK},title=tokfmt stats::expected max_id < 5, found 50,256\n"

@@ -8,7 +8,9 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
+import warnings
 
 import forkserver
 import numpy as np
@@ -959,3 +961,65 @@ def test_the_examples_of_the_page_run_one_after_the_other(mix, tmp_path):
     )
     assert not done.returncode, done.stderr
     assert done.stdout.splitlines()[-1] == str(len(tokfmt.open(mix)))
+
+
+@pytest.mark.filterwarnings("ignore:This DataLoader will create")
+def test_pytorchs_own_loader_goes_on_with_other_ranks_and_workers(mix):
+    from torch.utils.data import DataLoader
+
+    view, done, seen = tokfmt.open(mix), 0, []
+    for world, workers, steps in ((2, 1, 3), (3, 0, 2), (1, 3, 4), (4, 2, 1)):
+        ranks = [
+            DataLoader(view, batch_sampler=[range(done + 12 * step + 12 // world * rank, done + 12 * step + 12 // world * (rank + 1)) for step in range(steps)], num_workers=workers)
+            for rank in range(world)
+        ]  # fmt: skip
+        seen += [part["input_ids"].numpy() for batch in zip(*ranks, strict=True) for part in batch]
+        done += 12 * steps
+    assert np.array_equal(np.concatenate(seen), taken(view, 0, done))
+
+
+def test_ranks_are_those_of_torch_distributed(mix, monkeypatch):
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.distributed, "get_rank", lambda group: 1)
+    monkeypatch.setattr(torch.distributed, "get_world_size", lambda group: 2)
+    monkeypatch.setattr(
+        torch.distributed,
+        "all_gather_object",
+        lambda out, mine, group: out.__setitem__(slice(0, 2), [mine, {**mine, "rank": 0}]),
+    )
+    assert np.array_equal(next(iter(Loader(mix, 4)))["input_ids"], taken(tokfmt.open(mix), 2, 4))
+
+
+@FUZZ_ONLY
+def test_a_read_that_takes_long_is_reported_with_its_files(mix, monkeypatch):
+    loader, goes_on, said = Loader(mix, 4, prefetch=0), threading.Event(), []
+    read = loader.recipe.samples
+
+    def stalled(*args):
+        goes_on.wait()
+        return read(*args)
+
+    def report(message, category, **_):
+        said.append(message)
+        assert category is LoaderWarning
+        if said:
+            goes_on.set()
+
+    monkeypatch.setattr(loader.recipe, "samples", stalled)
+    monkeypatch.setattr(warnings, "warn", report)
+    batch = next(iter(loader))
+    assert np.array_equal(batch["input_ids"], taken(tokfmt.open(mix), 0, 4))
+    web, code = (mix.with_name(name) for name in ("web.pbin", "code.pbin"))
+    assert said[0] == (
+        f"{mix}: samples 0 to 3 were not read within 10 seconds, from {web}, {code}; still waiting. "
+        "Check the storage that holds them"
+    )
+
+
+def test_a_tokenizer_that_a_manifest_confirms_is_no_note(tmp_path):
+    (tmp_path / "x.jsonl").write_text('{"text": "Salt keeps the fish, and the fish keeps the village."}\n')
+    tokfmt.convert(tmp_path / "x.jsonl", tmp_path / "x.pbin", tokenizer=TOKENIZER)
+    for how in ({}, {"tokenizer": str(TOKENIZER)}):
+        view = tokfmt.recipe([tmp_path / "x.pbin"], seq_len=8, **how)
+        assert not [note for note in view.notes if "assumed" in note]
+        assert int(view.samples(range(len(view)))["input_ids"].max()) == 4095, "the separator"

@@ -100,3 +100,13 @@ def languages(draw):
     if pack == "document":
         words["long"] = draw(st.sampled_from(["split", "truncate"]))
     return words
+
+
+def source_of(name, reader):
+    """A source of a recipe, that lies nowhere."""
+    return Source(name, (Path(name),), "held", reader, None, [name, id(reader)], {"name": name})
+
+
+def samples_of(words, readers):
+    """A recipe whose sources, in the order of its entries, are these readers."""
+    return Samples(parse_recipe(words, Path("mix.toml")), [source_of(f"s{k}", one) for k, one in enumerate(readers)])

@@ -14,6 +14,7 @@ import forkserver
 import numpy as np
 import pytest
 from amount import FUZZ_ONLY
+from reads import asked_of
 
 import tokfmt
 from tokfmt.core.errors import LoaderWarning
@@ -304,3 +305,58 @@ def test_a_copy_is_of_the_files_that_are_there(tmp_path, monkeypatch):
         view = tokfmt.recipe([path], seq_len=WIDTH, shuffle="samples", to_eos=0)
         with pytest.warns(LoaderWarning, match="copying"):
             until_copied(view, tmp_path, number)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [{}, {"pack": "bestfit"}, {"labels": "starts", "to_eos": None}, {"shuffle": "documents"}, {"to_eos": "none"}],
+    ids=lambda words: next(iter(words.values()), "stream"),
+)
+def test_the_same_from_the_cache(corpus, words):
+    """Nothing of the sources is opened to open the recipe again."""
+    first = opened(corpus, **words)
+    every = first.samples(range(len(first)), FIELDS)
+    spans = [first.spans(k) for k in range(0, len(first), 17)]
+    with asked_of(corpus) as asked:
+        again = opened(corpus, **words)
+    assert sources_of(asked) == set()
+    assert again.fingerprint == first.fingerprint
+    for view in (again, pickle.loads(pickle.dumps(again))):
+        got = view.samples(range(len(view)), FIELDS)
+        assert all((got[name] == every[name]).all() for name in FIELDS)
+        assert [view.spans(k) for k in range(0, len(view), 17)] == spans
+
+
+def sources_of(asked):
+    """The files of the corpus that were opened."""
+    return {os.path.basename(path) for path in asked.opened if path.endswith((".bin", ".idx"))}
+
+
+def test_a_first_batch_opens_the_files_it_reads_and_no_others(corpus):
+    opened(corpus)
+    with asked_of(corpus) as asked:
+        opened(corpus).samples(range(4))
+    assert 0 < len(sources_of(asked)) <= 8
+
+
+@pytest.mark.parametrize("what", ["data", "index", "manifest", "another file", "a file less"])
+def test_changed_source_is_opened_again(corpus, what):
+    before = opened(corpus)
+    length = len(before)
+    if what == "another file":
+        for suffix in ("bin", "idx"):
+            shutil.copy(corpus / f"f0_document.{suffix}", corpus / f"f{FILES}_document.{suffix}")
+    elif what == "a file less":
+        for suffix in ("bin", "idx"):
+            (corpus / f"f3_document.{suffix}").unlink()
+    elif what == "manifest":
+        (corpus / "f3_document.bin.tokfmt.json").write_text("{}")
+    else:
+        path = corpus / ("f3_document.bin" if what == "data" else "f3_document.idx")
+        content = path.read_bytes()
+        path.unlink()
+        path.write_bytes(content)
+    with asked_of(corpus) as asked:
+        after = len(opened(corpus))
+    assert sources_of(asked)
+    assert (after > length, after < length) == (what == "another file", what == "a file less")

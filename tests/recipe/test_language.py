@@ -6,11 +6,12 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
+import registered
 
 import tokfmt
 from tokfmt.core.errors import ConversionError, FormatError, TokfmtError
 from tokfmt.plugin import LocalPlace
-from tokfmt.recipes.language import entries_of, parse_recipe, read_recipe, written
+from tokfmt.recipes.language import entries_of, is_recipe, parse_recipe, read_recipe, written
 
 BASE = {"source": [{"path": "a.pbin"}]}
 
@@ -298,3 +299,18 @@ def test_check_reports_errors_of_a_recipe(tmp_path):
     (finding,) = tokfmt.check(tmp_path / "mix.toml")[0].findings
     assert (finding.code, finding.message) == ("TF801", 'unknown key "seqlen"')
     assert finding.remedy == "Did you mean seq_len?"
+
+
+def test_sniffed_by_content(tmp_path):
+    assert is_recipe(b'tokfmt = "1"\n[[source]]\n', toml=True)  # and reading it says that this is no number
+    assert is_recipe(b"# mine\ntokfmt = 1  # version\nseq_len = 4\n[[source]]\npath = 'x'\n", toml=False)
+    assert not is_recipe(b"[project]\nname = 'tokfmt'\n", toml=True)
+    assert not is_recipe(b"tokfmt = 1\n", toml=False)
+    quoted = b"# A page\n\nThat quotes a recipe:\n\ntokfmt = 1\n[[source]]\npath = 'x'\n"
+    assert not is_recipe(quoted, toml=False)
+    hostile = b"\n" * 60_000 + b"!\ntokfmt = 1\n[[source]]\n"
+    assert not is_recipe(hostile, toml=False)  # patterns that take a line break for a blank need 10 s for it
+    assert is_recipe(b"tokfmt = 1\n[sources.web]\npath = 'x'\n", toml=True)  # a mistake in it is said by what reads it
+    path = tmp_path / "no-suffix"
+    path.write_text("tokfmt = 1\n[[source]]\npath = 'x.pbin'\n")
+    assert registered.detect(path).name == "recipe"

@@ -11,9 +11,10 @@ import pytest
 from amount import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from recipe.held import opened
+from recipe.held import opened, samples_of
 
 from tokfmt.core.errors import ConversionError, OptionError
+from tokfmt.plugin import Info, Layout, TokenReader
 from tokfmt.recipes.order import ORDER_SAMPLES, EvenTree, Permutation, numbers
 
 WEIGHTS = st.lists(st.fractions(Fraction(1, 10**6), 10**6), min_size=1, max_size=9)
@@ -212,3 +213,41 @@ def test_fingerprints_hold_what_decides_the_order_and_nothing_else():
         "pack": "bestfit",
     }.items():
         assert opened(found, **{**words, key: value}).fingerprint != base, key
+
+
+class Endless(TokenReader):
+    """A stream of 2 * 10^13 tokens that nobody stores: the id at p is p % 50000."""
+
+    info = Info(Layout.STREAM, np.dtype(np.uint16), 1, 2 * 10**13)
+
+    def tokens(self, start, stop):
+        return (np.arange(start, stop) % 50_000).astype(np.uint16)
+
+    def offsets(self, first, last):
+        return np.array([0, self.info.tokens])[first : last + 1]
+
+    def close(self):
+        pass
+
+
+def test_a_recipe_of_five_billion_samples():
+    entries = [{"path": "a", "weight": 0.9}, {"path": "b", "weight": 0.1}]
+    words = {"seq_len": 4096, "shuffle": "samples", "to_eos": "none", "tokens": 2 * 10**13, "source": entries}
+    first = samples_of(words, [Endless(), Endless()])  # what is imported is not counted
+    assert len(first.samples([0])["input_ids"]) == len(first.spans(0)) == 1
+    tracemalloc.start()
+    view = samples_of(words, [Endless(), Endless()])
+    for k in (0, 10**9, len(view) - 1):
+        row = view.samples([k])["input_ids"][0].astype(int)
+        assert ((row[1:] - row[:-1]) % 50_000 == 1).all()
+        assert (row[0] - view.spans(k)[0].start) % 50_000 == 0
+    assert tracemalloc.get_traced_memory()[1] < 4 << 20
+    tracemalloc.stop()
+    assert len(view) == 2 * 10**13 // 4096
+
+
+@settings(max_examples=examples(80), deadline=None)
+@given(st.integers(1, 3000), st.integers(0, 2**64 - 1), st.integers(0, 2**40))
+def test_the_inverse_of_a_permutation(size, seed, place):
+    order = Permutation(size, seed, ORDER_SAMPLES, place)
+    assert order.inverse(order.many(np.arange(size))).tolist() == list(range(size))

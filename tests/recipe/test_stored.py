@@ -4,7 +4,8 @@ import json
 
 import numpy as np
 import pytest
-from amount import first
+from amount import FUZZ_ONLY, first
+from moments import At
 from paths import ROOT
 
 import tokfmt
@@ -497,3 +498,26 @@ def test_shuffled_documents_of_lines_and_of_files_of_another_width(width, tmp_pa
     with tokfmt.open(recipe) as mixed:
         assert mixed.info.dtype.itemsize == max(width, 4)
         assert sorted(one.tolist() for one in mixed) == sorted(wanted)
+
+
+@FUZZ_ONLY
+def test_recipes_that_name_others_twice_are_counted(tmp_path):
+    """Thirty levels of two sources each would be a thousand million recipes."""
+    for k in range(30):
+        inner = f'"{PACK}"\neos = 50256' if not k else f'"{k - 1}.toml"'
+        entries = "".join(f'[[source]]\nname = "s{n}"\npath = {inner}\n' for n in range(2 if k else 1))
+        (tmp_path / f"{k}.toml").write_text(f"tokfmt = 1\n{entries}")
+    with tokfmt.open(tmp_path / "5.toml") as dataset, tokfmt.open(PACK, eos=50256) as pack:
+        assert dataset.info.tokens == 32 * pack.info.tokens
+    with pytest.raises(FormatError, match="is made of more than 1,?024 recipes. Name the sources"):
+        tokfmt.open(tmp_path / "29.toml")
+
+
+def test_a_source_that_changes_meanwhile_is_noticed(mix, tmp_path):
+    def changing():
+        with (tmp_path / "web.pbin").open("ab") as file:
+            file.write(b"x")
+
+    with pytest.raises(tokfmt.TokfmtError, match="changed while|contradicts"):
+        tokfmt.convert(mix(), tmp_path / "x.pbin", progress=At("writing", changing))
+    assert not (tmp_path / "x.pbin").exists()

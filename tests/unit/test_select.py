@@ -2,11 +2,13 @@
 
 from dataclasses import replace
 
+import numpy as np
+import pytest
 from amount import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tokfmt.model.select import Concat, NonEmpty, Slice
+from tokfmt.model.select import Concat, NonEmpty, Picked, Slice
 from tokfmt.plugin import MemoryReader, Ragged
 from tokfmt.testing import datasets, sequences
 
@@ -64,3 +66,24 @@ def test_slice_and_nonempty(data, ragged):
     i, k = sorted(data.draw(st.tuples(*[st.integers(0, len(lists))] * 2)))
     assert sequences(Slice(MemoryReader(ragged), i, k)) == lists[i:k]
     assert sequences(NonEmpty(MemoryReader(ragged))) == [s for s in lists if s]
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(st.data(), st.sampled_from([1, 9, 300]))
+def test_any_window_of_picked_sequences(data, length):
+    """Near ones and far ones, in any order, also twice."""
+    count = 300_000 // length
+    ids = np.arange(count * length, dtype=np.uint32)
+    source = MemoryReader(Ragged(ids, np.arange(0, count * length + 1, length)))
+    numbers = data.draw(st.lists(st.integers(0, 40) | st.integers(0, count - 1), max_size=30))
+    flat = [token for number in numbers for token in range(number * length, (number + 1) * length)]
+    view = Picked(source, np.array(numbers, np.int64))
+    a, b = sorted(data.draw(st.tuples(*[st.integers(0, len(flat))] * 2)))
+    assert view.tokens(a, b).tolist() == flat[a:b]
+    for position in range(0, len(flat), 1 + length // 3):
+        reader, there = view.to_source(position)
+        assert reader.tokens(there, there + 1).tolist() == [flat[position]]
+        assert flat[view.from_source(there)] == flat[position]
+    for wrong in ((-1, 0), (0, len(flat) + 1), (1, 0)):
+        with pytest.raises(IndexError):
+            view.tokens(*wrong)

@@ -165,6 +165,8 @@ def refuse_foreign(destination: Place) -> None:
         ConversionError: There is such a file.
     """
     place = resolve_link(destination)
+    if isinstance(place, Url):
+        writable_store(place)  # An address that cannot be written is refused by its own name.
     rows, about = ledger_paths(place)
     for path, what, words in (
         (manifest_path(place), "manifest", SCHEMA),

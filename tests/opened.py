@@ -1,0 +1,13 @@
+"""Datasets as commands open them: as they are stored, and split into documents."""
+
+from tokfmt.ops.source.discover import find_sources
+from tokfmt.ops.source.open import open_source, open_stored
+from tokfmt.ops.source.request import SourceRequest
+
+__all__ = ["open_source", "stored"]
+
+
+def stored(paths):
+    """A dataset as it is stored."""
+    request = SourceRequest(tuple(paths))
+    return open_stored(find_sources(request), request)
