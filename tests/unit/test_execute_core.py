@@ -12,6 +12,7 @@ from tokfmt.core.errors import (
     ConversionError,
     OptionError,
     TruncatedError,
+    UnsafeError,
 )
 from tokfmt.run.execute import SerialExecutor, SharedPayload, make_executor, may_spawn, receive, run_tasks
 
@@ -90,3 +91,20 @@ def test_objects_of_the_main_module_are_found_in_any_container(before, monkeypat
     for thing in (Scripted, Scripted()):
         assert not may_spawn([*before, thing])
         assert not may_spawn([*before, "__main__", thing, "__main__"])
+
+
+def test_a_parcel_is_what_was_packed(tmp_path):
+    """Whoever changes it, or puts another in its place: nothing of that is unpickled."""
+    parcel = SharedPayload.pack({"offsets": np.arange(1 << 15)}, tmp_path)
+    assert receive(parcel)["offsets"][-1] == (1 << 15) - 1
+    (path,) = tmp_path.iterdir()
+    assert path == parcel.parts
+    raw = path.read_bytes()
+    at = raw.index(b"offsets")
+    path.write_bytes(raw[:at] + b"OFFSETS" + raw[at + 7 :])
+    with pytest.raises(UnsafeError, match="is not what was written there"):
+        receive(SharedPayload("another key", path, parcel.digest, {}))
+    path.rename(tmp_path / "moved")
+    path.symlink_to("moved")
+    with pytest.raises(OSError, match="symbolic links"):
+        receive(SharedPayload("a third", path, parcel.digest, {}))

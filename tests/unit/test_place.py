@@ -5,16 +5,33 @@ import os
 import pickle
 from pathlib import Path, PurePosixPath
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from stores import Memory
 
 from tokfmt.core.errors import (
     FormatError,
     OptionError,
+    SourceChangedError,
+    TruncatedError,
+    UnsafeError,
+    UnsupportedError,
 )
 from tokfmt.core.place import LocalPlace, status_of
-from tokfmt.plugin import File, Identity, Kind, Status, Url, open_file
+from tokfmt.plugin import (
+    File,
+    Identity,
+    Kind,
+    Status,
+    Url,
+    local_path,
+    open_file,
+    place_of,
+    read_whole,
+    register_store,
+)  # fmt: skip
 
 NAMES = st.text(st.characters(exclude_characters="/", exclude_categories=["Cs"]), min_size=1, max_size=8).filter(
     lambda name: name not in (".", "..")
@@ -139,3 +156,62 @@ def replaced(path):
     path.with_name("new").write_bytes(path.read_bytes())
     os.utime(path.with_name("new"), ns=(5, 5))
     path.with_name("new").replace(path)
+
+
+@pytest.fixture
+def bucket():
+    store = Memory({"a/x.bin": np.arange(1000, dtype="<u2").tobytes(), "a/b/y": b"why", "z": b""})
+    register_store("places", lambda url: {"bucket": store}[url.authority])
+    return store
+
+
+@pytest.mark.usefixtures("bucket")
+def test_words_of_users(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    url = Url("places", "bucket", "a/x.bin")
+    assert place_of("places://bucket/a/x.bin") == place_of("PLACES://bucket/a/x.bin") == place_of(url) == url
+    for path in ("x.bin", "/a/x", "a b?", "C", "x:y", Path("x")):
+        assert place_of(path) == Path(path)
+    for text in ("ftp://b/k", "ftp:///k", "file:///etc"):
+        with pytest.raises(
+            OptionError, match=r"://.*: the scheme .* is not read .*places.*\. Download or mount it first"
+        ):
+            place_of(text)
+    with pytest.raises(OptionError, match="^ftp://b/k: the scheme ftp is not read"):
+        place_of(Path("ftp://b/k"))
+    for path in ("places:/bucket/x", Path("places://bucket/x")):
+        with pytest.raises(OptionError, match="^places://bucket/x: a Path cannot hold an address.*Give it as a text"):
+            place_of(path)
+    for call in (lambda: local_path(url, "a text"), lambda: local_path(str(url), "a text")):
+        with pytest.raises(UnsupportedError, match="^places://bucket/a/x.bin: a text is read from a local path only"):
+            call()
+    for scheme in ("s3", "ftp", "places"):
+        (tmp_path / f"{scheme}:" / "b").mkdir(parents=True)
+        assert place_of(f"{scheme}://b") == Path(f"{scheme}:/b"), "a path that exists is no address"
+    with pytest.raises(OptionError, match="^ftp://b/k: the scheme ftp is not read"):
+        open_file(Url.parse("ftp://b/k"))
+
+
+def test_files_of_a_store(bucket):
+    url = place_of("places://bucket/a/x.bin")
+    file = pickle.loads(pickle.dumps(open_file(url)))
+    assert (file.path, file.size, file.read(4, 2)) == (url, 2000, b"\2\0")
+    assert file.ids(20, 3, np.dtype("<u2")).tolist() == [10, 11, 12]
+    assert [bytes(part) for part in file.read_ranges([(2, 4), (0, 2)])] == [b"\1\0", b"\0\0"]
+    assert read_whole(url.parent / "b" / "y", 3) == b"why"
+    file.check_unchanged()
+    for wrong, call in [
+        (TruncatedError, lambda: file.read(1999, 2)),
+        (UnsafeError, lambda: read_whole(url, 1999)),
+        (FormatError, lambda: open_file(url.parent)),
+        (FormatError, lambda: open_file(url / "below")),
+    ]:
+        with pytest.raises(wrong, match=r"^places://bucket/a"):
+            call()
+    bucket.held["a/x.bin"] = bytes(2000)
+    for call in (file.check_unchanged, lambda: file.read(0, 1)):
+        with pytest.raises(SourceChangedError):
+            call()
+    del bucket.held["a/x.bin"]
+    with pytest.raises(SourceChangedError, match="disappeared"):
+        file.check_unchanged()
