@@ -3,6 +3,7 @@
 import os
 import pickle
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -108,3 +109,19 @@ def test_a_parcel_is_what_was_packed(tmp_path):
     path.symlink_to("moved")
     with pytest.raises(OSError, match="symbolic links"):
         receive(SharedPayload("a third", path, parcel.digest, {}))
+
+
+def slow_failure(delays, item):
+    time.sleep(delays[item])
+    if delays[item]:
+        raise ValueError(item)
+    return item
+
+
+@pytest.mark.parametrize("jobs", [2, 5])
+def test_the_error_is_that_of_the_first_item_whoever_is_first(tmp_path, jobs):
+    delays = {0: 0, 1: 0.3, 2: 0.02, 3: 0, 4: 0.01}
+    with make_executor("threads", jobs) as executor, pytest.raises(ValueError, match="^1$"):
+        list(run_tasks(slow_failure, delays, range(5), executor, jobs, tmp_path))
+    with SerialExecutor() as executor, pytest.raises(ValueError, match="^1$"):
+        list(run_tasks(slow_failure, delays, range(5), executor, 1, tmp_path))
