@@ -1,20 +1,18 @@
 """Long texts: cut into pieces that change no id, in little memory; those that cannot be cut are refused by name."""
 
 import gzip
-import json
 import random
 
 import numpy as np
 import pytest
 from made_tokenizers import TEXTS, llama3_like, sentencepiece_like
 from paths import TOKENIZER
-from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers, trainers
+from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
 
 import tokfmt
 from tokfmt.core import resources
 from tokfmt.core.errors import UnsafeError
 from tokfmt.text import long_texts
-from tokfmt.text.decoding import Content
 from tokfmt.text.long_texts import NOWHERE, UnbrokenTextError, cuts_of, in_pieces
 from tokfmt.text.tokenizer import load_tokenizer
 
@@ -89,61 +87,12 @@ def test_many_texts_are_encoded_some_at_a_time(specs):
     assert max(sizes) <= PIECE
 
 
-def changed(part):
-    """Our tokenizer with something else about it."""
-    content = json.loads((TOKENIZER / "tokenizer.json").read_text())
-    part(content)
-    return content
-
-
-def added(**token):
-    plain = {"id": 4096, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False, "special": False}
-    return lambda content: content["added_tokens"].append(plain | token)
-
-
-@pytest.mark.parametrize(
-    ("part", "borders", "words"),
-    [
-        (lambda content: content.pop("version"), True, True),
-        (added(content="<tool>"), True, True),
-        (added(content="the"), True, False),
-        (added(content="of the"), False, False),
-        (added(content="a "), False, False),
-        (added(content=",", single_word=True), False, False),
-        (added(content="\nx"), False, False),
-        (added(content="the", rstrip=True), False, False),
-        (added(content="the", lstrip=True), False, False),
-        (lambda content: content["pre_tokenizer"].update(add_prefix_space=True), False, False),
-        (lambda content: content["pre_tokenizer"].update(use_regex=False), False, False),
-        (lambda content: content.update(pre_tokenizer=None), False, False),
-        (lambda content: content.update(normalizer={"type": "Prepend", "prepend": "_"}), False, False),
-        (lambda content: content.update(normalizer={"type": "NFC"}), True, True),
-        (lambda content: content["model"].update(end_of_word_suffix="</w>"), True, False),
-        (lambda content: content["model"]["vocab"].update({"a" * 300: 4097}), True, False),
-    ],
-)
-def test_where_a_tokenizer_may_be_cut(part, borders, words):
-    content = Content(np.frombuffer(json.dumps(changed(part)).encode(), np.uint8), str(id(part)))
-    found = cuts_of(content)
-    assert (found.borders, bool(found.lengths)) == (borders, words)
-
-
 def test_a_text_that_cannot_be_cut_is_encoded_up_to_a_length(specs):
     encoder = loaded(specs, "sentencepiece-like", "tokenizers")
     text = "the cat and the dog " * 3000
     assert np.array_equal(encoder.encode([text]).tokens, encoder._encode([text]).tokens)
     with pytest.raises(UnbrokenTextError, match="'the cat .* more than 131,072 characters from character 0 on"):
         encoder.encode([text * 3])
-
-
-def test_an_unknown_split_is_not_cut():
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.normalizer = normalizers.NFC()
-    tokenizer.add_tokens([AddedToken("a b")])
-    for step in (pre_tokenizers.Split("x", "isolated"), pre_tokenizers.Metaspace(), pre_tokenizers.Digits()):
-        tokenizer.pre_tokenizer = pre_tokenizers.Sequence([step])
-        content = Content(np.frombuffer(tokenizer.to_str().encode(), np.uint8), repr(step))
-        assert cuts_of(content) is NOWHERE
 
 
 @pytest.mark.parametrize(

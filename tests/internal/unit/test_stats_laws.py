@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from tokfmt.core import reader as core_axis
 from tokfmt.core.reader import Info, Layout, Separators
-from tokfmt.ops.compare.fingerprint import fingerprints_between
 from tokfmt.ops.stats import duplicates, tables, texts, walk
 from tokfmt.ops.stats.duplicates import Store, repeats
 from tokfmt.ops.stats.tables import Counts, Table
@@ -201,23 +200,6 @@ def test_more_ids_than_are_kept(monkeypatch):
     assert all(exact[key] == count for key, count in zip(table.keys.tolist(), table.counts.tolist(), strict=True))
     assert total.distinct == pytest.approx(len(exact), rel=0.1)
     assert total.largest == max(exact)
-
-
-@settings(max_examples=examples(60), deadline=None)
-@given(
-    st.lists(st.lists(st.integers(0, 3), min_size=1, max_size=5) | st.lists(st.integers(0, 1), min_size=1, max_size=90), max_size=40),
-    st.sampled_from([np.uint8, np.uint16, np.uint32, np.uint64]),
-)  # fmt: skip
-def test_hashes_tell_sequences_apart(sequences, dtype):
-    """Equal sequences have equal hashes, wherever they lie; different ones differ, of any length."""
-    reader = Lists([[2], *sequences, [1, 1], *sequences[::-1]], dtype)
-    hashes = fingerprints_between(reader.axis, reader.bounds[:-1], reader.bounds[1:])
-    kept = {}
-    for number in range(len(hashes)):
-        a, b = reader.bounds[number : number + 2]
-        key = tuple(reader.axis[a:b].tolist())
-        assert kept.setdefault(key, (*hashes[number].tolist(), len(key))) == (*hashes[number].tolist(), len(key))
-    assert len(set(kept.values())) == len(kept)
 
 
 def test_duplicates_never_fill_memory(monkeypatch):
