@@ -1,10 +1,24 @@
 """The formats that are installed, by name: what a plug-in's tests have as an object."""
 
 from tokfmt.core.format import look
+from tokfmt.ops.source.ingest import tokenized
+from tokfmt.ops.source.open import open_source
 from tokfmt.registry import candidates, detect, for_destination, get, list_formats, names
 from tokfmt.unsupported import foreign
 
-__all__ = ["claims", "detect", "for_destination", "get", "list_formats", "names", "own_names", "sign_of", "sniffed"]
+__all__ = [
+    "claims",
+    "detect",
+    "for_destination",
+    "get",
+    "list_formats",
+    "names",
+    "opened",
+    "own_names",
+    "sign_of",
+    "sniffed",
+    "tokens_of",
+]
 
 
 def own_names():
@@ -25,3 +39,13 @@ def claims(place):
 def sign_of(place):
     """What shows that a file is of a kind that no format reads."""
     return foreign(look(place))
+
+
+def opened(path, **how):
+    """The reader of a dataset as commands open it: of records, where those are stored."""
+    return open_source([path], **how).reader
+
+
+def tokens_of(records):
+    """The reader of the IDs of records."""
+    return tokenized(records, None)

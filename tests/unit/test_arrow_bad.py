@@ -3,11 +3,13 @@
 import json
 import os
 import pickle
+import re
 import tracemalloc
 
 import numpy as np
 import pytest
 import registered
+from amount import first
 from paths import FIXTURES
 
 import tokfmt
@@ -99,10 +101,16 @@ def everything(path, **options):
     tracemalloc.start()
     before = pa.total_allocated_bytes()
     try:
-        reader = tokfmt.open(path, format=named(path), options=options).reader
-        reader.offsets(0, reader.info.sequences)
-        for start in range(0, reader.info.tokens, 1 << 20):
-            reader.tokens(start, min(start + (1 << 20), reader.info.tokens))
+        reader = registered.opened(path, format=named(path), options=options)
+        if hasattr(reader, "texts"):
+            for block in reader.blocks(1 << 20):
+                for batch in reader.texts(block):
+                    assert tracemalloc.get_traced_memory()[1] < MEMORY
+                    del batch
+        else:
+            reader.offsets(0, reader.info.sequences)
+            for start in range(0, reader.info.tokens, 1 << 20):
+                reader.tokens(start, min(start + (1 << 20), reader.info.tokens))
     finally:
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
@@ -604,3 +612,119 @@ def test_a_split_that_is_missing(tmp_path):
     words = 'dataset_dict.json: lists the split "test", which is missing'
     for options in ({}, {"split": "train"}, {"split": "test"}):
         refused(tmp_path, words, code="TF681", **options)
+
+
+# texts, and what stands around streams
+
+
+def test_a_text_that_stands_for_many_rows(tmp_path):
+    """A dictionary of one text of 1 MB, and 200,000 rows that are it: 200 GB, of which a little is held at once."""
+    text = pa.DictionaryArray.from_arrays(pa.array(np.zeros(200_000, np.int8)), pa.array(["x" * 1_000_000]))
+    for data, how in (
+        (pa.table({"text": text}), {}),
+        (pa.table({"text": text}).slice(0, 2000), {"store_schema": False}),
+    ):
+        path = parquet(tmp_path / "x.parquet", data, **how)
+        assert path.stat().st_size < 200_000
+        reader = registered.opened(path)
+        seen = 0
+        for batch in reader.texts(reader.blocks(1)[0]):
+            seen += len(batch.texts)
+            assert pa.total_allocated_bytes() < 2 * MEMORY
+            assert batch.texts[-1] == "x" * 1_000_000
+            if seen > 1000:
+                break
+
+
+@pytest.mark.parametrize("compression", ["snappy", "gzip", "brotli", "zstd", "lz4", "none"])
+def test_texts_that_stand_for_many_rows_are_given_a_few_at_a_time(tmp_path, compression):
+    """Of a dictionary of 1 MB, or of one text that short ones surround."""
+    texts = ["x" * 1_000_000, *(str(k) for k in range(50))]
+    data = pa.table({"text": pa.DictionaryArray.from_arrays(pa.array(np.zeros(400, np.int8)), pa.array(texts))})
+    for path in (
+        parquet(tmp_path / "x.parquet", data, compression=compression),
+        stream(tmp_path / "x.arrow", data, batch=400),
+    ):
+        reader = registered.opened(path)
+        batches = [batch.texts for batch in reader.texts(reader.blocks(1)[0])]
+        assert sum(map(len, batches)) == 400
+        assert max(sum(map(len, batch)) for batch in batches) < 6_000_000
+
+
+@pytest.mark.parametrize("dictionary", first(1, [True, False]))
+def test_a_page_that_decompresses_to_too_much(tmp_path, dictionary):
+    data = pa.table({"text": ["a" * 140_000_000]})
+    path = parquet(tmp_path / "x.parquet", data, compression="zstd", use_dictionary=dictionary)
+    assert path.stat().st_size < 20_000
+    refused(path, "bytes of the page at byte 4, when it is decompressed, .* at most 134,217,728", UnsafeError, "TF667")
+
+
+def test_text_that_is_not_utf8_in_a_column_of_strings(tmp_path):
+    """Arrow takes any bytes for a string that it reads."""
+    path = parquet(
+        tmp_path / "x.parquet",
+        pa.table({"text": ["one", "tw\u00f6", "three"]}),
+        compression="none",
+        use_dictionary=False,
+    )
+    path.write_bytes(path.read_bytes().replace("tw\u00f6".encode(), b"tw\xff\xff"))
+    refused(path, "row 1 of row group 0 is not UTF-8 at byte 2", code="TF666")
+
+
+def test_offsets_of_texts_that_leave_their_bytes(tmp_path):
+    path = stream(tmp_path / "x.arrow", pa.table({"text": ["one", "two", "three"]}), batch=4)
+    refused(patched(path, body(path.read_bytes()) + 4, 2**31 - 1), "cannot be read", code="TF681")
+
+
+def test_a_dictionary_that_stands_for_many_rows(tmp_path):
+    text = pa.DictionaryArray.from_arrays(pa.array(np.zeros(100_000, np.int8)), pa.array(["x" * 1_000_000]))
+    path = stream(tmp_path / "x.arrow", pa.table({"text": text}), batch=1 << 20)
+    everything(path)
+
+
+def test_a_missing_package_is_named(tmp_path, monkeypatch):
+    import builtins
+
+    real = builtins.__import__
+
+    def without(name, *more, **how):
+        if name.split(".")[0] == "pyarrow":
+            raise ImportError(name)
+        return real(name, *more, **how)
+
+    path = parquet(tmp_path / "x.parquet")
+    monkeypatch.setattr(builtins, "__import__", without)
+    assert registered.detect(path).name == "parquet"
+    with pytest.raises(TokfmtError, match=r"needs the package pyarrow: pip install 'tokfmt\[arrow\]'"):
+        tokfmt.open(path)
+
+
+def test_bytes_behind_the_end_of_a_stream(tmp_path):
+    """Two streams in one file, as `cat` joins them: only the first is read, which is said."""
+    path = stream(tmp_path / "x.arrow")
+    content, format_ = path.read_bytes(), registered.get("arrow")
+    assert not registered.opened(path).info.notes
+    assert not list(format_.check(path, format_.read_options()))
+    for more in (content, b"\0"):
+        path.write_bytes(content + more)
+        reader = registered.opened(path)
+        said = f"x.arrow: continues after its end marker at byte {len(content):,}: found {len(more):,} bytes? that no reader reads"
+        assert reader.info.tokens == 6
+        assert re.match(said, reader.info.notes[0])
+        (finding,) = format_.check(path, format_.read_options())
+        assert (finding.code, finding.offset) == ("TF681", len(content))
+    text = stream(tmp_path / "t.arrow", pa.table({"text": ["a"]}))
+    text.write_bytes(text.read_bytes() + b"more")
+    assert "after its end marker" in registered.opened(text).info.notes[0]
+    assert [finding.code for finding in format_.check(text, format_.read_options())] == ["TF681"]
+
+
+@pytest.mark.parametrize("new", [pa.ipc.new_stream, pa.ipc.new_file])
+def test_streams_before_1_0(tmp_path, new):
+    """Messages without FFFFFFFF in front: recognised, and refused by name."""
+    path = tmp_path / "x.arrow"
+    options = pa.ipc.IpcWriteOptions(use_legacy_format=True)
+    with pa.OSFile(str(path), "wb") as sink, new(sink, table().schema, options=options) as out:
+        out.write_table(table())
+    assert registered.detect(path).name == "arrow"
+    refused(path, "Arrow of a version before 1.0.* Write it again", code="TF681")

@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+import registered
 from paths import FIXTURES
 
 import tokfmt
-from tokfmt.core.errors import TokfmtError
+from tokfmt.core.errors import FormatError, TokfmtError
 
 HOME = FIXTURES / "parquet"
 CASES = {case["name"]: case for case in json.loads((HOME / "expected.json").read_text())["cases"]}
@@ -57,6 +58,55 @@ def test_documents(name):
     assert [len(document) for document in documents] == case["doc_lengths"]
     assert [digest(document)[:16] for document in documents] == case["doc_sha256_le_u32"]
     assert digest([token for document in documents for token in document]) == case["tokens_sha256_le_u32"]
+
+
+def texts_of(reader, size=1 << 12, **which):
+    return [text for block in reader.blocks(size, **which) for batch in reader.texts(block) for text in batch.texts]
+
+
+@pytest.mark.parametrize("name", [name for name in GOOD if CASES[name].get("kind") == "packed"])
+def test_packed_rows_have_masks_and_boundaries(name):
+    case = CASES[name]
+    reader = registered.opened(HOME / case["entry"], options={"view": "samples"})
+    offsets, total = reader.offsets(0, reader.info.sequences), reader.info.tokens
+    assert np.diff(offsets).tolist() == case["row_lengths"]
+    mask, begins, labels = reader.masks(0, total), reader.begins(0, total), reader.labels(0, total)
+    assert hashlib.sha256(mask.tobytes()).hexdigest() == case["loss_mask_sha256"]
+    assert np.add.reduceat(begins, offsets[:-1]).tolist() == case["row_docs"]
+    assert np.diff([*np.flatnonzero(begins), total]).tolist() == case["doc_lengths"]
+    counted = np.flatnonzero(labels != -100)
+    assert np.array_equal(labels[counted], reader.tokens(0, total)[counted + 1])
+    assert (mask[counted] == 1).all()
+
+
+@pytest.mark.parametrize("name", TEXT)
+def test_texts(name):
+    case = CASES[name]
+    path, options = HOME / case["entry"], options_of(case)
+    if case["n_null"]:
+        with pytest.raises(FormatError, match="NULL"):
+            texts_of(registered.opened(path, options=options))
+    reader = registered.opened(path, options=options, allow_loss=["null-rows"])
+    expected = [text or "" for text in TEXTS[name]]
+    assert reader.count() == len(expected) == case["n_texts"]
+    for size in (1, 1 << 10, 1 << 30):
+        assert texts_of(reader, size) == expected
+    assert texts_of(reader, 1, first=3 % len(expected), last=len(expected) - 1) == expected[3 % len(expected) : -1]
+    assert [reader.record(k) for k in range(len(expected))] == expected
+
+
+@pytest.mark.parametrize("name", [name for name in TEXT if CASES[name].get("ambiguous")])
+def test_several_columns_of_text_are_listed(name):
+    with pytest.raises(FormatError, match=r"several columns of text: found .*(lang|prompt): string.*column=NAME"):
+        registered.opened(HOME / CASES[name]["entry"])
+
+
+def test_splits_are_named():
+    for entry in ("dataset_dict", "text/hub"):
+        assert registered.opened(HOME / entry).info.other_splits == ("validation",)
+        assert registered.opened(HOME / entry, options={"split": "validation"}).info.split == "validation"
+    with pytest.raises(FormatError, match="no split test: found train, validation"):
+        registered.opened(HOME / "dataset_dict", options={"split": "test"})
 
 
 def test_borders_inside_of_rows_are_not_lost_in_silence(tmp_path):
@@ -138,10 +188,17 @@ def test_good_ones_have_no_findings(name):
     nulls = bool(case.get("null_rows") or case.get("n_null"))
     (verdict,) = tokfmt.check(HOME / case["entry"], deep=not nulls, options=options_of(case))
     assert list(verdict.counts) in ([], ["TF663"] if nulls else [])
+    format_ = registered.detect(HOME / case["entry"])
+    for section in format_.sections(HOME / case["entry"], format_.read_options()):
+        assert not any(field.wrong for field in section.fields(0, section.count))
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_bad_ones_are_found(name):
-    code, _ = BAD[name]
-    (verdict,) = tokfmt.check(HOME / CASES[name]["entry"], deep=True)
+def test_bad_ones_are_refused_and_found(name):
+    code, words = BAD[name]
+    path = HOME / CASES[name]["entry"]
+    with pytest.raises(FormatError, match=words):
+        reader = registered.opened(path)
+        texts_of(reader) if name == "text_binary_BAD" else reader.tokens(0, reader.info.tokens)
+    (verdict,) = tokfmt.check(path, deep=True)
     assert code in verdict.counts

@@ -7,8 +7,8 @@ from amount import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tokfmt.ops.compare.fingerprint import Running, fingerprints
-from tokfmt.plugin import Ragged
+from tokfmt.ops.compare.fingerprint import SHORT, AxisSide, Running, fingerprints, fingerprints_between, hands
+from tokfmt.plugin import MemoryReader, Ragged, offsets_of
 
 quick = settings(max_examples=examples(60), deadline=None)
 
@@ -52,3 +52,55 @@ def test_different_sequences_differ_in_either_lane():
         assert len(np.unique(prints[:, lane])) == len(rows)
     bits = np.unpackbits(prints.view(np.uint8).reshape(len(rows), 16), axis=1).mean(0)
     assert (np.abs(bits - 0.5) < 0.1).all()  # no bit is stuck
+
+
+def on_axis(reader, **how):
+    with hands(1) as workers:
+        return keys(AxisSide(reader, **how).fingerprints(0, workers, lambda tokens: None))
+
+
+@quick
+@given(
+    st.lists(st.sampled_from([0, 1, 2, 3, SHORT - 1, SHORT, SHORT + 1, 200]), max_size=8),
+    st.integers(0, 99),
+    st.sampled_from([2, 256]),
+)
+def test_neither_dtype_nor_neighbors_matter(lengths, seed, top):
+    rng = np.random.default_rng(seed)
+    rows = [rng.integers(0, top, n, dtype=np.uint64).tolist() for n in lengths]
+    alone = [keys(fingerprints(Ragged.of([row])))[0] for row in rows]
+    for dtype in (np.uint8, np.uint16, np.uint32, np.uint64):
+        ragged = Ragged.of(rows, np.dtype(dtype))
+        assert keys(fingerprints(ragged)) == alone
+        assert on_axis(MemoryReader(ragged)) == alone
+        if not any(row and row[-1] == 99 for row in rows):
+            ended = Ragged.of([[*row, 99] for row in rows], np.dtype(dtype))
+            assert on_axis(MemoryReader(ended), ignored_end=99) == alone
+
+
+def test_windows_do_not_matter():
+    """Sequences that cross a window of a million tokens, that fill one, and that are longer than two."""
+    rng = np.random.default_rng(5)
+    lengths = np.array([999_990, 30, 0, 2_500_000, 1, 1 << 20, *rng.integers(0, 3 * SHORT, 2000)])
+    offsets = offsets_of(lengths)
+    tokens = rng.integers(0, 256, int(offsets[-1]), np.uint8)
+    alone = [keys(fingerprints(Ragged.of([tokens[a:b]])))[0] for a, b in itertools.pairwise(offsets.tolist())]
+    assert on_axis(MemoryReader(Ragged(tokens, offsets))) == alone
+
+
+@quick
+@given(
+    st.lists(
+        st.lists(st.integers(0, 3), min_size=1, max_size=5) | st.lists(st.integers(0, 1), min_size=1, max_size=90),
+        max_size=40,
+    ),
+    st.sampled_from([np.uint8, np.uint16, np.uint32, np.uint64]),
+)
+def test_equal_sequences_have_equal_hashes_wherever_they_lie(sequences, dtype):
+    rows = [[2], *sequences, [1, 1], *sequences[::-1]]
+    offsets = offsets_of([len(row) for row in rows])
+    hashes = fingerprints_between(np.array(sum(rows, []), dtype), offsets[:-1], offsets[1:])
+    by_row = {}
+    for row, value in zip(rows, keys(hashes), strict=True):
+        assert by_row.setdefault(tuple(row), (*value, len(row))) == (*value, len(row))
+    assert len(set(by_row.values())) == len(by_row)

@@ -3,6 +3,7 @@
 import os
 import pickle
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -12,6 +13,7 @@ from tokfmt.core.errors import (
     ConversionError,
     OptionError,
     TruncatedError,
+    UnsafeError,
 )
 from tokfmt.run.execute import SerialExecutor, SharedPayload, make_executor, may_spawn, receive, run_tasks
 
@@ -90,3 +92,36 @@ def test_objects_of_the_main_module_are_found_in_any_container(before, monkeypat
     for thing in (Scripted, Scripted()):
         assert not may_spawn([*before, thing])
         assert not may_spawn([*before, "__main__", thing, "__main__"])
+
+
+def test_a_parcel_is_what_was_packed(tmp_path):
+    """Whoever changes it, or puts another in its place: nothing of that is unpickled."""
+    parcel = SharedPayload.pack({"offsets": np.arange(1 << 15)}, tmp_path)
+    assert receive(parcel)["offsets"][-1] == (1 << 15) - 1
+    (path,) = tmp_path.iterdir()
+    assert path == parcel.parts
+    raw = path.read_bytes()
+    at = raw.index(b"offsets")
+    path.write_bytes(raw[:at] + b"OFFSETS" + raw[at + 7 :])
+    with pytest.raises(UnsafeError, match="is not what was written there"):
+        receive(SharedPayload("another key", path, parcel.digest, {}))
+    path.rename(tmp_path / "moved")
+    path.symlink_to("moved")
+    with pytest.raises(OSError, match="symbolic links"):
+        receive(SharedPayload("a third", path, parcel.digest, {}))
+
+
+def slow_failure(delays, item):
+    time.sleep(delays[item])
+    if delays[item]:
+        raise ValueError(item)
+    return item
+
+
+@pytest.mark.parametrize("jobs", [2, 5])
+def test_the_error_is_that_of_the_first_item_whoever_is_first(tmp_path, jobs):
+    delays = {0: 0, 1: 0.3, 2: 0.02, 3: 0, 4: 0.01}
+    with make_executor("threads", jobs) as executor, pytest.raises(ValueError, match="^1$"):
+        list(run_tasks(slow_failure, delays, range(5), executor, jobs, tmp_path))
+    with SerialExecutor() as executor, pytest.raises(ValueError, match="^1$"):
+        list(run_tasks(slow_failure, delays, range(5), executor, 1, tmp_path))

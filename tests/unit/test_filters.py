@@ -4,7 +4,7 @@ import tracemalloc
 from dataclasses import asdict
 
 import pytest
-from amount import every
+from amount import every, first
 from filter_oracle import broken, value_of
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -95,3 +95,29 @@ def test_every_code_point_is_known():
     for a in range(0, 0x110000, 0x1000):
         text = "".join(map(chr, range(a, a + 0x1000)))
         assert rejections([text], rules) == [judged(text, rules)]
+
+
+PIECE = 1 << 19
+"""Code points that are judged at once."""
+BORDERS = {
+    "run": "x" * 3000,
+    "words": "the " * 750,
+    "symbols": "-" * 3000,
+    "marks": "e\u0301" * 1500,
+    "han": "\u6f22\u5b57 " * 1000,
+    "halves": "\ud800" * 3000,
+    "space": " \t\n" * 1000,
+}
+
+
+@pytest.mark.parametrize("border", first(1, BORDERS))
+def test_long_texts_are_judged_in_pieces(border):
+    """As they would be whole, wherever a piece ends: in a word, in a run, between the halves of a character."""
+    filler = "ab cab été 12 -- "
+    text = (filler * (PIECE // len(filler) + 1))[: PIECE - 1500] + BORDERS[border] + " " + filler * 100
+    for rule in ("max_symbol_ratio", "max_char_repetition", "min_word_diversity", "max_word_share"):
+        value = value_of(text, rule)
+        beyond = value * (1.0001 if rule.startswith("min") else 0.9999)
+        assert rejections([text], FilterRules(**{rule: value})) == [None]
+        if value:
+            assert rejections([text], FilterRules(**{rule: beyond})) == [Rejection(rule, value)]

@@ -1,6 +1,7 @@
 """hdf5: what is written is what numpy and the HDF5 library make of the same stream."""
 
 import itertools
+import pickle
 import zlib
 
 import h5py
@@ -182,3 +183,27 @@ def test_regions_stay_in_their_files(tmp_path):
             assert regions[-1].tokens.stop == source.info.tokens
             for a, b in itertools.pairwise(regions):
                 assert a.tokens.stop == b.tokens.start
+
+
+@pytest.mark.parametrize("name", ["x.h5", "x"])
+@pytest.mark.parametrize("keep", [False, True])
+def test_files_do_not_depend_on_what_was_gathered_before_the_commit(tmp_path, name, keep):
+    source = MemoryReader(Ragged.of([np.arange(1, n, dtype=np.uint32) for n in range(2, 120)]))
+    options, written = FORMAT.write_options(seq_len=16, shard_size=1120), []
+    for gathered in (0, 1, 9, None):
+        path = tmp_path / f"{gathered}" / name
+        path.parent.mkdir()
+        writer = FORMAT.writer(path, options, Target(0, keep_parts=keep))
+        regions = writer.regions(source, 300)
+        assert len(regions) > 20
+        writer.create(source)
+        receipts = [writer.write(region, source) for region in regions]
+        for receipt in receipts[:gathered]:
+            writer.join_parts(source, receipt)
+        assert pickle.loads(pickle.dumps(writer)).path == path  # though a file is open
+        writer.commit(source, receipts)
+        assert writer.parts.exists() is keep
+        files = [path] if path.is_file() else sorted(path.iterdir())
+        assert len(files) == (1 if name == "x.h5" else 7)
+        written.append([file.read_bytes() for file in files])
+    assert all(content == written[0] for content in written)

@@ -1,12 +1,17 @@
 """What another process holds or has changed: locks that say whose they are, parcels that are what was packed, scratch."""
 
+import errno
 import os
 import stat
+import subprocess
+import tempfile
+from pathlib import Path
 
 import pytest
 
 from tokfmt.core.errors import ConversionError
 from tokfmt.core.locks import (
+    Scratch,
     check_private,
     holder,
     lock_dead,
@@ -87,3 +92,91 @@ def test_leftovers_are_known_by_their_lock(tmp_path):
         remove_private(tmp_path / name, lock)
         release(lock)
     assert sorted(os.listdir(tmp_path)) == ["none", "theirs"]
+
+
+@pytest.fixture(params=[errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK])
+def without_locks(request, monkeypatch):
+    """Lustre mounted without flock, some FUSE, NFS whose server has no locks."""
+
+    def flock(fd, how):
+        raise OSError(request.param, os.strerror(request.param))
+
+    monkeypatch.setattr("fcntl.flock", flock)
+
+
+@pytest.mark.usefixtures("without_locks")
+def test_who_has_signed_a_lock_holds_it_where_there_are_none(tmp_path):
+    path = tmp_path / "lock"
+    lock = take_lock(path)
+    assert take_lock(path) == -1
+    assert holder(path) == f"{ME}; this file system has no locks: if that process has ended, remove {path}"
+    release(lock)
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    for name, free in (
+        (f"process {ended.pid} on {os.uname().nodename}\n", True),
+        (f"process {os.getpid()} on another-machine\n", False),
+        (f"process 1 on {os.uname().nodename}\n", False),
+        (f"process {'9' * 99} on {os.uname().nodename}\n", False),
+        ("", True),
+        ("torn", True),
+    ):
+        path.write_text(name)
+        lock = take_lock(path)
+        assert (lock >= 0) == free, name
+        if free:
+            release(lock)
+    one, other = take_lock(tmp_path / "shared", shared=True), take_lock(tmp_path / "shared", shared=True)
+    assert min(one, other) >= 0
+    release(one)
+    release(other)
+
+
+def test_scratch_is_removed(tmp_path, monkeypatch):
+    """It is removed when it is closed or collected, and by the next one if its process was killed."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with Scratch() as path:
+        assert stat.S_IMODE(path.stat().st_mode) == 0o700
+        held = Scratch()
+        assert len(list(tmp_path.iterdir())) == 2, "a living one stays"
+    del held
+    assert not list(tmp_path.iterdir())
+    pid = os.fork()
+    if not pid:
+        made = Scratch()
+        os.kill(os.getpid(), 9)
+        del made
+    os.waitpid(pid, 0)
+    assert len(list(tmp_path.iterdir())) == 1
+    with Scratch() as path:
+        assert list(tmp_path.iterdir()) == [path]
+
+
+def test_scratch_that_another_process_takes_for_a_leftover(tmp_path, monkeypatch):
+    """The process that removes leftovers may meet a directory that is made at the moment: another one is made."""
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    real, removed = tempfile.mkdtemp, []
+
+    def seized(*words, **options):
+        found = real(*words, **options)
+        if not removed:
+            removed.append(found)
+            Path(found).rmdir()
+        return found
+
+    monkeypatch.setattr(tempfile, "mkdtemp", seized)
+    with Scratch() as path:
+        assert removed and path.is_dir() and (path / "lock").is_file()
+    assert not list(tmp_path.iterdir())
+
+
+def test_shared_locks(tmp_path):
+    first, second = take_lock(tmp_path / "lock", shared=True), take_lock(tmp_path / "lock", shared=True)
+    assert min(first, second) >= 0
+    assert take_lock(tmp_path / "lock") == -1
+    os.close(first)
+    os.close(second)
+    alone = take_lock(tmp_path / "lock")
+    assert alone >= 0
+    os.close(alone)
+    assert take_lock(tmp_path / "gone" / "lock") == -1

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from tokfmt.core.errors import IncompleteWriteError
-from tokfmt.plugin import MemoryReader, Ragged, Region
-from tokfmt.run.plan import plan
+from tokfmt.plugin import MemoryReader, Ragged, Receipt, Region
+from tokfmt.run.plan import NullJournal, Plan, Workers, plan, run
 
 SOURCE = MemoryReader(Ragged(np.arange(10, dtype=np.uint32), np.asarray([0, 10], np.int64)))
 
@@ -29,3 +29,46 @@ def test_regions_that_cover():
 def test_regions_that_leave_something_out_or_overlap(cuts):
     with pytest.raises(IncompleteWriteError, match="position"):
         plan(SOURCE, Cutter(*cuts))
+
+
+class Recorder:
+    """A writer that only notes the regions that it is asked to gather and to commit."""
+
+    def __init__(self):
+        self.gathered, self.committed = [], None
+
+    def create(self, source):
+        pass
+
+    def join_parts(self, source, receipt):
+        self.gathered.append(receipt.region)
+
+    def commit(self, source, receipts):
+        self.committed = [receipt.region for receipt in receipts]
+
+
+class AnyOrder(Workers):
+    """Finish regions in another order than that of the source."""
+
+    def map(self, function, shared, items):
+        assert [region.index for region in items] == [0, 1, 2, 3]
+        return (Receipt(number, 0, 0) for number in (1, 0, 3, 2))
+
+
+class Kept(NullJournal):
+    """Say that the run may be continued, as a journal on a disk does."""
+
+    keeps = True
+
+
+@pytest.mark.parametrize(
+    ("journal", "expected"),
+    [(NullJournal(), [[], [0, 1], [0, 1], [0, 1, 2, 3]]), (Kept(), [[], [], [], []])],
+    ids=["once", "may be continued"],
+)
+def test_a_region_is_gathered_when_all_before_it_are_written(tmp_path, journal, expected):
+    """If the run may be continued, no region is gathered before the end, as the commit may be cut off."""
+    writer = Recorder()
+    job = Plan(writer, SOURCE, [Region(index, range(0), range(0)) for index in range(4)])
+    assert [[*writer.gathered] for _ in run(job, AnyOrder(None, 1, tmp_path, journal))] == expected
+    assert writer.committed == [0, 1, 2, 3]

@@ -1,7 +1,12 @@
 """The journal of a conversion: lines are whole or not believed."""
 
+import ctypes
 import errno
+import fcntl
+import itertools
 import os
+import time
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -118,3 +123,30 @@ def test_shares_cover(count, n):
     shares = [list(Task(k, n).of(items)) for k in range(n)]
     assert sum(shares, []) == items
     assert max(map(len, shares)) - min(map(len, shares)) <= 1
+
+
+def test_the_data_is_synced_before_the_line(tmp_path, monkeypatch):
+    """Where the C library has no `syncfs`, by `sync`."""
+    synced = []
+    monkeypatch.setattr(ctypes, "CDLL", lambda *_, **__: SimpleNamespace())
+    monkeypatch.setattr(os, "sync", lambda: synced.append("data"))
+    monkeypatch.setattr(os, "fsync", lambda fd: synced.append("line"))
+    with Journal(tmp_path) as journal:
+        journal.add("region", 0, [])
+        assert synced == ["data", "line"]
+
+
+def test_waiting_for_a_lock_ends(tmp_path, monkeypatch):
+    """After ten minutes, of which a clock that hurries makes nothing."""
+    me = f"process {os.getpid()} on {os.uname().nodename}"
+    (tmp_path / "setup").write_text(f"{me}\n")
+    lock = os.open(tmp_path / "setup", os.O_RDWR)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    with monkeypatch.context() as clock, Journal(tmp_path) as journal:
+        ticks = itertools.count(time.monotonic(), 100)
+        clock.setattr(time, "monotonic", lambda: next(ticks))
+        with pytest.raises(ConversionError, match=f"{me} has held the lock setup for 600 seconds"):
+            journal.once("x", lambda: 1)
+    os.close(lock)
+    with Journal(tmp_path) as journal:
+        assert journal.once("x", lambda: 1) == 1

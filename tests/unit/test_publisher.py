@@ -1,14 +1,18 @@
 """A local destination keeps the laws of publishing; and what only a file system has."""
 
 import contextlib
+import errno
 import fcntl
 import os
 import shutil
 
+import commands
 import pytest
+from paths import FIXTURES
 from publishing import DATA, INDEX, KILLED, PublisherContract
 from steps import KINDS, Steps
 
+import tokfmt
 from tokfmt.core.errors import ConversionError, TokfmtError
 from tokfmt.core.publisher import Publisher, publish_all
 
@@ -148,3 +152,29 @@ def test_no_directory_to_write_to(tmp_path):
         Publisher(tmp_path / "no" / "out"),
     ):
         pass
+
+
+@pytest.mark.parametrize("code", [errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOLCK])
+def test_conversions_where_there_are_no_locks(tmp_path, monkeypatch, code):
+    """Lustre mounted without flock, some FUSE, NFS whose server has no locks."""
+
+    def flock(fd, how):
+        raise OSError(code, os.strerror(code))
+
+    monkeypatch.setattr("fcntl.flock", flock)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))  # not where other runs look for leftovers
+    source = FIXTURES / "modalities" / "D_2byte_gpt2.pbin"
+    tokfmt.convert(source, tmp_path / "a.zarr", resume=True)
+    tokfmt.convert(source, tmp_path / "a.zarr", overwrite=True, shuffle=1)
+    with Publisher(tmp_path / "e.zarr"):
+        tokfmt.convert(source, tmp_path / "b.zarr")
+    for task in ((0, 2), (1, 2)):
+        tokfmt.convert(source, tmp_path / "c.zarr", task=task)
+    commands.run("convert", tmp_path / "c.zarr", "--finish", check=0)
+    assert {name for name in os.listdir(tmp_path) if not name.endswith(".json")} == {"a.zarr", "b.zarr", "c.zarr"}
+    holder = f"process {os.getpid()} on {os.uname().nodename}"
+    with (
+        Publisher(tmp_path / "d.zarr", kept="resume"),
+        pytest.raises(ConversionError, match=f"locked by {holder}"),
+    ):
+        tokfmt.convert(source, tmp_path / "d.zarr", resume=True)

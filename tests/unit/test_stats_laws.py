@@ -5,13 +5,18 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from amount import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from machines import Machine
+from walks import place_of_text, survey_of
 
+import tokfmt
 from tokfmt.core.errors import CorruptError
-from tokfmt.ops.stats.duplicates import Seen, Store, repeats
-from tokfmt.ops.stats.tables import Counts, Table, histogram, packing
-from tokfmt.ops.stats.walk import Indexed, Tally
+from tokfmt.ops.stats.duplicates import PLACE_BITS, TOO_MANY, Seen, Store, repeats
+from tokfmt.ops.stats.tables import KEPT, Counts, Table, histogram, packing
+from tokfmt.ops.stats.texts import TextStats, TextSurvey
+from tokfmt.ops.stats.walk import Indexed, Streamed, Tally
 from tokfmt.plugin import Info, Layout, Separators, TokenReader
 
 EOS = 9
@@ -130,3 +135,103 @@ def test_store_takes_24_bytes_a_sequence():
     held = sum(rows.nbytes if rows.base is None else rows.base.nbytes for rows in store.rows)
     assert held <= 24 * count
     assert repeats([store]).groups == 0
+
+
+def test_more_ids_than_are_kept():
+    """Which of 400,000 IDs are kept does not depend on the parts; their counts are exact, the number of all is estimated."""
+    rng = np.random.default_rng(0)
+    known = rng.integers(1 << 21, 1 << 63, 400_000).astype(np.uint64)
+    tokens = known[rng.integers(0, len(known), 1_000_000)]
+    pieces = [Counts.of(part) for part in np.array_split(tokens, 7)]
+    total, other = functools.reduce(Counts.__add__, pieces), functools.reduce(Counts.__add__, pieces[::-1])
+    assert total == other == Counts.of(tokens)
+    assert total.clipped
+    assert len(total.sparse) == KEPT
+    ids, counts = np.unique(tokens, return_counts=True)
+    table = total.table()
+    assert np.array_equal(counts[np.searchsorted(ids, table.keys.astype(np.uint64))], table.counts)
+    assert total.distinct == pytest.approx(len(ids), rel=0.1)
+    assert total.largest == int(ids[-1])
+
+
+@pytest.mark.parametrize(("count", "is_left_out"), [(1000, False), (5000, True)])
+@pytest.mark.parametrize("name", ["x.jsonl", "x.bin"])
+def test_duplicates_never_fill_memory(tmp_path, monkeypatch, name, count, is_left_out):
+    """Beyond a share of memory they are left out, with a note, whether that is known beforehand or not."""
+    rows = [[1, 2]] * 3 + [[k, k + 1] for k in range(count - 3)]
+    (tmp_path / "x.jsonl").write_text("".join(f'{{"input_ids": {row}}}\n' for row in rows))
+    np.array([token for row in rows for token in (*row, 60_000)], "<i4").tofile(tmp_path / "x.bin")
+    machine = Machine(tmp_path, monkeypatch)
+    machine.own.write_text("0::/\n")
+    machine.write({"memory.max": str(2 * 24 * 3000)})
+    how = {} if name == "x.jsonl" else {"format": "stage1", "eos": 60_000}
+    (facts,) = tokfmt.stats([tmp_path / name], jobs=1, **how).datasets
+    assert facts.sequences == count
+    assert (facts.duplicates is None) == is_left_out
+    assert (TOO_MANY in facts.notes) == is_left_out
+
+
+@settings(max_examples=examples(120), deadline=None)
+@given(
+    st.lists(sequence, max_size=12), st.integers(0, 4), st.integers(1, 90), st.randoms(use_true_random=False),
+    st.sampled_from([1, 3, 16, 1000]),
+    st.sampled_from(["plain", "trailing", Separators.BETWEEN, Separators.AFTER, Separators.BEFORE]), st.booleans(),
+)  # fmt: skip
+def test_any_regions_in_any_order(drawn, again, region, random, window, kind, loose):
+    """Any regions and windows, done in any order, give what lists give; of repeated sequences the first one is named."""
+    documents = drawn + drawn[:again]
+    if kind == "plain":
+        stored, axis = documents, Indexed(Lists(documents), None, "x")
+    elif kind == "trailing":
+        stored = [[*document, EOS] for document in documents]
+        axis = Indexed(Lists(stored), EOS, "x")
+    else:
+        before = kind is Separators.BEFORE
+        stored = [[EOS, *document] if before else [*document, EOS] for document in documents]
+        if loose and before and documents and documents[0]:
+            stored[0] = documents[0]
+        if loose and not before and documents and documents[-1]:
+            stored[-1] = documents[-1]
+        axis = Streamed(Lists([sum(stored, [])], separators=kind), EOS)
+    survey = survey_of(axis, region=region, window=window, shuffle=random.shuffle)
+    filled = [tuple(document) for document in documents if document]
+    stats, groups = survey.stats, Counter(filled)
+    tables = (stats.lengths, stats.ids.table(), stats.first.table(), stats.last.table())
+    assert [dict(zip(table.keys.tolist(), table.counts.tolist(), strict=True)) for table in tables] == [
+        Counter(map(len, documents)),
+        Counter(sum(stored, [])),
+        Counter(document[0] for document in filled),
+        Counter(document[-1] for document in filled),
+    ]
+    repeated = repeats([survey.store])
+    assert repeated.surplus == len(filled) - len(groups)
+    for group in repeated.largest:
+        number = axis.number(group.position, survey.begun)
+        assert documents.index(documents[number]) == number
+        assert (len(documents[number]), documents.count(documents[number])) == (group.length, group.count)
+    places = np.sort([group.position for group in repeated.largest]).astype(np.int64)
+    numbers = [axis.number(place, survey.begun) for place in places.tolist()]
+    assert axis.numbers(places, survey.begun).tolist() == numbers
+
+
+def test_long_sequences_are_hashed_only_when_another_is_as_long():
+    long = np.random.default_rng(2).integers(0, 8, 200).tolist()
+    for other, repeated in ((long, 1), ([*long[:-1], 8], 0), (long[:-1], 0)):
+        axis = Indexed(Lists([[1], long, [2], other]), None, "x")
+        survey = survey_of(axis, region=1 << 20, window=16, shuffle=list)
+        assert repeats([survey.store]).surplus == repeated
+        assert survey.stats.lengths.total == 4
+        if len(other) != len(long):
+            assert len(survey.store) == sum(map(len, survey.store.buckets(256))) == 2
+
+
+@pytest.mark.parametrize("blocks", [1, 2, 3, 1000, 1 << 18])
+def test_a_text_has_its_number_in_any_block(blocks):
+    """A block may hold more records than fit in 26 bits: that of a compressed file is all of it."""
+    few = min(blocks, 3)
+    survey = TextSurvey(None, TextStats(counts=tuple((block, 5) for block in range(few))), None, blocks)
+    far = np.array([0, place_of_text(few - 1, 1 << 25, blocks)])
+    assert survey.numbers(far).tolist() == [0, 5 * (few - 1) + (1 << 25)]
+    assert place_of_text(blocks - 1, 1 << 25, blocks) < 1 << PLACE_BITS
+    if blocks == 1:
+        assert survey.numbers(np.array([1 << 30])).tolist() == [1 << 30]

@@ -1,18 +1,34 @@
 """The fast engine against the reference, on strings made to part them; what happens when they do part."""
 
+import itertools
 import json
 import pickle
+import random
+import sys
 import threading
+import unicodedata
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
+from pathlib import Path
 
+import fastokens
+import numpy as np
 import pytest
 from made_tokenizers import TEXTS, llama3_like, sentencepiece_like
 from paths import GOLDEN, TOKENIZER
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
-from tokfmt.core.errors import ConversionError, TokfmtError
+import tokfmt
+from tokfmt.core.errors import ConversionError, EngineDifferenceError, TokfmtError
 from tokfmt.text.tokenizer import TokenizerError, load_tokenizer
+
+END = "<|endoftext|>"
+NUMBERS = itertools.count()
+WORDS = " ".join(TEXTS).split()
+MANY = [
+    f"{first} {second} qzxw {last}" for first, second, last in zip(WORDS, WORDS[999:9999], WORDS[5555:], strict=False)
+]
+"""Texts that differ where it is decided whether they are compared, which one in 1,024 is."""
 
 
 def save(tokenizer, directory, **config):
@@ -127,3 +143,140 @@ def test_damaged_files_are_one_clear_line(tmp_path, damage):
     assert "\n" not in str(caught.value)
     assert caught.value.exit_code == 2
     assert isinstance(caught.value, TokfmtError)
+
+
+@pytest.fixture(scope="module")
+def hostile():
+    """Characters of every Unicode category in words, runs and mixtures; white space; literal specials; long words."""
+    rng = random.Random(3)
+    by_category = {}
+    for code in range(sys.maxunicode + 1):
+        by_category.setdefault(unicodedata.category(chr(code)), []).append(code)
+    del by_category["Cs"]
+    chosen = {name: [chr(c) for c in rng.sample(codes, min(24, len(codes)))] for name, codes in by_category.items()}
+    every = [c for chars in chosen.values() for c in chars]
+    texts = [
+        "",
+        *every,
+        *("".join(chars) for chars in chosen.values()),
+        *(" ".join(chars) for chars in chosen.values()),
+    ]
+    for _ in range(300):
+        texts.append(
+            "".join(rng.choice([" ", "a", "1", "'", "\n", rng.choice(every)]) for _ in range(rng.randrange(1, 30)))
+        )
+    for unit in (" ", "\t", "\n", "\r\n", "\u00a0", "\u3000", " \n", "a", "1", "'s", "é", "漢", "🙂", "\u200d", "-"):
+        texts += [unit * n for n in (2, 3, 7, 64, 1000)] + [f"x{unit * 5}y", f"{unit * 3}z{unit}"]
+    for special in (END, "<|end_of_text|>", "<|begin_of_text|>", "</s>", "<s>", "<unk>", "<0x41>", "▁"):
+        texts += [special, f"a{special}b", f" {special} ", special * 3, special[:-1], special.upper(), f"\n{special}\n"]
+    return [*texts, "a\r\nb\r\n\r\nc", "\ufeffstart", "\x00", "DON'T can't we'LL I'M", "👩‍🔬👨🏽‍🌾🇩🇪🇫🇷🏴"]
+
+
+@pytest.mark.parametrize("parse", [False, True])
+def test_both_engines_agree_or_the_reference_is_used(spec, parse, hostile):
+    special_tokens = "parse" if parse else "text"
+    handle = load_tokenizer(spec, special_tokens=special_tokens)
+    reference = Tokenizer.from_buffer(Path(spec, "tokenizer.json").read_bytes())
+    reference.encode_special_tokens = not parse
+    expected = [encoding.ids for encoding in reference.encode_batch(hostile, add_special_tokens=False)]
+    encoded = handle.encoder().encode(hostile)
+    assert encoded.tokens.dtype == np.uint32
+    assert encoded.tolist() == expected
+    if handle.engine.startswith("fastokens"):
+        assert not handle.notes
+        fast = load_tokenizer(spec, special_tokens=special_tokens, engine="fastokens").encoder()
+        assert fast.encode(hostile).tolist() == expected
+    else:
+        assert "fastokens" in handle.notes[0]
+
+
+class Wrong:
+    """A fastokens that is right but for texts that contain a word."""
+
+    def __init__(self, content):
+        self.right = Tokenizer.from_str(content)
+
+    @classmethod
+    def from_json_str(cls, content):
+        return cls(content)
+
+    def no_padding(self):
+        self.right.no_padding()
+
+    def no_truncation(self):
+        self.right.no_truncation()
+
+    def encode_batch_flat(self, texts, *, add_special_tokens, split_special_tokens):
+        if any("qzxf" in text for text in texts):
+            raise ValueError("no such luck")
+        self.right.encode_special_tokens = split_special_tokens
+        encodings = self.right.encode_batch_fast(texts, add_special_tokens=add_special_tokens)
+        ids = [each.ids[:-1] if "qzxw" in text else each.ids for text, each in zip(texts, encodings, strict=True)]
+        offsets = [0, *itertools.accumulate(map(len, ids))]
+        return np.array(sum(ids, []), "<u4").tobytes(), np.array(offsets, "<u8").tobytes()
+
+
+@pytest.fixture
+def wrong(monkeypatch, tmp_path):
+    """A tokenizer that no test has loaded before, which fastokens encodes with wrongly."""
+    monkeypatch.setattr(fastokens, "Tokenizer", Wrong)
+    content = (TOKENIZER / "tokenizer.json").read_text("utf-8")
+    (tmp_path / "tokenizer.json").write_text(content + " " * (1 + next(NUMBERS)), "utf-8")
+    return str(tmp_path / "tokenizer.json")
+
+
+def test_a_difference_on_the_first_texts_goes_to_the_reference(wrong):
+    texts = ["right", "this is qzxw"]
+    handle = load_tokenizer(wrong)
+    assert handle.engine.startswith("fastokens ")
+    tried = handle.tried_on(texts)
+    assert tried.engine.startswith("tokenizers ")
+    assert "this is qzxw" in tried.notes[0]
+    expected = load_tokenizer(wrong, engine="tokenizers").encoder().encode(texts).tolist()
+    assert tried.encoder().encode(texts).tolist() == expected
+    with pytest.raises(EngineDifferenceError, match="begins 'this is qzxw'"):
+        load_tokenizer(wrong, engine="fastokens").tried_on(texts).encoder()
+
+
+def test_a_difference_during_a_run_stops_it(wrong):
+    encoder = load_tokenizer(wrong).encoder()
+    with pytest.raises(EngineDifferenceError, match="--engine tokenizers uses the reference") as caught:
+        encoder.encode(["this is qzxw"])
+    again = pickle.loads(pickle.dumps(caught.value))
+    assert str(again) == str(caught.value)
+    assert again.exit_code == 4
+
+
+def test_after_a_difference_during_a_conversion_nothing_is_kept(wrong, tmp_path):
+    """Running it again would meet it again, and what is done is in doubt. One text in 1,024 is compared."""
+    for name, word in (("a", "right"), ("b", "qzxw")):
+        lines = [json.dumps({"text": text.replace("qzxw", word)}) + "\n" for text in ["right"] * 400 + MANY]
+        (tmp_path / f"{name}.jsonl").write_text("".join(lines))
+    with pytest.raises(EngineDifferenceError) as caught:
+        tokfmt.convert(
+            [tmp_path / "a.jsonl", tmp_path / "b.jsonl"], tmp_path / "out.pbin",
+            tokenizer=wrong, eos=4095, resume=True, jobs=1, executor="serial",
+        )  # fmt: skip
+    assert not any("resume" in note for note in getattr(caught.value, "__notes__", []))
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.jsonl", "b.jsonl", "tokenizer.json"]
+
+
+def test_later_texts_are_sampled_by_content(wrong):
+    encoder = load_tokenizer(wrong).encoder()
+    encoder.encode(["right"] * 16)
+    encoder.encode([f"qzxw {i}" for i in range(20)])  # not sampled: the price of speed
+    with pytest.raises(EngineDifferenceError):
+        encoder.encode(MANY)
+
+
+def test_a_text_that_the_fast_engine_fails_on_gets_the_ids_of_the_reference(wrong):
+    expected = load_tokenizer(wrong, engine="tokenizers").encoder().encode(["I qzxf"]).tolist()
+    assert load_tokenizer(wrong).encoder().encode(["I qzxf"]).tolist() == expected
+    with pytest.raises(EngineDifferenceError, match="no such luck"):
+        load_tokenizer(wrong, engine="fastokens").encoder().encode(["I qzxf"])
+
+
+def test_an_encoder_travels_small():
+    encoder = load_tokenizer(str(TOKENIZER)).encoder()
+    encoder.encode(["used"])
+    assert len(pickle.dumps(encoder, protocol=5, buffer_callback=lambda buffer: None)) < 1000

@@ -4,12 +4,14 @@ import contextlib
 import json
 import os
 import sys
+from base64 import b64encode
 
 import forkserver
 import pytest
+from made_tokenizers import llama3_like, sentencepiece_like
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
-from tokfmt.core.errors import UnsafeError
+from tokfmt.core.errors import TokfmtError, UnsafeError
 from tokfmt.text.tokenizer import load_tokenizer
 
 ENDLESS = "(a+)+$"  # more steps than the regular expressions of `tokenizers` are allowed
@@ -86,3 +88,46 @@ def test_commands_end_with_a_line_and_code_3(tmp_path):
         assert run.stderr.splitlines()[-1].startswith("tokfmt: error: the tokenizer fails to ")
     assert not (tmp_path / "o.pbin").exists()
     assert not (tmp_path / "o.jsonl").exists()
+
+
+def test_what_tokenizers_in_use_do_is_far_from_it(tmp_path):
+    usual = normalizers.Sequence(
+        [normalizers.NFKD(), normalizers.StripAccents(), normalizers.Lowercase(), normalizers.Replace("``", '"')]
+    )
+    for tokenizer in (llama3_like(), sentencepiece_like(), made(usual, pre_tokenizers.Metaspace())):
+        load_tokenizer(saved(tmp_path, tokenizer))
+
+
+@pytest.mark.parametrize("longest", [40, 400])
+def test_a_charsmap_counts_by_its_longest_entry(tmp_path, longest):
+    charsmap = (8).to_bytes(4, "little") + bytes(8) + b"ab\0" + b"x" * longest + b"\0"
+    content = json.loads(made().to_str())
+    mapped = {"type": "Precompiled", "precompiled_charsmap": b64encode(charsmap).decode()}
+    tenfold = {"type": "Replace", "pattern": {"String": "a"}, "content": "a" * 10}
+    content["normalizer"] = {"type": "Sequence", "normalizers": [mapped, tenfold]}
+    (tmp_path / "tokenizer.json").write_text(json.dumps(content))
+    with pytest.raises(TokfmtError) as caught:  # the engine panics on a charsmap that SentencePiece did not make
+        load_tokenizer(str(tmp_path)).encoder().encode(["a"])
+    assert caught.value.exit_code == 3
+    assert ("times longer" in str(caught.value)) == (longest == 400)
+
+
+@pytest.mark.parametrize("texts", [["a" * 60 + "b"], ["a", "b", "a" * 60 + "b"]])
+@pytest.mark.parametrize("where", ["normalizer", "pre_tokenizer"])
+def test_a_panic_is_an_error_that_names_the_text(tmp_path, where, texts):
+    part = {
+        "normalizer": normalizers.Replace(Regex(ENDLESS), "x"),
+        "pre_tokenizer": pre_tokenizers.Split(Regex(ENDLESS), "isolated"),
+    }[where]
+    encoder = load_tokenizer(saved(tmp_path, made(**{where: part}))).encoder()
+    with pytest.raises(TokfmtError, match="begins 'aaaaa.*retry-limit") as caught:
+        encoder.encode(texts)
+    assert caught.value.exit_code == 3
+
+
+def test_a_panic_while_decoding(tmp_path):
+    decoder = load_tokenizer(
+        saved(tmp_path, made(decoder=decoders.Sequence([decoders.Fuse(), decoders.Replace(Regex(ENDLESS), "x")])))
+    ).decoder()
+    with pytest.raises(TokfmtError, match="decode the IDs that begin 0, 0"):
+        decoder.decode([0] * 60 + [1])

@@ -281,10 +281,15 @@ def _handle(
 
 def _bos_of(tokenizer: Any) -> int | None:
     """Return the ID that the template of a tokenizer puts in front of a text; None without one."""
+
+    def encoded(text: str, special: bool) -> list[int]:
+        ids: list[int] = tokenizer.encode(text, add_special_tokens=special).ids
+        return ids
+
     with contextlib.suppress(Exception):  # A template may name a token that the vocabulary lacks.
-        first: list[int] = tokenizer.encode("", add_special_tokens=True).ids
-        whole: list[int] = tokenizer.encode("a", add_special_tokens=True).ids
-        plain: list[int] = tokenizer.encode("a", add_special_tokens=False).ids
+        first, whole, plain = guarded(
+            lambda: [encoded(*way) for way in (("", True), ("a", True), ("a", False))], ValueError
+        )
         return first[0] if first and whole[1 : 1 + len(plain)] == plain and whole[0] == first[0] else None
     return None
 

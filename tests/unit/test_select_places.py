@@ -5,13 +5,10 @@ import pytest
 from amount import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from model.separated import split_at, with_separators, without_trailing
+from model.separated import beneath, is_laid, split_at, with_separators, without_trailing
 
-from tokfmt.core.memory import MemoryReader
-from tokfmt.core.ragged import Ragged
-from tokfmt.core.reader import ByteOffset
-from tokfmt.model.readers import ContentReader, LaidReader
-from tokfmt.model.select import Chosen, Concat, Known, NonEmpty, Rows, Slice, View
+from tokfmt.model.select import Chosen, Concat, Known, NonEmpty, Rows, Slice
+from tokfmt.plugin import ByteOffset, MemoryReader, Ragged
 from tokfmt.testing import datasets
 
 EOS = 9
@@ -73,12 +70,6 @@ def stacks(names=None):
     return st.recursive(base, lambda inner: inner.flatmap(over), max_leaves=4)
 
 
-def beneath(reader):
-    if isinstance(reader, (ContentReader, LaidReader)):
-        return reader.dataset.axis.readers()
-    return getattr(reader, "sources", None) or ([reader.source] if isinstance(reader, View) else [])
-
-
 def all_readers(reader):
     yield reader
     for below in beneath(reader):
@@ -94,12 +85,12 @@ def test_there_and_back(top):
             with pytest.raises(IndexError):
                 reader.locate(wrong)
         for position, token in enumerate(tokens if beneath(reader) else ()):
-            found = reader.to_source(position)
-            if found is None:
-                assert isinstance(reader, LaidReader) and token == reader.info.eos_id
+            spot = reader.to_source(position)
+            if spot is None:
+                assert is_laid(reader) and token == reader.info.eos_id
                 continue
-            below, at = found
-            assert any(below is one for one in beneath(reader))
+            below, at = spot
+            assert any(below is source for source in beneath(reader))
             assert below.tokens(at, at + 1).tolist() == [token]
             assert reader.locate(position) == below.locate(at)
 

@@ -1,9 +1,7 @@
 """The shuffle: a bijection, the order that keys say, whatever the buckets, workers and windows."""
 
-import itertools
 import pickle
 import tempfile
-import time
 import tracemalloc
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
@@ -12,22 +10,21 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from amount import examples
+from amount import examples, first
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from machines import Machine
 
-from tokfmt.core.errors import ConversionError
-from tokfmt.core.memory import MemoryReader
-from tokfmt.core.ragged import Ragged, offsets_of, reordered
-from tokfmt.core.reader import Info, Layout, windows
-from tokfmt.core.seeds import SHUFFLE, draws
-from tokfmt.plugin import TokenReader
+from tokfmt.core.errors import TokfmtError
+from tokfmt.plugin import Info, Layout, MemoryReader, Ragged, TokenReader, offsets_of, windows
 from tokfmt.run import shuffle
 from tokfmt.run.execute import SerialExecutor, make_executor
 from tokfmt.run.plan import Workers
 from tokfmt.run.shuffle import shuffled
 from tokfmt.testing import datasets, sequences
 
+SHUFFLE = 1
+"""The purpose of these draws, in the key of the generator."""
 quick = settings(max_examples=examples(40), deadline=None)
 
 
@@ -37,12 +34,6 @@ def shuffling(source, seed, *, bucket=None, executor="serial", jobs=1):
         with shuffled(source, seed, Workers(pool, jobs, Path(home)), bucket=bucket) as reader:
             yield reader
         assert [p for p in Path(home).iterdir() if "shuffle" in p.name] == []
-
-
-def order_of(count, seed):
-    """What the method says: by key, equal keys by number."""
-    keys = draws(seed, SHUFFLE, 0, count).tolist()
-    return sorted(range(count), key=lambda i: (keys[i], i))
 
 
 @quick
@@ -73,38 +64,23 @@ def test_the_axis_is_an_axis(data, ragged):
             reader.offsets(0, n + 1)
 
 
+def order_of(count, seed):
+    """What the method says: by key, equal keys by number. Keys are what numpy's Philox draws."""
+    keys = np.random.Philox(key=[seed, SHUFFLE]).random_raw(count).tolist()
+    return sorted(range(count), key=lambda i: (keys[i], i))
+
+
+def in_order(ragged, order):
+    """The sequences of an order."""
+    offsets = ragged.offsets
+    parts = [ragged.tokens[offsets[i] : offsets[i + 1]] for i in order]
+    return Ragged(np.concatenate(parts), offsets_of(np.diff(offsets)[order]))
+
+
 def some(count=3000, mean=40, seed=2, dtype=np.uint16):
     rng = np.random.default_rng(seed)
     offsets = offsets_of(rng.integers(0, 2 * mean, count))
-    return Ragged(rng.integers(0, 60_000, int(offsets[-1])).astype(dtype), offsets)
-
-
-@pytest.mark.parametrize(("executor", "jobs"), [("serial", 1), ("threads", 3), ("processes", 2)])
-@pytest.mark.parametrize("bucket", [500, 20_000, None])
-@pytest.mark.usefixtures("kept_workers")
-def test_same_whatever_the_parallelism(executor, jobs, bucket, monkeypatch):
-    monkeypatch.setattr(shuffle, "REGION", 7000)  # several tasks; worker processes get theirs from the parent's cuts
-    ragged = some()
-    expected = reordered(ragged, np.array(order_of(len(ragged), 11)))
-    with shuffling(MemoryReader(ragged), 11, bucket=bucket, executor=executor, jobs=jobs) as reader:
-        assert np.array_equal(reader.offsets(0, len(ragged)), expected.offsets)
-        with ThreadPoolExecutor(4) as pool:  # readers are shared by threads
-            parts = list(pool.map(lambda w: reader.tokens(*w), windows(0, reader.info.tokens, 1111)))
-        assert np.array_equal(np.concatenate(parts), expected.tokens)
-        assert np.array_equal(pickle.loads(pickle.dumps(reader)).tokens(5, 5000), expected.tokens[5:5000])
-
-
-@pytest.mark.parametrize("long", [8, 35])
-def test_long_sequences_are_read_from_the_source(long, monkeypatch):
-    monkeypatch.setattr(shuffle, "LONG", long)
-    ragged = some(400, 20)
-    lists = ragged.tolist()
-    longs = [s for s in lists if len(s) > long]
-    with shuffling(MemoryReader(ragged), 3, bucket=3000) as reader:
-        assert sequences(reader) == [lists[i] for i in order_of(len(lists), 3)]
-        spilled = sum(int(spill.tokens[-1]) for spill in reader._buckets.spills)
-        assert spilled == len(ragged.tokens) - sum(map(len, longs))
-        assert longs
+    return Ragged(rng.integers(0, 251, int(offsets[-1]), dtype), offsets)
 
 
 def test_a_sequence_of_three_windows():
@@ -114,22 +90,6 @@ def test_a_sequence_of_three_windows():
         at = order_of(3, 5).index(1)
         a, b = reader.offsets(at, at + 1).tolist()
         assert np.array_equal(reader.tokens(a, b), ids)
-
-
-@pytest.mark.parametrize("bucket", [None, 900])
-def test_equal_keys_keep_the_order_of_the_source(bucket, monkeypatch):
-    """Whatever the order in which tasks end."""
-
-    def few(seed, purpose, first, last):
-        return np.arange(first, last, dtype=np.uint64) * np.uint64(7919) % np.uint64(5) << np.uint64(61)
-
-    tasks = shuffle.journaled
-    monkeypatch.setattr(shuffle, "journaled", lambda *job: reversed(list(tasks(*job))))
-    monkeypatch.setattr(shuffle, "draws", few)
-    monkeypatch.setattr(shuffle, "REGION", 300)
-    lists = [[i] for i in range(1000)]
-    with shuffling(MemoryReader(Ragged.of(lists)), 0, bucket=bucket) as reader:
-        assert sequences(reader) == sorted(lists, key=lambda s: s[0] * 7919 % 5)
 
 
 def test_nothing_and_empties():
@@ -206,41 +166,51 @@ def test_memory_does_not_grow_with_sequences():
     assert large < small + (4 << 20), (small, large)
 
 
-def test_reordered():
-    ragged = some(500, 10)
-    order = np.array([7, 7, 0, 499, 250])
-    assert reordered(ragged, order).tolist() == [ragged[int(i)].tolist() for i in order]
-    assert reordered(ragged, np.empty(0, np.int64)).tolist() == []
-    for many in itertools.islice(windows(0, 500, 100), 2):
-        assert reordered(ragged, np.arange(*many)).tolist() == ragged.tolist()[slice(*many)]
+@pytest.mark.parametrize(("executor", "jobs"), [("serial", 1), ("threads", 3), ("processes", 2)])
+@pytest.mark.parametrize("bucket", first(2, [None, 1 << 22, 1 << 20]))
+@pytest.mark.usefixtures("kept_workers")
+def test_same_whatever_the_parallelism(executor, jobs, bucket):
+    """Of 20 million tokens, which two tasks scatter."""
+    ragged = some(50_000, 400, dtype=np.uint8)
+    expected = in_order(ragged, np.array(order_of(len(ragged), 11)))
+    assert len(shuffle.cuts(MemoryReader(ragged))) > 1
+    with shuffling(MemoryReader(ragged), 11, bucket=bucket, executor=executor, jobs=jobs) as reader:
+        assert np.array_equal(reader.offsets(0, len(ragged)), expected.offsets)
+        with ThreadPoolExecutor(4) as pool:  # readers are shared by threads
+            parts = list(pool.map(lambda w: reader.tokens(*w), windows(0, reader.info.tokens, 333_333)))
+        assert np.array_equal(np.concatenate(parts), expected.tokens)
+        assert np.array_equal(pickle.loads(pickle.dumps(reader)).tokens(5, 5000), expected.tokens[5:5000])
 
 
-def test_a_bucket_is_loaded_once_whoever_wants_it(tmp_path, monkeypatch):
+def test_a_bucket_that_many_threads_want():
     source = MemoryReader(Ragged.of([[k] * 50 for k in range(400)]))
-    loads = []
-    real = shuffle._Buckets._load
-
-    def load(self, bucket):
-        loads.append(bucket)
-        time.sleep(0.02)
-        return real(self, bucket)
-
-    monkeypatch.setattr(shuffle._Buckets, "_load", load)
-    with SerialExecutor() as executor, shuffled(source, 5, Workers(executor, 1, tmp_path)) as reader:
-        assert reader._buckets.count == 1
-        with ThreadPoolExecutor(8) as pool:
-            found = list(pool.map(lambda _: reader.tokens(0, 20_000).tolist(), range(8)))
-    assert loads == [0]
-    assert all(tokens == found[0] for tokens in found)
+    with shuffling(source, 5) as reader, ThreadPoolExecutor(8) as pool:
+        read = list(pool.map(lambda _: reader.tokens(0, 20_000).tolist(), range(8)))
+    assert all(tokens == read[0] for tokens in read)
 
 
 def test_shuffle_beyond_memory_is_refused_before_work(tmp_path, monkeypatch):
+    """A machine of 16 KB holds no bucket."""
+    machine = Machine(tmp_path, monkeypatch)
+    machine.own.write_text("0::/\n")
+    machine.write({"memory.max": str(1 << 14)})
     source = MemoryReader(Ragged.of([[k] * 50 for k in range(400)]))
-    monkeypatch.setattr(shuffle, "share", lambda: 1000)
+    (tmp_path / "scratch").mkdir()
     with (
         SerialExecutor() as executor,
-        pytest.raises(ConversionError, match="would take about 0 GB of memory"),
-        shuffled(source, 5, Workers(executor, 1, tmp_path)),
+        pytest.raises(TokfmtError, match="would take about 0 GB of memory"),
+        shuffled(source, 5, Workers(executor, 1, tmp_path / "scratch")),
     ):
         pass
-    assert list(tmp_path.iterdir()) == []
+    assert list((tmp_path / "scratch").iterdir()) == []
+
+
+def test_tasks_may_run_again():
+    """A killed worker's task is run again: its file is the same."""
+    with tempfile.TemporaryDirectory() as home:
+        job = shuffle.Scatter(MemoryReader(some()), 1, 9, Path(home))
+        one = shuffle.scatter(job, (0, 100, 2000))
+        before = one.path.read_bytes()
+        one.path.write_bytes(b"half of it")
+        shuffle.scatter(job, (0, 100, 2000))
+        assert one.path.read_bytes() == before
