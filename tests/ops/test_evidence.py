@@ -433,7 +433,7 @@ def test_every_file_of_a_source_is_watched(made, name, tmp_path):
     """A file that changes while a dataset is converted ends the conversion, whichever it is."""
     shutil.copytree(made[name].parent, tmp_path / "copy")
     path = tmp_path / "copy" / made[name].name
-    files = list(registered.get(name).files(path))
+    files = [Path(file.text) for file in registered.get(name).files(path)]
     assert files
     for file in files:
         old, status = file.read_bytes(), file.stat()

@@ -153,7 +153,7 @@ def test_patterns_are_expanded_by_listing(bucket):
 
     def found(pattern):
         done = tokfmt.convert(f"mem://bucket/{pattern}", "x.jsonl", format="nanogpt", eos="none", dry_run=True)
-        return [one["path"].removeprefix("mem://bucket/") for one in done.sources]
+        return [str(one["path"]).removeprefix("mem://bucket/") for one in done.sources]
 
     assert found("a/part-*.bin") == ["a/part-2.bin", "a/part-10.bin"]
     assert found("a/part-?.bin") == ["a/part-2.bin"]
