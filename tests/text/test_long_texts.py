@@ -3,6 +3,7 @@
 import gzip
 import json
 import random
+from typing import Any
 
 import numpy as np
 import pytest
@@ -102,7 +103,8 @@ ALPHABETS = (
 @pytest.mark.parametrize("engine", ["fastokens", "tokenizers"])
 @pytest.mark.parametrize("name", ["own", "llama3-like"])
 def test_pieces_have_the_ids_of_the_whole(specs, name, engine, piece):
-    encoder, rng = load_tokenizer(specs[name], engine=engine).encoder(), random.Random(7)
+    encoder: Any = load_tokenizer(specs[name], engine=engine).encoder()
+    rng = random.Random(7)
     texts = ["".join(rng.choices(alphabet, k=3 * piece)) for alphabet in ALPHABETS]
     texts += ["".join(rng.choice(TEXTS) + rng.choice(["", " ", "\n", "\n\n"]) for _ in range(40))]
     texts += ["x'" + "s" * 3 * piece + "'sTEST", ("ab" * piece + "AB" * piece) * 2, "short", ""]
@@ -181,7 +183,8 @@ def bert_like():
 
 def test_bert_is_cut_between_words(tmp_path, piece):
     bert_like().save(str(tmp_path / "tokenizer.json"))
-    encoder, rng = load_tokenizer(str(tmp_path), engine="tokenizers").encoder(), random.Random(3)
+    encoder: Any = load_tokenizer(str(tmp_path), engine="tokenizers").encoder()
+    rng = random.Random(3)
     cuts = cuts_of(encoder.content)
     assert (cuts.borders, len(cuts.lengths)) == (True, 0)
     for alphabet in ALPHABETS[5:]:
