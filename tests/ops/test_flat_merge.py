@@ -12,6 +12,7 @@ import pytest
 from amount import examples
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from paths import FIXTURES
 
 import tokfmt
 from tokfmt.core.errors import ConversionError, TruncatedError
@@ -125,3 +126,110 @@ def test_ids_that_no_block_holds(tmp_path):
     with pytest.raises(tokfmt.TokfmtError, match="2,?147,?483,?648"):
         tokfmt.convert(source, tmp_path / "out", to_format="stage1", executor="serial", eos=EOS)
     assert os.listdir(tmp_path) == ["in.pbin"]
+
+
+HERE = FIXTURES / "modalities"
+EXPECTED = json.loads((HERE / "expected.json").read_text())
+PACKS = {name: case for name, case in EXPECTED["pbin"].items() if not name.startswith("wild_")}
+
+
+@pytest.mark.parametrize("name", PACKS)
+def test_every_layout(name, tmp_path):
+    """A golden after itself. In layout C and D the tokens lie as they are written; in A and B big-endian, if not bytes."""
+    case = PACKS[name]
+    documents = EXPECTED["doc_sets"][case["documents"]]
+    eos = case["eod_id"]
+    assert eos in (EOS, 255, 123027)
+    out = merged([HERE / name] * 2, tmp_path / "out.pbin", eos=eos)
+    closed = documents if all(d and d[-1] == eos for d in documents) else [[*d, eos] for d in documents]
+    width = None if documents else 2
+    assert out == packed(closed * 2, width)
+
+
+@pytest.mark.parametrize("number", [errno.EXDEV, errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM, None])
+def test_where_the_kernel_does_not_copy(tmp_path, monkeypatch, number):
+    """It refuses, from the beginning or after some bytes; or says that there is nothing more."""
+    source, out = put(tmp_path / "in.pbin", random_documents(0, 30)), tmp_path / "out"
+    out.touch()
+    calls, real = [], os.copy_file_range
+
+    def refusing(source, out, count, begin, at):
+        calls.append(count)
+        if len(calls) % 2:
+            return real(source, out, min(count, 100), begin, at)
+        if number is None:
+            return 0
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(os, "copy_file_range", refusing)
+    with Output(out) as output:
+        output.copy(0, File(source), 12, 500)
+        output.copy(500, File(source), 12, 500)
+    assert out.read_bytes() == source.read_bytes()[12:512] * 2
+    assert len(calls) >= 2
+
+
+def shard(path, stream):
+    """An llm.c file of GPT-2's ids."""
+    path.write_bytes(
+        struct.pack("<3i", 20240520, 1, len(stream)).ljust(1024, b"\0") + np.array(stream, "<u2").tobytes()
+    )
+    return path
+
+
+def blocks(home, seed, samples, eos=EOS):
+    """A directory of two blocks in which one separator follows each document, and the rest of the last sample is padding."""
+    rng = np.random.default_rng(seed)
+    ids = rng.integers(0, EOS, samples * 64).astype("<i4")
+    ids[np.unique(rng.integers(0, len(ids) // 2, 40)) * 2 + 1] = eos
+    ids[-5:] = eos
+    home.mkdir()
+    half = samples // 2 * 64
+    ids[:half].tofile(home / "stage1_block_0000.bin")
+    ids[half:].tofile(home / "stage1_block_0001.bin")
+    return ids
+
+
+def tree(path):
+    if path.is_dir():
+        return {file.name: file.read_bytes() for file in sorted(path.iterdir())}
+    return path.read_bytes()
+
+
+@pytest.mark.parametrize(
+    "streams",
+    [[[EOS, 1, 2, EOS, EOS, 3], [EOS, 4]], [[EOS, 1], [7, 2, EOS, 3]], [[EOS, EOS, EOS]]],
+    ids=["two files", "a document that goes on", "empty ones"],
+)
+def test_separators_in_front(tmp_path, streams):
+    """Two shards of llm.c become one, whose tokens are theirs."""
+    sources = [shard(tmp_path / f"{k}.bin", stream) for k, stream in enumerate(streams)]
+    tokfmt.convert(sources, tmp_path / "out.bin", to_format="llmc", executor="serial", manifest=False)
+    stored = np.frombuffer((tmp_path / "out.bin").read_bytes(), "<u2", offset=1024)
+    assert stored.tolist() == [token for stream in streams for token in stream]
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("out", {"to_format": "stage1", "to_options": {"seq_len": 64, "shard_size": 192}}),
+        ("out.pbin", {"to_options": {"width": 4}}),
+        ("out.pbin", {}),
+        ("out.h5", {"to_options": {"layout": "corpus", "seq_len": 64}}),
+    ],
+    ids=["stage1", "pack", "narrow pack", "hdf5 corpus"],
+)
+def test_blocks(tmp_path, name, options):
+    """The same through JSON lines; in blocks, the documents follow each other and padding is at the end."""
+    sources = [tmp_path / "a", tmp_path / "b"]
+    first, second = blocks(sources[0], 1, 10), blocks(sources[1], 2, 8)
+    how = {"executor": "serial", "manifest": False}
+    tokfmt.convert(sources, tmp_path / name, options={"seq_len": 64}, **how, **options)
+    if name == "out":
+        stream = np.concatenate([np.fromfile(file, "<i4") for file in sorted((tmp_path / name).iterdir())])
+        real = np.concatenate((first[:-4], second[:-4]))
+        assert stream[: len(real)].tolist() == real.tolist()
+        assert (stream[len(real) :] == EOS).all()
+    tokfmt.convert(sources, tmp_path / "lines.jsonl", options={"seq_len": 64}, **how)
+    tokfmt.convert(tmp_path / "lines.jsonl", tmp_path / f"long{name}", eos=EOS, **how, **options)
+    assert tree(tmp_path / name) == tree(tmp_path / f"long{name}")

@@ -13,12 +13,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zstandard
-from amount import FUZZ_ONLY
+from amount import FUZZ_ONLY, every
 from click.testing import CliRunner
+from commands import run
 from filter_oracle import broken
-from made_corpora import FIELDS, NAMES, SUFFIXES, make, prose
+from made_corpora import FIELDS, NAMES, SUFFIXES, WORDS, make, prose
 from paths import FIXTURES, TOKENIZER
 from peak import peak_of
+from reads import asked_of
 from tokenizers import Tokenizer
 
 import tokfmt
@@ -473,3 +475,25 @@ def test_explain_notes_lines_that_a_conversion_refuses(tmp_path):
     assert note.startswith("a: 2 invalid lines") and "line 2 is not valid JSON" in note and "invalid-lines" in note
     said = CliRunner().invoke(cli, ["recipe", str(path), "--explain"])
     assert said.exit_code == 0 and "2 invalid lines" in said.stderr
+
+
+@pytest.mark.parametrize(("quota", "share"), [(900, 0.25), (4_000, 0.4)])
+@pytest.mark.parametrize("dedup", [every(False), True])
+def test_a_source_far_larger_than_its_quota_is_not_read_whole(tmp_path, quota, share, dedup):
+    """With an index; what is drawn is the same as of one that is read from end to end. Most of it is garbage."""
+    draw_, texts = random.Random(3), []
+    for _ in range(4_000):
+        words = " ".join(draw_.choice(WORDS) for _ in range(draw_.randrange(60, 400)))
+        texts.append("!" * 1_000 if draw_.random() < 0.6 else words if draw_.random() < 0.8 or not texts else texts[0])
+    path = tmp_path / "web.jsonl"
+    path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    recipe = written(tmp_path, {"web": (quota, GARBAGE, 1)}, seed=1, **({"dedup": '"exact"'} if dedup else {}))
+    tokfmt.convert(recipe, tmp_path / "whole.pbin", manifest=False)
+    documents, _ = expected({"web": texts}, {"web": (quota, GARBAGE, 1)}, seed=1, dedup=dedup)
+    assert documents_of(tmp_path / "whole.pbin") == documents
+    run("index", path, check=0)
+    with asked_of(tmp_path) as asked:
+        done = tokfmt.convert(recipe, tmp_path / "some.pbin", manifest=False, jobs=1, executor="serial")
+    assert (tmp_path / "some.pbin").read_bytes() == (tmp_path / "whole.pbin").read_bytes()
+    assert asked.bytes_of("web.jsonl") < share * path.stat().st_size
+    assert done.prepared[0]["documents"] < len(texts) / 4

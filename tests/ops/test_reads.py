@@ -326,3 +326,21 @@ def test_batches_whose_metadata_do_not_show_the_lengths_are_decoded(tmp_path, ch
         writer.write_batch(pa.record_batch([array], ["input_ids"]))
     with tokfmt.open(tmp_path / "x.arrow", eos="none", allow_loss=["null-rows"]) as dataset:
         assert [ids.tolist() for ids in dataset] == [row or [] for row in array.to_pylist()]
+
+
+@pytest.mark.parametrize(
+    ("change", "eos_id"),
+    [
+        (lambda documents: None, EOS),
+        (lambda documents: documents.__setitem__((DOCUMENTS - 1, -1), 7), None),  # the last does not end with it
+        (lambda documents: documents.__setitem__((0, 3), EOS), None),  # the first has it inside
+        (lambda documents: documents.__setitem__((slice(66_000, 68_000), -1), 7), None),  # some in the middle do not
+        (lambda documents: documents.__setitem__((slice(None), -1), 50_000), 50_000),
+    ],
+)
+def test_separator_inferred_from_the_ends_of_sequences(tmp_path, change, eos_id):
+    documents = documents_of(DOCUMENTS, LENGTH)
+    documents[documents == 50_000] = 0
+    change(documents)
+    path = megatron_pair(tmp_path / "x_document", documents)
+    assert tokfmt.open(path).info.eos_id == eos_id

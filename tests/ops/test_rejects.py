@@ -4,18 +4,24 @@ import codecs
 import gzip
 import json
 import random
+import shutil
 from itertools import accumulate
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zstandard
+from commands import run
+from finishing import finish
 from paths import TOKENIZER
+from tokenizers import Tokenizer
 
 import tokfmt
 
 WORDS = 3  # that a text has at least
 QUOTA = 150
+PLAIN = Tokenizer.from_file(str(TOKENIZER / "tokenizer.json"))
 INVALID = "\ud800"
 """What makes a line invalid, which is left out and counts as no record."""
 DROP = ("invalid-lines", "fields")
@@ -99,3 +105,68 @@ def test_a_path_that_the_recipe_has_as_absolute_stays_absolute(corpora, tmp_path
     assert files == {name: records[-1][0] for name, records in sources.items()} | {
         "some": str(home / "some.jsonl"), "part": str(home / "some.jsonl"),
     }  # fmt: skip
+
+
+def expected(sources, seed):
+    """The lines, worked out document by document."""
+    kept, found = {}, []
+    for name, records in sources.items():
+        keys = np.random.Philox(key=34 << 64 | seed, counter=0).random_raw(len(records))
+        left, out = QUOTA if name == "some" else 10**9, {}
+        for number in np.argsort(keys, kind="stable").tolist():
+            file, record, byte, text = records[number]
+            about = {"source": name, "file": file, "record": record, "byte_offset": byte}
+            if len(text.split()) < WORDS:
+                value = len(text.split())
+                out[number] = about | {"filter": "short", "rule": "min_words", "value": value, "twin": None}
+            elif text in kept:
+                out[number] = about | {"filter": "dedup", "rule": "exact", "value": None, "twin": kept[text]}
+            else:
+                left -= len(PLAIN.encode(text, add_special_tokens=False).ids)
+                if left < 0:
+                    break
+                kept[text] = {key: about[key] for key in ("source", "file", "record")}
+                continue
+            out[number]["text"] = text
+        found += [out[number] for number in sorted(out)]
+    return found
+
+
+@pytest.mark.parametrize("indexed", [False, True])
+def test_the_place_of_each_text_and_its_twin(corpora, tmp_path, indexed):
+    """In the same order whether a source is read from end to end, or record by record until its quota is full."""
+    home, sources = corpora
+    shutil.copytree(home, tmp_path / "home")
+    if indexed:
+        run("index", tmp_path / "home" / "some.jsonl", check=0)
+    tokfmt.convert(written(tmp_path / "home"), tmp_path / "a.pbin", rejects=tmp_path / "out.jsonl", allow_loss=DROP)
+    wanted = expected(sources, seed=3)
+    assert listed(tmp_path / "out.jsonl") == wanted
+    twins = [(line["source"], line["twin"]["source"]) for line in wanted if line["twin"]]
+    assert len({source for source, _ in twins}) == len(PATHS), "each source has texts that were kept elsewhere"
+    assert len({twin for _, twin in twins}) >= len(PATHS) - 2
+    assert any(source == twin for source, twin in twins)
+
+
+def test_the_bytes_do_not_depend_on_how_it_runs(corpora, tmp_path, monkeypatch):
+    """Neither on workers and tasks, nor on from where the recipe is named."""
+    home, _ = corpora
+    recipe = written(home)
+    tokfmt.convert(recipe, tmp_path / "a.pbin", jobs=1, rejects=tmp_path / "a.jsonl", allow_loss=DROP)
+    whole = (tmp_path / "a.jsonl").read_bytes()
+    monkeypatch.chdir(home)
+    for jobs, executor in ((1, "serial"), (3, "threads")):
+        words = {
+            "jobs": jobs,
+            "executor": executor,
+            "rejects": tmp_path / "b.jsonl",
+            "overwrite": True,
+            "allow_loss": DROP,
+        }
+        tokfmt.convert(recipe.name, tmp_path / "b.pbin", **words)
+        assert (tmp_path / "b.jsonl").read_bytes() == whole
+    for index in (1, 0):
+        tokfmt.convert(recipe.name, tmp_path / "c.pbin", task=(index, 2), rejects=tmp_path / "c.jsonl", allow_loss=DROP)
+    monkeypatch.chdir(tmp_path)
+    finish(tmp_path / "c.pbin")
+    assert (tmp_path / "c.jsonl").read_bytes() == whole
