@@ -9,6 +9,7 @@ import subprocess
 import sys
 
 import pytest
+from amount import FUZZ_ONLY
 from paths import ROOT, TOKENIZER
 
 import tokfmt
@@ -58,7 +59,7 @@ def scripts():
     return re.findall(r"^```bash\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
 
 
-@pytest.mark.slow
+@FUZZ_ONLY
 def test_slurm(server, bucket, tmp_path):
     """Two tasks are lost; the finish that depends on them does not run; then the missing ones are run, and it does."""
     (bucket / "raw").mkdir()
