@@ -116,6 +116,7 @@ class SLURMCluster(distributed.LocalCluster):
 
 @pytest.mark.slow
 @pytest.mark.skipif(importlib.util.find_spec("distributed") is None, reason="the extra dask is not installed")
+@FUZZ_ONLY
 def test_dask(server, bucket, tmp_path, monkeypatch):
     """The Python of the page, with a cluster on this machine in place of one that Slurm starts."""
     monkeypatch.delenv("TOKFMT_SPOOL", raising=False)
