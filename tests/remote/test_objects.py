@@ -13,7 +13,7 @@ from remote.conftest import noise, open_store
 
 import tokfmt
 from tokfmt.core.errors import FormatError, OptionError, SourceChangedError, TokfmtError, UnreachableError
-from tokfmt.plugin import Identity, Url
+from tokfmt.plugin import Identity, Kind, Url
 
 MIB = 1 << 20
 LARGE = noise(12 * MIB)
@@ -239,3 +239,18 @@ def test_names_beside_any_name(bucket, store, name):
     found = store.beside(f"d/{name}")
     assert name.startswith(found.stem) and found.last is None
     assert found.entries.keys() == {name, f"{name}.json"} and not found.below
+
+
+def test_what_is_there(bucket, store):
+    (bucket / "d/e").mkdir(parents=True)
+    (bucket / "d/e/y").write_bytes(b"yy")
+    (bucket / "d/z").write_bytes(b"")
+    assert store.status("d/e/y").kind is Kind.FILE and store.status("d/e/y").size == 2
+    assert store.status("d/z").size == 0
+    assert store.status("d").kind is Kind.DIRECTORY is store.status("").kind
+    inner, empty = store.entries("d")
+    assert (inner.name, inner.kind) == ("e", Kind.DIRECTORY)
+    assert (empty.name, empty.kind, empty.identity) == ("z", Kind.FILE, store.status("d/z").identity)
+    for call in (store.status, lambda key: list(store.entries(key))):
+        with pytest.raises(FileNotFoundError):
+            call("nowhere")

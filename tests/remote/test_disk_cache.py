@@ -5,6 +5,7 @@ import os
 import threading
 
 import pytest
+from amount import FUZZ_ONLY
 from click.testing import CliRunner
 from peak import peak_of
 from remote import faulty
@@ -223,7 +224,7 @@ def test_the_command_says_what_it_holds_and_removes_it(store, known):
 
 
 def test_no_secret_is_in_it(server, bucket, monkeypatch, tmp_path):
-    from tokfmt.core.place import Url
+    from tokfmt.plugin import Url
 
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "PLANTEDKEY")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "planted-secret")
@@ -240,6 +241,7 @@ def test_no_secret_is_in_it(server, bucket, monkeypatch, tmp_path):
         assert not path.is_file() or b"planted" not in path.read_bytes().lower()
 
 
+@FUZZ_ONLY
 def test_a_scan_takes_bounded_memory(server, bucket, tmp_path, monkeypatch):
     """An object of 160 MB: as much as locally, and 64 MiB for what is under way."""
     monkeypatch.setattr(faulty, "_tag", lambda content: f'"{len(content):x}"')
