@@ -111,3 +111,23 @@ def test_workers_of_a_data_loader(dataset, local):
         dataset, num_workers=2, batch_size=None, multiprocessing_context="fork", timeout=HANGING
     )
     assert [np.asarray(ids).tolist() for ids in loader] == local
+
+
+def test_threads_of_a_child_read(dataset, bucket, server):
+    content = noise(4 << 20)
+    (bucket / "x.bin").write_bytes(content)
+
+    def child():
+        file, found = open_file(Url.parse("s3://bkt/x.bin")), {}
+
+        def read(number):
+            found[number] = file.read(number * 1000, 300_000)
+
+        threads = [threading.Thread(target=read, args=(number,)) for number in range(12)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        return all(found[number] == content[number * 1000 :][:300_000] for number in range(12))
+
+    assert in_child(child) is True

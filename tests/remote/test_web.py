@@ -23,6 +23,7 @@ from tokfmt.core.errors import (
     UnsafeError,
 )
 from tokfmt.plugin import Identity, Url
+from tokfmt.remote import blocks, redirects
 
 PACK = "modalities/D_2byte_gpt2.pbin"
 
@@ -222,3 +223,29 @@ def test_a_folder_that_changes_or_lacks_a_file(server, bucket, tmp_path):
     (bucket / "mds/shard.00000.mds").unlink()
     with pytest.raises(FormatError, match=r"/shard.00000.mds: is missing"):
         tokfmt.open(address, format="mds")
+
+
+def test_a_redirect_from_https_to_http_is_refused():
+    answer = redirects.Answer("https://example.org/x", 302, {"Location": "http://example.org/x"}, None)
+    with pytest.raises(UnsafeError, match="leads to http://example.org, which is not encrypted"):
+        redirects.next_address(Url.parse("https://example.org/x"), answer)
+
+
+def test_a_server_without_ranges_is_read_whole_once(tmp_path, pack, server):
+    with plain(server.home) as endpoint:
+        dataset = same(f"{endpoint}/{pack}")
+    assert dataset, "nothing is asked of the server again"
+    (note,) = [note for note in dataset.info.notes if "ranges" in note]
+    assert note.startswith(f"{endpoint.removeprefix('http://')} serves no ranges: read D_2byte_gpt2.pbin whole, ")
+
+
+@pytest.mark.parametrize("size", [0, 1, blocks.SIZE, blocks.SIZE + 1])
+def test_pages_of_any_size(server, bucket, size, web_server, use):
+    content = (bytes(range(250)) * 1000)[:size]
+    (bucket / "a b%c").write_bytes(content)
+    store = open_store(Url.parse(server.endpoint))
+    identity = store.status("bkt/a%20b%25c").identity
+    assert list(store.read_ranges("bkt/a%20b%25c", [(0, size), (size // 2, size)], identity)) == [
+        content,
+        content[size // 2 :],
+    ]

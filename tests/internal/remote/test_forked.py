@@ -10,12 +10,9 @@ import time
 
 import pytest
 from paths import FIXTURES
-from remote.conftest import noise
 
 import tokfmt
 from tokfmt.core.errors import UnreachableError
-from tokfmt.core.files import open_file
-from tokfmt.core.place import Url
 from tokfmt.remote import forked
 
 PACK = "modalities/D_2byte_gpt2.pbin"
@@ -60,26 +57,6 @@ def dataset(fresh, bucket):
 @pytest.fixture(scope="module")
 def local():
     return [ids.tolist() for ids in tokfmt.open(FIXTURES / PACK)]
-
-
-def test_threads_of_a_child_share_the_helper(dataset, bucket, server):
-    content = noise(4 << 20)
-    (bucket / "x.bin").write_bytes(content)
-
-    def child():
-        file, found = open_file(Url.parse("s3://bkt/x.bin")), {}
-
-        def read(number):
-            found[number] = file.read(number * 1000, 300_000)
-
-        threads = [threading.Thread(target=read, args=(number,)) for number in range(12)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        return all(found[number] == content[number * 1000 :][:300_000] for number in range(12)), len(forked._HELPER)
-
-    assert in_child(child) == (True, 1)
 
 
 def test_the_helper_ends_with_the_child(dataset):

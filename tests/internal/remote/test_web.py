@@ -6,7 +6,6 @@ from contextlib import contextmanager
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 
-import numpy as np
 import pytest
 from paths import FIXTURES
 from remote.faulty import Handler
@@ -14,12 +13,10 @@ from remote.faulty import Handler
 import tokfmt
 from tokfmt.core.errors import (
     FormatError,
-    UnsafeError,
     UnsupportedError,
 )
 from tokfmt.core.place import Url, close_stores
-from tokfmt.core.text_format import human_bytes
-from tokfmt.remote import blocks, open_store, redirects, web
+from tokfmt.remote import open_store, web
 
 PACK = "modalities/D_2byte_gpt2.pbin"
 
@@ -62,26 +59,6 @@ def pack(bucket):
     return f"bkt/{PACK}"
 
 
-def same(address):
-    stored, local = tokfmt.open(address), tokfmt.open(FIXTURES / PACK)
-    return len(stored) == len(local) > 0 and all(np.array_equal(*pair) for pair in zip(stored, local)) and stored
-
-
-def test_a_redirect_from_https_to_http_is_refused():
-    answer = redirects.Answer("https://example.org/x", 302, {"Location": "http://example.org/x"}, None)
-    with pytest.raises(UnsafeError, match="leads to http://example.org, which is not encrypted"):
-        redirects.next_address(Url.parse("https://example.org/x"), answer)
-
-
-def test_a_server_without_ranges_is_read_whole_once(tmp_path, pack, server):
-    with plain(server.home) as endpoint:
-        dataset = same(f"{endpoint}/{pack}")
-    assert dataset, "nothing is asked of the server again"
-    (note,) = [note for note in dataset.info.notes if "ranges" in note]
-    human = human_bytes((FIXTURES / PACK).stat().st_size)
-    assert note == f"{endpoint.removeprefix('http://')} serves no ranges: read D_2byte_gpt2.pbin whole, {human}"
-
-
 def test_a_large_page_without_ranges_is_refused(server, bucket, monkeypatch):
     (bucket / "x").write_bytes(bytes(200_000))
     monkeypatch.setattr(web, "MOST_COPIED", 100_000)
@@ -90,18 +67,6 @@ def test_a_large_page_without_ranges_is_refused(server, bucket, monkeypatch):
             UnsupportedError, match=r"x: is larger than 100.0 kB, and its server serves no ranges. Download"
         ):
             open_store(Url.parse(endpoint)).status("bkt/x")
-
-
-@pytest.mark.parametrize("size", [0, 1, blocks.SIZE, blocks.SIZE + 1])
-def test_pages_of_any_size(server, bucket, size, web_server, use):
-    content = (bytes(range(250)) * 1000)[:size]
-    (bucket / "a b%c").write_bytes(content)
-    store = open_store(Url.parse(server.endpoint))
-    identity = store.status("bkt/a%20b%25c").identity
-    assert list(store.read_ranges("bkt/a%20b%25c", [(0, size), (size // 2, size)], identity)) == [
-        content,
-        content[size // 2 :],
-    ]
 
 
 def test_what_is_beside_a_signed_page_may_be_denied(server, pack, monkeypatch):

@@ -3,14 +3,17 @@
 import base64
 import datetime as dt
 import json
+import os
+import shutil
 import time
 import urllib.parse
 
 import pytest
 from remote import servers
+from stores import close_stores
 
 from tokfmt.core.errors import FormatError, OptionError
-from tokfmt.core.place import Url, close_stores
+from tokfmt.plugin import Url
 from tokfmt.remote import credentials, open_store
 from tokfmt.remote.clients import retry_seconds
 from tokfmt.remote.failures import Asked
@@ -22,17 +25,12 @@ KEY = "planted-key"
 @pytest.fixture(autouse=True)
 def nothing(monkeypatch, tmp_path):
     """No credentials of the machine that runs the tests."""
-    for name in (
-        *credentials._GOOGLE,
-        *credentials._AZURE,
-        "AZURE_STORAGE_ACCOUNT_NAME",
-        "AZURE_STORAGE_ENDPOINT",
-        "AZURE_ENDPOINT",
-    ):
-        monkeypatch.delenv(name, raising=False)
+    for name in [*os.environ]:
+        if name.startswith(("AWS_", "AZURE_", "CLOUDSDK_", "GOOGLE_", "SERVICE_ACCOUNT")):
+            monkeypatch.delenv(name)
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
     monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path / "gcloud"))
-    monkeypatch.setattr(credentials.shutil, "which", lambda name: None)
+    monkeypatch.setattr(shutil, "which", lambda name: None)
 
 
 def process(path, ends):
