@@ -127,9 +127,9 @@ def test_refusals(bucket, task, to, name, more, says):
     assert tree(bucket) == before
 
 
-def status(name="s3://bkt/out"):
+def status(name="s3://bkt/out", *more):
     """Exit code and lines of --finish --status."""
-    result = CliRunner().invoke(command, ["convert", "--finish", "--status", str(name)])
+    result = CliRunner().invoke(command, ["convert", "--finish", "--status", str(name), *more])
     return result.exit_code, result.output.splitlines()
 
 
@@ -146,12 +146,14 @@ def test_status_of_parts(bucket, task, on_machine):
             "task 1 of 4: done",
             "task 2 of 4: running (process 12 on node7, since 2026-11-27 10:00 UTC)",
             "task 3 of 4: done",
-            "running: 2; missing: 0",
+            "1 task running, 1 task missing",
         ],
     )
+    assert status("s3://bkt/out", "--quiet") == (1, ["0,2"])
     for index in (0, 2):
         task(index)
     assert status()[0] == 0
+    assert status("s3://bkt/out", "--quiet") == (0, [])
     finish("s3://bkt/out")
     with pytest.raises(ConversionError, match="it has no tasks"):
         CliRunner().invoke(command, ["convert", "--finish", "--status", "s3://bkt/out"], catch_exceptions=False)
@@ -163,7 +165,10 @@ def test_status_of_tasks_of_token_ids(bucket, texts, tmp_path, on_machine, place
     tokfmt.convert(texts, "s3://bkt/in.pbin", allow_loss="empty-sequences", **HOW)
     how = {"to_format": "mds", "to_options": {"shard_size": 4000}, "executor": "serial"}
     tokfmt.convert("s3://bkt/in.pbin", place, task=(1, 3), **how)
-    assert status(place) == (1, ["task 0 of 3: missing", "task 1 of 3: done", "task 2 of 3: missing", "missing: 0,2"])
+    assert status(place) == (
+        1,
+        ["task 0 of 3: missing", "task 1 of 3: done", "task 2 of 3: missing", "2 tasks missing"],
+    )
     for index in (0, 2):
         tokfmt.convert("s3://bkt/in.pbin", place, task=(index, 3), **how)
     assert status(place)[0] == 0

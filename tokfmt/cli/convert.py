@@ -138,7 +138,7 @@ def command(context: click.Context, /, sources: tuple[str, ...], destination: st
     if as_json and destination == "-":
         context.fail("--json and a DST of - would both write to stdout. Leave --json out")
     if given.pop("status"):
-        _status(context, sources, destination, finishing=finishing)
+        _status(context, sources, destination, finishing=finishing, quiet=quiet)
         return
     run = _finish(context, sources, given) if finishing else _convert(context, sources)
     began = time.monotonic()
@@ -165,19 +165,28 @@ def _convert(context: click.Context, sources: tuple[str, ...]) -> Callable[..., 
     return partial(convert, sources)
 
 
-def _status(context: click.Context, sources: tuple[str, ...], destination: str, *, finishing: bool) -> None:
-    """Print the state of each task, and what is left as an array of Slurm takes it. Exit with 1 if some are left."""
+def _status(
+    context: click.Context, sources: tuple[str, ...], destination: str, *, finishing: bool, quiet: bool
+) -> None:
+    """Print the state of each task, or with `quiet` only the numbers of those that are not done, as Slurm takes them.
+
+    Exit with 1 if some are not done.
+    """
     from tokfmt.ops.convert.status import status_of_tasks
 
     if not finishing or sources:
         context.fail("--status goes with --finish and DST alone. Use --finish --status DST")
     tasks = status_of_tasks(destination)
-    for task in tasks:
-        click.echo(f"task {task.index} of {len(tasks)}: {task.state}{f' ({task.owner})' if task.owner else ''}")
-    left = {state: [task.index for task in tasks if task.state == state] for state in ("running", "missing")}
-    parts = [f"{state}: {','.join(map(str, indexes))}" for state, indexes in left.items() if indexes]
-    click.echo("; ".join(parts) or "all tasks are done", err=True)
-    if parts:
+    left = [task for task in tasks if task.state != "done"]
+    if quiet and left:
+        click.echo(",".join(str(task.index) for task in left))
+    elif not quiet:
+        for task in tasks:
+            click.echo(f"task {task.index} of {len(tasks)}: {task.state}{f' ({task.owner})' if task.owner else ''}")
+        counts = [(state, sum(task.state == state for task in left)) for state in ("running", "missing")]
+        parts = [f"{counted(count, 'task')} {state}" for state, count in counts if count]
+        click.echo(", ".join(parts) or "all tasks are done", err=True)
+    if left:
         context.exit(1)
 
 
