@@ -1,7 +1,9 @@
 """Writes of single objects to a server with faults: an object is whole or absent, and no upload is left."""
 
 import pytest
+from amount import FUZZ_ONLY, only
 from paths import FIXTURES
+from remote.conftest import noise
 
 import tokfmt
 from tokfmt.core.errors import OutageError, UnsupportedError
@@ -104,3 +106,83 @@ def test_a_lost_answer_ends_no_conversion(server, bucket, tmp_path, name):
     tokfmt.convert(FIXTURES / "modalities/D_2byte_gpt2.pbin", tmp_path / "m", to_format="mds", eos=50256)
     assert tree(bucket / "m") == tree(tmp_path / "m")
     assert sorted(path.name for path in bucket.iterdir()) == ["m", "m.tokfmt.json"]
+
+
+LARGE = noise(upload.PUT_AT_ONCE + (5 << 20))
+
+
+@pytest.fixture
+def large(tmp_path):
+    path = tmp_path / "large"
+    path.write_bytes(LARGE)
+    return path
+
+
+def test_a_large_file_is_written_in_parts(server, bucket, store, large):
+    identity = store.put("large", large)
+    assert (bucket / "large").read_bytes() == LARGE
+    assert sorted(methods(server)) == [
+        "BEGIN",
+        "COMPLETE",
+        "HEAD",
+        *(f"PART{k}" for k in range(1, 1 - -len(LARGE) // (16 << 20))),
+    ]
+    assert not server.parts and identity == store.identity("large")
+
+
+@FUZZ_ONLY
+def test_a_large_file_that_must_be_absent(bucket, store, large):
+    (bucket / "x").write_bytes(b"here")
+    with pytest.raises(FileExistsError):
+        store.put("x", large, if_absent=True)
+    assert (bucket / "x").read_bytes() == b"here"
+
+
+@pytest.mark.parametrize("fault", only(["503"], ["500", "503", "429", "reset"]))
+@pytest.mark.parametrize("method", only(["PUT", "PART3"], ["PUT", "BEGIN", "PART3", "COMPLETE"]))
+def test_a_fault_is_repaired_or_leaves_nothing(server, bucket, store, large, method, fault):
+    server.faults[f"{method} bkt/x"] = [fault]
+    content = LARGE[:1000] if method == "PUT" else large
+    try:
+        store.put("x", content)
+    except OutageError as error:  # An answer that was lost cannot be asked for again.
+        assert (method, fault) == ("COMPLETE", "reset"), error
+    else:
+        assert (bucket / "x").read_bytes() == (LARGE[:1000] if method == "PUT" else LARGE)
+    if method != "BEGIN":
+        assert not server.parts
+
+
+@pytest.mark.parametrize("method", only(["PUT", "PART3"], ["PUT", "BEGIN", "PART3", "COMPLETE"]))
+def test_a_fault_that_lasts_leaves_no_object(server, bucket, store, large, method):
+    server.forever[f"{method} bkt/x"] = "500"
+    with pytest.raises(OutageError, match="^s3://bkt/x: cannot be written: 500 InternalError") as caught:
+        store.put("x", LARGE[:1000] if method == "PUT" else large)
+    assert caught.value.exit_code == 4 and "127.0.0.1" not in str(caught.value)
+    assert not list(bucket.iterdir()) and not server.parts
+
+
+@FUZZ_ONLY
+def test_one_failure_stops_the_others(server, bucket, store, tmp_path, large):
+    (tmp_path / "small").write_bytes(b"small")
+    server.forever["PUT bkt/bad"] = "400"
+    server.delay = 0.05
+    with pytest.raises(OutageError):
+        store.upload([("large", large), ("bad", tmp_path / "small")], print)
+    assert not (bucket / "large").exists() and not server.parts
+
+
+def test_an_interrupted_wait_stops_the_upload(server, bucket, store, large):
+    """As Ctrl-C does: an exception in the caller, while parts are under way."""
+    server.delay = 0.05
+
+    class Stop(BaseException):
+        pass
+
+    def stop(key, identity):
+        raise Stop
+
+    large.with_name("small").write_bytes(b"small")
+    with pytest.raises(Stop):
+        store.upload([("small", large.with_name("small")), ("large", large)], stop)
+    assert not (bucket / "large").exists() and not server.parts
