@@ -305,6 +305,22 @@ def test_separators_are_stored_with_their_marks_where_no_others_are(name, tmp_pa
     assert ids_and_masks(tmp_path / "b.ds", tmp_path / "b.ds.loss") == pairs
 
 
+@pytest.mark.parametrize("how", [{"shuffle": 3}, {"split": "a=0.5,b=0.5"}, {"shuffle": 3, "split": "a=0.5,b=0.5"}])
+def test_separators_stay_with_their_marks_in_another_order(how, tmp_path):
+    """Shuffled documents, and those that are dealt to splits, keep the separators that the counts say are kept."""
+    documents, masks = [[1, 2], [3], [], [4, 5]], [[1, 0, 1], [1, 0], [1], [0, 1, 0]]
+    source = datatrove(tmp_path / "a.ds", documents, masks)
+    done = tokfmt.convert(source, tmp_path / "x", to_format="parquet", eos=EOS, verify=True, **how)
+    assert (done.separators["kept"], done.separators["dropped"]) == (4, 0)
+    rows = []
+    for path in list((tmp_path / "x").rglob("*.parquet") if "split" in how else [tmp_path / "x"]):
+        with tokfmt.open(path, eos="none") as found:
+            ids, marks = found[:].tolist(), found.reader.marks(0, found.info.tokens).tolist()
+        flags = iter(marks)
+        rows += [(one, [next(flags) for _ in one]) for one in ids]
+    assert sorted(rows) == sorted(([*one, EOS], mask) for one, mask in zip(documents, masks, strict=True))
+
+
 def test_a_sequence_without_a_separator_gets_none_beside_masks(tmp_path):
     """An index states the ends of documents; the last one is not finished."""
     source = tmp_path / "a.ds"

@@ -229,7 +229,7 @@ def arranged(
         return
     lead = None if target.bos_for == "all" else target.bos_id
     is_laid = lead is not None or target.separators is Separators.TRAILING
-    laid = stored_axis(axis, target._replace(bos_id=lead)) if is_laid else axis
+    laid = stored_axis(axis, target._replace(bos_id=lead)) if is_laid else None
     if isinstance(laid, LaidReader):
         with _arranged(laid, arrangement, portion, workers, progress, marked=marked) as reader:
             yield contents_of(reader, laid.target, laid.bare)
