@@ -8,6 +8,7 @@ from unittest import mock
 import numpy as np
 import pytest
 import registered
+from amount import FUZZ_ONLY
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -174,6 +175,7 @@ def test_dry_run_counts_each_split(lists, pack, tmp_path):
 
 @each
 @pytest.mark.usefixtures("kept_workers")
+@FUZZ_ONLY
 def test_same_bytes_whatever_the_parallelism(name, pack, tmp_path):
     def run(executor, jobs):
         home = tmp_path / f"{executor}-{jobs}"

@@ -320,6 +320,7 @@ def test_longer_than_a_window_and_a_region(one, other, tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("other", only(["hdf5", "litdata", "flat-tokens"], NAMES))
 @pytest.mark.usefixtures("kept_workers")
+@FUZZ_ONLY
 def test_same_bytes_whatever_the_parallelism(other, tmp_path):
     rng = np.random.default_rng(3)
     lists = [rng.integers(0, 50_000, int(n)).tolist() for n in rng.integers(1, 900, 300)]

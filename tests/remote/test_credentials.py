@@ -9,6 +9,7 @@ import time
 import urllib.parse
 
 import pytest
+from amount import FUZZ_ONLY
 from remote import servers
 from stores import close_stores
 
@@ -18,6 +19,8 @@ from tokfmt.remote import credentials, open_store
 from tokfmt.remote.clients import retry_seconds
 from tokfmt.remote.failures import Asked
 from tokfmt.remote.options import StoreOptions
+
+pytestmark = FUZZ_ONLY  # what tests beside it state in `make test` is enough there
 
 KEY = "planted-key"
 

@@ -1,7 +1,6 @@
 """What a file in a store may name: places of its own bucket, host or repository, and what the user accepts."""
 
 import shutil
-from pathlib import Path
 
 import pytest
 from amount import FUZZ_ONLY
@@ -14,7 +13,7 @@ from tokfmt.cli.main import cli
 from tokfmt.core import named
 from tokfmt.core.errors import FormatError, OptionError, UnsafeError
 from tokfmt.core.named import allowing, place_named
-from tokfmt.plugin import Url
+from tokfmt.plugin import LocalPlace, Url
 
 HOME = Url.parse("s3://b/mixes/mix.toml")
 
@@ -27,7 +26,7 @@ HOME = Url.parse("s3://b/mixes/mix.toml")
         (Url.parse("https://h/a/mix.toml"), "https://h/x?download=true", "https://h/x?download=true"),
         (Url.parse("hf://datasets/o/n@v1/mix.toml"), "data/x", "hf://datasets/o/n@v1/data/x"),
         (Url.parse("hf://datasets/o/n@v1/mix.toml"), "hf://datasets/o/n/x", "hf://datasets/o/n/x"),
-        (Path("/r/mix.toml"), "s3://c/x", "s3://c/x"), (Path("/r/mix.toml"), "/etc/x", "/etc/x"), (Path("/r/mix.toml"), "../x", "/r/../x"),
+        (LocalPlace("/r/mix.toml"), "s3://c/x", "s3://c/x"), (LocalPlace("/r/mix.toml"), "/etc/x", "/etc/x"), (LocalPlace("/r/mix.toml"), "../x", "/r/../x"),
     ],
 )  # fmt: skip
 def test_what_is_named(file, name, place):
@@ -74,7 +73,7 @@ def test_what_the_user_accepts(prefix, name, accepted):
         place_named(HOME, name)
 
 
-@pytest.mark.parametrize("file", [HOME, Path("/r/mix.toml"), Url.parse("https://h/mix.toml")])
+@pytest.mark.parametrize("file", [HOME, LocalPlace("/r/mix.toml"), Url.parse("https://h/mix.toml")])
 @pytest.mark.parametrize(
     "name", ["https://h/x?X-Amz-Signature=planted", "https://h/x?sv=1&sig=planted", "https://h/x?access_token=planted", "https://me:planted@h/x"]
 )  # fmt: skip

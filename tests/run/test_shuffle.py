@@ -66,7 +66,7 @@ def test_the_axis_is_an_axis(data, ragged):
 
 def order_of(count, seed):
     """What the method says: by key, equal keys by number. Keys are what numpy's Philox draws."""
-    keys = np.random.Philox(key=[seed, SHUFFLE]).random_raw(count).tolist()
+    keys = np.random.Philox(key=np.array([seed, SHUFFLE], np.uint64)).random_raw(count).tolist()
     return sorted(range(count), key=lambda i: (keys[i], i))
 
 

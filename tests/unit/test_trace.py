@@ -57,7 +57,7 @@ class Most(NamedTuple):
 
 BOUNDS: dict[Callable[[Path, Path], None], Most] = {
     opened: Most(185, 385, 125),
-    converted: Most(430, 1650, 645),
+    converted: Most(440, 1650, 645),
     counted: Most(330, 675, 182),
     shown: Most(205, 425, 128),
     checked: Most(245, 785, 215),
