@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from amount import FUZZ_ONLY
 from machines import Machine
 from made_tokenizers import TEXTS, llama3_like, sentencepiece_like
 from paths import TOKENIZER
@@ -181,6 +182,7 @@ def bert_like():
     return tokenizer
 
 
+@FUZZ_ONLY
 def test_bert_is_cut_between_words(tmp_path, piece):
     bert_like().save(str(tmp_path / "tokenizer.json"))
     encoder: Any = load_tokenizer(str(tmp_path), engine="tokenizers").encoder()
