@@ -150,7 +150,8 @@ def test_a_hundred_million_entries(monkeypatch):
 def test_a_format_that_does_not_name_its_parts(monkeypatch):
     opened = open_session(SourceRequest((str(PACK),)))
     stated = {"name": "plain", "read_options": opened.opened.format.read_options}
-    plain = type("Plain", (Format,), {**stated, **dict.fromkeys(("sniff", "open", "audit"))})()
+    named = {**stated, "sections": lambda self, path, options: None, **dict.fromkeys(("sniff", "inspect"))}
+    plain = type("Plain", (Format,), named)()
     monkeypatch.setattr("tokfmt.registry.get", lambda name: plain)
     opened.opened = Opened(plain, opened.opened.views, opened.opened.separator)
 

@@ -5,7 +5,6 @@ import os
 import sys
 import threading
 import time
-from pathlib import Path
 
 import forkserver
 import numpy as np
@@ -17,6 +16,7 @@ from textual.widgets import Input, Static
 from tokfmt.core.errors import OptionError
 from tokfmt.ops.search.query import Search, parse_query
 from tokfmt.ops.search.search import find_many
+from tokfmt.plugin import LocalPlace
 from tokfmt.tui.session import open_first
 from tokfmt.tui.state import Bookmarks, recall, remember, state_file
 from tokfmt.tui.widgets.frame import FindBar, Summary
@@ -130,8 +130,8 @@ def test_opening_never_holds_up_the_screen(monkeypatch):
 
 def bookmark_all(state, numbers):
     words = (
-        "import sys; from pathlib import Path; from tokfmt.tui.state import Bookmark, Bookmarks;"
-        "ours = Bookmarks(Path('x'));"
+        "import sys; from tokfmt.plugin import LocalPlace; from tokfmt.tui.state import Bookmark, Bookmarks;"
+        "ours = Bookmarks(LocalPlace('x'));"
         "[ours.toggle(Bookmark('documents', int(n), 0)) for n in sys.argv[1:]]"
     )
     env = {**os.environ, "XDG_STATE_HOME": str(state)}
@@ -143,7 +143,7 @@ def test_two_browsers_keep_each_others_bookmarks(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for one in [bookmark_all(tmp_path, range(20)), bookmark_all(tmp_path, range(50, 70))]:
         assert one.wait(60) == 0
-    assert {one.row for one in Bookmarks(Path("x")).all} == {*range(20), *range(50, 70)}
+    assert {one.row for one in Bookmarks(LocalPlace("x")).all} == {*range(20), *range(50, 70)}
     assert state_file().stat().st_mode & 0o777 == 0o600
     assert state_file().parent.stat().st_mode & 0o777 == 0o700
 
