@@ -191,12 +191,11 @@ def detected(path: PlaceLike) -> tuple[Format, File | None]:
     """
     probe = look(path)
     with nullcontext() if probe.file is None else probe.file.at_hand():
-        return get(_recognized(path, probe)), probe.file
+        return _recognized(path, probe, candidates(probe)), probe.file
 
 
-def _recognized(path: PlaceLike, probe: Probe) -> str:
-    """Return the name of the format that claims a probe; see `detected`."""
-    claims = candidates(probe)
+def _recognized(path: PlaceLike, probe: Probe, claims: Mapping[str, int]) -> Format:
+    """Return the format that claims a probe with the highest confidence; see `detected`."""
     if (
         claims and "text" not in claims and PAGE_HEAD.match(probe.head)
     ):  # `_refuse_foreign` reports one that nothing claims.
@@ -216,7 +215,7 @@ def _recognized(path: PlaceLike, probe: Probe) -> str:
     winners = [name for name, confidence in claims.items() if confidence == best]
     if len(winners) > 1:
         raise AmbiguousFormatError(path, winners, _name_one(probe))
-    return winners[0]
+    return get(winners[0])
 
 
 def dataset_of(path: AnyPlace) -> AnyPlace:
@@ -229,7 +228,8 @@ def dataset_of(path: AnyPlace) -> AnyPlace:
         return store
     with contextlib.suppress(FormatError):  # The command that reads the file reports the error.
         probe = look(path)
-        return path.parent if _whole(probe, candidates(probe)) else detect(path).canonical(path)
+        claims = candidates(probe)
+        return path.parent if _whole(probe, claims) else _recognized(path, probe, claims).canonical(path)
     return path
 
 
@@ -328,22 +328,14 @@ def of_prefix(path: Place) -> Place:
 
 def candidates(probe: Probe) -> dict[str, int]:
     """Return the name of every format that claims the probe, with its confidence."""
-    asked = list_formats() if probe.is_directory else _fitting(probe)
-    claims = {format_.name: _claim(format_, probe) for format_ in asked}
-    return {name: int(confidence) for name, confidence in claims.items() if confidence is not None}
-
-
-def _fitting(probe: Probe) -> list[Format]:
-    """Return the formats that a file fits: those without a signature, and those whose signature it has."""
     name, head, is_text = probe.path.name.lower(), probe.head, b"\0" not in probe.head
-    fitting = [
-        name_of_format
-        for name_of_format, signature in _table()
-        if signature is None
-        or signature.fits(name, head, is_text=is_text)
-        or (signature.beside and signature.has_beside(probe.path))
-    ]
-    return [format_ for one in fitting if (format_ := _usable(one)) is not None]
+
+    def may_be(signature: Signature) -> bool:
+        fits = probe.is_directory or signature.fits(name, head, is_text=is_text)
+        return fits or (signature.beside != "" and signature.has_beside(probe.path))
+
+    claims = {format_.name: _claim(format_, probe) for format_ in list_formats(may_be)}
+    return {name: int(confidence) for name, confidence in claims.items() if confidence is not None}
 
 
 def _claim(format_: Format, probe: Probe) -> Confidence | None:

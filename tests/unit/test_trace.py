@@ -56,12 +56,12 @@ class Most(NamedTuple):
 
 
 BOUNDS: dict[Callable[[Path, Path], None], Most] = {
-    opened: Most(185, 385, 125),
-    converted: Most(440, 1650, 645),
-    counted: Most(330, 675, 182),
-    shown: Most(205, 425, 128),
-    checked: Most(245, 785, 215),
-    described: Most(200, 440, 158),
+    opened: Most(182, 385, 108),
+    converted: Most(428, 1530, 540),
+    counted: Most(320, 665, 160),
+    shown: Most(203, 425, 112),
+    checked: Most(237, 770, 195),
+    described: Most(198, 428, 126),
 }
 
 

@@ -148,12 +148,12 @@ class Place(ABC):
         """
 
     @abstractmethod
-    def is_symlink(self) -> bool:
-        """Return whether this is a symbolic link. Only local paths can be."""
+    def kind_now(self) -> Kind:
+        """Return what the place itself is, links not followed. The file system or the store is asked.
 
-    @abstractmethod
-    def is_there(self) -> bool:
-        """Return whether the place exists, even as a broken link, as `os.path.lexists` does."""
+        Raises:
+            OSError: If the place does not exist, or cannot be reached.
+        """
 
     @abstractmethod
     def is_fifo(self) -> bool:
@@ -199,43 +199,44 @@ class Place(ABC):
         answers = self.listing
         return answers.below(self) if answers is not None and answers.depth else {}
 
-    def is_file(self) -> bool:
+    def is_file(self, *, follow_symlinks: bool = True) -> bool:
         """Return whether there is a regular file, or a link to one."""
-        is_listed, kind = self._listed()
-        return kind is Kind.FILE if is_listed else self._is(Kind.FILE)
+        return self.kind(follow_symlinks) is Kind.FILE
 
-    def is_dir(self) -> bool:
+    def is_dir(self, *, follow_symlinks: bool = True) -> bool:
         """Return whether there is a directory, or a link to one."""
-        is_listed, kind = self._listed()
-        return kind is Kind.DIRECTORY if is_listed else self._is(Kind.DIRECTORY)
+        return self.kind(follow_symlinks) is Kind.DIRECTORY
 
-    def exists(self) -> bool:
-        """Return whether the place exists. Links are followed."""
-        is_listed, kind = self._listed()
-        return kind is not None if is_listed else self._is(None)
+    def exists(self, *, follow_symlinks: bool = True) -> bool:
+        """Return whether the place exists, links followed."""
+        return self.kind(follow_symlinks) is not None
 
-    def _listed(self) -> tuple[bool, Kind | None]:
-        """Return whether a listing answers for the place, links followed, and its kind in the listing.
+    def is_symlink(self) -> bool:
+        """Return whether this is a symbolic link. Only local paths can be."""
+        return self.kind(follow_symlinks=False) is Kind.LINK
 
-        Returns:
-            The kind is LINK if the place is a link, for which no listing answers. It is None if there is no such name,
-            or no listing.
+    def is_there(self) -> bool:
+        """Return whether the place exists, even as a broken link, as `os.path.lexists` does."""
+        return self.kind(follow_symlinks=False) is not None
+
+    def kind(self, follow_symlinks: bool = True) -> Kind | None:
+        """Return what is at the place; None if there is nothing, or no place can have such a name.
+
+        Raises:
+            OSError: If the place cannot be reached, and links are followed.
         """
         answers = self.listing
         is_listed, kind = answers.kind_of(self) if answers is not None and answers.depth else (False, None)
-        return is_listed and kind is not Kind.LINK, kind
-
-    def _is(self, wanted: Kind | None) -> bool:
-        """Return whether the place has the kind `wanted`; None: any kind."""
+        if is_listed and not (follow_symlinks and kind is Kind.LINK):
+            return kind
         try:
-            kind = self.status().kind
+            return self.status().kind if follow_symlinks else self.kind_now()
         except ValueError:  # The path has a zero byte.
-            return False
+            return None
         except OSError as error:
-            if error.errno not in _ABSENT:
+            if follow_symlinks and error.errno not in _ABSENT:
                 raise
-            return False
-        return wanted is None or kind is wanted
+            return None
 
 
 class LocalPlace(PosixPath, Place):
@@ -288,29 +289,12 @@ class LocalPlace(PosixPath, Place):
         """See `Place.notes`."""
         return []
 
-    # Answers of Place, which may come from a listing. With an option of Path, Path answers.
+    def kind_now(self) -> Kind:
+        """See `Place.kind_now`."""
+        return status_of(os.lstat(self)).kind
 
-    def is_file(self, **options: Any) -> bool:
-        """See `Place.is_file`."""
-        return super().is_file(**options) if options else Place.is_file(self)
-
-    def is_dir(self, **options: Any) -> bool:
-        """See `Place.is_dir`."""
-        return super().is_dir(**options) if options else Place.is_dir(self)
-
-    def exists(self, **options: Any) -> bool:
-        """See `Place.exists`."""
-        return super().exists(**options) if options else Place.exists(self)
-
-    def is_symlink(self) -> bool:
-        """See `Place.is_symlink`."""
-        is_listed, kind = self._listed()
-        return kind is Kind.LINK or (not is_listed and os.path.islink(self))
-
-    def is_there(self) -> bool:
-        """See `Place.is_there`."""
-        is_listed, kind = self._listed()
-        return kind is not None or (not is_listed and os.path.lexists(self))
+    # What Path answers too: the listing answers first.
+    is_file, is_dir, exists, is_symlink = Place.is_file, Place.is_dir, Place.exists, Place.is_symlink
 
 
 class _AskingPlace(LocalPlace):
@@ -519,9 +503,9 @@ class Url(Place):
         """See `Place.is_symlink`."""
         return False
 
-    def is_there(self) -> bool:
-        """See `Place.is_there`."""
-        return self.exists()
+    def kind_now(self) -> Kind:
+        """See `Place.kind_now`. A store has no links, so that its lists answer."""
+        return self.status().kind
 
     def is_fifo(self) -> bool:
         """See `Place.is_fifo`."""
@@ -557,7 +541,10 @@ def identities_now(places: Iterable[Place]) -> Iterator[Identity]:
             yield from (file.status_now().identity for file in files)
 
 
-_MODES = {stat.S_IFREG: Kind.FILE, stat.S_IFDIR: Kind.DIRECTORY, stat.S_IFIFO: Kind.FIFO, stat.S_IFSOCK: Kind.SOCKET}
+_MODES = {
+    stat.S_IFREG: Kind.FILE, stat.S_IFDIR: Kind.DIRECTORY, stat.S_IFLNK: Kind.LINK, stat.S_IFIFO: Kind.FIFO,
+    stat.S_IFSOCK: Kind.SOCKET,
+}  # fmt: skip
 
 
 def status_of(found: os.stat_result) -> Status:

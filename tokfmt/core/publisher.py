@@ -124,14 +124,11 @@ class Publisher:
         self.companions = tuple(companions)
         self.keep, self.removed = bool(kept), False
         self.home = hidden_sibling(self.destination)
-        self.path, self.scratch = self._built, self.home / "scratch"
+        self.path = self._built = self.home / "build" / self.destination.name
+        self.scratch = self.home / "scratch"
         self._kept, self._shared, self._lock, self._new = kept, shared, -1, False
         self._inode, self._replaced, self._published, self._sealed = _UNKNOWN, _ABSENT, False, False
         self._placed: dict[Path, int] = {}
-
-    @property
-    def _built(self) -> LocalPlace:
-        return self.home / "build" / self.destination.name
 
     def __enter__(self) -> Publisher:
         self._new = not os.path.lexists(self.home)
@@ -220,19 +217,15 @@ class Publisher:
             is_continued = (self.home / REQUEST).exists()
             if not is_continued or not self._kept:
                 self.removed = is_continued
-                self._restore()
+                old = replaced_path(self._built)
+                if os.path.lexists(old) and not os.path.lexists(self.destination):
+                    os.rename(old, self.destination)  # A process died between two renames that replace in two steps.
                 empty(self.home, but="lock")
             if self._shared:
                 self._unlock()
         if self._shared:
             self._lock = take_lock(lock, shared=True)
         return self._lock >= 0
-
-    def _restore(self) -> None:
-        """Bring back the old output if a process died between the two renames that replace it without renameat2."""
-        old = replaced_path(self._built)
-        if os.path.lexists(old) and not os.path.lexists(self.destination):
-            os.rename(old, self.destination)
 
     def _unlock(self) -> None:
         lock, self._lock = self._lock, -1
@@ -321,8 +314,11 @@ class Publisher:
                 beside = {name: built, **beside}
             elif not self.published:
                 beside = {name: None, **beside}
-        if not self.published:
-            self._permit()
+        if not self.published:  # Before the output is visible, it gets the permissions of what it replaces.
+            if os.path.lexists(self.destination):
+                inherit(self.path, self.destination)
+            else:
+                restrict(self.path, self.readable)
         drafts: Beside = {name: None if text is None else self._draft(name, text) for name, text in beside.items()}
         if not self.published:
             self.seal()
@@ -423,13 +419,6 @@ class Publisher:
     def _old(self) -> Path | None:
         """Return the path of the replaced output, which waits for its removal; None without one."""
         return next((p for p in (replaced_path(self._built), self._built) if os.path.lexists(p)), None)
-
-    def _permit(self) -> None:
-        """Set permissions before the output is visible: those of the replaced output, or at most the sources'."""
-        if os.path.lexists(self.destination):
-            inherit(self.path, self.destination)
-        else:
-            restrict(self.path, self.readable)
 
     def _draft_of(self, name: str) -> Path:
         return self.home / f"{name}{_DRAFT}"

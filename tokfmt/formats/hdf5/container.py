@@ -31,7 +31,6 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -46,7 +45,7 @@ from tokfmt.core.errors import (
 )
 from tokfmt.core.fields import Field
 from tokfmt.core.files import File, Stream, open_file
-from tokfmt.core.place import Place
+from tokfmt.core.place import LocalPlace, Place
 from tokfmt.core.text_format import printable
 from tokfmt.formats.hdf5.chunk_tree import ChunkTree, root_of
 from tokfmt.formats.hdf5.chunks import (
@@ -237,7 +236,7 @@ def open_library(file: File | io.RawIOBase) -> Any:
     os.environ["HDF5_PLUGIN_PRELOAD"] = "::"  # turns filter plug-ins off for every value of HDF5_PLUGIN_PATH
     import h5py
 
-    if not isinstance(file, File) or not isinstance(file.path, Path):
+    if not isinstance(file, File) or not isinstance(file.path, LocalPlace):
         return h5py.File(Exact(file) if isinstance(file, File) else file, "r", rdcc_nbytes=0)
     for locking in (False, None, True):  # Where this process has the file open, the library asks for the same choice.
         try:
@@ -270,7 +269,7 @@ def _being_written(file: File, process: int | None = None) -> UnsupportedError:
 
 def _locked_by(file: File) -> int | None:
     """Return the process that holds a lock to write a local file; None if there is none, or the system lists none."""
-    if not isinstance(file.path, Path):
+    if not isinstance(file.path, LocalPlace):
         return None
     with suppress(OSError, ValueError), open("/proc/locks", encoding="ascii") as lines:
         inode = os.stat(file.path).st_ino

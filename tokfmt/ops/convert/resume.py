@@ -190,13 +190,13 @@ def finished(
         if sources != [[str(one.path), extent(one.files)["bytes"]] for one in read]:
             return []
         beside = local_path(manifest.path, "a manifest")
-        files = [file for one in read for file in one.files if isinstance(file, Path)]
+        files = [file for one in read for file in one.files if isinstance(file, LocalPlace)]
         if len(files) < sum(len(one.files) for one in read):  # a store does not tell when an object was changed
             return []
         written = os.stat(beside).st_mtime_ns
         if any(os.stat(file).st_ctime_ns > written for file in files):
             return []
-        own = [file for file in format_.files(destination) if isinstance(file, Path)]
+        own = [file for file in format_.files(destination) if isinstance(file, LocalPlace)]
         here = SourceFiles(destination, format_, tuple(own))
         if not os.path.lexists(destination) or any(file_differences(here, manifest)):
             return []

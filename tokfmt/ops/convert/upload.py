@@ -28,7 +28,7 @@ from tokfmt.core.files import open_file, writing
 from tokfmt.core.format import Format, everything_in
 from tokfmt.core.listing import Listing
 from tokfmt.core.locks import make_private
-from tokfmt.core.place import Place, Url, writable_store
+from tokfmt.core.place import LocalPlace, Place, Url, writable_store
 from tokfmt.core.publisher import REQUEST, Beside, Publisher
 from tokfmt.core.spool import records_of, run_of_tasks, spool_of
 from tokfmt.core.store import Identity, Kind
@@ -291,7 +291,7 @@ class StorePublisher(Publisher):
             self.measured[name] = Measured(below, one.size, one.digest)
         inside = built.is_dir()  # All files in it appear, as those of a local destination do.
         found = everything_in(built) if inside else written_files(self.format, built)
-        files = [file for file in found if isinstance(file, Path) and file.is_file()]
+        files = [file for file in found if isinstance(file, LocalPlace) and file.is_file()]
         files = [file for file in files if self.name_of(file) not in self.files]
         for file, one_file in zip(_sorted(built, files), measured(built, files, jobs), strict=True):
             name = f"{built.name}/{one_file.name}" if inside else one_file.name

@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -16,7 +15,7 @@ import numpy as np
 from tokfmt import registry
 from tokfmt.core.errors import OptionError
 from tokfmt.core.options import given_options
-from tokfmt.core.place import Place
+from tokfmt.core.place import LocalPlace, Place
 from tokfmt.core.ragged import Tokens
 from tokfmt.core.reader import TokenReader
 from tokfmt.core.text_format import printable
@@ -340,7 +339,7 @@ def shortest(path: Place) -> str:
 
     If a directory of the path is a link, the path without `..` may be another file; then the path is unchanged.
     """
-    if not isinstance(path, Path):
+    if not isinstance(path, LocalPlace):
         return str(path)
     short = os.path.normpath(path)
     return short if os.path.exists(short) and os.path.samefile(short, path) else str(path)

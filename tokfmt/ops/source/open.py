@@ -548,10 +548,12 @@ def _reader_of(found: Sequence[SourceFiles], options: Any, hints: Hints) -> Toke
         files |= one.opened
         one.opened.clear()
     try:
-        hints, inspections = hints._replace(files=files), found[0].inspections
+        hints, inspections, format_ = hints._replace(files=files), found[0].inspections, found[0].format
         if inspections is None:
-            return found[0].format.open(places, options, hints)
-        return inspections.of(found[0].format, places, options, hints).open(hints.allow_loss)
+            inspection = format_.inspect(places, options, hints)
+        else:
+            inspection = inspections.of(format_, places, options, hints)
+        return inspection.open(hints.allow_loss)
     except FormatError as error:  # Whatever a format misses in a file: the cause may be that it is not the data.
         path, is_stated = place_of(error.place), isinstance(error.expected, int)  # An index states what is missing.
         refuse_stand_in(path, may_be_empty=is_stated or places != (path,))
