@@ -53,6 +53,7 @@ def server(tmp_path, monkeypatch):
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", os.devnull)
     monkeypatch.setenv("TOKFMT_RETRY_TIMEOUT", "1")
     monkeypatch.setenv("TOKFMT_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.setenv("TOKFMT_CACHE_SIZE", "")  # The command line sets it for its process, which is that of all tests.
     forget()
     close_stores()  # those of the servers of other tests
     (tmp_path / "served/bkt").mkdir(parents=True)

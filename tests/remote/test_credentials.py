@@ -20,8 +20,6 @@ from tokfmt.remote.clients import retry_seconds
 from tokfmt.remote.failures import Asked
 from tokfmt.remote.options import StoreOptions
 
-pytestmark = FUZZ_ONLY  # what tests beside it state in `make test` is enough there
-
 KEY = "planted-key"
 
 
@@ -131,6 +129,7 @@ def sas(permissions="rl"):
     return urllib.parse.urlencode({name: value for name, value in given.items() if value})
 
 
+@FUZZ_ONLY  # azurite is a package of node
 @pytest.mark.parametrize("kind", ["key", "signature"])
 @pytest.mark.parametrize("account", ["environment", "address"])
 def test_azure_accounts_keys_and_signatures(azure_server, use, monkeypatch, kind, account):
@@ -152,6 +151,7 @@ def test_azure_accounts_keys_and_signatures(azure_server, use, monkeypatch, kind
     assert list(store.read_ranges("a/x", [(2, 5)], store.status("a/x").identity)) == [b"nte"]
 
 
+@FUZZ_ONLY  # azurite is a package of node
 def test_azure_refuses_without_a_secret(azure_server, use, monkeypatch):
     use(azure_server)
     azure_server.make_bucket("refused")

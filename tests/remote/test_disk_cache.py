@@ -16,8 +16,6 @@ from tokfmt.core.errors import OptionError
 from tokfmt.remote import account, disk, open_store
 from tokfmt.remote.blocks import SIZE, STREAMED
 
-pytestmark = FUZZ_ONLY  # what tests beside it state in `make test` is enough there
-
 CONTENT = noise(12 << 20)
 SPANS = [(5 << 20, (5 << 20) + 10), (SIZE - 3, 3 * SIZE + 5), (len(CONTENT) - 7, len(CONTENT))]
 PARTS = [CONTENT[start:stop] for start, stop in SPANS]
