@@ -1,9 +1,10 @@
-"""Eleven corpora of text as a small stage-1 mix has them: skewed sizes, garbage of each kind, equal texts, Unicode."""
+"""Made corpora: text as a small stage-1 mix has it (skewed sizes, garbage, equal texts, Unicode), and IDs like a text's."""
 
 import gzip
 import json
 import random
 
+import numpy as np
 import zstandard
 
 NAMES = ("web", "books", "code", "forum", "wiki", "news", "papers", "law", "chat", "songs", "rest")
@@ -80,3 +81,14 @@ def make(directory, seed=7):
 
 def record(name, number, text):
     return {"id": number, "body": {"text": text}} if name in FIELDS else {"text": text, "url": f"{name}/{number}"}
+
+
+def text_like(count, distinct=100_000, eos=50256):
+    """IDs as int32 of which each is followed by one of four, in documents of about 300 tokens; repeated to `count`."""
+    generator = np.random.default_rng(0)
+    after, ids = generator.integers(0, 3000, (3000, 4)).tolist(), [0]
+    for choice in generator.integers(0, 4, distinct).tolist():
+        ids.append(after[ids[-1]][choice])
+    found = np.array(ids, "<i4")
+    found[generator.choice(np.arange(10, len(ids) - 10, 3), len(ids) // 300, replace=False)] = eos
+    return np.resize(found, count)

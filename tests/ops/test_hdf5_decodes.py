@@ -5,6 +5,7 @@ import h5py
 import numpy as np
 import pytest
 from browsing import browse
+from made_corpora import text_like
 
 import tokfmt
 
@@ -13,17 +14,6 @@ CHUNKS, WIDTH = 300, 64
 LONG_CHUNKS, LONG_WIDTH = 6000, 1024
 """Samples of 72 MB: above 64 MiB, tokfmt does not keep what it decodes, and `show` looks at 24 MiB at most."""
 LOOKED_AT = (24 << 20) // (12 * LONG_WIDTH)
-
-
-def text_like(count):
-    """IDs of which each is followed by one of four, in documents of about 300 tokens."""
-    generator = np.random.default_rng(0)
-    after, ids = generator.integers(0, 3000, (3000, 4)).tolist(), [0]
-    for choice in generator.integers(0, 4, 100_000).tolist():
-        ids.append(after[ids[-1]][choice])
-    found = np.array(ids, "<i4")
-    found[generator.choice(np.arange(10, len(ids) - 10, 3), len(ids) // 300, replace=False)] = EOS
-    return np.resize(found, count)
 
 
 def samples(path, count, width, level=4):

@@ -6,20 +6,11 @@ import json
 import numpy as np
 import pytest
 from made_plugins import tokfmt_reel
-from plugged import plugged
+from reels import LISTS, Texts, records
 
 import tokfmt
 from tokfmt.core.errors import ConversionError, LossyConversionError, OptionError, TokenRangeError, VerificationError
 from tokfmt.plugin import Ragged, RecordBatch, SkippedRecords
-
-LISTS = [[k, k + 1, 10][: k % 4] for k in range(60)]
-
-
-class Of(tokfmt_reel.Format):
-    """Reels that another reader reads."""
-
-    def __init__(self, reader):
-        self.open = reader
 
 
 class Miscounted(tokfmt_reel.Reader):
@@ -47,18 +38,6 @@ class Masked(tokfmt_reel.Reader):
             )
 
 
-class Texts(tokfmt_reel.Reader):
-    """Text, whose records as they lie in the file are not JSON lines."""
-
-    def __init__(self, paths, options, hints):
-        super().__init__(paths, options, hints)
-        self.info = dataclasses.replace(vars(self)["info"], kind="text", field="words")
-
-    def texts(self, block):
-        for batch in super().ids(block):
-            yield RecordBatch(texts=[f"{ids}\n\x0a é" for ids in batch.ragged.tolist()])
-
-
 class Lines(tokfmt_reel.Reader):
     """Records that are JSON lines, with a field beside the ids."""
 
@@ -76,20 +55,6 @@ class Lines(tokfmt_reel.Reader):
 
 class Broken(Lines):
     ending = b"\n"
-
-
-@pytest.fixture
-def reel(tmp_path, monkeypatch):
-    """A dataset, and what makes `reel` mean another reader of it."""
-    (tmp_path / "i.jsonl").write_text("".join(json.dumps({"input_ids": ids}) + "\n" for ids in LISTS))
-    plugged(monkeypatch, tokfmt_reel.FORMAT)
-    tokfmt.convert(tmp_path / "i.jsonl", tmp_path / "i.reel", to_options={"shard_size": 20}, verify=True)
-    assert len(list((tmp_path / "i.reel").glob("*.reel.gz"))) > 3
-    return lambda reader=tokfmt_reel.Reader: plugged(monkeypatch, Of(reader)) and tmp_path / "i.reel"
-
-
-def records(path, name="input_ids"):
-    return [json.loads(line)[name] for line in path.read_bytes().splitlines()]
 
 
 def test_ids_become_json_lines(reel, tmp_path):

@@ -1,53 +1,16 @@
 """Chosen records of a format of another package are written as JSON lines, as the browser takes them along."""
 
-import dataclasses
-import json
 import os
 
 import numpy as np
 import pytest
 from made_plugins import tokfmt_reel
-from plugged import plugged
+from reels import LISTS, Texts, records
 
 import tokfmt
 from tokfmt.core.errors import ConversionError
 from tokfmt.ops.show.export import export
-from tokfmt.plugin import Hints, RecordBatch
-
-LISTS = [[k, k + 1, 10][: k % 4] for k in range(60)]
-
-
-class Of(tokfmt_reel.Format):
-    """Reels that another reader reads."""
-
-    def __init__(self, reader):
-        self.open = reader
-
-
-class Texts(tokfmt_reel.Reader):
-    """Text, whose records as they lie in the file are not JSON lines."""
-
-    def __init__(self, paths, options, hints):
-        super().__init__(paths, options, hints)
-        self.info = dataclasses.replace(vars(self)["info"], kind="text", field="words")
-
-    def texts(self, block):
-        for batch in super().ids(block):
-            yield RecordBatch(texts=[f"{ids}\n\x0a é" for ids in batch.ragged.tolist()])
-
-
-@pytest.fixture
-def reel(tmp_path, monkeypatch):
-    """A dataset, and what makes `reel` mean another reader of it."""
-    (tmp_path / "i.jsonl").write_text("".join(json.dumps({"input_ids": ids}) + "\n" for ids in LISTS))
-    plugged(monkeypatch, tokfmt_reel.FORMAT)
-    tokfmt.convert(tmp_path / "i.jsonl", tmp_path / "i.reel", to_options={"shard_size": 20}, verify=True)
-    assert len(list((tmp_path / "i.reel").glob("*.reel.gz"))) > 3
-    return lambda reader=tokfmt_reel.Reader: plugged(monkeypatch, Of(reader)) and tmp_path / "i.reel"
-
-
-def records(path, name="input_ids"):
-    return [json.loads(line)[name] for line in path.read_bytes().splitlines()]
+from tokfmt.plugin import Hints
 
 
 def test_chosen_records_are_json_lines(reel, tmp_path):

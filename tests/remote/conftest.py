@@ -158,3 +158,15 @@ def when(server, method, name, act):
             left.pop()()
 
     server.before = before
+
+
+@pytest.fixture
+def on_machine(tmp_path, monkeypatch):
+    """Go on as on another machine, which has an empty spool."""
+
+    def go(name):
+        (tmp_path / name).mkdir(exist_ok=True)
+        monkeypatch.setattr("tempfile.tempdir", str(tmp_path / name))
+
+    monkeypatch.delenv("TOKFMT_SPOOL", raising=False)
+    return go

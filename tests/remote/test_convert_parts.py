@@ -18,18 +18,6 @@ HOW = {"tokenizer": str(TOKENIZER), "executor": "serial"}
 
 
 @pytest.fixture
-def on_machine(tmp_path, monkeypatch):
-    """Go on as on another machine, which has an empty spool."""
-
-    def go(name):
-        (tmp_path / name).mkdir(exist_ok=True)
-        monkeypatch.setattr("tempfile.tempdir", str(tmp_path / name))
-
-    monkeypatch.delenv("TOKFMT_SPOOL", raising=False)
-    return go
-
-
-@pytest.fixture
 def texts(bucket):
     """Seven files of text, of which two are empty."""
     (bucket / "text").mkdir()

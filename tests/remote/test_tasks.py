@@ -37,18 +37,6 @@ def local(sources, bucket, tmp_path):
 
 
 @pytest.fixture
-def on_machine(tmp_path, monkeypatch):
-    """Go on as on another machine, which has an empty spool."""
-
-    def go(name):
-        (tmp_path / name).mkdir(exist_ok=True)
-        monkeypatch.setattr("tempfile.tempdir", str(tmp_path / name))
-
-    monkeypatch.delenv("TOKFMT_SPOOL", raising=False)
-    return go
-
-
-@pytest.fixture
 def task(on_machine, sources):
     def run(number, source="in", kind="mds", **more):
         on_machine(f"node{number}")

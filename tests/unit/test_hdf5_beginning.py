@@ -3,6 +3,7 @@
 import h5py
 import numpy as np
 import pytest
+from made_corpora import text_like
 from reads import asked_of
 
 import tokfmt
@@ -96,13 +97,7 @@ EOS, WIDTH, COUNT = 50256, 1024, 6000
 @pytest.fixture(scope="module")
 def stream():
     """Text-like tokens: each ID is followed by one of four, documents of about 300."""
-    generator = np.random.default_rng(0)
-    after, ids = generator.integers(0, 3000, (3000, 4)).tolist(), [0]
-    for choice in generator.integers(0, 4, 400_000).tolist():
-        ids.append(after[ids[-1]][choice])
-    found = np.array(ids, "<i4")
-    found[generator.choice(np.arange(10, len(ids) - 10, 3), len(ids) // 300, replace=False)] = EOS
-    return np.resize(found, (COUNT + 1) * (WIDTH + 1))
+    return text_like((COUNT + 1) * (WIDTH + 1), 400_000, EOS)
 
 
 def written(path, stream, kind, **how):

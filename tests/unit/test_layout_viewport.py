@@ -3,34 +3,16 @@
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+from viewed import ALPHABET
 
 from tokfmt.tui.layout import (
     Kind,
     Mode,
     Piece,
-    TokenStyle,
     glyphs,
     lines_of,
     spell,
 )
-
-
-class Words:
-    """Every fifth token a word, the others letters; every seventh a line feed; bytes that need their neighbors."""
-
-    def pieces(self, units):
-        return [self.piece(int(unit)) for unit in units]
-
-    @staticmethod
-    def piece(unit):
-        if unit % 37 == 36:
-            return b"\xe2\x9c"
-        if unit % 37 == 0 and unit:
-            return b"\x85 \xff"
-        return b"\n" if unit % 7 == 0 else b" word" if unit % 5 == 0 else b"ab"
-
-
-ALPHABET = TokenStyle(Words(), frozenset({3}), 4)
 
 
 @given(st.binary(max_size=60), st.lists(st.integers(1, 5), min_size=30, max_size=60))

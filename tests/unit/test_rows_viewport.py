@@ -3,49 +3,9 @@
 import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
+from viewed import Endless, Memory
 
-from tokfmt.core.errors import CorruptError
-from tokfmt.plugin import Info, Layout, TokenReader, offsets_of
 from tokfmt.tui.rows import WINDOW, Damage, Span, Viewport, fetched, fetched_span
-
-
-class Memory(TokenReader):
-    """Sequences in memory; positions in `broken` cannot be read. Counts what was read."""
-
-    def __init__(self, lengths, broken=()):
-        self.bounds = offsets_of(lengths)
-        total = int(self.bounds[-1])
-        self.data = np.arange(total, dtype=np.uint32)
-        self.info = Info(Layout.DOCUMENTS, np.dtype(np.uint32), len(lengths), total)
-        self.broken, self.read = set(broken), 0
-
-    def tokens(self, start, stop):
-        if not 0 <= start <= stop <= self.info.tokens:
-            raise IndexError(f"{start}:{stop}")
-        if any(start <= position < stop for position in self.broken):
-            raise CorruptError("x", "is damaged")
-        self.read += stop - start
-        return self.data[start:stop]
-
-    def offsets(self, first, last):
-        return self.bounds[first : last + 1]
-
-
-class Endless(TokenReader):
-    """10^12 sequences of 1,000 tokens each, computed; or one sequence of 10^15."""
-
-    def __init__(self, length=1000, total=10**15):
-        self.width, self.asked = length, 0
-        self.info = Info(Layout.SAMPLES, np.dtype(np.uint64), total // length, total, sample_length=length)
-
-    def tokens(self, start, stop):
-        assert stop - start <= 1 << 16
-        self.asked += stop - start
-        return np.arange(start, stop, dtype=np.uint64) % np.uint64(50_000)
-
-    def offsets(self, first, last):
-        assert last - first <= 1 << 10
-        return np.arange(first, last + 1, dtype=np.int64) * self.width
 
 
 @given(st.lists(st.integers(0, 3 * WINDOW), min_size=1, max_size=200), st.data())

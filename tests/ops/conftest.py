@@ -1,0 +1,5 @@
+"""The fixtures of several files of tests/ops."""
+
+from reels import reel
+
+__all__ = ["reel"]
