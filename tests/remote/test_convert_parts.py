@@ -80,6 +80,28 @@ def test_a_missing_task_is_named_and_one_that_runs_twice_does_no_harm(bucket, ta
         finish("s3://bkt/out")
 
 
+@pytest.mark.parametrize("left", [(), (0,), (0, 3)])
+def test_a_finish_that_is_killed_while_it_deletes_receipts_ends_when_it_runs_again(
+    bucket, task, expected, on_machine, left
+):
+    """The folder is published; what is left are the request of the tasks, and some receipts."""
+    for index in range(COUNT):
+        task(index)
+    kept = {path: path.read_bytes() for path in bucket.rglob("*") if path.name == "conversion.json"}
+    kept |= {path: path.read_bytes() for k in left for path in bucket.glob(f"out/part-{k:05}-*.tokfmt.json")}
+    assert len(kept) == 1 + len(left)
+    finish("s3://bkt/out")
+    published = tree(bucket / "out")
+    for path, content in kept.items():
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(content)
+    assert finish("s3://bkt/out").sequences == len(expected)
+    assert ids("s3://bkt/out") == expected
+    assert tree(bucket / "out") == published
+    with pytest.raises(ConversionError, match="it has no tasks"):
+        finish("s3://bkt/out")
+
+
 def test_another_request_is_refused(task):
     task(0)
     with pytest.raises(ConversionError, match="tasks of another request.*number of tasks"):

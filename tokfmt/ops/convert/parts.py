@@ -195,6 +195,9 @@ def finish_parts(folder: Url, record: Mapping[str, Any]) -> Conversion:
     there = {f"{folder.key}/{name}": identity for name, identity in listed(store, folder).items()}
     manifests = [_receipt(part, there) for part in parts]
     missing = [k for k, manifest in enumerate(manifests) if not manifest.content]
+    if missing and _is_published(folder, parts):  # The run before was killed while it deleted receipts.
+        _forget_tasks(store, folder, parts)
+        return conversion_of(folder, read_manifest(folder).content, count)
     if missing:
         begun = [k for k in _running(parts, there) if k in missing]
         raise missing_of(folder, missing, count, begun)
@@ -206,9 +209,20 @@ def finish_parts(folder: Url, record: Mapping[str, Any]) -> Conversion:
             )
     content = _joined(folder, [manifest.content for manifest in manifests])
     _put_manifest(store, folder, content, [one for manifest in manifests for one in manifest.objects])
+    _forget_tasks(store, folder, parts)
+    return conversion_of(folder, content, count)
+
+
+def _is_published(folder: Url, parts: Sequence[Url]) -> bool:
+    """Return whether the manifest of the folder lists all parts."""
+    listed_keys = {one.get("key") for one in read_manifest(folder).objects}
+    return listed_keys.issuperset(part.key for part in parts)
+
+
+def _forget_tasks(store: Store, folder: Url, parts: Sequence[Url]) -> None:
+    """Delete the receipts of the tasks of a published folder, and then their request."""
     store.delete([manifest_path(part).key for part in parts])
     store.delete([record_of(folder).key])
-    return conversion_of(folder, content, count)
 
 
 def withdraw_parts(folder: Url, count: int) -> None:
