@@ -32,12 +32,12 @@ from tokfmt.ops.convert.gather import gather
 from tokfmt.ops.convert.inputs import Given, Inputs, find_files, open_inputs
 from tokfmt.ops.convert.losses import accept_losses, known_losses, record_losses, refuse_known_losses
 from tokfmt.ops.convert.notes import Notes
-from tokfmt.ops.convert.parts import finish_parts, is_in_parts, parts_record, refuse_parts, write_part
+from tokfmt.ops.convert.parts import conversion_of, finish_parts, is_in_parts, parts_record, refuse_parts, write_part
 from tokfmt.ops.convert.pipes import printed, unpiped
 from tokfmt.ops.convert.publish import Proof, publish
 from tokfmt.ops.convert.report import dry_run, finished_before, read_from_stores
 from tokfmt.ops.convert.request import Conversion, Request
-from tokfmt.ops.convert.resume import facts_of, request_of_tasks
+from tokfmt.ops.convert.resume import facts_of, published_by_finish, request_of_tasks
 from tokfmt.ops.convert.separators import stored_axis
 from tokfmt.ops.convert.tokenizer_notes import try_tokenizer
 from tokfmt.ops.convert.workplace import Workplace, hidden_directories, workers_of, workplace
@@ -292,6 +292,8 @@ def finish(
     place = place_to_write(destination)
     if isinstance(place, Url) and (record := parts_record(place)) is not None:
         return finish_parts(place, record)
+    if (content := published_by_finish(place)) is not None:
+        return conversion_of(place, content)
     request = replace(
         request_of_tasks(place, None if spool is None else Path(spool)),
         jobs=worker_count(jobs),

@@ -26,7 +26,7 @@ from tokfmt import registry
 from tokfmt.core.claims import claim_url
 from tokfmt.core.errors import ConversionError, DestinationExistsError, OptionError
 from tokfmt.core.format import Format
-from tokfmt.core.place import Url, writable_store
+from tokfmt.core.place import Place, Url, writable_store
 from tokfmt.core.records import RecordReader
 from tokfmt.core.spool import is_named
 from tokfmt.core.store import Identity, Kind, Store
@@ -287,8 +287,8 @@ def _joined(folder: Url, parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return joined
 
 
-def conversion_of(place: Url, content: Mapping[str, Any], count: int) -> Conversion:
-    """Return the result of a conversion whose manifest is known."""
+def conversion_of(place: Place, content: Mapping[str, Any], count: int = 0) -> Conversion:
+    """Return the result of a conversion by `count` tasks whose manifest is known."""
     return Conversion(
         destination=str(place),
         format=content["format"],

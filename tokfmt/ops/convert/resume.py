@@ -421,6 +421,23 @@ def _unknown_request(path: Path) -> CorruptError:
     return CorruptError(path, what, remedy=f"Delete {printable(path.parent)} to start over")
 
 
+def published_by_finish(destination: Place) -> Mapping[str, Any] | None:
+    """Return the manifest of a destination whose --finish was killed while it removed the work of the tasks.
+
+    What is left of that work is removed. None if no such work is there.
+    """
+    if not destination.is_local:
+        return None
+    built = resolve_link(local_path(destination, "a destination"))
+    home = hidden_sibling(built)
+    if not built.is_there() or not os.path.lexists(home) or os.path.lexists(home / REQUEST):
+        return None
+    content = read_manifest(built).content
+    if content:
+        remove_leftover(built)
+    return content if content and not os.path.lexists(home) else None  # A process may work there.
+
+
 def request_of_tasks(destination: Place, spool: Path | None) -> Request:
     """Return the request that all tasks of a destination share, after a check that all are complete.
 
