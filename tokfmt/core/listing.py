@@ -32,8 +32,8 @@ from tokfmt.core.errors import FormatError, UnreachableError
 from tokfmt.core.store import Beside, Entry, Identity, Kind, Status
 
 
-class Place(Protocol):
-    """What a listing asks about a place; see `core.place.Place`."""
+class Askable(Protocol):
+    """What a listing asks about a place; `core.place.Place` has it."""
 
     is_local: ClassVar[bool]
 
@@ -48,7 +48,7 @@ class Place(Protocol):
     def beside_now(self) -> Beside | None: ...
 
 
-AnyPlace = TypeVar("AnyPlace", bound=Place)
+AnyAskable = TypeVar("AnyAskable", bound=Askable)
 
 _MOST, _STATUSES = 1 << 16, 1 << 12  # Names of a directory, and statuses, which take 500 bytes each.
 _STEMS = 8  # Stems in a directory that are listed one by one.
@@ -68,11 +68,11 @@ class Listing:
         depth: Number of contexts that are open. Without any, the places do not ask it.
     """
 
-    directories: dict[Place, dict[str, Kind] | None] = field(default_factory=dict)
-    statuses: dict[Place, Status | tuple[int | None, str | None]] = field(default_factory=dict)
-    lists: dict[tuple[Place, str], Beside] = field(default_factory=dict)
-    unlisted: set[Place] = field(default_factory=set)
-    stems: Counter[Place] = field(default_factory=Counter)
+    directories: dict[Askable, dict[str, Kind] | None] = field(default_factory=dict)
+    statuses: dict[Askable, Status | tuple[int | None, str | None]] = field(default_factory=dict)
+    lists: dict[tuple[Askable, str], Beside] = field(default_factory=dict)
+    unlisted: set[Askable] = field(default_factory=set)
+    stems: Counter[Askable] = field(default_factory=Counter)
     asking: threading.RLock = field(default_factory=threading.RLock)
     depth: int = 0
 
@@ -99,7 +99,7 @@ class Listing:
         for place in [place for place in self.directories if not place.is_local]:  # One list replaces many statuses.
             del self.directories[place]
 
-    def entries(self, directory: Place) -> dict[str, Kind] | None:
+    def entries(self, directory: Askable) -> dict[str, Kind] | None:
         """Return the names in a directory with their kinds; None if it is too large to keep.
 
         Raises:
@@ -117,7 +117,7 @@ class Listing:
                 self.directories[directory] = kinds
             return self.directories[directory]
 
-    def status(self, place: Place) -> Status:
+    def status(self, place: Askable) -> Status:
         """Return the status of a place. Links are followed.
 
         Raises:
@@ -135,14 +135,14 @@ class Listing:
             return answer
         raise OSError(*answer, str(place))
 
-    def kind_of(self, place: Place) -> tuple[bool, Kind | None]:
+    def kind_of(self, place: Askable) -> tuple[bool, Kind | None]:
         """Return whether a kept listing answers for a place, and the kind of the place; None: it does not exist."""
         kinds = self.directories.get(place.parent) if place.name not in ("", "..") else None
         if kinds is not None:
             return True, kinds.get(place.name)
         return (False, None) if place.is_local else self._kind_in_lists(place)
 
-    def beside(self, place: Place) -> list[Place]:
+    def beside(self, place: Askable) -> list[Askable]:
         """Return the places in the same directory that begin with the stem of a place, as far as they were listed."""
         above, end = place.parent, place.name.find(".", 1)
         with self.asking:
@@ -153,9 +153,9 @@ class Listing:
             listed = self._list_of(place)
         return [above / name for name in listed.entries] if listed is not None else []
 
-    def below(self, directory: AnyPlace) -> dict[AnyPlace, Identity]:
+    def below(self, directory: AnyAskable) -> dict[AnyAskable, Identity]:
         """Return the files below a directory with their identities, as far as lists of the store state both."""
-        files, left = dict[AnyPlace, Identity](), [directory]
+        files, left = dict[AnyAskable, Identity](), [directory]
         while left:
             above = left.pop()
             for name, kind in (self.directories.get(above) or {}).items():
@@ -166,7 +166,7 @@ class Listing:
                     files[above / name] = status.identity
         return files
 
-    def _kind_in_lists(self, place: Place) -> tuple[bool, Kind | None]:
+    def _kind_in_lists(self, place: Askable) -> tuple[bool, Kind | None]:
         """Return what the list of a stem, or of a directory with many stems, states of an address; see `kind_of`."""
         with self.asking:
             kinds = self._many(place.parent)
@@ -178,7 +178,7 @@ class Listing:
         entry = listed.entries.get(place.name)
         return True, entry.kind if entry is not None else None
 
-    def _many(self, directory: Place) -> dict[str, Kind] | None:
+    def _many(self, directory: Askable) -> dict[str, Kind] | None:
         """Return the listing of a directory of which many stems were asked; None if it cannot be listed or kept."""
         if self.stems[directory] < _STEMS or directory in self.unlisted:
             return None
@@ -192,7 +192,7 @@ class Listing:
             self.directories[directory] = {}
         return self.directories.get(directory)
 
-    def _list_of(self, place: Place) -> Beside | None:
+    def _list_of(self, place: Askable) -> Beside | None:
         """Return the list of the names that begin with the stem of an address; None if the store has no such lists."""
         above, name = place.parent, place.name
         for end in [k for k in range(1, len(name)) if name[k] == "."] + [len(name)]:
@@ -219,11 +219,11 @@ class Listing:
                 self._keep_status(above / path, entry)
         return listed
 
-    def _keep_status(self, above: Place, entry: Entry) -> None:
+    def _keep_status(self, above: Askable, entry: Entry) -> None:
         if entry.identity is not None and len(self.statuses) < _MOST:
             self.statuses[above / entry.name] = Status(entry.kind, entry.identity)
 
-    def _status_in_lists(self, place: Place) -> Status | None:
+    def _status_in_lists(self, place: Askable) -> Status | None:
         """Return the status of an address as the lists so far state it; None if the store has to be asked.
 
         Raises:
