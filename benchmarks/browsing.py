@@ -88,9 +88,9 @@ class Jump:
         return p50(lambda back: os.pread(fd, 8192, os.fstat(fd).st_size // 2 - back * 8192), range(40))
 
     def tokfmt(self, out):
-        from tokfmt.ops.source.request import SourceRequest
-        from tokfmt.tui.session import open_first, open_in_full
-        from tokfmt.tui.rows import Viewport, fetched, fetched_span
+        from tokfmt.commands.source.request import SourceRequest
+        from tokfmt.browser.session import open_first, open_in_full
+        from tokfmt.browser.rows import Viewport, fetched, fetched_span
 
         request = SourceRequest((self.data(),), eos="none")
         reader = open_in_full(request, open_first(request).format).views[0].reader
@@ -124,9 +124,9 @@ class Find:
         return done
 
     def tokfmt(self, out):
-        from tokfmt.ops.search.search import find
-        from tokfmt.ops.source.open import open_source
-        from tokfmt.ops.search.query import TokenQuery
+        from tokfmt.commands.search.search import find
+        from tokfmt.commands.source.open import open_source
+        from tokfmt.commands.search.query import TokenQuery
 
         reader = open_source([HOME / "merge-0.pbin"]).reader
         for _ in range(self.TIMES):
@@ -152,11 +152,11 @@ class Memory:
         import asyncio
         import threading
 
-        from tokfmt.ops.search.search import find
-        from tokfmt.ops.search.query import TokenQuery
-        from tokfmt.ops.source.request import SourceRequest
-        from tokfmt.tui.app import Browser
-        from tokfmt.tui.session import open_session
+        from tokfmt.commands.search.search import find
+        from tokfmt.commands.search.query import TokenQuery
+        from tokfmt.commands.source.request import SourceRequest
+        from tokfmt.browser.app import Browser
+        from tokfmt.browser.session import open_session
 
         session = open_session(SourceRequest((terabyte(),)))
         search = find(session.view.reader, TokenQuery((EOS,)))

@@ -102,7 +102,7 @@ class LoadIndex:
         return len(pickle.loads(index_file().read_bytes()))
 
     def tokfmt(self, out):
-        from tokfmt.core.files import File
+        from tokfmt.files.file import File
         from tokfmt.formats.pickled_index import read_entries
 
         file, kept, at = File(index_file()), np.empty((2, ENTRIES), np.int64), 0

@@ -155,9 +155,9 @@ class Shown:
         wanted = show(str(BUCKET / self.path), self.number, *self.words)
         tokfmt.open(WARM)[0]
         with served(place):
-            from tokfmt.remote import disk
-            from tokfmt.remote.ahead import AHEAD
-            from tokfmt.remote.ranges import BLOCKS
+            from tokfmt.stores import disk
+            from tokfmt.stores.ahead import AHEAD
+            from tokfmt.stores.ranges import BLOCKS
 
             show("s3://bkt/warm.pbin", 0)  # The connections, and the modules of stores.
             if self.cached:
@@ -329,8 +329,8 @@ class Listing:
             return OBJECTS / timed(lambda: len(obstore.list_with_delimiter(client, "many")["objects"]))
 
     def tokfmt(self, out):
-        from tokfmt.core.files import names_in
-        from tokfmt.core.place import place_of
+        from tokfmt.files.file import names_in
+        from tokfmt.files.place import place_of
 
         with served():
             place = place_of("s3://bkt/many")

@@ -8,8 +8,8 @@ from paths import FIXTURES
 
 import tokfmt
 from tokfmt import registry
-from tokfmt.core.errors import FormatError
 from tokfmt.core.findings import Audit
+from tokfmt.errors import FormatError
 
 MEMORY = 32 << 20
 

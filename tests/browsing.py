@@ -6,19 +6,19 @@ import numpy as np
 from paths import FIXTURES
 from textual.css.stylesheet import Stylesheet
 
-from tokfmt.core.errors import CorruptError, TokfmtError
-from tokfmt.core.options import given_options
-from tokfmt.core.place import place_of
+from tokfmt.base.options import given_options
+from tokfmt.browser.app import Browser, settled
+from tokfmt.browser.catalog import Catalog
+from tokfmt.browser.datasets import CatalogList
+from tokfmt.browser.rows import Viewport
+from tokfmt.browser.session import Opened, Session, View, open_session, refused_session
+from tokfmt.browser.tabs.sequences import SequencesTab
+from tokfmt.commands.source.request import SourceRequest
+from tokfmt.commands.source.stored import Separator
 from tokfmt.core.reader import Info, Layout
-from tokfmt.ops.source.request import SourceRequest
-from tokfmt.ops.source.stored import Separator
+from tokfmt.errors import CorruptError, TokfmtError
+from tokfmt.files.place import place_of
 from tokfmt.plugin import TokenReader
-from tokfmt.tui.app import Browser, settled
-from tokfmt.tui.catalog import Catalog
-from tokfmt.tui.datasets import CatalogList
-from tokfmt.tui.rows import Viewport
-from tokfmt.tui.session import Opened, Session, View, open_session, refused_session
-from tokfmt.tui.tabs.sequences import SequencesTab
 
 PACK = FIXTURES / "modalities" / "D_2byte_gpt2.pbin"
 BLOCKS = FIXTURES / "stage1" / "blocks"

@@ -17,13 +17,13 @@ from paths import CORPUS, FIXTURES, TOKENIZER
 
 import tokfmt
 from tokfmt import convert
-from tokfmt.core.options import given_options
+from tokfmt.base.options import given_options
+from tokfmt.commands.check import CheckRequest, check
+from tokfmt.commands.check.codes import all_codes
+from tokfmt.commands.source.request import SourceRequest
 from tokfmt.core.ragged import Ragged
 from tokfmt.formats.flat_tokens import FORMAT as FLAT
 from tokfmt.formats.hdf5 import FORMAT as HDF5
-from tokfmt.ops.check import CheckRequest, check
-from tokfmt.ops.check.codes import all_codes
-from tokfmt.ops.source.request import SourceRequest
 from tokfmt.testing import write
 
 EOS = 4095

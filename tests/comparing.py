@@ -1,8 +1,8 @@
 """What `check --against` says of two lists of sequences."""
 
+from tokfmt.commands.check.cross_checks import compare
+from tokfmt.commands.compare.fingerprint import fingerprints
 from tokfmt.core.ragged import Ragged
-from tokfmt.ops.check.cross_checks import compare
-from tokfmt.ops.compare.fingerprint import fingerprints
 
 
 def compared(here, there, **how):

@@ -7,7 +7,7 @@ MODULE = '''
 from dataclasses import dataclass
 import numpy as np
 from tokfmt.core.reader import batches
-from tokfmt.core.errors import CorruptError
+from tokfmt.errors import CorruptError
 from tokfmt.core.format import Confidence, Format, Receipt, Region, TokenWriter, WriterTraits
 from tokfmt.core.inspection import Inspection
 from tokfmt.core.memory import MemoryReader

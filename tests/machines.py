@@ -2,7 +2,7 @@
 
 import os
 
-from tokfmt.core import resources
+from tokfmt.base import resources
 
 GB = 1 << 30
 

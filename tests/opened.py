@@ -1,8 +1,8 @@
 """Datasets as commands open them: as they are stored, and split into documents."""
 
-from tokfmt.ops.source.discover import find_sources
-from tokfmt.ops.source.open import open_source, open_stored
-from tokfmt.ops.source.request import SourceRequest
+from tokfmt.commands.source.discover import find_sources
+from tokfmt.commands.source.open import open_source, open_stored
+from tokfmt.commands.source.request import SourceRequest
 
 __all__ = ["open_source", "stored"]
 

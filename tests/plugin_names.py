@@ -24,16 +24,16 @@ TITLES = {
     "core.reader": "Readers of tokens",
     "core.ragged": "Sequences in memory",
     "core.memory": "Sequences in memory",
-    "core.files": "Read files",
+    "files.file": "Read files",
     "formats.folders": "Read files",
     "core.output": "Write files",
-    "core.place": "Places and stores",
-    "core.store": "Places and stores",
-    "core.errors": "Errors",
+    "files.place": "Places and stores",
+    "files.store": "Places and stores",
+    "errors": "Errors",
     "core.findings": "Findings of check",
-    "core.fields": "Fields of files",
-    "core.options": "Options",
-    "core.text_format": "Messages",
+    "files.fields": "Fields of files",
+    "base.options": "Options",
+    "wording": "Messages",
 }
 
 

@@ -8,7 +8,7 @@ import pytest
 from steps import KINDS, Steps
 
 from tokfmt import registry
-from tokfmt.core.errors import ConversionError, DestinationExistsError
+from tokfmt.errors import ConversionError, DestinationExistsError
 from tokfmt.run.plan import Journal
 
 KILLED = {"kill": 1}

@@ -13,13 +13,13 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 PUBLIC = {
-    "tokfmt", "tokfmt.cli.main", "tokfmt.core.errors", "tokfmt.integrations", "tokfmt.integrations.datatrove",
+    "tokfmt", "tokfmt.cli.main", "tokfmt.errors", "tokfmt.integrations", "tokfmt.integrations.datatrove",
     "tokfmt.model", "tokfmt.plugin", "tokfmt.sample", "tokfmt.testing", "tokfmt.torch",
 }  # fmt: skip
 """`tokfmt.cli.main` is what click's CliRunner runs; docs/python.md lists the others."""
-FOLDERS = {"remote": "tokfmt.remote", "run": "tokfmt.run", "text": "tokfmt.text"}
+FOLDERS = {"remote": "tokfmt.stores", "run": "tokfmt.run", "text": "tokfmt.text"}
 """Folders that are named after a package: their files may import all modules of it."""
-PACKAGES = ("formats", "ops")
+PACKAGES = ("formats", "commands")
 """Their modules are parts of what they lie in: `tokfmt.formats.hdf5.table` is a part of `tokfmt.formats.hdf5`."""
 
 

@@ -6,8 +6,8 @@ from dataclasses import replace
 import numpy as np
 
 import tokfmt
-from tokfmt.ops.stats.report import StatsReport
-from tokfmt.ops.stats.tables import Table, lengths_of, packing
+from tokfmt.commands.stats.report import StatsReport
+from tokfmt.commands.stats.tables import Table, lengths_of, packing
 
 
 def reports_of(home):

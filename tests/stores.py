@@ -3,9 +3,9 @@
 import errno
 from pathlib import Path
 
-from tokfmt.core.errors import OutageError, SourceChangedError
-from tokfmt.core.place import Url, close_stores, register_store
-from tokfmt.core.store import IF_ABSENT, IF_MATCH, Entry, Identity, Kind, Status, Store
+from tokfmt.errors import OutageError, SourceChangedError
+from tokfmt.files.place import Url, close_stores, register_store
+from tokfmt.files.store import IF_ABSENT, IF_MATCH, Entry, Identity, Kind, Status, Store
 
 __all__ = ["Counting", "Memory", "Url", "Writable", "close_stores", "register_store"]
 

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from tokfmt.core.errors import CorruptError
+from tokfmt.browser.layout import TokenStyle
+from tokfmt.errors import CorruptError
 from tokfmt.plugin import Info, Layout, TokenReader, offsets_of
-from tokfmt.tui.layout import TokenStyle
 
 
 class Memory(TokenReader):

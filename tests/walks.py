@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from tokfmt.commands.stats import texts, walk
 from tokfmt.core import reader
-from tokfmt.ops.stats import texts, walk
 from tokfmt.run.execute import SerialExecutor
 from tokfmt.run.plan import Workers
 from tokfmt.run.progress import Progress

@@ -21,12 +21,12 @@
 
 from typing import TYPE_CHECKING, Any
 
-from tokfmt.core.version import __version__
+from tokfmt.base.version import __version__
 
 if TYPE_CHECKING:
     from tokfmt.api import check, convert, diff, info, open, show, stats  # noqa: A004 - the verb that users expect
-    from tokfmt.core.errors import TokfmtError
     from tokfmt.dataset import Dataset
+    from tokfmt.errors import TokfmtError
     from tokfmt.recipe_dataset import recipe
     from tokfmt.registry import list_formats
 
@@ -47,7 +47,7 @@ __all__ = [
 
 _HOMES = {
     "Dataset": "tokfmt.dataset",
-    "TokfmtError": "tokfmt.core.errors",
+    "TokfmtError": "tokfmt.errors",
     "check": "tokfmt.api",
     "convert": "tokfmt.api",
     "diff": "tokfmt.api",

@@ -15,7 +15,7 @@ def main(words: Sequence[str] | None = None) -> NoReturn:
     try:
         from tokfmt.cli.main import run
     except ModuleNotFoundError as error:
-        from tokfmt.core.errors import missing_package
+        from tokfmt.errors import missing_package
 
         missing = missing_package(error, "the command line")
         sys.stderr.write(f"tokfmt: error: {missing}. Without it, import tokfmt in Python reads\n")

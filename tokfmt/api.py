@@ -21,26 +21,26 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from tokfmt.core.errors import OptionError
-from tokfmt.core.place import LocalPlace
+from tokfmt.errors import OptionError
+from tokfmt.files.place import LocalPlace
 from tokfmt.settings import count, settings
 
 if TYPE_CHECKING:
     import zarr
     from zarr.abc.store import Store
 
-    from tokfmt.core.place import PlaceLike
+    from tokfmt.commands.check import CheckReport
+    from tokfmt.commands.compare.diff import DiffReport
+    from tokfmt.commands.convert.request import Conversion
+    from tokfmt.commands.info import Overview
+    from tokfmt.commands.show.show import Preview
+    from tokfmt.commands.source.draft import TextRecipe
+    from tokfmt.commands.source.request import EosChoice, Options, Selection, SourceRequest
+    from tokfmt.commands.stats.report import StatsReport
     from tokfmt.core.reader import TokenReader
     from tokfmt.dataset import Dataset
+    from tokfmt.files.place import PlaceLike
     from tokfmt.model.separator import ToEos
-    from tokfmt.ops.check import CheckReport
-    from tokfmt.ops.compare.diff import DiffReport
-    from tokfmt.ops.convert.request import Conversion
-    from tokfmt.ops.info import Overview
-    from tokfmt.ops.show.show import Preview
-    from tokfmt.ops.source.draft import TextRecipe
-    from tokfmt.ops.source.request import EosChoice, Options, Selection, SourceRequest
-    from tokfmt.ops.stats.report import StatsReport
     from tokfmt.run.progress import Progress
     from tokfmt.text.tokenizer import TokenizerHandle
 
@@ -90,16 +90,16 @@ def open(  # noqa: A001 - the verb that users expect
         `ds.info.inferred` lists what tokfmt inferred, and `ds.info.notes` lists other facts about the dataset.
 
     Raises:
-        TokfmtError: If the dataset cannot be read. `tokfmt.core.errors` lists the subclasses.
+        TokfmtError: If the dataset cannot be read. `tokfmt.errors` lists the subclasses.
     """
     with settings("open", storage_options, allow_source):
+        from tokfmt.commands.source.open import open_sources
+        from tokfmt.commands.source.request import SourceRequest
+        from tokfmt.commands.source.stored import tokenizer_of
         from tokfmt.core.losses import READS
         from tokfmt.core.records import RecordReader
         from tokfmt.dataset import Dataset
         from tokfmt.model.readers import ContentReader
-        from tokfmt.ops.source.open import open_sources
-        from tokfmt.ops.source.request import SourceRequest
-        from tokfmt.ops.source.stored import tokenizer_of
 
         if not isinstance(path, (str, os.PathLike)) and "zarr" in sys.modules:
             from tokfmt.zarr_groups import is_zarr, local_path, open_zarr
@@ -122,8 +122,8 @@ def open(  # noqa: A001 - the verb that users expect
         if isinstance(reader, RecordReader):
             if reader.info.kind == "text" and tokenizer is None:
                 raise OptionError(f"{path}: holds text, not token IDs. To read it as tokens, add tokenizer=NAME")
+            from tokfmt.commands.source.ingest import Texts, encoder_of
             from tokfmt.dataset import TextDataset
-            from tokfmt.ops.source.ingest import Texts, encoder_of
 
             texts = Texts(reader, encoder_of(reader, handle))
             if handle is not None:
@@ -141,7 +141,7 @@ def open(  # noqa: A001 - the verb that users expect
 
 def _opened_again(request: SourceRequest, tokenizer: TokenizerHandle | None) -> TokenReader:
     """Return the reader of a dataset, after a look at the end of each of its sequences."""
-    from tokfmt.ops.source.open import open_one
+    from tokfmt.commands.source.open import open_one
 
     return cast("TokenReader", open_one(replace(request, every_end=True), tokenizer).reader)
 
@@ -186,8 +186,8 @@ def info(
         TokfmtError: If the dataset cannot be opened, or an option is wrong.
     """
     with settings("info", storage_options, allow_source):
-        from tokfmt.ops.info import info as look
-        from tokfmt.ops.source.request import SourceRequest
+        from tokfmt.commands.info import info as look
+        from tokfmt.commands.source.request import SourceRequest
 
         given = SourceRequest.of(
             path, format, eos, options, text_field, split, allow_loss, recursive, ignore_manifest, bos=bos
@@ -298,12 +298,12 @@ def convert(
     with settings("convert", storage_options, allow_source):
         from pathlib import Path
 
-        from tokfmt.core.options import given_options
-        from tokfmt.core.place import destination_of
-        from tokfmt.ops.convert.arrangement import arrangement_of
-        from tokfmt.ops.convert.convert import convert as convert_sources
-        from tokfmt.ops.convert.request import Request, task_of, to_bos_of, to_eos_of
-        from tokfmt.ops.source.request import SourceRequest, selection_words
+        from tokfmt.base.options import given_options
+        from tokfmt.commands.convert.arrangement import arrangement_of
+        from tokfmt.commands.convert.convert import convert as convert_sources
+        from tokfmt.commands.convert.request import Request, task_of, to_bos_of, to_eos_of
+        from tokfmt.commands.source.request import SourceRequest, selection_words
+        from tokfmt.files.place import destination_of
         from tokfmt.run.execute import worker_count
         from tokfmt.run.progress import Progress
 
@@ -397,13 +397,13 @@ def stats(
         A report with `report.datasets[i]` for each path and `report.total` for all of them.
 
     Raises:
-        TokfmtError: If a dataset cannot be read. `tokfmt.core.errors` lists the subclasses.
+        TokfmtError: If a dataset cannot be read. `tokfmt.errors` lists the subclasses.
     """
     with settings("stats", storage_options, allow_source):
-        from tokfmt.ops.source.request import SourceRequest
-        from tokfmt.ops.stats import StatsRequest
-        from tokfmt.ops.stats import stats as look
-        from tokfmt.ops.stats.report import parse_expectation, unmet
+        from tokfmt.commands.source.request import SourceRequest
+        from tokfmt.commands.stats import StatsRequest
+        from tokfmt.commands.stats import stats as look
+        from tokfmt.commands.stats.report import parse_expectation, unmet
 
         expectations = [parse_expectation(text) for text in ([expect] if isinstance(expect, str) else expect)]
         source = SourceRequest.of(paths, format, eos, options, text_field, split, allow_loss, bos=bos)
@@ -469,9 +469,9 @@ def check(
         TokfmtError: If an option, the tokenizer or the corpus cannot be used.
     """
     with settings("check", storage_options, allow_source):
-        from tokfmt.ops.check import CheckRequest
-        from tokfmt.ops.check import check as look
-        from tokfmt.ops.source.request import SourceRequest
+        from tokfmt.commands.check import CheckRequest
+        from tokfmt.commands.check import check as look
+        from tokfmt.commands.source.request import SourceRequest
 
         source = SourceRequest.of(paths, format, eos, options, text_field, split, allow_loss, bos=bos)
         request = CheckRequest(
@@ -526,11 +526,11 @@ def diff(
         A report with `identical`, `counts` and `first`, the first differences.
 
     Raises:
-        TokfmtError: If a dataset cannot be read. `tokfmt.core.errors` lists the subclasses.
+        TokfmtError: If a dataset cannot be read. `tokfmt.errors` lists the subclasses.
     """
     with settings("diff", storage_options, allow_source):
-        from tokfmt.ops.compare.diff import diff as compare
-        from tokfmt.ops.source.request import SourceRequest
+        from tokfmt.commands.compare.diff import diff as compare
+        from tokfmt.commands.source.request import SourceRequest
 
         format_a, format_b = format if isinstance(format, tuple) else (format, format)
         return compare(
@@ -568,8 +568,8 @@ def show(
 
     Args:
         path: A file or a directory.
-        selection: `5`, `0:10`, `-3:`, `random:5`, a number, a slice, or a query (see `ops.search.query`). Default: the
-            first five sequences.
+        selection: `5`, `0:10`, `-3:`, `random:5`, a number, a slice, or a query (see
+            `commands.search.query`). Default: the first five sequences.
         format: The format (default: detected from content).
         options: Read options of the format.
         tokenizer: The name, directory or tokenizer.json of a tokenizer; it decodes IDs and encodes text.
@@ -592,8 +592,8 @@ def show(
         TokfmtError: If the dataset cannot be opened, or an option is wrong.
     """
     with settings("show", storage_options, allow_source):
-        from tokfmt.ops.show.show import show as look
-        from tokfmt.ops.source.request import SourceRequest
+        from tokfmt.commands.show.show import show as look
+        from tokfmt.commands.source.request import SourceRequest
 
         given = SourceRequest.of(
             path, format, eos, options, text_field, split, allow_loss, recursive, ignore_manifest, bos=bos

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Any, SupportsIndex, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.errors import MissingDependencyError, OptionError, TokenRangeError, UnendedError
-from tokfmt.core.options import fit
-from tokfmt.core.place import PlaceLike, destination_of
+from tokfmt.base.options import fit
+from tokfmt.base.seeds import check_seed
 from tokfmt.core.ragged import Offsets, Ragged, Tokens
 from tokfmt.core.reader import (
     INT64_MAX,
@@ -24,17 +23,18 @@ from tokfmt.core.reader import (
     batches,
     largest_id,
 )
-from tokfmt.core.seeds import check_seed
+from tokfmt.errors import MissingDependencyError, OptionError, TokenRangeError, UnendedError
+from tokfmt.files.place import PlaceLike, destination_of
 from tokfmt.model.readers import sequence_reader
 from tokfmt.model.select import Concat, Picked, Shuffled, Slice
 from tokfmt.settings import count, settings
 
 if TYPE_CHECKING:
+    from tokfmt.commands.convert.request import Conversion
+    from tokfmt.commands.source.ingest import Texts
+    from tokfmt.commands.source.request import Options
+    from tokfmt.commands.source.stored import Source
     from tokfmt.model.separator import Choice, ToEos
-    from tokfmt.ops.convert.request import Conversion
-    from tokfmt.ops.source.ingest import Texts
-    from tokfmt.ops.source.request import Options
-    from tokfmt.ops.source.stored import Source
 
 
 def _concat(readers: Iterable[TokenReader]) -> TokenReader:
@@ -352,17 +352,17 @@ class Dataset:
             A report of the conversion.
 
         Raises:
-            TokfmtError: If the dataset cannot be converted. The destination stays as it was. `tokfmt.core.errors` lists
+            TokfmtError: If the dataset cannot be converted. The destination stays as it was. `tokfmt.errors` lists
                 the subclasses.
         """
         with settings("save"):
-            from tokfmt.core.options import given_options
+            from tokfmt.base.options import given_options
+            from tokfmt.commands.convert.arrangement import Arrangement
+            from tokfmt.commands.convert.convert import convert_files
+            from tokfmt.commands.convert.request import Request, to_bos_of, to_eos_of
+            from tokfmt.commands.source.open import presuming
+            from tokfmt.commands.source.request import SourceRequest
             from tokfmt.core.records import RecordReader
-            from tokfmt.ops.convert.arrangement import Arrangement
-            from tokfmt.ops.convert.convert import convert_files
-            from tokfmt.ops.convert.request import Request, to_bos_of, to_eos_of
-            from tokfmt.ops.source.open import presuming
-            from tokfmt.ops.source.request import SourceRequest
             from tokfmt.run.execute import worker_count
             from tokfmt.run.progress import Progress
 

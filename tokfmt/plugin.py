@@ -7,6 +7,7 @@ another version may fail. `formats/README.md` explains how to use the names, `to
 that works, and `tokfmt.testing.FormatContract` tests the laws that every format keeps.
 """
 
+from tokfmt.base.options import LazyAttribute, option
 from tokfmt.core.annotation import (
     Column,
     Columns,
@@ -22,22 +23,6 @@ from tokfmt.core.annotation import (
     whole_tokens,
     written_tokens,
 )
-from tokfmt.core.errors import (
-    NO_DAMAGE,
-    ConversionError,
-    CorruptError,
-    FormatError,
-    Loss,
-    MissingDependencyError,
-    OptionError,
-    TokenRangeError,
-    TokfmtError,
-    TruncatedError,
-    UnsafeError,
-    UnsupportedError,
-)
-from tokfmt.core.fields import Field, Fields, Pointer, Section
-from tokfmt.core.files import Ends, File, Stream, matching, names_in, natural_key, open_file, read_whole
 from tokfmt.core.findings import Audit, Code, Finding, Problem, Repair, fatal, noted, raise_fatal
 from tokfmt.core.format import (
     Confidence,
@@ -51,13 +36,10 @@ from tokfmt.core.format import (
     Target,
     TokenWriter,
     WriterTraits,
-    everything_in,
 )
 from tokfmt.core.inspection import Inspection, Unreadable
 from tokfmt.core.memory import MemoryReader
-from tokfmt.core.options import LazyAttribute, option
 from tokfmt.core.output import Output, preallocate, whole
-from tokfmt.core.place import LocalPlace, Place, Url, local_path, place_of, register_store
 from tokfmt.core.ragged import Offsets, Ragged, Tokens, offsets_of
 from tokfmt.core.reader import (
     WINDOW,
@@ -76,11 +58,28 @@ from tokfmt.core.reader import (
     windows,
 )
 from tokfmt.core.records import Block, Line, RecordBatch, RecordInfo, RecordReader, SkippedRecords, Spot
-from tokfmt.core.store import Identity, Kind, Status, Store
-from tokfmt.core.text_format import counted, printable
+from tokfmt.errors import (
+    NO_DAMAGE,
+    ConversionError,
+    CorruptError,
+    FormatError,
+    Loss,
+    MissingDependencyError,
+    OptionError,
+    TokenRangeError,
+    TokfmtError,
+    TruncatedError,
+    UnsafeError,
+    UnsupportedError,
+)
+from tokfmt.files.fields import Field, Fields, Pointer, Section
+from tokfmt.files.file import Ends, File, Stream, everything_in, matching, names_in, natural_key, open_file, read_whole
+from tokfmt.files.place import LocalPlace, Place, Url, local_path, place_of, register_store
+from tokfmt.files.store import Identity, Kind, Status, Store
 from tokfmt.formats.flat import Cut, FlatFormat, FlatInspection, FlatOptions, FlatReader, FlatWriter
 from tokfmt.formats.folders import inside, json_object, parsed_object, whole_number
 from tokfmt.formats.record_files import RecordFiles, RecordFilesFormat, RecordFilesWriter
+from tokfmt.wording import counted, printable
 
 VERSION = 2
 """The version of the contract between tokfmt and formats of other packages."""

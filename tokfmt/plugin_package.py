@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 from tokfmt import registry
-from tokfmt.core.errors import OptionError
-from tokfmt.core.new_directory import write_new_directory
+from tokfmt.errors import OptionError
+from tokfmt.files.new_directory import write_new_directory
 
 EXAMPLES = Path(__file__).with_name("plugin_examples")
 """stream: a header and token IDs in one file. records: compressed shards of records, and an index."""

@@ -10,22 +10,22 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.errors import OptionError
+from tokfmt.commands.source.draft import TextRecipe
+from tokfmt.commands.source.open import open_recipe
+from tokfmt.commands.source.request import check_losses, selection_words
 from tokfmt.core.format import Hints
-from tokfmt.core.place import LocalPlace
 from tokfmt.core.reader import TokenReader
 from tokfmt.dataset import Dataset, sequence_numbers
-from tokfmt.ops.source.draft import TextRecipe
-from tokfmt.ops.source.open import open_recipe
-from tokfmt.ops.source.request import check_losses, selection_words
-from tokfmt.recipes.documents import Source, Span
-from tokfmt.recipes.fields import Ids, check_fields
-from tokfmt.recipes.language import RecipeFile, parse_recipe
-from tokfmt.recipes.samples import DEFAULT, Samples, Where
+from tokfmt.errors import OptionError
+from tokfmt.files.place import LocalPlace
+from tokfmt.mix.documents import Source, Span
+from tokfmt.mix.fields import Ids, check_fields
+from tokfmt.mix.language import RecipeFile, parse_recipe
+from tokfmt.mix.samples import DEFAULT, Samples, Where
 from tokfmt.settings import settings
 
 if TYPE_CHECKING:
-    from tokfmt.ops.source.stored import Source as Opened
+    from tokfmt.commands.source.stored import Source as Opened
 
 
 Sample = dict[str, NDArray[Any]]
@@ -63,7 +63,7 @@ class Recipe(Dataset):
         """Return the same samples with other fields.
 
         Args:
-            fields: Names of fields; `tokfmt.recipes.fields` describes them.
+            fields: Names of fields; `tokfmt.mix.fields` describes them.
 
         Raises:
             OptionError: If there is no such field.
@@ -158,7 +158,7 @@ class Recipe(Dataset):
 
         Args:
             samples: Numbers of samples.
-            fields: Names of fields; `tokfmt.recipes.fields` describes them.
+            fields: Names of fields; `tokfmt.mix.fields` describes them.
             dtype: Dtype of `input_ids` and `labels`: `numpy.int32` or `numpy.int64`.
 
         Raises:
@@ -270,7 +270,7 @@ def recipe(
         A `Recipe`, which is a map-style dataset of samples. Without `seq_len`, a Dataset of documents.
 
     Raises:
-        TokfmtError: If the recipe or a source cannot be used. `tokfmt.core.errors` lists the subclasses.
+        TokfmtError: If the recipe or a source cannot be used. `tokfmt.errors` lists the subclasses.
     """
     given = {
         "seq_len": seq_len,

@@ -20,12 +20,12 @@ from contextlib import nullcontext
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 
-from tokfmt.core.errors import AmbiguousFormatError, FormatError, OptionError, PluginWarning, UnknownFormatError
-from tokfmt.core.files import EMPTY, PAGE_HEAD, File, page_error, reading_error
+from tokfmt.base.options import nearest
 from tokfmt.core.format import Confidence, Format, Probe, Signature, look
-from tokfmt.core.options import nearest
-from tokfmt.core.place import AnyPlace, LocalPlace, Place, PlaceLike
-from tokfmt.core.text_format import printable
+from tokfmt.errors import AmbiguousFormatError, FormatError, OptionError, PluginWarning, UnknownFormatError
+from tokfmt.files.file import EMPTY, PAGE_HEAD, File, page_error, reading_error
+from tokfmt.files.place import AnyPlace, LocalPlace, Place, PlaceLike
+from tokfmt.wording import printable
 
 GROUP = "tokfmt.formats"
 _OWN = ("jsonl", "modalities", "stage1", "hdf5", "flat-tokens")

@@ -6,9 +6,9 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 
-from tokfmt.core.errors import missing_package
-from tokfmt.core.named import allowing
-from tokfmt.core.options import fit
+from tokfmt.base.options import fit
+from tokfmt.errors import missing_package
+from tokfmt.files.named import allowing
 
 
 @contextmanager
@@ -28,7 +28,7 @@ def settings(
     """
     try:
         if storage_options is not None:
-            from tokfmt.remote.options import StoreOptions, configure
+            from tokfmt.stores.options import StoreOptions, configure
 
             configure(StoreOptions.of(storage_options))
         with allowing(allow_source):

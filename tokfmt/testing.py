@@ -37,15 +37,14 @@ from typing import Any, ClassVar
 import numpy as np
 
 from tokfmt import registry
-from tokfmt.core.errors import (
-    FormatError,
-    MissingDependencyError,
-    OptionError,
-    SeparatorUnknownError,
-    SourceChangedError,
-    TokfmtError,
-)
-from tokfmt.core.files import known_file, open_file
+from tokfmt.base.options import parse_options
+from tokfmt.commands.convert.convert import convert_files
+from tokfmt.commands.convert.request import Request
+from tokfmt.commands.convert.separators import stored_axis
+from tokfmt.commands.source.discover import found_at
+from tokfmt.commands.source.ingest import tokenized
+from tokfmt.commands.source.open import open_found
+from tokfmt.commands.source.request import EosChoice, SourceRequest
 from tokfmt.core.findings import Audit, Finding
 from tokfmt.core.format import (
     REGION,
@@ -55,26 +54,26 @@ from tokfmt.core.format import (
     Target,
     TokenWriter,
     WriterTraits,
-    everything_in,
     look,
     unrelated_files,
 )
 from tokfmt.core.inspection import Inspection
 from tokfmt.core.memory import MemoryReader
-from tokfmt.core.options import parse_options
-from tokfmt.core.place import LocalPlace, Place, Url, identities_now, local_path, writable_store
 from tokfmt.core.ragged import Offsets, Ragged, Tokens
 from tokfmt.core.reader import U16, Info, Layout, Separators, TokenReader, batches, windows
 from tokfmt.core.records import Block, RecordBatch, RecordInfo, RecordReader
-from tokfmt.core.store import IF_ABSENT, IF_MATCH, Kind
+from tokfmt.errors import (
+    FormatError,
+    MissingDependencyError,
+    OptionError,
+    SeparatorUnknownError,
+    SourceChangedError,
+    TokfmtError,
+)
+from tokfmt.files.file import everything_in, known_file, open_file
+from tokfmt.files.place import LocalPlace, Place, Url, identities_now, local_path, writable_store
+from tokfmt.files.store import IF_ABSENT, IF_MATCH, Kind
 from tokfmt.model.readers import sequence_reader
-from tokfmt.ops.convert.convert import convert_files
-from tokfmt.ops.convert.request import Request
-from tokfmt.ops.convert.separators import stored_axis
-from tokfmt.ops.source.discover import found_at
-from tokfmt.ops.source.ingest import tokenized
-from tokfmt.ops.source.open import open_found
-from tokfmt.ops.source.request import EosChoice, SourceRequest
 from tokfmt.run.execute import SerialExecutor, make_executor
 from tokfmt.run.plan import Workers, commit, plan, run
 from tokfmt.run.progress import Progress
@@ -707,7 +706,7 @@ class FormatContract:
         """Three times as many shards take about three times as many calls to write, find, open, read and check."""
         if not {"sharded", "shard"} & vars(type(self)).keys():
             pytest.skip("a dataset is one file, or its folders are those of the class that this one extends")
-        monkeypatch.setattr("tokfmt.core.files._MOST_OPEN", 0)  # By default, the first 256 files stay open.
+        monkeypatch.setattr("tokfmt.files.file._MOST_OPEN", 0)  # By default, the first 256 files stay open.
         few = self._calls(tmp_path / "few", self.many // 3, None)
         many = self._calls(tmp_path / "many", self.many, 4 * few)
         assert many <= 3.3 * few

@@ -36,14 +36,14 @@ import torch
 from torch.utils.data import IterableDataset, get_worker_info
 
 import tokfmt
-from tokfmt.core.errors import LoaderWarning, OptionError, SourceChangedError, TokenRangeError
-from tokfmt.core.text_format import printable
 from tokfmt.dataset import Dataset
+from tokfmt.errors import LoaderWarning, OptionError, SourceChangedError, TokenRangeError
+from tokfmt.mix.fields import check_fields
+from tokfmt.mix.order import numbers
+from tokfmt.mix.samples import Samples
+from tokfmt.mix.state import content_of, samples_in, state_of
 from tokfmt.recipe_dataset import Recipe
-from tokfmt.recipes.fields import check_fields
-from tokfmt.recipes.order import numbers
-from tokfmt.recipes.samples import Samples
-from tokfmt.recipes.state import content_of, samples_in, state_of
+from tokfmt.wording import printable
 
 __all__ = ["Loader", "LoaderWarning"]
 

@@ -14,12 +14,12 @@ from typing import NamedTuple
 import numpy as np
 
 from tokfmt.core.annotation import NUMPY_IDS
-from tokfmt.core.files import MANIFEST, PAGE, PAGE_HEAD, open_file
 from tokfmt.core.format import ZSTANDARD, Probe
 from tokfmt.core.ragged import Tokens
 from tokfmt.core.raw_ids import kind_of, places
-from tokfmt.core.text_format import printable
+from tokfmt.files.file import MANIFEST, PAGE, PAGE_HEAD, open_file
 from tokfmt.unsupported_config import is_modalities, modalities_step
+from tokfmt.wording import printable
 
 _GPT2_EOS = 50256
 _LINES = 'write one JSON line per document, {"text": "..."} or {"input_ids": [...]}, and convert that'

@@ -23,7 +23,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tokfmt.core.text_format import printable
+from tokfmt.wording import printable
 
 _PAIR = re.compile(r"( *)([A-Za-z_]\w*):(?: +(.*))?")
 _PLAIN = re.compile(r"""[^\s"'&*!|>%@`{}\[\],#?:-](?:[^#:]|(?<!\s)#|:(?!\s|$))*|"[^"\\]*"|'[^']*'""")

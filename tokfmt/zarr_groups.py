@@ -19,17 +19,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.errors import CorruptError, DestinationExistsError, OptionError
-from tokfmt.core.options import given_options
-from tokfmt.core.place import LocalPlace
+from tokfmt.base.options import given_options
+from tokfmt.commands.convert.convert import convert
+from tokfmt.commands.convert.request import Conversion, Request
+from tokfmt.commands.source.request import EosChoice, Options
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.core.reader import INT32_MAX, U32, Info, Layout, Separators, TokenReader, check_interval, windows
 from tokfmt.dataset import Dataset
+from tokfmt.errors import CorruptError, DestinationExistsError, OptionError
+from tokfmt.files.place import LocalPlace
 from tokfmt.model.readers import ContentReader, from_reader
 from tokfmt.model.separator import led
-from tokfmt.ops.convert.convert import convert
-from tokfmt.ops.convert.request import Conversion, Request
-from tokfmt.ops.source.request import EosChoice, Options
 from tokfmt.run.progress import Progress
 
 TOKENS, STARTS, BOUND = "encoded_tokens", "seq_starts", "max_token_id"

@@ -48,7 +48,7 @@ def other_owners() -> Iterator[str]:
 
 def version() -> str:
     """Return the version of the package."""
-    text = (ROOT / "tokfmt" / "core" / "version.py").read_text()
+    text = (ROOT / "tokfmt" / "base" / "version.py").read_text()
     found = re.search(r'__version__ = "([^"]+)"', text)
     assert found is not None, text
     return found[1]
@@ -57,7 +57,7 @@ def version() -> str:
 def problems(tag: str) -> Iterator[str]:
     """Yield each reason not to release the checkout as `tag`."""
     if tag != f"v{version()}":
-        yield f"tag {tag}: is not that of the version (expected v{version()}). Change tokfmt/core/version.py or the tag"
+        yield f"tag {tag}: is not that of the version (expected v{version()}). Change tokfmt/base/version.py or the tag"
     changelog = (ROOT / "CHANGELOG.md").read_text()
     if not re.search(rf"^## {re.escape(version())} \(\d{{4}}-\d{{2}}-\d{{2}}\)$", changelog, re.MULTILINE):
         yield f"CHANGELOG.md: has no dated section (expected ## {version()} (YYYY-MM-DD)). Add the date"

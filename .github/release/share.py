@@ -12,8 +12,8 @@ from pathlib import Path
 from click.shell_completion import get_completion_class
 
 from release.commands import CommandPage, pages
+from tokfmt.base.version import __version__
 from tokfmt.cli.main import cli
-from tokfmt.core.version import __version__
 
 HOME = Path(__file__).parent / "share"
 _COMPLETIONS = {

@@ -11,12 +11,12 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 FUNCTIONS = {
     "open": "tokfmt/api.py",
-    "info": "tokfmt/ops/info.py",
-    "convert": "tokfmt/ops/convert/convert.py",
+    "info": "tokfmt/commands/info.py",
+    "convert": "tokfmt/commands/convert/convert.py",
     "stats": "tokfmt/api.py",
     "check": "tokfmt/api.py",
     "diff": "tokfmt/api.py",
-    "show": "tokfmt/ops/show/show.py",
+    "show": "tokfmt/commands/show/show.py",
     "recipe": "tokfmt/recipe_dataset.py",
     "formats": "tokfmt/registry.py",
 }
@@ -26,16 +26,16 @@ CLASSES = {
     "tokfmt.torch.Loader": "tokfmt/torch.py",
 }
 RESULTS = {
-    "Overview": "tokfmt/ops/info.py",
-    "Conversion": "tokfmt/ops/convert/request.py",
-    "DiffReport": "tokfmt/ops/compare/diff.py",
-    "Preview": "tokfmt/ops/show/show.py",
-    "Shown": "tokfmt/ops/show/show.py",
+    "Overview": "tokfmt/commands/info.py",
+    "Conversion": "tokfmt/commands/convert/request.py",
+    "DiffReport": "tokfmt/commands/compare/diff.py",
+    "Preview": "tokfmt/commands/show/show.py",
+    "Shown": "tokfmt/commands/show/show.py",
     "Ragged": "tokfmt/core/ragged.py",
     "Info": "tokfmt/core/reader.py",
 }
 """Classes of results, of which the attributes are listed."""
-ERRORS = "tokfmt/core/errors.py"
+ERRORS = "tokfmt/errors.py"
 _SECTION = re.compile(r"^(Args|Attributes|Returns|Yields|Raises):$", re.MULTILINE)
 _ENTRY = re.compile(r"^(\*{0,2}[\w, ]+): (.*)$")
 
@@ -63,7 +63,7 @@ def api_page() -> Iterator[str]:
     yield from ("## Results", "")
     for name, file in RESULTS.items():
         yield from (f"### {name}", "", *_documented(_found(file, name)))
-    yield from ("## Errors", "", "Every error is a `tokfmt.TokfmtError`. `tokfmt.core.errors` has its subclasses:", "")
+    yield from ("## Errors", "", "Every error is a `tokfmt.TokfmtError`. `tokfmt.errors` has its subclasses:", "")
     yield from ("| class | base | meaning |", "|---|---|---|")
     for node in ast.parse((ROOT / ERRORS).read_text()).body:
         if isinstance(node, ast.ClassDef) and node.bases and (text := ast.get_docstring(node)):

@@ -9,7 +9,7 @@ from amount import FUZZ_ONLY
 from paths import FIXTURES, TOKENIZER
 
 import tokfmt
-from tokfmt.core.errors import OptionError
+from tokfmt.errors import OptionError
 
 PACK = FIXTURES / "modalities" / "D_2byte_gpt2.pbin"
 MERGED = FIXTURES / "modalities" / "E_D_2byte_gpt2.pbin"

@@ -341,5 +341,5 @@ def test_imports_before_the_first_screen(path):
     result = subprocess.run([sys.executable, "-c", STARTED, path], capture_output=True, text=True, cwd=ROOT)
     assert result.returncode == 0, result.stderr
     imported = set(result.stdout.split())
-    assert "tokfmt.tui.widgets.reader" in imported
+    assert "tokfmt.browser.widgets.reader" in imported
     assert imported.isdisjoint(HEAVY), imported & set(HEAVY)

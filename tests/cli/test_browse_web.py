@@ -296,7 +296,7 @@ def test_without_textual_serve():
 
 
 def test_other_machines_are_admitted_only_with_host_and_a_warning(tmp_path):
-    from tokfmt.tui.web import is_local
+    from tokfmt.browser.web import is_local
 
     assert [is_local(host) for host in ("127.0.0.1", "::1", "localhost", "127.9.9.9", "0.0.0.0", "::", "10.0.0.1")] == [
         True, True, True, True, False, False, False,
@@ -322,7 +322,7 @@ def test_other_machines_are_admitted_only_with_host_and_a_warning(tmp_path):
 def test_assets_of_the_page_are_packaged():
     from importlib.resources import files
 
-    home = files("tokfmt.tui.web")
+    home = files("tokfmt.browser.web")
     for name in ("page.html", "page.css", "page.js"):
         text = home.joinpath(name).read_text()
         assert "http:" not in text.replace("http://www.w3.org", "")

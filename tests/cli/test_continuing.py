@@ -19,7 +19,7 @@ from tokfmt.testing import tree
 SCRIPT = """
 import os, resource, signal, sys
 from tokfmt.core import format
-from tokfmt.ops.convert import request, resume, verify
+from tokfmt.commands.convert import request, resume, verify
 from tokfmt.run import plan, shuffle
 from tokfmt.text import ingest
 

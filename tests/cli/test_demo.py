@@ -9,7 +9,7 @@ import pytest
 from paths import FIXTURES
 from schemas import validate
 
-from tokfmt.core.errors import DestinationExistsError
+from tokfmt.errors import DestinationExistsError
 from tokfmt.sample import COMMANDS, write_sample
 
 

@@ -17,7 +17,7 @@ from schemas import validate
 
 import tokfmt
 from tokfmt.cli.info import lines
-from tokfmt.core.errors import FormatError, SeparatorUnknownError, UnknownFormatError
+from tokfmt.errors import FormatError, SeparatorUnknownError, UnknownFormatError
 
 DATASETS = {
     "modalities/D_2byte_gpt2.pbin": {}, "modalities/A_1byte_byte256.pbin": {}, "modalities/D_2byte_empty.pbin": {},

@@ -12,7 +12,7 @@ import forkserver
 import pytest
 from amount import FUZZ_ONLY
 
-from tokfmt.core.errors import DestinationExistsError, OptionError
+from tokfmt.errors import DestinationExistsError, OptionError
 from tokfmt.plugin_package import new_package
 
 

@@ -11,7 +11,7 @@ from paths import FIXTURES, ROOT
 from schemas import closed, validate, validator
 
 from tokfmt import schemas
-from tokfmt.core.errors import OptionError
+from tokfmt.errors import OptionError
 
 PACK = FIXTURES / "modalities" / "D_2byte_gpt2.pbin"
 

@@ -15,7 +15,7 @@ from amount import FUZZ_ONLY, first
 from paths import FIXTURES, TOKENIZER
 
 import tokfmt
-from tokfmt.ops.show.step import show_step
+from tokfmt.commands.show.step import show_step
 
 MIX = FIXTURES / "recipe" / "mix.toml"
 

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from paths import FIXTURES
 
 from tokfmt.cli.main import COMMANDS, cli
-from tokfmt.core.errors import TokfmtError
+from tokfmt.errors import TokfmtError
 
 KEPT = Path(__file__).with_name("snapshots")
 INFO = (

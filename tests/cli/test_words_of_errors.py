@@ -12,7 +12,7 @@ from paths import CORPUS, FIXTURES, TOKENIZER
 
 import tokfmt
 from tokfmt.cli.main import cli
-from tokfmt.core.errors import OptionError, OutageError, UnknownFormatError
+from tokfmt.errors import OptionError, OutageError, UnknownFormatError
 
 PACK = FIXTURES / "modalities" / "D_2byte_gpt2.pbin"
 
@@ -39,14 +39,14 @@ def test_invalid_selection_has_the_expected_form(selection, tmp_path):
 def test_a_missing_tokenizer_is_not_a_statistics_file(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("base.json").write_text("{}")
-    with pytest.raises(tokfmt.core.errors.TokfmtError) as error:
+    with pytest.raises(tokfmt.errors.TokfmtError) as error:
         tokfmt.stats(PACK, tokenizer="nosuch/base2.json")
     assert "Did you mean" not in str(error.value)
-    with pytest.raises(tokfmt.core.errors.TokfmtError) as error:
+    with pytest.raises(tokfmt.errors.TokfmtError) as error:
         tokfmt.stats(PACK, tokenizer="bas.json")
     assert "Did you mean" not in str(error.value)
     Path("my_tokenizer.json").write_text("{}")
-    with pytest.raises(tokfmt.core.errors.TokfmtError, match="Did you mean my_tokenizer.json"):
+    with pytest.raises(tokfmt.errors.TokfmtError, match="Did you mean my_tokenizer.json"):
         tokfmt.stats(PACK, tokenizer="my_tokenzer.json")
 
 

@@ -8,7 +8,7 @@ import pytest
 from paths import FIXTURES
 
 import tokfmt
-from tokfmt.core.errors import FormatError
+from tokfmt.errors import FormatError
 from tokfmt.formats.datatrove import FORMAT
 from tokfmt.testing import FormatContract
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from made_plugins import tokfmt_reel, tokfmt_tape
 
-from tokfmt.core.errors import ConversionError, FormatError
+from tokfmt.errors import ConversionError, FormatError
 from tokfmt.plugin import Confidence, Ragged, RecordBatch, Target
 from tokfmt.testing import FormatContract
 

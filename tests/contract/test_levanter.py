@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import tokfmt
-from tokfmt.core.errors import OptionError, UnsupportedError
+from tokfmt.errors import OptionError, UnsupportedError
 from tokfmt.formats.levanter import FORMAT
 from tokfmt.plugin import Confidence, Hints, Target, everything_in
 from tokfmt.testing import datasets, read, sequences

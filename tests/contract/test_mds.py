@@ -16,7 +16,7 @@ import zstandard
 from paths import FIXTURES
 
 import tokfmt
-from tokfmt.core.errors import ConversionError, CorruptError, FormatError, OptionError, TokfmtError
+from tokfmt.errors import ConversionError, CorruptError, FormatError, OptionError, TokfmtError
 from tokfmt.formats.mds import FORMAT
 from tokfmt.plugin import Hints
 from tokfmt.testing import FormatContract

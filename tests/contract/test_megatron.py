@@ -10,7 +10,7 @@ import pytest
 from paths import FIXTURES
 
 import tokfmt
-from tokfmt.core.errors import FormatError, OptionError, TokfmtError
+from tokfmt.errors import FormatError, OptionError, TokfmtError
 from tokfmt.formats.megatron import FORMAT
 from tokfmt.testing import FormatContract
 

@@ -8,7 +8,7 @@ import pytest
 from paths import FIXTURES
 
 import tokfmt
-from tokfmt.core.errors import TruncatedError
+from tokfmt.errors import TruncatedError
 from tokfmt.formats.stage1 import FORMAT
 from tokfmt.testing import FormatContract
 

@@ -15,7 +15,7 @@ from paths import TOKENIZER
 from tokenizers import Tokenizer
 
 import tokfmt
-from tokfmt.core.errors import CorruptError, DetectionError, FormatError, OptionError, SourceChangedError, UnsafeError
+from tokfmt.errors import CorruptError, DetectionError, FormatError, OptionError, SourceChangedError, UnsafeError
 from tokfmt.formats.text import ReadOptions, TextReader
 from tokfmt.plugin import Hints, LocalPlace
 

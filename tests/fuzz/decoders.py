@@ -25,7 +25,7 @@ import numcodecs
 import numpy as np
 from mutants import FIXTURES, INTERESTING, SECONDS, TooSlow, damaged
 
-from tokfmt.core.errors import FormatError
+from tokfmt.errors import FormatError
 from tokfmt.formats.hdf5.chunks import DEFLATE, FLETCHER32, SHUFFLE, DamagedChunkError, Pipeline
 from tokfmt.formats.hdf5.container import open_stored
 from tokfmt.formats.jsonl.lines import lines_of

@@ -167,11 +167,11 @@ def read(format_, path, rng):
     """Open and read everything; raise AssertionError if what is read contradicts itself."""
     import numpy as np
 
-    from tokfmt.core.errors import TokfmtError
+    from tokfmt.commands.source.ingest import tokenized
+    from tokfmt.commands.source.open import open_source
     from tokfmt.core.reader import batches
     from tokfmt.core.records import RecordReader
-    from tokfmt.ops.source.ingest import tokenized
-    from tokfmt.ops.source.open import open_source
+    from tokfmt.errors import TokfmtError
 
     try:
         if rng.randrange(4) == 0:
@@ -207,9 +207,9 @@ def read(format_, path, rng):
 
 def check(format_, path, deep):
     """The checker lists what is wrong, and the parts are named; neither ever gives up."""
-    from tokfmt.ops.check import CheckRequest
-    from tokfmt.ops.check import check as checked
-    from tokfmt.ops.source.request import SourceRequest
+    from tokfmt.commands.check import CheckRequest
+    from tokfmt.commands.check import check as checked
+    from tokfmt.commands.source.request import SourceRequest
 
     (verdict,) = checked(CheckRequest(SourceRequest((path,), format_), deep=deep, jobs=1))
     for finding in verdict.findings:
@@ -220,8 +220,8 @@ def check(format_, path, deep):
 
 def parts(format_, path):
     """The parts of the files: at both ends of each section, with the first bytes of each field."""
-    from tokfmt.core.errors import FormatError
-    from tokfmt.ops.show.parts import sections
+    from tokfmt.commands.show.parts import sections
+    from tokfmt.errors import FormatError
 
     raw = sections(path, format=format_)
     for section in raw.sections:

@@ -17,16 +17,16 @@ from pathlib import Path
 import numpy as np
 
 import tokfmt
-from tokfmt.core.errors import ConversionError, OptionError
+from tokfmt.browser.session import open_session
+from tokfmt.commands.check import CheckRequest, check
+from tokfmt.commands.check.fix import fix
+from tokfmt.commands.convert.convert import finish
+from tokfmt.commands.source.request import SourceRequest
 from tokfmt.core.records import RecordReader
+from tokfmt.errors import ConversionError, OptionError
 from tokfmt.formats.jsonl.index import write_index
-from tokfmt.ops.check import CheckRequest, check
-from tokfmt.ops.check.fix import fix
-from tokfmt.ops.convert.convert import finish
-from tokfmt.ops.source.request import SourceRequest
+from tokfmt.mix.order import numbers
 from tokfmt.recipe_dataset import Recipe
-from tokfmt.recipes.order import numbers
-from tokfmt.tui.session import open_session
 
 SERIAL = {"executor": "serial", "jobs": 1}
 ACCEPTED = frozenset({"empty-sequences"})

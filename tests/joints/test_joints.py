@@ -15,7 +15,7 @@ from joints.table import APART, COMMANDS, FORMATS, MAKERS, OPTIONS, READERS, VER
 
 import tokfmt
 from tokfmt.cli.main import COMMANDS as OF_THE_COMMAND_LINE
-from tokfmt.core.errors import TokfmtError
+from tokfmt.errors import TokfmtError
 
 EXAMPLES = int(os.environ.get("JOINTS") or 3)
 """Of each maker; each is read by every reader."""

@@ -5,8 +5,8 @@ import os
 from amount import NIGHTLY
 
 import tokfmt
-from tokfmt.core.errors import TokfmtError
 from tokfmt.core.reader import TokenReader
+from tokfmt.errors import TokfmtError
 from tokfmt.model.readers import ContentReader
 
 HOMES = (

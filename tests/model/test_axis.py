@@ -11,7 +11,7 @@ from model.axes import ArrayAxis, Listed, Pieces, RawAxis
 from reads import asked_of
 from stores import Counting
 
-from tokfmt.core.errors import CorruptError, FormatError, SourceChangedError, TruncatedError
+from tokfmt.errors import CorruptError, FormatError, SourceChangedError, TruncatedError
 from tokfmt.model import Bounds, Dataset, Ended, Gap, Joined, Laid, Target, decide
 from tokfmt.plugin import Ends, open_file, place_of, register_store
 

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from model.separated import split_at, with_separators, without_trailing
 
-from tokfmt.core.errors import CorruptError
+from tokfmt.errors import CorruptError
 from tokfmt.plugin import ByteOffset, Info, Layout, MemoryReader, Ragged, Separators
 from tokfmt.testing import datasets, sequences
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from model.axes import ArrayAxis
 from model.naive import BOS, DOCUMENTS, EOS, indexed, laid, streamed, trimmed
 
-from tokfmt.core.errors import UnendedError
+from tokfmt.errors import UnendedError
 from tokfmt.model import AFTER, Bounds, Dataset, Ended, Gap, Laid, Led, Ledger, Target, concat
 
 

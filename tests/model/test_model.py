@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from model.axes import ArrayAxis, Listed, Pieces
 from model.naive import ALONE, BOS, DOCUMENTS, EOS, TARGETS, datasets, indexed, laid, marked, streamed
 
-from tokfmt.core.errors import LossyConversionError
+from tokfmt.errors import LossyConversionError
 from tokfmt.model import AFTER, LEAD, SEP, Bounds, Dataset, Ended, Gap, Joined, Laid, Ledger, Split, Target, concat
 
 

@@ -8,7 +8,7 @@ from amount import FUZZ_ONLY
 from model.opened import GIVEN, HOMES, readers
 from paths import FIXTURES, GOLDEN
 
-from tokfmt.core.errors import TokfmtError
+from tokfmt.errors import TokfmtError
 from tokfmt.model.readers import ContentReader, sequence_reader
 from tokfmt.plugin import Separators
 

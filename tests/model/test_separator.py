@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from model.naive import BOS, EOS, indexed, laid, slots, split, streamed, trimmed
 
-from tokfmt.core.errors import ConversionError, LossyConversionError, OptionError, TokfmtError
+from tokfmt.errors import ConversionError, LossyConversionError, OptionError, TokfmtError
 from tokfmt.model import Laid, Ledger, Statement, Target, concat, decide, led
 from tokfmt.model.separator import lead_to_write, separator_to_write
 

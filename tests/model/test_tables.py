@@ -5,7 +5,7 @@ import pytest
 from model.axes import ArrayAxis
 from model.naive import indexed, streamed
 
-from tokfmt.core.errors import ConversionError, LossyConversionError, OptionError, TokfmtError
+from tokfmt.errors import ConversionError, LossyConversionError, OptionError, TokfmtError
 from tokfmt.model import (
     Bounds,
     Dataset,

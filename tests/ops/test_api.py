@@ -12,7 +12,7 @@ import pytest
 from paths import CORPUS, FIXTURES, TOKENIZER
 
 import tokfmt
-from tokfmt.core.errors import DestinationExistsError, OptionError, SeparatorUnknownError
+from tokfmt.errors import DestinationExistsError, OptionError, SeparatorUnknownError
 
 PACK = FIXTURES / "modalities" / "D_2byte_gpt2.pbin"
 

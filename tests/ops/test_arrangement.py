@@ -9,7 +9,7 @@ import pytest
 import registered
 
 import tokfmt
-from tokfmt.core.errors import (
+from tokfmt.errors import (
     ConversionError,
     DestinationExistsError,
     LossyConversionError,

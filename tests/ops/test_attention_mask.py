@@ -6,7 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import tokfmt
-from tokfmt.core.errors import CorruptError, LossyConversionError
+from tokfmt.errors import CorruptError, LossyConversionError
 
 ROWS = [[5, 6, 7], [8], [9, 9, 4, 3, 2], []]
 WIDTH = 6

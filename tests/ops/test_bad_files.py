@@ -9,8 +9,8 @@ from click.testing import CliRunner
 from paths import FIXTURES, TOKENIZER
 
 import tokfmt
+from tokfmt import errors
 from tokfmt.cli.main import cli
-from tokfmt.core import errors
 
 BAD = FIXTURES / "bad"
 FORMATS = sorted(p.parent.name for p in BAD.glob("*/expected.json"))

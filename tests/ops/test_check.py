@@ -16,9 +16,9 @@ from paths import CORPUS, FIXTURES, TOKENIZER, golden
 from plugged import plugged
 
 import tokfmt
-from tokfmt.core.errors import OptionError
-from tokfmt.ops.check import explain
-from tokfmt.ops.check.codes import all_codes
+from tokfmt.commands.check import explain
+from tokfmt.commands.check.codes import all_codes
+from tokfmt.errors import OptionError
 from tokfmt.plugin import Confidence, Finding, Format, Inspection, UnsafeError
 
 BAD = FIXTURES / "bad"

@@ -15,7 +15,7 @@ from paths import CORPUS, TOKENIZER, golden
 
 import tokfmt
 from tokfmt import convert, show
-from tokfmt.ops.check import check
+from tokfmt.commands.check import check
 
 
 def look(path, **demands):

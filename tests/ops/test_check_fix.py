@@ -17,9 +17,9 @@ from check_cases import CASES, asked, documents, flat, pack
 from paths import FIXTURES, TOKENIZER
 
 import tokfmt
-from tokfmt.core.errors import ConversionError, DestinationExistsError, TokfmtError
-from tokfmt.ops.check import check
-from tokfmt.ops.check.fix import fix, repairable
+from tokfmt.commands.check import check
+from tokfmt.commands.check.fix import fix, repairable
+from tokfmt.errors import ConversionError, DestinationExistsError, TokfmtError
 
 BAD = FIXTURES / "bad"
 PACKS = json.loads((FIXTURES / "modalities/expected.json").read_bytes())

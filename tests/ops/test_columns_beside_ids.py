@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import tokfmt
-from tokfmt.core.errors import FormatError, LossyConversionError
+from tokfmt.errors import FormatError, LossyConversionError
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")

@@ -5,8 +5,8 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from tokfmt.ops.compare.alignment import align, first_unlike
-from tokfmt.ops.compare.fingerprint import AxisSide, hands
+from tokfmt.commands.compare.alignment import align, first_unlike
+from tokfmt.commands.compare.fingerprint import AxisSide, hands
 from tokfmt.plugin import Info, Layout, MemoryReader, Ragged, TokenReader
 
 

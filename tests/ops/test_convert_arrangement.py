@@ -13,8 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tokfmt
-from tokfmt.core.errors import VerificationError
-from tokfmt.ops.convert.arrangement import Arrangement, arrangement_of, split_path
+from tokfmt.commands.convert.arrangement import Arrangement, arrangement_of, split_path
+from tokfmt.errors import VerificationError
 from tokfmt.plugin import Ragged
 from tokfmt.testing import read, sequences, tree, write
 

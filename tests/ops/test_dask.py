@@ -41,10 +41,10 @@ if __name__ == "__main__":
 CONVERT = """
 import json, os, signal, sys
 from pathlib import Path
-from tokfmt.ops.convert.convert import convert_files
-from tokfmt.ops.convert.request import Request
+from tokfmt.commands.convert.convert import convert_files
+from tokfmt.commands.convert.request import Request
 from tokfmt.run.progress import Progress
-from tokfmt.ops.source.request import SourceRequest
+from tokfmt.commands.source.request import SourceRequest
 from tokfmt.run.plan import Journal
 
 given = json.loads(sys.argv[1])

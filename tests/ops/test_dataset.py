@@ -16,7 +16,7 @@ from paths import CORPUS, FIXTURES, TOKENIZER
 
 import tokfmt
 from tokfmt import Dataset
-from tokfmt.core.errors import (
+from tokfmt.errors import (
     ConversionError,
     CorruptError,
     DestinationExistsError,

@@ -12,7 +12,7 @@ from amount import FUZZ_ONLY
 from paths import CORPUS, FIXTURES, ROOT, TOKENIZER
 
 import tokfmt
-from tokfmt.core.errors import ConversionError, OptionError, TokenizerMismatchError
+from tokfmt.errors import ConversionError, OptionError, TokenizerMismatchError
 
 pytest.importorskip("datatrove", reason="datatrove is not installed: pip install datatrove")
 pytestmark = pytest.mark.filterwarnings("default")  # datatrove's

@@ -14,7 +14,7 @@ import registered
 from paths import FIXTURES, golden
 
 import tokfmt
-from tokfmt.core.errors import AmbiguousFormatError, FormatError, OptionError, TokfmtError, UnknownFormatError
+from tokfmt.errors import AmbiguousFormatError, FormatError, OptionError, TokfmtError, UnknownFormatError
 from tokfmt.plugin import Ragged
 from tokfmt.testing import write
 
@@ -55,7 +55,7 @@ def test_imports_of_a_conversion(tmp_path):
     program = (
         "import sys, tokfmt; tokfmt.convert(*sys.argv[1:], eos=50256); "
         "print(*sorted({'.'.join(name.split('.')[1:3]) for name in sys.modules if name.startswith("
-        "('tokfmt.formats.', 'tokfmt.recipes', 'tokfmt.text.', 'tokfmt.run.shuffle'))}))"
+        "('tokfmt.formats.', 'tokfmt.mix', 'tokfmt.text.', 'tokfmt.run.shuffle'))}))"
     )
     command = [sys.executable, "-c", program, str(source), str(tmp_path / "out.pbin")]
     ran = subprocess.run(command, capture_output=True, text=True, check=True)
@@ -66,7 +66,7 @@ def test_imports_of_a_conversion(tmp_path):
 def test_imports_of_show(tmp_path):
     """No module of recipes is imported; only the origin of a sequence needs them."""
     source = write(registered.get("modalities"), tmp_path / "in.pbin", Ragged.of([[1, 2], [3]]), eos_id=50256)
-    program = "import sys, tokfmt; tokfmt.show(sys.argv[1], '0'); print('tokfmt.recipes' in sys.modules)"
+    program = "import sys, tokfmt; tokfmt.show(sys.argv[1], '0'); print('tokfmt.mix' in sys.modules)"
     ran = subprocess.run([sys.executable, "-c", program, str(source)], capture_output=True, text=True, check=True)
     assert ran.stdout.split() == ["False"]
 

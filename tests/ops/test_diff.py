@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from paths import CORPUS, FIXTURES, TOKENIZER
 
 import tokfmt
-from tokfmt.core.errors import OptionError
+from tokfmt.errors import OptionError
 from tokfmt.plugin import WINDOW
 
 PACKS = FIXTURES / "modalities"

@@ -18,7 +18,7 @@ from paths import CORPUS, FIXTURES, TOKENIZER
 
 import tokfmt
 from tokfmt.cli.main import cli
-from tokfmt.core.errors import (
+from tokfmt.errors import (
     CorruptError,
     DetectionError,
     FormatError,

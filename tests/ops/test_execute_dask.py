@@ -13,7 +13,7 @@ import forkserver
 import pytest
 from amount import FUZZ_ONLY
 
-from tokfmt.core.errors import MissingDependencyError, OptionError
+from tokfmt.errors import MissingDependencyError, OptionError
 from tokfmt.run.execute import make_executor
 
 pytestmark = pytest.mark.slow

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from paths import FIXTURES
 
 import tokfmt
-from tokfmt.core.errors import ConversionError, TruncatedError
+from tokfmt.errors import ConversionError, TruncatedError
 from tokfmt.plugin import File, Output
 
 EOS = 50256

@@ -17,7 +17,7 @@ from paths import FIXTURES
 from registered import detect, sign_of
 
 import tokfmt
-from tokfmt.core.errors import TokfmtError, UnknownFormatError
+from tokfmt.errors import TokfmtError, UnknownFormatError
 
 
 @pytest.mark.parametrize("name", registered.names())

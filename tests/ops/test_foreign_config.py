@@ -11,7 +11,7 @@ from tokenizers import Tokenizer
 
 import tokfmt
 from tokfmt.cli.main import cli
-from tokfmt.core.errors import UnknownFormatError
+from tokfmt.errors import UnknownFormatError
 
 CONFIG = """# as in Modalities' tutorials
 settings:

@@ -6,7 +6,7 @@ import pytest
 from paths import FIXTURES, golden
 
 import tokfmt
-from tokfmt.core.errors import LossyConversionError, SeparatorUnknownError, UnsupportedError
+from tokfmt.errors import LossyConversionError, SeparatorUnknownError, UnsupportedError
 
 
 def expected(name):

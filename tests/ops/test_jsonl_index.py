@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from paths import FIXTURES
 
-from tokfmt.core.errors import DestinationExistsError, FormatError, OptionError, UnsupportedError
+from tokfmt.errors import DestinationExistsError, FormatError, OptionError, UnsupportedError
 from tokfmt.formats.jsonl.index import write_index
 
 LINES = FIXTURES / "jsonl"

@@ -17,7 +17,7 @@ from paths import CORPUS
 
 import tokfmt
 from tokfmt.cli.main import cli
-from tokfmt.core.errors import ConversionError, LossyConversionError, OptionError, UnendedError
+from tokfmt.errors import ConversionError, LossyConversionError, OptionError, UnendedError
 
 BOS, EOS, OTHER = 5, 7, 6
 DOCUMENTS = [[BOS, 1, 2, EOS], [3, EOS], [BOS, 4, BOS, EOS], [BOS, EOS], [BOS, BOS, 8, EOS], [9, EOS]]

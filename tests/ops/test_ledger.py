@@ -20,7 +20,7 @@ from paths import TOKENIZER
 from tokenizers import Tokenizer
 
 import tokfmt
-from tokfmt.core.errors import (
+from tokfmt.errors import (
     OptionError,
 )
 

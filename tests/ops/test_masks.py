@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from model.separated import with_separators
 
 import tokfmt
-from tokfmt.core.errors import ConversionError, FormatError, LossyConversionError, OptionError
+from tokfmt.errors import ConversionError, FormatError, LossyConversionError, OptionError
 
 EOS = 9
 

@@ -12,7 +12,7 @@ from made_corpora import WORDS
 from paths import FIXTURES, TOKENIZER
 
 import tokfmt
-from tokfmt.core.errors import OptionError, TokfmtError
+from tokfmt.errors import OptionError, TokfmtError
 
 TEXTS = [f"{word} " * (1 + 7 * k % 23) for k, word in enumerate(WORDS)]
 KINDS = {"text": "{}.jsonl", "ids": "{}.pbin", "nested": "nested.toml"}

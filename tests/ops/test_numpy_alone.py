@@ -14,7 +14,7 @@ from amount import first
 from paths import FIXTURES
 
 import tokfmt
-from tokfmt.core.errors import MissingDependencyError
+from tokfmt.errors import MissingDependencyError
 
 pytestmark = pytest.mark.slow
 
@@ -137,7 +137,7 @@ def test_a_missing_tokenizer_library_is_named(monkeypatch):
 
 
 def test_a_module_of_tokfmt_that_is_missing_is_a_bug():
-    from tokfmt.core.errors import missing_package
+    from tokfmt.errors import missing_package
 
     with pytest.raises(ModuleNotFoundError, match="nowhere"):
         missing_package(ModuleNotFoundError("nowhere", name="tokfmt.nowhere"), "this")

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import tokfmt
-from tokfmt.core.errors import UnsupportedError
+from tokfmt.errors import UnsupportedError
 
 IDS = np.array([5, 6, 0, 7, 8, 9, 0], "<u2")
 WRITER = """

@@ -13,7 +13,7 @@ from stores import Memory, close_stores
 import tokfmt
 from tokfmt import plugin
 from tokfmt.cli.main import cli
-from tokfmt.core.errors import FormatError, OptionError, SourceChangedError, TokfmtError
+from tokfmt.errors import FormatError, OptionError, SourceChangedError, TokfmtError
 
 EOS = 50256
 PACK, PAIR, NANOGPT = "modalities/D_2byte_gpt2.pbin", "megatron/gpt2_text_document", "made/train.bin"

@@ -15,7 +15,7 @@ from moments import At
 from paths import FIXTURES
 
 import tokfmt
-from tokfmt.core.errors import ConversionError, DestinationExistsError
+from tokfmt.errors import ConversionError, DestinationExistsError
 
 PACK = FIXTURES / "modalities/D_2byte_gpt2.pbin"
 EMPTY = ["empty-sequences", "embedded-separators"]

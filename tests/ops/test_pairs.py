@@ -18,7 +18,7 @@ from marks import BEGINS, TARGET
 from model.separated import without_trailing
 
 import tokfmt
-from tokfmt.core.errors import LossyConversionError, TokenRangeError
+from tokfmt.errors import LossyConversionError, TokenRangeError
 from tokfmt.plugin import MemoryReader, Ragged
 from tokfmt.testing import datasets, read, sequences, tree, write
 

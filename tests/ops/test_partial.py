@@ -18,7 +18,7 @@ from finishing import finish
 from pyarrow import parquet
 
 import tokfmt
-from tokfmt.core.errors import FormatError
+from tokfmt.errors import FormatError
 
 EOS = 7
 LISTS = [[100 + i] * (i % 5 + 1) + [i] for i in range(20, 60)]

@@ -11,7 +11,7 @@ import pytest
 import zstandard
 
 import tokfmt
-from tokfmt.core.errors import FormatError
+from tokfmt.errors import FormatError
 
 LISTS = [[(k * 7919 + i * i) % 50_000 for i in range(1 + k % 60)] for k in range(7_000)]
 LINES = [json.dumps({"input_ids": ids}).encode() for ids in LISTS]

@@ -25,7 +25,7 @@ from tokenizers import Tokenizer
 
 import tokfmt
 from tokfmt.cli.main import cli
-from tokfmt.core.errors import ConversionError, DestinationExistsError, FormatError, OptionError, TokfmtError
+from tokfmt.errors import ConversionError, DestinationExistsError, FormatError, OptionError, TokfmtError
 
 EOS = 4095
 GARBAGE = {

@@ -12,7 +12,7 @@ from paths import TOKENIZER
 from tokenizers import Tokenizer
 
 import tokfmt
-from tokfmt.core.errors import ConversionError
+from tokfmt.errors import ConversionError
 
 EOS = 4095
 PLAIN = Tokenizer.from_file(str(TOKENIZER / "tokenizer.json"))

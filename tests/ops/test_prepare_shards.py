@@ -9,7 +9,7 @@ from made_corpora import make
 from paths import FIXTURES, TOKENIZER
 
 import tokfmt
-from tokfmt.core.errors import ConversionError, CorruptError, OptionError
+from tokfmt.errors import ConversionError, CorruptError, OptionError
 
 
 def test_conversions_that_cannot_be_divided_refuse_tasks(tmp_path):

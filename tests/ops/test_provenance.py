@@ -6,7 +6,7 @@ from unittest.mock import MagicMock
 from amount import FUZZ_ONLY
 
 import tokfmt
-from tokfmt.ops import provenance
+from tokfmt.commands import provenance
 
 
 @FUZZ_ONLY

@@ -14,7 +14,7 @@ from reads import asked_of
 
 import tokfmt
 from tokfmt import info, show
-from tokfmt.core.errors import CorruptError, TruncatedError
+from tokfmt.errors import CorruptError, TruncatedError
 from tokfmt.plugin import File
 
 EOS = 50256

@@ -7,7 +7,7 @@ from made_plugins import tokfmt_reel
 from plugged import plugged
 
 import tokfmt
-from tokfmt.core.errors import FormatError
+from tokfmt.errors import FormatError
 from tokfmt.plugin import Hints, Ragged, RecordFiles
 from tokfmt.testing import write
 

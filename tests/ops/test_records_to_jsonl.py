@@ -9,7 +9,7 @@ from made_plugins import tokfmt_reel
 from reels import LISTS, Texts, records
 
 import tokfmt
-from tokfmt.core.errors import ConversionError, LossyConversionError, OptionError, TokenRangeError, VerificationError
+from tokfmt.errors import ConversionError, LossyConversionError, OptionError, TokenRangeError, VerificationError
 from tokfmt.plugin import Ragged, RecordBatch, SkippedRecords
 
 

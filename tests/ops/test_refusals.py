@@ -6,7 +6,7 @@ import pytest
 from paths import TOKENIZER
 
 import tokfmt
-from tokfmt.core.errors import CorruptError, FormatError, LossyConversionError, SeparatorUnknownError, TokenRangeError
+from tokfmt.errors import CorruptError, FormatError, LossyConversionError, SeparatorUnknownError, TokenRangeError
 
 TEXTS = [{"text": f"document number {i}", "id": i} for i in range(40)]
 

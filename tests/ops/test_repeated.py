@@ -7,7 +7,7 @@ import pytest
 from paths import FIXTURES
 
 import tokfmt
-from tokfmt.core.errors import DestinationExistsError
+from tokfmt.errors import DestinationExistsError
 
 
 @pytest.mark.parametrize("name", ["out.pbin", "out.zarr", "out.jsonl"])

@@ -13,8 +13,7 @@ from made_tokenizers import byte_level
 from model.separated import split_at, without_trailing
 from opened import open_source
 
-from tokfmt.core.errors import OptionError
-from tokfmt.ops.search.query import (
+from tokfmt.commands.search.query import (
     LARGEST,
     AnyQuery,
     EndQuery,
@@ -28,7 +27,8 @@ from tokfmt.ops.search.query import (
     is_query,
     parse_query,
 )
-from tokfmt.ops.search.search import find, find_records
+from tokfmt.commands.search.search import find, find_records
+from tokfmt.errors import OptionError
 from tokfmt.plugin import Layout, MemoryReader, Ragged
 
 EOS = 9

@@ -10,10 +10,10 @@ import registered
 from paths import CORPUS, TOKENIZER
 
 import tokfmt
-from tokfmt.core.errors import (
+from tokfmt.base.seeds import SHUFFLE, SPLIT, draws
+from tokfmt.errors import (
     LossyConversionError,
 )
-from tokfmt.core.seeds import SHUFFLE, SPLIT, draws
 from tokfmt.plugin import Ragged
 from tokfmt.testing import read, sequences, write
 

@@ -16,7 +16,7 @@ from finishing import finish
 
 import tokfmt
 from tokfmt.cli.main import cli
-from tokfmt.core.errors import LossyConversionError
+from tokfmt.errors import LossyConversionError
 
 EOS = 7
 NAMES = ("kept", "replaced", "added", "dropped", "bare")

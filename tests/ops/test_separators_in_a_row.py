@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 import tokfmt
-from tokfmt.core.errors import LossyConversionError
+from tokfmt.errors import LossyConversionError
 
 EOS = 7
 STREAM = [5, 6, EOS, EOS, 8, EOS, EOS, EOS, 9, EOS]

@@ -9,7 +9,7 @@ import pytest
 from paths import FIXTURES
 
 import tokfmt
-from tokfmt.core.errors import CorruptError, FormatError
+from tokfmt.errors import CorruptError, FormatError
 
 
 def parquet(path, ids):

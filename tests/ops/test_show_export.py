@@ -8,8 +8,8 @@ from made_plugins import tokfmt_reel
 from reels import LISTS, Texts, records
 
 import tokfmt
-from tokfmt.core.errors import ConversionError
-from tokfmt.ops.show.export import export
+from tokfmt.commands.show.export import export
+from tokfmt.errors import ConversionError
 from tokfmt.plugin import Hints
 
 

@@ -17,7 +17,9 @@ from paths import TOKENIZER
 from tokenizers import Tokenizer
 
 import tokfmt
-from tokfmt.core.errors import (
+from tokfmt.commands.show.show import SourceRequest, show_origins
+from tokfmt.commands.show.step import show_step
+from tokfmt.errors import (
     ConversionError,
     CorruptError,
     FormatError,
@@ -25,8 +27,6 @@ from tokfmt.core.errors import (
     TokfmtError,
     TruncatedError,
 )
-from tokfmt.ops.show.show import SourceRequest, show_origins
-from tokfmt.ops.show.step import show_step
 
 EOS = 4095
 PLAIN = Tokenizer.from_file(str(TOKENIZER / "tokenizer.json"))

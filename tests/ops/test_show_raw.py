@@ -19,8 +19,8 @@ from pyarrow import parquet
 from reads import asked_of
 from stores import Memory, close_stores
 
-from tokfmt.core.errors import FormatError, UnsafeError
-from tokfmt.ops.show.parts import Raw, sections
+from tokfmt.commands.show.parts import Raw, sections
+from tokfmt.errors import FormatError, UnsafeError
 from tokfmt.plugin import Format, Inspection, NoOptions, place_of, register_store
 
 FORMATS = ("modalities", "stage1", "hdf5", "flat-tokens", "jsonl")

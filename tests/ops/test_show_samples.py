@@ -6,7 +6,7 @@ import pytest
 from paths import CORPUS, FIXTURES, TOKENIZER
 from showing import samples
 
-from tokfmt.core.errors import FormatError, OptionError
+from tokfmt.errors import FormatError, OptionError
 
 HOME = FIXTURES / "hdf5"
 

@@ -11,7 +11,7 @@ import pytest
 from paths import TOKENIZER
 
 import tokfmt
-from tokfmt.core.errors import ConversionError, OptionError, TokfmtError
+from tokfmt.errors import ConversionError, OptionError, TokfmtError
 
 FORMATS = ("megatron", "modalities")
 

@@ -11,7 +11,7 @@ from paths import FIXTURES
 import tokfmt
 from tokfmt import convert
 from tokfmt.cli.main import cli
-from tokfmt.core.errors import ConversionError, TokfmtError
+from tokfmt.errors import ConversionError, TokfmtError
 
 PACK = FIXTURES / "modalities" / "D_2byte_gpt2.pbin"  # 2,004 tokens
 TEN_TB = 10 * 10**12

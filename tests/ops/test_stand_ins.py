@@ -6,7 +6,7 @@ import pyarrow.parquet
 import pytest
 
 import tokfmt
-from tokfmt.core.errors import StandInError, TokfmtError
+from tokfmt.errors import StandInError, TokfmtError
 
 PLACEHOLDER = b"version https://git-lfs.github.com/spec/v1\noid sha256:" + b"0" * 64 + b"\nsize 12345678\n"
 PAGES = [

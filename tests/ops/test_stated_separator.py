@@ -7,7 +7,7 @@ import pytest
 from plugged import plugged
 
 import tokfmt
-from tokfmt.core.errors import CorruptError
+from tokfmt.errors import CorruptError
 from tokfmt.plugin import (
     Code,
     Columns,

@@ -22,9 +22,8 @@ from stats_oracle import check
 
 import tokfmt
 from tokfmt.cli.main import cli
-from tokfmt.core.errors import FormatError, OptionError
-from tokfmt.ops.stats import glance, stats_of
-from tokfmt.ops.stats.report import (
+from tokfmt.commands.stats import glance, stats_of
+from tokfmt.commands.stats.report import (
     StatsReport,
     deviations,
     known_keys,
@@ -33,6 +32,7 @@ from tokfmt.ops.stats.report import (
     read_baseline,
     unmet,
 )
+from tokfmt.errors import FormatError, OptionError
 
 PACK = FIXTURES / "modalities" / "D_2byte_gpt2.pbin"
 BLOCKS = FIXTURES / "stage1" / "blocks"

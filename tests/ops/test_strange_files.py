@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import tokfmt
-from tokfmt.core.errors import FormatError, TokfmtError
+from tokfmt.errors import FormatError, TokfmtError
 
 LISTS = [[5, 6, 7], [8], [9, 10]]
 

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 import tokfmt
 from tokfmt.cli.main import cli
-from tokfmt.core.errors import ConversionError, OptionError, SeparatorUnknownError
+from tokfmt.errors import ConversionError, OptionError, SeparatorUnknownError
 
 EOS, OTHER = 7, 8
 CONTENTS = [[9], [9, 9], [9, 5]]

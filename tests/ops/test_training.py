@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from paths import ROOT, TOKENIZER
 
 import tokfmt
-from tokfmt.core.errors import OptionError, SourceChangedError, TokenizerMismatchError, TokenRangeError
+from tokfmt.errors import OptionError, SourceChangedError, TokenizerMismatchError, TokenRangeError
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: tests/system.sh brings it where it can")
 
@@ -357,7 +357,7 @@ def test_tokens_that_take_long_to_decode_are_copied_before_the_first_batch(tmp_p
     loader = Loader(tokfmt.recipe([tmp_path / "x.parquet"], seq_len=500, shuffle="samples", to_eos="none"), 8)
     with pytest.warns(LoaderWarning, match=r"copying 8\.\d MB of tokens of x \(parquet\) to the cache, once"):
         batch = next(iter(loader))
-    (copy,) = (tmp_path / "cache/tokfmt/recipes").glob("*-tokens.u16")
+    (copy,) = (tmp_path / "cache/tokfmt/mix").glob("*-tokens.u16")
     assert np.array_equal(np.fromfile(copy, "<u2"), ids)
     ((_, number, _, _),) = loader.recipe.spans(0)
     assert np.array_equal(batch["input_ids"][0], ids[500 * number : 500 * number + 500])
@@ -648,7 +648,7 @@ def test_an_iterator_that_is_alive_at_exit_says_nothing(mix):
 RANK = """
 import sys, warnings, torch.distributed as distributed
 from datetime import timedelta
-from tokfmt.core.errors import OptionError
+from tokfmt.errors import OptionError
 from tokfmt.torch import Loader
 meeting, world, rank, *runs = sys.argv[1:]
 distributed.init_process_group(

@@ -13,7 +13,7 @@ import pytest
 from paths import CORPUS, TOKENIZER
 
 import tokfmt
-from tokfmt.core.errors import VerificationError
+from tokfmt.errors import VerificationError
 
 
 @pytest.mark.parametrize("name", ["o.pbin", "o.zarr", "o.jsonl"])

@@ -93,7 +93,7 @@ import os, sys
 with open("begun", "a") as file:
     file.write(__name__ + " ")
 import tokfmt
-from tokfmt.ops.convert import convert as conversion
+from tokfmt.commands.convert import convert as conversion
 conversion._WORTH = 1000
 how = {"seq_len": 32, "allow_loss": ["empty-sequences", "embedded-separators"], "jobs": 2, "manifest": False}
 before = globals().get("__file__"), __spec__

@@ -10,7 +10,7 @@ from click.testing import CliRunner
 
 import tokfmt
 from tokfmt.cli.main import cli
-from tokfmt.core.errors import ConversionError, TokenizerMismatchError, TokfmtError
+from tokfmt.errors import ConversionError, TokenizerMismatchError, TokfmtError
 
 END = "<|end|>"
 

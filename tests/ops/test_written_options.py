@@ -17,7 +17,7 @@ from made_corpora import prose
 from paths import FIXTURES, TOKENIZER
 
 import tokfmt
-from tokfmt.core.errors import CorruptError, DetectionError, OptionError
+from tokfmt.errors import CorruptError, DetectionError, OptionError
 
 VALUES = {
     ("jsonl", "text_field"): ("body.text", "content"),

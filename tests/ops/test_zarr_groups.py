@@ -9,7 +9,7 @@ from paths import CORPUS, FIXTURES, TOKENIZER
 from zarr.storage import LocalStore, MemoryStore, ZipStore
 
 import tokfmt
-from tokfmt.core.errors import CorruptError, DestinationExistsError, OptionError, TokenRangeError
+from tokfmt.errors import CorruptError, DestinationExistsError, OptionError, TokenRangeError
 
 pytestmark = pytest.mark.slow
 

@@ -8,7 +8,7 @@ import pytest
 import zstandard
 
 import tokfmt
-from tokfmt.core.errors import CorruptError, TokfmtError, UnsupportedError
+from tokfmt.errors import CorruptError, TokfmtError, UnsupportedError
 
 LINES = b"".join(json.dumps({"text": f"document {k}"}).encode() + b"\n" for k in range(600))
 SKIPPED = struct.pack("<II", 0x184D2A50, 4) + bytes(4)

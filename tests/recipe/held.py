@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 from recipe import oracle
 
 from tokfmt.core.reader import Info, Layout, check_interval
+from tokfmt.mix.documents import Documents, Source
+from tokfmt.mix.fields import FIELDS
+from tokfmt.mix.language import parse_recipe
+from tokfmt.mix.samples import Samples
+from tokfmt.mix.tree import explain
 from tokfmt.plugin import TokenReader
-from tokfmt.recipes.documents import Documents, Source
-from tokfmt.recipes.fields import FIELDS
-from tokfmt.recipes.language import parse_recipe
-from tokfmt.recipes.samples import Samples
-from tokfmt.recipes.tree import explain
 
 __all__ = ["EOS", "FIELDS", "Held", "expected", "explain", "languages", "opened", "sources"]
 

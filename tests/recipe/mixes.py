@@ -6,10 +6,10 @@ from pathlib import Path
 from hypothesis import strategies as st
 from recipe.held import Held, languages, source_of, sources
 
-from tokfmt.core.errors import TokfmtError
-from tokfmt.recipes.documents import Documents, quotas
-from tokfmt.recipes.language import parse_recipe
-from tokfmt.recipes.samples import Samples
+from tokfmt.errors import TokfmtError
+from tokfmt.mix.documents import Documents, quotas
+from tokfmt.mix.language import parse_recipe
+from tokfmt.mix.samples import Samples
 
 __all__ = ["Documents", "counted", "cut", "mixes", "whole_passes"]
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from recipe.held import explain, languages, sources
 from recipe.mixes import Documents, counted, cut, mixes, whole_passes
 
-from tokfmt.recipes.amounts import amounts
+from tokfmt.mix.amounts import amounts
 
 
 def told(found):

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 import tokfmt
 from tokfmt.cli.main import cli
-from tokfmt.core.errors import FormatError, OptionError
+from tokfmt.errors import FormatError, OptionError
 
 PAIRS = ["0.3", "A_text_document", "0.7", "B_text_document"]
 LISTS = {

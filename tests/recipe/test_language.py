@@ -9,9 +9,9 @@ import pytest
 import registered
 
 import tokfmt
-from tokfmt.core.errors import ConversionError, FormatError, TokfmtError
+from tokfmt.errors import ConversionError, FormatError, TokfmtError
+from tokfmt.mix.language import entries_of, is_recipe, parse_recipe, read_recipe, written
 from tokfmt.plugin import LocalPlace
-from tokfmt.recipes.language import entries_of, is_recipe, parse_recipe, read_recipe, written
 
 BASE = {"source": [{"path": "a.pbin"}]}
 

@@ -20,7 +20,7 @@ from paths import TOKENIZER
 
 import tokfmt
 from tokfmt.cli.main import cli
-from tokfmt.core.errors import FormatError, LoaderWarning, LossyConversionError
+from tokfmt.errors import FormatError, LoaderWarning, LossyConversionError
 
 EOS = 0
 FIELDS = ["input_ids", "labels", "loss_mask"]

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tokfmt
-from tokfmt.core.errors import ConversionError, CorruptError, LossyConversionError, TokfmtError
+from tokfmt.errors import ConversionError, CorruptError, LossyConversionError, TokfmtError
 
 EOS = 99
 PLACES = (

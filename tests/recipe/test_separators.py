@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 import tokfmt
 from tokfmt.cli.main import cli
-from tokfmt.core.errors import ConversionError, FormatError, OptionError, TokfmtError
+from tokfmt.errors import ConversionError, FormatError, OptionError, TokfmtError
 
 COUNT = 12
 DOCUMENTS = [[20 + k, 2, 50 + k] for k in range(COUNT)]

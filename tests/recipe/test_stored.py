@@ -9,7 +9,7 @@ from moments import At
 from paths import ROOT
 
 import tokfmt
-from tokfmt.core.errors import FormatError, LossyConversionError, OptionError
+from tokfmt.errors import FormatError, LossyConversionError, OptionError
 
 PACK = ROOT / "fixtures/modalities/E_D_2byte_gpt2.pbin"
 

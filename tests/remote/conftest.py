@@ -14,11 +14,11 @@ from stores import Counting
 
 pytest.importorskip("obstore")
 
-from tokfmt.core import place
-from tokfmt.core.place import Url, close_stores
-from tokfmt.remote import account, disk, open_store
-from tokfmt.remote.ahead import AHEAD
-from tokfmt.remote.ranges import BLOCKS
+from tokfmt.files import place
+from tokfmt.files.place import Url, close_stores
+from tokfmt.stores import account, disk, open_store
+from tokfmt.stores.ahead import AHEAD
+from tokfmt.stores.ranges import BLOCKS
 
 VARIABLES = [
     *("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_PROFILE", "AWS_REGION"),

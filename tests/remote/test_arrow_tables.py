@@ -8,7 +8,7 @@ import pytest
 from paths import FIXTURES
 
 import tokfmt
-from tokfmt.core.errors import TokfmtError
+from tokfmt.errors import TokfmtError
 from tokfmt.formats.arrow.container import ArrowContainer, ParquetContainer
 from tokfmt.plugin import Url
 

@@ -11,7 +11,7 @@ from stores import close_stores
 
 import tokfmt
 from tokfmt.cli.main import cli
-from tokfmt.core.errors import OptionError, TokfmtError
+from tokfmt.errors import OptionError, TokfmtError
 
 
 def run(*words):

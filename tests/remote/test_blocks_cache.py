@@ -7,8 +7,8 @@ from paths import ROOT
 from remote.conftest import noise
 
 from tokfmt.plugin import Identity
-from tokfmt.remote import blocks
-from tokfmt.remote.blocks import LARGEST, SIZE
+from tokfmt.stores import blocks
+from tokfmt.stores.blocks import LARGEST, SIZE
 
 CONTENT = noise(12 << 20)
 SPANS = [(5 << 20, (5 << 20) + 10), (SIZE - 3, 3 * SIZE + 5), (len(CONTENT) - 7, len(CONTENT))]
@@ -17,9 +17,9 @@ PARTS = [CONTENT[start:stop] for start, stop in SPANS]
 
 PROGRAM = """
 import sys
-from tokfmt.core.place import Url
-from tokfmt.core.store import Identity
-from tokfmt.remote import open_store
+from tokfmt.files.place import Url
+from tokfmt.files.store import Identity
+from tokfmt.stores import open_store
 size, tag = int(sys.argv[1]), sys.argv[2]
 store, identity = open_store(Url.parse("s3://bkt")), Identity(size, tag)
 store.prefetch("x.bin", [(0, size)], identity, keep=True)

@@ -3,7 +3,7 @@
 import pytest
 from remote.conftest import noise
 
-from tokfmt.remote import blocks
+from tokfmt.stores import blocks
 
 MIB = 1 << 20
 LARGE = noise(12 * MIB)

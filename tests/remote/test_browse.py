@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from paths import FIXTURES
 
 from tokfmt.cli.main import cli
-from tokfmt.core.errors import TokfmtError
+from tokfmt.errors import TokfmtError
 
 NAMES = ["modalities/D_2byte_gpt2.pbin", "stage1/blocks", "flat-tokens/multi_chunk.zarr", "hdf5/padded_eos", "jsonl/corpus.jsonl"]  # fmt: skip
 

@@ -12,8 +12,8 @@ from remote.conftest import when
 from stores import close_stores
 
 import tokfmt
-from tokfmt.core.claims import SCHEMA
-from tokfmt.core.errors import ConversionError
+from tokfmt.errors import ConversionError
+from tokfmt.files.claims import SCHEMA
 
 PACK = FIXTURES / "modalities/D_2byte_gpt2.pbin"
 EOS = 50256

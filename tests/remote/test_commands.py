@@ -22,7 +22,7 @@ from stores import close_stores
 
 import tokfmt
 from tokfmt.cli.main import cli
-from tokfmt.core.errors import CorruptError, OptionError, TruncatedError, UnreachableError
+from tokfmt.errors import CorruptError, OptionError, TruncatedError, UnreachableError
 
 PACK = "modalities/D_2byte_gpt2.pbin"
 DATASETS = [
@@ -298,7 +298,7 @@ def test_ctrl_c_ends_a_command_while_a_server_stalls(server, bucket, stalled):
 def test_local_files_import_nothing_of_it():
     program = (
         "import sys, tokfmt; tokfmt.open(sys.argv[1])[0]; "
-        "assert not [name for name in sys.modules if name.startswith(('tokfmt.remote', 'obstore'))]"
+        "assert not [name for name in sys.modules if name.startswith(('tokfmt.stores', 'obstore'))]"
     )
     subprocess.run([sys.executable, "-c", program, str(FIXTURES / PACK)], check=True, cwd=ROOT)
 

@@ -9,8 +9,8 @@ from paths import TOKENIZER
 
 import tokfmt
 from tokfmt.cli.main import cli as command
-from tokfmt.core.errors import ConversionError, DestinationExistsError, OptionError
-from tokfmt.ops.convert.parts import SUFFIXES
+from tokfmt.commands.convert.parts import SUFFIXES
+from tokfmt.errors import ConversionError, DestinationExistsError, OptionError
 from tokfmt.testing import tree
 
 COUNT = 4

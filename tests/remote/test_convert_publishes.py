@@ -7,7 +7,7 @@ import stores
 from publishing import DATA, INDEX, OLD, PAIR, PublisherContract, journal_of
 from steps import Steps
 
-from tokfmt.ops.convert.upload import StorePublisher
+from tokfmt.commands.convert.upload import StorePublisher
 
 
 class TestStore(PublisherContract):

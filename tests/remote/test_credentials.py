@@ -13,12 +13,12 @@ from amount import FUZZ_ONLY
 from remote import servers
 from stores import close_stores
 
-from tokfmt.core.errors import FormatError, OptionError
+from tokfmt.errors import FormatError, OptionError
 from tokfmt.plugin import Url
-from tokfmt.remote import credentials, open_store
-from tokfmt.remote.clients import retry_seconds
-from tokfmt.remote.failures import Asked
-from tokfmt.remote.options import StoreOptions
+from tokfmt.stores import credentials, open_store
+from tokfmt.stores.clients import retry_seconds
+from tokfmt.stores.failures import Asked
+from tokfmt.stores.options import StoreOptions
 
 KEY = "planted-key"
 

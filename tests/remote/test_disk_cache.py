@@ -12,9 +12,9 @@ from remote import faulty
 from remote.conftest import forget, noise
 
 from tokfmt.cli.main import cli
-from tokfmt.core.errors import OptionError
-from tokfmt.remote import account, disk, open_store
-from tokfmt.remote.blocks import SIZE, STREAMED
+from tokfmt.errors import OptionError
+from tokfmt.stores import account, disk, open_store
+from tokfmt.stores.blocks import SIZE, STREAMED
 
 CONTENT = noise(12 << 20)
 SPANS = [(5 << 20, (5 << 20) + 10), (SIZE - 3, 3 * SIZE + 5), (len(CONTENT) - 7, len(CONTENT))]

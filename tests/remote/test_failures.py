@@ -2,9 +2,9 @@
 
 import pytest
 
-from tokfmt.core.errors import FormatError, UnreachableError
+from tokfmt.errors import FormatError, UnreachableError
 from tokfmt.plugin import Url
-from tokfmt.remote.failures import Asked, failure, may_pass
+from tokfmt.stores.failures import Asked, failure, may_pass
 
 
 def test_a_container_that_does_not_exist():

@@ -14,7 +14,7 @@ from paths import FIXTURES
 from remote.conftest import noise
 
 import tokfmt
-from tokfmt.core.errors import SourceChangedError, UnreachableError
+from tokfmt.errors import SourceChangedError, UnreachableError
 from tokfmt.plugin import Url, open_file
 
 PACK = "modalities/D_2byte_gpt2.pbin"

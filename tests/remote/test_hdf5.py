@@ -8,7 +8,7 @@ import pytest
 from paths import FIXTURES
 
 import tokfmt
-from tokfmt.core.errors import SourceChangedError, TokfmtError, TruncatedError, UnreachableError
+from tokfmt.errors import SourceChangedError, TokfmtError, TruncatedError, UnreachableError
 from tokfmt.formats.hdf5.container import open_stored
 from tokfmt.formats.hdf5.table import Rows
 from tokfmt.plugin import Url

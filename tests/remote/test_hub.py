@@ -11,7 +11,7 @@ from remote.conftest import forget
 from stores import close_stores
 
 import tokfmt
-from tokfmt.core.errors import FormatError, OptionError, UnsafeError
+from tokfmt.errors import FormatError, OptionError, UnsafeError
 
 REPOSITORY = "datasets/org/corpus"
 ADDRESS = f"hf://{REPOSITORY}"

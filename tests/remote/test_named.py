@@ -10,9 +10,9 @@ from stores import close_stores
 
 import tokfmt
 from tokfmt.cli.main import cli
-from tokfmt.core import named
-from tokfmt.core.errors import FormatError, OptionError, UnsafeError
-from tokfmt.core.named import allowing, place_named
+from tokfmt.errors import FormatError, OptionError, UnsafeError
+from tokfmt.files import named
+from tokfmt.files.named import allowing, place_named
 from tokfmt.plugin import LocalPlace, Url
 
 HOME = Url.parse("s3://b/mixes/mix.toml")

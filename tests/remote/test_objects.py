@@ -12,7 +12,7 @@ from paths import FIXTURES
 from remote.conftest import noise, open_store
 
 import tokfmt
-from tokfmt.core.errors import FormatError, OptionError, SourceChangedError, TokfmtError, UnreachableError
+from tokfmt.errors import FormatError, OptionError, SourceChangedError, TokfmtError, UnreachableError
 from tokfmt.plugin import Identity, Kind, Url
 
 MIB = 1 << 20

@@ -5,9 +5,9 @@ import re
 import pytest
 from remote.conftest import open_store
 
-from tokfmt.core.errors import OptionError
+from tokfmt.errors import OptionError
 from tokfmt.plugin import Url
-from tokfmt.remote.options import StoreOptions, configure
+from tokfmt.stores.options import StoreOptions, configure
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,9 @@ import re
 import pytest
 from remote.conftest import noise, within
 
-from tokfmt.core import place
-from tokfmt.core.errors import OptionError, OutageError
-from tokfmt.core.place import destination_of, writable_store
+from tokfmt.errors import OptionError, OutageError
+from tokfmt.files import place
+from tokfmt.files.place import destination_of, writable_store
 from tokfmt.plugin import Url
 
 

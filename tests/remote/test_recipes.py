@@ -9,7 +9,7 @@ from paths import FIXTURES, TOKENIZER
 
 import tokfmt
 from tokfmt.cli.main import cli
-from tokfmt.core.errors import FormatError, UnsafeError
+from tokfmt.errors import FormatError, UnsafeError
 
 RECIPE = """tokfmt = 1
 seq_len = 64

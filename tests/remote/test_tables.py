@@ -10,7 +10,7 @@ import pyarrow.parquet
 import pytest
 
 import tokfmt
-from tokfmt.core.errors import TokfmtError
+from tokfmt.errors import TokfmtError
 
 ROWS = [np.random.default_rng(k).integers(0, 50_000, 300).astype("i4") for k in range(2000)]
 IDS = pa.array(ROWS, pa.list_(pa.int32()))

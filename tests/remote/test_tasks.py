@@ -8,7 +8,7 @@ from finishing import finish
 from remote.conftest import when
 
 import tokfmt
-from tokfmt.core.errors import ConversionError, CorruptError, DestinationExistsError, OptionError
+from tokfmt.errors import ConversionError, CorruptError, DestinationExistsError, OptionError
 from tokfmt.testing import tree
 
 HOW = {"to_format": "mds", "eos": 50256, "to_options": {"shard_size": 4000}}

@@ -6,8 +6,8 @@ from paths import FIXTURES
 from remote.conftest import noise
 
 import tokfmt
-from tokfmt.core.errors import OutageError, UnsupportedError
-from tokfmt.remote import upload
+from tokfmt.errors import OutageError, UnsupportedError
+from tokfmt.stores import upload
 from tokfmt.testing import tree
 
 

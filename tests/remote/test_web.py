@@ -15,7 +15,7 @@ from remote.conftest import open_store
 from stores import close_stores
 
 import tokfmt
-from tokfmt.core.errors import (
+from tokfmt.errors import (
     FormatError,
     SourceChangedError,
     UnknownFormatError,
@@ -23,7 +23,7 @@ from tokfmt.core.errors import (
     UnsafeError,
 )
 from tokfmt.plugin import Identity, Url
-from tokfmt.remote import blocks, redirects
+from tokfmt.stores import blocks, redirects
 
 PACK = "modalities/D_2byte_gpt2.pbin"
 

@@ -22,7 +22,7 @@ from stores import close_stores
 
 import tokfmt
 from tokfmt.cli.main import cli
-from tokfmt.core.errors import ConversionError, DestinationExistsError, OptionError, OutageError, TokfmtError
+from tokfmt.errors import ConversionError, DestinationExistsError, OptionError, OutageError, TokfmtError
 
 PACK = FIXTURES / "modalities/D_2byte_gpt2.pbin"
 EOS = 50256

@@ -8,7 +8,7 @@ from amount import first
 from paths import FIXTURES
 
 import tokfmt
-from tokfmt.core.errors import DestinationExistsError
+from tokfmt.errors import DestinationExistsError
 from tokfmt.plugin import Url, everything_in, open_file
 
 PACK = FIXTURES / "modalities/D_2byte_gpt2.pbin"

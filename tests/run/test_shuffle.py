@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from machines import Machine
 
-from tokfmt.core.errors import TokfmtError
+from tokfmt.errors import TokfmtError
 from tokfmt.plugin import Info, Layout, MemoryReader, Ragged, TokenReader, offsets_of, windows
 from tokfmt.run import shuffle
 from tokfmt.run.execute import SerialExecutor, make_executor

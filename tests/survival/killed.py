@@ -15,12 +15,12 @@ from pathlib import Path
 from warm import import_all, load_engines
 
 from tokfmt import registry
-from tokfmt.core.errors import TokfmtError
-from tokfmt.core.place import LocalPlace
-from tokfmt.ops.convert.arrangement import arrangement_of
-from tokfmt.ops.convert.convert import convert_files
-from tokfmt.ops.convert.request import Request
-from tokfmt.ops.source.request import SourceRequest
+from tokfmt.commands.convert.arrangement import arrangement_of
+from tokfmt.commands.convert.convert import convert_files
+from tokfmt.commands.convert.request import Request
+from tokfmt.commands.source.request import SourceRequest
+from tokfmt.errors import TokfmtError
+from tokfmt.files.place import LocalPlace
 from tokfmt.run import plan, shuffle
 from tokfmt.run.plan import Task, read_journal
 from tokfmt.run.progress import Progress
@@ -206,7 +206,7 @@ def relay(case, home):
 
 def tasks(case, home, order, moments):
     """Tasks in any order, each killed on its way and run again; then --finish, killed and run again."""
-    from tokfmt.ops.convert.convert import finish
+    from tokfmt.commands.convert.convert import finish
 
     reference = Path(home, "reference", case["name"])
     reference.parent.mkdir()
@@ -247,7 +247,7 @@ def serve():
 
 
 if __name__ == "__main__":
-    import_all("isal.isal_zlib", "deflate", without=["tokfmt.tui"])
+    import_all("isal.isal_zlib", "deflate", without=["tokfmt.browser"])
     load_engines()
     registry.names()
     gc.collect()

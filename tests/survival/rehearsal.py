@@ -120,7 +120,7 @@ def change(path, size):
 
 def convert_small_regions():
     """Small inputs have several regions, as large ones do."""
-    from tokfmt.ops.convert import write
+    from tokfmt.commands.convert import write
 
     plan = write.plan
     write.plan = lambda source, writer, size: plan(source, writer, REGION)
@@ -150,7 +150,7 @@ def child(job):
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (fault["limit"],) * 2)
     if "portable" in fault:
-        from tokfmt.core import durable, publisher
+        from tokfmt.files import durable, publisher
 
         publisher.rename = durable.rename_portably
     if "kill_worker" in fault:
@@ -223,7 +223,7 @@ def of_session(session):
 def serve():
     from tokfmt import registry
 
-    import_all("zarr", without=["tokfmt.tui"])
+    import_all("zarr", without=["tokfmt.browser"])
     load_engines()
     for name in registry.names():
         registry.get(name)

@@ -11,7 +11,7 @@ from paths import ROOT
 
 SCRIPT = """
 import gc, os, signal, sys, time, weakref
-from tokfmt.ops.convert import write
+from tokfmt.commands.convert import write
 
 number, how, times = int(sys.argv[1]), sys.argv[2], int(sys.argv[3])
 

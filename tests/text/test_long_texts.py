@@ -14,7 +14,7 @@ from paths import TOKENIZER
 from tokenizers import AddedToken, Tokenizer, models, normalizers, pre_tokenizers, trainers
 
 import tokfmt
-from tokfmt.core.errors import UnsafeError
+from tokfmt.errors import UnsafeError
 from tokfmt.text.decoding import Content
 from tokfmt.text.long_texts import NOWHERE, PER_CHARACTER, UnbrokenTextError, cuts_of, in_pieces
 from tokfmt.text.tokenizer import load_tokenizer

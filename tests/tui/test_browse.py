@@ -13,7 +13,7 @@ from browsing import BLOCKS, EVERY, PACK, Fake, browse, line, reader_text, sessi
 from paths import CORPUS, FIXTURES, TOKENIZER
 
 import tokfmt
-from tokfmt.core.errors import CorruptError
+from tokfmt.errors import CorruptError
 
 
 @pytest.fixture(autouse=True)

@@ -6,7 +6,7 @@ from browsing import BLOCKS, PACK, browse, tab_of
 from paths import CORPUS, FIXTURES
 from textual.widgets import Input, Label, OptionList
 
-from tokfmt.tui.dialogs import OneOf, Question, Scroll
+from tokfmt.browser.dialogs import OneOf, Question, Scroll
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ from browsing import BLOCKS, PACK, STORE, browse, reader_text, tab_of
 from paths import FIXTURES
 
 import tokfmt
-from tokfmt.tui.widgets.frame import KeyBar, Refusal, StatusLine
+from tokfmt.browser.widgets.frame import KeyBar, Refusal, StatusLine
 
 
 @pytest.fixture(autouse=True)

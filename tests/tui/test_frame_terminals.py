@@ -9,7 +9,7 @@ from browsing import PACK, browse, line
 from paths import CORPUS, FIXTURES, TOKENIZER
 from rich.cells import cell_len
 
-from tokfmt.tui.widgets.frame import DatasetLine, FindBar, KeyBar, Summary
+from tokfmt.browser.widgets.frame import DatasetLine, FindBar, KeyBar, Summary
 
 SIZES = [(40, 12), (60, 16), (80, 24), (120, 36), (200, 60)]
 

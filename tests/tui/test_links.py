@@ -8,8 +8,8 @@ from browsing import EVERY, HDF5, PACK, browse, tab_of
 from click.testing import CliRunner
 from paths import CORPUS, FIXTURES, TOKENIZER
 
+from tokfmt.browser.links import parse_landing
 from tokfmt.cli.main import cli
-from tokfmt.tui.links import parse_landing
 
 
 @pytest.fixture(autouse=True)

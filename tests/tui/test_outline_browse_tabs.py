@@ -6,8 +6,8 @@ import pytest
 from browsing import browse
 from paths import FIXTURES
 
+from tokfmt.browser.widgets.outline import Outline, Row, first_open, fitted
 from tokfmt.plugin import Field, Listed, Part
-from tokfmt.tui.widgets.outline import Outline, Row, first_open, fitted
 
 PACK = FIXTURES / "modalities" / "D_2byte_gpt2.pbin"
 

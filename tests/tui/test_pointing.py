@@ -11,7 +11,7 @@ from paths import FIXTURES
 from rich.cells import cell_len
 from textual.events import MouseDown, MouseMove, MouseUp
 
-from tokfmt.core.errors import CorruptError
+from tokfmt.errors import CorruptError
 
 TOKENIZER = "sample/tokenizer"
 

@@ -10,7 +10,7 @@ from browsing import PACK, browse, line, tab_of
 from paths import CORPUS, TOKENIZER
 
 import tokfmt
-from tokfmt.tui.widgets.rankings import GroupRanking, Ranking
+from tokfmt.browser.widgets.rankings import GroupRanking, Ranking
 
 DOCUMENTS = [[7, 8, 9], [5], [7, 8, 9], [], [1, 2, 3, 4], [5], [7, 8, 9], [4, 4], [1, 2, 3, 4], [9, 8, 7]]
 

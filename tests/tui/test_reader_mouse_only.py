@@ -6,7 +6,7 @@ from browsing import PACK, browse, line, tab_of
 from paths import FIXTURES
 from textual.events import MouseDown, MouseScrollDown, MouseUp
 
-from tokfmt.tui.widgets.reader import TokenDetails
+from tokfmt.browser.widgets.reader import TokenDetails
 
 
 @pytest.fixture(autouse=True)

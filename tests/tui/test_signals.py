@@ -141,7 +141,7 @@ def test_a_terminal_that_goes_away_ends_it_though_no_signal_comes(tmp_path):
 def test_what_does_not_end_when_asked_is_ended(tmp_path):
     """A main thread that never comes back, as one in a read from a disk that is gone: twice, and once with patience."""
     held = (
-        "import sys, time, tokfmt.tui.app as app; app.Browser.on_key = lambda *_: time.sleep(10_000);"
+        "import sys, time, tokfmt.browser.app as app; app.Browser.on_key = lambda *_: time.sleep(10_000);"
         "sys.argv = ['tokfmt', 'browse', sys.argv[1]]; from tokfmt.cli.main import run; run()"
     )
     for again in (True, False):

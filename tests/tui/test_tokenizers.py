@@ -11,7 +11,7 @@ from textual.widgets import Input
 from tokenizers import Tokenizer
 
 import tokfmt
-from tokfmt.tui.tokenizers import TokenizerPair, rate
+from tokfmt.browser.tokenizers import TokenizerPair, rate
 
 TEXTS = [json.loads(line)["text"] for line in CORPUS.read_text().splitlines()]
 PLAIN = Tokenizer.from_file(str(TOKENIZER / "tokenizer.json"))

@@ -13,7 +13,7 @@ from amount import first
 from paths import FIXTURES
 
 import tokfmt
-from tokfmt.core.errors import FormatError, TokfmtError, UnsafeError, UnsupportedError
+from tokfmt.errors import FormatError, TokfmtError, UnsafeError, UnsupportedError
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")

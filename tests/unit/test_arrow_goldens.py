@@ -10,7 +10,7 @@ import registered
 from paths import FIXTURES
 
 import tokfmt
-from tokfmt.core.errors import FormatError, TokfmtError
+from tokfmt.errors import FormatError, TokfmtError
 
 HOME = FIXTURES / "parquet"
 CASES = {case["name"]: case for case in json.loads((HOME / "expected.json").read_text())["cases"]}

@@ -7,7 +7,7 @@ from amount import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tokfmt.ops.compare.fingerprint import SHORT, AxisSide, Running, fingerprints, fingerprints_between, hands
+from tokfmt.commands.compare.fingerprint import SHORT, AxisSide, Running, fingerprints, fingerprints_between, hands
 from tokfmt.plugin import MemoryReader, Ragged, offsets_of
 
 quick = settings(max_examples=examples(60), deadline=None)

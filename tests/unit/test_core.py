@@ -14,8 +14,8 @@ import pytest
 from amount import FUZZ_ONLY
 from paths import FIXTURES
 
-from tokfmt.core import errors
-from tokfmt.core.errors import (
+from tokfmt import errors
+from tokfmt.errors import (
     ConversionError,
     CorruptError,
     FormatError,

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tokfmt.core.errors import (
+from tokfmt.errors import (
     ConversionError,
     OptionError,
     TruncatedError,

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from tokfmt.core.files import walk
+from tokfmt.files.file import walk
 
 
 def test_walks_are_those_of_python(tmp_path):

@@ -12,7 +12,7 @@ from paths import ROOT
 from tokfmt import plugin
 
 HOME = ROOT / "tokfmt"
-CODES = "ops/check/codes.py"
+CODES = "commands/check/codes.py"
 
 
 def table(path):

@@ -17,7 +17,7 @@ import zstandard
 from paths import FIXTURES
 
 import tokfmt
-from tokfmt.core.errors import FormatError, LossyConversionError, TokfmtError, UnknownFormatError
+from tokfmt.errors import FormatError, LossyConversionError, TokfmtError, UnknownFormatError
 from tokfmt.plugin import Audit, Confidence, Hints
 
 CASES = {

@@ -14,7 +14,7 @@ import pytest
 import zarr
 from paths import FIXTURES
 
-from tokfmt.core.errors import CorruptError, OptionError, SourceChangedError, TokfmtError, UnsafeError
+from tokfmt.errors import CorruptError, OptionError, SourceChangedError, TokfmtError, UnsafeError
 from tokfmt.formats.flat_tokens import FORMAT
 from tokfmt.formats.flat_tokens.options import ReadOptions
 from tokfmt.plugin import Confidence, Hints, LocalPlace, Probe, Ragged

@@ -8,7 +8,7 @@ import pytest
 import zarr
 from paths import FIXTURES
 
-from tokfmt.core.errors import OptionError, TokenRangeError
+from tokfmt.errors import OptionError, TokenRangeError
 from tokfmt.formats.flat_tokens import FORMAT
 from tokfmt.formats.flat_tokens.options import WriteOptions
 from tokfmt.plugin import MemoryReader, Ragged, Receipt, Target

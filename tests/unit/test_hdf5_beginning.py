@@ -7,7 +7,7 @@ from made_corpora import text_like
 from reads import asked_of
 
 import tokfmt
-from tokfmt.core.errors import CorruptError, FormatError
+from tokfmt.errors import CorruptError, FormatError
 from tokfmt.formats.hdf5.chunk_tree import root_of
 from tokfmt.formats.hdf5.container import open_stored
 from tokfmt.plugin import File

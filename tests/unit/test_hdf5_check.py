@@ -6,7 +6,7 @@ import h5py
 import numpy as np
 import pytest
 
-from tokfmt.core.errors import FormatError
+from tokfmt.errors import FormatError
 from tokfmt.formats.hdf5 import FORMAT
 from tokfmt.formats.hdf5.options import ReadOptions
 from tokfmt.plugin import Hints

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import tokfmt
-from tokfmt.core.errors import CorruptError, TruncatedError, UnsupportedError
+from tokfmt.errors import CorruptError, TruncatedError, UnsupportedError
 from tokfmt.formats.hdf5 import FORMAT
 from tokfmt.formats.hdf5.chunks import DamagedChunkError, Pipeline, fletcher32
 from tokfmt.formats.hdf5.container import open_stored

@@ -7,7 +7,7 @@ import pytest
 from paths import FIXTURES
 
 import tokfmt
-from tokfmt.core.errors import SeparatorUnknownError, UnsupportedError
+from tokfmt.errors import SeparatorUnknownError, UnsupportedError
 from tokfmt.formats.hdf5 import FORMAT
 from tokfmt.formats.hdf5.options import ReadOptions
 from tokfmt.plugin import Layout

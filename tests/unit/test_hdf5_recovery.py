@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tokfmt
-from tokfmt.core.errors import CorruptError, FormatError, OptionError, UnsupportedError
+from tokfmt.errors import CorruptError, FormatError, OptionError, UnsupportedError
 from tokfmt.formats.hdf5 import FORMAT
 from tokfmt.formats.hdf5.options import ReadOptions
 from tokfmt.plugin import Hints, Ragged

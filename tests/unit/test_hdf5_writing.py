@@ -8,7 +8,7 @@ import h5py
 import numpy as np
 import pytest
 
-from tokfmt.core.errors import CorruptError, OptionError, TokenRangeError
+from tokfmt.errors import CorruptError, OptionError, TokenRangeError
 from tokfmt.formats.hdf5 import FORMAT
 from tokfmt.formats.hdf5.packing import REACH, Packer
 from tokfmt.plugin import Hints, MemoryReader, Ragged, Separators, Target

@@ -31,9 +31,9 @@ def test_no_module_imports_itself_through_others():
 @pytest.mark.parametrize(
     ("importer", "imported"),
     [
-        ("tokfmt.core.version", "tokfmt"),
+        ("tokfmt.base.version", "tokfmt"),
         ("tokfmt.formats.arrow.container", "tokfmt.formats.arrow"),
-        ("tokfmt.ops.source.discover", "tokfmt.ops.source.open"),
+        ("tokfmt.commands.source.discover", "tokfmt.commands.source.open"),
         ("tokfmt.dataset", "tokfmt.api"),
     ],
 )
@@ -46,24 +46,26 @@ def test_a_circle_is_found(importer, imported):
 
 def test_imports_inside_functions_and_for_types_count():
     graph = imports()
-    assert graph.direct_import_exists(importer="tokfmt.ops.source.open", imported="tokfmt.ops.source.recipe")
-    assert graph.direct_import_exists(importer="tokfmt.api", imported="tokfmt.ops.stats.report")
+    assert graph.direct_import_exists(importer="tokfmt.commands.source.open", imported="tokfmt.commands.source.recipe")
+    assert graph.direct_import_exists(importer="tokfmt.api", imported="tokfmt.commands.stats.report")
 
 
 PARTS = {
     "cli": ("cli", "__main__"),
-    "tui": ("tui",),
+    "browser": ("browser",),
     "torch, integrations": ("torch", "integrations"),
     "api": ("api", "dataset", "recipe_dataset", "zarr_groups", "settings", "testing"),
-    "ops": ("ops",),
+    "commands": ("commands",),
     "run": ("run",),
     "registry, plugin": ("registry", "unsupported", "unsupported_config", "plugin", "plugin_package"),
     "text": ("text",),
     "formats": ("formats",),
-    "recipes": ("recipes",),
+    "mix": ("mix",),
     "model": ("model",),
-    "remote": ("remote",),
     "core": ("core",),
+    "stores": ("stores",),
+    "files": ("files",),
+    "base": ("base", "errors", "wording"),
 }
 """The parts of the picture in CONTRIBUTING.md, and the packages and modules of each. Data (`sample`, `schemas`) is none."""
 

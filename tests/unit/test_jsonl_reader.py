@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from paths import FIXTURES
 
-from tokfmt.core.errors import (
+from tokfmt.errors import (
     CorruptError,
     FormatError,
     LossyConversionError,

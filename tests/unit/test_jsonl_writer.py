@@ -9,7 +9,7 @@ from amount import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tokfmt.core.errors import ConversionError, OptionError, TokenRangeError
+from tokfmt.errors import ConversionError, OptionError, TokenRangeError
 from tokfmt.formats.jsonl import FORMAT
 from tokfmt.formats.jsonl.options import WriteOptions
 from tokfmt.formats.jsonl.writer import ids_lines, listed

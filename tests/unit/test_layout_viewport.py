@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from viewed import ALPHABET
 
-from tokfmt.tui.layout import (
+from tokfmt.browser.layout import (
     Kind,
     Mode,
     Piece,

@@ -12,8 +12,8 @@ from stores import Memory
 
 import tokfmt
 from tokfmt import show
-from tokfmt.core.errors import FormatError, TokfmtError
-from tokfmt.core.listing import Listing
+from tokfmt.errors import FormatError, TokfmtError
+from tokfmt.files.listing import Listing
 from tokfmt.plugin import LocalPlace, Url, everything_in, names_in, register_store
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tokfmt.core.errors import ConversionError
-from tokfmt.core.locks import (
+from tokfmt.errors import ConversionError
+from tokfmt.files.locks import (
     Scratch,
     check_private,
     holder,

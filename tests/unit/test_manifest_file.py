@@ -11,7 +11,7 @@ from paths import CORPUS, TOKENIZER
 
 import tokfmt
 from tokfmt import check, convert
-from tokfmt.core.errors import CorruptError
+from tokfmt.errors import CorruptError
 
 SWAPPED = set()
 

@@ -16,7 +16,7 @@ from peak import peak_of
 
 import tokfmt
 from tokfmt.cli.main import cli
-from tokfmt.core.errors import FormatError
+from tokfmt.errors import FormatError
 
 CODES = {"uint8": 1, "uint16": 8, "int32": 4, "int64": 5}
 EOS = 999

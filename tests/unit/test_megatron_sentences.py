@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 import tokfmt
 from tokfmt.cli.main import cli
-from tokfmt.core.errors import LossyConversionError, TokfmtError
+from tokfmt.errors import LossyConversionError, TokfmtError
 
 EOS, LOSS = 999, "inner-boundaries"
 

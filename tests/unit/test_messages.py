@@ -10,7 +10,7 @@ from paths import ROOT
 
 import tokfmt
 from tokfmt.cli.main import cli
-from tokfmt.core.errors import DestinationExistsError, FormatError, Loss, LossyConversionError
+from tokfmt.errors import DestinationExistsError, FormatError, Loss, LossyConversionError
 
 
 def test_errors_get_advice_and_are_pickled():

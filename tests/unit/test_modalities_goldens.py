@@ -11,7 +11,7 @@ from model.separated import without_trailing
 from paths import FIXTURES, GOLDEN
 
 import tokfmt
-from tokfmt.core.errors import FormatError
+from tokfmt.errors import FormatError
 from tokfmt.formats.modalities import FORMAT
 from tokfmt.formats.modalities.options import ReadOptions
 from tokfmt.plugin import Confidence, Hints, Ragged

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from paths import FIXTURES
 
 import tokfmt
-from tokfmt.core.errors import CorruptError, FormatError, TokenRangeError, TokfmtError
+from tokfmt.errors import CorruptError, FormatError, TokenRangeError, TokfmtError
 from tokfmt.formats.modalities import FORMAT
 from tokfmt.formats.modalities.options import ReadOptions
 from tokfmt.plugin import Audit, Confidence, Hints, Layout, Ragged, Separators

@@ -8,10 +8,10 @@ import pytest
 import registered
 
 import tokfmt
-from tokfmt.core.errors import (
+from tokfmt.base.options import described, parse_count, parse_options
+from tokfmt.errors import (
     OptionError,
 )
-from tokfmt.core.options import described, parse_count, parse_options
 from tokfmt.plugin import option
 
 # options

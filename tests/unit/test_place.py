@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from stores import Memory
 
-from tokfmt.core.errors import (
+from tokfmt.errors import (
     FormatError,
     OptionError,
     SourceChangedError,
@@ -19,7 +19,7 @@ from tokfmt.core.errors import (
     UnsafeError,
     UnsupportedError,
 )
-from tokfmt.core.place import LocalPlace, close_stores, status_of
+from tokfmt.files.place import LocalPlace, close_stores, status_of
 from tokfmt.plugin import (
     File,
     Identity,

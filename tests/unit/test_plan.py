@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tokfmt.core.errors import IncompleteWriteError
+from tokfmt.errors import IncompleteWriteError
 from tokfmt.plugin import MemoryReader, Ragged, Receipt, Region
 from tokfmt.run.plan import NullJournal, Plan, Workers, plan, run
 

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from tokfmt.core.errors import ConversionError
+from tokfmt.errors import ConversionError
 from tokfmt.run.plan import WHOLE, Journal, NullJournal, Task, read_journal
 
 

@@ -13,8 +13,8 @@ from publishing import DATA, INDEX, KILLED, PublisherContract
 from steps import KINDS, Steps
 
 import tokfmt
-from tokfmt.core.errors import ConversionError, TokfmtError
-from tokfmt.core.publisher import Publisher, publish_all
+from tokfmt.errors import ConversionError, TokfmtError
+from tokfmt.files.publisher import Publisher, publish_all
 
 
 class TestLocal(PublisherContract):

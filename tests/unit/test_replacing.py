@@ -2,7 +2,7 @@
 
 import shutil
 
-from tokfmt.core.replacing import remove
+from tokfmt.files.replacing import remove
 
 
 def state(home):

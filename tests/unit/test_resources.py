@@ -5,7 +5,7 @@ import os
 import pytest
 from machines import GB, Machine
 
-from tokfmt.core import resources
+from tokfmt.base import resources
 
 
 def test_this_machine():

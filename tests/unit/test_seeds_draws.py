@@ -5,8 +5,8 @@ from itertools import islice
 import numpy as np
 import pytest
 
-from tokfmt.core.errors import OptionError
-from tokfmt.core.seeds import SAMPLE, SHUFFLE, SPLIT, check_seed, draws, random_order
+from tokfmt.base.seeds import SAMPLE, SHUFFLE, SPLIT, check_seed, draws, random_order
+from tokfmt.errors import OptionError
 
 
 def philox(key, counter):

@@ -12,11 +12,11 @@ from machines import Machine
 from walks import place_of_text, survey_of
 
 import tokfmt
-from tokfmt.core.errors import CorruptError
-from tokfmt.ops.stats.duplicates import PLACE_BITS, TOO_MANY, Seen, Store, repeats
-from tokfmt.ops.stats.tables import KEPT, Counts, Table, histogram, packing
-from tokfmt.ops.stats.texts import TextStats, TextSurvey
-from tokfmt.ops.stats.walk import Indexed, Streamed, Tally
+from tokfmt.commands.stats.duplicates import PLACE_BITS, TOO_MANY, Seen, Store, repeats
+from tokfmt.commands.stats.tables import KEPT, Counts, Table, histogram, packing
+from tokfmt.commands.stats.texts import TextStats, TextSurvey
+from tokfmt.commands.stats.walk import Indexed, Streamed, Tally
+from tokfmt.errors import CorruptError
 from tokfmt.plugin import Info, Layout, Separators, TokenReader
 
 EOS = 9

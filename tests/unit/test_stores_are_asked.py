@@ -1,4 +1,4 @@
-"""What reads datasets asks a place and `core.files`, never the operating system: a place may be an address."""
+"""What reads datasets asks a place and `files.file`, never the operating system: a place may be an address."""
 
 import ast
 from pathlib import Path
@@ -7,19 +7,19 @@ import tokfmt
 
 HOME = Path(tokfmt.__file__).parent
 READERS = (
-    "api.py", "cli", "core", "dataset.py", "formats", "ops", "recipe_dataset.py", "recipes", "registry.py", "tui",
-    "unsupported.py", "unsupported_config.py",
+    "api.py", "base", "browser", "cli", "commands", "core", "dataset.py", "files", "formats", "mix", "recipe_dataset.py",
+    "registry.py", "unsupported.py", "unsupported_config.py",
 )  # fmt: skip
 LOCAL_STORE = {
-    "core/place.py": "answers for local paths",
-    "core/files.py": "reads local files",
-    "core/durable.py": "flushes and renames local files",
-    "core/publisher.py": "publishes local files",
-    "core/replacing.py": "looks at what a local destination replaces",
+    "files/place.py": "answers for local paths",
+    "files/file.py": "reads local files",
+    "files/durable.py": "flushes and renames local files",
+    "files/publisher.py": "publishes local files",
+    "files/replacing.py": "looks at what a local destination replaces",
     "core/output.py": "writes local files",
-    "core/locks.py": "makes locks and private directories, which are local",
-    "core/resources.py": "reads limits of this machine",
-    "core/spool.py": "builds what is uploaded in a local directory",
+    "files/locks.py": "makes locks and private directories, which are local",
+    "base/resources.py": "reads limits of this machine",
+    "files/spool.py": "builds what is uploaded in a local directory",
 }
 """Modules that are the local store, or write to it."""
 OS = {"stat", "lstat", "scandir", "listdir", "walk", "access", "open", "readlink"}
@@ -39,61 +39,61 @@ ALLOWED = {
     "formats/jsonl/index.py": {"open": OWN, "os.path.samefile": "the index is written, so it is a local path"},
     "formats/jsonl/lines.py": {"open": OWN},
     "formats/arrow/writer.py": dict.fromkeys(("File", "read_bytes"), WRITTEN),
-    "recipes/cache.py": dict.fromkeys(
+    "mix/cache.py": dict.fromkeys(
         ("os.scandir", "os.path.getsize", "read_bytes", "stat"), "the cache of this user is local"
     ),
-    "recipes/language.py": dict.fromkeys(("os.path.isabs", "os.path.relpath"), WORDS),
-    "ops/source/content.py": {"os.path.normpath": "a name of a manifest, which is compared and not read"},
-    "ops/source/request.py": {"glob.glob": "patterns of local paths; `_objects` expands those of addresses"},
-    "core/new_directory.py": dict.fromkeys(("os.path.lexists", "iterdir"), DESTINATION),
+    "mix/language.py": dict.fromkeys(("os.path.isabs", "os.path.relpath"), WORDS),
+    "commands/source/content.py": {"os.path.normpath": "a name of a manifest, which is compared and not read"},
+    "commands/source/request.py": {"glob.glob": "patterns of local paths; `_objects` expands those of addresses"},
+    "files/new_directory.py": dict.fromkeys(("os.path.lexists", "iterdir"), DESTINATION),
     "cli/browse.py": {"os.path.splitext": DESTINATION},
     "cli/console.py": {"os.open": "the terminal"},
     "cli/index.py": dict.fromkeys(("os.path.getsize", "os.path.isfile"), "an index stands beside a local text"),
     "cli/usage.py": {"os.path.lexists": "a local file that looks like an option"},
     "cli/page.py": {"read_text": "a file of this package"},
-    "ops/check/cross_checks.py": dict.fromkeys(
+    "commands/check/cross_checks.py": dict.fromkeys(
         ("os.path.dirname", "os.path.isfile", "os.path.realpath", "os.stat"), "sources beside a local dataset"
     ),
-    "ops/convert/lines.py": {"File": OWN},
-    "ops/convert/manifests.py": dict.fromkeys(
+    "commands/convert/lines.py": {"File": OWN},
+    "commands/convert/manifests.py": dict.fromkeys(
         ("os.path.exists", "os.path.realpath", "os.path.relpath"), "a tokenizer of this machine"
     ),
-    "ops/convert/pipes.py": dict.fromkeys(("open", "os.open", "stat"), "pipes, and copies of them"),
-    "ops/convert/resume.py": dict.fromkeys(
+    "commands/convert/pipes.py": dict.fromkeys(("open", "os.open", "stat"), "pipes, and copies of them"),
+    "commands/convert/resume.py": dict.fromkeys(
         ("glob", "os.path.abspath", "os.path.exists", "os.path.lexists", "os.scandir", "os.stat",
          "read_bytes"), DESTINATION
     ),
-    "ops/convert/spread.py": {"rglob": OWN},
-    "ops/convert/status.py": {"stat": OWN},
-    "ops/convert/tasks_in_stores.py": dict.fromkeys(("open", "os.open", "read_bytes"), OWN),
-    "ops/convert/upload.py": dict.fromkeys(("read_bytes", "read_text", "stat"), OWN),
-    "ops/convert/space.py": dict.fromkeys(("os.lstat", "os.path.lexists", "os.walk"), DESTINATION),
-    "ops/destination.py": dict.fromkeys(
+    "commands/convert/spread.py": {"rglob": OWN},
+    "commands/convert/status.py": {"stat": OWN},
+    "commands/convert/tasks_in_stores.py": dict.fromkeys(("open", "os.open", "read_bytes"), OWN),
+    "commands/convert/upload.py": dict.fromkeys(("read_bytes", "read_text", "stat"), OWN),
+    "commands/convert/space.py": dict.fromkeys(("os.lstat", "os.path.lexists", "os.walk"), DESTINATION),
+    "commands/destination.py": dict.fromkeys(
         ("open", "os.lstat", "os.path.abspath", "os.path.islink", "os.path.join",
          "os.path.realpath", "os.path.split", "os.stat"), DESTINATION
     ),
-    "ops/prepare/prepare.py": dict.fromkeys(("open", "stat"), OWN),
-    "ops/prepare/rejects.py": {"open": OWN, **dict.fromkeys(("os.path.isabs", "os.path.relpath"), WORDS)},
-    "ops/provenance.py": dict.fromkeys(
+    "commands/prepare/prepare.py": dict.fromkeys(("open", "stat"), OWN),
+    "commands/prepare/rejects.py": {"open": OWN, **dict.fromkeys(("os.path.isabs", "os.path.relpath"), WORDS)},
+    "commands/provenance.py": dict.fromkeys(
         ("os.path.abspath", "os.path.normpath", "os.path.realpath", "os.path.relpath", "os.path.samefile"),
         "a ledger names local files relative to it",
     ),
-    "ops/show/export.py": dict.fromkeys(("open", "os.stat"), DESTINATION),
-    "ops/show/step.py": dict.fromkeys(
+    "commands/show/export.py": dict.fromkeys(("open", "os.stat"), DESTINATION),
+    "commands/show/step.py": dict.fromkeys(
         ("os.path.exists", "os.path.normpath", "os.path.samefile"), "a local path, made shorter to be shown"
     ),
-    "ops/stats/report.py": {"File": "a report is a local file"},
+    "commands/stats/report.py": {"File": "a report is a local file"},
     "registry.py": dict.fromkeys(
         ("os.path.basename", "os.path.dirname"), "modules of plug-ins, and a name of a destination"
     ),
-    "tui/export.py": dict.fromkeys(("os.path.abspath", "os.path.expanduser", "os.path.lexists"), DESTINATION),
-    "tui/saving.py": dict.fromkeys(("os.path.expanduser", "os.path.isdir", "os.path.lexists"), DESTINATION),
-    "tui/session.py": dict.fromkeys(
+    "browser/export.py": dict.fromkeys(("os.path.abspath", "os.path.expanduser", "os.path.lexists"), DESTINATION),
+    "browser/saving.py": dict.fromkeys(("os.path.expanduser", "os.path.isdir", "os.path.lexists"), DESTINATION),
+    "browser/session.py": dict.fromkeys(
         ("os.path.abspath", "os.path.exists", "os.path.isdir", "os.scandir", "os.stat", "stat"), BROWSER
     ),
-    "tui/signals.py": {"os.open": "the terminal"},
-    "tui/state.py": dict.fromkeys(("open", "read_bytes", "stat"), "the state of the browser is a local file"),
-    "tui/tokenizers.py": dict.fromkeys(("os.path.exists", "os.path.realpath"), "a tokenizer of this machine"),
+    "browser/signals.py": {"os.open": "the terminal"},
+    "browser/state.py": dict.fromkeys(("open", "read_bytes", "stat"), "the state of the browser is a local file"),
+    "browser/tokenizers.py": dict.fromkeys(("os.path.exists", "os.path.realpath"), "a tokenizer of this machine"),
     "tui/web/__init__.py": {"read_text": "a file of this package"},
     "unsupported_config.py": dict.fromkeys(("read_bytes", "stat"), "a tokenizer of this machine"),
 }  # fmt: skip
@@ -132,7 +132,7 @@ def asked():
 
 def test_readers_ask_the_store_of_a_place():
     wrong = [f"{file}:{line}: {name}" for file, name, line in asked() if name not in ALLOWED.get(file, ())]
-    assert not wrong, "ask the place, or use core.files.open_file, names_in, matching or read_whole: " + ", ".join(
+    assert not wrong, "ask the place, or use files.file.open_file, names_in, matching or read_whole: " + ", ".join(
         wrong
     )
 

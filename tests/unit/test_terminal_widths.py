@@ -2,7 +2,7 @@
 
 from rich.cells import cell_len
 
-from tokfmt.tui.widths import PAD, anchored, joined
+from tokfmt.browser.widths import PAD, anchored, joined
 
 
 def test_what_needs_no_care_is_written_as_it_is():

@@ -1,6 +1,6 @@
 """Numbers and bars as people read them."""
 
-from tokfmt.core.text_format import bar
+from tokfmt.wording import bar
 
 
 def test_bars():

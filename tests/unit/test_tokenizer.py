@@ -21,7 +21,7 @@ from paths import FIXTURES, ROOT, TOKENIZER, golden
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
 import tokfmt
-from tokfmt.core.errors import CorruptError, FormatError, MissingDependencyError, TokfmtError
+from tokfmt.errors import CorruptError, FormatError, MissingDependencyError, TokfmtError
 from tokfmt.text.tokenizer import TokenizerError, load_tokenizer
 
 END = "<|endoftext|>"

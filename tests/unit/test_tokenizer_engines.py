@@ -19,7 +19,7 @@ from paths import GOLDEN, TOKENIZER
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
 import tokfmt
-from tokfmt.core.errors import ConversionError, EngineDifferenceError, TokfmtError
+from tokfmt.errors import ConversionError, EngineDifferenceError, TokfmtError
 from tokfmt.text.tokenizer import TokenizerError, load_tokenizer
 
 END = "<|endoftext|>"

@@ -11,7 +11,7 @@ import pytest
 from made_tokenizers import llama3_like, sentencepiece_like
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
-from tokfmt.core.errors import TokfmtError, UnsafeError
+from tokfmt.errors import TokfmtError, UnsafeError
 from tokfmt.text.tokenizer import load_tokenizer
 
 ENDLESS = "(a+)+$"  # more steps than the regular expressions of `tokenizers` are allowed

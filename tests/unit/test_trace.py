@@ -86,7 +86,7 @@ def test_threads_and_detection_are_seen(tmp_path: Path) -> None:
     shutil.copy(PACK, pack)
     with tracing.traced() as tracer, tracer.counting() as ran:
         tokfmt.stats(pack, jobs=2)
-    assert "ops/stats/walk.py" in ran.files
+    assert "commands/stats/walk.py" in ran.files
     assert "formats/stage1/__init__.py" in ran.asked - ran.files
 
 
@@ -106,5 +106,5 @@ def test_a_check_imports_no_conversion() -> None:
     command = f"import sys, tokfmt; tokfmt.check({str(PACK)!r}); print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True, check=True)
     modules = [name for name in done.stdout.split() if name.partition(".")[0] == "tokfmt"]
-    assert not [name for name in modules if name.startswith("tokfmt.ops.convert")]
+    assert not [name for name in modules if name.startswith("tokfmt.commands.convert")]
     assert len(modules) <= 95, sorted(modules)

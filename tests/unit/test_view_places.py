@@ -15,7 +15,7 @@ import zarr
 from paths import FIXTURES
 
 import tokfmt
-from tokfmt.core.errors import TokfmtError
+from tokfmt.errors import TokfmtError
 
 PACKS = sorted(path.name for path in (FIXTURES / "modalities").glob("*.pbin"))
 STORES = sorted(path.name for path in (FIXTURES / "flat-tokens").glob("*.zarr"))

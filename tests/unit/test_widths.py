@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import tokfmt
-from tokfmt.core.errors import CorruptError, FormatError
+from tokfmt.errors import CorruptError, FormatError
 
 EOS = 49_999
 

@@ -12,7 +12,7 @@ from amount import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tokfmt.core.errors import CorruptError, FormatError, TruncatedError, UnsafeError
+from tokfmt.errors import CorruptError, FormatError, TruncatedError, UnsafeError
 from tokfmt.formats.zarr_arrays import codecs
 from tokfmt.formats.zarr_arrays.store import Blob
 

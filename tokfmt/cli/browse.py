@@ -47,8 +47,8 @@ class At(click.ParamType[Any]):
     name = "[VIEW:]ROW[:TOKEN]"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        from tokfmt.core.errors import OptionError
-        from tokfmt.tui.links import parse_landing
+        from tokfmt.browser.links import parse_landing
+        from tokfmt.errors import OptionError
 
         try:
             return parse_landing(str(value))
@@ -87,7 +87,7 @@ def command(paths: tuple[str, ...], **given: Any) -> None:
 
     Press ? for the keys, and q to quit.
     """
-    from tokfmt.ops.source.discover import dataset_paths
+    from tokfmt.commands.source.discover import dataset_paths
 
     given.pop("debug")
     named = requested(paths, given)
@@ -124,7 +124,7 @@ def command(paths: tuple[str, ...], **given: Any) -> None:
         _serve(*web)
         return
     if given["web"]:  # this process draws for a server, which ends it
-        from tokfmt.tui.signals import plain_signals
+        from tokfmt.browser.signals import plain_signals
 
         plain_signals()
         app.run()
@@ -141,9 +141,9 @@ def _run_until_closed(app: Any, run: Callable[[], Result]) -> Result:
     Raises:
         RuntimeError: The app failed.
     """
+    from tokfmt.browser.app import Quit
+    from tokfmt.browser.signals import Signals
     from tokfmt.cli.signals import Interrupted, check
-    from tokfmt.tui.app import Quit
-    from tokfmt.tui.signals import Signals
 
     with Signals(lambda: bool(app.post_message(Quit()))) as signals:
         check()
@@ -163,7 +163,7 @@ def _refuse_picture(given: dict[str, Any]) -> None:
     if suffix and suffix.lower() != ".svg":
         raise click.UsageError(f"--screenshot {given['screenshot']}: pictures are SVG. Name the file OUT.svg")
     if given["keys"]:
-        from tokfmt.tui.app import unknown_key
+        from tokfmt.browser.app import unknown_key
 
         for key in given["keys"].split():
             if unknown_key(key):
@@ -185,11 +185,11 @@ def _raise_if_none_opened(app: Any) -> None:
 
 def _folder(named: Any) -> Any:
     """Return the only path if it is a directory of datasets, or of one and of others below it; None otherwise."""
-    from tokfmt.core.errors import DetectionError, TokfmtError
-    from tokfmt.core.listing import Listing
-    from tokfmt.core.place import place_of
-    from tokfmt.ops.source.discover import format_of, holds_others
-    from tokfmt.ops.source.request import expanded
+    from tokfmt.commands.source.discover import format_of, holds_others
+    from tokfmt.commands.source.request import expanded
+    from tokfmt.errors import DetectionError, TokfmtError
+    from tokfmt.files.listing import Listing
+    from tokfmt.files.place import place_of
 
     paths = expanded(named.paths)
     if len(paths) != 1 or not place_of(paths[0]).is_dir():
@@ -216,8 +216,8 @@ def _app(
     A damaged dataset is opened with the parts and bytes that can be shown. Other errors are raised: a missing file,
     a wrong option, a missing library.
     """
-    from tokfmt.core.errors import TokfmtError
-    from tokfmt.tui.session import shown_session
+    from tokfmt.browser.session import shown_session
+    from tokfmt.errors import TokfmtError
 
     session, *compared = [shown_session(request, tokenizer) for request in requests[: 2 if compare else 1]]
     for one in (session, *compared):
@@ -226,17 +226,17 @@ def _app(
             code = error.exit_code if isinstance(error, TokfmtError) else 0
             if code != TokfmtError.exit_code or not one.path.is_there():
                 raise error
-    from tokfmt.tui.app import DARK, Browser
+    from tokfmt.browser.app import DARK, Browser
 
     return _themed(Browser(session, requests[1:], tokenizer, DARK, next(iter(compared), None), at=at), theme)
 
 
 def _catalog(request: Any, folder: Any, tokenizer: str | None, theme: str | None) -> Any:
     """Return the browser with the catalog of a folder."""
-    from tokfmt.core.errors import TokfmtError
-    from tokfmt.tui.app import DARK, Browser
-    from tokfmt.tui.catalog import Catalog
-    from tokfmt.tui.session import refused_session
+    from tokfmt.browser.app import DARK, Browser
+    from tokfmt.browser.catalog import Catalog
+    from tokfmt.browser.session import refused_session
+    from tokfmt.errors import TokfmtError
 
     session = refused_session(request, TokfmtError("no dataset is open. Choose one with d"))
     return _themed(Browser(session, (), tokenizer, DARK, catalog=Catalog(request, folder)), theme)
@@ -261,7 +261,7 @@ def _web(given: dict[str, Any]) -> tuple[str, int] | None:
         raise click.UsageError("--screenshot and --web cannot be combined. Leave --web out")
     if not given["web"]:
         return None
-    from tokfmt.tui.signals import draws_for_server, end_with_server
+    from tokfmt.browser.signals import draws_for_server, end_with_server
 
     if draws_for_server():
         end_with_server()
@@ -271,13 +271,13 @@ def _web(given: dict[str, Any]) -> tuple[str, int] | None:
 
 def _serve(host: str, port: int) -> None:
     """Serve this command line as web pages until a signal ends it."""
-    from tokfmt.core.errors import MissingDependencyError
+    from tokfmt.errors import MissingDependencyError
 
     try:
         import textual_serve  # noqa: F401 - only to see if it is installed
     except ImportError as error:
         raise MissingDependencyError("textual-serve", "web", "browse --web") from error
-    from tokfmt.tui.web import is_local, serve
+    from tokfmt.browser.web import is_local, serve
 
     if not is_local(host):
         text = "any machine that knows the address can read the dataset, and the connection is not encrypted"
@@ -292,9 +292,9 @@ def _serve(host: str, port: int) -> None:
 
 
 def _draw(app: Any, out: str, keys: list[str], size: tuple[int, int]) -> None:
-    from tokfmt.core.replacing import begins_with
-    from tokfmt.core.spool import publish_text
-    from tokfmt.tui.app import screenshot
+    from tokfmt.browser.app import screenshot
+    from tokfmt.files.replacing import begins_with
+    from tokfmt.files.spool import publish_text
 
     drawn = _run_until_closed(app, lambda: screenshot(app, keys, size))
     publish_text(out, drawn, overwrite=True, objection=begins_with("picture", b"<svg", b"<?xml"))
@@ -313,10 +313,10 @@ def _unfit_terminal() -> str:
 def _preview(requests: list[Any], given: dict[str, Any], unfit: str) -> None:
     """Print the first dataset as `show` does; of a damaged dataset, its parts and bytes."""
     from tokfmt.cli.show import print_preview, show_raw
-    from tokfmt.core.errors import TokfmtError
-    from tokfmt.core.place import place_of
-    from tokfmt.core.text_format import printable
-    from tokfmt.ops.show.show import show
+    from tokfmt.commands.show.show import show
+    from tokfmt.errors import TokfmtError
+    from tokfmt.files.place import place_of
+    from tokfmt.wording import printable
 
     path = requests[0].paths[0]
     of = f" for {printable(path)}, the first of {len(requests):,} datasets" if len(requests) > 1 else ""

@@ -8,7 +8,7 @@ import click
 
 from tokfmt.cli.console import document
 from tokfmt.cli.parameters import PLACE, Command, common, examples
-from tokfmt.core.text_format import counted, human_bytes, printable
+from tokfmt.wording import counted, human_bytes, printable
 
 
 @click.command("cache", cls=Command, epilog=examples("tokfmt cache", "tokfmt cache --clear"))
@@ -21,7 +21,7 @@ def command(cache_dir: str | None, *, clear: bool, as_json: bool, quiet: bool, d
     The cache holds indexes, footers and random reads of objects in stores, so that the next command does not request
     them again.
     """
-    from tokfmt.remote import disk
+    from tokfmt.stores import disk
 
     if cache_dir is not None:
         os.environ[disk.DIRECTORY] = cache_dir

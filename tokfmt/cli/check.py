@@ -25,10 +25,10 @@ from tokfmt.cli.parameters import (
     workers,
 )
 from tokfmt.cli.usage import missing
-from tokfmt.core.text_format import counted, printable
+from tokfmt.wording import counted, printable
 
 if TYPE_CHECKING:
-    from tokfmt.ops.check import CheckRequest
+    from tokfmt.commands.check import CheckRequest
 
 _EPILOG = examples(
     "tokfmt check merged.pbin",
@@ -107,7 +107,7 @@ def command(
         context.fail(f"--fix repairs one dataset at a time (found {len(paths)}). Name one PATH")
     if ignore_order and not against:
         context.fail("--ignore-order has no effect without --against CORPUS. Add --against")
-    from tokfmt.ops.check import CheckRequest
+    from tokfmt.commands.check import CheckRequest
 
     request = CheckRequest(
         requested(paths, reading),
@@ -124,7 +124,7 @@ def command(
 
 def _check(request: CheckRequest, output: str, fix_to: str | None, *, overwrite: bool, quiet: bool) -> int:
     """Check the datasets, print the findings, repair with --fix, and return the exit code."""
-    from tokfmt.ops.check import check
+    from tokfmt.commands.check import check
 
     found, fixed = [], None
     with Watcher(quiet=quiet or output == "json") as watcher:
@@ -135,7 +135,7 @@ def _check(request: CheckRequest, output: str, fix_to: str | None, *, overwrite:
             elif output == "github":
                 _annotations(report)
         if fix_to and found[0].format is not None:
-            from tokfmt.ops.check.fix import fix  # imports the engine of conversions
+            from tokfmt.commands.check.fix import fix  # imports the engine of conversions
 
             fixed = fix(found[0], fix_to, request, overwrite=overwrite, progress=watcher)
     if output == "json":
@@ -156,7 +156,7 @@ def _check(request: CheckRequest, output: str, fix_to: str | None, *, overwrite:
 def _offer_fix(found: list[Any], request: CheckRequest) -> None:
     """Print what --fix would write. It repairs one dataset at a time."""
     if len(found) == 1 and found[0].errors:
-        from tokfmt.ops.check.fix import repairable  # imports the engine of conversions
+        from tokfmt.commands.check.fix import repairable  # imports the engine of conversions
 
         if saved := repairable(found[0], request):
             note(_SAVED[saved])
@@ -244,7 +244,7 @@ def _say_fixed(fixed: Any, *, quiet: bool) -> None:
 
 
 def _explain(code: str, *, as_json: bool) -> None:
-    from tokfmt.ops.check.codes import all_codes, explain
+    from tokfmt.commands.check.codes import all_codes, explain
 
     found = list(all_codes().values()) if code == "all" else [explain(code)]
     if as_json:

@@ -26,9 +26,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tokfmt.core.errors import ConversionError
-from tokfmt.core.text_format import human_bytes, printable
+from tokfmt.errors import ConversionError
 from tokfmt.run.progress import Progress
+from tokfmt.wording import human_bytes, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -52,14 +52,14 @@ def document(name: str, facts: Mapping[str, object]) -> None:
 
 def transferred() -> dict[str, object]:
     """Return the key `transfer` of a document, with the requests to stores; an empty mapping if no store was used."""
-    account = sys.modules.get("tokfmt.remote.account")
+    account = sys.modules.get("tokfmt.stores.account")
     found = account.so_far() if account is not None else None
     return {"transfer": dataclasses.asdict(found)} if found else {}
 
 
 def tell_transferred() -> None:
     """Print on stderr what stores were asked, if any was."""
-    account = sys.modules.get("tokfmt.remote.account")
+    account = sys.modules.get("tokfmt.stores.account")
     if account is None or not (found := account.so_far()):
         return
     counts = ", ".join(f"{count:,} {kind}" for kind, count in found.requests.items() if count) or "none"

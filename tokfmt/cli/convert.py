@@ -12,6 +12,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from tokfmt.base.resources import cpus
 from tokfmt.cli.console import Watcher, document
 from tokfmt.cli.parameters import (
     FORMAT,
@@ -33,8 +34,7 @@ from tokfmt.cli.parameters import (
 )
 from tokfmt.cli.table import Table
 from tokfmt.cli.usage import missing
-from tokfmt.core.resources import cpus
-from tokfmt.core.text_format import counted, printable, separator_words
+from tokfmt.wording import counted, printable, separator_words
 
 _EPILOG = examples(
     "tokfmt convert corpus.jsonl out.pbin --tokenizer tokenizer",
@@ -172,7 +172,7 @@ def _status(
 
     Exit with 1 if some are not done.
     """
-    from tokfmt.ops.convert.status import status_of_tasks
+    from tokfmt.commands.convert.status import status_of_tasks
 
     if not finishing or sources:
         context.fail("--status goes with --finish and DST alone. Use --finish --status DST")
@@ -192,7 +192,7 @@ def _status(
 
 def _finish(context: click.Context, sources: tuple[str, ...], given: dict[str, Any]) -> Callable[..., Any]:
     """Return the function that publishes tasks, and remove from `given` the options that it does not take."""
-    from tokfmt.ops.convert.convert import finish
+    from tokfmt.commands.convert.convert import finish
 
     if sources:
         context.fail("--finish takes DST alone, because the tasks hold the sources. Leave SRC out")
@@ -274,7 +274,7 @@ def _plan(done: Any) -> str:
 
 def _room(plan: Mapping[str, Any]) -> list[str]:
     """Return the line about the least space that the destination takes, if known, and the free space."""
-    from tokfmt.ops.convert.space import sized
+    from tokfmt.commands.convert.space import sized
 
     free = "" if plan["free_bytes"] is None else f"{sized(plan['free_bytes'])} free"
     least = "" if plan["minimum_bytes"] is None else f"at least {sized(plan['minimum_bytes'])}"
@@ -283,7 +283,7 @@ def _room(plan: Mapping[str, Any]) -> list[str]:
 
 def _download(plan: Mapping[str, Any]) -> list[str]:
     """Return the line about what is read from stores."""
-    from tokfmt.core.text_format import human_bytes
+    from tokfmt.wording import human_bytes
 
     if "download" not in plan:
         return []
@@ -295,7 +295,7 @@ def _download(plan: Mapping[str, Any]) -> list[str]:
 
 def _upload(plan: Mapping[str, Any]) -> list[str]:
     """Return the lines about the spool and the upload of a destination in a store."""
-    from tokfmt.core.text_format import human_bytes
+    from tokfmt.wording import human_bytes
 
     if "upload" not in plan:
         return []

@@ -10,7 +10,7 @@ import click
 
 from tokfmt.cli.console import document
 from tokfmt.cli.parameters import PLACE, Command, common, examples
-from tokfmt.core.text_format import counted, printable
+from tokfmt.wording import counted, printable
 
 
 @click.command("demo", cls=Command, no_args_is_help=True, epilog=examples("tokfmt demo sample"))

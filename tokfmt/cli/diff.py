@@ -22,7 +22,7 @@ from tokfmt.cli.parameters import (
     tokenizer,
     workers,
 )
-from tokfmt.core.text_format import counted, plural, printable, visible
+from tokfmt.wording import counted, plural, printable, visible
 
 _EPILOG = examples(
     "tokfmt diff pack.pbin pack.pbin",
@@ -67,7 +67,7 @@ def command(
 
     The exit code is 0 if both hold the same sequences, and 1 if not.
     """
-    from tokfmt.ops.compare.diff import diff
+    from tokfmt.commands.compare.diff import diff
 
     with Watcher(quiet=quiet) as watcher:
         report = diff(
@@ -104,7 +104,7 @@ def _noun(report: Any) -> str:
 
 
 def _print_report(report: Any) -> None:
-    from tokfmt.ops.compare.diff import counted as counted_kinds
+    from tokfmt.commands.compare.diff import counted as counted_kinds
 
     if report.identical:
         order = ", in any order" if report.surplus else ""

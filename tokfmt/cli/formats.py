@@ -34,7 +34,7 @@ def command(name: str | None, *, as_json: bool, quiet: bool, debug: bool) -> Non
 
 
 def _facts(format_: Any) -> dict[str, Any]:
-    from tokfmt.core.options import described
+    from tokfmt.base.options import described
 
     return {
         "name": format_.name,

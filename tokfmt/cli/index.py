@@ -9,8 +9,8 @@ import click
 
 from tokfmt.cli.console import Watcher, document
 from tokfmt.cli.parameters import PLACE, Command, common, examples, stores
-from tokfmt.core.place import place_of
-from tokfmt.core.text_format import counted, printable
+from tokfmt.files.place import place_of
+from tokfmt.wording import counted, printable
 
 
 @click.command("index", cls=Command, no_args_is_help=True, epilog=examples("tokfmt index corpus.jsonl -o corpus.idx"))
@@ -36,7 +36,7 @@ def command(
 
     Modalities reads this index (.idx). It holds the byte offset and the length of each line.
     """
-    from tokfmt.core.place import Place
+    from tokfmt.files.place import Place
     from tokfmt.formats.jsonl.index import write_index
 
     with Watcher(quiet=quiet) as watcher:

@@ -12,10 +12,10 @@ import click
 
 from tokfmt.cli.console import document
 from tokfmt.cli.parameters import PLACE, Command, common, examples, reading, requested, tokenizer
-from tokfmt.core.text_format import counted, human_bytes, listed_facts, printable, separator_words, shortened
+from tokfmt.wording import counted, human_bytes, listed_facts, printable, separator_words, shortened
 
 if TYPE_CHECKING:
-    from tokfmt.ops.info import Overview
+    from tokfmt.commands.info import Overview
 
 _LINES = 15
 _EPILOG = examples(
@@ -35,7 +35,7 @@ def command(path: str, *, as_json: bool, quiet: bool, debug: bool, **given: Any)
     first words. The time does not depend on the number of tokens. A fact that would take a read of the whole dataset
     is marked as not known; tokfmt stats counts it.
     """
-    from tokfmt.ops.info import info
+    from tokfmt.commands.info import info
 
     found = info(requested((path,), given), given["tokenizer"])
     if as_json:

@@ -30,12 +30,12 @@ from typing import Any, NoReturn
 
 import click
 
+from tokfmt.base.resources import keep_freed_memory
+from tokfmt.base.version import __version__
 from tokfmt.cli import console, signals
 from tokfmt.cli.usage import usage_line
-from tokfmt.core.errors import LoaderWarning, PluginWarning, StoreWarning, TokfmtError, missing_package
-from tokfmt.core.resources import keep_freed_memory
-from tokfmt.core.text_format import printable
-from tokfmt.core.version import __version__
+from tokfmt.errors import LoaderWarning, PluginWarning, StoreWarning, TokfmtError, missing_package
+from tokfmt.wording import printable
 
 COMMANDS: Mapping[str, tuple[str, str]] = {
     "convert": ("tokfmt.cli.convert", "Convert any format to any format."),
@@ -291,7 +291,7 @@ def _stopped(stop: BaseException, words: list[str]) -> int:
     """Report the signal that ended the command and what it left; return the exit code."""
     number = stop.number if isinstance(stop, signals.Interrupted) else signal.SIGINT
     signals.leave(128 + number)
-    publish = sys.modules.get("tokfmt.core.publisher")  # not imported here: the signal may have stopped its import
+    publish = sys.modules.get("tokfmt.files.publisher")  # not imported here: the signal may have stopped its import
     whole = map(publish.is_whole, publish.finished) if publish is not None and hasattr(publish, "is_whole") else ()
     left = " ".join(dict.fromkeys((*getattr(stop, "__notes__", ()), *whole))) or "nothing was left behind"
     if left.startswith(("Nothing was", "The finished work")):  # other notes begin with a path

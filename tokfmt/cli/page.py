@@ -27,12 +27,10 @@ from typing import TypedDict
 
 import msgspec
 
+from tokfmt.base.version import __version__
 from tokfmt.cli.convert import table_of_prepared
 from tokfmt.cli.table import Markup, Table, safe
-from tokfmt.core.findings import Finding
-from tokfmt.core.text_format import human_bytes, printable, shortened
-from tokfmt.core.version import __version__
-from tokfmt.ops.stats.report import (
+from tokfmt.commands.stats.report import (
     Duplicates,
     Ends,
     Failure,
@@ -45,6 +43,8 @@ from tokfmt.ops.stats.report import (
     StatsReport,
     TextFacts,
 )
+from tokfmt.core.findings import Finding
+from tokfmt.wording import human_bytes, printable, shortened
 
 BEGINNING = b"<!doctype html>\n<!-- tokfmt stats -->\n"
 """The first bytes of a page. A file that begins with other bytes is not replaced by a page."""
@@ -85,8 +85,8 @@ def page(
     """Return the HTML page of a report.
 
     Args:
-        report: The result of `ops.stats`.
-        findings: The findings of `ops.check` by path; a dataset that is missing was not checked.
+        report: The result of `commands.stats`.
+        findings: The findings of `commands.check` by path; a dataset that is missing was not checked.
         prepared: The reports about preparations by path.
 
     Returns:

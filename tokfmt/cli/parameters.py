@@ -15,7 +15,7 @@ from tokfmt.core.losses import LOSSES
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-    from tokfmt.ops.source.request import SourceRequest
+    from tokfmt.commands.source.request import SourceRequest
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -80,8 +80,8 @@ class Count(click.ParamType[Any]):
         self.minimum, self.maximum = minimum, maximum
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        from tokfmt.core.errors import OptionError
-        from tokfmt.core.options import fit, parse_count
+        from tokfmt.base.options import fit, parse_count
+        from tokfmt.errors import OptionError
 
         if isinstance(value, int):
             return value
@@ -103,7 +103,7 @@ class Eos(Count):
         if value in self.words:
             return value
         if not any(char.isdigit() for char in str(value)):
-            from tokfmt.core.text_format import one_of
+            from tokfmt.wording import one_of
 
             found = f"expected {one_of(['a token ID', *self.words])}, found {value!r}"
             self.fail(f"is not a separator ({found}). Write an ID such as 50256, or {one_of(self.words)}", param, ctx)
@@ -122,7 +122,7 @@ class Words(click.Choice[str]):
     def get_invalid_choice_message(self, value: Any, ctx: click.Context | None) -> str:
         from difflib import get_close_matches
 
-        from tokfmt.core.text_format import one_of
+        from tokfmt.wording import one_of
 
         words = [str(choice) for choice in self.choices]
         near = get_close_matches(str(value), words, 1)
@@ -178,13 +178,13 @@ def _formats(ctx: click.Context) -> Iterable[str]:
 
 
 def _loss_words(ctx: click.Context) -> Iterable[str]:
-    from tokfmt.ops.source.request import loss_words
+    from tokfmt.commands.source.request import loss_words
 
     return loss_words()
 
 
 def _codes(ctx: click.Context) -> Iterable[str]:
-    from tokfmt.ops.check.codes import all_codes
+    from tokfmt.commands.check.codes import all_codes
 
     return ["all", *all_codes()]
 
@@ -211,7 +211,7 @@ def _options_of(parameter: str, kind: str) -> Callable[[click.Context], Iterable
 
     def words(ctx: click.Context) -> Iterable[str]:
         from tokfmt import registry
-        from tokfmt.core.options import described
+        from tokfmt.base.options import described
 
         chosen = ctx.params.get(parameter)
         found = [registry.get(chosen)] if chosen in registry.names() else registry.list_formats()
@@ -274,11 +274,11 @@ def _use_for_stores(context: click.Context, parameter: click.Parameter, value: A
 
         context.call_on_close(tell_transferred)
     elif parameter.name == "store_opt":
-        from tokfmt.remote.options import StoreOptions, configure
+        from tokfmt.stores.options import StoreOptions, configure
 
         configure(StoreOptions.of(value))
     elif parameter.name == "allow_source":
-        from tokfmt.core.named import allow_sources
+        from tokfmt.files.named import allow_sources
 
         allow_sources(value)
     else:
@@ -313,7 +313,7 @@ def requested(paths: Iterable[Any], given: Mapping[str, Any], **other: Any) -> S
         given: The values of the options by name. Other options are ignored.
         other: Fields of the request that replace those of the options.
     """
-    from tokfmt.ops.source.request import SourceRequest
+    from tokfmt.commands.source.request import SourceRequest
 
     names = ("eos", "bos", "text_field", "split", "allow_loss", "recursive", "ignore_manifest")
     facts = {"format": given["format"], "options": given["options"], **{name: given[name] for name in names}}

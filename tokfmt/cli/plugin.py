@@ -8,7 +8,7 @@ import click
 
 from tokfmt.cli.console import document
 from tokfmt.cli.parameters import PLACE, Command, Words, common, examples
-from tokfmt.core.text_format import printable
+from tokfmt.wording import printable
 
 
 @click.command(

@@ -14,10 +14,10 @@ from tokfmt.cli.parameters import PLACE, Command, Count, Eos, Words, allow_loss,
 from tokfmt.cli.table import Table
 
 if TYPE_CHECKING:
-    from tokfmt.core.place import Place
-    from tokfmt.ops.source.draft import TextRecipe
-    from tokfmt.recipes.language import RecipeFile
-    from tokfmt.recipes.tree import Row
+    from tokfmt.commands.source.draft import TextRecipe
+    from tokfmt.files.place import Place
+    from tokfmt.mix.language import RecipeFile
+    from tokfmt.mix.tree import Row
 
 _WRITTEN = (
     "seq_len", "pack", "labels", "tail", "long", "shuffle", "seed", "tokens", "epochs", "to_eos", "to_bos",
@@ -93,9 +93,9 @@ def command(
 
     Every command reads a recipe as one dataset.
     """
-    from tokfmt.core.errors import OptionError
-    from tokfmt.core.spool import publish_text
-    from tokfmt.recipes.language import written
+    from tokfmt.errors import OptionError
+    from tokfmt.files.spool import publish_text
+    from tokfmt.mix.language import written
 
     keys = {key: given_keys[key] for key in _WRITTEN if given_keys[key] is not None}
     file, given = _file(words, output, split, keys, {} if eos is None else {"eos": eos})
@@ -130,11 +130,11 @@ def _file(
         keys: The keys of the recipe.
         of_each: The keys of each source.
     """
-    from tokfmt.core.errors import OptionError
-    from tokfmt.core.files import open_file
-    from tokfmt.core.place import destination_of, place_of
-    from tokfmt.core.text_format import printable
-    from tokfmt.recipes.language import entries_of, entries_of_blend, is_recipe, parse_recipe, read_recipe
+    from tokfmt.errors import OptionError
+    from tokfmt.files.file import open_file
+    from tokfmt.files.place import destination_of, place_of
+    from tokfmt.mix.language import entries_of, entries_of_blend, is_recipe, parse_recipe, read_recipe
+    from tokfmt.wording import printable
 
     where = destination_of(output or "recipe")
     path, listed = place_of(words[0]) if len(words) == 1 else None, None
@@ -162,7 +162,7 @@ def _listed(path: Place, split: str) -> list[tuple[float | None, str]] | None:
         FormatError: The file is neither a recipe nor a blend list.
     """
     from tokfmt import registry
-    from tokfmt.core.errors import FormatError, TokfmtError
+    from tokfmt.errors import FormatError, TokfmtError
     from tokfmt.formats.megatron import located, read_blend
 
     recognized = False
@@ -181,12 +181,12 @@ def _listed(path: Place, split: str) -> list[tuple[float | None, str]] | None:
 
 
 def _explain(file: RecipeFile, allow_loss: Sequence[str], *, as_json: bool) -> None:
+    from tokfmt.commands.source.draft import TextRecipe
+    from tokfmt.commands.source.open import open_recipe
+    from tokfmt.commands.source.request import check_losses
     from tokfmt.core.format import Hints
-    from tokfmt.ops.source.draft import TextRecipe
-    from tokfmt.ops.source.open import open_recipe
-    from tokfmt.ops.source.request import check_losses
-    from tokfmt.recipes.samples import Samples
-    from tokfmt.recipes.tree import explain
+    from tokfmt.mix.samples import Samples
+    from tokfmt.mix.tree import explain
 
     reader, _ = open_recipe(file, Hints(allow_loss=check_losses(allow_loss), collect_invalid=True))
     if isinstance(reader, TextRecipe):
@@ -212,7 +212,7 @@ def _explain(file: RecipeFile, allow_loss: Sequence[str], *, as_json: bool) -> N
 
 def _explain_draft(draft: TextRecipe, *, as_json: bool) -> None:
     """Print the known facts of a recipe of text: its sources, and the results of its filters on some texts."""
-    from tokfmt.core.text_format import printable
+    from tokfmt.wording import printable
 
     looks, name, ids = draft.looks(), str(draft.file.where), draft.of_ids
     quotas = {entry.name: entry.tokens for entry in draft.file.sources}

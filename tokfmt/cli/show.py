@@ -17,12 +17,12 @@ from tokfmt.cli.console import Watcher, document, note, terminal, transferred
 from tokfmt.cli.parameters import PLACE, Command, Count, F, Grouped, common, examples, reading, requested, tokenizer
 from tokfmt.cli.show_step import Printing, origin_lines, show_step
 from tokfmt.cli.table import Table
-from tokfmt.core.text_format import counted, listed_facts, printable, separator_words, shortened, visible
+from tokfmt.wording import counted, listed_facts, printable, separator_words, shortened, visible
 
 if TYPE_CHECKING:
-    from tokfmt.core.fields import Field, Section
-    from tokfmt.ops.show.parts import HexRow, Raw
-    from tokfmt.ops.show.show import Sample, SampleView, Shown
+    from tokfmt.commands.show.parts import HexRow, Raw
+    from tokfmt.commands.show.show import Sample, SampleView, Shown
+    from tokfmt.files.fields import Field, Section
 
 _EPILOG = examples(
     "tokfmt show pack.pbin",
@@ -91,7 +91,7 @@ def command(path: str, selection: str | None, **given: Any) -> None:
 
     For a recipe, --step and --sample print the parts of the sequences that the model reads.
     """
-    from tokfmt.ops.show.show import show, show_origins
+    from tokfmt.commands.show.show import show, show_origins
 
     only_ids, only_text, full = given.pop("only_ids"), given.pop("only_text"), given.pop("full")
     quiet, as_json = given.pop("quiet"), given.pop("as_json")
@@ -114,8 +114,8 @@ def command(path: str, selection: str | None, **given: Any) -> None:
         return
     rows = given.pop("rows")
     if only_text and not given["tokenizer"] and not _holds_text(path, given):
-        from tokfmt.core.place import place_of
-        from tokfmt.ops.source.manifest import LocatedTokenizer, located_tokenizer
+        from tokfmt.commands.source.manifest import LocatedTokenizer, located_tokenizer
+        from tokfmt.files.place import place_of
 
         found = LocatedTokenizer() if given["ignore_manifest"] else located_tokenizer(place_of(path))
         given["tokenizer"] = found.place
@@ -144,7 +144,7 @@ def print_preview(
     """Print the heading and the notes on stderr, and the sequences on stdout.
 
     Args:
-        preview: The result of `ops.show.show`.
+        preview: The result of `commands.show.show`.
         only_ids: Print token IDs without headings.
         only_text: Print text without headings.
         quiet: Print nothing on stderr.
@@ -176,10 +176,10 @@ def _print_end(preview: Any, count: int) -> None:
 
 def _holds_text(path: str, given: Mapping[str, Any]) -> bool:
     """Return whether a dataset holds text, so that --text needs no tokenizer; open it if its format may hold text."""
+    from tokfmt.commands.source.discover import format_of
+    from tokfmt.commands.source.open import open_one
     from tokfmt.core.losses import READS
     from tokfmt.core.records import RecordReader
-    from tokfmt.ops.source.discover import format_of
-    from tokfmt.ops.source.open import open_one
 
     if not format_of(path, given["format"]).may_hold_text:
         return False
@@ -434,7 +434,7 @@ def show_samples(
         as_json: Print one JSON document.
         quiet: Print nothing on stderr.
     """
-    from tokfmt.ops.show.show import samples
+    from tokfmt.commands.show.show import samples
 
     view = samples(requested((path,), given), selection, tokenizer=given["tokenizer"])
     if as_json:
@@ -602,7 +602,7 @@ def show_raw(path: str, given: dict[str, Any], *, limit: int | None, as_json: bo
         as_json: Print one JSON document.
         quiet: Print no notes.
     """
-    from tokfmt.ops.show.parts import sections
+    from tokfmt.commands.show.parts import sections
 
     raw = sections(path, format=given["format"], options=_options(given))
     fields = _FIELDS if limit is None else limit or sys.maxsize
@@ -657,7 +657,7 @@ def _field_cells(raw: Raw, section: Section, field: Field, byte_limit: int) -> l
 
 
 def _field_bytes(raw: Raw, section: Section, field: Field, byte_limit: int) -> bytes:
-    from tokfmt.core.errors import FormatError
+    from tokfmt.errors import FormatError
 
     try:
         return raw.bytes_of(section, field, byte_limit)

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 
 from tokfmt.cli.console import note
-from tokfmt.core.text_format import counted, printable, shortened, visible
+from tokfmt.wording import counted, printable, shortened, visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from tokfmt.ops.provenance import Origin
-    from tokfmt.ops.show.step import Step, StepPart, StepSample
+    from tokfmt.commands.provenance import Origin
+    from tokfmt.commands.show.step import Step, StepPart, StepSample
 
 _COLORS = ("cyan", "green", "yellow", "magenta", "blue")
 """Colors of sources, in the order of their first sample."""
@@ -53,7 +53,7 @@ def show_step(path: str, selection: str | None, asked: dict[str, Any], given: di
         given: The other options by name.
         how: The options of output.
     """
-    from tokfmt.ops.show.step import show_step as find
+    from tokfmt.commands.show.step import show_step as find
 
     for word, wrong in (("SEL", selection is not None), ("--raw", given["raw"]), ("--samples", given["rows"])):
         if wrong:

@@ -24,15 +24,15 @@ from tokfmt.cli.parameters import (
     tokenizer,
     workers,
 )
-from tokfmt.core.text_format import counted, printable
+from tokfmt.wording import counted, printable
 
 Problem = tuple[str, str, str]
 """The path, the message, and the beginning of the line on stderr."""
 
 if TYPE_CHECKING:
-    from tokfmt.core.publisher import Publisher
-    from tokfmt.ops.stats import StatsReport, StatsRequest
-    from tokfmt.ops.stats.report import Expectation, Unmet
+    from tokfmt.commands.stats import StatsReport, StatsRequest
+    from tokfmt.commands.stats.report import Expectation, Unmet
+    from tokfmt.files.publisher import Publisher
 
 _EPILOG = examples(
     "tokfmt stats pack.pbin",
@@ -116,8 +116,8 @@ def command(
     --expect takes the keys of --json, dotted, such as tokens, max_id, lengths.p50 or duplicates.share. total.tokens is
     the number of tokens of all datasets. Write values like 1e6, 10M or 1%.
     """
-    from tokfmt.ops.stats import StatsRequest, stats
-    from tokfmt.ops.stats.report import deviations, parse_expectation, parse_tolerance, read_baseline, unmet
+    from tokfmt.commands.stats import StatsRequest, stats
+    from tokfmt.commands.stats.report import deviations, parse_expectation, parse_tolerance, read_baseline, unmet
 
     expectations, allowed = [parse_expectation(text) for text in expected], parse_tolerance(tolerance)
     before = read_baseline(baseline) if baseline is not None else None
@@ -158,8 +158,8 @@ def _page_place(path: str | None) -> Any:
     if path is None:
         return nullcontext()
     from tokfmt.cli.page import BEGINNING
-    from tokfmt.core.replacing import begins_with
-    from tokfmt.core.spool import staging_for
+    from tokfmt.files.replacing import begins_with
+    from tokfmt.files.spool import staging_for
 
     return staging_for(path, overwrite=True, objection=begins_with("page of tokfmt stats", BEGINNING))
 
@@ -168,11 +168,11 @@ def _write_page(report: StatsReport, place: Publisher, request: StatsRequest, wa
     """Write the page of a report, with the findings of a shallow check."""
     from tokfmt import registry
     from tokfmt.cli.page import page, prepared_of
-    from tokfmt.core.files import writing
-    from tokfmt.core.place import place_of
-    from tokfmt.core.replacing import readable_by
-    from tokfmt.ops.check import CheckRequest, check
-    from tokfmt.ops.source.manifest import read_manifest
+    from tokfmt.commands.check import CheckRequest, check
+    from tokfmt.commands.source.manifest import read_manifest
+    from tokfmt.files.file import writing
+    from tokfmt.files.place import place_of
+    from tokfmt.files.replacing import readable_by
 
     given = {str(place): place for place in map(place_of, request.source.paths)}  # The report omits what is secret.
     places = {one.path: given.get(one.path, place_of(one.path)) for one in report.datasets}

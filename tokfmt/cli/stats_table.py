@@ -16,11 +16,11 @@ from rich.text import Text
 from tokfmt.cli.console import terminal
 from tokfmt.cli.recipe import table_of
 from tokfmt.cli.table import Table
-from tokfmt.core.text_format import bar, counted, human_bytes, printable, separator_words, shortened
+from tokfmt.wording import bar, counted, human_bytes, printable, separator_words, shortened
 
 if TYPE_CHECKING:
-    from tokfmt.ops.stats import Statistics, StatsReport
-    from tokfmt.ops.stats.report import Cost, Histogram, Id, Ids, Packing
+    from tokfmt.commands.stats import Statistics, StatsReport
+    from tokfmt.commands.stats.report import Cost, Histogram, Id, Ids, Packing
 
 _WIDE = 120
 _INDENT = 2

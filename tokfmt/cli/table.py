@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from tokfmt.core.text_format import columns, printable
+from tokfmt.wording import columns, printable
 
 if TYPE_CHECKING:
     from rich.box import Box

@@ -64,7 +64,7 @@ def _other_option(ctx: click.Context, name: str, words: Sequence[str]) -> str:
     file = next((word for word in words if word.startswith("-") and os.path.lexists(word)), None)
     if file is not None:
         return f"Write ./{file} for the file of that name"
-    from tokfmt.core.options import nearest
+    from tokfmt.base.options import nearest
 
     known = {option.lstrip("-"): option for param in ctx.command.get_params(ctx) for option in param.opts}
     near = nearest(name.lstrip("-"), known)  # without the dashes, which every option has

@@ -1,1 +1,1 @@
-"""The vocabulary: the token axis, readers and writers, options, files, publication, errors. Imports numpy only."""
+"""The vocabulary of formats: token axis, records, readers and writers, findings, inspections. Imports numpy only."""

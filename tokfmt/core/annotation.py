@@ -14,14 +14,14 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.errors import CorruptError, FormatError, TokfmtError, TruncatedError, UnsafeError
-from tokfmt.core.fields import Field, Fields, Section
-from tokfmt.core.files import File, open_file
 from tokfmt.core.findings import Problem, fatal
-from tokfmt.core.place import Place, place_of
 from tokfmt.core.ragged import Offsets
 from tokfmt.core.reader import U8, U16, U32, U64, Damage, Inner, Separators
-from tokfmt.core.text_format import counted, printable, shortened
+from tokfmt.errors import CorruptError, FormatError, TokfmtError, TruncatedError, UnsafeError
+from tokfmt.files.fields import Field, Fields, Section
+from tokfmt.files.file import File, open_file
+from tokfmt.files.place import Place, place_of
+from tokfmt.wording import counted, printable, shortened
 
 SHOWN = 96
 """Largest number of characters of a value from a file in a message or a field."""

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
-from tokfmt.core.errors import FormatError, Loss
-from tokfmt.core.place import PlaceLike, place_of
-from tokfmt.core.text_format import printable
+from tokfmt.errors import FormatError, Loss
+from tokfmt.files.place import PlaceLike, place_of
+from tokfmt.wording import printable
 
 if TYPE_CHECKING:
     pass

@@ -18,17 +18,16 @@ from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.errors import Loss, OptionError
-from tokfmt.core.fields import Section
-from tokfmt.core.files import File, names_in, natural_key, open_file, reading_error
 from tokfmt.core.findings import Audit, Code, Finding, Repair
 from tokfmt.core.inspection import Inspection
-from tokfmt.core.place import AnyPlace, Place, PlaceLike, place_of
 from tokfmt.core.ragged import Ragged
 from tokfmt.core.reader import Separators, TokenReader, windows
 from tokfmt.core.records import RecordReader
-from tokfmt.core.store import Kind
-from tokfmt.core.text_format import counted
+from tokfmt.errors import Loss, OptionError
+from tokfmt.files.fields import Section
+from tokfmt.files.file import File, everything_in, names_in, natural_key, open_file
+from tokfmt.files.place import AnyPlace, Place, PlaceLike, place_of
+from tokfmt.wording import counted
 
 REGION = 1 << 24
 """Tokens per region by default. The bytes of the destination do not depend on it."""
@@ -179,7 +178,7 @@ class Hints(NamedTuple):
         collect_invalid: Invalid records do not raise. Batches report them as `records.SkippedRecords`.
         tokenizer_eos: The end of text of the tokenizer. It overrides a convention of the format, but not what the
             dataset itself states.
-        open_recipe: A function that opens the sources of a parsed recipe (`tokfmt.recipes`) and returns the reader of
+        open_recipe: A function that opens the sources of a parsed recipe (`tokfmt.mix`) and returns the reader of
             the result.
         allow_partial: Read what is certain of a damaged dataset, and report the rest in `Info.damage`.
         few_sequences: The caller reads few sequences. A reader may then read only the needed entries of a long index,
@@ -469,8 +468,8 @@ class Format(ABC):
         stores: What it stores, for `tokfmt formats`.
         cannot_store: What it cannot store, for `tokfmt formats`; "" if the format is read-only.
         losses: Its own words of --allow-loss.
-        read_options: A frozen dataclass; see `core.options`.
-        write_options: A frozen dataclass; see `core.options`. An option `split` means that one destination holds
+        read_options: A frozen dataclass; see `base.options`.
+        write_options: A frozen dataclass; see `base.options`. An option `split` means that one destination holds
             several splits. Each split has its own writer, and the writers run one after the other for one path.
     """
 
@@ -680,29 +679,6 @@ def unrelated_files(format_: Format, path: Place) -> list[Place]:
         return []
     own = set(format_.files(path))
     return [entry for entry in everything_in(path) if entry not in own]
-
-
-def everything_in(directory: PlaceLike) -> list[Place]:
-    """Return all files below a directory, links and empty directories included, in natural order.
-
-    Raises:
-        FormatError: If a directory cannot be listed.
-    """
-    place, found, left = place_of(directory), list[str](), [""]
-    while left:
-        inside = left.pop()
-        try:
-            entries = (place / inside).entries()
-        except OSError as error:
-            raise reading_error(error.filename or directory, error) from error
-        for name, kind in entries.items():
-            if kind is Kind.DIRECTORY:
-                left.append(f"{inside}{name}/")
-            else:
-                found.append(f"{inside}{name}")
-        if inside and not entries:
-            found.append(inside.removesuffix("/"))
-    return [place / name for name in sorted(found, key=natural_key)]
 
 
 def empty_sequences(source: TokenReader) -> tuple[int, int]:

@@ -9,12 +9,12 @@ from dataclasses import replace
 from typing import Any
 
 from tokfmt.core.annotation import Part, broken
-from tokfmt.core.errors import FormatError
-from tokfmt.core.fields import Section
 from tokfmt.core.findings import Audit, Finding, Problem, fatal, raise_fatal
-from tokfmt.core.place import Place
 from tokfmt.core.reader import TokenReader
 from tokfmt.core.records import RecordReader
+from tokfmt.errors import FormatError
+from tokfmt.files.fields import Section
+from tokfmt.files.place import Place
 
 
 class Inspection(ABC):

@@ -6,7 +6,7 @@
 
 Formats that store a mask of *labels* describe, at each token, the next token. `beside_samples` shifts their masks by
 one. The separator of an empty sequence has no token before it that could be marked, so it counts. Before the first byte
-is written, `ops.convert.losses` counts what marks cannot express.
+is written, `commands.convert.losses` counts what marks cannot express.
 
 Views, conversions, losses, `--verify` and recipes see marks alone. The encoding of a mask is known only to the reader
 and the writer of a format:
@@ -17,7 +17,7 @@ and the writer of a format:
     a field of labels or of a mask             formats/jsonl/reader.py `_marks`     -
     columns of packed rows (Megatron Bridge)   formats/arrow/reader.py `_packed`    core/loss_mask.py `of_next`
     a mask and labels of each sample           core/loss_mask.py `beside_samples`   formats/hdf5/writer.py `_blocks`
-    none, made by a recipe                     recipes/samples.py `marks`
+    none, made by a recipe                     mix/samples.py `marks`
 
 To give a format a mask, define `marks` on its reader (`TokenReader.marks`), call `source.marks(a, b)` in its
 writer, and set `WriterTraits.keeps_masks`. A flat format needs only `FileLayout.masks` and `FlatWriter.mask_file`.
@@ -31,9 +31,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.errors import ConversionError
 from tokfmt.core.ragged import Offsets, offsets_of
 from tokfmt.core.reader import TokenReader
+from tokfmt.errors import ConversionError
 
 TARGET, MASKED_END, BEGINS = 1, 2, 4
 IGNORED = -100

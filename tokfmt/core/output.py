@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.files import File, writing
 from tokfmt.core.format import Receipt, Region
 from tokfmt.core.reader import TokenReader
+from tokfmt.files.file import File, writing
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer as Buffer

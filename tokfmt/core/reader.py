@@ -21,10 +21,10 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.errors import Loss, TokenRangeError
-from tokfmt.core.files import Ends, File
-from tokfmt.core.place import Place
 from tokfmt.core.ragged import Offsets, Ragged, Tokens, offsets_of, pick
+from tokfmt.errors import Loss, TokenRangeError
+from tokfmt.files.file import Ends, File
+from tokfmt.files.place import Place
 
 WINDOW = 1 << 20
 """Tokens that a walk over an axis holds at once. 1 Mi stays in the CPU cache; larger windows are slower."""
@@ -289,7 +289,7 @@ class Axis(ABC):
         *,
         is_before: bool = False,  # noqa: ARG002
     ) -> Callable[[int], Tokens]:
-        """Return a function that reads one sequence, in as few steps as possible; see `core.files.File`."""
+        """Return a function that reads one sequence, in as few steps as possible; see `files.file.File`."""
         return general
 
     def intervals(self, wanted: Sequence[tuple[int, int]]) -> Iterator[Tokens]:

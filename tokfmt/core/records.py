@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.errors import Loss, TokfmtError
-from tokfmt.core.place import Place
 from tokfmt.core.ragged import Offsets, Ragged
 from tokfmt.core.reader import ByteOffset, Damage
+from tokfmt.errors import Loss, TokfmtError
+from tokfmt.files.place import Place
 
 
 class Block(NamedTuple):

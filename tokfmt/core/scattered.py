@@ -7,8 +7,8 @@ from abc import abstractmethod
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.files import File
 from tokfmt.core.ragged import Offsets, offsets_of
+from tokfmt.files.file import File
 
 _GAP = 1 << 12  # Bytes between two intervals that take less time to read than another call.
 _SPAN = 1 << 21  # Bytes in which the intervals of one read begin.

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.annotation import Extent
-from tokfmt.core.errors import CorruptError
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.core.raw_ids import LARGEST
+from tokfmt.errors import CorruptError
 
 LOOKED_AT = 1 << 17
 """Bytes at the beginning of a file that are examined."""

@@ -26,17 +26,16 @@ from typing import Any, Literal
 
 import numpy as np
 
+from tokfmt.base.options import option
 from tokfmt.core.annotation import Column, all_or_none, bounded_entries, shown
-from tokfmt.core.errors import CorruptError, UnsupportedError
-from tokfmt.core.files import File, matching, open_file
 from tokfmt.core.findings import Code, Problem, fatal, noted
 from tokfmt.core.format import Confidence, Hints, Probe
-from tokfmt.core.options import option
-from tokfmt.core.place import AnyPlace, Place
 from tokfmt.core.ragged import offsets_of
 from tokfmt.core.reader import Damage, Separators, TokenReader, windows
-from tokfmt.core.text_format import counted
 from tokfmt.core.widths import ends_alike, width_of_size
+from tokfmt.errors import CorruptError, UnsupportedError
+from tokfmt.files.file import File, matching, open_file
+from tokfmt.files.place import AnyPlace, Place
 from tokfmt.formats.flat import (
     Extent,
     FileLayout,
@@ -48,6 +47,7 @@ from tokfmt.formats.flat import (
     whole_tokens,
 )
 from tokfmt.formats.index_ends import OTHER_INDEX
+from tokfmt.wording import counted
 
 _AT_ONCE = 1 << 16  # index entries per read or write
 _METADATA = 1 << 12  # bytes of metadata that are read, at most

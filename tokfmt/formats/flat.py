@@ -42,9 +42,6 @@ from tokfmt.core.annotation import (
     whole_tokens,
     written_tokens,
 )
-from tokfmt.core.errors import NO_DAMAGE, ConversionError, CorruptError, FormatError
-from tokfmt.core.fields import Section
-from tokfmt.core.files import Ends, File, names_in, natural_key
 from tokfmt.core.findings import Audit, Code, Finding, raise_fatal
 from tokfmt.core.format import (
     Confidence,
@@ -56,13 +53,11 @@ from tokfmt.core.format import (
     Target,
     TokenWriter,
     WriterTraits,
-    everything_in,
     lost_empties,
     lost_nothing,
 )
 from tokfmt.core.inspection import Inspection, Unreadable
 from tokfmt.core.output import Output, copy_region, preallocate
-from tokfmt.core.place import AnyPlace, Place
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
 from tokfmt.core.reader import (
     U16,
@@ -78,12 +73,16 @@ from tokfmt.core.reader import (
     check_position,
     windows,
 )
-from tokfmt.core.shard_names import follows
-from tokfmt.core.side_by_side import side_by_side
-from tokfmt.core.text_format import counted, printable
 from tokfmt.core.widths import contradicted_width
+from tokfmt.errors import NO_DAMAGE, ConversionError, CorruptError, FormatError
+from tokfmt.files.fields import Section
+from tokfmt.files.file import Ends, File, everything_in, names_in, natural_key
+from tokfmt.files.place import AnyPlace, Place
+from tokfmt.files.shard_names import follows
+from tokfmt.files.side_by_side import side_by_side
 from tokfmt.formats.files_ahead import FilesAhead, parts_of
 from tokfmt.formats.index_ends import indexes_of_others
+from tokfmt.wording import counted, printable
 
 __all__ = [
     "Column",

@@ -11,7 +11,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tokfmt.core.errors import (
+from tokfmt.base.resources import Recent
+from tokfmt.core.reader import windows
+from tokfmt.errors import (
     CorruptError,
     MissingDependencyError,
     OptionError,
@@ -20,11 +22,9 @@ from tokfmt.core.errors import (
     UnsafeError,
     UnsupportedError,
 )
-from tokfmt.core.files import File, Stream, open_file
-from tokfmt.core.place import Place
-from tokfmt.core.reader import windows
-from tokfmt.core.resources import Recent
-from tokfmt.core.store import Identity
+from tokfmt.files.file import File, Stream, open_file
+from tokfmt.files.place import Place
+from tokfmt.files.store import Identity
 from tokfmt.formats.zstd_frames import decompressor, library, refuse_frame
 
 JSON_BYTES = 1 << 26

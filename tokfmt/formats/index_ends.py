@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from tokfmt.core.annotation import Extent
-from tokfmt.core.errors import CorruptError
 from tokfmt.core.findings import Code
-from tokfmt.core.place import Place
 from tokfmt.core.reader import Layout, TokenReader, windows
+from tokfmt.errors import CorruptError
+from tokfmt.files.place import Place
 
 _FEW = 8  # sequences: below this number, an ID that is not a separator may occur as often by chance
 _SAMPLED = 256

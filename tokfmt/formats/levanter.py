@@ -24,22 +24,22 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from tokfmt.base.options import option
 from tokfmt.core.annotation import Part, shown
-from tokfmt.core.errors import NO_DAMAGE, CorruptError, FormatError, OptionError, UnsafeError, UnsupportedError
-from tokfmt.core.fields import Field
-from tokfmt.core.files import File, names_in, open_file
 from tokfmt.core.findings import Code, Problem, fatal
 from tokfmt.core.format import Confidence, Hints, Probe
-from tokfmt.core.options import option
-from tokfmt.core.place import AnyPlace, Place
 from tokfmt.core.ragged import Offsets
 from tokfmt.core.reader import ByteOffset, Damage, Separators, check_position
-from tokfmt.core.text_format import printable
+from tokfmt.errors import NO_DAMAGE, CorruptError, FormatError, OptionError, UnsafeError, UnsupportedError
+from tokfmt.files.fields import Field
+from tokfmt.files.file import File, names_in, open_file
+from tokfmt.files.place import AnyPlace, Place
 from tokfmt.formats.files_ahead import parts_of
 from tokfmt.formats.flat import Extent, FileLayout, FlatFormat, FlatReader, joined
 from tokfmt.formats.folders import inside, json_object, whole_number
 from tokfmt.formats.zarr_arrays.array import Array
 from tokfmt.formats.zarr_arrays.store import Directory, json_of
+from tokfmt.wording import printable
 
 LEDGER = "shard_ledger.json"
 _BUILD = "__shards__"  # folder of an unfinished build of the older package

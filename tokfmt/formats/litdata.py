@@ -26,15 +26,15 @@ from typing import Any, Literal
 
 import numpy as np
 
+from tokfmt.base.options import option
 from tokfmt.core.annotation import shown
-from tokfmt.core.errors import CorruptError, FormatError, UnsupportedError
-from tokfmt.core.files import File, matching, open_file
 from tokfmt.core.findings import Code, Problem
 from tokfmt.core.format import Confidence, Probe
-from tokfmt.core.options import option
-from tokfmt.core.place import Place
 from tokfmt.core.ragged import Offsets
 from tokfmt.core.reader import TokenReader
+from tokfmt.errors import CorruptError, FormatError, UnsupportedError
+from tokfmt.files.file import File, matching, open_file
+from tokfmt.files.place import Place
 from tokfmt.formats.flat import FlatOptions
 from tokfmt.formats.folders import json_object, whole_number
 from tokfmt.formats.shards import INDEX, Form, Ids, Listed, Listing, ShardFormat, ShardWriter, Written, gathered

@@ -33,19 +33,19 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tokfmt.base.options import option
 from tokfmt.core.annotation import shown
-from tokfmt.core.errors import CorruptError, FormatError, UnsafeError, UnsupportedError
-from tokfmt.core.files import File, is_empty, names_in, natural_key, open_file
 from tokfmt.core.findings import Code, Problem, fatal
 from tokfmt.core.format import Confidence, Probe
-from tokfmt.core.options import option
-from tokfmt.core.place import Place
 from tokfmt.core.ragged import Offsets
-from tokfmt.core.text_format import counted
 from tokfmt.core.widths import likely_width
+from tokfmt.errors import CorruptError, FormatError, UnsafeError, UnsupportedError
+from tokfmt.files.file import File, is_empty, names_in, natural_key, open_file
+from tokfmt.files.place import Place
 from tokfmt.formats.flat import FlatOptions
 from tokfmt.formats.folders import Packed, begin_of, decoding_limit, json_object, parsed_object, whole_number
 from tokfmt.formats.shards import INDEX, Form, Ids, Listed, Listing, ShardFormat, ShardWriter, Written, gathered
+from tokfmt.wording import counted
 
 CODES = {8: "<u1", 9: "<i1", 16: "<u2", 17: "<i2", 32: "<u4", 33: "<i4", 64: "<u8", 65: "<i8"}
 KINDS = {np.dtype(kind).name: np.dtype(kind) for kind in CODES.values()}

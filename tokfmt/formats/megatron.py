@@ -40,8 +40,15 @@ from typing import Any, Literal, NamedTuple, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from tokfmt.base.options import option
+from tokfmt.base.resources import Recent
 from tokfmt.core.annotation import bounded_entries
-from tokfmt.core.errors import (
+from tokfmt.core.findings import Audit, Code, Finding, Problem, fatal, noted, raise_fatal
+from tokfmt.core.format import MOST_AT_ONCE, Confidence, Hints, Probe
+from tokfmt.core.ragged import Offsets, offsets_of
+from tokfmt.core.reader import INT32_MAX, Damage, Inner, Separators, TokenReader, windows
+from tokfmt.core.scattered import Scattered
+from tokfmt.errors import (
     ENDS_EARLY,
     ConversionError,
     CorruptError,
@@ -50,18 +57,10 @@ from tokfmt.core.errors import (
     TruncatedError,
     UnsupportedError,
 )
-from tokfmt.core.fields import Section
-from tokfmt.core.files import File, open_file
-from tokfmt.core.findings import Audit, Code, Finding, Problem, fatal, noted, raise_fatal
-from tokfmt.core.format import MOST_AT_ONCE, Confidence, Hints, Probe
-from tokfmt.core.named import place_named
-from tokfmt.core.options import option
-from tokfmt.core.place import AnyPlace, LocalPlace, Place, place_of
-from tokfmt.core.ragged import Offsets, offsets_of
-from tokfmt.core.reader import INT32_MAX, Damage, Inner, Separators, TokenReader, windows
-from tokfmt.core.resources import Recent
-from tokfmt.core.scattered import Scattered
-from tokfmt.core.text_format import counted, printable
+from tokfmt.files.fields import Section
+from tokfmt.files.file import File, open_file
+from tokfmt.files.named import place_named
+from tokfmt.files.place import AnyPlace, LocalPlace, Place, place_of
 from tokfmt.formats.flat import (
     Columns,
     Cut,
@@ -78,6 +77,7 @@ from tokfmt.formats.flat import (
 )
 from tokfmt.formats.folders import json_object, parsed_object
 from tokfmt.formats.index_ends import OTHER_INDEX
+from tokfmt.wording import counted, printable
 
 _CODE_AT = 17  # byte offset of the dtype code
 _ENDS = 64  # ends of documents that are read to find separators which the lengths do not count

@@ -19,13 +19,13 @@ from typing import Any, Literal
 
 import numpy as np
 
-from tokfmt.core.errors import CorruptError, FormatError, UnsupportedError
-from tokfmt.core.files import File, open_file
+from tokfmt.base.options import option
 from tokfmt.core.findings import Audit, Code, Finding, fatal
 from tokfmt.core.format import Confidence, Hints, Probe
-from tokfmt.core.options import option
-from tokfmt.core.place import Place
 from tokfmt.core.reader import Separators
+from tokfmt.errors import CorruptError, FormatError, UnsupportedError
+from tokfmt.files.file import File, open_file
+from tokfmt.files.place import Place
 from tokfmt.formats.flat import (
     FileLayout,
     FlatFormat,

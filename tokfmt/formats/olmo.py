@@ -35,18 +35,17 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from tokfmt.base.options import option
 from tokfmt.core.annotation import all_or_none, first_tokens
-from tokfmt.core.errors import CorruptError, FormatError, TruncatedError, UnsafeError, UnsupportedError
-from tokfmt.core.files import File, matching, open_file
 from tokfmt.core.findings import Audit, Code, Finding, Problem, fatal
 from tokfmt.core.format import Confidence, Hints, Probe
-from tokfmt.core.options import option
-from tokfmt.core.place import AnyPlace, Place
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
 from tokfmt.core.reader import Damage, Layout, Separators, TokenReader, windows
-from tokfmt.core.side_by_side import side_by_side
-from tokfmt.core.text_format import counted, printable
 from tokfmt.core.widths import LOOKED_AT, ends_alike, likely_width, width_of_size
+from tokfmt.errors import CorruptError, FormatError, TruncatedError, UnsafeError, UnsupportedError
+from tokfmt.files.file import File, matching, open_file
+from tokfmt.files.place import AnyPlace, Place
+from tokfmt.files.side_by_side import side_by_side
 from tokfmt.formats.flat import (
     Extent,
     FileLayout,
@@ -59,6 +58,7 @@ from tokfmt.formats.flat import (
     loss_mask,
 )
 from tokfmt.formats.index_ends import OTHER_INDEX
+from tokfmt.wording import counted, printable
 
 _ROWS = 1 << 20  # rows per gzip member that is written
 _LOOKED_AT = 1 << 16  # bytes at each end of a tail that are compared with zero

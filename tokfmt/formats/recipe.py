@@ -18,18 +18,18 @@ from functools import partial
 from typing import Any
 
 from tokfmt.core.annotation import Part, broken, shown
-from tokfmt.core.errors import FormatError, OptionError
-from tokfmt.core.fields import Field, Section
-from tokfmt.core.files import open_file
 from tokfmt.core.findings import Code, fatal
 from tokfmt.core.format import Confidence, Format, Hints, Probe
 from tokfmt.core.inspection import Inspection
-from tokfmt.core.place import AnyPlace, Place
 from tokfmt.core.reader import TokenReader
 from tokfmt.core.records import RecordReader
-from tokfmt.core.text_format import printable
-from tokfmt.recipes.key_lines import Table, tables_of
-from tokfmt.recipes.language import LARGEST_FILE, RecipeFile, is_recipe, read_recipe
+from tokfmt.errors import FormatError, OptionError
+from tokfmt.files.fields import Field, Section
+from tokfmt.files.file import open_file
+from tokfmt.files.place import AnyPlace, Place
+from tokfmt.mix.key_lines import Table, tables_of
+from tokfmt.mix.language import LARGEST_FILE, RecipeFile, is_recipe, read_recipe
+from tokfmt.wording import printable
 
 _TABLES = 256
 """Tables that are sections of their own; a recipe may have 100,000 sources."""

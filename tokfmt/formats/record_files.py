@@ -25,16 +25,16 @@ from typing import IO, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.errors import NO_DAMAGE, CorruptError, FormatError, TruncatedError
-from tokfmt.core.files import open_file
 from tokfmt.core.findings import Audit, Finding
 from tokfmt.core.format import Format, Hints, Receipt, Region, Target, TokenWriter
 from tokfmt.core.inspection import Inspection, Unreadable
 from tokfmt.core.output import whole
-from tokfmt.core.place import Place
 from tokfmt.core.ragged import Ragged
 from tokfmt.core.reader import Damage, TokenReader, batches, check_ids, check_interval
 from tokfmt.core.records import Block, RecordBatch, RecordInfo, RecordReader
+from tokfmt.errors import NO_DAMAGE, CorruptError, FormatError, TruncatedError
+from tokfmt.files.file import open_file
+from tokfmt.files.place import Place
 
 _BATCH = 1 << 18
 """Token IDs, or characters, from which a batch is complete."""

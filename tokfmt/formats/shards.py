@@ -27,20 +27,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.annotation import shown
-from tokfmt.core.errors import NO_DAMAGE, ConversionError, CorruptError, FormatError, UnsupportedError
-from tokfmt.core.fields import Section
-from tokfmt.core.files import File, open_file
 from tokfmt.core.findings import Audit, Code, Finding, Problem, fatal
 from tokfmt.core.format import Hints, Receipt, Region, Target, WriterTraits, lost_empties
 from tokfmt.core.output import Output
-from tokfmt.core.place import Place
 from tokfmt.core.ragged import Offsets, offsets_of
 from tokfmt.core.reader import Damage, Separators, TokenReader, check_ids, windows
 from tokfmt.core.scattered import Scattered
-from tokfmt.core.side_by_side import side_by_side
-from tokfmt.core.text_format import counted, printable
+from tokfmt.errors import NO_DAMAGE, ConversionError, CorruptError, FormatError, UnsupportedError
+from tokfmt.files.fields import Section
+from tokfmt.files.file import File, open_file
+from tokfmt.files.place import Place
+from tokfmt.files.side_by_side import side_by_side
 from tokfmt.formats.flat import Column, Cut, Extent, FileLayout, FlatFormat, FlatInspection, FlatWriter, Pieces
 from tokfmt.formats.folders import LARGEST, Packed, begin_of, compressor, decoding_limit, digest, inside
+from tokfmt.wording import counted, printable
 
 INDEX = "index.json"
 _ITEMS = 1 << 20  # byte offsets of items per write

@@ -25,8 +25,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tokfmt.base.options import option
 from tokfmt.core.annotation import SHOWN, Part, broken, shown
-from tokfmt.core.errors import (
+from tokfmt.core.findings import Audit, Code, Finding
+from tokfmt.core.format import Confidence, Format, Hints, Probe
+from tokfmt.core.inspection import Inspection
+from tokfmt.core.ragged import offsets_of
+from tokfmt.core.reader import ByteOffset, Damage, check_interval
+from tokfmt.core.records import Block, Line, RecordBatch, RecordInfo, TextRecords
+from tokfmt.errors import (
     NO_DAMAGE,
     CorruptError,
     FormatError,
@@ -34,18 +41,11 @@ from tokfmt.core.errors import (
     SourceChangedError,
     UnsafeError,
 )
-from tokfmt.core.fields import Field, Section
-from tokfmt.core.files import names_in, natural_key, reading_error
-from tokfmt.core.findings import Audit, Code, Finding
-from tokfmt.core.format import Confidence, Format, Hints, Probe
-from tokfmt.core.inspection import Inspection
-from tokfmt.core.options import option
-from tokfmt.core.place import AnyPlace, Place
-from tokfmt.core.ragged import offsets_of
-from tokfmt.core.reader import ByteOffset, Damage, check_interval
-from tokfmt.core.records import Block, Line, RecordBatch, RecordInfo, TextRecords
-from tokfmt.core.text_format import printable
+from tokfmt.files.fields import Field, Section
+from tokfmt.files.file import names_in, natural_key, reading_error
+from tokfmt.files.place import AnyPlace, Place
 from tokfmt.formats.jsonl.lines import BOM, TextFile, line_number
+from tokfmt.wording import printable
 
 _NAME = re.compile(r"[^.].*\.(txt|text|md|markdown|rst)(\.gz|\.zst)?", re.DOTALL)
 _ABOUT = re.compile(r"(readme|licen[cs]e|notice|copying|changelog|citation|requirements)(\..*)?", re.IGNORECASE)

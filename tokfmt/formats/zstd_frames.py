@@ -17,8 +17,8 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Any
 
-from tokfmt.core.errors import MissingDependencyError, UnsupportedError
-from tokfmt.core.files import File
+from tokfmt.errors import MissingDependencyError, UnsupportedError
+from tokfmt.files.file import File
 
 MOST_WINDOW = 1 << 30
 """The largest window in bytes: what `zstd --long=30` takes. zstd itself reads up to 128 MiB unless it is told more."""

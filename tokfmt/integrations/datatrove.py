@@ -28,23 +28,23 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 import msgspec
 
 from tokfmt.api import convert
-from tokfmt.core.durable import replace_file
-from tokfmt.core.errors import ConversionError, OptionError, missing_package
-from tokfmt.core.files import names_in, write_error, writing
+from tokfmt.base.options import given_options
+from tokfmt.commands.prepare.prepare import selected_records
+from tokfmt.commands.source.draft import TextRecipe, TextSource
+from tokfmt.commands.source.manifest import extent, manifest_path, read_manifest
+from tokfmt.commands.source.open import open_sources
+from tokfmt.commands.source.request import EosChoice, Options, SourceRequest, check_losses, several
+from tokfmt.commands.source.stored import Source, tokenizer_of
 from tokfmt.core.losses import READS
-from tokfmt.core.options import given_options
-from tokfmt.core.place import LocalPlace, local_path, place_of
-from tokfmt.core.publisher import Publisher
 from tokfmt.core.reader import TokenReader, windows
 from tokfmt.core.records import Block, RecordReader
-from tokfmt.core.text_format import printable
+from tokfmt.errors import ConversionError, OptionError, missing_package
+from tokfmt.files.durable import replace_file
+from tokfmt.files.file import names_in, write_error, writing
+from tokfmt.files.place import LocalPlace, local_path, place_of
+from tokfmt.files.publisher import Publisher
 from tokfmt.model.readers import batches_of
-from tokfmt.ops.prepare.prepare import selected_records
-from tokfmt.ops.source.draft import TextRecipe, TextSource
-from tokfmt.ops.source.manifest import extent, manifest_path, read_manifest
-from tokfmt.ops.source.open import open_sources
-from tokfmt.ops.source.request import EosChoice, Options, SourceRequest, check_losses, several
-from tokfmt.ops.source.stored import Source, tokenizer_of
+from tokfmt.wording import printable
 
 try:
     from datatrove.data import Document
@@ -54,9 +54,9 @@ except ModuleNotFoundError as error:
     raise missing_package(error, "tokfmt.integrations.datatrove", ["datatrove"]) from error
 
 if TYPE_CHECKING:
+    from tokfmt.commands.convert.request import Conversion
     from tokfmt.core.format import Decoder
     from tokfmt.core.ragged import Ragged
-    from tokfmt.ops.convert.request import Conversion
 
 PathLike = str | os.PathLike[str]
 

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.place import Place
 from tokfmt.core.ragged import Tokens
 from tokfmt.core.reader import Axis, ByteOffset, TokenReader, check_interval, check_position
+from tokfmt.files.place import Place
 
 Numbers = NDArray[np.int64]
 """int64[n]: numbers of sequences, or positions on an axis."""

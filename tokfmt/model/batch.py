@@ -19,11 +19,11 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.errors import Loss, LossyConversionError
 from tokfmt.core.ragged import Offsets, Tokens, pick
 from tokfmt.core.reader import smallest
-from tokfmt.core.text_format import counted
+from tokfmt.errors import Loss, LossyConversionError
 from tokfmt.model.axis import Numbers
+from tokfmt.wording import counted
 
 AFTER, LEAD, BEFORE = 1, 2, 4
 SEP = AFTER | BEFORE

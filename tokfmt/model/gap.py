@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from tokfmt.core.text_format import counted, separator_words
+from tokfmt.wording import counted, separator_words
 
 Known = Literal["user", "manifest", "file", "tokenizer", "convention", "inferred", ""]
 """The origin of a fact, the strongest first; "" if the fact is not known."""

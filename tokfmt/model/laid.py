@@ -11,14 +11,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tokfmt.core.errors import CorruptError, IncompleteWriteError, OptionError, UnendedError
-from tokfmt.core.place import Place
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
 from tokfmt.core.reader import WINDOW, Axis, ByteOffset, Dtype, check_interval, check_position, windows
-from tokfmt.core.text_format import counted
+from tokfmt.errors import CorruptError, IncompleteWriteError, OptionError, UnendedError
+from tokfmt.files.place import Place
 from tokfmt.model.axis import Numbers
 from tokfmt.model.batch import AFTER, BEFORE, LEAD, SEP, Batch, Beside, Target, refuse_embedded
 from tokfmt.model.dataset import Dataset
+from tokfmt.wording import counted
 
 STEP = 1 << 12
 """Sequences per position that is held."""

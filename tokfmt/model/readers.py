@@ -15,11 +15,11 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.errors import IncompleteWriteError
 from tokfmt.core.findings import ignore
-from tokfmt.core.place import Place
 from tokfmt.core.ragged import Ragged, Tokens, offsets_of
 from tokfmt.core.reader import U8, U64, WINDOW, Axis, Info, Layout, Piece, Separators, TokenReader, check_interval
+from tokfmt.errors import IncompleteWriteError
+from tokfmt.files.place import Place
 from tokfmt.model.batch import AFTER, BEFORE, MASKED_END, SEP, Batch, Target
 from tokfmt.model.dataset import Dataset
 from tokfmt.model.gap import Gap

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.place import Place
+from tokfmt.base.seeds import SHUFFLE, draws
 from tokfmt.core.ragged import Offsets, Ragged, Tokens, gathered, offsets_of, reordered
 from tokfmt.core.reader import U8, WINDOW, Info, Layout, Piece, TokenReader, check_interval, check_position, windows
-from tokfmt.core.seeds import SHUFFLE, draws
+from tokfmt.files.place import Place
 from tokfmt.model.dataset import Dataset, concat
 from tokfmt.model.readers import dataset_of
 

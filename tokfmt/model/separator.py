@@ -22,14 +22,14 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from tokfmt.core.errors import ConversionError, Loss, LossyConversionError, OptionError
 from tokfmt.core.ragged import Tokens
 from tokfmt.core.reader import Axis, windows
-from tokfmt.core.text_format import counted
+from tokfmt.errors import ConversionError, Loss, LossyConversionError, OptionError
 from tokfmt.model.batch import AFTER, LEAD, SEP, Kind, Leads
 from tokfmt.model.dataset import Dataset
 from tokfmt.model.gap import Gap, Known
 from tokfmt.model.spans import Ended, Led, Spans
+from tokfmt.wording import counted
 
 Choice = int | Literal["none"] | None
 """What the user says: an ID, that there is none, or nothing."""

@@ -25,9 +25,9 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.files import Ends
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
 from tokfmt.core.reader import WINDOW, Axis, check_interval, windows
+from tokfmt.files.file import Ends
 from tokfmt.model.axis import Numbers
 from tokfmt.model.batch import AFTER, LEAD, Batch, Beside
 

@@ -9,12 +9,12 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.files import Ends
+from tokfmt.base.resources import cpus
+from tokfmt.base.threads import in_threads
 from tokfmt.core.findings import ignore
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.core.reader import WINDOW, Axis, check_interval, largest_id, windows
-from tokfmt.core.resources import cpus
-from tokfmt.core.threads import in_threads
+from tokfmt.files.file import Ends
 from tokfmt.model.axis import Numbers
 from tokfmt.model.batch import AFTER, BEFORE, Batch, Beside
 from tokfmt.model.spans import Contents, Extents, Spans, TokensAt

@@ -46,7 +46,9 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from tokfmt.core.errors import (
+from tokfmt.base.options import nearest
+from tokfmt.base.resources import cpus, keep_freed_memory
+from tokfmt.errors import (
     ConversionError,
     FormatError,
     MissingDependencyError,
@@ -55,12 +57,10 @@ from tokfmt.core.errors import (
     SourceChangedError,
     UnsafeError,
 )
-from tokfmt.core.locks import Scratch
-from tokfmt.core.options import nearest
-from tokfmt.core.place import is_address
-from tokfmt.core.resources import cpus, keep_freed_memory
-from tokfmt.core.text_format import printable
+from tokfmt.files.locks import Scratch
+from tokfmt.files.place import is_address
 from tokfmt.run.isolation import ENDING, isolated, undelivered, without_main
+from tokfmt.wording import printable
 
 S = TypeVar("S")
 I = TypeVar("I")  # noqa: E741 - an item
@@ -242,7 +242,7 @@ class _Counted(NamedTuple):
 
     Attributes:
         result: The result.
-        asked: A `remote.account.Transfer`.
+        asked: A `stores.account.Transfer`.
     """
 
     result: Any
@@ -251,7 +251,7 @@ class _Counted(NamedTuple):
 
 def counted(result: Any) -> Any:
     """Return a result with the counts of this worker process, if it has asked a store."""
-    account = sys.modules.get("tokfmt.remote.account")
+    account = sys.modules.get("tokfmt.stores.account")
     asked = account.taken() if account is not None else None
     return _Counted(result, asked) if asked else result
 
@@ -260,7 +260,7 @@ def received(result: Any) -> Any:
     """Return the result of a worker process. If it is `counted`, add the counts to those of this process."""
     if not isinstance(result, _Counted):
         return result
-    from tokfmt.remote import account
+    from tokfmt.stores import account
 
     account.add(result.asked)
     return result.result

@@ -1,7 +1,7 @@
 """Plan a conversion as regions, each written by exactly one task; run the plan; and keep its journal.
 
 The journal lists finished work, so that the next run does not repeat it. It is in the hidden sibling of a destination
-that is kept (`core.publisher.Publisher`):
+that is kept (`files.publisher.Publisher`):
 
     setup                 locked while a step runs that is done once for all tasks
     created.json ...      the result of such a step (created-train.json: of one split)
@@ -32,13 +32,13 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
-from tokfmt.core.durable import empty, replace_file, sync_file_system
-from tokfmt.core.errors import ConversionError, CorruptError, IncompleteWriteError
 from tokfmt.core.format import REGION, Receipt, Region, TokenWriter
-from tokfmt.core.locks import holder, release, take_lock
 from tokfmt.core.reader import TokenReader, largest_id, windows
-from tokfmt.core.text_format import printable
+from tokfmt.errors import ConversionError, CorruptError, IncompleteWriteError
+from tokfmt.files.durable import empty, replace_file, sync_file_system
+from tokfmt.files.locks import holder, release, take_lock
 from tokfmt.run.execute import ClusterExecutor, run_tasks
+from tokfmt.wording import printable
 
 S = TypeVar("S")
 I = TypeVar("I")  # noqa: E741 - an item

@@ -37,15 +37,15 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.errors import ConversionError, IncompleteWriteError
-from tokfmt.core.files import File
+from tokfmt.base.resources import share
+from tokfmt.base.seeds import SHUFFLE, draws
 from tokfmt.core.findings import ignore
 from tokfmt.core.format import REGION
 from tokfmt.core.output import Output, preallocate
 from tokfmt.core.ragged import Offsets, Ragged, Tokens, offsets_of, reordered
 from tokfmt.core.reader import WINDOW, TokenReader, check_interval, windows
-from tokfmt.core.resources import share
-from tokfmt.core.seeds import SHUFFLE, draws
+from tokfmt.errors import ConversionError, IncompleteWriteError
+from tokfmt.files.file import File
 from tokfmt.run.plan import Kind, Workers, journaled, of_part
 
 ENTRY = np.dtype([("key", "<u8"), ("start", "<i8"), ("length", "<i8")])

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from tokfmt.core.new_directory import write_new_directory
+from tokfmt.files.new_directory import write_new_directory
 
 _HOME = Path(__file__).parent
 

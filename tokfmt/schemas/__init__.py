@@ -10,9 +10,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from tokfmt.core.errors import OptionError
-from tokfmt.core.options import nearest
-from tokfmt.core.text_format import printable
+from tokfmt.base.options import nearest
+from tokfmt.errors import OptionError
+from tokfmt.wording import printable
 
 _HOME = Path(__file__).parent
 

@@ -22,9 +22,9 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.errors import ConversionError, TokfmtError
 from tokfmt.core.format import Decoder
-from tokfmt.core.text_format import printable
+from tokfmt.errors import ConversionError, TokfmtError
+from tokfmt.wording import printable
 
 T = TypeVar("T")
 

@@ -30,14 +30,14 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.errors import ConversionError, EngineDifferenceError
 from tokfmt.core.format import Encoder
 from tokfmt.core.ragged import Ragged, Tokens
-from tokfmt.core.text_format import printable
 from tokfmt.core.tokenizer_ids import TokenizerIds
+from tokfmt.errors import ConversionError, EngineDifferenceError
 from tokfmt.text.decoding import Content, DecodeError, EngineError, guarded, marker, plain_tokenizer, vocabulary_of
 from tokfmt.text.hub import pretrained
 from tokfmt.text.long_texts import NOWHERE, cuts_of, in_pieces
+from tokfmt.wording import printable
 
 EngineName = Literal["fastokens", "tokenizers"]
 EngineChoice = Literal["auto", "fastokens", "tokenizers"]

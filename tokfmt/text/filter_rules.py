@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tokfmt.core.options import option
+from tokfmt.base.options import option
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

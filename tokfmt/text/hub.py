@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from tokfmt.core.errors import MissingDependencyError, TokfmtError
-from tokfmt.core.files import open_file
-from tokfmt.core.options import nearest
-from tokfmt.core.text_format import printable
+from tokfmt.base.options import nearest
+from tokfmt.errors import MissingDependencyError, TokfmtError
+from tokfmt.files.file import open_file
 from tokfmt.text.decoding import guarded
+from tokfmt.wording import printable
 
 _PATIENCE = 3.0
 """Seconds in which the hub has to answer, including the resolution of its name."""

@@ -23,15 +23,15 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.errors import TokenRangeError, UnsafeError
-from tokfmt.core.files import File
+from tokfmt.base.seeds import DRAWN, draws
 from tokfmt.core.format import Encoder
 from tokfmt.core.output import whole
-from tokfmt.core.place import Place
 from tokfmt.core.ragged import Offsets, Ragged, Tokens, offsets_of
 from tokfmt.core.reader import U32, Info, Layout, TokenReader, check_interval, largest_id, windows
 from tokfmt.core.records import Block, RecordBatch, RecordReader, SkippedRecords
-from tokfmt.core.seeds import DRAWN, draws
+from tokfmt.errors import TokenRangeError, UnsafeError
+from tokfmt.files.file import File
+from tokfmt.files.place import Place
 from tokfmt.text.long_texts import UnbrokenTextError, of_file
 
 if TYPE_CHECKING:

@@ -29,10 +29,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tokfmt.core import resources
-from tokfmt.core.errors import TokfmtError
+from tokfmt.base import resources
 from tokfmt.core.ragged import Ragged, Tokens, offsets_of
-from tokfmt.core.text_format import printable
+from tokfmt.errors import TokfmtError
+from tokfmt.wording import printable
 
 if TYPE_CHECKING:
     from tokfmt.text.decoding import Content

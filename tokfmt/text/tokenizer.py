@@ -22,12 +22,11 @@ from typing import Any, Literal, Protocol
 import numpy as np
 from xxhash import xxh3_128_hexdigest
 
-from tokfmt.core.errors import CorruptError, UnsafeError
-from tokfmt.core.files import open_file
 from tokfmt.core.format import Encoder
-from tokfmt.core.place import LocalPlace, Place, place_of
-from tokfmt.core.text_format import printable
 from tokfmt.core.tokenizer_ids import TokenizerIds
+from tokfmt.errors import CorruptError, UnsafeError
+from tokfmt.files.file import open_file
+from tokfmt.files.place import LocalPlace, Place, place_of
 from tokfmt.text.decoding import (
     ByteLevelDecoder,
     Content,
@@ -42,6 +41,7 @@ from tokfmt.text.decoding import (
 )
 from tokfmt.text.engine import ClassMaker, EngineChoice, EngineName, TextEncoder, choose, engine_title
 from tokfmt.text.hub import TokenizerError, kind_of_vocabulary, pretrained, snapshot
+from tokfmt.wording import printable
 
 __all__ = ["EngineChoice", "SpecialTokens", "TokenizerError", "TokenizerHandle", "load_tokenizer"]
 

@@ -7,16 +7,16 @@ import pytest
 from browsing import browse, browse_folder, reader_text, tab_of
 from paths import FIXTURES
 
-from tokfmt.core.place import Url
-from tokfmt.core.resources import Recent
-from tokfmt.ops.source.request import SourceRequest
+from tokfmt.base.resources import Recent
+from tokfmt.browser.datasets import CatalogList
+from tokfmt.browser.rows import Viewport
+from tokfmt.browser.session import open_session
+from tokfmt.browser.state import recall, remember, state_file
+from tokfmt.browser.widgets.frame import TopBar
+from tokfmt.commands.source.request import SourceRequest
+from tokfmt.files.place import Url
 from tokfmt.plugin import TokenReader
-from tokfmt.remote import account
-from tokfmt.tui.datasets import CatalogList
-from tokfmt.tui.rows import Viewport
-from tokfmt.tui.session import open_session
-from tokfmt.tui.state import recall, remember, state_file
-from tokfmt.tui.widgets.frame import TopBar
+from tokfmt.stores import account
 
 NAMES = ["modalities/D_2byte_gpt2.pbin", "stage1/blocks", "flat-tokens/multi_chunk.zarr", "hdf5/padded_eos", "jsonl/corpus.jsonl"]  # fmt: skip
 

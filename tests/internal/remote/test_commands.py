@@ -14,13 +14,13 @@ from remote.conftest import forget
 import tokfmt
 from tokfmt.cli import main
 from tokfmt.cli.main import cli
-from tokfmt.core.errors import SourceChangedError, StoreWarning
 from tokfmt.core.format import Hints
-from tokfmt.core.listing import Listing
-from tokfmt.core.place import Url, close_stores
+from tokfmt.errors import SourceChangedError, StoreWarning
+from tokfmt.files.listing import Listing
+from tokfmt.files.place import Url, close_stores
 from tokfmt.formats import llmc
-from tokfmt.remote import account
-from tokfmt.remote.ranges import BLOCKS
+from tokfmt.stores import account
+from tokfmt.stores.ranges import BLOCKS
 
 PACK = "modalities/D_2byte_gpt2.pbin"
 DATASETS = [

@@ -16,7 +16,7 @@ from paths import ROOT
 from processes import running
 
 import tokfmt
-from tokfmt.core.place import close_stores
+from tokfmt.files.place import close_stores
 from tokfmt.run.plan import read_journal
 from tokfmt.testing import tree
 
@@ -51,7 +51,7 @@ if __name__ == "__main__":
 CONVERT = """
 from dataclasses import replace
 from tokfmt.__main__ import main
-from tokfmt.ops.convert import convert
+from tokfmt.commands.convert import convert
 
 convert_files = convert.convert_files
 convert.convert_files = lambda request, *rest, **more: convert_files(replace(request, region=10_000), *rest, **more)

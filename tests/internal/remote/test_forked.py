@@ -12,8 +12,8 @@ import pytest
 from paths import FIXTURES
 
 import tokfmt
-from tokfmt.core.errors import UnreachableError
-from tokfmt.remote import forked
+from tokfmt.errors import UnreachableError
+from tokfmt.stores import forked
 
 PACK = "modalities/D_2byte_gpt2.pbin"
 HANGING = 60.0

@@ -8,8 +8,8 @@ from paths import FIXTURES
 from remote import fake_hub
 from remote.conftest import forget
 
-from tokfmt.core.place import Url, close_stores
-from tokfmt.remote import open_store
+from tokfmt.files.place import Url, close_stores
+from tokfmt.stores import open_store
 
 REPOSITORY = "datasets/org/corpus"
 

@@ -9,9 +9,9 @@ from paths import FIXTURES
 from remote.conftest import forget
 
 import tokfmt
-from tokfmt.core.errors import UnreachableError
-from tokfmt.ops.source import recipe as sources
-from tokfmt.remote import clients
+from tokfmt.commands.source import recipe as sources
+from tokfmt.errors import UnreachableError
+from tokfmt.stores import clients
 
 RECIPE = """tokfmt = 1
 seq_len = 64

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import tokfmt
-from tokfmt.core.errors import UnsupportedError
-from tokfmt.ops.convert.convert import finish
-from tokfmt.remote.objects import ObjectStore
+from tokfmt.commands.convert.convert import finish
+from tokfmt.errors import UnsupportedError
+from tokfmt.stores.objects import ObjectStore
 from tokfmt.testing import tree
 
 HOW = {"to_format": "mds", "eos": 50256, "to_options": {"shard_size": 4000}}

@@ -11,12 +11,12 @@ from paths import FIXTURES
 from remote.faulty import Handler
 
 import tokfmt
-from tokfmt.core.errors import (
+from tokfmt.errors import (
     FormatError,
     UnsupportedError,
 )
-from tokfmt.core.place import Url, close_stores
-from tokfmt.remote import open_store, web
+from tokfmt.files.place import Url, close_stores
+from tokfmt.stores import open_store, web
 
 PACK = "modalities/D_2byte_gpt2.pbin"
 

@@ -18,10 +18,10 @@ import pytest
 from paths import FIXTURES, ROOT
 
 import tokfmt
-from tokfmt.core.claims import SCHEMA, Claim, read_claim
-from tokfmt.core.errors import ConversionError, OptionError, OutageError
-from tokfmt.core.place import Url, close_stores, writable_store
-from tokfmt.remote import requests
+from tokfmt.errors import ConversionError, OptionError, OutageError
+from tokfmt.files.claims import SCHEMA, Claim, read_claim
+from tokfmt.files.place import Url, close_stores, writable_store
+from tokfmt.stores import requests
 
 PACK = FIXTURES / "modalities/D_2byte_gpt2.pbin"
 EOS = 50256
@@ -157,7 +157,7 @@ WORDS = ["convert", PACK, "s3://bkt/m", "--to", "mds", "--eos", EOS, "--to-opt",
 
 
 def test_a_full_spool(bucket, tmp_path, monkeypatch):
-    from tokfmt.ops.convert import space
+    from tokfmt.commands.convert import space
 
     monkeypatch.setattr(space, "free_bytes", lambda _: 100)
     with pytest.raises(
@@ -218,7 +218,7 @@ def taken(place):
 
 
 def small_regions(monkeypatch):
-    from tokfmt.ops.convert import write
+    from tokfmt.commands.convert import write
 
     monkeypatch.setattr(write, "region_size", lambda request, axis: 10_000)
     monkeypatch.setattr("tokfmt.formats.arrow.writer.GROUP", 10_000)
@@ -269,7 +269,7 @@ def test_a_run_that_uploads_early_is_continued(server, bucket, tmp_path, spool, 
 
 def test_an_early_object_that_changes_is_not_published(server, bucket, large, monkeypatch):
     small_regions(monkeypatch)
-    monkeypatch.setattr("tokfmt.ops.convert.upload._UNSYNCED", 0)
+    monkeypatch.setattr("tokfmt.commands.convert.upload._UNSYNCED", 0)
     how = {"to_format": "mds", "eos": EOS, "to_options": STREAMED["mds"], "resume": True}
     server.forever["PUT bkt/mds/index.json"] = "400"
     with pytest.raises(OutageError):
@@ -291,7 +291,7 @@ def test_tasks_share_only_the_bucket(server, bucket, tmp_path, large, monkeypatc
     shutil.copy(large, bucket / "large.pbin")
     how = {"to_format": NAMES.get(name, name), "eos": EOS, "to_options": STREAMED[name], "executor": "serial"}
     tokfmt.convert(large, tmp_path / name, **how)
-    from tokfmt.ops.convert.convert import finish
+    from tokfmt.commands.convert.convert import finish
 
     def on(machine):
         place = tmp_path / f"machine{machine}"

@@ -5,12 +5,11 @@ import json
 
 import pytest
 
-from tokfmt.core.claims import Claim, claim_url
-from tokfmt.core.errors import ConversionError
-from tokfmt.core.files import open_file
-from tokfmt.core.format import everything_in
-from tokfmt.core.place import Url, writable_store
-from tokfmt.remote import upload
+from tokfmt.errors import ConversionError
+from tokfmt.files.claims import Claim, claim_url
+from tokfmt.files.file import everything_in, open_file
+from tokfmt.files.place import Url, writable_store
+from tokfmt.stores import upload
 
 NAMES = itertools.count()
 

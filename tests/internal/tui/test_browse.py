@@ -8,13 +8,13 @@ from browsing import BLOCKS, HDF5, PACK, STORE, Fake, browse, reader_text, sessi
 from paths import CORPUS, TOKENIZER
 from textual.widgets import Input
 
-from tokfmt.ops.source.open import open_source
-from tokfmt.ops.source.request import SourceRequest
-from tokfmt.tui.dialogs import BookmarkList, OneOf, Page, Question
-from tokfmt.tui.layout import Mode
-from tokfmt.tui.session import located, open_session
-from tokfmt.tui.state import Bookmarks, recall, remember
-from tokfmt.tui.widgets.frame import KeyBar, Summary, TopBar
+from tokfmt.browser.dialogs import BookmarkList, OneOf, Page, Question
+from tokfmt.browser.layout import Mode
+from tokfmt.browser.session import located, open_session
+from tokfmt.browser.state import Bookmarks, recall, remember
+from tokfmt.browser.widgets.frame import KeyBar, Summary, TopBar
+from tokfmt.commands.source.open import open_source
+from tokfmt.commands.source.request import SourceRequest
 
 
 @pytest.fixture(autouse=True)
@@ -100,7 +100,7 @@ def test_help_about_and_the_palette():
 
 @pytest.fixture
 def _any_format(monkeypatch):
-    monkeypatch.setattr("tokfmt.tui.app.summary", lambda *_: (Summary("fake"), ""))
+    monkeypatch.setattr("tokfmt.browser.app.summary", lambda *_: (Summary("fake"), ""))
 
 
 def test_the_last_line_shows_the_keys_and_presses_them():
@@ -193,7 +193,7 @@ def test_a_tokenizer_that_cannot_be_loaded_is_a_notification(tmp_path):
 
 def test_large_ones_open_in_stages(monkeypatch):
     """What is shown first and in full is the same as what is small enough to be opened at once."""
-    monkeypatch.setattr("tokfmt.tui.session.SMALL", 0)
+    monkeypatch.setattr("tokfmt.browser.session.SMALL", 0)
 
     for path, first in ((PACK, "rows"), (STORE, "rows"), (BLOCKS, "samples"), (HDF5, "samples"), (CORPUS, "records")):
         session = open_session(SourceRequest((str(path),)))

@@ -9,20 +9,20 @@ import pytest
 from browsing import browse, line
 from paths import CORPUS, FIXTURES, TOKENIZER
 
+from tokfmt.browser.dialogs import Page
+from tokfmt.browser.session import Opened, open_session
+from tokfmt.browser.state import remember
+from tokfmt.browser.widgets.charts import EIGHTHS, Bars, Curve, bar_cells, edge_labels, plan_bars, power_text, scatter
+from tokfmt.browser.widgets.facts import Facts
+from tokfmt.browser.widgets.outline import Row
+from tokfmt.browser.widgets.rankings import Ranking
+from tokfmt.commands.show.parts import Raw
+from tokfmt.commands.source.open import open_source
+from tokfmt.commands.source.request import SourceRequest
 from tokfmt.core.annotation import Listed, Part
-from tokfmt.core.fields import Field, Pointer
 from tokfmt.core.format import Format
-from tokfmt.core.text_format import bar
-from tokfmt.ops.show.parts import Raw
-from tokfmt.ops.source.open import open_source
-from tokfmt.ops.source.request import SourceRequest
-from tokfmt.tui.dialogs import Page
-from tokfmt.tui.session import Opened, open_session
-from tokfmt.tui.state import remember
-from tokfmt.tui.widgets.charts import EIGHTHS, Bars, Curve, bar_cells, edge_labels, plan_bars, power_text, scatter
-from tokfmt.tui.widgets.facts import Facts
-from tokfmt.tui.widgets.outline import Row
-from tokfmt.tui.widgets.rankings import Ranking
+from tokfmt.files.fields import Field, Pointer
+from tokfmt.wording import bar
 
 PACK = FIXTURES / "modalities" / "D_2byte_gpt2.pbin"
 BLOCKS = FIXTURES / "stage1" / "blocks"
@@ -131,7 +131,7 @@ class Endless:
 def test_a_hundred_million_entries(monkeypatch):
     endless = Endless(PACK)
     raw = Raw(PACK, "modalities", (), [Part("header", PACK, lambda: Listed([Field("a", 0, 8, "x")])), endless])
-    monkeypatch.setattr("tokfmt.tui.tabs.index.sections", lambda *_, **__: raw)
+    monkeypatch.setattr("tokfmt.browser.tabs.index.sections", lambda *_, **__: raw)
 
     async def steps(app, press):
         await press("2", "down", "enter", "end")
@@ -165,7 +165,7 @@ def test_a_format_that_does_not_name_its_parts(monkeypatch):
 
 
 def test_targets_beyond_the_axis_lead_nowhere():
-    from tokfmt.tui.widgets.outline import row_at
+    from tokfmt.browser.widgets.outline import row_at
 
     session = open_session(SourceRequest((str(STORE),)))
     chunk = STORE / "train" / "encoded_tokens" / "0"
@@ -251,7 +251,7 @@ def check_figures(app, path):
 
 def test_a_bar_lists_its_sequences(monkeypatch):
     asked = []
-    monkeypatch.setattr("tokfmt.tui.app.Browser.filter", lambda app, words, row=None: asked.append(words))
+    monkeypatch.setattr("tokfmt.browser.app.Browser.filter", lambda app, words, row=None: asked.append(words))
 
     async def steps(app, press):
         await press("4", "home", "right", "enter", "end", "left", "enter")
@@ -288,7 +288,7 @@ def test_what_is_counted_are_the_rows_of_the_list_whatever_tokenizer_is_remember
 
 
 def test_a_long_pass_waits_and_can_be_stopped(monkeypatch):
-    monkeypatch.setattr("tokfmt.tui.tabs.statistics.AT_ONCE", 0)
+    monkeypatch.setattr("tokfmt.browser.tabs.statistics.AT_ONCE", 0)
 
     async def steps(app, press):
         await press("4")
@@ -343,7 +343,7 @@ def test_scatter():
 def test_a_tab_knows_its_size_though_the_screen_was_touched_before_it_was_laid_out(key, tab, monkeypatch):
     """Textual tells no size to what became known in between; how often that happens is a matter of timing."""
     module, _, name = tab.partition(":")
-    kind = getattr(import_module(f"tokfmt.tui.tabs.{module}"), name)
+    kind = getattr(import_module(f"tokfmt.browser.tabs.{module}"), name)
 
     def touch(self):
         self.screen._compositor._full_map_invalidated = True  # as the layout before leaves it

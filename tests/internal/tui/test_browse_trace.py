@@ -9,9 +9,9 @@ import tracing
 from browsing import PACK, tab_of
 from paths import FIXTURES
 
-from tokfmt.ops.source.request import SourceRequest
-from tokfmt.tui.app import Browser, settled
-from tokfmt.tui.session import open_session
+from tokfmt.browser.app import Browser, settled
+from tokfmt.browser.session import open_session
+from tokfmt.commands.source.request import SourceRequest
 
 GOALS = {"open": (40, 18), "find": (20, 12), "down": (10, 6), "down beside hits": (10, 6)}
 """Files in all, and of them in `tui`; by the house's rules."""
@@ -63,8 +63,10 @@ def files_run() -> dict[str, tracing.Ran]:
     def whole_round(tracer: tracing.Tracer) -> None:
         with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as home:
             patch.setenv("XDG_STATE_HOME", home)  # no tokenizer is remembered
-            patch.delitem(sys.modules, "tokfmt.remote.account", raising=False)  # another test may have used a store
-            patch.setattr("tokfmt.tui.app.is_cheap", lambda *_: False)  # the check for the badge runs beside the rows
+            patch.delitem(sys.modules, "tokfmt.stores.account", raising=False)  # another test may have used a store
+            patch.setattr(
+                "tokfmt.browser.app.is_cheap", lambda *_: False
+            )  # the check for the badge runs beside the rows
             asyncio.run(round_(tracer))
 
     whole_round(tracing.Tracer())
@@ -77,7 +79,7 @@ def files_run() -> dict[str, tracing.Ran]:
 def test_few_files_run():
     for name, ran in files_run().items():
         (most, most_inside), (goal, goal_inside) = TODAY[name], GOALS[name]
-        inside = ran.of("tui/")
+        inside = ran.of("browser/")
         print(tracing.row(name, ran, most, goal))
         print(f"{'':9} {len(inside):3} in tui most {most_inside:3}  goal {goal_inside:3}")
         assert len(ran.files) <= most, name

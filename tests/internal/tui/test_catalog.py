@@ -8,14 +8,14 @@ from browsing import browse_folder, catalog_rows, line
 from paths import FIXTURES
 from textual.widgets import Input
 
-import tokfmt.tui.catalog as catalogs
+import tokfmt.browser.catalog as catalogs
 from tokfmt import registry
-from tokfmt.ops.source.discover import Skipped, datasets_below, holds_others
-from tokfmt.ops.source.request import SourceRequest
-from tokfmt.tui.catalog import Catalog
-from tokfmt.tui.datasets import CatalogList, Datasets
-from tokfmt.tui.dialogs import Question
-from tokfmt.tui.session import shown_session
+from tokfmt.browser.catalog import Catalog
+from tokfmt.browser.datasets import CatalogList, Datasets
+from tokfmt.browser.dialogs import Question
+from tokfmt.browser.session import shown_session
+from tokfmt.commands.source.discover import Skipped, datasets_below, holds_others
+from tokfmt.commands.source.request import SourceRequest
 
 PACKS = FIXTURES / "modalities"
 
@@ -47,7 +47,7 @@ def test_a_dataset_that_opens_below_a_question_does_not_take_its_place(folder, m
         gate.wait(60)
         return shown_session(*words)
 
-    monkeypatch.setattr("tokfmt.tui.app.shown_session", slow)
+    monkeypatch.setattr("tokfmt.browser.app.shown_session", slow)
 
     async def steps(app, press):
         for key in ("enter", "slash", "z"):

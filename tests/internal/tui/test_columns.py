@@ -9,16 +9,16 @@ from browsing import PACK, browse, line, session_of, tab_of
 from paths import CORPUS, FIXTURES
 
 import tokfmt
+from tokfmt.browser import columns
+from tokfmt.browser.columns import columns_of, masked, order_of
+from tokfmt.browser.dialogs import ColumnList
+from tokfmt.browser.rows import fetched_span
+from tokfmt.browser.session import open_session
+from tokfmt.browser.state import recall
+from tokfmt.commands.source.open import open_source
+from tokfmt.commands.source.request import SourceRequest
 from tokfmt.core.memory import MemoryReader
 from tokfmt.core.ragged import Ragged
-from tokfmt.ops.source.open import open_source
-from tokfmt.ops.source.request import SourceRequest
-from tokfmt.tui import columns
-from tokfmt.tui.columns import columns_of, masked, order_of
-from tokfmt.tui.dialogs import ColumnList
-from tokfmt.tui.rows import fetched_span
-from tokfmt.tui.session import open_session
-from tokfmt.tui.state import recall
 
 LINES = FIXTURES / "text" / "with_fields.jsonl"
 RECORDS = [json.loads(one) for one in LINES.read_text().splitlines()]
@@ -150,7 +150,7 @@ def test_escape_ends_an_order(monkeypatch):
 
     async def steps(app, press):
         tab = tab_of(app)
-        monkeypatch.setattr("tokfmt.tui.columns.order_of", slow)
+        monkeypatch.setattr("tokfmt.browser.columns.order_of", slow)
         tab.order.choose("length")
         assert "sorting" in str(tab.list.border_title)
         assert not tab.idle

@@ -10,15 +10,15 @@ from paths import CORPUS, FIXTURES, TOKENIZER
 
 import tokfmt
 from tokfmt import convert
+from tokfmt.browser.app import Browser, settled
+from tokfmt.browser.rows import Viewport
+from tokfmt.browser.session import Opened, Session, View, open_session
+from tokfmt.browser.tabs.compare import CompareTab
+from tokfmt.browser.widgets.frame import Summary
+from tokfmt.commands.source.request import SourceRequest
+from tokfmt.commands.source.stored import Separator
 from tokfmt.core.reader import Info, Layout
-from tokfmt.ops.source.request import SourceRequest
-from tokfmt.ops.source.stored import Separator
 from tokfmt.plugin import TokenReader
-from tokfmt.tui.app import Browser, settled
-from tokfmt.tui.rows import Viewport
-from tokfmt.tui.session import Opened, Session, View, open_session
-from tokfmt.tui.tabs.compare import CompareTab
-from tokfmt.tui.widgets.frame import Summary
 
 PACK = FIXTURES / "modalities" / "D_2byte_gpt2.pbin"
 BLOCKS = FIXTURES / "stage1" / "blocks"
@@ -250,16 +250,16 @@ def test_the_search_goes_on_while_one_looks_and_can_be_stopped(monkeypatch):
     """A difference far away is waited for, the wait is called off, and begun again."""
     import threading
 
-    from tokfmt.ops.compare.diff import OpenedPair
-    from tokfmt.ops.compare.fingerprint import AxisSide
+    from tokfmt.commands.compare.diff import OpenedPair
+    from tokfmt.commands.compare.fingerprint import AxisSide
 
     gate = threading.Event()
     readers = Long(50_000, gate=gate), Long(50_000, other=40_000)
     sources = [type("S", (), {"reader": reader})() for reader in readers]
     both = OpenedPair(*sources, *map(AxisSide, readers), None, "tokens", 1)  # type: ignore[call-arg]
-    monkeypatch.setattr("tokfmt.tui.pairing._opening", lambda sessions: lambda progress, jobs: both)
-    monkeypatch.setattr("tokfmt.tui.app.summary", lambda *_: (Summary("fake"), ""))
-    monkeypatch.setattr("tokfmt.tui.tabs.compare.printable", lambda _: "fake")
+    monkeypatch.setattr("tokfmt.browser.pairing._opening", lambda sessions: lambda progress, jobs: both)
+    monkeypatch.setattr("tokfmt.browser.app.summary", lambda *_: (Summary("fake"), ""))
+    monkeypatch.setattr("tokfmt.browser.tabs.compare.printable", lambda _: "fake")
 
     def session(name, reader):
         view = View("documents", Viewport(reader))

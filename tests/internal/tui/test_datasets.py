@@ -11,14 +11,14 @@ from browsing import PACK, STORE, browse, reader_text, tab_of
 from paths import FIXTURES
 from textual.widgets import OptionList, Static
 
-from tokfmt.core.errors import TokfmtError
-from tokfmt.ops.source.open import open_source
-from tokfmt.ops.source.request import SourceRequest
-from tokfmt.tui.dialogs import OneOf, Page
-from tokfmt.tui.session import SMALL, open_session
-from tokfmt.tui.state import recall
-from tokfmt.tui.tabs.statistics import Bars
-from tokfmt.tui.widgets.frame import Refusal, StatusLine
+from tokfmt.browser.dialogs import OneOf, Page
+from tokfmt.browser.session import SMALL, open_session
+from tokfmt.browser.state import recall
+from tokfmt.browser.tabs.statistics import Bars
+from tokfmt.browser.widgets.frame import Refusal, StatusLine
+from tokfmt.commands.source.open import open_source
+from tokfmt.commands.source.request import SourceRequest
+from tokfmt.errors import TokfmtError
 
 BAD = FIXTURES / "bad"
 
@@ -95,7 +95,7 @@ def test_bookmarks_are_those_of_their_split():
 
 
 def test_another_split_while_the_first_is_still_being_opened(monkeypatch):
-    monkeypatch.setattr("tokfmt.tui.session.SMALL", 0)
+    monkeypatch.setattr("tokfmt.browser.session.SMALL", 0)
 
     async def steps(app, press):
         for _ in range(3):
@@ -194,7 +194,7 @@ def test_leaving_what_could_not_be_shown_ends_with_3(late, tmp_path):
 
 
 def test_what_can_be_shown_is_shown_though_the_rest_fails_late(tmp_path, monkeypatch):
-    monkeypatch.setattr("tokfmt.tui.session.SMALL", 0)
+    monkeypatch.setattr("tokfmt.browser.session.SMALL", 0)
     pack = tmp_path / "x.pbin"
     pack.write_bytes(PACK.read_bytes()[:-40])
 

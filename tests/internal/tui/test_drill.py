@@ -8,14 +8,14 @@ from browsing import PACK, browse, line, tab_of
 from paths import CORPUS, FIXTURES
 
 import tokfmt
-from tokfmt.ops.source.open import open_source
-from tokfmt.ops.source.request import SourceRequest
-from tokfmt.tui.session import open_session
-from tokfmt.tui.widgets.charts import Bars, Curve
-from tokfmt.tui.widgets.facts import Facts
-from tokfmt.tui.widgets.frame import KeyBar
-from tokfmt.tui.widgets.rankings import GroupRanking, Ranking
-from tokfmt.tui.widgets.reader import TokenDetails
+from tokfmt.browser.session import open_session
+from tokfmt.browser.widgets.charts import Bars, Curve
+from tokfmt.browser.widgets.facts import Facts
+from tokfmt.browser.widgets.frame import KeyBar
+from tokfmt.browser.widgets.rankings import GroupRanking, Ranking
+from tokfmt.browser.widgets.reader import TokenDetails
+from tokfmt.commands.source.open import open_source
+from tokfmt.commands.source.request import SourceRequest
 
 DOCUMENTS = [[7, 8, 9], [5], [7, 8, 9], [], [1, 2, 3, 4], [5], [7, 8, 9], [4, 4], [1, 2, 3, 4], [9, 8, 7]]
 
@@ -73,8 +73,8 @@ def test_the_search_for_members_ends_with_its_group(repeated):
 
 
 def test_documents_that_are_not_known_yet_are_found_first(repeated, monkeypatch):
-    monkeypatch.setattr("tokfmt.tui.session.SMALL", 0)
-    monkeypatch.setattr("tokfmt.tui.session.Loading.start", lambda *_: None)  # as for more tokens than AT_ONCE
+    monkeypatch.setattr("tokfmt.browser.session.SMALL", 0)
+    monkeypatch.setattr("tokfmt.browser.session.Loading.start", lambda *_: None)  # as for more tokens than AT_ONCE
 
     async def steps(app, press):
         assert app.session.view.name == "rows"
@@ -91,7 +91,7 @@ def test_documents_that_are_not_known_yet_are_found_first(repeated, monkeypatch)
 
 
 def test_equal_sequences_are_not_looked_for_among_too_many(repeated, monkeypatch):
-    monkeypatch.setattr("tokfmt.tui.tabs.statistics.MOST_COMPARED", len(DOCUMENTS) - 1)
+    monkeypatch.setattr("tokfmt.browser.tabs.statistics.MOST_COMPARED", len(DOCUMENTS) - 1)
 
     async def steps(app, press):
         await press("4")
@@ -105,7 +105,7 @@ def test_equal_sequences_are_not_looked_for_among_too_many(repeated, monkeypatch
 
 
 def test_too_many_lines_are_not_listed_together(monkeypatch):
-    monkeypatch.setattr("tokfmt.tui.widgets.rankings.MOST_CHOSEN", 2)
+    monkeypatch.setattr("tokfmt.browser.widgets.rankings.MOST_CHOSEN", 2)
 
     async def steps(app, press):
         await to(app, press, "most")

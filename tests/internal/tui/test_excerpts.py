@@ -10,10 +10,10 @@ from paths import CORPUS, TOKENIZER, golden
 from rich.cells import cell_len
 from textual.widgets import Input
 
-from tokfmt.tui.excerpts import Excerpt
-from tokfmt.tui.layout import TokenStyle
-from tokfmt.tui.rows import WINDOW, Characters, Piece, fetched
-from tokfmt.tui.widgets.frame import Summary
+from tokfmt.browser.excerpts import Excerpt
+from tokfmt.browser.layout import TokenStyle
+from tokfmt.browser.rows import WINDOW, Characters, Piece, fetched
+from tokfmt.browser.widgets.frame import Summary
 
 
 @pytest.fixture(autouse=True)
@@ -75,7 +75,7 @@ class Long(Fake):
 
 
 def test_excerpts_are_read_for_the_rows_on_the_screen_only(monkeypatch):
-    monkeypatch.setattr("tokfmt.tui.app.summary", lambda *_: (Summary("fake"), ""))
+    monkeypatch.setattr("tokfmt.browser.app.summary", lambda *_: (Summary("fake"), ""))
     reader = Long()
 
     async def steps(app, press):

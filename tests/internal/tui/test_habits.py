@@ -5,15 +5,15 @@ from browsing import BLOCKS, PACK, browse, line, reader_text, tab_of
 from paths import FIXTURES
 from textual.widgets import DataTable, Input
 
-from tokfmt.ops.source.request import SourceRequest
-from tokfmt.tui.dialogs import Page, PageBlock
-from tokfmt.tui.history import History, Spot
-from tokfmt.tui.keys import bindings_of, offered, words_of
-from tokfmt.tui.session import shown_session
-from tokfmt.tui.tabs.statistics import Bars
-from tokfmt.tui.widgets.facts import Facts
-from tokfmt.tui.widgets.frame import FindBar, KeyBar
-from tokfmt.tui.widgets.reader import Reader
+from tokfmt.browser.dialogs import Page, PageBlock
+from tokfmt.browser.history import History, Spot
+from tokfmt.browser.keys import bindings_of, offered, words_of
+from tokfmt.browser.session import shown_session
+from tokfmt.browser.tabs.statistics import Bars
+from tokfmt.browser.widgets.facts import Facts
+from tokfmt.browser.widgets.frame import FindBar, KeyBar
+from tokfmt.browser.widgets.reader import Reader
+from tokfmt.commands.source.request import SourceRequest
 
 HIT = "11"
 """A token that PACK has 92 times."""

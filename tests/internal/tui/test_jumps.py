@@ -13,14 +13,14 @@ from browsing import PACK, STORE, Fake, browse, session_of, tab_of
 from paths import TOKENIZER
 from textual.widgets import Input, Static
 
-from tokfmt.core.errors import OptionError
-from tokfmt.ops.search.query import Search, parse_query
-from tokfmt.ops.search.search import find_many
+from tokfmt.browser.session import open_first
+from tokfmt.browser.state import Bookmarks, recall, remember, state_file
+from tokfmt.browser.widgets.frame import FindBar, Summary
+from tokfmt.browser.widgets.row_view import Loader
+from tokfmt.commands.search.query import Search, parse_query
+from tokfmt.commands.search.search import find_many
+from tokfmt.errors import OptionError
 from tokfmt.plugin import LocalPlace
-from tokfmt.tui.session import open_first
-from tokfmt.tui.state import Bookmarks, recall, remember, state_file
-from tokfmt.tui.widgets.frame import FindBar, Summary
-from tokfmt.tui.widgets.row_view import Loader
 
 
 @pytest.fixture(autouse=True)
@@ -91,7 +91,7 @@ def test_no_key_is_lost_while_the_next_hit_is_looked_for():
 
 @pytest.fixture
 def _any_format(monkeypatch):
-    monkeypatch.setattr("tokfmt.tui.app.summary", lambda *_: (Summary("fake"), ""))
+    monkeypatch.setattr("tokfmt.browser.app.summary", lambda *_: (Summary("fake"), ""))
 
 
 def test_opening_never_holds_up_the_screen(monkeypatch):
@@ -105,7 +105,7 @@ def test_opening_never_holds_up_the_screen(monkeypatch):
     async def steps(app, press):
         tab, pilot = tab_of(app), press.pilot
         assert not opened_by
-        monkeypatch.setattr("tokfmt.tui.session.open_first", slowly)
+        monkeypatch.setattr("tokfmt.browser.session.open_first", slowly)
         await pilot.press("d", "down", "enter", "down")
         assert app.current == 0
         assert tab.list.cursor == 1
@@ -130,7 +130,7 @@ def test_opening_never_holds_up_the_screen(monkeypatch):
 
 def bookmark_all(state, numbers):
     words = (
-        "import sys; from tokfmt.plugin import LocalPlace; from tokfmt.tui.state import Bookmark, Bookmarks;"
+        "import sys; from tokfmt.plugin import LocalPlace; from tokfmt.browser.state import Bookmark, Bookmarks;"
         "ours = Bookmarks(LocalPlace('x'));"
         "[ours.toggle(Bookmark('documents', int(n), 0)) for n in sys.argv[1:]]"
     )
@@ -254,12 +254,12 @@ def test_a_regular_expression_without_end_freezes_nothing_and_is_called_off(toke
     async def steps(app, press):
         tab, pilot = tab_of(app), press.pilot
         for patience in (0.5, 2, 8):  # it is given up before a busy machine has brought the keys
-            monkeypatch.setattr("tokfmt.tui.search.PATIENCE", patience)
+            monkeypatch.setattr("tokfmt.browser.search.PATIENCE", patience)
             if await called_off(app, pilot):
                 break
         else:
             raise AssertionError("no key was heard while it looked")
-        monkeypatch.setattr("tokfmt.tui.search.PATIENCE", 0.1)
+        monkeypatch.setattr("tokfmt.browser.search.PATIENCE", 0.1)
         await look_for(app, pilot, EVIL)
         await press()
         assert "no end after" in tab.search.failure

@@ -3,9 +3,9 @@
 import pytest
 from browsing import PACK, browse, tab_of
 
-from tokfmt.core.errors import OptionError
-from tokfmt.tui.links import parse_landing
-from tokfmt.tui.session import Landing
+from tokfmt.browser.links import parse_landing
+from tokfmt.browser.session import Landing
+from tokfmt.errors import OptionError
 
 
 @pytest.fixture(autouse=True)

@@ -8,10 +8,10 @@ import pytest
 from browsing import BLOCKS, PACK, browse, line, session_of, tab_of
 from browsing import Fake as Trillion
 
+from tokfmt.browser.export import Export
+from tokfmt.browser.widgets.frame import Divider, Summary
+from tokfmt.browser.workers import Job
 from tokfmt.core.reader import Info, Layout
-from tokfmt.tui.export import Export
-from tokfmt.tui.widgets.frame import Divider, Summary
-from tokfmt.tui.workers import Job
 
 
 @pytest.fixture(autouse=True)
@@ -91,7 +91,7 @@ def test_no_row_is_skipped_among_as_many_as_there_may_be():
 
 @pytest.fixture
 def _any_format(monkeypatch):
-    monkeypatch.setattr("tokfmt.tui.app.summary", lambda *_: (Summary("fake"), ""))
+    monkeypatch.setattr("tokfmt.browser.app.summary", lambda *_: (Summary("fake"), ""))
 
 
 # calling off
@@ -128,8 +128,8 @@ def held(monkeypatch):
 
 
 def test_a_scan_for_documents_is_called_off_and_begun_again(held, monkeypatch):
-    monkeypatch.setattr("tokfmt.tui.session.SMALL", 0)
-    monkeypatch.setattr("tokfmt.tui.session.AT_ONCE", 0)
+    monkeypatch.setattr("tokfmt.browser.session.SMALL", 0)
+    monkeypatch.setattr("tokfmt.browser.session.AT_ONCE", 0)
 
     async def steps(app, press):
         pilot = press.pilot

@@ -10,15 +10,15 @@ from textual.events import MouseDown, MouseUp
 from textual.widgets import Input, OptionList
 
 import tokfmt
-from tokfmt.core.errors import TokfmtError
-from tokfmt.ops.source.request import SourceRequest
-from tokfmt.tui.dialogs import BookmarkList, ColumnList, Page, Question
-from tokfmt.tui.export import Export
-from tokfmt.tui.session import refused_session
-from tokfmt.tui.tokenizers import TokenizerList, TokenizerPair
-from tokfmt.tui.widgets.charts import Bars
-from tokfmt.tui.widgets.frame import DatasetLine, KeyBar
-from tokfmt.tui.widgets.rankings import Ranking
+from tokfmt.browser.dialogs import BookmarkList, ColumnList, Page, Question
+from tokfmt.browser.export import Export
+from tokfmt.browser.session import refused_session
+from tokfmt.browser.tokenizers import TokenizerList, TokenizerPair
+from tokfmt.browser.widgets.charts import Bars
+from tokfmt.browser.widgets.frame import DatasetLine, KeyBar
+from tokfmt.browser.widgets.rankings import Ranking
+from tokfmt.commands.source.request import SourceRequest
+from tokfmt.errors import TokfmtError
 
 LINES = FIXTURES / "text" / "with_fields.jsonl"
 FIELD = next(name for name in json.loads(LINES.read_text().splitlines()[0]) if name != "text")

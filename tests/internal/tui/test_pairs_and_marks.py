@@ -5,15 +5,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tokfmt.core.errors import CorruptError
+from tokfmt.browser.pairing import LOOKED, Hunk, Marks, Pairing, Row, first_unlike, marks_of, unlike
+from tokfmt.browser.rows import Damage, Viewport
+from tokfmt.browser.workers import CancelledError
+from tokfmt.commands.compare.alignment import Alignment, align
+from tokfmt.commands.compare.fingerprint import AxisSide, hands
 from tokfmt.core.ragged import offsets_of
 from tokfmt.core.reader import Info, Layout
-from tokfmt.ops.compare.alignment import Alignment, align
-from tokfmt.ops.compare.fingerprint import AxisSide, hands
+from tokfmt.errors import CorruptError
 from tokfmt.plugin import TokenReader
-from tokfmt.tui.pairing import LOOKED, Hunk, Marks, Pairing, Row, first_unlike, marks_of, unlike
-from tokfmt.tui.rows import Damage, Viewport
-from tokfmt.tui.workers import CancelledError
 
 
 class Memory(TokenReader):

@@ -10,14 +10,14 @@ from click.testing import CliRunner
 from paths import FIXTURES
 
 import tokfmt
+from tokfmt.browser.dialogs import Page
+from tokfmt.browser.layout import TokenStyle
+from tokfmt.browser.parts import parts_of, source_rows
+from tokfmt.browser.rows import Viewport
 from tokfmt.cli.main import cli
-from tokfmt.ops.show.parts import sections
-from tokfmt.ops.source.open import open_source
-from tokfmt.recipes.amounts import amounts
-from tokfmt.tui.dialogs import Page
-from tokfmt.tui.layout import TokenStyle
-from tokfmt.tui.parts import parts_of, source_rows
-from tokfmt.tui.rows import Viewport
+from tokfmt.commands.show.parts import sections
+from tokfmt.commands.source.open import open_source
+from tokfmt.mix.amounts import amounts
 
 MIX = FIXTURES / "recipe" / "mix.toml"
 MEGATRON = FIXTURES / "megatron" / "gpt2_text_document.bin"

@@ -10,18 +10,18 @@ from hypothesis import strategies as st
 from paths import CORPUS, FIXTURES
 from textual.widgets import Input
 
-from tokfmt.ops.source.request import SourceRequest
-from tokfmt.tui.app import Browser, settled
-from tokfmt.tui.keys import _bindings
-from tokfmt.tui.session import shown_session
-from tokfmt.tui.tabs.compare import CompareTab
-from tokfmt.tui.tabs.findings import FindingsTab, FindingTable
-from tokfmt.tui.tabs.index import HexView, IndexTab
-from tokfmt.tui.tabs.sequences import SequencesTab
-from tokfmt.tui.tabs.statistics import Bars, StatisticsTab
-from tokfmt.tui.widgets.outline import Parts
-from tokfmt.tui.widgets.reader import Reader
-from tokfmt.tui.widgets.row_view import RowView
+from tokfmt.browser.app import Browser, settled
+from tokfmt.browser.keys import _bindings
+from tokfmt.browser.session import shown_session
+from tokfmt.browser.tabs.compare import CompareTab
+from tokfmt.browser.tabs.findings import FindingsTab, FindingTable
+from tokfmt.browser.tabs.index import HexView, IndexTab
+from tokfmt.browser.tabs.sequences import SequencesTab
+from tokfmt.browser.tabs.statistics import Bars, StatisticsTab
+from tokfmt.browser.widgets.outline import Parts
+from tokfmt.browser.widgets.reader import Reader
+from tokfmt.browser.widgets.row_view import RowView
+from tokfmt.commands.source.request import SourceRequest
 
 
 @pytest.fixture(autouse=True)
@@ -117,7 +117,7 @@ DAMAGED = FIXTURES / "bad" / "megatron" / "meg_ptr_overflow.idx"
 
 @pytest.mark.parametrize("paths", [[PACK, BLOCKS], [CORPUS], [DAMAGED]], ids=["ids", "text", "damaged"])
 def test_no_key_and_no_line_ends_the_browser(paths, monkeypatch):
-    monkeypatch.setattr("tokfmt.tui.search.PATIENCE", 0.2)
+    monkeypatch.setattr("tokfmt.browser.search.PATIENCE", 0.2)
 
     async def go_through(pressed):
         requests = [SourceRequest((str(path),)) for path in paths]

@@ -9,12 +9,12 @@ from browsing import BLOCKS, PACK, Fake, browse, session_of, tab_of
 from paths import CORPUS, TOKENIZER
 
 from tokfmt import convert
-from tokfmt.ops.source.open import open_source
-from tokfmt.tui.frequency import frequencies_of
-from tokfmt.tui.health import is_cheap
-from tokfmt.tui.layout import TokenStyle
-from tokfmt.tui.rows import Viewport
-from tokfmt.tui.widgets.minimap import Mark, overview
+from tokfmt.browser.frequency import frequencies_of
+from tokfmt.browser.health import is_cheap
+from tokfmt.browser.layout import TokenStyle
+from tokfmt.browser.rows import Viewport
+from tokfmt.browser.widgets.minimap import Mark, overview
+from tokfmt.commands.source.open import open_source
 
 
 @pytest.fixture(autouse=True)

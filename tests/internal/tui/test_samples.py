@@ -11,15 +11,15 @@ from click.testing import CliRunner
 from paths import CORPUS, FIXTURES, TOKENIZER
 
 import tokfmt
+from tokfmt.browser.layout import Kind, Mode
+from tokfmt.browser.rows import fetched_span
+from tokfmt.browser.widgets.charts import Bars
+from tokfmt.browser.widgets.facts import Facts
 from tokfmt.cli.main import cli
-from tokfmt.ops.show.show import samples
-from tokfmt.ops.source.open import open_source
-from tokfmt.ops.source.request import SourceRequest
-from tokfmt.ops.stats import StatsReport
-from tokfmt.tui.layout import Kind, Mode
-from tokfmt.tui.rows import fetched_span
-from tokfmt.tui.widgets.charts import Bars
-from tokfmt.tui.widgets.facts import Facts
+from tokfmt.commands.show.show import samples
+from tokfmt.commands.source.open import open_source
+from tokfmt.commands.source.request import SourceRequest
+from tokfmt.commands.stats import StatsReport
 
 HDF5 = FIXTURES / "hdf5"
 PADDED = [FIXTURES / "stage1" / "blocks", HDF5 / "new_padded_pad0", HDF5 / "padded_eos", HDF5 / "new_vsl"]
@@ -281,7 +281,7 @@ def test_statistics_of_what_has_samples_only(path, how):
 
 def test_a_pass_over_documents_ends_where_samples_are_shown(monkeypatch):
     """Its figures never stand under the name of the other view."""
-    monkeypatch.setattr("tokfmt.tui.tabs.statistics.AT_ONCE", 0)
+    monkeypatch.setattr("tokfmt.browser.tabs.statistics.AT_ONCE", 0)
 
     async def steps(app, press):
         await press("4")

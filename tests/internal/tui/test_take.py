@@ -14,16 +14,16 @@ from hypothesis import strategies as st
 from paths import CORPUS, TOKENIZER
 from textual.widgets import Input, Label
 
-from tokfmt.core.errors import OptionError
-from tokfmt.ops.search.query import Hits, LengthQuery, TextQuery, TokenQuery
-from tokfmt.ops.source.open import open_source
-from tokfmt.ops.source.request import SourceRequest
-from tokfmt.tui.export import Export, other_meaning
-from tokfmt.tui.search import SearchResults, meaning, parse_search, search_scope
-from tokfmt.tui.session import open_session
-from tokfmt.tui.state import MOST, Bookmark, Bookmarks, is_written, recall, remember, state_file
-from tokfmt.tui.tabs.statistics import StatisticsTab
-from tokfmt.tui.widgets.frame import FindBar, Summary
+from tokfmt.browser.export import Export, other_meaning
+from tokfmt.browser.search import SearchResults, meaning, parse_search, search_scope
+from tokfmt.browser.session import open_session
+from tokfmt.browser.state import MOST, Bookmark, Bookmarks, is_written, recall, remember, state_file
+from tokfmt.browser.tabs.statistics import StatisticsTab
+from tokfmt.browser.widgets.frame import FindBar, Summary
+from tokfmt.commands.search.query import Hits, LengthQuery, TextQuery, TokenQuery
+from tokfmt.commands.source.open import open_source
+from tokfmt.commands.source.request import SourceRequest
+from tokfmt.errors import OptionError
 
 TEXTS = [json.loads(line)["text"] for line in CORPUS.read_text().splitlines()]
 
@@ -222,7 +222,7 @@ def test_a_search_that_takes_long_blocks_nothing_and_can_be_stopped():
 
 @pytest.fixture
 def _any_format(monkeypatch):
-    monkeypatch.setattr("tokfmt.tui.app.summary", lambda *_: (Summary("fake"), ""))
+    monkeypatch.setattr("tokfmt.browser.app.summary", lambda *_: (Summary("fake"), ""))
 
 
 @pytest.mark.usefixtures("_any_format")
@@ -359,7 +359,7 @@ def test_copies():
 
 
 def test_a_copy_of_too_much_is_refused(monkeypatch):
-    monkeypatch.setattr("tokfmt.tui.export.MOST", 10)
+    monkeypatch.setattr("tokfmt.browser.export.MOST", 10)
 
     async def steps(app, press):
         await press("C")

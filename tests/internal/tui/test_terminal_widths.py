@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.cells import cell_len
 
-from tokfmt.tui import widths
-from tokfmt.tui.layout import Kind, Mode, TokenStyle, glyphs, lines_of
-from tokfmt.tui.rows import Characters, Piece
-from tokfmt.tui.widths import BASE, PAD, anchored, extends, joined
+from tokfmt.browser import widths
+from tokfmt.browser.layout import Kind, Mode, TokenStyle, glyphs, lines_of
+from tokfmt.browser.rows import Characters, Piece
+from tokfmt.browser.widths import BASE, PAD, anchored, extends, joined
 
 HINDI = "हिन्दी में लिखा हुआ किताब"
 TAMIL = "தமிழ் மொழி கொடு"

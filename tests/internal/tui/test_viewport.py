@@ -6,10 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from viewed import ALPHABET, Endless, Memory
 
-from tokfmt.core.memory import MemoryReader
-from tokfmt.core.ragged import Ragged
-from tokfmt.core.resources import Recent
-from tokfmt.tui.layout import (
+from tokfmt.base.resources import Recent
+from tokfmt.browser.layout import (
     UNBOUNDED,
     Kind,
     LayoutOptions,
@@ -20,7 +18,9 @@ from tokfmt.tui.layout import (
     TokenStyle,
     lines_of,
 )
-from tokfmt.tui.rows import WINDOW, Characters, Piece, Viewport, fetched_span
+from tokfmt.browser.rows import WINDOW, Characters, Piece, Viewport, fetched_span
+from tokfmt.core.memory import MemoryReader
+from tokfmt.core.ragged import Ragged
 
 
 def test_the_cache_keeps_what_was_used_last():

@@ -9,12 +9,12 @@ from paths import TOKENIZER
 from textual.widgets import Input, Static
 
 from tokfmt import convert
-from tokfmt.tui.app import unknown_key
-from tokfmt.tui.state import remember
-from tokfmt.tui.tabs.findings import FindingTable
-from tokfmt.tui.widgets.facts import Facts
-from tokfmt.tui.widgets.frame import KeyBar
-from tokfmt.tui.widgets.reader import Reader, TokenDetails
+from tokfmt.browser.app import unknown_key
+from tokfmt.browser.state import remember
+from tokfmt.browser.tabs.findings import FindingTable
+from tokfmt.browser.widgets.facts import Facts
+from tokfmt.browser.widgets.frame import KeyBar
+from tokfmt.browser.widgets.reader import Reader, TokenDetails
 
 
 @pytest.fixture(autouse=True)

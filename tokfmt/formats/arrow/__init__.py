@@ -50,16 +50,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
-from tokfmt.core.errors import CorruptError, FormatError
-from tokfmt.core.files import names_in, natural_key, open_file
+from tokfmt.base.options import LazyAttribute
 from tokfmt.core.format import Confidence, Format, Hints, Probe, Target, WriterTraits
 from tokfmt.core.inspection import Inspection
-from tokfmt.core.options import LazyAttribute
-from tokfmt.core.place import Place
-from tokfmt.core.text_format import printable
+from tokfmt.errors import CorruptError, FormatError
+from tokfmt.files.file import names_in, natural_key, open_file
+from tokfmt.files.place import Place
 from tokfmt.formats.arrow.container import begins_old
 from tokfmt.formats.arrow.options import Found, ReadOptions, WriteOptions
 from tokfmt.formats.folders import inside, json_object
+from tokfmt.wording import printable
 
 _SHARD = re.compile(r"(.+?)-(\d{5})-of-(\d{5})(?:-\w+)?\.(?:parquet|pq)")
 _LARGEST_JSON = 1 << 24

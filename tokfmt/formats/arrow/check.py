@@ -9,10 +9,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tokfmt.core.annotation import Part, broken, shown
-from tokfmt.core.errors import FormatError
-from tokfmt.core.fields import Field, Section
 from tokfmt.core.findings import Code
-from tokfmt.core.place import Place
+from tokfmt.errors import FormatError
+from tokfmt.files.fields import Field, Section
+from tokfmt.files.place import Place
 from tokfmt.formats.arrow.container import (
     ArrowContainer,
     Container,

@@ -14,7 +14,10 @@ from contextlib import contextmanager, suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tokfmt.core.errors import (
+from tokfmt.core.findings import Problem, loss_in, noted
+from tokfmt.core.loss_mask import LABELS, LENGTHS, LOSS_MASK, MASKS, POSITIONS
+from tokfmt.core.records import CHATS, are_chats
+from tokfmt.errors import (
     CorruptError,
     FormatError,
     Loss,
@@ -24,13 +27,10 @@ from tokfmt.core.errors import (
     UnsafeError,
     UnsupportedError,
 )
-from tokfmt.core.files import File, Held, Stream, open_file
-from tokfmt.core.findings import Problem, loss_in, noted
-from tokfmt.core.loss_mask import LABELS, LENGTHS, LOSS_MASK, MASKS, POSITIONS
-from tokfmt.core.place import Place
-from tokfmt.core.records import CHATS, are_chats
-from tokfmt.core.side_by_side import side_by_side
-from tokfmt.core.text_format import counted, printable
+from tokfmt.files.file import File, Held, Stream, open_file
+from tokfmt.files.place import Place
+from tokfmt.files.side_by_side import side_by_side
+from tokfmt.wording import counted, printable
 
 if TYPE_CHECKING:
     from tokfmt.formats.arrow.options import ReadOptions, Variant

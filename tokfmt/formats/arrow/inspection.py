@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
-from tokfmt.core.errors import FormatError, Loss, UnsafeError, UnsupportedError
 from tokfmt.core.findings import Audit, Finding, Problem, raise_fatal
 from tokfmt.core.format import Hints
 from tokfmt.core.inspection import Inspection, Unreadable
-from tokfmt.core.place import Place
 from tokfmt.core.reader import Damage
+from tokfmt.errors import FormatError, Loss, UnsafeError, UnsupportedError
+from tokfmt.files.place import Place
 from tokfmt.formats.arrow.container import (
     TEXT,
     Container,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
-from tokfmt.core.options import option
-from tokfmt.core.place import Place
+from tokfmt.base.options import option
+from tokfmt.files.place import Place
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from tokfmt.core.errors import NO_DAMAGE, FormatError, TruncatedError
-from tokfmt.core.place import Place
 from tokfmt.core.reader import Damage
-from tokfmt.core.shard_names import follows
-from tokfmt.core.text_format import counted, printable
+from tokfmt.errors import NO_DAMAGE, FormatError, TruncatedError
+from tokfmt.files.place import Place
+from tokfmt.files.shard_names import follows
 from tokfmt.formats.arrow.container import ArrowContainer, Container, Group, open_containers
+from tokfmt.wording import counted, printable
 
 if TYPE_CHECKING:
     from tokfmt.formats.arrow.options import Variant

@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.errors import ConversionError, CorruptError, Loss
 from tokfmt.core.findings import Problem, fatal, raise_fatal
 from tokfmt.core.format import Hints
 from tokfmt.core.loss_mask import (
@@ -35,7 +34,6 @@ from tokfmt.core.loss_mask import (
     TARGET,
     other_label,
 )
-from tokfmt.core.place import Place
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
 from tokfmt.core.reader import (
     U8,
@@ -53,7 +51,8 @@ from tokfmt.core.reader import (
     largest_id,
 )
 from tokfmt.core.records import Block, RecordBatch, RecordInfo, TextRecords
-from tokfmt.core.text_format import counted
+from tokfmt.errors import ConversionError, CorruptError, Loss
+from tokfmt.files.place import Place
 from tokfmt.formats.arrow.container import (
     ATTENTION,
     TEXT,
@@ -72,6 +71,7 @@ from tokfmt.formats.arrow.container import (
     worded,
 )
 from tokfmt.formats.arrow.padding import Contradictions, contradictions
+from tokfmt.wording import counted
 
 if TYPE_CHECKING:
     from tokfmt.formats.arrow.options import Found, ReadOptions

@@ -23,17 +23,17 @@ import numpy as np
 import xxhash
 from numpy.typing import NDArray
 
-from tokfmt.core.errors import ConversionError, Loss, OptionError
-from tokfmt.core.files import File, Stream, writing
 from tokfmt.core.format import Receipt, Region, Target, TokenWriter, WriterTraits, lost_empties
 from tokfmt.core.loss_mask import BEGINS, TARGET, labels_of, of_next
 from tokfmt.core.output import Output, preallocate, whole
 from tokfmt.core.ragged import Offsets
 from tokfmt.core.reader import Layout, Separators, TokenReader, check_ids, check_interval, windows
-from tokfmt.core.text_format import counted
+from tokfmt.errors import ConversionError, Loss, OptionError
+from tokfmt.files.file import File, Stream, writing
 from tokfmt.formats.arrow.container import PACKED, arrow
 from tokfmt.formats.arrow.options import WriteOptions
 from tokfmt.model.select import Rows, View
+from tokfmt.wording import counted
 
 GROUP = 1 << 20
 """Tokens per row group or record batch. A row counts as 8 more tokens, so that empty rows fill a group as well."""

@@ -31,10 +31,11 @@ from __future__ import annotations
 
 import re
 
-from tokfmt.core.errors import TokfmtError
-from tokfmt.core.format import Confidence, Format, Probe, everything_in, look
-from tokfmt.core.options import LazyAttribute
-from tokfmt.core.place import Place
+from tokfmt.base.options import LazyAttribute
+from tokfmt.core.format import Confidence, Format, Probe, look
+from tokfmt.errors import TokfmtError
+from tokfmt.files.file import everything_in
+from tokfmt.files.place import Place
 from tokfmt.formats.flat_tokens.options import ReadOptions, WriteOptions
 
 _ARRAYS = {"encoded_tokens", "seq_starts"}

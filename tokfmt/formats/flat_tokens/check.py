@@ -14,18 +14,18 @@ from pathlib import Path
 
 import numpy as np
 
-from tokfmt.core.errors import CorruptError, FormatError, UnsupportedError
 from tokfmt.core.findings import Audit, Code, Finding, Repair, raise_fatal
-from tokfmt.core.place import LocalPlace, local_path
 from tokfmt.core.ragged import Offsets
 from tokfmt.core.reader import INT32_MAX, WINDOW, largest_id, windows
-from tokfmt.core.text_format import printable
+from tokfmt.errors import CorruptError, FormatError, UnsupportedError
+from tokfmt.files.place import LocalPlace, local_path
 from tokfmt.formats.flat_tokens.layout import STARTS, TOKENS, GroupLayout, StoreLayout, code_of
 from tokfmt.formats.flat_tokens.options import Codec, ReadOptions
 from tokfmt.formats.flat_tokens.reader import above_bound, flip_starts, wrong_bits
 from tokfmt.formats.zarr_arrays.array import Array, Items
 from tokfmt.formats.zarr_arrays.codecs import ENCODERS, blosc_frame
 from tokfmt.formats.zarr_arrays.store import Directory
+from tokfmt.wording import printable
 
 _COPY = "Copy the store again."
 

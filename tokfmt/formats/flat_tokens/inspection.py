@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from tokfmt.core.errors import TokfmtError
-from tokfmt.core.fields import Section
 from tokfmt.core.findings import Audit, Finding
 from tokfmt.core.format import Hints
 from tokfmt.core.inspection import Inspection
-from tokfmt.core.place import Place
+from tokfmt.errors import TokfmtError
+from tokfmt.files.fields import Section
+from tokfmt.files.place import Place
 from tokfmt.formats.flat_tokens.layout import StoreLayout
 from tokfmt.formats.flat_tokens.options import ReadOptions
 from tokfmt.formats.flat_tokens.reader import FlatTokensReader

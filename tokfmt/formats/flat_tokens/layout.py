@@ -12,12 +12,12 @@ from functools import cache, cached_property, partial
 
 import numpy as np
 
-from tokfmt.core.errors import NO_DAMAGE, CorruptError, FormatError, OptionError, UnsafeError
-from tokfmt.core.files import natural_key
 from tokfmt.core.findings import Problem, fatal, noted, raise_fatal
-from tokfmt.core.place import Place
 from tokfmt.core.ragged import Offsets
 from tokfmt.core.reader import INT32_MAX, WINDOW, Damage, windows
+from tokfmt.errors import NO_DAMAGE, CorruptError, FormatError, OptionError, UnsafeError
+from tokfmt.files.file import natural_key
+from tokfmt.files.place import Place
 from tokfmt.formats.flat_tokens.options import ReadOptions
 from tokfmt.formats.zarr_arrays.array import Array, Items, Json
 from tokfmt.formats.zarr_arrays.store import Store, json_of, open_store

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from tokfmt.core.options import option
+from tokfmt.base.options import option
 
 _LARGEST = 1 << 27  # maximum bytes of a chunk that the reader accepts
 Codec = Literal["blosc", "zstd", "gzip", "none"]

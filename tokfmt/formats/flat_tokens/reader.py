@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tokfmt.core.errors import ContradictionError, FormatError, SourceChangedError
 from tokfmt.core.findings import raise_fatal
-from tokfmt.core.place import Place
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.core.reader import (
     U32,
@@ -21,6 +19,8 @@ from tokfmt.core.reader import (
     check_position,
     windows,
 )
+from tokfmt.errors import ContradictionError, FormatError, SourceChangedError
+from tokfmt.files.place import Place
 from tokfmt.formats.flat_tokens.layout import STARTS, TOKENS, StoreLayout
 from tokfmt.formats.zarr_arrays.array import Array, Items
 

@@ -11,16 +11,16 @@ from functools import cache, cached_property, partial
 import numpy as np
 
 from tokfmt.core.annotation import Listed, Part, broken, shown
-from tokfmt.core.errors import FormatError
-from tokfmt.core.fields import Field, Pointer, Section
-from tokfmt.core.files import natural_key
-from tokfmt.core.place import Place, place_of
 from tokfmt.core.reader import INT32_MAX, ByteOffset
-from tokfmt.core.text_format import counted
+from tokfmt.errors import FormatError
+from tokfmt.files.fields import Field, Pointer, Section
+from tokfmt.files.file import natural_key
+from tokfmt.files.place import Place, place_of
 from tokfmt.formats.flat_tokens.layout import STARTS, TOKENS, Group, GroupLayout, StoreLayout
 from tokfmt.formats.zarr_arrays.array import Array
 from tokfmt.formats.zarr_arrays.codecs import HEADER, blosc_errors, blosc_frame, blosc_header
 from tokfmt.formats.zarr_arrays.store import METADATA, Blob, Store, json_of
+from tokfmt.wording import counted
 
 _MEANINGS = {
     "zarr_format": "version of zarr",

@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.errors import OptionError
-from tokfmt.core.files import writing
 from tokfmt.core.format import Receipt, Region, Target, TokenWriter, WriterTraits
 from tokfmt.core.output import whole
 from tokfmt.core.reader import INT32_MAX, WINDOW, TokenReader, check_ids, windows
+from tokfmt.errors import OptionError
+from tokfmt.files.file import writing
 from tokfmt.formats.flat_tokens.layout import STARTS, TOKENS
 from tokfmt.formats.flat_tokens.options import Codec, WriteOptions
 from tokfmt.formats.zarr_arrays.codecs import ENCODERS, GZIP_LEVEL, ZSTD_LEVEL

@@ -32,10 +32,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tokfmt.core.files import names_in, natural_key
+from tokfmt.base.options import LazyAttribute, choices
 from tokfmt.core.format import Confidence, Format, Hints, Probe
-from tokfmt.core.options import LazyAttribute, choices
-from tokfmt.core.place import Place
+from tokfmt.files.file import names_in, natural_key
+from tokfmt.files.place import Place
 from tokfmt.formats.hdf5.options import PARAMS, ReadOptions, WriteOptions
 
 _SIGNATURE = b"\x89HDF\r\n\x1a\n"

@@ -13,8 +13,8 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.place import Place
 from tokfmt.core.reader import windows
+from tokfmt.files.place import Place
 from tokfmt.formats.hdf5.table import KEPT_BYTES, Rows, Values
 
 _LONG_STORED = 1 << 23

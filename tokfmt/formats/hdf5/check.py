@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.errors import FormatError
-from tokfmt.core.files import natural_key
 from tokfmt.core.findings import Audit, Code, Finding, Repair
-from tokfmt.core.place import Place, local_path
 from tokfmt.core.reader import windows
+from tokfmt.errors import FormatError
+from tokfmt.files.file import natural_key
+from tokfmt.files.place import Place, local_path
 from tokfmt.formats.hdf5.chunks import DEFLATE
 from tokfmt.formats.hdf5.container import Stored, library_errors, open_stored
 from tokfmt.formats.hdf5.files import Params, files_in

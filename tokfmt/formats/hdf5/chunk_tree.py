@@ -38,8 +38,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.errors import CorruptError
-from tokfmt.core.files import File
+from tokfmt.errors import CorruptError
+from tokfmt.files.file import File
 from tokfmt.formats.hdf5.chunks import ChunkMap, Found, check_map, stored_as
 
 _LAYOUT, _CONTINUED = 8, 16  # types of messages

@@ -20,8 +20,8 @@ import deflate
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.errors import CorruptError, FormatError, TruncatedError, UnsafeError
-from tokfmt.core.files import File
+from tokfmt.errors import CorruptError, FormatError, TruncatedError, UnsafeError
+from tokfmt.files.file import File
 
 DEFLATE, SHUFFLE, FLETCHER32 = 1, 2, 3
 CHECKSUM_BYTES = 4

@@ -36,17 +36,16 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from tokfmt.core.annotation import shown
-from tokfmt.core.errors import (
+from tokfmt.errors import (
     CorruptError,
     FormatError,
     TruncatedError,
     UnsafeError,
     UnsupportedError,
 )
-from tokfmt.core.fields import Field
-from tokfmt.core.files import File, Stream, open_file
-from tokfmt.core.place import LocalPlace, Place
-from tokfmt.core.text_format import printable
+from tokfmt.files.fields import Field
+from tokfmt.files.file import File, Stream, open_file
+from tokfmt.files.place import LocalPlace, Place
 from tokfmt.formats.hdf5.chunk_tree import ChunkTree, root_of
 from tokfmt.formats.hdf5.chunks import (
     DEFLATE,
@@ -59,6 +58,7 @@ from tokfmt.formats.hdf5.chunks import (
     read_map,
 )
 from tokfmt.formats.hdf5.table import Table, unit_of
+from tokfmt.wording import printable
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
 _USER_BLOCKS = [512 << k for k in range(16)]

@@ -18,9 +18,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tokfmt.core.errors import FormatError
-from tokfmt.core.files import names_in, open_file
-from tokfmt.core.place import Place
+from tokfmt.errors import FormatError
+from tokfmt.files.file import names_in, open_file
+from tokfmt.files.place import Place
 from tokfmt.formats.hdf5.options import PARAMS, Order
 
 _EXAMPLES = re.compile(r"examples_(\d+)_(\d+)\.h5", re.ASCII)

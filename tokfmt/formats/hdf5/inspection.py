@@ -5,7 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 
-from tokfmt.core.errors import (
+from tokfmt.core.findings import Audit, Finding, Problem, fatal
+from tokfmt.core.format import Hints
+from tokfmt.core.inspection import Inspection, Unreadable
+from tokfmt.core.reader import Damage, TokenReader
+from tokfmt.errors import (
     CorruptError,
     FormatError,
     TruncatedError,
@@ -13,12 +17,8 @@ from tokfmt.core.errors import (
     UnsafeError,
     UnsupportedError,
 )
-from tokfmt.core.fields import Section
-from tokfmt.core.findings import Audit, Finding, Problem, fatal
-from tokfmt.core.format import Hints
-from tokfmt.core.inspection import Inspection, Unreadable
-from tokfmt.core.place import Place
-from tokfmt.core.reader import Damage, TokenReader
+from tokfmt.files.fields import Section
+from tokfmt.files.place import Place
 from tokfmt.formats.hdf5.container import Stored, WriterAttributes, open_stored
 from tokfmt.formats.hdf5.files import Params, arrange, files_in, params_beside
 from tokfmt.formats.hdf5.options import PARAMS, ReadOptions

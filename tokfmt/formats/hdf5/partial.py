@@ -14,11 +14,10 @@ from typing import Any
 
 import numpy as np
 
-from tokfmt.core.errors import NO_DAMAGE, FormatError, TruncatedError
-from tokfmt.core.files import File, open_file
-from tokfmt.core.place import Place
 from tokfmt.core.reader import Damage
-from tokfmt.core.text_format import counted, printable
+from tokfmt.errors import NO_DAMAGE, FormatError, TruncatedError
+from tokfmt.files.file import File, open_file
+from tokfmt.files.place import Place
 from tokfmt.formats.hdf5.chunks import ChunkMap, check_map
 from tokfmt.formats.hdf5.container import (
     Stored,
@@ -32,6 +31,7 @@ from tokfmt.formats.hdf5.container import (
     storage_of,
 )
 from tokfmt.formats.hdf5.table import Table, unit_of
+from tokfmt.wording import counted, printable
 
 _HEAD = 96  # bytes of a superblock, where no chunk can be
 

@@ -17,10 +17,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from tokfmt.core.errors import CorruptError, UnsupportedError
 from tokfmt.core.findings import Problem, fatal, noted
 from tokfmt.core.reader import INT32_MAX
 from tokfmt.core.rows import ROWS
+from tokfmt.errors import CorruptError, UnsupportedError
 from tokfmt.formats.hdf5.chunks import LARGEST_CHUNK
 from tokfmt.formats.hdf5.container import Stored, WriterAttributes
 from tokfmt.formats.hdf5.files import Params

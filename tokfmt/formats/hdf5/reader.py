@@ -10,13 +10,12 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.errors import CorruptError, Loss, TruncatedError, UnsupportedError
 from tokfmt.core.findings import loss_in
 from tokfmt.core.format import Hints
-from tokfmt.core.place import Place
 from tokfmt.core.reader import Damage, Info, Layout, Separators, TokenReader, windows
 from tokfmt.core.rows import ROWS, Continuation, continuation
-from tokfmt.core.text_format import counted
+from tokfmt.errors import CorruptError, Loss, TruncatedError, UnsupportedError
+from tokfmt.files.place import Place
 from tokfmt.formats.hdf5.beginning import FIRST, SampledRows, is_long, row_bytes, spread_samples
 from tokfmt.formats.hdf5.container import Stored, WriterAttributes
 from tokfmt.formats.hdf5.files import Params, follow_by_name
@@ -40,6 +39,7 @@ from tokfmt.formats.hdf5.samples import (
 from tokfmt.formats.hdf5.stride import chained, continued, join, judge, pieces_of, scan_segments
 from tokfmt.formats.hdf5.table import Rows
 from tokfmt.model.select import Beginning
+from tokfmt.wording import counted
 
 _STRIDES = "Give --from-opt stride=overlap|disjoint|bos|per-document"
 _ENDS_NEEDED = 4  # padded samples that must end with the same ID to infer the separator

@@ -20,8 +20,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.errors import CorruptError, UnsupportedError
-from tokfmt.core.place import Place
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
 from tokfmt.core.reader import (
     ByteOffset,
@@ -34,6 +32,8 @@ from tokfmt.core.reader import (
     smallest,
     windows,
 )
+from tokfmt.errors import CorruptError, UnsupportedError
+from tokfmt.files.place import Place
 from tokfmt.formats.hdf5.beginning import SampledRows
 from tokfmt.formats.hdf5.table import Rows, Values
 from tokfmt.model.batch import Target

@@ -13,10 +13,10 @@ from typing import Any
 import numpy as np
 
 from tokfmt.core.annotation import Part, broken, shown
-from tokfmt.core.errors import CorruptError
-from tokfmt.core.fields import Field, Section
-from tokfmt.core.files import File, open_file
-from tokfmt.core.place import Place
+from tokfmt.errors import CorruptError
+from tokfmt.files.fields import Field, Section
+from tokfmt.files.file import File, open_file
+from tokfmt.files.place import Place
 from tokfmt.formats.hdf5.chunks import DEFLATE, FLETCHER32, SHUFFLE, ChunkMap, DamagedChunkError
 from tokfmt.formats.hdf5.container import (
     FILTER_NAMES,

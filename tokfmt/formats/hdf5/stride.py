@@ -38,8 +38,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.errors import CorruptError
 from tokfmt.core.rows import ROWS, Continuation
+from tokfmt.errors import CorruptError
 from tokfmt.formats.hdf5.beginning import SampledRows
 from tokfmt.formats.hdf5.samples import Pieces, Scan, Tally, check_ids_of
 from tokfmt.formats.hdf5.table import Rows, Values

@@ -19,12 +19,12 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.errors import CorruptError, UnsupportedError
-from tokfmt.core.files import File
-from tokfmt.core.place import Place
+from tokfmt.base.resources import Recent, cpus
 from tokfmt.core.ragged import offsets_of
 from tokfmt.core.reader import WINDOW, ByteOffset, check_interval, windows
-from tokfmt.core.resources import Recent, cpus
+from tokfmt.errors import CorruptError, UnsupportedError
+from tokfmt.files.file import File
+from tokfmt.files.place import Place
 from tokfmt.formats.hdf5.chunks import SKIPPED_AT, ChunkMap, DamagedChunkError
 
 FIELDS = ("input_ids", "mask", "labels", "attention_span", "position_ids")

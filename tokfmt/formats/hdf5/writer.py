@@ -27,14 +27,14 @@ from typing import Any, BinaryIO, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.errors import OptionError, TokenRangeError
-from tokfmt.core.files import write_error, writing
 from tokfmt.core.format import Receipt, Region, Target, TokenWriter, WriterTraits, lost_empties, lost_nothing
 from tokfmt.core.loss_mask import TARGET
 from tokfmt.core.output import Output, copy_region, whole
 from tokfmt.core.ragged import Tokens
 from tokfmt.core.reader import INT32_MAX, U16, U32, WINDOW, Dtype, Separators, TokenReader, check_ids, windows
 from tokfmt.core.rows import ROWS
+from tokfmt.errors import OptionError, TokenRangeError
+from tokfmt.files.file import write_error, writing
 from tokfmt.formats.hdf5.container import WriterAttributes
 from tokfmt.formats.hdf5.options import WriteOptions
 from tokfmt.formats.hdf5.packing import REACH, Packer

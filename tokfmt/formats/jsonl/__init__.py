@@ -36,10 +36,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from tokfmt.core.errors import TokfmtError
+from tokfmt.base.options import LazyAttribute
 from tokfmt.core.format import Confidence, Format, Probe
-from tokfmt.core.options import LazyAttribute
-from tokfmt.core.place import Place
+from tokfmt.errors import TokfmtError
+from tokfmt.files.place import Place
 from tokfmt.formats.jsonl.lines import BOM, FILE_NAME, TextFile, compression_of, names_of
 from tokfmt.formats.jsonl.options import ReadOptions, WriteOptions
 

@@ -12,14 +12,14 @@ from dataclasses import replace
 
 import numpy as np
 
-from tokfmt.core.errors import FormatError
 from tokfmt.core.findings import Audit, Code, Finding, Repair
-from tokfmt.core.text_format import counted
+from tokfmt.errors import FormatError
 from tokfmt.formats.jsonl.index import RawIndex, begun, code_of, hidden_lines, hiding, read_index
 from tokfmt.formats.jsonl.lines import BOM, Lines, Positions, TextFile, border, walk
 from tokfmt.formats.jsonl.options import ReadOptions
 from tokfmt.formats.jsonl.parse import Fault, IdTooLarge, Parsed, Parser, shown_path
 from tokfmt.formats.jsonl.part import Part, first_record
+from tokfmt.wording import counted
 
 _OMIT = "--allow-loss invalid-lines leaves such lines out of a conversion and counts them."
 

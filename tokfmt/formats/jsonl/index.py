@@ -21,12 +21,12 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.errors import NO_DAMAGE, CorruptError, FormatError, OptionError, UnsafeError, UnsupportedError
-from tokfmt.core.files import File, open_file, writing
-from tokfmt.core.place import AnyPlace, Place, PlaceLike, destination_of, place_of
 from tokfmt.core.reader import Damage
-from tokfmt.core.replacing import readable_by, resolve_link
-from tokfmt.core.spool import staging_for
+from tokfmt.errors import NO_DAMAGE, CorruptError, FormatError, OptionError, UnsafeError, UnsupportedError
+from tokfmt.files.file import File, open_file, writing
+from tokfmt.files.place import AnyPlace, Place, PlaceLike, destination_of, place_of
+from tokfmt.files.replacing import readable_by, resolve_link
+from tokfmt.files.spool import staging_for
 from tokfmt.formats.jsonl.lines import Lines, Positions, TextFile, border, bounds, lines_of, walk
 from tokfmt.formats.jsonl.options import MAX_LINE
 from tokfmt.formats.jsonl.parse import Fault, Validator, line_error

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from functools import cached_property
 
-from tokfmt.core.errors import NO_DAMAGE, FormatError, TruncatedError
-from tokfmt.core.fields import Section
 from tokfmt.core.findings import Audit, Finding, Problem, fatal
 from tokfmt.core.format import Hints
 from tokfmt.core.inspection import Inspection
-from tokfmt.core.place import Place
 from tokfmt.core.reader import Damage
+from tokfmt.errors import NO_DAMAGE, FormatError, TruncatedError
+from tokfmt.files.fields import Section
+from tokfmt.files.place import Place
 from tokfmt.formats.jsonl.index import RawIndex, code_of, read_certain, read_index
 from tokfmt.formats.jsonl.lines import TextFile, names_of
 from tokfmt.formats.jsonl.options import ReadOptions

@@ -24,21 +24,21 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.errors import (
+from tokfmt.core.format import ZSTANDARD
+from tokfmt.core.output import concatenate, whole
+from tokfmt.core.ragged import true_at
+from tokfmt.core.reader import Damage
+from tokfmt.errors import (
     ENDS_EARLY,
     CorruptError,
     FormatError,
     TruncatedError,
     UnsafeError,
 )
-from tokfmt.core.files import File, names_in, natural_key, open_file, writing
-from tokfmt.core.format import ZSTANDARD
-from tokfmt.core.output import concatenate, whole
-from tokfmt.core.place import Place
-from tokfmt.core.ragged import true_at
-from tokfmt.core.reader import Damage
-from tokfmt.core.text_format import printable
+from tokfmt.files.file import File, names_in, natural_key, open_file, writing
+from tokfmt.files.place import Place
 from tokfmt.formats.zstd_frames import decompressor, library, refuse_frame
+from tokfmt.wording import printable
 
 PIECE = 1 << 18
 """Bytes per read: a piece of 256 KiB stays in cache. Pieces of 1 MiB were half as fast."""

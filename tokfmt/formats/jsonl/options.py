@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from tokfmt.core.options import option
+from tokfmt.base.options import option
 
 MAX_LINE = 1 << 28
 """The longest line that is read by default: 256 MiB, far more than a document and far less than memory."""

@@ -24,7 +24,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.errors import (
+from tokfmt.core.records import CHATS, NAMED_FIELDS, are_chats
+from tokfmt.errors import (
     CorruptError,
     FormatError,
     Loss,
@@ -34,7 +35,6 @@ from tokfmt.core.errors import (
     TokfmtError,
     UnsafeError,
 )
-from tokfmt.core.records import CHATS, NAMED_FIELDS, are_chats
 from tokfmt.formats.jsonl.lines import BOM, Lines, line_number
 
 LARGEST_ID = (1 << 32) - 1

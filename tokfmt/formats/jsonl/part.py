@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tokfmt.core.errors import TokfmtError
 from tokfmt.core.loss_mask import LABELS, LOSS_MASK, MASKS
 from tokfmt.core.reader import ByteOffset
 from tokfmt.core.records import Line
+from tokfmt.errors import TokfmtError
 from tokfmt.formats.jsonl.index import RawIndex, misplaced
 from tokfmt.formats.jsonl.lines import Lines, Positions, TextFile, border, line_number, walk
 from tokfmt.formats.jsonl.options import ReadOptions

@@ -12,14 +12,13 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.errors import NO_DAMAGE, FormatError, SourceChangedError, TokfmtError
 from tokfmt.core.format import Hints
 from tokfmt.core.loss_mask import IGNORED, LABELS, LOSS_MASK, MASK_OPTION
-from tokfmt.core.place import Place
 from tokfmt.core.ragged import Ragged, offsets_of
 from tokfmt.core.reader import ByteOffset, Damage, check_interval
 from tokfmt.core.records import Block, Line, RecordBatch, RecordInfo, RecordReader, SkippedRecords, Spot
-from tokfmt.core.text_format import counted
+from tokfmt.errors import NO_DAMAGE, FormatError, SourceChangedError, TokfmtError
+from tokfmt.files.place import Place
 from tokfmt.formats.jsonl.index import RawIndex
 from tokfmt.formats.jsonl.lines import Lines, TextFile, border, line_number
 from tokfmt.formats.jsonl.options import ReadOptions
@@ -34,6 +33,7 @@ from tokfmt.formats.jsonl.parse import (
     shown_path,
 )
 from tokfmt.formats.jsonl.part import Part, first_record
+from tokfmt.wording import counted
 
 _LISTED = 8  # damaged lines that a message lists by number
 _FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])

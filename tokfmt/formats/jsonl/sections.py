@@ -6,11 +6,11 @@ import threading
 from collections.abc import Iterator
 
 from tokfmt.core.annotation import Part, broken, shown
-from tokfmt.core.errors import FormatError
-from tokfmt.core.fields import Field, Pointer
-from tokfmt.core.files import File, open_file
 from tokfmt.core.format import ZSTANDARD
-from tokfmt.core.place import Place
+from tokfmt.errors import FormatError
+from tokfmt.files.fields import Field, Pointer
+from tokfmt.files.file import File, open_file
+from tokfmt.files.place import Place
 from tokfmt.formats.jsonl.index import has_index, index_path, misplaced, out_of_order
 from tokfmt.formats.jsonl.lines import BOM, Lines, TextFile, walk
 from tokfmt.formats.jsonl.options import ReadOptions

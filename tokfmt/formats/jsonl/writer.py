@@ -15,16 +15,16 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.errors import ConversionError, Loss, TokfmtError
-from tokfmt.core.files import writing
 from tokfmt.core.format import Receipt, Region, Target, TokenWriter, WriterTraits
 from tokfmt.core.output import whole
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.core.reader import WINDOW, TokenReader, check_ids, windows
-from tokfmt.core.text_format import counted
+from tokfmt.errors import ConversionError, Loss, TokfmtError
+from tokfmt.files.file import writing
 from tokfmt.formats.jsonl.lines import join
 from tokfmt.formats.jsonl.options import WriteOptions
 from tokfmt.formats.jsonl.parse import LARGEST_ID, dotted
+from tokfmt.wording import counted
 
 _MILLION = 10**6  # "999999, " fills the eight bytes of a row of the table
 _SMALL = 1 << 16  # the table of the IDs of two bytes stays in cache

@@ -29,14 +29,14 @@ from typing import Any
 
 import numpy as np
 
-from tokfmt.core.errors import FormatError
-from tokfmt.core.files import open_file
 from tokfmt.core.findings import Code, Repair
 from tokfmt.core.format import Confidence, Hints, Probe, Target, lost_empties
 from tokfmt.core.inspection import Inspection, Unreadable
-from tokfmt.core.place import Place
 from tokfmt.core.ragged import Offsets
 from tokfmt.core.reader import Separators, TokenReader, smallest, windows
+from tokfmt.errors import FormatError
+from tokfmt.files.file import open_file
+from tokfmt.files.place import Place
 from tokfmt.formats.flat import Cut, FlatFormat, FlatReader, FlatWriter, Pieces
 from tokfmt.formats.modalities.header import LONGEST, begins_index, headers, multimodal, token_dtype
 from tokfmt.formats.modalities.options import ReadOptions, WriteOptions

@@ -13,9 +13,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.errors import ENDS_EARLY, FormatError
 from tokfmt.core.findings import Audit, Code, Finding, Repair
 from tokfmt.core.reader import windows
+from tokfmt.errors import ENDS_EARLY, FormatError
 from tokfmt.formats.flat import FlatReader
 
 _CONVERT = "tokfmt check --fix OUT.pbin writes it for the current Modalities."

@@ -6,12 +6,12 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 
 from tokfmt.core.annotation import FileLayout, certain
-from tokfmt.core.errors import CorruptError, FormatError, TruncatedError, UnsafeError
-from tokfmt.core.fields import Section
-from tokfmt.core.files import File
 from tokfmt.core.findings import Audit, Finding, Problem, fatal
 from tokfmt.core.format import Hints
 from tokfmt.core.inspection import Inspection
+from tokfmt.errors import CorruptError, FormatError, TruncatedError, UnsafeError
+from tokfmt.files.fields import Section
+from tokfmt.files.file import File
 from tokfmt.formats.flat import FlatReader
 from tokfmt.formats.modalities.layout import Pack, examine, examine_beginning, examine_partly, problems_of
 from tokfmt.formats.modalities.options import ReadOptions

@@ -16,11 +16,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.errors import CorruptError, FormatError, TruncatedError, UnsafeError, UnsupportedError
-from tokfmt.core.files import File
 from tokfmt.core.findings import Problem, fatal
 from tokfmt.core.reader import Damage, Separators, windows
-from tokfmt.core.text_format import counted
+from tokfmt.errors import CorruptError, FormatError, TruncatedError, UnsafeError, UnsupportedError
+from tokfmt.files.file import File
 from tokfmt.formats.flat import Extent, FileLayout, FlatReader
 from tokfmt.formats.modalities.header import (
     LONGEST,
@@ -34,6 +33,7 @@ from tokfmt.formats.modalities.header import (
 )
 from tokfmt.formats.modalities.options import ReadOptions
 from tokfmt.formats.pickled_index import entry_position, read_entries
+from tokfmt.wording import counted
 
 _READ = "tokfmt reads it right; convert it so that other readers do as well"
 _DAMAGED = "The index is damaged or belongs to another file; write it again"

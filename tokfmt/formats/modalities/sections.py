@@ -11,9 +11,9 @@ from functools import cached_property
 import numpy as np
 
 from tokfmt.core.annotation import Extent, Part, StoredIds, broken
-from tokfmt.core.errors import FormatError
-from tokfmt.core.fields import Field, Pointer, Section
-from tokfmt.core.files import File
+from tokfmt.errors import FormatError
+from tokfmt.files.fields import Field, Pointer, Section
+from tokfmt.files.file import File
 from tokfmt.formats.modalities.header import LONGEST, Header, headers, token_dtype, twelve
 from tokfmt.formats.modalities.layout import SHIFT, Pack, announces
 from tokfmt.formats.modalities.options import ReadOptions

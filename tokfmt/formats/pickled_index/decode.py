@@ -12,9 +12,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.errors import ENDS_EARLY, CorruptError, FormatError, TruncatedError, UnsafeError, UnsupportedError
-from tokfmt.core.fields import Field
-from tokfmt.core.files import File
+from tokfmt.errors import ENDS_EARLY, CorruptError, FormatError, TruncatedError, UnsafeError, UnsupportedError
+from tokfmt.files.fields import Field
+from tokfmt.files.file import File
 
 PROTO, FRAME, STOP = 0x80, 0x95, 0x2E
 EMPTY_LIST, MARK, APPEND, APPENDS = 0x5D, 0x28, 0x61, 0x65

@@ -27,21 +27,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.annotation import Numbered, Part
-from tokfmt.core.errors import CorruptError, FormatError, TruncatedError
-from tokfmt.core.fields import Field, Section
-from tokfmt.core.files import File, open_file
 from tokfmt.core.findings import Audit, Finding, Problem, fatal
 from tokfmt.core.format import Confidence, Hints, Probe, Target, WriterTraits
 from tokfmt.core.inspection import Inspection, Unreadable
-from tokfmt.core.place import Place, place_of
 from tokfmt.core.ragged import Tokens
 from tokfmt.core.raw_ids import LARGEST, kind_of, places
 from tokfmt.core.reader import INT32_MAX, ByteOffset, Damage, Layout, PaddingCounts, Separators, TokenReader
-from tokfmt.core.text_format import counted, printable
+from tokfmt.errors import CorruptError, FormatError, TruncatedError
+from tokfmt.files.fields import Field, Section
+from tokfmt.files.file import File, open_file
+from tokfmt.files.place import Place, place_of
 from tokfmt.formats.flat import Extent, FileLayout, FlatFormat, FlatInspection, FlatReader, FlatWriter, joined
 from tokfmt.formats.stage1.blocks import GPT2_EOS, MEMBER, NAME, TOKEN, numbering, problems_of, short_blocks, suspicions
 from tokfmt.formats.stage1.check import CODES, look
 from tokfmt.formats.stage1.options import SAMPLE, ReadOptions, WriteOptions
+from tokfmt.wording import counted, printable
 
 _UPSTREAM = 4 * SAMPLE * 62_500  # bytes of a complete block
 _FIRST_IDS = 8  # IDs of a sample that `show --raw` prints

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from tokfmt.core.errors import CorruptError, TruncatedError
-from tokfmt.core.files import File
 from tokfmt.core.findings import Problem, noted
-from tokfmt.core.place import Place
 from tokfmt.core.raw_ids import kind_of
+from tokfmt.errors import CorruptError, TruncatedError
+from tokfmt.files.file import File
+from tokfmt.files.place import Place
 from tokfmt.formats.flat import whole_tokens
 
 GPT2_EOS = 50256

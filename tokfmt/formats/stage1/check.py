@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.errors import FormatError
-from tokfmt.core.files import File
 from tokfmt.core.findings import Audit, Code, Finding
-from tokfmt.core.place import Place
 from tokfmt.core.reader import WINDOW, windows
+from tokfmt.errors import FormatError
+from tokfmt.files.file import File
+from tokfmt.files.place import Place
 from tokfmt.formats.stage1.blocks import GPT2_EOS
 
 LOOK = 1 << 14

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from tokfmt.core.options import option
+from tokfmt.base.options import option
 from tokfmt.formats.flat import FlatOptions
 
 SAMPLE = 8192

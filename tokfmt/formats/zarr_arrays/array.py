@@ -13,15 +13,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.errors import CorruptError, FormatError, SourceChangedError, UnsafeError, UnsupportedError
-from tokfmt.core.files import File
-from tokfmt.core.place import Place
+from tokfmt.base.resources import Recent
 from tokfmt.core.reader import ByteOffset
-from tokfmt.core.resources import Recent
-from tokfmt.core.text_format import printable
+from tokfmt.errors import CorruptError, FormatError, SourceChangedError, UnsafeError, UnsupportedError
+from tokfmt.files.file import File
+from tokfmt.files.place import Place
 from tokfmt.formats.zarr_arrays import codecs
 from tokfmt.formats.zarr_arrays.codecs import AGAIN, CHUNK_BYTES, COMPRESSORS
 from tokfmt.formats.zarr_arrays.store import Blob, Origin, Store, json_of
+from tokfmt.wording import printable
 
 Json = Mapping[str, object]
 

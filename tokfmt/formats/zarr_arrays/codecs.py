@@ -38,8 +38,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.errors import CorruptError, FormatError, TruncatedError, UnsafeError
-from tokfmt.core.place import Place
+from tokfmt.errors import CorruptError, FormatError, TruncatedError, UnsafeError
+from tokfmt.files.place import Place
 from tokfmt.formats.zarr_arrays.store import Blob
 
 AGAIN = "Copy it again"

@@ -16,9 +16,9 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.errors import CorruptError, FormatError, UnsafeError, UnsupportedError
-from tokfmt.core.files import File, Stream, names_in, open_file
-from tokfmt.core.place import Place
+from tokfmt.errors import CorruptError, FormatError, UnsafeError, UnsupportedError
+from tokfmt.files.file import File, Stream, names_in, open_file
+from tokfmt.files.place import Place
 from tokfmt.formats.folders import inside, parsed_object
 
 _MEMBER = 1 << 28

@@ -1,0 +1,1 @@
+"""What all parts stand on: options, seeds, threads, the version, and the resources of the process."""

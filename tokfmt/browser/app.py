@@ -1,0 +1,1011 @@
+"""The app of the browser: open datasets, the tab on the screen, loading, keys, screens and the command palette."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+import unicodedata
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from textual import getters, on
+from textual.app import ComposeResult, SystemCommand
+from textual.binding import Binding, BindingType
+from textual.driver import Driver
+from textual.events import CursorPosition, Event, MouseDown, Resize
+from textual.keys import KEY_NAME_REPLACEMENTS, Keys
+from textual.message import Message
+from textual.screen import ModalScreen, Screen
+from textual.theme import ThemeProvider
+from textual.widget import Widget
+from textual.widgets import ContentSwitcher
+
+from tokfmt.browser.clipboard import given_to_programs
+from tokfmt.browser.dialogs import OneOf, Page, Palette, Question, about, help_blocks
+from tokfmt.browser.health import badge, checked, is_cheap
+from tokfmt.browser.history import History, Spot
+from tokfmt.browser.keys import Press, bindings_of, offered, words_of
+from tokfmt.browser.parts import source_rows
+from tokfmt.browser.saving import free_name, json_lines, refusal, saved
+from tokfmt.browser.session import (
+    UNKNOWN,
+    Choice,
+    Landing,
+    Loading,
+    Result,
+    Session,
+    Stamp,
+    Vocabulary,
+    Where,
+    other_split,
+    recipe_of,
+    reopened,
+    shown_path,
+    shown_session,
+    stamp_of,
+)
+from tokfmt.browser.state import is_written
+from tokfmt.browser.tabs import TABS
+from tokfmt.browser.tabs.base import Entry, Tab
+from tokfmt.browser.tabs.sequences import SequencesTab
+from tokfmt.browser.typeahead import TypeAhead
+from tokfmt.browser.widgets.frame import KeyBar, TopBar, summary, transfer
+from tokfmt.browser.widgets.reader import Reader
+from tokfmt.browser.widgets.row_view import SequenceList, WithLoader
+from tokfmt.browser.widths import Anchored, answered
+from tokfmt.browser.workers import Job
+from tokfmt.commands.source.request import SourceRequest
+from tokfmt.errors import TokfmtError
+from tokfmt.files.place import Place, Url
+from tokfmt.wording import counted, printable
+
+if TYPE_CHECKING:
+    from textual.pilot import Pilot
+
+    from tokfmt.browser.catalog import Catalog, Listed
+
+_MOMENT, _LONG = 3.0, 8.0  # seconds
+_KEPT_OPEN = 3
+"""Datasets of a catalog that stay open."""
+
+_EVERY = 1.0  # seconds between two looks at what was fetched from stores, and at files that are followed
+_OPEN = 6  # sources of datasets that stay open
+_FRESH = 60.0  # seconds since the last change of a file that is taken to be still written
+
+DARK, LIGHT = "tokyo-night", "catppuccin-latte"
+
+
+class Quit(Message):
+    """A signal asks the app to end."""
+
+
+class Browser(TypeAhead):
+    """Show datasets.
+
+    Args:
+        session: The first dataset, opened.
+        others: Requests for the other datasets, which are opened when they are first shown.
+        tokenizer: The tokenizer as the user gave it.
+        theme: Name of a theme.
+        compared: The second dataset, opened; the browser then starts with the comparison.
+        catalog: The datasets of a folder, of which the user opens some; `session` is then that of the folder, which
+            cannot be read as a dataset.
+        at: The place in the first dataset to show at first; None for its beginning.
+    """
+
+    TITLE = "tokfmt browse"
+    CSS_PATH = "browse.tcss"
+    sequences = getters.query_one(SequencesTab)
+    """The tab of sequences, which always exists."""
+    ENABLE_COMMAND_PALETTE = True
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (60, "-wide")]  # noqa: RUF012 - as Textual declares it
+    VERTICAL_BREAKPOINTS = [(0, "-short"), (20, "-high")]  # noqa: RUF012
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("V", "split", "Split", tooltip="Show another split"),
+        Binding("V", "no_split", "Split", tooltip="Show another split"),
+        Binding("slash", "ask('find')", "Find", key_display="/"),
+        Binding("f", "ask('filter')", "Filter"),
+        Binding("question_mark", "help", "Help", key_display="?"),
+        Binding("escape", "cancel", "Stop", tooltip="Stop loading"),
+        Binding("backspace,ctrl+o,alt+left", "travel(-1)", "Back", tooltip="Back to the place before the jump"),
+        Binding("alt+right,ctrl+i", "travel(1)", "Forward", tooltip="Forward again"),
+        Binding("d", "datasets", "Datasets", tooltip="Choose a dataset"),
+        Binding("i", "about", "Facts", tooltip="Show the facts of the dataset"),
+        Binding("T", "tokenizers", "Tokenizer", tooltip="Choose a tokenizer, or compare two"),
+        Binding("R", "reopen", "Reopen", tooltip="Open again, follow a file that grows"),
+        Binding("q", "quit", "Quit"),
+        Binding("S", "picture", "Picture", tooltip="Save a picture of the screen (SVG)"),
+        Binding("ctrl+l", "redraw", "Redraw", tooltip="Draw the screen again", system=True),
+        Binding("colon", "line", "Line", key_display=":", tooltip="Go to a row by its number; q quits"),
+        Binding("ctrl+z", "suspend_process", "Suspend", tooltip="Suspend (fg returns)"),
+        *(Binding(tab.key, f"tab('{tab.name}')", tab.title, system=True) for tab in TABS),
+    ]
+
+    def __init__(
+        self,
+        session: Session,
+        others: Sequence[SourceRequest] = (),
+        tokenizer: str | None = None,
+        theme: str = DARK,
+        compared: Session | None = None,
+        catalog: Catalog | None = None,
+        at: Landing | None = None,
+    ) -> None:
+        super().__init__()
+        self.scroll_sensitivity_y = 3.0  # lines per turn of the wheel
+        self.requests = [session.request, *others]
+        self.sessions: dict[int, Session] = {0: session, **({} if compared is None else {1: compared})}
+        self.catalog = catalog
+        self.tabs = [tab for tab in TABS if len(self.requests) == 2 or not tab.pair]
+        self.loadings: dict[int, Loading] = {}
+        self._openings: dict[int, Job] = {}
+        self._export: Job | None = None
+        self._new: list[Tab] = []  # tabs without a layout
+        self._aside: dict[tuple[int, str], Session] = {}  # sessions of splits that were shown before
+        self._history = History()
+        self._copying = 0  # copies that a program has not taken yet
+        self._given = len(self.requests)  # later ones are sources of these, to which a key leads
+        self._choices: dict[int, Choice | None] = {}  # tokenizers for datasets that have none of their own
+        self._followed: set[int] = set()  # datasets that are opened again when they change
+        self._unreadable: set[int] = set()  # those of them that could not be opened after their last change
+        self._looks: dict[int, Job] = {}  # questions whether a followed dataset has changed
+        self._probes: set[Job] = set()  # checks that are running
+        self._pressed: Press | None = None  # the last one of the mouse
+        self._landings = {} if at is None else {0: at}  # places to show when the datasets have loaded them
+        self.current, self._tokenizer = 0, tokenizer
+        self.entry: Entry = TABS[0] if compared is None else next(tab for tab in TABS if tab.pair)
+        self.theme = theme
+
+    def compose(self) -> ComposeResult:
+        yield TopBar([(tab.name, tab.title, tab.key) for tab in self.tabs])
+        with ContentSwitcher(initial=self.entry.name):
+            yield TABS[0].make(self)
+            if self.entry is not TABS[0]:
+                yield self.entry.make(self)
+        yield KeyBar()
+
+    def on_mount(self) -> None:
+        self.app_resume_signal.subscribe(self, lambda _: self.refresh(layout=True))
+        self.screen.screen_layout_refresh_signal.subscribe(self, self._laid_out)
+        few = self.console.color_system == "standard" and not self.is_headless  # 16, and not in a picture
+        self.screen.set_class(few, "-few-colors")
+        self.show_dataset(0)
+        self._show_tab(self.entry)
+        if self.catalog is not None:
+            self._show_catalog()
+        if transfer(self.session) or any(isinstance(shown_path(request), Url) for request in self.requests):
+            self.set_interval(_EVERY, self._say)
+        self.set_interval(_EVERY, self._look_after_followed)
+        # Textual does not update the footer of an app without focus, as a page is until it gets the focus.
+        self.watch(self, "app_focus", self._footer, init=False)
+
+    def get_driver_class(self) -> type[Driver]:
+        """Return the driver of the terminal or the page, whose lines keep their place (`widths`)."""
+        return type("AnchoredDriver", (Anchored, super().get_driver_class()), {})
+
+    def on_cursor_position(self, event: CursorPosition) -> None:
+        """Take the terminal's answer to `widths.PROBE`, which it drew over the last line."""
+        self.query_one(KeyBar).refresh()
+        if answered(event.x):
+            for reader in self.query(Reader):
+                reader.lay_out()
+            self.query_one(SequenceList).refresh()
+
+    async def on_event(self, event: Event) -> None:
+        """Handle an event, but not the second press of a double click whose first press led to another screen."""
+        if isinstance(event, MouseDown) and not event.is_forwarded:
+            before, self._pressed = self._pressed, Press(self.screen, event.screen_offset, event.time)
+            if before is not None and before.led_away(self._pressed, self.CLICK_CHAIN_TIME_THRESHOLD):
+                return
+        await super().on_event(event)
+
+    def _footer(self) -> None:
+        self.call_after_refresh(self.screen.refresh_bindings)
+
+    @property
+    def session(self) -> Session:
+        """Return the dataset on the screen."""
+        return self.sessions[self.current]
+
+    @property
+    def tab(self) -> Tab:
+        """Return the tab on the screen."""
+        return self.query_one(f"#{self.entry.name}", Tab)
+
+    @property
+    def idle(self) -> bool:
+        """Return whether nothing is loading."""
+        loaded = (
+            not self._openings
+            and not self.is_typing
+            and not self._copying
+            and not self._probes
+            and self._export is None
+            and all(loading.job is None for loading in self.loadings.values())
+        )
+        places = [*self.query(Tab), self.screen, *(widget.loader for widget in self.query("*").results(WithLoader))]
+        return loaded and is_written() and all(getattr(place, "idle", True) for place in places)
+
+    # datasets
+
+    def show_dataset(self, number: int) -> None:
+        """Show a dataset as soon as it is open."""
+        self._want(number, lambda: self._show(number))
+
+    def _show(self, number: int) -> None:
+        self.current = number
+        self.refresh_tabs()
+
+    def open_at(self, request: SourceRequest, landing: Landing) -> None:
+        """Show a place in a dataset, which is opened if it is not open."""
+        same = [number for number, one in enumerate(self.requests) if _is_same(one, request)]
+        if not same:
+            self.requests.append(request)
+        number = same[0] if same else len(self.requests) - 1
+        self._landings[number] = landing
+        self._choices[number] = self.session.choice
+        for other in [one for one in self.sessions if one >= self._given and one not in (number, self.current)][
+            :-_OPEN
+        ]:
+            del self.sessions[other]  # it is opened again when it is shown again
+            self.loadings.pop(other).cancel()
+
+        def shown() -> None:
+            self._show_tab(TABS[0])
+            self._show(number)
+
+        self._want(number, shown)
+
+    def _arrive(self) -> None:
+        """Go to the place that is wanted in the dataset on the screen, as soon as its view is there."""
+        landing, session, loading = self._landings.get(self.current), self.session, self.loadings.get(self.current)
+        if landing is None or loading is None:
+            return
+        names = [view.name for view in session.opened.views]
+        if session.refused is not None:
+            del self._landings[self.current]
+        elif landing.view in names or not (landing.view or (session.opened.pending and session.opened.starts)):
+            del self._landings[self.current]
+            self._show_landing(session, landing)
+        elif session.opened.pending:
+            loading.start_documents()  # does nothing while a stage is running
+        elif loading.job is None:
+            del self._landings[self.current]
+            why = f"{printable(session.path.name)} has no {landing.view}"
+            self.notify(why, severity="warning", timeout=_LONG, markup=False)
+
+    def _show_landing(self, session: Session, landing: Landing) -> None:
+        if landing.view and landing.view != session.shown:
+            self.show_view(landing.view)
+        count, view = session.port.count, session.view
+        landing = landing._replace(row=count - 1) if landing.row < 0 else landing
+        if not 0 <= landing.row < count:
+            there = f"{counted(count, view.singular)}: 0 to {count - 1:,}" if count else f"no {view.name}"
+            why = f"there is no {view.singular} {landing.row:,} in {printable(session.path.name)}, which has {there}"
+            self.notify(why, severity="warning", timeout=_LONG, markup=False)
+            return
+        session.where = landing.row, landing.unit
+        self.sequences.loader.forget()  # the place that another view would go to
+        self.sequences.go(session.where)
+
+    def _want(self, number: int, then: Callable[[], None]) -> None:
+        """Call `then` when a dataset is open: at once, or after a thread opened it."""
+        if number in self.sessions:
+            if number not in self.loadings:
+                self._load(number)
+            then()
+            return
+
+        def opened(session: Session) -> None:
+            session.choice = session.choice or self._choices.get(number)
+            self.sessions[number] = session
+            self._load(number)
+            then()
+
+        request, tokenizer = self.requests[number], self._tokenizer
+        self._open(number, lambda: shown_session(request, tokenizer), opened)
+
+    # a catalog
+
+    def _show_catalog(self) -> None:
+        from tokfmt.browser.datasets import Datasets
+
+        if self.catalog is not None:
+            self.push_screen(Datasets(self.catalog, self._open_listed, self.export_lines, opened=self.current > 0))
+
+    def _open_listed(self, listed: Listed, then: Callable[[], None]) -> None:
+        """Show a dataset of the catalog, and call `then` when it is on the screen. Only a few stay open."""
+        for number in list(self._openings):
+            self._openings.pop(number).cancel()
+        if self.catalog is None:
+            return
+        request = self.catalog.request_of(listed)
+        if request not in self.requests:
+            self.requests.append(request)
+        number = self.requests.index(request)
+
+        def shown() -> None:
+            self._show(number)
+            self.sessions[number] = self.sessions.pop(number)  # the last one used is last
+            for one in [one for one in self.sessions if one][:-_KEPT_OPEN]:
+                self.loadings.pop(one).cancel()
+                del self.sessions[one]  # its files are closed with the last thread that reads them
+                self._aside = {place: session for place, session in self._aside.items() if place[0] != one}
+            then()
+
+        self._want(number, shown)
+
+    def _open(self, number: int, work: Callable[[], Session], then: Callable[[Session], None]) -> None:
+        """Open a session of a dataset in a thread, and cancel an earlier request for the same dataset."""
+        if number in self._openings:
+            self._openings[number].cancel()
+
+        def arrived(outcome: object) -> None:
+            if self._openings.get(number) is not job:  # a later request replaced it
+                return
+            del self._openings[number]
+            if isinstance(outcome, Session):
+                then(outcome)
+            else:
+                self.notify(f"{type(outcome).__name__}: {outcome}", severity="error", markup=False)
+            self._say()
+
+        job = Job(lambda _: work(), lambda outcome: self.call_later(arrived, outcome))
+        self._openings[number] = job
+        self._say()
+
+    def _load(self, number: int, vocabulary: Vocabulary | None = None) -> None:
+        """Start to load the remaining stages of a dataset."""
+        loading = Loading(self.sessions[number], lambda result: self.call_later(self._loaded, result))
+        self.loadings[number] = loading
+        loading.start(vocabulary)
+
+    # the same dataset again
+
+    def action_reopen(self) -> None:
+        """Open the dataset on the screen again, at the same place; follow it if its file is still written."""
+        number = self.current
+        followed = number in self._followed
+        self._followed.discard(number)
+        self._unreadable.discard(number)
+
+        def then(after: Session) -> None:
+            if not followed and after.stamp is not None and time.time() - after.stamp.modified / 1e9 < _FRESH:
+                self._followed.add(number)
+                self.notify(f"{printable(after.path.name)} is still written, so it is followed. R stops", markup=False)
+
+        self._reopen(number, then)
+
+    def _reopen(self, number: int, then: Callable[[Session], None] = lambda _: None, *, to_end: bool = False) -> None:
+        """Open a dataset again, and show the same place, or with `to_end` its last row."""
+        before = self.sessions[number]
+        row, unit = before.where
+        landing = Landing(-1, 0, before.shown) if to_end else Landing(row, unit, before.shown)
+
+        def opened(after: Session) -> None:
+            if after.refused is not None and before.refused is None:
+                # a writer changes one file after the other: after the next change, it may be whole
+                title = "Not opened yet" if number in self._followed else "Not opened again"
+                if number not in self._unreadable:
+                    self.notify(str(after.refused), title=title, severity="error", markup=False)
+                self._unreadable |= self._followed & {number}
+                return
+            self._unreadable.discard(number)
+            if number in self.loadings:
+                self.loadings[number].cancel()
+            self._aside = {key: one for key, one in self._aside.items() if key[0] != number}
+            self.sessions[number] = after
+            if before.port.count:
+                self._landings[number] = landing
+            self._load(number, before.vocabulary)
+            then(after)
+            self.refresh_tabs()
+
+        self._open(number, lambda: reopened(before), opened)
+
+    def _look_after_followed(self) -> None:
+        """Open followed datasets again that have changed, unless they are being opened."""
+        for number in self._followed - self._openings.keys() - self._looks.keys():
+            session, loading = self.sessions[number], self.loadings.get(number)
+            if loading is not None and loading.job is None:
+                self._looks[number] = self._look_at(number, session)
+
+    def _look_at(self, number: int, session: Session) -> Job:
+        def seen(outcome: object) -> None:
+            del self._looks[number]
+            current = session is self.sessions.get(number) and number in self._followed
+            if current and isinstance(outcome, Stamp) and outcome != session.stamp:
+                session.stamp = outcome
+                self._reopen(number, to_end=session.where[0] == session.port.count - 1)
+
+        format_ = session.opened.format
+        return Job(lambda _: stamp_of(session.path, format_), lambda outcome: self.call_later(seen, outcome))
+
+    def show_split(
+        self, split: str, numbers: Sequence[int] | None = None, then: Callable[[], None] = lambda: None
+    ) -> None:
+        """Show another split of datasets that have it.
+
+        Args:
+            split: Name of the split.
+            numbers: Numbers of the datasets; None for the one on the screen.
+            then: Called when the split is shown.
+        """
+        for number in (self.current,) if numbers is None else numbers:
+            before = self.sessions[number]
+            if split == before.split and number in self._openings:  # the last request wins
+                self._openings.pop(number).cancel()
+            elif split in before.splits and split != before.split:
+                self._change(number, split, then)
+                then = lambda: None  # noqa: E731
+        then()
+
+    def _change(self, number: int, split: str, then: Callable[[], None]) -> None:
+        before, tokenizer = self.sessions[number], self._tokenizer
+
+        def opened(after: Session) -> None:
+            self.loadings[number].cancel()
+            self._aside[number, before.split] = before
+            after.verdict, after.choice = before.verdict, before.choice  # these are facts of the whole dataset
+            self.sessions[number] = after
+            self._load(number, before.vocabulary)
+            self.refresh_tabs()
+            then()
+
+        aside = self._aside.get((number, split))
+        if aside is not None:
+            opened(aside)
+        else:
+            self._open(number, lambda: other_split(before, split, tokenizer), opened)
+
+    def pair(self) -> tuple[Session, Session] | None:
+        for number in (0, 1):
+            if number not in self.loadings and number not in self._openings:
+                known = number in self.sessions
+                self._want(number, (lambda: None) if known else self.refresh_tabs)
+        return (self.sessions[0], self.sessions[1]) if {0, 1} <= self.sessions.keys() else None
+
+    def pair_waits(self) -> str:
+        if missing := [name for number, name in ((0, "A"), (1, "B")) if number not in self.sessions]:
+            return f"opening {' and '.join(missing)}"
+        for number in (0, 1):
+            if self.sessions[number].refused is not None:
+                continue
+            if self.loadings[number].job is None:
+                self._agree(number)
+            self.loadings[number].start_documents()
+        names = [name for number, name in ((0, "A"), (1, "B")) if self.loadings[number].stage is not None]
+        return f"opening {' and '.join(names)}" if names else ""
+
+    def _agree(self, number: int) -> None:
+        """Use the tokenizer of the other side for a side without one, and that of A for two texts."""
+        session, other = self.sessions[number], self.sessions[1 - number]
+        if other.choice is None or other.vocabulary is None:
+            return
+        if session.vocabulary is None and not (session.choice or session.failure):
+            session.choice = other.choice
+            self.loadings[number].start()
+            return
+        both = session.of_text and other.of_text and session.vocabulary is not None and session.choice is not None
+        if number and both and session.choice != other.choice:
+            self.loadings[number].change(other.choice)  # else each text would differ
+
+    def refresh_tabs(self) -> None:
+        for tab in self.query(Tab):
+            if tab.is_mounted:  # else `_show_tab` shows the session
+                tab.show(self.session)
+        self._arrive()
+        self.call_after_refresh(self._probe)
+        self._say()
+
+    @on(Reader.Moved)
+    def _rows_shown(self) -> None:
+        if not self.session.probed:
+            self.call_after_refresh(self._probe)
+
+    def _probe(self) -> None:
+        """Start the cheap check of the dataset on the screen when it is loaded and shown."""
+        session, loading = self.session, self.loadings.get(self.current)
+        if session.probed or session.verdict is not None or loading is None or loading.job is not None:
+            return
+        of_folder = self.catalog is not None and not self.current  # which is no dataset
+        shown = session.refused is not None or not session.port.count or self.sequences.reader.lines
+        if of_folder or not shown or not is_cheap(session):
+            return
+        session.probed = True
+
+        def found(outcome: object) -> None:
+            self._probes.discard(job)
+            if session.verdict is None and not isinstance(outcome, Exception):
+                session.verdict = outcome  # type: ignore[assignment]
+                self.show_health()
+
+        job = Job(lambda job: checked(session, job), lambda outcome: self.call_later(found, outcome))
+        self._probes.add(job)
+
+    def show_health(self) -> None:
+        for bar in self.query(TopBar):  # a browser that ends has removed it
+            bar.say_health(badge(self.session.verdict))
+
+    def _say(self) -> None:
+        bars, session = self.query(TopBar), self.session
+        if not bars:  # the browser ends
+            return
+        bar = bars.first()
+        several = len(self.requests) if self.catalog is None else 1
+        facts, loading = summary(session, self.loadings.get(self.current), self.current, several)
+        names = [printable(shown_path(self.requests[number]).name) for number in self._openings]
+        loading = f"◌ opening {' and '.join(names)} · esc stops" if names else loading
+        followed = "↻ R stops" if self.current in self._followed else ""
+        bar.say(facts, " · ".join(filter(None, (loading, transfer(session), followed))))
+        bar.say_splits(session.splits, session.split)
+        self.show_health()
+        self.refresh_bindings()
+
+    def _loaded(self, result: Result) -> None:
+        """Take a result of a worker for a session."""
+        loading = next((one for one in self.loadings.values() if one.session is result.session), None)
+        if loading is None:  # another split is shown by now
+            return
+        if result.outcome is not None:
+            loading.take(result)
+            choice = result.session.choice
+            if isinstance(result.outcome, Vocabulary) and choice is not None and choice.source == "last time":
+                self.notify(f"Tokenizer {choice.name}, as last time; --tokenizer sets another", markup=False)
+            if isinstance(result.outcome, Exception):
+                why = result.session.failure or str(result.outcome)
+                self.notify(why, severity="warning", timeout=10, markup=False)
+            self.refresh_tabs()
+        self._say()
+
+    def show_view(self, name: str) -> None:
+        """Show a view by name: "documents", "samples", "rows" or "records"."""
+        self.session.see(name)
+        self.refresh_tabs()
+
+    def next_view(self) -> None:
+        """Show the next view of the dataset, or start to search for the documents if they are not known."""
+        session, loading = self.session, self.loadings[self.current]
+        if len(session.opened.views) > 1:
+            self.leave()
+            session.switch()
+            self.refresh_tabs()
+        elif session.opened.pending:
+            loading.start_documents()
+            self._say()
+        else:
+            why = f" {session.opened.notes[-1]}" if session.opened.notes else ""
+            self.notify(f"This dataset has only {session.view.name}.{why}", markup=False)
+
+    def on_quit(self) -> None:
+        self.exit()
+
+    # tabs
+
+    def _show_tab(self, entry: Entry) -> None:
+        switcher, self.entry = self.query_one(ContentSwitcher), entry
+        if not switcher.query(f"#{entry.name}"):
+            tab = entry.make(self)
+            switcher.mount(tab)  # unlike `add_content`, this registers the tab at once
+            self._new.append(tab)
+            tab.call_later(lambda: tab.show(self.session))  # in the tab's queue, when its widgets exist
+        switcher.current = entry.name
+        self.query_one(TopBar).choose(entry.name)
+        self.tab.call_after_refresh(self.tab.enter)
+
+    def _laid_out(self, screen: Screen[object]) -> None:  # noqa: ARG002 - the signal's
+        """Send the widgets of new tabs their size.
+
+        Textual sends no Resize if a widget asked for its place between mounting and layout, as the layout then finds no
+        change.
+        """
+        for tab in [tab for tab in self._new if tab.size]:
+            self._new.remove(tab)
+            for widget in tab.walk_children(Widget, with_self=True):
+                widget.post_message(Resize(widget.size, widget.virtual_size, widget.container_size))
+
+    def action_tab(self, name: str) -> None:
+        entry = next(entry for entry in TABS if entry.name == name)
+        if entry in self.tabs:
+            self._show_tab(entry)
+        else:
+            self.notify("A comparison needs two datasets: tokfmt browse A B --diff")
+
+    def filter(self, words: str, row: int | None = None) -> None:
+        """List only the sequences that a query finds, such as `10<=len<20` (`commands.search.query`).
+
+        Args:
+            words: The query; "" for all rows.
+            row: The row for the cursor; None for the first that is found.
+        """
+        self.leave()
+        self._show_tab(TABS[0])
+        if self.session.view.name == UNKNOWN and self.session.opened.pending:  # the query is about documents
+            self.loadings[self.current].start_documents()
+            self.sequences.filter_later(words)
+            self._say()
+        else:
+            self.sequences.filter_from(words, row)
+
+    def action_unfilter(self) -> None:
+        self.sequences.filter("")
+
+    def go_to_where(self, where: Where) -> None:
+        """Show a row in the tab of sequences, with the cursor on one of its tokens."""
+        self.leave()
+        self._show_tab(TABS[0])
+        self.sequences.go(where)
+
+    def go_to_bytes(self, path: Place, offset: int, length: int = 0, *, opened: bool = False) -> None:
+        """Show bytes of a file in the tab of the index.
+
+        Args:
+            path: The file.
+            offset: Byte offset.
+            length: Number of bytes to mark.
+            opened: The reader of the dataset has opened the file.
+        """
+        from tokfmt.browser.tabs.index import IndexTab
+
+        self.leave()
+        self.action_tab("index")
+        tab = self.query_one(IndexTab)
+        tab.call_after_refresh(lambda: tab.reveal_bytes(path, offset, length, opened=opened))
+
+    # the way back
+
+    def leave(self, where: Where | None = None) -> None:
+        """Keep the place on the screen, as a jump leaves it; `where` if the cursor has moved from there already."""
+        spot = self._spot()
+        self._history.leave(spot if where is None else spot._replace(where=where))
+        self.refresh_bindings()
+
+    def _spot(self) -> Spot:
+        session, sequences = self.session, self.sequences
+        words = sequences.filtered.words if sequences.filtered is not None else ""
+        return Spot(
+            self.entry.name, self.current, session.split, session.shown, sequences.bound_for, words, self.tab.spot()
+        )
+
+    def action_travel(self, step: int) -> None:
+        """Go to the place before the last jump, or forward again."""
+        spot = self._history.go(step, self._spot())
+        if spot is None and step < 0 and self.catalog is not None:
+            self._show_catalog()
+        elif spot is None:
+            self.notify("No jump has led here." if step < 0 else "There is no place to go forward to.")
+        elif spot.number == self.current:
+            self.show_split(spot.split, then=lambda: self._return_to(spot))
+        else:
+            self._want(spot.number, lambda: self._return_to_dataset(spot))
+
+    def _return_to_dataset(self, spot: Spot) -> None:
+        self._show(spot.number)
+        self.show_split(spot.split, then=lambda: self._return_to(spot))
+
+    def _return_to(self, spot: Spot) -> None:
+        session = self.session
+        if spot.view != session.shown and spot.view in {view.name for view in session.opened.views}:
+            self.show_view(spot.view)
+        self.sequences.return_to(spot)
+        entry = next(entry for entry in TABS if entry.name == spot.tab)
+        if entry is not self.entry:
+            self._show_tab(entry)
+        if spot.inside is not None and entry is not TABS[0]:
+            tab = self.tab
+            tab.call_after_refresh(lambda: tab.return_to(spot.inside))
+        self.refresh_bindings()
+
+    async def action_line(self) -> None:
+        """Ask for the number of a row, or for `q`, as vim does after a colon."""
+        await self.sequences.action_jump("row")
+
+    async def action_ask(self, what: str) -> None:
+        """Ask what to find or to list in the sequences, from another tab."""
+        await self.sequences.run_action(what)
+
+    def action_cancel(self) -> None:
+        opening = bool(self._openings)
+        for job in self._openings.values():
+            job.cancel()
+        self._openings.clear()
+        reading = [widget.loader.leave() for widget in (self.tab, *self.tab.query("*").results(WithLoader))]
+        if opening or self.loadings[self.current].cancel() or any(reading):
+            self._say()
+
+    def on_unmount(self) -> None:
+        for loading in self.loadings.values():
+            loading.cancel()
+        for job in (*self._openings.values(), *self._probes):
+            job.cancel()
+
+    # notifications and dialogs
+
+    def notify(self, message: str, *, timeout: float | None = None, **kwargs: Any) -> None:
+        """Show a notification for a few seconds, in place of an earlier one."""
+        self.clear_notifications()
+        super().notify(message, timeout=_MOMENT if timeout is None else timeout, **kwargs)
+
+    def action_no_split(self) -> None:
+        self.notify("This dataset has no other splits.")
+
+    def action_help(self) -> None:
+        absent = {f"tab('{entry.name}')" for entry in TABS if entry not in self.tabs}
+        keys = [binding for binding in bindings_of(self) if binding.action not in absent]
+        self.push_screen(Page("Keys", help_blocks(self, self.entry.title, self.tab, keys)))
+
+    def action_about(self) -> None:
+        recipe = recipe_of(self.session.view.reader)
+        later = None if recipe is None else ("Sources", lambda: source_rows(recipe))
+        self.push_screen(Page(printable(self.session.path), about(self.session), 90, later))
+
+    async def action_tokenizers(self) -> None:
+        """Ask for a tokenizer, and show the dataset with it, or a row with both."""
+        from tokfmt.browser.tokenizers import TokenizerList, TokenizerPair, Wanted, known_tokenizers
+
+        session = self.session
+        used = session.choice.name if session.choice is not None and session.vocabulary is not None else ""
+
+        def answered(wanted: Wanted | None) -> None:
+            if wanted is None:
+                return
+            if wanted.beside:
+                self.push_screen(TokenizerPair(session, wanted.name, self.sequences.where))
+            else:
+                self.use_tokenizer(wanted.name)
+
+        await self.push_screen(TokenizerList(known_tokenizers(session), used), answered)
+
+    def use_tokenizer(self, name: str) -> None:
+        """Show the dataset on the screen with another tokenizer, or with none; a comparison uses it on both sides."""
+        from tokfmt.browser.tokenizers import NONE
+
+        for number in (0, 1) if self.entry.pair else (self.current,):
+            if number in self.loadings:
+                self.loadings[number].change(None if name == NONE else Choice(name, "key T"))
+        self.refresh_tabs()
+
+    async def action_datasets(self) -> None:
+        if self.catalog is not None:
+            self._show_catalog()
+            return
+        if len(self.requests) == 1:
+            self.notify("Only one dataset is open; tokfmt browse A B opens several.")
+            return
+        names = [str(request.paths[0]) for request in self.requests]
+        await self._ask_which("Datasets", names, self.current, self._go_to_dataset)
+
+    def _go_to_dataset(self, number: int) -> None:
+        self.leave()
+        self.show_dataset(number)
+
+    async def action_split(self) -> None:
+        """Show the other split, or ask for one of several."""
+        names = self.session.splits
+        at = names.index(self.session.split)
+        if len(names) == 2:
+            self._go_to_split(names[1 - at])
+        else:
+            await self._ask_which("Splits", names, at, lambda number: self._go_to_split(names[number]))
+
+    def _go_to_split(self, name: str) -> None:
+        self.leave()
+        self.show_split(name)
+
+    async def _ask_which(self, title: str, names: Iterable[str], current: int, then: Callable[[int], object]) -> None:
+        def answered(number: int | None) -> None:
+            if number is not None:
+                then(number)
+
+        await self.push_screen(OneOf(title, list(map(printable, names)), current), answered)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Return whether an action applies; `split` needs several splits."""
+        if action in ("split", "no_split"):
+            return (len(self.session.splits) > 1) == (action == "split")
+        if action == "ask":
+            return self.session.refused is None
+        return super().check_action(action, parameters)
+
+    def offers(self, action: str, parameters: tuple[object, ...]) -> bool:
+        """Return whether an action would do something now (`keys.Offering`)."""
+        if action == "travel":
+            back = parameters == (-1,)
+            return self._history.has(-1 if back else 1) or (back and self.catalog is not None)
+        if action == "cancel":
+            loading = self.loadings.get(self.current)
+            return bool(self._openings) or (loading is not None and loading.job is not None)
+        if action == "tab":
+            return any(parameters == (entry.name,) for entry in self.tabs)
+        several = len(self.requests) > 1 or self.catalog is not None
+        return {"no_split": False, "datasets": several, "suspend_process": not self.is_web}.get(action, True)
+
+    def picture(self, title: str | None = None) -> str:
+        """Return the screen as SVG.
+
+        Args:
+            title: The title; None for the name of the program.
+        """
+        from tokfmt.browser.pictures import corrected
+
+        return corrected(self.export_screenshot(title=self.TITLE if title is None else title))
+
+    async def ask_line(
+        self,
+        text: str,
+        then: Callable[[str], object],
+        value: str = "",
+        check: Callable[[str], str] | None = None,
+        refused: str = "",
+        recent: Sequence[str] = (),
+        at_once: Collection[str] = (),
+    ) -> None:
+        """Ask for a line and call `then` with it. Return when the question is on the screen, to get all typed keys.
+
+        Args:
+            text: The question.
+            then: Called with the line; a TokfmtError is shown.
+            value: The line at first.
+            check: See `Question`.
+            refused: Title of the message about a TokfmtError.
+            recent: See `Question`.
+            at_once: See `Question`.
+        """
+
+        def answered(answer: str | None) -> None:
+            try:
+                if answer:
+                    then(answer)
+            except TokfmtError as error:
+                self.notify(str(error), title=refused, severity="error", markup=False)
+
+        await self.push_screen(Question(text, value, check, recent, at_once), answered)
+
+    def copy(self, text: str, description: str = "") -> None:
+        """Copy a text, and show where it is now.
+
+        Args:
+            text: The text.
+            description: The text in words.
+        """
+        super().copy_to_clipboard(text)  # to the terminal
+        self._copying += 1
+
+        def copied(outcome: object) -> None:
+            self._copying -= 1
+            holds = outcome if isinstance(outcome, list) else []
+            words = description or counted(len(text), "character")
+            if holds:
+                self.notify(f"{words}, in {' and in '.join(holds)}", title="Copied", markup=False)
+            else:
+                page = "page" if self.is_web else "terminal"
+                ignored = f"The {page} may ignore it{'' if words == text else '; e writes a file'}"
+                self.notify(f"{words}. {ignored}", title=f"Sent to the {page}", timeout=_LONG, markup=False)
+
+        if self.is_web:  # the clipboard of this machine is not that of the reader
+            copied([])
+        else:
+            Job(lambda _: given_to_programs(text), lambda outcome: self.call_later(copied, outcome))
+
+    def copy_to_clipboard(self, text: str) -> None:
+        """Copy a text that was selected with the mouse."""
+        self.copy(text)
+
+    async def export_lines(self, records: Iterable[Mapping[str, object]], what: str, stem: str) -> None:
+        """Ask for a file, and write records to it as JSON lines.
+
+        Args:
+            records: The records, which a worker makes and writes.
+            what: The records in words.
+            stem: Name of the file at first, without its suffix.
+        """
+
+        def written(outcome: object) -> None:
+            self._export = None
+            failed = isinstance(outcome, Exception)
+            text = str(outcome) if failed else f"{what} in {printable(outcome)}"
+            self.notify(text, title="Not written" if failed else "Exported", markup=False)
+
+        def save(path: str) -> None:
+            self._export = Job(
+                lambda _: saved(json_lines(records), path), lambda outcome: self.call_later(written, outcome)
+            )
+
+        question = f"Write {what} as JSON lines to"
+        await self.ask_line(question, save, free_name(stem, ".jsonl"), refusal, "Not written")
+
+    async def action_picture(self) -> None:
+        from tokfmt.browser.links import command_of
+
+        of_rows = self.entry is TABS[0] and self.session.refused is None
+        title = command_of(self.session, self.sequences.where) if of_rows else None
+        drawn = self.picture(title)  # before the question covers the screen
+
+        def save(path: str) -> None:
+            self.notify(printable(saved(drawn, path)), title="Saved", markup=False)
+
+        name = free_name(f"tokfmt-{Path(self.session.path.name).stem}", ".svg")
+        await self.ask_line("Save a picture of the screen as", save, name, refusal, "Not saved")
+
+    def action_command_palette(self) -> None:
+        """Show the list of commands."""
+        if not isinstance(self.screen, Palette):
+            self.push_screen(Palette())
+
+    def search_themes(self) -> None:
+        """Show the list of themes."""
+        self.push_screen(Palette([ThemeProvider], placeholder="Search for themes…"))
+
+    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
+        """Yield the commands of the palette: what the keys do here and now, each once, and the themes."""
+        focused = [screen.focused] if screen.focused is not None else []
+        below = [screen] if isinstance(screen, ModalScreen) else [self.tab, self]
+        seen = set()
+        for owner, binding in offered([*focused, *below]):
+            moves = binding.system and owner is not self  # a cursor
+            if words_of(binding) not in seen and not moves:
+                seen.add(words_of(binding))
+                run = partial(self.run_action, binding.action, owner)
+                yield SystemCommand(words_of(binding), f"key {self.get_key_display(binding)}", run)
+        yield SystemCommand("Theme", "Change the colors", self.action_change_theme)
+
+
+def _is_same(a: SourceRequest, b: SourceRequest) -> bool:
+    """Return whether two requests open the same dataset in the same way, as far as the browser shows it."""
+    places = [shown_path(one).normalized() for one in (a, b)]
+    read = [(one.split, one.text_field, one.eos, one.bos, dict(one.options)) for one in (a, b)]
+    return places[0] == places[1] and read[0] == read[1]
+
+
+# pictures, drawn without a terminal and saved
+
+_PATIENCE = 30.0
+
+
+def screenshot(app: Browser, keys: Sequence[str], size: tuple[int, int]) -> str:
+    """Return the SVG of the app after some keys.
+
+    Args:
+        app: An app that is not running yet.
+        keys: Names of keys in Textual: "down", "g", "1", "enter".
+        size: Columns and lines.
+    """
+    return asyncio.run(_drawn(app, keys, size))
+
+
+def unknown_key(name: str) -> bool:
+    """Return whether no key has this name."""
+    *modifiers, key = name.split("+") if len(name) > 1 else [name]
+    known = {one.value for one in Keys} | {"space", "tab", *KEY_NAME_REPLACEMENTS.values()}
+    if not {"ctrl", "shift", "alt"}.issuperset(modifiers):
+        return True
+    return len(key) != 1 and key not in known and not _is_character(key)
+
+
+def _is_character(name: str) -> bool:
+    try:
+        return bool(unicodedata.lookup(name.replace("_", " ").upper()))
+    except KeyError:
+        return "_" in name and _is_character(name.replace("_", "-", 1))
+
+
+async def _drawn(app: Browser, keys: Sequence[str], size: tuple[int, int]) -> str:
+    async with app.run_test(size=size) as pilot:
+        await settled(app, pilot)
+        for key in keys:
+            await pilot.press(key)
+            await settled(app, pilot)
+        return app.picture()
+
+
+async def settled(app: Browser, pilot: Pilot[None]) -> None:
+    """Wait until nothing is loading and everything is drawn, at most 30 seconds."""
+    loop = asyncio.get_running_loop()
+    until, quiet = loop.time() + _PATIENCE, 0
+    while quiet < 2 and loop.time() < until:
+        await pilot.pause()
+        quiet = quiet + 1 if app.idle else 0
+        if not quiet:
+            await asyncio.sleep(0.005)

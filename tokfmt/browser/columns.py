@@ -1,0 +1,374 @@
+"""Columns of the list beside those of every dataset: sources, share masked, fields of records. And the order by one.
+
+A column reads its values when they are shown, in a worker. An order reads them all, and keeps the first ones.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice, pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokfmt.base.resources import Recent
+from tokfmt.browser.parts import names_of
+from tokfmt.browser.rows import RecordSource, RowSource
+from tokfmt.browser.session import Session, recipe_of
+from tokfmt.browser.workers import Job
+from tokfmt.core.loss_mask import counted_of, is_masked
+from tokfmt.core.reader import TokenReader
+from tokfmt.core.records import Block, RecordReader
+from tokfmt.errors import CorruptError, TokfmtError
+from tokfmt.text.ingest import encoded_batches
+from tokfmt.wording import printable, shortened
+
+if TYPE_CHECKING:
+    from tokfmt.core.format import Encoder
+
+Value = str | int | float | None
+Values = Sequence[Value]
+Rows = NDArray[np.int64]
+
+LENGTH, POSITION = "length", "position"
+"""Columns of every dataset with a token axis; records have a length."""
+
+MOST = 1 << 20
+"""Limit of the rows that an order lists."""
+
+MOST_WORDS = 1 << 17
+"""Limit of the rows that an order by words lists, as each word takes a hundred bytes."""
+
+_KEPT = 4096  # rows whose values are cached
+_CELLS = 24  # characters of a value
+_LONGEST = 1 << 20  # tokens of a row whose masks are counted
+_AT_ONCE = 1 << 14  # rows of an order that are read at once
+_FIRST = 16  # records whose fields are columns
+_BLOCK = 1 << 20  # bytes
+
+
+class RowColumn:
+    """A column of the list. `peek` is for drawing, `load` is for a worker.
+
+    Args:
+        name: The name, which is the heading.
+        read: Returns the values of the rows `first <= i < last`.
+        numeric: Values are numbers, which are aligned to the right.
+        show: Returns a value in characters.
+        every: Yields the values of all rows, given their number, for a reader that is slow to find a row.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        read: Callable[[int, int], Values],
+        *,
+        numeric: bool,
+        show: Callable[[Value], str] | None = None,
+        every: Callable[[int], Iterator[Values]] | None = None,
+    ) -> None:
+        self.name, self.read, self.numeric = name, read, numeric
+        self._show, self._every = show or shown, every
+        self._held = Recent[int, str](_KEPT)
+
+    def peek(self, row: int) -> str | None:
+        """Return the value of a row in characters; None if it is not loaded."""
+        return self._held.get(row)
+
+    def load(self, rows: Sequence[int]) -> None:
+        """Read the values of ascending rows that are not loaded."""
+        missing = [row for row in rows if self._held.get(row) is None]
+        for first, last in _runs(missing):
+            try:
+                values = self.read(first, last)
+            except TokfmtError:
+                values = [None] * (last - first)  # the row shows the error
+            for row, value in zip(range(first, last), values, strict=True):
+                self._held.put(row, self._show(value))
+
+    def all(self, count: int) -> Iterator[Values]:
+        """Yield the values of all rows, in windows."""
+        if self._every is not None:
+            yield from self._every(count)
+            return
+        for first in range(0, count, _AT_ONCE):
+            yield self.read(first, min(first + _AT_ONCE, count))
+
+
+def _runs(rows: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Yield the intervals of consecutive numbers."""
+    bounds = [0, *(k for k, (a, b) in enumerate(pairwise(rows), 1) if b != a + 1), len(rows)]
+    yield from ((rows[a], rows[b - 1] + 1) for a, b in pairwise(bounds) if a < b)
+
+
+def shown(value: Value) -> str:
+    """Return a value in at most 24 characters."""
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return f"{value:,.4g}"
+    return f"{value:,}" if isinstance(value, int) else shortened(printable(value), _CELLS)
+
+
+def columns_of(session: Session) -> list[RowColumn]:
+    """Return the columns that the format of a dataset has. Reads the first records."""
+    reader = session.view.reader
+    if isinstance(reader, RecordReader):
+        return _of_records(reader, session.port.count)
+    found = []
+    recipe = recipe_of(reader)
+    if recipe is not None:
+        found.append(RowColumn("source", lambda a, b: [names_of(recipe, row) for row in range(a, b)], numeric=False))
+    if _is_masked(reader):
+        found.append(RowColumn("masked", partial(masked, reader), numeric=True, show=_share))
+    return found
+
+
+def _share(value: Value) -> str:
+    return "" if not isinstance(value, float) else f"{value:.0%}"
+
+
+def _is_masked(reader: TokenReader) -> bool:
+    try:
+        return is_masked(reader)
+    except TokfmtError:
+        return False
+
+
+def masked(reader: TokenReader, first: int, last: int) -> list[float | None]:
+    """Return the share of the positions of each row that train no target; None for empty and for long rows."""
+    found: list[float | None] = []
+    for start, stop in pairwise(reader.offsets(first, last).tolist()):
+        if not 0 < stop - start <= _LONGEST:
+            found.append(None)
+            continue
+        counts = counted_of(reader, start, stop)
+        found.append(None if counts is None else 1 - float(counts.mean()))
+    return found
+
+
+# fields of records
+
+
+def _of_records(reader: RecordReader, count: int) -> list[RowColumn]:
+    """Return a column for each field of the first records, other than the one that is shown."""
+    if not (reader.info.json_lines or reader.is_table):
+        return []
+    held = FieldRows(reader)
+    try:
+        first = next(_fields(reader, 0, None, _FIRST), [])
+    except CorruptError:
+        first = fields_of(reader, 0, min(_FIRST, count))
+    names = dict.fromkeys(name for record in first for name in record)
+    return [
+        RowColumn(
+            name, partial(held.read, name), numeric=_are_numbers(first, name), every=partial(_every, reader, name)
+        )
+        for name in names
+    ]
+
+
+def _every(reader: RecordReader, name: str, count: int) -> Iterator[Values]:
+    for records in readable(partial(_fields, reader), 0, count):
+        yield [None if record is None else record.get(name) for record in records]
+
+
+def _are_numbers(records: Iterable[Mapping[str, Value]], name: str) -> bool:
+    values = [record[name] for record in records if record.get(name) is not None]
+    return bool(values) and not any(isinstance(value, str) for value in values)
+
+
+class FieldRows:
+    """The fields of records, read once for all columns."""
+
+    def __init__(self, reader: RecordReader) -> None:
+        self._reader, self._held = reader, Recent[int, Mapping[str, Value]](_KEPT)
+
+    def read(self, name: str, first: int, last: int) -> Values:
+        """Return a field of the records `first <= i < last`."""
+        found = [self._held.get(row) for row in range(first, last)]
+        if any(record is None for record in found):
+            found = [*fields_of(self._reader, first, last)]
+            for row, record in zip(range(first, last), found, strict=True):
+                self._held.put(row, record or {})
+        return [(record or {}).get(name) for record in found]
+
+
+def fields_of(reader: RecordReader, first: int, last: int) -> list[Mapping[str, Value]]:
+    """Return the fields of the records `first <= i < last`, without the one that is shown; none if it is damaged."""
+    found = [record or {} for records in readable(partial(_fields, reader), first, last) for record in records]
+    return found + [{}] * (last - first - len(found))
+
+
+def _fields(
+    reader: RecordReader, first: int, last: int | None, most: int = _AT_ONCE
+) -> Iterator[list[Mapping[str, Value]]]:
+    """Yield the fields of records, at most `most` at once; with `last` None up to the end, which is not counted."""
+    for block in reader.blocks(_BLOCK) if last is None else reader.blocks(_BLOCK, first, last):
+        records = _records(reader, block)
+        while some := list(islice(records, most)):
+            yield some
+
+
+def readable(read: Callable[[int, int], Iterator[Any]], first: int, last: int) -> Iterator[Any]:
+    """Yield what is read for rows, and None for each damaged row, whose error its line in the list shows.
+
+    Args:
+        read: Yields what it reads for the rows `first <= i < last`, in order, some rows at once.
+        first: The first row.
+        last: The end.
+    """
+    try:
+        for found in read(first, last):
+            yield found
+            first += len(found)
+    except CorruptError:
+        if last - first > 1:
+            middle = (first + last) // 2
+            yield from readable(read, first, middle)
+            yield from readable(read, middle, last)
+        else:
+            yield [None] * (last - first)
+
+
+def _records(reader: RecordReader, block: Block) -> Iterator[Mapping[str, Value]]:
+    hidden = reader.info.field
+    if reader.is_table:
+        for _, row in reader.texts_with_columns(block):
+            yield {name: _value(value) for name, value in row.items() if name != hidden}
+        return
+    for batch in reader.lines(block):
+        for line in batch.lines:
+            try:
+                record = json.loads(line)
+            except (ValueError, RecursionError):
+                record = {}
+            named = record if isinstance(record, dict) else {}
+            yield {str(name): _value(value) for name, value in named.items() if name != hidden}
+
+
+def _value(value: Any) -> Value:
+    """Return a value of a record: a number, or words of at most a hundred characters."""
+    if value is None or (isinstance(value, (int, float)) and not isinstance(value, bool)):
+        return value
+    if isinstance(value, str):
+        return value[:100]
+    return str(value)[:100] if not isinstance(value, (dict, list)) else json.dumps(value, default=str)[:100]
+
+
+# the order of the list
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """The rows in the order of a column.
+
+    Attributes:
+        name: Name of the column.
+        falling: The largest value is first.
+        rows: The rows, int64; the first `MOST` of them.
+        total: Number of rows that were ordered.
+    """
+
+    name: str
+    falling: bool
+    rows: Rows
+    total: int
+
+
+def order_of(session: Session, column: RowColumn | None, rows: Rows | None, job: Job, *, falling: bool) -> Order:
+    """Return rows in the order of a column. Reads the column of all rows.
+
+    Args:
+        session: The dataset.
+        column: The column; None for the lengths.
+        rows: The listed rows, ascending; None for all.
+        job: The progress of the work.
+        falling: Begin with the largest value.
+
+    Raises:
+        TokfmtError: A row cannot be read.
+    """
+    port = session.port
+    job.phase("sorting", port.count, "rows")
+    best = _Best(numeric=column is None or column.numeric, falling=falling)
+    first = 0
+    for values in readable(partial(_lengths, port), 0, port.count) if column is None else column.all(port.count):
+        last = first + len(values)
+        numbers = np.arange(first, last)
+        if rows is not None:
+            low, high = np.searchsorted(rows, (first, last)).tolist()
+            numbers = rows[low:high]
+        best.add(numbers, values if rows is None else _taken(values, numbers - first))
+        job.advance(last - first)
+        first = last
+    total = port.count if rows is None else len(rows)
+    return Order(LENGTH if column is None else column.name, falling, best.rows(), total)
+
+
+def _taken(values: Values | Rows, places: Rows) -> Values | Rows:
+    return values[places] if isinstance(values, np.ndarray) else [values[k] for k in places.tolist()]
+
+
+def _number(value: Value) -> float:
+    return np.nan if value is None or isinstance(value, str) else value
+
+
+def _lengths(port: RowSource, first: int, last: int) -> Iterator[Rows | Values]:
+    """Yield the lengths of the rows `first <= i < last`, in windows."""
+    reader = port.reader
+    if not isinstance(reader, RecordReader):
+        for begin in range(first, last, _AT_ONCE):
+            yield np.diff(reader.offsets(begin, min(begin + _AT_ONCE, last)))
+        return
+    encoder: Encoder | None = port.encoder if isinstance(port, RecordSource) else None
+    for block in reader.blocks(_BLOCK << 2, first, last):
+        if reader.info.kind == "text" and encoder is None:
+            for batch in reader.texts(block):
+                yield [len(text) for text in batch.texts]
+        else:
+            for ragged in encoded_batches(reader, encoder, block):
+                yield np.diff(ragged.offsets)
+
+
+class _Best:
+    """The first rows in an order, of many that are added in ascending order. Equal values stay in that order."""
+
+    def __init__(self, *, numeric: bool, falling: bool) -> None:
+        self._numeric, self._falling, self._limit = numeric, falling, MOST if numeric else MOST_WORDS
+        self._rows, self._keys = np.empty(0, np.int64), np.empty(0, np.float64)
+        self._words: list[tuple[str, int]] = []
+
+    def add(self, rows: Rows, values: Values | Rows) -> None:
+        """Add rows with their values; a row without a value is last."""
+        if self._numeric:
+            known = values if isinstance(values, np.ndarray) else list(map(_number, values))
+            keys = np.asarray(known, np.float64) * (-1 if self._falling else 1)
+            self._rows = np.concatenate([self._rows, rows])
+            self._keys = np.concatenate([self._keys, np.where(np.isnan(keys), np.inf, keys)])
+            if len(self._rows) > 2 * self._limit:
+                self._cut()
+            return
+        self._words += zip(("" if value is None else str(value) for value in values), rows.tolist(), strict=True)
+        if len(self._words) > 2 * self._limit:
+            self._cut()
+
+    def _cut(self) -> None:
+        if self._numeric:
+            order = np.argsort(self._keys, kind="stable")[: self._limit]
+            self._rows, self._keys = self._rows[order], self._keys[order]
+        else:
+            # without a value last; `reverse` keeps the order of equal words
+            self._words.sort(key=lambda one: one[0], reverse=self._falling)
+            if not self._falling:
+                self._words.sort(key=lambda one: not one[0])
+            del self._words[self._limit :]
+
+    def rows(self) -> Rows:
+        """Return the rows in order."""
+        self._cut()
+        return self._rows if self._numeric else np.array([row for _, row in self._words], np.int64)

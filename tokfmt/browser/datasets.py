@@ -1,0 +1,363 @@
+"""The screen of a catalog: the datasets below a folder or a bucket, of which Enter opens one."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from typing import ClassVar
+
+from rich.cells import cell_len
+from rich.segment import Segment
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.message import Message
+from textual.strip import Strip
+from textual.widgets import Static
+
+from tokfmt.browser.catalog import COLUMNS, Catalog, Listed, record_of
+from tokfmt.browser.dialogs import ColumnList, Dialog, Page, Question, help_blocks
+from tokfmt.browser.widgets.frame import KeyBar
+from tokfmt.browser.widgets.outline import fitted
+from tokfmt.browser.widgets.row_view import SIGNS, Loader, RowView
+from tokfmt.wording import counted, human_bytes, plural, printable, short
+
+_AHEAD = 100
+"""Datasets that are found beyond those on the screen."""
+
+_STEP = 10
+"""Datasets that are found before the screen shows them."""
+
+_MARKS = (("error", "✗"), ("warning", "▲"), ("info", "·"))
+_WIDTHS = {"name": 0, "format": 12, "sequences": 10, "tokens": 8, "size": 9, "health": 8}  # the name gets the rest
+_FIRST = ("health", "format", "sequences", "tokens", "size")  # the columns that are kept on a narrow screen come first
+_LEFT = ("name", "format", "health")  # columns that begin at their left
+_RISING = ("name", "format")  # columns whose smallest value is first at first
+_LEAST = 24  # cells of names
+_GAP = 2
+
+
+class CatalogList(RowView):
+    """The list of datasets. Facts of those on the screen are read one after the other, and then each is checked.
+
+    Attributes:
+        reads_all: All datasets are found and read, not only those on the screen.
+    """
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        f"catalog--{part}"
+        for part in ("head", "name", "format", "number", "good", "warning", "error", "dim", "cursor", "cursor-blurred")
+    }
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter,l", "choose", "Open"),
+        Binding("g", "to(0)", "First", system=True),
+    ]
+    head = 1
+
+    class Chosen(Message):
+        """The user opens a dataset."""
+
+        def __init__(self, listed: Listed) -> None:
+            super().__init__()
+            self.listed = listed
+
+    class Found(Message):
+        """More datasets are found, or facts are read."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        super().__init__(id="catalog-list")
+        self.catalog = catalog
+        self._looks, self._checks = Loader(self), Loader(self)
+        self._finds = False
+        self.reads_all = False
+        self._looked: Listed | None = None  # the dataset that is read
+        self._checked: Listed | None = None  # the dataset that is checked
+
+    @property
+    def count(self) -> int:
+        return len(self.catalog.listed)
+
+    @property
+    def idle(self) -> bool:
+        """Return whether nothing is searched, read or checked."""
+        return not self._finds and self._looked is None and self._checked is None
+
+    def on_mount(self) -> None:
+        self.point_at(self.catalog.cursor)
+
+    def on_unmount(self) -> None:
+        self._looks.close()
+        self._checks.close()
+
+    def fetch(self) -> None:
+        catalog, last = self.catalog, self.top + self.height
+        if not catalog.whole and (self.count < last + _AHEAD or self.reads_all) and not self._finds:
+            self._finds = True
+            self.loader.ask(lambda: catalog.find(_STEP), lambda _: self._found())
+        listed = catalog.listed
+        shown = [listed[line] for line in self.seen] + (listed if self.reads_all else [])
+        dark = next((one for one in shown if not one.looked), None)
+        if dark is not None and self._looked is None:
+            self._looked = dark
+            self._looks.ask(lambda: catalog.look(dark), lambda _: self._after_look())
+        unchecked = next((one for one in shown if one.looked and one.severities is None), None)
+        if unchecked is not None and self._checked is None:
+            self._checked = unchecked
+            self._checks.ask(lambda: catalog.check(unchecked), lambda _: self._after_check())
+        if self.reads_all and catalog.whole and self.idle:
+            self.reads_all = False
+            self.order(*catalog.by)
+
+    def read_all(self) -> None:
+        """Read the facts of all datasets and check them, then order them again; the next call stops it."""
+        self.reads_all = not self.reads_all
+        self.fetch()
+        self.post_message(self.Found())
+
+    def order(self, name: str, falling: bool) -> None:
+        """Order the list by a column, and go to the first dataset."""
+        self.catalog.order(name, falling)
+        self.point_at(0)
+        self.moved()
+
+    def choose_order(self, name: str) -> None:
+        """Order the list by a column, or in the other direction if it is in that order."""
+        before, falls = self.catalog.by
+        self.order(name, not falls if name == before else name not in _RISING)
+        unknown = self.catalog.listed[self.catalog.known :]
+        unread = sum(not one.looked or (name == "health" and one.severities is None) for one in unknown)
+        if unread:
+            self.notify(f"{counted(unread, 'dataset')} not read yet, at the end of the list. r reads all")
+        elif unknown:
+            self.notify(f"{counted(len(unknown), 'dataset')} without known {name}, at the end of the list")
+
+    def _found(self) -> None:
+        self._finds = False
+        self.point_at(self.cursor)
+        self.post_message(self.Found())
+
+    def _after_look(self) -> None:
+        self._looked = None
+        self._changed()
+
+    def _after_check(self) -> None:
+        self._checked = None
+        self._changed()
+
+    def _changed(self) -> None:
+        self.refresh()
+        self.fetch()
+        self.post_message(self.Found())
+
+    def moved(self) -> None:
+        self.catalog.cursor = self.cursor
+        self.post_message(self.Found())
+
+    @property
+    def listed(self) -> Listed | None:
+        """Return the dataset under the cursor."""
+        return self.catalog.listed[self.cursor] if self.count else None
+
+    def action_choose(self) -> None:
+        if self.listed is not None:
+            self.post_message(self.Chosen(self.listed))
+
+    def clicked(self, column: int, times: int) -> None:  # noqa: ARG002 - anywhere on the line
+        if times > 1:
+            self.action_choose()
+
+    def on_click(self, event: events.Click) -> None:
+        at = event.get_content_offset(self)
+        if at is not None and at.y == 0:
+            event.prevent_default()
+            left = 0
+            for name, width in self._columns().items():
+                if left <= at.x < left + width:
+                    self.choose_order(name)
+                    return
+                left += width + _GAP
+
+    # drawing
+
+    def render_line(self, y: int) -> Strip:
+        if y == 0:
+            by, falling = self.catalog.by
+            heads = {name: (name + (SIGNS[falling] if name == by else ""), "head") for name in COLUMNS}
+            return self.strip(self._segments(heads, chosen=False))
+        if y == 1 and not self.count:
+            named = f" named like {printable(self.catalog.words)}" if self.catalog.words else ""
+            searching = f"{'no' if self.catalog.whole else 'looking for'} datasets{named}"
+            return self.strip([Segment(f"  {searching}", self.get_component_rich_style("catalog--dim"))])
+        return super().render_line(y)
+
+    def draw(self, line: int) -> list[Segment]:
+        one = self.catalog.listed[line]
+        dim = "…" if not one.looked else "-"
+        sequences = dim if one.sequences is None else short(one.sequences)
+        tokens = dim if one.tokens is None else short(one.tokens)
+        size = dim if one.size is None else human_bytes(one.size)
+        health, kind = health_of(one)
+        cells = {
+            "name": (printable(one.name), "name"),
+            "format": (one.format.name if one.format is not None else "-", "format"),
+            "sequences": (sequences, "number"),
+            "tokens": (tokens, "number"),
+            "size": (size, "number"),
+            "health": (health, kind),
+        }
+        return self._segments(cells, chosen=line == self.cursor)
+
+    def _columns(self) -> dict[str, int]:
+        """Return the columns that fit beside the name, each with its width in cells."""
+        room, kept = self.columns - _LEAST, {"name"}
+        for name in _FIRST:
+            if room >= _WIDTHS[name] + _GAP:
+                room -= _WIDTHS[name] + _GAP
+                kept.add(name)
+        widths = {name: width for name, width in _WIDTHS.items() if name in kept}
+        widths["name"] = self.columns - sum(width + _GAP for name, width in widths.items() if name != "name")
+        return widths
+
+    def _segments(self, cells: Mapping[str, tuple[str, str]], *, chosen: bool) -> list[Segment]:
+        """Return the segments of a line from the text of each column and its kind."""
+        cursor = [] if not chosen else ["catalog--cursor" if self.has_focus else "catalog--cursor-blurred"]
+        segments = []
+        for name, width in self._columns().items():
+            text, kind = cells[name]
+            aligned = fitted(text, width) if name in _LEFT else " " * (width - cell_len(text)) + text
+            drawn = aligned if name == "name" else f"{'':{_GAP}}{aligned}"
+            segments.append(Segment(drawn, self.get_component_rich_style(f"catalog--{kind}", *cursor)))
+        return segments
+
+
+def health_of(one: Listed) -> tuple[str, str]:
+    """Return the findings of a dataset in a few cells, and the kind of the words."""
+    if one.severities is None:
+        return "…", "dim"
+    found = [f"{mark}{one.severities[name]:,}" for name, mark in _MARKS if one.severities.get(name)]
+    worst = next((name for name, _ in _MARKS if one.severities.get(name)), "")
+    return " ".join(found) or "✓", {"error": "error", "warning": "warning"}.get(worst, "good")
+
+
+class Datasets(Dialog[None]):
+    """The catalog on the whole screen.
+
+    Args:
+        catalog: The datasets.
+        choose: Opens a dataset, and calls the function that it gets when the dataset is on the screen below.
+        export: Asks for a file, and writes records with a description, to a name at first.
+        opened: A dataset is open already, so that this screen can be left.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,d", "leave", "Back"),
+        Binding("slash,f", "filter", "Filter", key_display="/"),
+        Binding("vertical_line", "columns", "Sort", key_display="|", tooltip="Choose the column that orders the list"),
+        Binding("r", "read_all", "Read all", tooltip="Read the facts of all datasets, or stop it"),
+        Binding("e", "export", "Export"),
+        Binding("question_mark", "help", "Help", key_display="?"),
+        Binding("q", "app.quit", "Quit"),
+    ]
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        choose: Callable[[Listed, Callable[[], None]], None],
+        export: Callable[[Iterable[Mapping[str, object]], str, str], Awaitable[None]],
+        *,
+        opened: bool,
+    ) -> None:
+        super().__init__()
+        self._catalog, self._choose, self._export, self._opened = catalog, choose, export, opened
+        self._opening = ""
+
+    @property
+    def idle(self) -> bool:
+        """Return whether the list is complete."""
+        return not self._opening and all(one.idle for one in self.query(CatalogList))
+
+    def compose(self) -> ComposeResult:
+        yield Static("", id="catalog-title", markup=False)
+        yield CatalogList(self._catalog)
+        yield Static("", id="catalog-failure", markup=False)
+        yield KeyBar()
+
+    def ready(self) -> None:
+        self.query_one(CatalogList).focus()
+        self._say()
+
+    @property
+    def title_words(self) -> str:
+        """Return the directory, the number of datasets, and what goes on."""
+        catalog = self._catalog
+        more = "" if catalog.whole else "+"
+        words = [printable(catalog.directory), f"{len(catalog.found):,}{more} {plural('dataset', len(catalog.found))}"]
+        if catalog.words:
+            words.append(f"▼ {printable(catalog.words)}: {len(catalog.listed):,}")
+        name, falling = catalog.by
+        if name != "name" or falling:
+            known = "" if catalog.known == len(catalog.listed) else f", {catalog.known:,} known"
+            words.append(f"by {name} {SIGNS[falling]}{known}")
+        if self.query_one(CatalogList).reads_all:
+            done = sum(one.looked and one.severities is not None for one in catalog.listed)
+            words.append(f"◌ {done:,} read, r stops")
+        if catalog.others:
+            words.append(f"{counted(catalog.others, 'other file')}")
+        if catalog.failure:
+            words.append(f"✗ {printable(catalog.failure)}")
+        return " · ".join([*words, *([self._opening] if self._opening else [])])
+
+    def _say(self) -> None:
+        self.query_one("#catalog-title", Static).update(self.title_words)
+        listed = self.query_one(CatalogList).listed
+        failure = self.query_one("#catalog-failure", Static)
+        failure.update(f"✗ {printable(listed.failure)}" if listed is not None and listed.failure else "")
+        failure.display = listed is not None and bool(listed.failure)
+
+    def on_catalog_list_found(self) -> None:
+        self._say()
+
+    def on_catalog_list_chosen(self, message: CatalogList.Chosen) -> None:
+        self._opening = f"◌ opening {printable(message.listed.name)}"
+        self._say()
+        self._choose(message.listed, self._arrived)
+
+    def _arrived(self) -> None:
+        self._opening = ""
+        if self.is_current:
+            self.dismiss(None)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Return whether an action applies. Back needs an open dataset."""
+        return self._opened if action == "leave" else super().check_action(action, parameters)
+
+    async def action_export(self) -> None:
+        """Ask for a file, and write the datasets that are found so far."""
+        listed, name = list(self._catalog.listed), self._catalog.directory.name
+        await self._export(map(record_of, listed), counted(len(listed), "dataset"), f"{name}-datasets")
+
+    def action_filter(self) -> None:
+        """Ask for a part of the names of the datasets to list."""
+
+        def answered(words: str | None) -> None:
+            if words is not None:
+                self._catalog.filter(words)
+                self.query_one(CatalogList).point_at(0)
+                self._say()
+
+        self.app.push_screen(Question("List only datasets named like", self._catalog.words), answered)
+
+    def action_columns(self) -> None:
+        """Ask for the column that orders the list."""
+
+        def chosen(name: str | None) -> None:
+            if name is not None:
+                self.query_one(CatalogList).choose_order(name)
+
+        name, falling = self._catalog.by
+        self.app.push_screen(ColumnList([*COLUMNS], set(), COLUMNS, (name, SIGNS[falling])), chosen)
+
+    def action_read_all(self) -> None:
+        self.query_one(CatalogList).read_all()
+
+    def action_help(self) -> None:
+        self.app.push_screen(Page("Keys", help_blocks(self.app, "Datasets", self)))

@@ -1,0 +1,882 @@
+"""A dataset or a split of it in the browser, opened in stages, with its tokenizer or the error that prevents reading.
+
+The first stage takes constant time. It opens
+
+- for formats with samples, the stored samples;
+- for packs and stores, the tokens in rows of fixed length, without the index;
+- for records, the first of them;
+- for a small dataset, the documents, without a second stage.
+
+A worker then loads the tokenizer, and all documents (from the index, or by a scan for separators) or all records.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import stat
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from tokfmt import registry
+from tokfmt.browser.layout import Pieces, TokenStyle
+from tokfmt.browser.rows import (
+    Characters,
+    Damage,
+    RecordSource,
+    RowSource,
+    Span,
+    View,
+    Viewport,
+    fetched_span,
+    first_records,
+)
+from tokfmt.browser.state import recall, remember, remember_later
+from tokfmt.browser.workers import Job
+from tokfmt.commands.source.discover import format_of
+from tokfmt.commands.source.manifest import found_as_written, located_tokenizer, read_manifest
+from tokfmt.commands.source.open import open_one, open_stored
+from tokfmt.commands.source.request import SourceFiles, SourceRequest, read_options, viewed
+from tokfmt.commands.source.stored import Separator, Source
+from tokfmt.core.format import Encoder, Format, Hints
+from tokfmt.core.losses import READS
+from tokfmt.core.memory import MemoryReader
+from tokfmt.core.ragged import Ragged
+from tokfmt.core.reader import ByteOffset, Layout, Separators, TokenReader
+from tokfmt.core.records import RecordReader
+from tokfmt.errors import (
+    CorruptError,
+    FormatError,
+    SourceChangedError,
+    TokfmtError,
+    TruncatedError,
+    UnsupportedError,
+)
+from tokfmt.files.fields import Pointer
+from tokfmt.files.file import natural_key, read_whole
+from tokfmt.files.named import place_named
+from tokfmt.files.place import Place, place_of
+from tokfmt.files.store import Identity, Kind
+from tokfmt.model.readers import ContentReader
+from tokfmt.model.select import Rows
+from tokfmt.run.progress import Progress
+from tokfmt.wording import printable
+
+if TYPE_CHECKING:
+    from tokfmt.commands.check import CheckReport
+    from tokfmt.commands.stats import Statistics
+    from tokfmt.commands.stats.lists import Lists
+    from tokfmt.mix.documents import Documents
+    from tokfmt.mix.samples import Samples
+    from tokfmt.text.tokenizer import TokenizerHandle
+
+
+SMALL = 4 << 20
+"""Limit of bytes, and of tokens, of a dataset that is opened completely before the first screen."""
+
+UNKNOWN = "rows"
+"""Name of the view while the documents are unknown."""
+
+ROW = 2048
+"""Tokens per row of that view."""
+
+AT_ONCE = 1 << 30
+"""Limit of tokens for a scan for documents that starts without the key `v`."""
+
+_ENTRIES = 256
+
+
+class Opened(NamedTuple):
+    """The result of a stage.
+
+    Attributes:
+        format: The format; None if it is unknown, for a dataset that cannot be opened.
+        views: The views, best first.
+        separator: The separator and its source.
+        notes: Notes for the user.
+        pending: The result of the second stage, which has not run: "documents", "index", "records"; "" if there is
+            none.
+        starts: The second stage starts without a key.
+        damage: The error that prevents a second stage, so that only tokens are shown; "" without one.
+    """
+
+    format: Format | None
+    views: tuple[View, ...]
+    separator: Separator
+    notes: tuple[str, ...] = ()
+    pending: str = ""
+    starts: bool = True
+    damage: str = ""
+
+
+def open_first(request: SourceRequest) -> Opened:
+    """Open the first stage of a dataset.
+
+    Raises:
+        TokfmtError: The dataset cannot be read.
+    """
+    path = shown_path(request)
+    format_, small = format_of(path, request.format), is_small(path)
+    request = replace(request.accepting(READS["browse"]), ignore_manifest=True)
+    rows = viewed(request, format_, "samples")
+    first = _samples(rows, format_) if rows is not request else None if small else _glimpse(request, format_)
+    if first is None:
+        try:
+            return _at_once(request, format_, small=small)
+        except (TruncatedError, CorruptError) as error:
+            if (shown := _glimpse(request, format_)) is None:
+                raise
+            return shown._replace(notes=(str(error),), pending="", damage=str(error))
+    if not small or _tokens(first) > SMALL:
+        return first
+    try:
+        return joined(first, open_in_full(request, format_))
+    except TokfmtError as error:
+        return first._replace(notes=(*first.notes, str(error)), pending="")
+
+
+def _tokens(opened: Opened) -> int:
+    reader = opened.views[0].reader
+    return reader.info.size if isinstance(reader, RecordReader) else reader.info.tokens
+
+
+def _stored(request: SourceRequest, format_: Format) -> Source:
+    """Open the dataset as it is stored, without listing its files, which may take long."""
+    wanted = replace(request, allow_loss=request.allow_loss | {"tail"})
+    return open_stored([SourceFiles(place_of(path), format_, ()) for path in request.paths], wanted)
+
+
+def _samples(request: SourceRequest, format_: Format) -> Opened | None:
+    """Open the stored samples; None if the format has no samples."""
+    try:
+        source = _stored(request, format_)
+    except UnsupportedError:
+        return None
+    reader = source.reader
+    if isinstance(reader, RecordReader):
+        return None
+    view = View("samples", Viewport(reader), as_stored=True)
+    starts = reader.info.tokens <= AT_ONCE
+    return Opened(format_, (view,), source.separator, source.notes, "documents", starts)
+
+
+def _glimpse(request: SourceRequest, format_: Format) -> Opened | None:
+    """Open the tokens in rows of fixed length, without the index; None if the format does not support it."""
+    asked, _ = found_as_written(SourceFiles(shown_path(request), format_, ()), request)
+    options = read_options(format_, asked)
+    reader = format_.glimpse(
+        [place_of(path) for path in request.paths], options, Hints(allow_loss=request.allow_loss | {"tail"})
+    )
+    return None if reader is None else Opened(format_, (_rows(reader),), Separator(None), pending="index")
+
+
+def _rows(reader: TokenReader) -> View:
+    return View(UNKNOWN, Viewport(Rows(reader, ROW)))
+
+
+def _at_once(request: SourceRequest, format_: Format, *, small: bool) -> Opened:
+    source = _stored(request, format_)
+    reader, notes = source.reader, source.notes
+    if isinstance(reader, RecordReader):
+        held = reader.info
+        known = held.records if held.records is not None or not small else reader.count()
+        if known is not None:
+            return Opened(format_, (_records(reader, known),), Separator(None), notes)
+        first = first_records(reader)
+        view = View("records", RecordSource(reader, len(first), first=first))
+        return Opened(format_, (view,), Separator(None), notes, "records")
+    info = reader.info
+    if small or info.separators is not Separators.BETWEEN:
+        return open_in_full(request, format_)
+    return Opened(format_, (_rows(reader),), source.separator, notes, "documents", info.tokens <= AT_ONCE)
+
+
+def _records(reader: RecordReader, count: int) -> View:
+    return View("records", RecordSource(reader, count))
+
+
+def open_in_full(
+    request: SourceRequest,
+    format_: Format | None,
+    tokenizer: TokenizerHandle | None = None,
+    progress: Progress | None = None,
+) -> Opened:
+    """Open all documents or records, however long it takes.
+
+    Args:
+        request: The dataset.
+        format_: The format; None to detect it.
+        tokenizer: The tokenizer, which may know the separator.
+        progress: The progress of a scan.
+
+    Raises:
+        TokfmtError: The dataset cannot be read, or the ends of its documents are unknown.
+    """
+    wanted = replace(
+        request.accepting(READS["browse"]),
+        format=format_.name if format_ else request.format,
+        ignore_manifest=True,
+    )
+    source = open_one(wanted, tokenizer, progress=progress)
+    reader, format_ = source.reader, source.format
+    if isinstance(reader, RecordReader):
+        return Opened(format_, (_records(reader, reader.count()),), source.separator, source.notes)
+    name = "documents" if reader.info.layout is not Layout.SAMPLES else "samples"
+    presumes = isinstance(reader, ContentReader) and reader.presumes
+    again = partial(_opened_again, wanted, tokenizer) if presumes else None
+    return Opened(format_, (View(name, Viewport(reader, again)),), source.separator, source.notes)
+
+
+def _opened_again(request: SourceRequest, tokenizer: TokenizerHandle | None) -> TokenReader:
+    reader = open_one(replace(request, every_end=True), tokenizer).reader
+    assert isinstance(reader, TokenReader)
+    return reader
+
+
+def joined(first: Opened, full: Opened) -> Opened:
+    """Join both stages: the views of the second, and the samples of the first."""
+    fresh = {view.name for view in full.views}
+    kept = tuple(view for view in first.views if view.name == "samples" and view.name not in fresh)
+    notes = tuple(dict.fromkeys((*full.notes, *first.notes)))
+    return full._replace(views=full.views + kept, notes=notes)
+
+
+def is_small(path: Place) -> bool:
+    """Return whether all files of a path have at most `SMALL` bytes; listing stops at 256 entries."""
+    total, seen, places = 0, 0, [path]
+    try:
+        found = path.status()
+        if found.kind is not Kind.DIRECTORY:
+            return found.size <= SMALL
+        while places:
+            for place, size in _sizes_in(places.pop()):
+                seen += 1
+                if size is None:
+                    places.append(place)
+                total += size or 0
+                if total > SMALL or seen > _ENTRIES:
+                    return False
+    except (OSError, FormatError):
+        return False
+    return True
+
+
+def _sizes_in(directory: Place) -> Iterator[tuple[Place, int | None]]:
+    """Yield each entry of a directory with its size in bytes; None for a directory."""
+    for entry in directory.entries_now():
+        place = directory / entry.name
+        identity = entry.identity
+        if identity is None and entry.kind is not Kind.DIRECTORY:
+            identity = place.status().identity
+        yield place, None if identity is None else identity.size
+
+
+_PARAMS = "data_params.json"
+_LIMIT = 1 << 20
+
+
+class Choice(NamedTuple):
+    """A tokenizer by name, with the source of the name, such as "--tokenizer" or "last time"."""
+
+    name: str
+    source: str
+
+    @property
+    def short(self) -> str:
+        """Return the last part of the name, which is that of the directory for a tokenizer.json."""
+        place = Path(self.name)
+        return printable(place.parent.name if place.name == "tokenizer.json" and place.parent.name else place.name)
+
+
+NAMED = ("--tokenizer", "key T")
+"""Sources of a tokenizer that the user named in this run."""
+
+
+class Vocabulary(NamedTuple):
+    """A loaded tokenizer, with its encoder if the dataset holds text."""
+
+    handle: TokenizerHandle
+    decoder: Pieces
+    encoder: Encoder | None = None
+
+    @property
+    def specials(self) -> frozenset[int]:
+        """Return the IDs of special tokens."""
+        eos = self.handle.eos_id
+        return self.handle.added if eos is None else self.handle.added | {eos}
+
+
+def choose(path: Place, given: str | None) -> Choice | None:
+    """Return the tokenizer to show a dataset with; None if no option, file or earlier run names one."""
+    if given is not None:
+        return Choice(given, "--tokenizer")
+    manifest = read_manifest(path).tokenizer
+    named = manifest.get("name") if manifest is not None else None
+    if isinstance(named, str) and named:
+        return Choice(located_tokenizer(path).place or named, f"manifest of {path.name}")
+    named = _of_params(path)
+    if named:
+        return Choice(_located(named, path), _PARAMS)
+    last = recall(path).get("tokenizer")
+    return Choice(last, "last time") if isinstance(last, str) and last else None
+
+
+def _located(name: str, path: Place) -> str:
+    """Return a path from a file, which is relative to the directory of the conversion or to that of the dataset."""
+    if os.path.exists(name):
+        return name
+    with contextlib.suppress(TokfmtError):  # a file in a store may name only what is in that store
+        sibling = place_named(path, name)
+        return sibling.text if sibling.exists() else name
+    return name
+
+
+def _of_params(path: Place) -> str:
+    place = (path if path.is_dir() else path.parent) / _PARAMS
+    try:
+        content: Any = json.loads(read_whole(place, _LIMIT)) if place.is_file() else None
+    except (OSError, ValueError, RecursionError, FormatError):
+        return ""
+    for section in content.values() if isinstance(content, dict) else ():
+        named = section.get("huggingface_tokenizer") if isinstance(section, Mapping) else None
+        if isinstance(named, str):
+            return named
+    return ""
+
+
+def load(name: str, *, encoding: bool = False, local: bool = False) -> Vocabulary:
+    """Load a tokenizer, which takes a tenth of a second or more.
+
+    Args:
+        name: Name, directory or file.
+        encoding: Load the encoder too.
+        local: Use only tokenizers on this machine.
+
+    Raises:
+        TokfmtError: The tokenizer does not exist or cannot be loaded.
+    """
+    from tokfmt.text.tokenizer import load_tokenizer
+
+    handle = load_tokenizer(name, local=local)
+    decoder = handle.decoder(lenient=True)
+    decoder.pieces([0])  # builds its tables now, not at the first key
+    return Vocabulary(handle, decoder, handle.encoder() if encoding else None)
+
+
+class Counted(NamedTuple):
+    """The result of a pass over all rows: the statistics, and the lists of which these hold the beginnings."""
+
+    statistics: Statistics
+    lists: Lists
+
+
+Where = tuple[int, int]
+"""The number of a row, and a unit in it."""
+
+
+class Landing(NamedTuple):
+    """A place in a dataset.
+
+    Attributes:
+        row: Number of the row; -1 is the last.
+        unit: Unit of the row.
+        view: Name of the view; "" for the one that is shown when the dataset is loaded.
+    """
+
+    row: int
+    unit: int = 0
+    view: str = ""
+
+
+class Stamp(NamedTuple):
+    """A state of a dataset on this machine, which differs after most changes.
+
+    Attributes:
+        size: Bytes of the file, of all files with a prefix, or of the first 256 entries of the directory.
+        modified: Time of the last change, in nanoseconds since 1970.
+    """
+
+    size: int
+    modified: int
+
+
+@dataclass
+class Session:
+    """A dataset.
+
+    Attributes:
+        request: The paths, and how to read them.
+        opened: The result of the stages so far.
+        shown: Name of the view on the screen.
+        chosen: The user chose that view.
+        choice: The tokenizer by name, if any; `vocabulary` when it is loaded.
+        failure: The error of the second stage or of the tokenizer; "" without one.
+        refused: The error that prevents showing anything; None without one.
+        verdict: The result of a check, if one ran.
+        probed: The cheap check was started, which runs once.
+        splits: Names of all splits; empty without splits.
+        split: The split on the screen; "" without splits.
+        asked: The request of the user, from which `request` differs after a change of the split.
+        where: The position of the cursor, for showing the session again.
+        identity: Identity of the file or directory at the path when it was opened.
+        is_file: The path is a file, not a directory.
+        stamp: The state of the dataset when it was opened; None in a store.
+    """
+
+    request: SourceRequest
+    opened: Opened
+    shown: str
+    choice: Choice | None = None
+    vocabulary: Vocabulary | None = None
+    failure: str = ""
+    chosen: bool = False
+    refused: Exception | None = None
+    verdict: CheckReport | None = None
+    probed: bool = False
+    splits: tuple[str, ...] = ()
+    split: str = ""
+    asked: SourceRequest | None = None
+    where: Where = (0, 0)
+    identity: Identity | None = None
+    is_file: bool = True
+    stamp: Stamp | None = None
+    _texts: dict[str, RowSource] = field(default_factory=dict, repr=False)
+    _counted: dict[bool, Counted] = field(default_factory=dict, repr=False)
+
+    @property
+    def path(self) -> Place:
+        """Return the first path."""
+        return shown_path(self.request)
+
+    @property
+    def format_name(self) -> str | None:
+        """Return the name of the format; None if it is unknown."""
+        return self.opened.format.name if self.opened.format else None
+
+    @property
+    def view(self) -> View:
+        """Return the view on the screen."""
+        return next(view for view in self.opened.views if view.name == self.shown)
+
+    @property
+    def statistics(self) -> Statistics | None:
+        """Return the statistics of the rows of the view; None before the count."""
+        found = self._counted.get(self.view.as_stored)
+        return None if found is None else found.statistics
+
+    @property
+    def lists(self) -> Lists | None:
+        """Return all IDs by frequency, and the groups of equal rows of the view; None before the count."""
+        found = self._counted.get(self.view.as_stored)
+        return None if found is None else found.lists
+
+    def keep_statistics(self, found: Counted | None) -> None:
+        """Keep the statistics of the rows of the view; None removes them."""
+        if found is None:
+            self._counted.pop(self.view.as_stored, None)
+        else:
+            self._counted[self.view.as_stored] = found
+
+    @property
+    def port(self) -> RowSource:
+        """Return the rows of the view; text with a tokenizer has rows of tokens."""
+        view, words = self.view, self.vocabulary
+        if not (self.of_text and isinstance(view.port, RecordSource) and words and words.encoder):
+            return view.port
+        if view.name not in self._texts:
+            self._texts[view.name] = view.port.with_encoder(words.encoder)
+        return self._texts[view.name]
+
+    @property
+    def of_text(self) -> bool:
+        """Return whether the dataset holds text."""
+        reader = self.view.reader
+        return isinstance(reader, RecordReader) and reader.info.kind == "text"
+
+    @property
+    def token_style(self) -> TokenStyle:
+        """Return the interpretation of the IDs."""
+        if self.port.unit == "character":
+            return TokenStyle(Characters(), characters=True)
+        reader, words = self.view.reader, self.vocabulary
+        top = None if isinstance(reader, RecordReader) else reader.info.max_id
+        narrow = not isinstance(reader, RecordReader) and reader.info.dtype.itemsize <= 2
+        digits = max(5 if narrow else 6, len(str(top or 0)))
+        separator = self.opened.separator.eos_id
+        if words is None:
+            return TokenStyle(separator=separator, digits=digits)
+        return TokenStyle(words.decoder, words.specials, separator, digits=digits)
+
+    def add(self, full: Opened) -> None:
+        """Add the result of the second stage, and show its first view, unless the user chose another one."""
+        self.opened = joined(self.opened, full)
+        self._texts.clear()
+        names = [view.name for view in self.opened.views]
+        if not self.chosen or self.shown not in names:
+            self.where, self.shown = (0, 0), names[0]
+
+    def give_up(self, error: Exception, why: str) -> None:
+        """Record that the second stage failed; the result of the first stays."""
+        self.failure = why
+        self.opened = self.opened._replace(notes=(*self.opened.notes, why), pending="")
+        if not any(view.port.count for view in self.opened.views):
+            self.refused = error
+
+    def use(self, vocabulary: Vocabulary | None) -> None:
+        """Use a loaded tokenizer, or none; figures that were counted with another one are dropped."""
+        if self.vocabulary is not None:
+            self._counted.clear()
+        self.vocabulary = vocabulary
+        self._texts.clear()
+
+    def switch(self) -> None:
+        """Show the next view."""
+        names = [view.name for view in self.opened.views]
+        self.see(names[(names.index(self.shown) + 1) % len(names)])
+
+    def see(self, view: str) -> None:
+        """Show a view."""
+        self.shown, self.where, self.chosen = view, (0, 0), True
+
+    def check_unchanged(self) -> None:
+        """Raise SourceChangedError if another dataset is at the path now. Call it before opening the files again."""
+        if self.identity != _identity_of(self.path)[0]:
+            what = "was replaced or changed since it was opened here"
+            raise SourceChangedError(self.path, what, remedy="R opens it again")
+
+    def close(self) -> None:
+        """Release open files."""
+        for view in self.opened.views:
+            view.reader.close()
+
+
+def shown_path(request: SourceRequest) -> Place:
+    """Return the dataset that the browser shows."""
+    return place_of(request.paths[0])
+
+
+def _identity_of(path: Place) -> tuple[Identity | None, bool]:
+    """Return the identity of a path, and whether it is a file.
+
+    The identity of a directory ignores its times, which files that are not data change.
+    """
+    try:
+        status = path.status_now()
+        if status.kind is not Kind.DIRECTORY:
+            return status.identity, True
+        return Identity(0, str(os.stat(path.text).st_ino) if path.is_local else ""), False
+    except (OSError, FormatError):
+        return None, True
+
+
+def stamp_of(path: Place, format_: Format | None = None) -> Stamp | None:
+    """Return the state of a dataset; None for one in a store, or one that is not there.
+
+    Args:
+        path: The dataset.
+        format_: Its format. If it names a dataset by a prefix, the state is that of all files with the prefix.
+    """
+    if not path.is_local:
+        return None
+    try:
+        files: Sequence[Place] = [path]
+        if format_ is not None and format_.prefix and not os.path.isdir(path.text):
+            files = format_.files(registry.of_prefix(path)) or files
+        found = [os.stat(file.text) for file in islice(files, _ENTRIES)]
+        if stat.S_ISDIR(found[0].st_mode):
+            with os.scandir(path.text) as entries:
+                found += [entry.stat() for entry in islice(entries, _ENTRIES)]
+    except (OSError, FormatError):
+        return None
+    return Stamp(sum(one.st_size for one in found), max(one.st_mtime_ns for one in found))
+
+
+def reopened(session: Session) -> Session:
+    """Open the dataset of a session again, with the same split and tokenizer."""
+    after = shown_session(session.request)
+    after.choice = session.choice
+    if session.asked is not None:
+        after.splits, after.split, after.asked = session.splits, session.split, session.asked
+    return after
+
+
+def open_session(request: SourceRequest, tokenizer: str | None = None) -> Session:
+    """Open a dataset in its first stage.
+
+    Raises:
+        TokfmtError: The dataset cannot be read.
+    """
+    stamp = stamp_of(shown_path(request))
+    (identity, is_file), opened = _identity_of(shown_path(request)), open_first(request)
+    if opened.format is not None and opened.format.prefix:
+        stamp = stamp_of(shown_path(request), opened.format)
+    info = opened.views[0].reader.info
+    split = info.split or ""
+    splits = (split, *info.other_splits) if split else ()
+    choice = choose(shown_path(request), tokenizer)
+    names = tuple(sorted(splits, key=natural_key))
+    return Session(
+        request,
+        opened,
+        opened.views[0].name,
+        choice,
+        splits=names,
+        split=split,
+        identity=identity,
+        is_file=is_file,
+        stamp=stamp,
+    )
+
+
+def shown_session(request: SourceRequest, tokenizer: str | None = None) -> Session:
+    """Open a dataset; return a session with the error if it cannot be opened."""
+    try:
+        return open_session(request, tokenizer)
+    except TokfmtError as error:
+        return refused_session(request, error)
+
+
+def refused_session(request: SourceRequest, error: TokfmtError) -> Session:
+    """Return the session of a dataset that cannot be opened, whose bytes can still be shown and checked."""
+    try:
+        format_ = format_of(request.paths[0], request.format)
+    except TokfmtError:
+        format_ = None
+    view = View("documents", Viewport(MemoryReader(Ragged.of(()))))
+    opened = Opened(format_, (view,), Separator(None))
+    identity, is_file = _identity_of(shown_path(request))
+    return Session(request, opened, "documents", failure=str(error), refused=error, identity=identity, is_file=is_file)
+
+
+def other_split(session: Session, split: str, tokenizer: str | None = None) -> Session:
+    """Open another split of the same dataset."""
+    request = session.request.of_split(split)
+    opened = shown_session(request, tokenizer)
+    opened.splits, opened.split, opened.asked = session.splits, split, session.asked or session.request
+    return opened
+
+
+def carried(before: View, where: Where, after: View) -> Where:
+    """Return the position of a token of one view in another view of the same dataset. Reads.
+
+    The position follows from the byte offset of the token if the readers know it, else from its share of all tokens.
+    """
+    if isinstance(before.reader, RecordReader) or isinstance(after.reader, RecordReader):
+        return where
+    span = fetched_span(before.port, where[0])
+    if isinstance(span, Damage) or span.start is None or not after.reader.info.tokens:
+        return 0, 0
+    at, total = span.start + where[1], before.reader.info.tokens
+    position = None
+    try:
+        place = before.reader.locate(at) if at < total else None
+        if place is not None:
+            position = after.reader.find(place.path, place.offset)
+        if place is not None and place.width is None and position is not None:
+            position = _within_chunk(after.reader, position, place)
+    except TokfmtError:
+        position = None
+    if position is None:
+        position = min(at * after.reader.info.tokens // max(1, total), after.reader.info.tokens - 1)
+    return located(after.port, position) or (0, 0)
+
+
+def recipe_of(reader: TokenReader | RecordReader) -> Samples | Documents | None:
+    """Return the recipe that a reader computes; None for another dataset, which needs no module of recipes."""
+    if not type(reader).__module__.startswith("tokfmt.mix."):
+        return None
+    from tokfmt.mix.documents import Documents
+    from tokfmt.mix.samples import Samples
+
+    return reader if isinstance(reader, (Samples, Documents)) else None
+
+
+def has_parts(reader: TokenReader | RecordReader) -> bool:
+    """Return whether a row may be several documents, or have a source: a sample, or a row of a recipe."""
+    if isinstance(reader, RecordReader):
+        return False
+    return reader.info.layout is Layout.SAMPLES or recipe_of(reader) is not None
+
+
+def _within_chunk(reader: TokenReader, first: int, place: ByteOffset) -> int | None:
+    """Return the position of a token of a compressed chunk; None if the reader does not have it. Reads.
+
+    Args:
+        reader: The reader.
+        first: The position of the first token of the chunk.
+        place: The place of the token. Tokens of one chunk differ in their detail, whose numbers ascend.
+    """
+
+    def reached(position: int) -> bool:
+        for at in range(position, min(position + 2, reader.info.tokens)):  # a separator that was inserted has no place
+            found = reader.locate(at)
+            if found is not None:
+                beyond = (found.path, found.offset) != (place.path, place.offset)
+                return beyond or _numbers(found.detail) >= _numbers(place.detail)
+        return True
+
+    step = 1
+    while first + step < reader.info.tokens and not reached(first + step):
+        step *= 2
+    candidates = range(first + step // 2, min(first + step, reader.info.tokens - 1) + 1)
+    found = bisect_left(candidates, True, key=reached)
+    for position in candidates[found : found + 2]:
+        if reader.locate(position) == place:
+            return position
+    return None
+
+
+def _numbers(detail: str) -> list[int]:
+    return [int(word) for word in re.findall(r"\d+", detail)]
+
+
+def located(port: RowSource, position: int) -> Where | None:
+    """Return the row and the unit of a position on the token axis; None without one. Reads."""
+    row = port.row_at(position)
+    span = None if row is None else fetched_span(port, row)
+    if row is None or not isinstance(span, Span) or span.start is None:
+        return None
+    return row, position - span.start
+
+
+def row_at(session: Session, target: Pointer) -> Where | None:
+    """Return the row and the token at a byte of a file; None if the byte holds no token. Reads.
+
+    Raises:
+        TokfmtError: The parts that map bytes to tokens are damaged.
+    """
+    reader = session.view.reader
+    if isinstance(reader, RecordReader):
+        record = reader.record_at(target.path, target.offset)
+        return None if record is None or record >= session.port.count else (record, 0)
+    position = reader.find(target.path, target.offset)
+    if position is None or not 0 <= position + target.beyond < reader.info.tokens:
+        return None
+    return located(session.port, position + target.beyond)
+
+
+Stage = Literal["tokenizer", "documents"]
+
+
+class Result(NamedTuple):
+    """The outcome of a stage: a Vocabulary, an Opened or an error; None for progress."""
+
+    session: Session
+    stage: Stage
+    outcome: object = None
+
+
+class Loading:
+    """Load one session, one stage after the other.
+
+    Args:
+        session: The session.
+        post: Called in a worker thread; it must pass the result to the thread of the screen, which calls `take`.
+    """
+
+    def __init__(self, session: Session, post: Callable[[Result], object]) -> None:
+        self.session, self._post = session, post
+        self.job: Job | None = None
+        self.stage: Stage | None = None
+        self._choice: Choice | None = None  # the tokenizer that is loading
+
+    def change(self, choice: Choice | None) -> None:
+        """Use another tokenizer, or none for None. The one in use stays until the other is loaded."""
+        self.cancel()
+        if choice is not None:
+            self._begin("tokenizer", choice)
+            return
+        self.session.use(None)
+        self.session.choice = None
+        remember_later(self.session.path, tokenizer=None)
+        self.start()
+
+    def start(self, vocabulary: Vocabulary | None = None) -> None:
+        """Start the next stage; `vocabulary` is a tokenizer that another split of the dataset has loaded."""
+        if vocabulary is not None and self.session.vocabulary is None:
+            self.take(Result(self.session, "tokenizer", vocabulary))
+        elif self.session.choice is not None and self.session.vocabulary is None:
+            self._begin("tokenizer")
+        elif self.session.opened.pending and self.session.opened.starts:
+            self._begin("documents")
+
+    def start_documents(self) -> None:
+        """Start the second stage, even if it takes long."""
+        if self.stage is None and self.session.opened.pending:
+            self._begin("documents")
+
+    def cancel(self) -> bool:
+        """Cancel the running stage; return False if none is running."""
+        if self.job is None:
+            return False
+        self.job.cancel()
+        self.job = self.stage = None
+        return True
+
+    def take(self, result: Result) -> None:
+        """Put a result into the session, and start the next stage."""
+        session, outcome, stage = self.session, result.outcome, result.stage
+        self.job = self.stage = None
+        choice, self._choice = self._choice or session.choice, None
+        if isinstance(outcome, Vocabulary):
+            session.use(outcome)
+            session.choice = choice
+            if self._splits_otherwise(outcome):
+                self._begin("documents")
+                return
+        elif isinstance(outcome, Opened):
+            session.add(outcome)
+        elif isinstance(outcome, Exception):
+            why = _worded(outcome, stage)
+            if stage == "documents":
+                session.give_up(outcome, why)
+            elif session.vocabulary is None:
+                session.failure = why
+        if stage == "tokenizer":
+            session.choice = session.choice if session.vocabulary is not None else None
+            self.start()
+
+    def _splits_otherwise(self, vocabulary: Vocabulary) -> bool:
+        """Return whether the opened dataset has another separator than the tokenizer that the user named."""
+        opened, eos = self.session.opened, vocabulary.handle.eos_id
+        named = self.session.choice is not None and self.session.choice.source in NAMED
+        settled = opened.pending or self.session.request.eos is not None or eos is None
+        return named and not settled and not self.session.of_text and opened.separator.eos_id != eos
+
+    def _begin(self, stage: Stage, choice: Choice | None = None) -> None:
+        session, self.stage = self.session, stage
+        choice = self._choice = choice or session.choice
+        if stage == "tokenizer" and choice is not None:
+            encoding = session.of_text
+            work: Callable[[Job], object] = lambda job: _loaded(session.path, choice, encoding=encoding)  # noqa: E731
+        else:
+            handle = session.vocabulary.handle if session.vocabulary else None
+            work = lambda job: open_in_full(session.request, session.opened.format, handle, job)  # noqa: E731
+        self.job = Job(
+            work,
+            lambda outcome: self._post(Result(session, stage, outcome)),
+            lambda: self._post(Result(session, stage)),
+        )
+
+
+def _loaded(path: Place, choice: Choice, *, encoding: bool) -> Vocabulary:
+    """Load a tokenizer, and remember it for the dataset if the user named it."""
+    asked = choice.source in (*NAMED, "last time")
+    vocabulary = load(choice.name, encoding=encoding, local=not asked)
+    if choice.source in NAMED:
+        name = os.path.abspath(choice.name) if os.path.exists(choice.name) else choice.name
+        remember(path, tokenizer=name)
+    return vocabulary
+
+
+def _worded(error: Exception, stage: Stage) -> str:
+    if isinstance(error, TokfmtError):
+        return str(error)
+    return f"{stage}: {registry.unexpected(error)}"

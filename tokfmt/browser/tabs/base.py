@@ -1,0 +1,239 @@
+"""Base classes of tabs: what a tab is to the app, long work, and going to a sequence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
+
+from textual.binding import Binding, BindingType
+from textual.containers import Container
+
+from tokfmt.base.options import parse_count
+from tokfmt.browser.session import Landing, Session, Where
+from tokfmt.browser.widgets.row_view import WithLoader
+from tokfmt.browser.workers import Job
+from tokfmt.errors import OptionError, TokfmtError
+from tokfmt.files.place import Place
+from tokfmt.wording import counted
+
+if TYPE_CHECKING:
+    from tokfmt.commands.source.request import SourceRequest
+
+
+class Entry(NamedTuple):
+    """A line of the table of tabs.
+
+    Attributes:
+        name: Name of the tab, and ID of its widget.
+        title: Title on the screen.
+        key: Key that shows the tab.
+        widget: Where the class is: "module:Class", the module within `tokfmt.browser.tabs`.
+        pair: Show the tab only if two datasets are open.
+    """
+
+    name: str
+    title: str
+    key: str
+    widget: str
+    pair: bool = False
+
+    def make(self, host: Host) -> Tab:
+        """Make the widget. Its module is imported only now, as the modules of all tabs take a quarter of a second."""
+        module, _, name = self.widget.partition(":")
+        kind: type[Tab] = getattr(import_module(f"tokfmt.browser.tabs.{module}"), name)
+        tab = kind(id=self.name)
+        tab.host = host
+        return tab
+
+
+class Host(Protocol):
+    """The app around the tabs, as a tab sees it."""
+
+    @property
+    def requests(self) -> Sequence[SourceRequest]:
+        """Return the requests of the open datasets, in order."""
+        ...
+
+    @property
+    def entry(self) -> Entry:
+        """Return the tab on the screen."""
+        ...
+
+    def pair(self) -> tuple[Session, Session] | None: ...
+    def pair_waits(self) -> str: ...
+    def action_cancel(self) -> None: ...
+    def refresh_tabs(self) -> None: ...
+    def show_view(self, name: str) -> None: ...
+    def show_health(self) -> None: ...
+    def next_view(self) -> None: ...
+    def filter(self, words: str, row: int | None = None) -> None: ...
+    def go_to_where(self, where: Where) -> None: ...
+    def go_to_bytes(self, path: Place, offset: int, length: int = 0, *, opened: bool = False) -> None: ...
+    def leave(self, where: Where | None = None) -> None: ...
+    def copy(self, text: str, description: str) -> None: ...
+    def open_at(self, request: SourceRequest, landing: Landing) -> None: ...
+
+    def show_split(
+        self, split: str, numbers: Sequence[int] | None = None, then: Callable[[], None] = lambda: None
+    ) -> None: ...
+
+    async def ask_line(
+        self,
+        text: str,
+        then: Callable[[str], object],
+        value: str = "",
+        check: Callable[[str], str] | None = None,
+        refused: str = "",
+        recent: Sequence[str] = (),
+        at_once: Collection[str] = (),
+    ) -> None: ...
+
+    async def export_lines(self, records: Iterable[Mapping[str, object]], what: str, stem: str) -> None: ...
+
+
+class Tab(WithLoader, Container):
+    """A tab.
+
+    Attributes:
+        host: The app.
+        session: The dataset that the tab shows.
+    """
+
+    host: Host
+    session: Session
+    job: Job | None = None
+    """The long work of the tab; None without any."""
+
+    @property
+    def idle(self) -> bool:
+        """Return whether no long work is running, for which a picture should wait."""
+        return self.job is None
+
+    def show(self, session: Session) -> None:
+        """Show a dataset: another one, or the same after a part of it was loaded.
+
+        Called in the thread of the screen, even if the tab is hidden; it must not read.
+        """
+        self.session = session
+
+    def enter(self) -> None:
+        """Take the focus, as the tab is on the screen now."""
+
+    def offers(self, action: str, parameters: tuple[object, ...]) -> bool:  # noqa: ARG002 - subclasses look at them
+        """Return whether an action would do something now (`keys.Offering`)."""
+        return True
+
+    def spot(self) -> object:
+        """Return the place within the tab, for the way back (`history.Spot.inside`); None without one."""
+        return None
+
+    def return_to(self, spot: Any) -> None:
+        """Show a place that `spot` returned."""
+
+    def go_to_sequence(self, find: Callable[[], Where | None], otherwise: str = "no sequence is there") -> None:
+        """Show the position that `find` returns, in the tab of sequences, or a notification.
+
+        Args:
+            find: Returns the position; called in a worker.
+            otherwise: The notification if `find` returns None.
+        """
+
+        def tried() -> Where | str:
+            try:
+                return find() or otherwise
+            except TokfmtError as error:
+                return str(error)
+
+        def then(found: Where | str) -> None:
+            if isinstance(found, str):
+                self.notify(found, severity="warning", markup=False)
+            else:
+                self.host.go_to_where(found)
+
+        self.loader.ask(tried, then)
+
+
+class Working(Tab):
+    """A tab with long work, one at a time; new work replaces the old one."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "stop", "Stop")]
+
+    def begin(self, work: Callable[[Job], object], then: Callable[[object], object]) -> None:
+        """Start work in a thread; `then` is called in this thread with its result or error, unless it was stopped."""
+        self.stop()
+
+        def ended(outcome: object) -> None:
+            if self.job is job:  # else it was stopped
+                self.job = None
+                then(outcome)
+
+        job = self.job = Job(work, lambda outcome: self.call_later(ended, outcome), lambda: self.call_later(self.say))
+        self.say()
+
+    def stop(self) -> None:
+        """Cancel the work."""
+        self.loader.forget()
+        if self.job is not None:
+            self.job.cancel()
+            self.job = None
+
+    def say(self) -> None:
+        """Show the progress of the work."""
+
+    def doing(self, what: str) -> str:
+        """Return the progress of the work in words."""
+        share = self.job.share if self.job else None
+        name = (self.job.name if self.job else "") or what
+        return f"◌ {name} …  esc stops" if share is None else f"◌ {name} {share:.1%}  esc stops"
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Return whether an action applies; without work, Escape is for the app."""
+        return self.job is not None if action == "stop" else super().check_action(action, parameters)
+
+    def action_stop(self) -> None:
+        self.stop()
+        self.say()
+
+    def on_unmount(self) -> None:
+        self.stop()
+
+
+FIRST, LAST = "g", "G"
+"""Answers to the question of `g` that need no Enter: `gg` goes to the first line of the pane, `gG` to its last."""
+
+
+def number_words(what: str, count: int) -> str:
+    """Return a question for a number that `parse_number` reads."""
+    if count == 1:
+        return f"{what}; 0 is the only one"
+    return f"{what}, 0 to {max(0, count - 1):,}; -1 is the last, 50% the middle"
+
+
+def parse_number(answer: str, count: int, what: str) -> int:
+    """Return a number below `count`: `17`, `-1` from the end, `$` for the last, or `50%` of the way.
+
+    Args:
+        answer: The typed number.
+        count: Number of units.
+        what: The noun for one unit.
+
+    Raises:
+        OptionError: The answer is not a number, or too large.
+    """
+    plain, number = answer.strip(), count
+    if plain == "$":  # the last line, in vim
+        plain = "-1"
+    if plain.endswith("%"):
+        try:
+            share = float(plain[:-1]) / 100
+        except ValueError:
+            raise OptionError(f"{plain!r} is not a share. Write it like 50% or 99.5%") from None
+        if 0 <= share <= 1:
+            number = min(int(share * count), count - 1)
+    else:
+        number = parse_count(plain)
+        number += count if number < 0 else 0
+    if not 0 <= number < count:
+        raise OptionError(f"there are {counted(count, what)}: 0 to {max(0, count - 1):,}, or 0% to 100%")
+    return number

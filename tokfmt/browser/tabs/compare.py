@@ -1,0 +1,715 @@
+"""The tab of the comparison: two datasets side by side in step, with marked differences and keys to the next one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, ClassVar
+
+from textual import getters, on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Container, Vertical
+from textual.message import Message
+from textual.widgets import Static
+
+from tokfmt.browser.layout import Mode, ReaderPosition, TokenStyle
+from tokfmt.browser.pairing import (
+    Comparison,
+    First,
+    Marks,
+    Pair,
+    Row,
+    Sessions,
+    common_view,
+    comparable,
+    marks_of,
+    unit_of,
+)
+from tokfmt.browser.rows import Damage, RowSource, Span
+from tokfmt.browser.session import Session
+from tokfmt.browser.tabs.base import FIRST, LAST, Tab, number_words, parse_number
+from tokfmt.browser.widgets.frame import StatusLine
+from tokfmt.browser.widgets.reader import Reader, TokenFacts, facts_of
+from tokfmt.browser.widgets.row_view import Leaping, Loader, WithLoader
+from tokfmt.commands.compare.diff import counted
+from tokfmt.errors import TokfmtError
+from tokfmt.wording import counted as amount
+from tokfmt.wording import printable
+
+if TYPE_CHECKING:
+    from tokfmt.browser.export import Copied
+
+Part = tuple[str, str]
+"""Words and their kind: "plain", "good", "bad", "busy" or "dim"."""
+
+
+def verdict(comparison: Comparison | None, unit: str, waiting: str = "") -> list[Part]:
+    """Return the line above both sides."""
+    if comparison is None:
+        return [(f"◌ {waiting or 'opening'}", "busy")]
+    if comparison.state == "failed":
+        return [(f"✗ {printable(comparison.failure)}", "bad")]
+    first = comparison.first
+    parts = [_how_far(comparison)] if comparison.state != "done" else []
+    if comparison.differing:
+        parts.append((f"≠ {counted(comparison.differing)}", "bad"))
+        if not comparison.exact:
+            parts.append(("fewer may have moved", "dim"))
+        if first is not None:
+            parts.append((f"first: {first_words(first, unit, comparison.ports[0].unit)}", "plain"))
+        parts.append((f"{comparison.alike:,} alike", "dim"))
+    elif comparison.state == "done":
+        parts.append((f"✓ identical: {amount(comparison.alike, unit)}", "good"))
+    elif comparison.unlike_from is not None:
+        parts.append((f"≠ different from {unit} {comparison.unlike_from:,} on", "bad"))
+    else:
+        parts.append(("identical so far", "good"))
+    return parts
+
+
+def _how_far(comparison: Comparison) -> Part:
+    share = comparison.job.share
+    far = "" if share is None or comparison.job.name != "comparing" else f" {share:.0%}"
+    if comparison.state == "walking":
+        return f"◌ {comparison.job.name or 'opening'}{far} · esc stops", "busy"
+    return f"stopped at{far or ' the start'}; n starts over", "busy"
+
+
+def first_words(first: First, unit: str, part: str) -> str:
+    """Return the first difference in words: `document 17, token 204: 5 ≠ 6`, or `document 17 is only in A`."""
+    a, b = first.pair.a, first.pair.b
+    if a is None or b is None:
+        return _lone(first.pair, unit)
+    where = f"{unit} {a:,}" if a == b else f"{unit} {a:,} of A, {b:,} of B"
+    if first.token is None:
+        return where
+    x, y = ("end" if value is None else str(value) for value in first.values)
+    return f"{where}, {part} {first.token:,}: {x} ≠ {y}"
+
+
+def titles(pair: Pair, unit: str, lengths: Sequence[int | None], units: str) -> tuple[str, str]:
+    """Return the titles of both sides: `A · document 17 · 1,116 tokens`."""
+    out = []
+    for name, row, length in zip("AB", (pair.a, pair.b), lengths, strict=True):
+        many = "" if length is None or row is None else f" · {amount(length, units)}"
+        out.append(f"{name} · {'none' if row is None else f'{unit} {row:,}'}{many}")
+    return out[0], out[1]
+
+
+def pair_words(pair: Pair, marks: Marks | Damage | None, facts: Sequence[object], unit: str, part: str) -> list[Part]:
+    """Return the line below both sides.
+
+    Args:
+        pair: The rows.
+        marks: Their differences; None while they are compared.
+        facts: The facts about the tokens under both cursors.
+        unit: The noun for a row.
+        part: The noun for a unit of a row.
+    """
+    if pair.a is None or pair.b is None:
+        if pair.a is None and pair.b is None:
+            return [("no rows", "dim")]
+        return [(_lone(pair, unit), "bad")]
+    if marks is None:
+        return [("◌ comparing this pair", "busy")]
+    if isinstance(marks, Damage):
+        return [(f"✗ {printable(marks.why)}", "bad")]
+    parts: list[Part] = [("alike", "good")]
+    if marks.hunks:
+        far = "" if marks.known is None else f" up to {part} {marks.known[0]:,}; the rest is not compared"
+        parts = [(f"differs in {amount(len(marks.hunks), 'place')}{far}", "bad")]
+    return parts + _under(facts, part)
+
+
+def _lone(pair: Pair, unit: str) -> str:
+    """Return the words about a row that the other side lacks."""
+    side, other, row = ("B", "A", pair.b) if pair.a is None else ("A", "B", pair.a)
+    if pair.elsewhere is not None:
+        return f"{unit} {row:,} of {side} is {pair.elsewhere:,} of {other}: moved"
+    return f"{unit} {row:,} is only in {side}"
+
+
+def _under(facts: Sequence[object], part: str) -> list[Part]:
+    """Return the words about the tokens under both cursors."""
+    a, b = ((one if isinstance(one, TokenFacts) else None) for one in facts)
+    if a is None and b is None:
+        return []
+    where = (a or b).unit  # type: ignore[union-attr]
+    here = f"{where:,}" if a is None or b is None or a.unit == b.unit else f"{a.unit:,} and {b.unit:,}"
+    same = a is not None and b is not None and (a.value, a.mask, a.label) == (b.value, b.mask, b.label)
+    sign, kind = ("=", "plain") if same else ("≠", "bad")
+    return [(f"{part} {here}", "dim"), (f"{_token(a)} {sign} {_token(b)}", kind)]
+
+
+def _token(facts: TokenFacts | None) -> str:
+    if facts is None:
+        return "end"
+    words = [str(facts.value)]
+    if facts.spelled is not None:
+        words.append(f"“{facts.spelled}”")
+    if facts.mask is not None:
+        words.append(f"mask {facts.mask}")
+    if facts.label is not None:
+        words.append(f"label {facts.label}")
+    return " ".join(words)
+
+
+class Pane(Reader):
+    """A reader that takes the focus when it is scrolled, as the other side follows the one with the focus.
+
+    Attributes:
+        followed: The last arguments of `Side.follow`; None after a new layout.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.followed: tuple[int, int, int] | None = None
+
+    def show(self, port: RowSource, token_style: TokenStyle, row: int, unit: int = 0) -> None:
+        self.followed = None
+        super().show(port, token_style, row, unit)
+
+    def roll(self, lines: int) -> None:
+        self.focus()
+        super().roll(lines)
+
+    def drag(self, share: float) -> None:
+        self.focus()
+        super().drag(share)
+
+
+class Side(Vertical):
+    """A or B.
+
+    Args:
+        number: 0 or 1.
+    """
+
+    pane = getters.query_one(Pane)
+    """The reader of the side."""
+
+    class Moved(Message):
+        """The reader of a side moved."""
+
+        def __init__(self, side: Side) -> None:
+            super().__init__()
+            self.side = side
+
+    def __init__(self, number: int) -> None:
+        super().__init__(id="ab"[number], classes="side")
+        self.number, self.marks = number, Marks()
+        self.row: int | None = None
+
+    def compose(self) -> ComposeResult:
+        yield Pane()
+        yield Static("", classes="nothing", markup=False)
+
+    @property
+    def absent(self) -> bool:
+        """Return whether this side lacks the row."""
+        return self.has_class("absent")
+
+    def show(self, port: RowSource, token_style: TokenStyle, row: int | None, unit: int = 0) -> None:
+        """Show a row, or a message for None. `mark` adds the differences later."""
+        self.marks, self.row = Marks(), row
+        if row is None:
+            self.show_nothing("no such row here")
+        else:
+            self.remove_class("absent")
+            self.pane.show(port, token_style, row, unit)
+
+    def show_nothing(self, why: str) -> None:
+        """Show a message in place of a row."""
+        self.marks, self.row = Marks(), None
+        self.query_one(".nothing", Static).update(why)
+        self.add_class("absent")
+
+    def arrive(self, token: int) -> None:
+        """Show the same row with the cursor on a token, even if it is not loaded."""
+        pane = self.pane
+        if self.row is not None and pane.port is not None:
+            pane.show(pane.port, pane.token_style, self.row, token)
+
+    def mark(self, marks: Marks) -> None:
+        """Mark the differences between the rows."""
+        self.marks = marks
+        self._mark()
+
+    def _mark(self) -> None:
+        pane = self.pane
+        first, last = (pane.lines[0].first, pane.lines[-1].last) if pane.lines else (0, 0)
+        pane.hits = self.marks.between(self.number, first, last)
+        pane.refresh()
+
+    @property
+    def length(self) -> int | None:
+        """Return the number of units of the row, if it is known."""
+        pane = self.pane
+        span = pane.port.peek_span(pane.row) if pane.port else None
+        return span.length if isinstance(span, Span) else None
+
+    @on(Reader.Moved)
+    def _moved(self, message: Reader.Moved) -> None:
+        message.stop()
+        self._mark()
+        self.post_message(self.Moved(self))
+
+    def held(self) -> tuple[int, int]:
+        """Return a token and its line on the screen: that of the cursor, or else the first one."""
+        pane = self.pane
+        for y, line in enumerate(pane.lines):
+            if line.leads and line.first <= pane.cursor < line.last:
+                return pane.cursor, y
+        return (pane.lines[0].first if pane.lines else 0), 0
+
+    def follow(self, cursor: int, anchor: int, y: int) -> None:
+        """Put the cursor on a token, and scroll so that another token is on a line of the screen.
+
+        Args:
+            cursor: The token for the cursor.
+            anchor: The token for the line.
+            y: The line of the screen.
+        """
+        if self.pane.opening or self.pane.followed == (cursor, anchor, y):
+            return
+        self.pane.followed = cursor, anchor, y
+
+        def step(scroll: ReaderPosition) -> None:
+            scroll.to(cursor)
+            scroll.top = scroll.above(scroll.find(max(0, min(anchor, scroll.roll.span.length - 1))), y)
+
+        self.pane.move(step, reveal=False)
+
+
+class PairLine(StatusLine, WithLoader):
+    """The line about a pair, which reads with its own loader."""
+
+    def tell(self, sessions: Sessions, pair: Pair, marks: Marks | Damage | None, cursors: tuple[int, int]) -> None:
+        """Show the facts about a pair."""
+        self.loader.forget()
+        unit, part = unit_of(sessions), sessions[0].port.unit
+        places = [(one.port, one.token_style, pair.row(side), cursors[side]) for side, one in enumerate(sessions)]
+
+        def work() -> list[object]:
+            return [None if row is None else facts_of(port, words, row, token) for port, words, row, token in places]
+
+        self.loader.ask(work, lambda facts: self.say(pair_words(pair, marks, facts, unit, part)))
+
+
+_UNLIKE = Damage("one holds text, the other token IDs. Add --tokenizer to compare them")
+
+
+WIDE = 110
+"""Width in columns from which both sides are next to each other."""
+
+
+class CompareTab(Tab):
+    """Compare the first two open datasets. `step` is the step of the pairing on the screen."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "stop", "Stop", tooltip="Stop comparing"),
+        Binding("n", "difference(1)", "Next", tooltip="Next difference"),
+        Binding("N,p", "difference(-1)", "Previous", tooltip="Previous difference"),
+        Binding("right_curly_bracket", "differing(1)", "Next pair", key_display="}", tooltip="Next pair that differs"),
+        Binding(
+            "left_curly_bracket",
+            "differing(-1)",
+            "Previous pair",
+            key_display="{",
+            tooltip="Previous pair that differs",
+        ),
+        Binding("g", "jump", "Go to", tooltip="Go to a row of A; gg goes to the first token"),
+        Binding("c", "copy(False)", "Copy", tooltip="Copy the text of the side with the cursor"),
+        Binding("D", "copy_difference", "Copy difference", tooltip="Copy the difference under the cursor"),
+        Binding("m", "mode", "Text/IDs"),
+        Binding("v", "view", "View", tooltip="Show documents or samples"),
+        Binding("V", "split", "Split", tooltip="Next split of both"),
+        Binding("s", "stack", "Stack", tooltip="Stack the sides, or not"),
+        Binding("right_square_bracket", "by(1)", "Pair down", key_display="]", tooltip="Next pair"),
+        Binding("left_square_bracket", "by(-1)", "Pair up", key_display="[", tooltip="Previous pair"),
+        Binding("C", "copy(True)", "Copy IDs", tooltip="Copy the IDs of the side with the cursor"),
+        Binding("w", "toggle_both('whitespace')", "White space", tooltip="Show white space"),
+        Binding("W", "toggle_both('wrap')", "Wrap", tooltip="Wrap lines"),
+    ]
+
+    sessions: Sessions | None = None
+    comparison: Comparison | None = None
+    step = 0
+    pair = Pair(None, None, differs=False)
+    marks: Marks | Damage | None = None
+    _arrival = 0
+    _wanted = False  # go to the next difference when it is found
+    _viewed = False
+    _stacked: bool | None = None
+
+    def __init__(self, id: str) -> None:  # noqa: A002 - Textual's word
+        super().__init__(id=id)
+        self._copies = Loader(self, every=True)
+
+    def compose(self) -> ComposeResult:
+        yield StatusLine("verdict")
+        with Container(id="sides"):
+            yield Side(0)
+            yield Side(1)
+        yield PairLine("pairline")
+
+    # the datasets
+
+    def show(self, session: Session) -> None:
+        self.session = session
+        sessions = self.host.pair()
+        if sessions is None:
+            self.say(self.host.pair_waits())
+            return
+        refused = next((one.refused for one in sessions if one.refused is not None), None)
+        if refused is not None:
+            self.refuse(sessions, refused)
+            return
+        waiting = self.host.pair_waits()
+        if not waiting and not self._viewed:
+            self._viewed = True
+            self._view(sessions, common_view(sessions))
+            self.call_later(self.host.refresh_tabs)  # the other tabs may show another view now
+        ports, old = tuple(one.port for one in sessions), self.comparison
+        if not waiting and (old is None or old.ports != ports):
+            self.begin(sessions)
+        self.sessions = sessions
+        self.see(self.step)
+        self.say(waiting)
+
+    def _view(self, sessions: Sessions, name: str) -> None:
+        for session in sessions:
+            session.shown = name or session.opened.views[0].name
+
+    # actions
+
+    def action_by(self, count: int) -> None:
+        self.see(self.step + count)
+
+    async def action_jump(self) -> None:
+        if self.sessions is None or self.comparison is None:
+            return
+        pairing, count, unit = self.comparison.pairing, self.sessions[0].port.count, unit_of(self.sessions)
+
+        def to_row(answer: str) -> None:
+            if answer in (FIRST, LAST):
+                self.leader.pane.action_to(0 if answer == FIRST else -1)
+                return
+            step = pairing.step_of(0, parse_number(answer, count, unit))
+            self.host.leave()
+            self.see(step)
+
+        await self.host.ask_line(number_words(f"{unit} of A", count), to_row, at_once=(FIRST, LAST))
+
+    def offers(self, action: str, parameters: tuple[object, ...]) -> bool:  # noqa: ARG002 - of any direction
+        """Return whether an action would do something now (`keys.Offering`)."""
+        comparison, sessions = self.comparison, self.sessions
+        if action == "stop":
+            return self._wanted or (comparison is not None and comparison.walking)
+        if action in ("difference", "differing"):
+            return comparison is not None and (comparison.state != "done" or bool(comparison.differing))
+        if action == "view":
+            return sessions is not None and bool(common_view(sessions, sessions[0].shown))
+        if action == "split":
+            return sessions is not None and len({*sessions[0].splits} & {*sessions[1].splits}) > 1
+        if action == "copy_difference":
+            return isinstance(self.marks, Marks) and bool(self.marks.hunks)
+        return sessions is not None
+
+    def spot(self) -> tuple[int, int] | None:
+        """Return the step and the token under the cursor."""
+        return self.step, self.leader.pane.cursor
+
+    def return_to(self, spot: tuple[int, int]) -> None:
+        """Show a pair again."""
+        self.see(*spot)
+
+    @on(Leaping)
+    def _leaping(self) -> None:
+        self.host.leave()
+
+    def action_mode(self) -> None:
+        modes = list(Mode)
+        mode = modes[(modes.index(self.leader.pane.mode) + 1) % len(modes)]
+        for side in self.sides:
+            side.pane.mode = mode
+
+    def action_toggle_both(self, what: str) -> None:
+        value = not getattr(self.leader.pane, what)
+        for side in self.sides:
+            setattr(side.pane, what, value)
+
+    def action_view(self) -> None:
+        name = common_view(self.sessions, self.sessions[0].shown) if self.sessions else ""
+        if self.sessions and name:
+            self._view(self.sessions, name)
+            self.step = 0
+            self.host.refresh_tabs()
+        else:
+            self.notify("Both datasets have only one view in common.")
+
+    def action_split(self) -> None:
+        """Show the next split that both datasets have."""
+        if self.sessions is None:
+            return
+        a, b = self.sessions
+        names = [name for name in a.splits if name in b.splits]
+        if len(names) > 1:
+            at = names.index(a.split) if a.split in names else -1
+            self.host.show_split(names[(at + 1) % len(names)], (0, 1))
+        else:
+            self.notify("The datasets do not have two splits in common.")
+
+    def action_stack(self) -> None:
+        self._stacked = not self.has_class("stacked")
+        self.set_class(self._stacked, "stacked")
+
+    def on_resize(self) -> None:
+        self.set_class(self.size.width < WIDE if self._stacked is None else self._stacked, "stacked")
+
+    # copies
+
+    def action_copy(self, ids: bool) -> None:
+        """Copy the row of the side with the cursor, or its marked tokens."""
+        from tokfmt.browser.export import copied
+
+        leader, sessions = self.leader, self.sessions
+        number, row, part = leader.number, leader.row, leader.pane.marked
+        if sessions is None or row is None:
+            self.notify("There is no row to copy.")
+            return
+        self._copy(lambda: copied(sessions[number], row, part, ids=ids), "AB"[number])
+
+    def action_copy_difference(self) -> None:
+        """Copy what both sides hold at the difference under the cursor, or at the next one."""
+        from tokfmt.browser.export import copied_difference
+
+        pair, sessions, marks, leader = self.pair, self.sessions, self.marks, self.leader
+        if sessions is None or pair.a is None or pair.b is None:
+            self.notify("One side lacks this row. c copies it.")
+        elif not isinstance(marks, Marks) or not marks.hunks:
+            self.notify("These rows are alike." if isinstance(marks, Marks) else "The rows are not compared yet.")
+        else:
+            hunk, rows = marks.near(leader.number, leader.pane.cursor), (pair.a, pair.b)
+            parts = hunk.side(0), hunk.side(1)
+            name = f"difference {marks.hunks.index(hunk) + 1:,} of {len(marks.hunks):,}"
+            self._copy(lambda: copied_difference(sessions, rows, parts), name)
+
+    def _copy(self, work: Callable[[], Copied], name: str) -> None:
+        """Copy what `work` reads, and say its name."""
+
+        def tried() -> Copied | TokfmtError:
+            try:
+                return work()
+            except TokfmtError as error:
+                return error
+
+        def then(found: Copied | TokfmtError) -> None:
+            if isinstance(found, TokfmtError):
+                self.notify(str(found), title="Not copied", severity="warning", markup=False)
+            else:
+                self.host.copy(found.text, f"{name}: {found.description}")
+
+        self._copies.ask(tried, then)
+
+    # the comparison: its progress, and moves between differences
+
+    @property
+    def idle(self) -> bool:
+        return self._copies.idle and (self.comparison is None or not self.comparison.walking)
+
+    def refuse(self, sessions: Sessions, error: Exception) -> None:
+        """Show the error of a dataset that cannot be read, in place of a comparison."""
+        self._forget()
+        self.sessions = None
+        self.name_sides(sessions)
+        for side in self.sides:
+            side.border_title = "AB"[side.number]
+            refused = sessions[side.number].refused
+            side.show_nothing("cannot be read" if refused else "no dataset to compare with")
+        self.query_one("#verdict", StatusLine).say([(f"✗ {printable(' '.join(str(error).split()))}", "bad")])
+
+    def _forget(self) -> None:
+        if self.comparison is not None:
+            self.comparison.stop()
+        self.comparison = None
+
+    def begin(self, sessions: Sessions) -> None:
+        """Start the comparison."""
+        self._forget()
+        self.comparison = Comparison(sessions, lambda: self.call_later(self._walked, self.comparison))
+
+    def say(self, waiting: str = "") -> None:
+        """Show the line above both sides."""
+        parts = verdict(self.comparison, unit_of(self.sessions), waiting) if self.sessions else []
+        if not self.sessions and waiting:
+            parts = [(f"◌ {waiting}", "busy")]
+        if self._wanted:
+            parts = [("◌ searching for the next difference · esc stops", "busy"), *parts]
+        self.query_one("#verdict", StatusLine).say(parts)
+
+    def _walked(self, source: Comparison | None) -> None:
+        """Handle progress or the end of the comparison."""
+        comparison = self.comparison
+        if comparison is None or source not in (comparison, None):
+            return
+        if comparison.pairing.pair(self.step) != self.pair:  # the alignment changed the pair
+            row = self.pair.row(self.leader.number)
+            step = self.step if row is None else comparison.pairing.step_of(self.leader.number, row)
+            self.see(step, self.leader.pane.cursor)
+        if self._wanted:
+            found = comparison.pairing.following(self.step)
+            self._wanted = found is None and comparison.walking
+            if found is not None:
+                self.see(found, arrival=1)
+            elif not comparison.walking:
+                self.notify("There are no more differences.")
+        if not comparison.walking:
+            self.refresh_bindings()
+        self.say()
+
+    def action_difference(self, direction: int) -> None:
+        if not self.hop(direction):
+            self.action_differing(direction)
+
+    def action_differing(self, direction: int) -> None:
+        comparison = self.comparison
+        if comparison is None or comparison.state == "failed":
+            return
+        pairing = comparison.pairing
+        found = pairing.following(self.step) if direction > 0 else pairing.preceding(self.step)
+        if found is not None:
+            self.see(found, arrival=direction)
+        elif direction > 0 and comparison.state in ("walking", "stopped"):
+            self._wanted = True
+            if not comparison.walking and self.sessions:
+                self.begin(self.sessions)
+            self.say()
+        else:
+            self.notify(f"There are no {'more' if direction > 0 else 'earlier'} differences.")
+
+    def action_stop(self) -> None:
+        if self._wanted:
+            self._wanted = False
+        elif self.comparison is None or not self.comparison.stop():
+            self.host.action_cancel()
+        self.refresh_bindings()
+        self.say()
+
+    def on_unmount(self) -> None:
+        self._copies.close()
+        self._forget()
+
+    # the pair on the screen: its differences, and both sides in step
+
+    @property
+    def sides(self) -> list[Side]:
+        """Return A and B."""
+        return list(self.query(Side))
+
+    @property
+    def leader(self) -> Side:
+        """Return the side that the other follows: the one with the focus, or the one that has the row."""
+        a, b = self.sides
+        return b if a.absent or (b.pane.has_focus and not b.absent) else a
+
+    def enter(self) -> None:
+        self.leader.pane.focus()
+
+    def see(self, step: int, unit: int = 0, arrival: int = 0) -> None:
+        """Show a pair.
+
+        Args:
+            step: Step of the pairing; the nearest one if it does not exist.
+            unit: Token for the cursor.
+            arrival: 1 puts the cursor on the first difference, -1 on the last one.
+        """
+        if self.sessions is None:
+            return
+        if self.comparison is not None:
+            self.step = max(0, min(step, self.comparison.pairing.total - 1))
+            self.pair = self.comparison.pairing.pair(self.step)
+        else:  # without a comparison, rows with equal numbers are pairs
+            a, b = ((step if step < one.port.count else None) for one in self.sessions)
+            self.pair = Pair(a, b, differs=False)
+        self.loader.forget()
+        self.marks, self._arrival = None, arrival
+        focused = any(side.pane.has_focus for side in self.sides)
+        for side, session in zip(self.sides, self.sessions, strict=True):
+            side.show(session.port, session.token_style, self.pair.row(side.number), unit)
+        if focused and not self.leader.pane.has_focus:
+            self.leader.pane.focus()
+        self._tell()
+        self._look()
+
+    def _look(self) -> None:
+        """Search for the differences of the pair in a worker."""
+        pair, sessions, generation = self.pair, self.sessions, self.loader.generation
+        if pair.a is None or pair.b is None or sessions is None:
+            self._marked(Marks())
+        elif not comparable(sessions):
+            self._marked(_UNLIKE)
+        else:
+            a, b = Row(sessions[0].port, pair.a), Row(sessions[1].port, pair.b)
+            self.loader.ask(lambda: marks_of(a, b, lambda: self.loader.generation == generation), self._marked)
+
+    def _marked(self, marks: Marks | Damage) -> None:
+        self.marks = marks
+        if isinstance(marks, Marks):
+            for side in self.sides:
+                side.mark(marks)
+            leader = self.leader
+            if self._arrival and marks.hunks and not leader.absent:
+                leader.arrive(marks.hunks[0 if self._arrival > 0 else -1].side(leader.number).start)
+        self._arrival = 0
+        self._follow()
+        self._tell()
+
+    def hop(self, direction: int) -> bool:
+        """Move the cursor to the next or previous difference of this pair; return False without one."""
+        marks, side = self.marks, self.leader
+        if not isinstance(marks, Marks):
+            return False
+        cursor = side.pane.cursor
+        hunk = marks.following(side.number, cursor) if direction > 0 else marks.preceding(side.number, cursor)
+        if hunk is None:
+            return False
+        token = hunk.side(side.number).start
+        if direction > 0 and token >= (side.length or 0) and cursor == token - 1:
+            return False  # the difference is after the last token, where the cursor cannot go
+        side.pane.go_to(token)
+        return True
+
+    # both in step
+
+    @on(Side.Moved)
+    def _moved(self, message: Side.Moved) -> None:
+        message.stop()
+        self._follow()
+        self._tell()
+
+    def _follow(self) -> None:
+        leader = self.leader
+        other = self.sides[1 - leader.number]
+        marks = self.marks if isinstance(self.marks, Marks) else Marks()
+        if not other.absent and not leader.absent:
+            token, y = leader.held()
+            number = leader.number
+            other.follow(marks.across(number, leader.pane.cursor), marks.across(number, token), y)
+
+    def _tell(self) -> None:
+        if self.sessions is None:
+            return
+        a, b = self.sides
+        lengths = a.length, b.length
+        names = titles(self.pair, unit_of(self.sessions), lengths, self.sessions[0].port.unit)
+        a.border_title, b.border_title = names
+        self.name_sides(self.sessions)
+        cursors = a.pane.cursor, b.pane.cursor
+        self.query_one(PairLine).tell(self.sessions, self.pair, self.marks, cursors)
+
+    def name_sides(self, sessions: Sessions) -> None:
+        """Show the dataset of each side below it."""
+        for side, session in zip(self.sides, sessions, strict=True):
+            split = f" · {printable(session.split)}" if session.split else ""
+            side.border_subtitle = f"{printable(session.path.name)}{split} · {session.format_name or 'unknown format'}"

@@ -1,0 +1,374 @@
+"""The tab of findings: the result of `tokfmt check`, with links to the bytes and the sequences."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import asdict
+from pathlib import Path
+from typing import ClassVar
+
+from rich.cells import cell_len
+from rich.style import Style
+from rich.text import Text
+from textual import events, getters, on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.content import Content
+from textual.widgets import DataTable, Static
+
+from tokfmt.browser.dialogs import Page
+from tokfmt.browser.health import checked
+from tokfmt.browser.session import Session, Vocabulary, row_at
+from tokfmt.browser.tabs.base import Working
+from tokfmt.browser.widgets.outline import fitted
+from tokfmt.commands.check import CheckReport, explain
+from tokfmt.core.findings import Finding
+from tokfmt.errors import TokfmtError
+from tokfmt.files.fields import Pointer
+from tokfmt.files.place import place_of
+from tokfmt.wording import counted, printable
+
+ORDER = {"error": 0, "warning": 1, "info": 2}
+"""Rank of severities, the worst first."""
+
+_QUIET = "$foreground 60%"
+
+
+def summary(verdict: CheckReport) -> str:
+    """Return the number of findings by severity, and the depth of the check."""
+    depth = "every token checked" if verdict.deep else "headers and index checked"
+    counts = [
+        f"{verdict.severities[name]:,} info" if name == "info" else counted(verdict.severities[name], name)
+        for name in ORDER
+        if verdict.severities.get(name)
+    ]
+    kept = f" · {len(verdict.findings):,} of them listed" if verdict.left_out else ""
+    return f"{', '.join(counts) or 'no findings'} · {depth}{kept}"
+
+
+def nothing_found(verdict: CheckReport) -> Content:
+    """Return a sentence for a check without findings."""
+    depth = "every token" if verdict.deep else "headers, index and metadata"
+    return Content(f"The check of {depth} found no problem.")
+
+
+def in_full(finding: Finding, *, explained: bool) -> Content:
+    """Return a finding in full: place, message, remedy, and with `explained` the explanation of its code."""
+    return Content("\n").join(_lines(finding, explained=explained))
+
+
+def _lines(finding: Finding, *, explained: bool) -> Iterator[Content]:
+    place = printable(finding.path) + ("" if finding.offset is None else f", byte {finding.offset:,}")
+    yield Content.assemble((f"{finding.code} ", "bold"), place)
+    yield Content(printable(finding.message))
+    if finding.remedy:
+        yield Content.assemble(("→ ", "bold"), printable(finding.remedy))
+    if explained:
+        with suppress(TokfmtError):  # codes of plug-ins may have no explanation
+            code = explain(finding.code)
+            yield Content("")
+            yield Content.assemble((f"{code.title}. ", f"bold {_QUIET}"), (code.text, _QUIET))
+
+
+MARKS = {"error": "✗", "warning": "▲", "info": "·"}
+_PLACE = 36
+
+
+class FindingTable(DataTable[Text]):
+    """The list of findings; the cursor chooses one."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {f"findings--{part}" for part in (*MARKS, "code", "place", "message")}
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "select_cursor", "To the bytes"),
+        Binding("n", "cursor_down", "Next finding", system=True),
+        Binding("N", "cursor_up", "Previous finding", system=True),
+        Binding("down,j", "cursor_down", "Down", system=True),
+        Binding("up,k", "cursor_up", "Up", system=True),
+        Binding("pagedown,space,ctrl+f", "page_down", "Page down", system=True),
+        Binding("pageup,ctrl+b", "page_up", "Page up", system=True),
+        Binding("ctrl+d", "halves(1)", "Half a page down", system=True),
+        Binding("ctrl+u", "halves(-1)", "Half a page up", system=True),
+        Binding("home,g", "scroll_top", "First", system=True),
+        Binding("end,G", "scroll_bottom", "Last", system=True),
+    ]
+
+    def __init__(self) -> None:
+        super().__init__(id="findings-list", show_header=False, cursor_type="row", cell_padding=0)
+        self.cursor_foreground_priority = "renderable"
+        self.findings: Sequence[Finding] = ()
+
+    @property
+    def finding(self) -> Finding | None:
+        """Return the finding under the cursor."""
+        return self.findings[self.cursor_row] if self.findings else None
+
+    def on_mount(self) -> None:
+        self.app.theme_changed_signal.subscribe(self, lambda _: self._fill())
+
+    def on_resize(self) -> None:
+        self._fill()
+
+    def action_halves(self, halves: int) -> None:
+        """Move by a number of half screens."""
+        self.move_cursor(row=self.cursor_row + halves * max(1, self.size.height // 2))
+
+    def on_click(self, event: events.Click) -> None:
+        """Choose a finding; a double click follows it, while DataTable follows the chosen one at any click."""
+        row = event.style.meta.get("row", -1)
+        if row >= 0:
+            event.prevent_default()
+            self.move_cursor(row=row)
+            if event.chain > 1:
+                self.action_select_cursor()
+
+    def show(self, findings: Sequence[Finding], chosen: Finding | None = None) -> None:
+        """List findings, with the cursor on `chosen` if it is one of them, and else on the first one."""
+        self.findings = findings
+        self._fill()
+        self.move_cursor(row=findings.index(chosen) if chosen in findings else 0)
+
+    def _fill(self) -> None:
+        """Fill the rows for the current theme and width, without moving the cursor."""
+        row = self.cursor_row
+        self.clear(columns=True)
+        place = min(_PLACE, max((cell_len(place_text(finding)) for finding in self.findings), default=0))
+        room = max(1, self.size.width - 1 - 11 - 7 - place - 2)
+        for width in (11, 7, place + 2, room):
+            self.add_column("", width=width)
+        for finding in self.findings:
+            severity = finding.severity if finding.severity in MARKS else "info"
+            self.add_row(
+                self._cell(f" {MARKS[severity]} {finding.severity}", severity),
+                self._cell(finding.code, "code"),
+                self._cell(fitted(place_text(finding), place), "place"),
+                self._cell(fitted(printable(finding.message), room), "message"),
+            )
+        self.move_cursor(row=row)
+
+    def _cell(self, text: str, kind: str) -> Text:
+        style = self.get_component_rich_style(f"findings--{kind}")
+        return Text(text, Style(color=style.color, bold=style.bold), no_wrap=True)  # the cursor has the background
+
+
+def place_text(finding: Finding) -> str:
+    """Return the file name and the byte offset of a finding."""
+    name = printable(place_of(finding.path).name)
+    return name if finding.offset is None else f"{name}:{finding.offset:,}"
+
+
+def known(session: Session) -> CheckReport | None:
+    """Return the result of the check that ran before.
+
+    Raises:
+        TokfmtError: The files have changed since they were opened.
+    """
+    session.check_unchanged()
+    return session.verdict
+
+
+_HIGH = 28
+"""Height in lines from which the tab explains the code of a finding without a key."""
+
+
+class FindingsTab(Working):
+    """The list of findings, and the finding under the cursor in full below it."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("s", "sequence", "To the sequence"),
+        Binding("l", "list", "List", tooltip="List its sequences"),
+        Binding("x", "explain", "Explain", tooltip="Explain the finding"),
+        Binding("e", "export", "Export"),
+        Binding("c", "all", "Check all", tooltip="Check every token"),
+    ]
+
+    _vocabulary: Vocabulary | None = None  # the tokenizer of the last check
+    _holds: Finding | None = None  # a finding with a byte that holds a token
+    _before: Finding | None = None  # the one under the cursor before the same dataset was opened again
+    list = getters.query_one(FindingTable)
+    """The list of findings."""
+
+    def compose(self) -> ComposeResult:
+        yield FindingTable()
+        yield Static(id="finding", markup=False)
+
+    def show(self, session: Session) -> None:
+        same = hasattr(self, "session") and session is self.session
+        if same and (session.of_text or session.vocabulary is self._vocabulary):
+            return
+        self.stop()
+        again = hasattr(self, "session") and session.path == self.session.path
+        self._before = (self.list.finding or self._before) if again else None
+        self.session = session
+        self.list.show(())
+        if session.verdict is None or session.vocabulary is not self._vocabulary:
+            self._check(deep=False)
+        else:
+            self.begin(lambda _: known(session), self._found)
+
+    def enter(self) -> None:
+        self.list.focus()
+
+    # the check
+
+    def _check(self, *, deep: bool) -> None:
+        session, self._vocabulary = self.session, self.session.vocabulary
+        used = session.choice is not None and session.vocabulary is not None and not session.of_text
+        tokenizer = session.choice.name if session.choice is not None and used else None
+        self.begin(lambda job: checked(session, job, deep=deep, tokenizer=tokenizer), self._found)
+
+    def _found(self, outcome: object) -> None:
+        if isinstance(outcome, CheckReport):
+            self.session.verdict = outcome
+            self.host.show_health()
+            self._list()
+        else:
+            self.list.border_title = f"✗ {outcome}"
+
+    def _list(self) -> None:
+        verdict = self.session.verdict
+        if verdict is not None:
+            found = sorted(verdict.findings, key=lambda finding: ORDER.get(finding.severity, 2))
+            self.list.show(found, self.list.finding or self._before)
+        self.say()
+
+    def say(self) -> None:
+        """Show the progress or the summary of the check."""
+        verdict = self.session.verdict
+        self.list.border_title = self.doing("checking") if self.job else "" if verdict is None else summary(verdict)
+        self.list.border_subtitle = "" if verdict is None or verdict.deep or self.job else "c checks every token"
+        self._moved()
+
+    @on(DataTable.RowHighlighted)
+    def _moved(self) -> None:
+        finding = self.list.finding
+        if not hasattr(self, "session"):
+            return
+        if finding is not None:
+            content = in_full(finding, explained=self.size.height >= _HIGH)
+        elif self.session.verdict is not None and not self.job:
+            content = nothing_found(self.session.verdict)
+        else:
+            content = Content("")
+        self.query_one("#finding", Static).update(content)
+        self._look(finding)
+        self.refresh_bindings()
+
+    def _look(self, finding: Finding | None) -> None:
+        """Find out whether the byte of a finding holds a token, so that only then the key to it is listed."""
+        session, self._holds = self.session, None
+        if finding is None or finding.offset is None or session.refused is not None:
+            return
+        if not session.path.is_local or not session.port.whole:  # no request and no count for a word in a line
+            self._holds = finding
+            return
+
+        def holds() -> bool:
+            try:
+                return row_at(session, Pointer(place_of(finding.path), finding.offset or 0)) is not None
+            except TokfmtError:
+                return False
+
+        def then(found: bool) -> None:
+            self._holds = finding if found else None
+            self.refresh_bindings()
+
+        self.loader.ask(holds, then)
+
+    def offers(self, action: str, parameters: tuple[object, ...]) -> bool:
+        """Return whether an action would do something now (`keys.Offering`)."""
+        finding = self.list.finding
+        if action in ("sequence", "list"):
+            known = action == "list" and finding is not None and bool(finding.query)
+            return known or (self._holds is not None and self._holds is finding)
+        return super().offers(action, parameters)
+
+    # links
+
+    @on(DataTable.RowSelected)
+    def _followed(self) -> None:
+        finding = self.list.finding
+        if finding is None:
+            return
+        place = place_of(finding.path)
+        whole = not self.session.is_file and place == self.session.path  # a store is not asked while a key is handled
+        if place.is_dir() if place.is_local else whole:
+            self.notify("This finding is about the whole directory.")
+        else:
+            length = 0 if finding.offset is None else 1
+            self.host.go_to_bytes(place, finding.offset or 0, length)
+
+    def on_resize(self) -> None:
+        self._moved()
+
+    def action_sequence(self) -> None:
+        session, finding = self.session, self.list.finding
+        if finding is None or finding.offset is None:
+            self.notify("This finding has no byte offset.")
+            return
+        target = Pointer(place_of(finding.path), finding.offset)
+
+        self.go_to_sequence(lambda: row_at(session, target), "no sequence is at that byte; Enter shows the bytes")
+
+    def action_list(self) -> None:
+        """List the sequences that the finding is about: those of its query, or of all findings of its code."""
+        session, finding = self.session, self.list.finding
+        if finding is None:
+            return
+        if finding.query:
+            self.host.filter(finding.query)
+            return
+        alike = [one for one in self.list.findings if one.code == finding.code and one.offset is not None]
+
+        def find() -> list[tuple[Finding, int]] | str:
+            found = []
+            for one in alike:
+                try:
+                    where = row_at(session, Pointer(place_of(one.path), one.offset or 0))
+                except TokfmtError as error:
+                    return str(error)
+                if where is not None:
+                    found.append((one, where[0]))
+            return found
+
+        def then(found: list[tuple[Finding, int]] | str) -> None:
+            if isinstance(found, str):
+                self.notify(found, severity="warning", markup=False)
+            elif not found:
+                self.notify("This finding is about no single sequence.")
+            else:
+                numbers = sorted({row for _, row in found})
+                row = next((row for one, row in found if one is finding), numbers[0])
+                self.host.filter(f"seq:{','.join(map(str, numbers))}", row)
+
+        self.loader.ask(find, then)
+
+    async def action_export(self) -> None:
+        """Ask for a file, and write all findings."""
+        records = [asdict(finding) for finding in self.list.findings]
+        name = f"{Path(self.session.path.name).stem}-findings"
+        await self.host.export_lines(records, f"{counted(len(records), 'finding')}", name)
+
+    def action_explain(self) -> None:
+        finding = self.list.finding
+        if finding is None:
+            return
+        try:
+            code = explain(finding.code)
+        except TokfmtError as error:
+            self.notify(str(error), severity="warning", markup=False)
+            return
+        blocks = [(code.title, [("", code.text)]), ("Of", [("", code.owner)])]
+        self.app.push_screen(Page(code.code, blocks, 90))
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Return whether an action applies; a complete check is not repeated."""
+        if action == "all":
+            verdict = self.session.verdict if hasattr(self, "session") else None
+            return self.job is None and not (verdict is not None and verdict.deep)
+        if action in ("sequence", "list", "explain", "export"):
+            return self.is_mounted and self.list.finding is not None
+        return super().check_action(action, parameters)
+
+    def action_all(self) -> None:
+        self._check(deep=True)

@@ -1,0 +1,539 @@
+"""The tab of the index: the parts and fields of the files, next to their bytes.
+
+Bytes are read in windows, cached, and shown in hexadecimal and as characters. A part that cannot be read is `Damage`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import groupby
+from typing import ClassVar
+
+from rich.segment import Segment
+from textual import getters, on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Container, Vertical
+from textual.message import Message
+from textual.strip import Strip
+from textual.widgets import Static
+
+from tokfmt.base.options import parse_count
+from tokfmt.base.resources import Recent
+from tokfmt.browser.rows import Damage
+from tokfmt.browser.session import Session, is_small, row_at
+from tokfmt.browser.tabs.base import FIRST, LAST, Tab
+from tokfmt.browser.widgets.outline import Outline, Parts, Row, first_open, row_of_byte, sequence_of
+from tokfmt.browser.widgets.row_view import Leaping, Loader, RowView
+from tokfmt.browser.workers import Job
+from tokfmt.commands.show.parts import ROW, HexRow, Raw, sections
+from tokfmt.commands.source.request import given_to
+from tokfmt.errors import OptionError, TokfmtError
+from tokfmt.files.fields import Field, Pointer
+from tokfmt.files.place import Place
+from tokfmt.wording import counted, printable
+
+# the bytes of a file
+
+_ROWS = 256  # rows per window
+_WINDOWS = 64
+
+
+class Bytes:
+    """The bytes of the files of a dataset in rows of 16. `load` and `size` read, and are for a worker."""
+
+    def __init__(self, raw: Raw) -> None:
+        self._raw = raw
+        self._others: dict[Place, Raw] = {}
+        self._windows = Recent[tuple[Place, int], list[HexRow] | Damage](_WINDOWS)
+
+    @property
+    def root(self) -> Place:
+        """Return the path of the dataset."""
+        return self._raw.path
+
+    def admit(self, path: Place) -> None:
+        """Let a file be read that the reader of the dataset has opened, though it may be elsewhere.
+
+        Files of the sources of a recipe are. A link in a dataset, which nobody opened, may not lead out of it.
+        """
+        self._others.setdefault(path, Raw(path, None, (), ()))
+
+    def _of(self, path: Place) -> Raw:
+        return self._others.get(path, self._raw)
+
+    def size(self, path: Place) -> int | Damage:
+        """Return the number of bytes of a file."""
+        try:
+            return self._of(path).size_of(path)
+        except TokfmtError as error:
+            return Damage(str(error))
+
+    def peek(self, path: Place, row: int) -> HexRow | Damage | None:
+        """Return a row if it is loaded."""
+        window = self._windows.get((path, row // _ROWS))
+        if window is None or isinstance(window, Damage):
+            return window
+        within = row % _ROWS
+        return window[within] if within < len(window) else Damage("the file has become shorter")
+
+    def load(self, path: Place, rows: range) -> None:
+        """Read some rows."""
+        for number in range(rows.start // _ROWS, -(-rows.stop // _ROWS)):
+            if self._windows.get((path, number)) is None:
+                try:
+                    found: list[HexRow] | Damage = self._of(path).hex_rows(path, number * _ROWS * ROW, _ROWS)
+                except TokfmtError as error:
+                    found = Damage(str(error))
+                self._windows.put((path, number), found)
+
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """A run of characters of one kind: "offset", "gap", "zero", "print" or "other"."""
+
+    text: str
+    kind: str
+    marked: bool = False
+    cursor: bool = False
+
+
+def cells_of(row: HexRow, digits: int, cursor: int, marked: range) -> Iterator[Cells]:
+    """Yield the cells of a row: its byte offset, its bytes in hexadecimal, and its characters."""
+    yield Cells(f"{row.offset:0{digits}x} ", "offset")
+    known = [(_kind(byte), at in marked, at == cursor, byte) for at, byte in enumerate(row.data, row.offset)]
+    for number in range(ROW):
+        gap = "  " if number == ROW // 2 else " "
+        before = known[number - 1] if 0 < number <= len(known) else None
+        joined = before is not None and number < len(known) and before[1] and known[number][1]
+        yield Cells(gap, "gap", joined)
+        if number < len(known):
+            kind, mark, here, byte = known[number]
+            yield Cells(f"{byte:02x}", kind, mark, here)
+        else:
+            yield Cells("  ", "gap")
+    yield Cells("  ", "gap")
+    for (kind, mark, here), group in groupby(known, lambda one: one[:3]):
+        text = "".join(chr(one[3]) if 32 <= one[3] < 127 else "·" for one in group)
+        yield Cells(text, kind, mark, here)
+
+
+def _kind(byte: int) -> str:
+    return "zero" if not byte else "print" if 32 <= byte < 127 else "other"
+
+
+def numbers_at(data: bytes) -> str:
+    """Return the bytes as little-endian numbers of 8, 16 and 32 bits, as far as they suffice."""
+    numbers = [f"u{8 * width} {int.from_bytes(data[:width], 'little'):,}" for width in (1, 2, 4) if len(data) >= width]
+    return "  ".join(numbers)
+
+
+_DIGITS = 8
+
+
+class HexView(RowView):
+    """Show the bytes of a file, with a cursor and a mark.
+
+    Attributes:
+        leads: The byte under the cursor may hold a token.
+    """
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        f"hex--{part}" for part in ("offset", "gap", "zero", "print", "other", "marked", "cursor", "blurred", "damage")
+    }
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("right,l", "bytes(1)", "Next byte", system=True),
+        Binding("left,h", "bytes(-1)", "Previous byte", system=True),
+        Binding("enter", "choose", "To the sequence"),
+    ]
+
+    class Chosen(Message):
+        """The user wants the token at a byte."""
+
+        def __init__(self, path: Place, offset: int) -> None:
+            super().__init__()
+            self.path, self.offset = path, offset
+
+    class Moved(Message):
+        """The cursor is on another byte."""
+
+    def __init__(self) -> None:
+        super().__init__(id="hex")
+        self.bytes: Bytes | None = None
+        self.leads = True
+        self._told: tuple[Place | None, int] = (None, -1)
+        self.path: Place | None = None
+        self.file_size, self.column = 0, 0
+        self.marked = range(0)
+        self.damage: Damage | None = None
+
+    @property
+    def count(self) -> int:
+        return -(-self.file_size // ROW)
+
+    @property
+    def at(self) -> int:
+        """Return the byte offset of the cursor."""
+        return min(self.cursor * ROW + self.column, max(0, self.file_size - 1))
+
+    def show(self, content: Bytes, path: Place, offset: int, length: int) -> None:
+        """Show a file of a dataset, mark bytes, and put the cursor on the first of them.
+
+        Args:
+            content: The bytes of the dataset.
+            path: The file.
+            offset: Byte offset of the mark.
+            length: Number of bytes to mark.
+        """
+        self.loader.forget()
+        if self.bytes is content and self.path == path and self.damage is None:
+            self._go(offset, length)
+            return
+        self.bytes = content
+        self.loader.ask(lambda: content.size(path), lambda size: self._opened(path, size, offset, length))
+
+    def clear(self) -> None:
+        """Show nothing."""
+        self.loader.forget()
+        self.bytes = self.path = self.damage = None
+        self.file_size, self.marked = 0, range(0)
+        self.goto(0)
+
+    def _opened(self, path: Place, size: int | Damage, offset: int, length: int) -> None:
+        self.path = path
+        self.damage = size if isinstance(size, Damage) else None
+        self.file_size = 0 if isinstance(size, Damage) else size
+        self._go(offset, length)
+
+    def _go(self, offset: int, length: int) -> None:
+        self.marked = range(offset, offset + length)
+        self.goto(offset)
+
+    def goto(self, offset: int) -> None:
+        """Put the cursor on a byte."""
+        offset = max(0, min(offset, self.file_size - 1))
+        self.column = offset % ROW
+        self.point_at(offset // ROW)
+        self._title()
+
+    def fetch(self) -> None:
+        content, path, seen = self.bytes, self.path, self.seen
+        if content is None or path is None or not seen:
+            return
+        if any(content.peek(path, row) is None for row in seen):
+            self.loader.ask(lambda: content.load(path, seen), lambda _: self._loaded())
+
+    def _loaded(self) -> None:
+        self.refresh()
+        self._title()
+
+    def moved(self) -> None:
+        self._title()
+
+    def _title(self) -> None:
+        row = self.bytes.peek(self.path, self.at // ROW) if self.bytes and self.path else None
+        self.border_title = "" if self.path is None else self._named(self.path)
+        data = row.data[self.at % ROW :] if isinstance(row, HexRow) else b""
+        subtitle = f"byte {self.at:,} of {self.file_size:,}   {numbers_at(data)}"
+        self.border_subtitle = subtitle if self.file_size else ""
+        if self._told != (self.path, self.at):
+            self._told = self.path, self.at
+            self.post_message(self.Moved())
+
+    def offers(self, action: str, parameters: tuple[object, ...]) -> bool:  # noqa: ARG002 - none has any
+        """Return whether an action would do something now (`keys.Offering`)."""
+        return action != "choose" or self.leads
+
+    def draw(self, line: int) -> list[Segment]:
+        row = self.bytes.peek(self.path, line) if self.bytes and self.path else None
+        digits = max(_DIGITS, len(f"{self.file_size:x}"))
+        if not isinstance(row, HexRow):
+            text = "…" if row is None else f"✗ {row.why}"
+            return [Segment(f"{line * ROW:0{digits}x}  {text}", self.get_component_rich_style("hex--damage"))]
+        segments = []
+        for cells in cells_of(row, digits, self.at, self.marked):
+            names = [f"hex--{cells.kind}", *(["hex--marked"] if cells.marked else [])]
+            if cells.cursor:
+                names.append("hex--cursor" if self.has_focus else "hex--blurred")
+            segments.append(Segment(cells.text, self.get_component_rich_style(*names)))
+        return segments
+
+    def _named(self, path: Place) -> str:
+        """Return the name of a file; in a directory, its path relative to the dataset."""
+        root = self.bytes.root if self.bytes is not None else path
+        below = path.relative(root)
+        return printable(path.name if below is None or path == root else below)
+
+    def render_line(self, y: int) -> Strip:
+        if self.damage is None:
+            return super().render_line(y)
+        width = max(10, self.columns - 2)
+        part = f"✗ {self.damage.why}"[y * width : (y + 1) * width]
+        return self.strip([Segment(f" {part}", self.get_component_rich_style("hex--damage"))])
+
+    def clicked(self, column: int, times: int) -> None:  # noqa: ARG002 - once is enough
+        within = column - max(_DIGITS, len(f"{self.file_size:x}")) - 2
+        number = (within - (within > ROW * 3 // 2)) // 3
+        characters = within - ROW * 3 - 2
+        if 0 <= number < ROW:
+            self.column = number
+        elif 0 <= characters < ROW:
+            self.column = characters
+        self._title()
+        self.refresh()
+
+    def action_to(self, line: int) -> None:
+        self.goto(line if line >= 0 else self.file_size - 1)
+
+    def action_bytes(self, count: int) -> None:
+        self.goto(self.at + count)
+
+    def action_choose(self) -> None:
+        if self.path is not None and self.file_size:
+            self.post_message(self.Chosen(self.path, self.at))
+
+
+# the tab
+
+WIDE = 134
+"""Width in columns from which the bytes are next to the parts instead of below."""
+
+Opened = tuple[Raw, dict[int, int]]
+
+
+class IndexTab(Tab):
+    """Parts and bytes.
+
+    Attributes:
+        bytes: The reader of the bytes; None before the parts are loaded.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("g,o", "byte", "Go to", tooltip="Go to a byte offset; gg goes to the first line"),
+        Binding("z", "zoom", "Enlarge", tooltip="Enlarge the bytes"),
+    ]
+    bytes: Bytes | None = None
+    parts = getters.query_one(Parts)
+    """The sections and fields."""
+    hex = getters.query_one(HexView)
+    """The bytes."""
+    _wish: tuple[Place, int, int, bool] | None = None
+    _looks: Loader
+    _reveals = False  # a jump shows bytes; the focus may arrive later
+    _counting = 0
+    _left: Row | None = None  # the line of the cursor when a jump showed other bytes
+    _about: Row | None = None  # the line that describes the byte under the cursor
+    _before: Row | None = None  # the line of the cursor before the same dataset was opened again
+
+    def __init__(self, id: str) -> None:  # noqa: A002 - Textual's word
+        super().__init__(id=id)
+        self._looks = Loader(self)
+
+    def on_unmount(self) -> None:
+        self._looks.close()
+
+    def compose(self) -> ComposeResult:
+        with Container(id="inside"):
+            with Vertical(id="parting"):
+                yield Parts()
+                yield Static(id="field", markup=False)
+            yield HexView()
+
+    def show(self, session: Session) -> None:
+        if hasattr(self, "session") and session is self.session:
+            return
+        if not hasattr(self, "session") or session.path != self.session.path:
+            self._before = None
+        else:
+            self._before = self.parts.row or self._before
+            if self.hex.has_focus and self.hex.path is not None:
+                self._wish = self.hex.path, self.hex.at, 0, False
+        self.session, self.bytes, self._counting, self._left = session, None, 0, None
+        self.loader.forget()
+        self.hex.clear()
+        self.parts.show(Outline(()))
+        self.parts.border_title = "reading …"
+        self.loader.ask(lambda: _opened(session), self._show)
+
+    def _show(self, found: Opened | str) -> None:
+        if isinstance(found, str):
+            self.parts.border_title = f"✗ {found}"
+            return
+        raw, counts = found
+        outline = Outline(raw.sections)
+        for section, count in counts.items():
+            outline.open(section, count)
+        self.parts.border_title = f"{counted(len(raw.sections), 'part')} of {printable(raw.path.name)}"
+        self.parts.border_subtitle = " · ".join(map(printable, raw.notes))
+        self.bytes = Bytes(raw)
+        self.parts.show(outline, self._before)
+        self.reveal_wanted()
+
+    @property
+    def idle(self) -> bool:
+        return not self._counting and self._looks.idle
+
+    def enter(self) -> None:
+        self.parts.focus()
+
+    def on_resize(self) -> None:
+        self.set_class(self.size.width >= WIDE, "wide")
+
+    def reveal_bytes(self, path: Place, offset: int, length: int, *, opened: bool = False) -> None:
+        """Show bytes of a file as soon as the parts are loaded.
+
+        Args:
+            path: The file.
+            offset: Byte offset.
+            length: Number of bytes to mark.
+            opened: The reader of the dataset has opened the file.
+        """
+        self._wish, self._reveals = (path, offset, length, opened), True
+        self.hex.focus()
+        if self.bytes is not None:
+            self._wish = None
+            if opened:
+                self.bytes.admit(path)
+            self.hex.show(self.bytes, path, offset, length)
+        self._left, self._about = self.parts.row, None
+        self.query_one("#field", Static).update("")  # its text is about other bytes
+
+    @on(Parts.Moved)
+    def _moved(self) -> None:
+        section, field, row = self.parts.section, self.parts.field, self.parts.row
+        looks_elsewhere = self.hex.has_focus or row == self._left  # the focus and this message may arrive late
+        told = row == self._about or not looks_elsewhere
+        self.query_one("#field", Static).update(_full_text(field) if field is not None and told else "")
+        if section is None or self.bytes is None or looks_elsewhere:
+            return
+        self._left = None
+        if field is not None and field.offset is not None:
+            self.hex.show(self.bytes, field.path or section.path, field.offset, field.length)
+        elif field is not None and field.path is not None:
+            self.hex.show(self.bytes, field.path, 0, 0)
+        elif self.hex.bytes is None and self.session.is_file:
+            self.hex.show(self.bytes, self.session.path, 0, 0)
+
+    @on(HexView.Moved)
+    def _byte_moved(self) -> None:
+        """Let the parts follow the byte under the cursor, and find out whether it holds a token."""
+        session, outline, path, offset = self.session, self.parts.outline, self.hex.path, self.hex.at
+        follows, self._reveals = self.hex.has_focus or self._reveals, False
+        if path is None or not follows:
+            return
+        asks = session.refused is None and session.port.whole and path.is_local
+
+        def look() -> tuple[Row | None, bool]:
+            row = row_of_byte(outline, path, offset)
+            try:
+                return row, not asks or row_at(session, Pointer(path, offset)) is not None
+            except TokfmtError:
+                return row, False
+
+        def then(found: tuple[Row | None, bool]) -> None:
+            row, self.hex.leads = found
+            self._about = row
+            if row is None:  # the parts are about other bytes
+                self.query_one("#field", Static).update("")
+            if row is not None and outline is self.parts.outline and row != self.parts.row:
+                self._left = row
+                self.parts.changed(row)
+            self.refresh_bindings()
+
+        self._looks.ask(look, then)
+
+    # sequences
+
+    @on(Parts.Followed)
+    def _followed(self, message: Parts.Followed) -> None:
+        session = self.session
+        self.go_to_sequence(lambda: sequence_of(session, message.section, message.field))
+
+    # parts
+
+    @on(Parts.Opening)
+    def _opening(self, message: Parts.Opening) -> None:
+        outline, number = self.parts.outline, message.section
+        section = outline.sections[number]
+        self._counting += 1
+        Job(lambda job: section.count, lambda count: self.call_later(self._counted, outline, number, count))
+
+    def _counted(self, outline: Outline, section: int, count: object) -> None:
+        if outline is not self.parts.outline:  # another dataset is shown by now
+            return
+        self._counting -= 1
+        self.parts.opening.discard(section)
+        if isinstance(count, int):
+            on_it = self.parts.row == Row(section)
+            outline.open(section, count)
+            self.parts.changed(Row(section) if on_it else None)
+        elif isinstance(count, Exception):
+            self.notify(str(count), severity="error", markup=False)
+
+    # bytes
+
+    def reveal_wanted(self) -> None:
+        """Show the bytes of a jump that waited for the parts."""
+        if self._wish is not None:
+            path, offset, length, opened = self._wish
+            self.reveal_bytes(path, offset, length, opened=opened)
+
+    async def action_byte(self) -> None:
+        """Ask for a byte offset, and go to it."""
+        await self.host.ask_line("byte offset, or file:offset", self._to_byte, at_once=(FIRST, LAST))
+
+    def _to_byte(self, answer: str) -> None:
+        if answer in (FIRST, LAST):
+            pane = self.hex if self.hex.has_focus else self.parts
+            pane.action_to(0 if answer == FIRST else -1)
+            return
+        name, _, number = answer.rpartition(":")
+        shown = self.hex.path or self.session.path
+        path = (shown.parent if self.session.is_file else self.session.path) / name if name else shown
+        offset = parse_count(number)
+        if path == self.hex.path and not 0 <= offset < self.hex.file_size:
+            raise OptionError(f"{path.name} has {self.hex.file_size:,} bytes")
+        self.host.leave()
+        self.reveal_bytes(path, offset, 1)
+
+    # the way back
+
+    def spot(self) -> tuple[Place, int] | None:
+        """Return the byte under the cursor."""
+        return None if self.hex.path is None else (self.hex.path, self.hex.at)
+
+    def return_to(self, spot: tuple[Place, int]) -> None:
+        """Show a byte again."""
+        self.reveal_bytes(*spot, 0)
+
+    @on(Leaping)
+    def _leaping(self) -> None:
+        self.host.leave()
+
+    @on(HexView.Chosen)
+    def _chosen(self, message: HexView.Chosen) -> None:
+        session, target = self.session, Pointer(message.path, message.offset)
+        self.go_to_sequence(lambda: row_at(session, target))
+
+    def action_zoom(self) -> None:
+        self.toggle_class("zoomed")
+        self.hex.focus()
+
+
+def _opened(session: Session) -> Opened | str:
+    """Return the parts of a dataset with the sections that are open at first; the error if they cannot be read."""
+    format_ = session.opened.format
+    try:
+        session.check_unchanged()
+        options = given_to(format_, session.request) if format_ else {}
+        raw = sections(session.path, format=session.format_name, options=options)
+        return raw, first_open(raw.sections, small=is_small(session.path))
+    except TokfmtError as error:
+        return str(error)
+
+
+def _full_text(field: Field) -> str:
+    """Return the full text of a field, which its line may cut."""
+    value = f"{field.name}: {field.value}"
+    return f"{value} · {field.meaning}" if field.meaning else value

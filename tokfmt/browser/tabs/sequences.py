@@ -1,0 +1,1017 @@
+"""The tab of sequences: the list of rows, the reader next to it, and the facts about a token below.
+
+It also has find and filter, jumps, bookmarks, copies and exports.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Callable, Collection
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from textual import events, getters, on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal, Vertical
+
+from tokfmt.browser.history import Spot
+from tokfmt.browser.layout import HEAD, Mode, TokenStyle, words_of
+from tokfmt.browser.parts import Target, target_of
+from tokfmt.browser.rows import Damage, Piece, RowSource, View, fetched
+from tokfmt.browser.search import Found, SearchJob, SearchScope, meaning, parse_search, search_scope
+from tokfmt.browser.session import UNKNOWN, Session, Where, carried, has_parts, located
+from tokfmt.browser.state import Bookmark, Bookmarks, Queries, bookmark
+from tokfmt.browser.tabs.answers import byte_finder, row_of
+from tokfmt.browser.tabs.base import FIRST, LAST, Tab, number_words, parse_number
+from tokfmt.browser.tabs.list_order import ListOrder, columns_shown
+from tokfmt.browser.tabs.titles import layout_words, list_title, row_title, shares_words
+from tokfmt.browser.widgets.frame import Divider, FindBar, TopBar, filter_words
+from tokfmt.browser.widgets.minimap import Minimap
+from tokfmt.browser.widgets.reader import MoreFacts, Reader, TokenDetails, TokenFacts, byte_offset_of_unit, facts_of
+from tokfmt.browser.widgets.row_view import Leaping, Loader, SequenceList
+from tokfmt.browser.widgets.strip import PackingStrip
+from tokfmt.browser.widths import PAD
+from tokfmt.core.reader import ByteOffset
+from tokfmt.core.records import RecordReader
+from tokfmt.errors import OptionError, TokfmtError
+
+if TYPE_CHECKING:
+    from tokfmt.browser.export import Copied, Numbers
+    from tokfmt.browser.frequency import Frequencies
+
+
+NARROWEST, WIDEST, STEP = 20, 80, 5  # per cent
+_CELLS = 40  # cells of the words of a bookmark
+_MARKED = 32  # tokens of a query
+_QUITS = ("q", "q!", "qa", "x", "wq")  # in vim, after a colon
+
+
+class Jump(NamedTuple):
+    """A move to a hit: the hit, and the position of its first unit."""
+
+    found: Found
+    where: Where
+
+
+class SequencesTab(Tab):
+    """List, reader and facts.
+
+    Moves to hits have their own loader, which does all requests in order. Each starts at the target of the previous
+    one, unless the cursor moved otherwise in the meantime.
+
+    Attributes:
+        search: The search whose hits are marked.
+        filtered: The search whose rows are listed; it can be the same.
+        origin: The position where the search began, until the move to its first hit.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("g", "jump('row')", "Go to", tooltip="Go to a row; gg goes to the first line"),
+        Binding("slash", "find", "Find", key_display="/"),
+        Binding("f", "filter", "Filter"),
+        Binding("m", "mode", "Text/IDs"),
+        Binding("v", "view", "View", tooltip="Show documents or samples"),
+        Binding("c", "copy(False)", "Copy", tooltip="Copy text"),
+        Binding("e", "export", "Export"),
+        Binding("enter,l", "read", "Read", tooltip="Focus the reader"),
+        Binding("enter", "occurrences", "List all", tooltip="In the reader: list all rows with the token"),
+        # these come and go: keys before them keep their places, and the line of a search has them, too
+        Binding("escape", "escape", "Stop", tooltip="Stop the search, remove mark or hits"),
+        Binding("n,full_stop,f3", "hit(1)", "Next hit"),
+        Binding("N,comma,shift+f3", "hit(-1)", "Previous hit"),
+        Binding("F", "unfilter", "List all", tooltip="Remove the filter"),
+        Binding("b", "bookmark", "Bookmark", tooltip="Set or remove a bookmark"),
+        Binding("x", "bytes", "Bytes", tooltip="Show the bytes of the token"),
+        Binding("O", "origin", "Origin", tooltip="To the document or record that it comes from"),
+        Binding("right_curly_bracket", "part(1)", "Next part", key_display="}", tooltip="Next document of the sample"),
+        Binding("left_curly_bracket", "part(-1)", "Part before", key_display="{", tooltip="Previous document"),
+        Binding("vertical_line", "columns", "Columns", key_display="|", tooltip="Choose columns, and the order"),
+        Binding("y", "link", "Link", tooltip="Copy a command that opens this place"),
+        Binding("right_square_bracket", "next(1)", "Next", key_display="]", tooltip="Next row"),
+        Binding("left_square_bracket", "next(-1)", "Previous", key_display="[", tooltip="Previous row"),
+        Binding("s", "mark", "Mark", tooltip="Start or remove a mark"),
+        Binding("z", "zoom", "Enlarge", tooltip="Enlarge the reader"),
+        Binding("r", "random", "Random", tooltip="Go to a random row"),
+        Binding("t", "jump('token')", "Position", tooltip="Go to a token position"),
+        Binding("o", "jump('byte')", "Byte", tooltip="Go to a byte offset"),
+        Binding("B", "bookmarks", "Bookmarks", tooltip="List bookmarks"),
+        Binding("C", "copy(True)", "Copy IDs"),
+        Binding("w", "toggle_reader('whitespace')", "White space", tooltip="Show white space"),
+        Binding("W", "toggle_reader('wrap')", "Wrap", tooltip="Wrap lines"),
+        Binding("less_than_sign", "resize(-1)", "Narrow", key_display="<", tooltip="Narrow the list"),
+        Binding("greater_than_sign", "resize(1)", "Widen", key_display=">", tooltip="Widen the list"),
+    ]
+    share = 40
+    list = getters.query_one(SequenceList)
+    """The list of rows."""
+    reader = getters.query_one(Reader)
+    """The reader."""
+    minimap = getters.query_one(Minimap)
+    """The map of the row in the reader."""
+    strip = getters.query_one(PackingStrip)
+    """The parts of the row in the reader."""
+    origin: Where | None = None
+    _from: Where = (0, 0)  # where the search for the first hit begins
+    _left: Where | None = None  # where the cursor was before the list was filtered, until it goes to its first row
+    _aim: int | None = None  # the row that the cursor is on its way to
+    port: RowSource
+    token_style: TokenStyle
+    _view: View | None = None
+    scope: SearchScope
+    _facts: TokenFacts | Damage | None = None
+    _later: Callable[[], None] | None = None  # starts a search that waits for a count
+    bookmarks: Bookmarks
+    search: SearchJob | None = None
+    filtered: SearchJob | None = None
+    _queries: Queries | None = None
+    _behind: Where | None = None  # the place of the reader before it was cleared, as the filter found nothing
+
+    def __init__(self, id: str) -> None:  # noqa: A002 - Textual's word
+        super().__init__(id=id)
+        self._answers: dict[str, list[str]] = {}  # of each jump
+        self._jumps, self._known = Loader(self, every=True), Loader(self, every=True)
+        self._marks = Loader(self)
+        self._frequencies: Frequencies | None = None
+        self._unknown = self._uncounted = True  # columns and frequencies, until the first rows are shown
+        self.order = ListOrder(self, self._filtered_rows, self.retitle, self.relist)
+        self._moves = 0  # number of moves of the cursor, except jumps
+        self._targets: deque[Where] = deque()  # targets of jumps that have not arrived
+        self._last: tuple[int, SearchJob, Found] | None = None  # the last jump: number of moves before it, search, hit
+
+    def compose(self) -> ComposeResult:
+        with Horizontal():
+            yield SequenceList()
+            yield Divider()
+            with Vertical(id="reading"):
+                yield PackingStrip()
+                with Horizontal(id="paper"):
+                    yield Reader()
+                    yield Minimap()
+                yield TokenDetails()
+        yield FindBar()
+
+    @property
+    def where(self) -> Where:
+        """Return the row in the reader and the token under the cursor."""
+        return self.reader.row, self.reader.cursor
+
+    @property
+    def bound_for(self) -> Where:
+        """Return the row and the token that the reader shows, or will show when the row is loaded and listed."""
+        return self._behind or self.reader.bound_for
+
+    # the session
+
+    def show(self, session: Session) -> None:
+        other = not hasattr(self, "session") or session is not self.session
+        elsewhere = not hasattr(self, "session") or session.path != self.session.path
+        self.session = session
+        self._refuse(session)
+        before, self._view, where = self._view, session.view, self.bound_for
+        self._behind = None
+        port = getattr(self, "port", None)
+        searched, self.scope = getattr(self, "scope", None), search_scope(session)
+        self.port, self.token_style = session.port, session.token_style
+        self.loader.forget()
+        self._jumps.forget()
+        if other or before is None:
+            self._go_again(session.where)
+        elif before is self._view:
+            self._go_again(where)
+        elif not before.port.count:
+            self._go_again((0, 0))
+        else:
+            self.loader.ask(lambda: carried(before, where, session.view), self._go_again)
+        if before is not self._view:
+            self.strip.clear()
+            self.order.forget()
+            self._unknown = True
+            self._known.forget()
+        if port is not self.port or before is not self._view:
+            self._frequencies, self._uncounted = None, True
+        self.show_bookmarks(session, other=other)
+        self.search_again(searched, other=elsewhere or session.refused is not None)
+
+    def _refuse(self, session: Session) -> None:
+        """Show the error of a session that cannot be read in place of its rows."""
+        was, error = self.has_class("refused"), session.refused
+        self.set_class(error is not None, "refused")
+        if error is not None:
+            from tokfmt.browser.widgets.frame import Refusal
+
+            if not self.query(Refusal):
+                self.mount(Refusal())
+            self.query_one(Refusal).say(session, len(self.host.requests))
+        if was != (error is not None) and self.host.entry.name == self.id:
+            self.call_after_refresh(self.enter)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Return whether an action applies; none does if the rows cannot be read."""
+        if action == "part" and not (self.is_mounted and self.strip.display):
+            return False
+        if action in ("read", "occurrences") and (action == "read") == (self.is_mounted and self.reader.has_focus):
+            return False
+        return not self.has_class("refused") and super().check_action(action, parameters)
+
+    def offers(self, action: str, parameters: tuple[object, ...]) -> bool:
+        """Return whether an action would do something now (`keys.Offering`)."""
+        if not hasattr(self, "session"):
+            return False
+        if action == "escape":
+            return self.searches or self.search is not None or self.reader.mark_from is not None
+        if action == "hit":
+            found = self.search is not None and self.search.results.hits
+            return bool(found) or (self.search is None and self.filtered is not None)
+        if action == "view":
+            return len(self.session.opened.views) > 1 or bool(self.session.opened.pending)
+        if action == "jump" and parameters == ("token",):
+            return not isinstance(self.session.view.reader, RecordReader)
+        if action == "read":
+            return self.list.has_focus
+        if action == "occurrences":
+            return self.port.unit == "token" and bool(self.reader.lines)
+        offered = {"unfilter": self.filtered is not None, "bookmarks": bool(self.bookmarks.all)}
+        offered |= {"part": bool(self.strip.display)}
+        offered |= {"origin": not isinstance(self.session.view.reader, RecordReader)}
+        return offered.get(action, True)
+
+    def go(self, where: Where) -> None:
+        """Show a row, with the cursor on one of its tokens."""
+        port, token_style, self._behind = self.port, self.token_style, None
+        row = max(0, min(where[0], port.count - 1))
+        if self.list.port is not port or self.list.token_style != token_style:
+            self.list.show(port, token_style, row)
+            self.relist()
+        else:
+            self.list.point_at_row(row)
+        if port.count:
+            self.reader.show(port, token_style, row, where[1])
+        else:
+            self._clear()
+        self.retitle()
+
+    def _clear(self) -> None:
+        """Show no row in the reader and in what describes it."""
+        self.reader.clear(self.port)
+        self.strip.clear()
+        self.minimap.clear()
+        self._detail(None)
+
+    def _go_again(self, where: Where) -> None:
+        """Show a row after the dataset or its view has changed, unless the filter lists nothing."""
+        self.go(where)
+        self._match_reader(self.filtered)
+
+    def ask_where(self, find: Callable[[], Where | None]) -> None:
+        self.loader.ask(find, lambda where: None if where is None else self.go(where))
+
+    def enter(self) -> None:
+        (self.query_one("#refusal") if self.has_class("refused") else self.list).focus()
+
+    def retitle(self) -> None:
+        """Update the titles of the list and the reader."""
+        session, reader = self.session, self.reader
+        if self._view is not None:
+            split = session.split if len(session.splits) > 1 else ""
+            self.list.border_title = self.titled(list_title(self._view, self.port, split))
+            self.query_one("#reading").border_subtitle = layout_words(
+                session, reader.mode, of_text=self.scope.of_text, whitespace=reader.whitespace, wrap=reader.wrap
+            )
+            self._title_row()
+
+    def _title_row(self) -> None:
+        if self._view is not None:
+            row = min(self.reader.row, max(0, self.port.count - 1))
+            title = "nothing is listed; F lists all" if self._behind else row_title(self._view, self.port, row)
+            marked, parts = self.reader.marked, self.strip.parts
+            title += f" · {len(marked):,} marked" if marked else ""
+            if parts is not None and parts.row == row and self.port.count and not self._behind:
+                title += shares_words(parts, max(0, self.reader.size.width - len(title) - 4))
+            self.query_one("#reading").border_title = title
+
+    @on(SequenceList.Opened)
+    def _opened(self) -> None:
+        self.action_read()
+
+    @on(SequenceList.Chosen)
+    def _chosen(self, message: SequenceList.Chosen) -> None:
+        if self.list.port is not None and self._behind is None:
+            self.reader.show(self.list.port, self.list.token_style, message.row)
+
+    @on(Reader.Moved)
+    def _moved(self) -> None:
+        reader, where = self.reader, self.where
+        port, token_style = reader.port, reader.token_style
+        self._title_row()
+        listed = self._behind is None
+        if port is self.port and port.count and not reader.opening and listed:  # else another view or row is coming
+            self.session.where = where
+            if has_parts(port.reader):
+                self.strip.show(port, token_style, *where)
+            self._find_more()
+            self.loader.ask(lambda: facts_of(port, token_style, *where), self._detail)
+        if where in self._targets:
+            while self._targets[0] != where:
+                self._targets.popleft()
+        else:
+            self._moves += 1
+            self._targets.clear()
+        self._mark()
+
+    def _detail(self, facts: TokenFacts | Damage | None) -> None:
+        facts = facts if self._behind is None else None  # they were asked for before the reader was cleared
+        self._facts, parts, more = facts, self.strip.parts, MoreFacts(singular=self.session.view.singular)
+        if isinstance(facts, TokenFacts) and parts is not None and parts.row == facts.row:
+            part = parts.at(facts.unit)
+            more = more._replace(origin="" if part is None else parts.parts[part].words(facts.unit))
+        if isinstance(facts, TokenFacts) and self._frequencies is not None:
+            more = more._replace(frequency=self._frequencies.of(facts.value))
+        self.query_one(TokenDetails).show(facts, self.port.unit, more)
+
+    @on(TokenDetails.Listed)
+    def _token_listed(self, message: TokenDetails.Listed) -> None:
+        self.host.filter(message.words)
+
+    # actions
+
+    def action_view(self) -> None:
+        self.host.next_view()
+
+    def action_read(self) -> None:
+        self.reader.focus()
+
+    def action_next(self, step: int) -> None:
+        self.list.choose(self.list.cursor + step)
+
+    # panes
+
+    def action_mode(self) -> None:
+        modes = list(Mode)
+        self.reader.mode = modes[(modes.index(self.reader.mode) + 1) % len(modes)]
+        self.retitle()
+
+    def action_toggle_reader(self, what: str) -> None:
+        setattr(self.reader, what, not getattr(self.reader, what))
+        self.retitle()
+
+    def action_zoom(self) -> None:
+        self.toggle_class("zoomed")
+        self.reader.focus()
+
+    def action_resize(self, step: int) -> None:
+        self._split(self.share + step * STEP)
+
+    @on(Divider.Dragged)
+    def _dragged(self, message: Divider.Dragged) -> None:
+        self._split(round(100 * message.column / max(1, self.size.width)))
+
+    def _split(self, share: int) -> None:
+        self.share = max(NARROWEST, min(WIDEST, share))
+        self.list.styles.width = f"{self.share}%"
+
+    # jumps to a row, a token position, a byte of a file, or a random row
+
+    def action_random(self) -> None:
+        count = self.session.port.count
+        if count:
+            self.host.leave()
+            self.go((random.randrange(count), 0))  # noqa: S311 - not for security
+
+    async def action_jump(self, what: str) -> None:
+        view = self.session.view
+        if what == "row":
+            steps = "; 25*512: step 25 of batches of 512" if view.singular == "sample" else ""
+            question = number_words(f"{view.singular} number", view.port.count) + steps
+            await self._ask_place(what, question, self._to_row, at_once=(FIRST, LAST))
+        elif what == "byte":
+            await self._ask_place(what, "byte offset, or file:offset", self._to_byte)
+        elif isinstance(view.reader, RecordReader):
+            why = "Records have no token positions before all are tokenized"
+            await self._ask_place(what, "token position", self._to_position, refused=why)
+        else:
+            question = number_words("token position", view.reader.info.tokens)
+            await self._ask_place(what, question, self._to_position)
+
+    async def _ask_place(
+        self,
+        what: str,
+        question: str,
+        then: Callable[[str], None],
+        at_once: Collection[str] = (),
+        refused: str = "",
+    ) -> None:
+        """Ask for a place. A question without an answer is asked, too, as its digits would be keys of the browser."""
+        answers = self._answers.setdefault(what, [])
+        if not self.session.port.count:
+            refused = f"This dataset has no {self.session.view.name}"
+
+        def refuse(answer: str) -> str:
+            if answer.strip() in _QUITS:
+                return "quits"
+            raise OptionError(refused)
+
+        def answered(answer: str) -> None:
+            then(answer)
+            if answer not in at_once:
+                answers[:] = [*(one for one in answers if one != answer), answer]
+
+        check = refuse if refused else None
+        await self.host.ask_line(question, answered, check=check, recent=answers, at_once=at_once)
+
+    def _to_row(self, answer: str) -> None:
+        if answer in _QUITS:
+            self.app.exit()
+            return
+        if answer in (FIRST, LAST):
+            pane = self.reader if self.reader.has_focus else self.list
+            pane.action_to(0 if answer == FIRST else -1)
+            return
+        row = row_of(answer, self.session.port.count, self.session.view.singular)
+        if self.host.entry.name != self.id:  # the question is also one of the browser
+            self.host.go_to_where((row, 0))
+        else:
+            self.host.leave()
+            self.go((row, 0))
+
+    def _to_position(self, answer: str) -> None:
+        reader, port = self.session.view.reader, self.port
+        position = parse_number(answer, 0 if isinstance(reader, RecordReader) else reader.info.tokens, "token")
+        self.host.leave()
+        self.ask_where(lambda: located(port, position))
+
+    def _to_byte(self, answer: str) -> None:
+        self.loader.ask(byte_finder(self.session, self.port, self.where, answer), self._to_found)
+
+    def _to_found(self, found: Where | str) -> None:
+        if isinstance(found, str):
+            self.notify(found, severity="error", markup=False)
+        else:
+            self.host.leave()
+            self.go(found)
+
+    def action_bytes(self) -> None:
+        """Show the bytes of the token under the cursor in the tab of the index."""
+        port, where = self.port, self.where
+        self.loader.ask(lambda: byte_offset_of_unit(port, *where), self._to_bytes)
+
+    def _to_bytes(self, place: ByteOffset | None) -> None:
+        if place is None:
+            self.notify("This format does not map tokens to bytes.", severity="warning")
+        else:
+            self.host.go_to_bytes(place.path, place.offset, place.width or 0, opened=True)
+
+    # the parts of a sample, and where they come from
+
+    @on(PackingStrip.Chosen)
+    def _part_chosen(self, message: PackingStrip.Chosen) -> None:
+        self.reader.go_to(message.unit)
+        if message.follow:
+            self._follow(message.unit)
+
+    @on(PackingStrip.Loaded)
+    def _parts_loaded(self) -> None:
+        self._title_row()
+        self._detail(self._facts)
+
+    def action_part(self, step: int) -> None:
+        self.strip.go(step)
+
+    def action_origin(self) -> None:
+        self._follow(self.where[1])
+
+    def _follow(self, unit: int) -> None:
+        """Show what a token of the row comes from: its document, in the source of a recipe, or its record."""
+        session, where = self.session, (self.where[0], unit)
+        if not session.port.count:
+            return
+        if session.view.name == "samples" and self._has_documents:
+            self.host.leave()
+            self.host.show_view("documents")
+            return
+
+        def work() -> Target | TokfmtError:
+            try:
+                return target_of(session, where)
+            except TokfmtError as error:
+                return error
+
+        def then(found: Target | TokfmtError) -> None:
+            if isinstance(found, TokfmtError):
+                self.notify(str(found), severity="warning", markup=False)
+            else:
+                self.host.leave()
+                self.host.open_at(found.request, found.landing)
+
+        self.loader.ask(work, then)
+
+    @property
+    def _has_documents(self) -> bool:
+        return any(view.name == "documents" for view in self.session.opened.views)
+
+    # find and filter
+
+    @property
+    def idle(self) -> bool:
+        """Return whether no search and no move to a hit is running."""
+        loaders = (self._jumps, self._marks, self._known, self.list)
+        return all(one.idle for one in loaders) and not self.searches and self.order.idle
+
+    @property
+    def searches(self) -> bool:
+        """Return whether a search is running or still reports."""
+        return any(one.busy for one in (self.search, self.filtered) if one)
+
+    # questions
+
+    async def action_find(self) -> None:
+        words = self.search.words if self.search else ""
+        await self._ask_words("Find, from here on", words, self.find)
+
+    async def action_filter(self) -> None:
+        words = self.filtered.words if self.filtered else self.search.words if self.search else ""
+        await self._ask_words(f"List only {self.session.view.name} with", words, self.filter)
+
+    async def _ask_words(self, text: str, words: str, then: Callable[[str], None]) -> None:
+        queries = self._queries
+        if queries is None:
+            queries = self._queries = Queries(self.session.path)
+
+        def answered(answer: str) -> None:
+            queries.add(answer)
+            if self.host.entry.name != self.id:  # the question is also one of the browser
+                self.host.go_to_where(self.where)
+            then(answer)
+
+        await self.host.ask_line(text, answered, words, lambda answer: meaning(answer, self.scope), recent=queries.all)
+
+    def find(self, words: str) -> None:
+        """Search from the cursor on, and go to the first hit."""
+        here = self.bound_for if self.reader.port is self.port else (0, 0)
+        begun = self._begun(words, here[0], self.find)
+        if begun is not None:
+            self.origin = self._from = here
+            self._keep(begun, self.filtered)
+
+    def filter(self, words: str) -> None:
+        """List only the rows that a query finds, and mark its hits; "" lists all rows."""
+        if not words.strip():
+            self.action_unfilter()
+            return
+        begun = self._begun(words, 0, self.filter)
+        if begun is not None:
+            self.origin = None
+            self._keep(begun if begun.marks else self.search, begun)
+
+    def filter_from(self, words: str, row: int | None = None) -> None:
+        """List only the rows that a query finds, and go to a row, or to the first hit or row that is found."""
+        self.filter(words)
+        if row is not None:
+            self._aim = row
+            self.go((row, 0))
+        elif self.filtered is not None and self.filtered.marks:
+            self.origin, self._from = self.bound_for, (0, 0)
+        elif self.filtered is not None:
+            self._left = self.bound_for
+
+    def filter_later(self, words: str) -> None:
+        """List only the rows that a query finds as soon as the documents are known."""
+        self._later = partial(self.filter_from, words)
+        self.notify("The documents are being found. The list follows.")
+
+    def _begun(self, words: str, row: int, again: Callable[[str], None]) -> SearchJob | None:
+        """Start a search and return it; None if the words are invalid, or the rows are not counted yet."""
+        scope = self.scope
+        try:
+            query = parse_search(words, scope)
+        except TokfmtError as error:
+            self.notify(str(error), severity="error", markup=False)
+            return None
+        if not scope.port.whole:
+            self._later = partial(again, words)
+            self.notify(f"The {scope.singular}s are still being counted. The search starts after that.")
+            return None
+        return SearchJob(words, query, scope, row, lambda one: self.call_later(self._searched, one))
+
+    def _keep(self, search: SearchJob | None, filtered: SearchJob | None) -> None:
+        """Keep these two searches, and cancel any other."""
+        for one in (self.search, self.filtered):
+            if one is not None and one not in (search, filtered):
+                one.cancel()
+        changed, self.search, self.filtered = filtered is not self.filtered, search, filtered
+        self._left = self._aim = None
+        if changed:
+            self.relist()
+            self._match_reader(filtered)
+        self._say()
+        self._mark()
+
+    @on(TokenDetails.Followed)
+    def action_occurrences(self) -> None:
+        """List all rows with the token under the cursor, or with the marked tokens in a row."""
+        port, (row, unit), marked = self.port, self.where, self.reader.marked
+        if port.unit != "token":
+            self.notify("Characters have no IDs. / finds text.")
+            return
+        if len(marked) > _MARKED:
+            self.notify(f"Mark at most {_MARKED} tokens to list the {self.scope.singular}s that hold them.")
+            return
+        part = marked or range(unit, unit + 1)
+
+        def then(piece: Piece | Damage) -> None:
+            if isinstance(piece, Piece) and len(piece.units) and port is self.port:
+                self.host.leave()
+                self.filter(f"token:{','.join(map(str, piece.units.tolist()))}")
+                self.list.focus()
+
+        if self._is_shown():
+            self._known.ask(lambda: fetched(port, row, part.start, part.stop), then)
+
+    # results
+
+    def _searched(self, search: SearchJob) -> None:
+        """Handle news of a search."""
+        if search is self.filtered:
+            self._list_found(search)
+        if search is self.search and self.origin is not None:
+            self._jump_first(search, self.origin)
+        if search in (self.search, self.filtered):
+            self._mark()
+            self._say()
+
+    def relist(self) -> None:
+        """List the rows of the filter, if the list shows its port."""
+        filtered = self.filtered
+        if filtered is None or filtered.scope.port is self.list.port:
+            self.list.restrict(None if filtered is None else filtered.results.rows())
+            self.retitle()
+        if filtered is None or not filtered.running:
+            self.order.apply()
+
+    def _filtered_rows(self) -> NDArray[np.int64] | None:
+        return None if self.filtered is None else self.filtered.results.rows()
+
+    def _list_found(self, filtered: SearchJob) -> None:
+        if self.list.port is not filtered.scope.port or self.reader.port is not self.list.port:
+            return  # another view is coming
+        rows, (row, _) = filtered.results.rows(), self.bound_for
+        self.relist()
+        self._match_reader(filtered)
+        self.list.point_at_row(row)
+        if self.origin is not None or (self._aim is not None and self._aim != row):
+            return  # the move to the first hit, or to a row, is coming
+        self._aim = None
+        if self._left == self.bound_for and len(rows):
+            self.list.choose(0)
+            return
+        if len(rows) and not filtered.results.has(row) and (row < int(rows[-1]) or not filtered.running):
+            self.list.choose(self.list.cursor)
+
+    def _match_reader(self, filtered: SearchJob | None) -> None:
+        """Clear the reader if the filter found nothing, as its row is not listed; else show the row again."""
+        nothing = filtered is not None and not filtered.running and not filtered.results.sequences
+        if nothing and self._behind is None:
+            self._behind = self.bound_for
+            self._clear()
+            self._title_row()
+        elif not nothing and self._behind is not None:
+            where, self._behind = self._behind, None
+            self.reader.show(self.port, self.token_style, *where)
+
+    def _mark(self) -> None:
+        """Mark the hits on the screen."""
+        search, reader = self.search, self.reader
+        self._marks.forget()
+        if reader.opening:
+            return  # its port is that of the row that is coming already, which moves to its place then
+        self._map()
+        if search is None or not reader.lines or reader.port is not search.scope.port:
+            reader.hits = []
+            reader.refresh()
+            return
+        row, first, last = reader.row, reader.lines[0].first, reader.lines[-1].last
+
+        def marked(hits: list[range]) -> None:
+            if reader.row == row:
+                reader.hits = hits
+                reader.refresh()
+
+        self._marks.ask(lambda: search.visible(row, first, last), marked)
+
+    def _map(self) -> None:
+        """Show the row in the minimap, with the hits of the search."""
+        search, reader, row = self.search, self.reader, self.reader.row
+        if reader.port is None or reader.scroll is None:
+            return
+        length = reader.scroll.roll.span.length
+        if reader.lines:
+            self.minimap.place(reader.lines[0].first, reader.lines[-1].last, length)
+        search = search if search is not None and search.scope.port is reader.port else None
+        key = None if search is None else (id(search), search.results.hits)
+        self.minimap.show(
+            reader.port, reader.token_style, row, lambda: [] if search is None else search.visible(row, 0, length), key
+        )
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        self._turned(event, 3)
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        self._turned(event, -3)
+
+    def _turned(self, event: events.MouseEvent, lines: int) -> None:
+        """Scroll the reader if the wheel is turned over what is around it."""
+        if self.query_one("#reading").region.contains(*event.screen_offset):
+            self.reader.roll(lines)
+
+    @on(Minimap.Chosen)
+    def _mapped(self, message: Minimap.Chosen) -> None:
+        self.reader.drag(message.share)
+
+    def _say(self) -> None:
+        self.list.mark(self.search)
+        self.query_one(FindBar).say(self.search or (self.filtered if self.searches else None))
+        self.screen.query_one(TopBar).say_filter(filter_words(self.filtered) if self.filtered else "")
+        self.refresh_bindings()
+
+    def titled(self, count: str) -> str:
+        """Return the title of the list, with the number of listed rows if there is a filter, and the order."""
+        return (count if self.filtered is None else f"{self.list.count:,} of {count}") + self.order.words()
+
+    # moves to hits
+
+    def _arrive(self, jump: Jump) -> None:
+        """Go to the target of a jump."""
+        self._targets.append(jump.where)
+        bar = self.query_one(FindBar)
+        bar.number, bar.wrapped = jump.found.number, jump.found.wrapped
+        self._say()
+        self.go(jump.where)
+
+    def _jump_first(self, search: SearchJob, origin: Where) -> None:
+        """Go to the first hit after the start of the search, unless the cursor moved."""
+        if self.bound_for != origin or (not search.running and not search.results.hits):
+            self.origin = None  # the cursor moved, or the search found nothing
+            return
+        moves = self._moves
+
+        def first() -> Jump | None:
+            if self.origin is None:  # the jump is done
+                return None
+            found = search.first(self._from)
+            if found is not None and self.filtered is not None and not self.filtered.results.has(found.row):
+                found = search.following((found.row, found.start), 1, self.filtered)
+            if found is None or (found.wrapped and search.running and not search.results.round):
+                return None
+            self._last = moves, search, found
+            return Jump(found, search.where(found))
+
+        def then(jump: Jump | None) -> None:
+            if jump is not None and self.origin is not None:
+                self.origin = None
+                if search is not self.filtered:  # else the move to its list has kept the way back
+                    self.host.leave()
+                self._arrive(jump)
+
+        if search.results.hits:
+            self._jumps.ask(first, then)
+
+    def action_hit(self, step: int) -> None:
+        """Go to the next hit."""
+        search = self.search
+        if search is not None and search.scope.port is not self.reader.port:
+            return  # another view is coming
+        if search is None and self.filtered is not None:  # which lists rows by their length
+            self.action_next(step)
+            return
+        if search is None or not search.results.hits:
+            self.notify("No hit yet." if search else "Search with / first. ] goes to the next row.", markup=False)
+            return
+        where, moves, self.origin = self.where, self._moves, None
+
+        def stepped() -> Jump | None:
+            last = self._last
+            if last is not None and last[:2] == (moves, search):
+                place = last[2].row, last[2].start
+            else:
+                place = where[0], search.at(where, end=step > 0)
+            found = search.following(place, step, self.filtered)
+            self._last = None if found is None else (moves, search, found)
+            return None if found is None else Jump(found, search.where(found))
+
+        def then(jump: Jump | None) -> None:
+            if jump is None:
+                self.notify("No hit is in the listed rows. F lists all.")
+            else:
+                self.host.leave()
+                self._arrive(jump)
+
+        self._jumps.ask(stepped, then)
+
+    # ends
+
+    def action_unfilter(self) -> None:
+        self._keep(self.search, None)
+
+    def action_escape(self) -> None:
+        """Stop running searches; else remove the mark; else remove the hits."""
+        if self.searches:
+            for one in (self.search, self.filtered):
+                if one is not None:
+                    one.cancel()
+            self._say()
+        elif self.order.stop():
+            self.retitle()
+        elif self.reader.mark_from is not None:
+            self.reader.toggle_mark()
+        elif self.search is not None:
+            self._keep(None, self.filtered)
+        else:
+            self._jumps.leave()
+            self.host.action_cancel()
+
+    def search_again(self, before: SearchScope | None, *, other: bool) -> None:
+        """Repeat the searches in another view or split; forget them in another dataset."""
+        scope, later = self.scope, self._later
+        if other or scope != before:
+            search, filtered = self.search, self.filtered
+            self._keep(None, None)
+            if not other and filtered is not None:
+                self.filter(filtered.words)
+            if not other and search not in (None, filtered):
+                self.find(search.words)
+            self.origin = None
+        if later is not None and (other or (scope.port.whole and self.session.view.name != UNKNOWN)):
+            self._later = None
+            if not other:
+                later()
+
+    # bookmarks
+
+    def show_bookmarks(self, session: Session, *, other: bool) -> None:
+        """Mark the bookmarks of a dataset in the list."""
+        if other:
+            self.bookmarks, self._queries = Bookmarks(session.path), None
+        self.list.bookmarks = self.bookmarks.rows(session.shown, session.split)
+        self.list.refresh()
+        self.refresh_bindings()
+
+    def action_bookmark(self) -> None:
+        """Set or remove the bookmark of the row in the reader."""
+        session, (row, unit) = self.session, self.where
+        if self._is_shown():
+            piece = session.port.peek(row, 0, HEAD)
+            runs = words_of(piece, session.token_style, _CELLS) if isinstance(piece, Piece) else []
+            words = "".join(text for text, _, _ in runs).replace(PAD, "")
+            added = self.bookmarks.toggle(bookmark(session.shown, row, unit, words, session.split))
+            self.notify(f"Bookmark {'on' if added else 'removed from'} {session.view.singular} {row:,}", timeout=2)
+            self.show_bookmarks(session, other=False)
+
+    async def action_bookmarks(self) -> None:
+        from tokfmt.browser.dialogs import BookmarkList
+
+        if not self.bookmarks.all:
+            self.notify("There are no bookmarks yet; b sets one.")
+            return
+
+        def chosen(one: Bookmark | None) -> None:
+            self.show_bookmarks(self.session, other=False)
+            if one is not None:
+                self._go_to(one)
+
+        await self.app.push_screen(BookmarkList(self.bookmarks), chosen)
+
+    def _go_to(self, one: Bookmark) -> None:
+        self.host.leave()
+        if one.split in self.session.splits:
+            self.host.show_split(one.split, then=lambda: self._go_in_split(one))
+        else:
+            self._go_in_split(one)
+
+    def _go_in_split(self, one: Bookmark) -> None:
+        session = self.session
+        if one.view not in {view.name for view in session.opened.views}:
+            self.notify(f"The bookmark is in the {one.view}, which are not known yet; v finds them.")
+            return
+        if one.view != session.shown:
+            self.host.show_view(one.view)
+        if one.row >= session.port.count:
+            self.notify(f"There is no {one.view.removesuffix('s')} {one.row:,} any more.", severity="warning")
+            return
+        self.ask_where(lambda: (one.row, one.unit))
+
+    # the way back
+
+    @on(Leaping)
+    def _leaping(self, message: Leaping) -> None:
+        self.host.leave(None if message.token is None else (self.reader.row, message.token))
+
+    def return_to(self, spot: Spot) -> None:
+        """Show the row, the token and the filter of a place."""
+        if spot.words != (self.filtered.words if self.filtered is not None else ""):
+            self.filter(spot.words)
+        self.ask_where(lambda: spot.where)
+
+    # copies, exports
+
+    def action_mark(self) -> None:
+        self.reader.toggle_mark()
+
+    def action_copy(self, ids: bool) -> None:
+        """Copy the marked tokens, or all of the row."""
+        from tokfmt.browser.export import copied
+
+        session, (row, _), part = self.session, self.where, self.reader.marked
+
+        def work() -> Copied | TokfmtError:
+            try:
+                return copied(session, row, part, ids=ids)
+            except TokfmtError as error:
+                return error
+
+        if self._is_shown():
+            self.reader.loader.ask(work, self._copied)
+
+    def _is_shown(self) -> bool:
+        """Return whether the reader shows a row; else show why not."""
+        if not self.session.port.count:
+            self.notify(f"This dataset has no {self.session.view.name}.")
+        elif self._behind is not None:
+            self.notify("Nothing is listed. F lists all.")
+        return bool(self.session.port.count) and self._behind is None
+
+    def _copied(self, found: Copied | TokfmtError) -> None:
+        if isinstance(found, TokfmtError):
+            self.notify(str(found), title="Not copied", severity="warning", markup=False)
+        else:
+            self.host.copy(found.text, found.description)
+
+    def action_link(self) -> None:
+        """Copy the command that opens the browser at the token under the cursor."""
+        from tokfmt.browser.links import command_of
+
+        command = command_of(self.session, self.where)
+        self.host.copy(command, command)
+
+    async def action_export(self) -> None:
+        from tokfmt.browser.export import Export
+
+        sets: dict[str, Numbers] = {}
+        if self.list.order is not None:
+            sets["listed"] = self.list.order.rows
+        elif self.filtered is not None:
+            sets["listed"] = self.filtered.results.rows()
+        if self.search is not None and self.search.results.hits:
+            sets["hits"] = self.search.results.rows()
+        if not self.session.port.whole:
+            self.notify(f"The {self.session.view.name} are still being counted.", severity="warning")
+            return
+        what = "listed" if self.filtered is not None else str(self.where[0])
+
+        def written(description: str | None) -> None:
+            if description is not None:
+                self.notify(description, title="Exported", markup=False)
+
+        await self.app.push_screen(Export(self.session, what, sets), written)
+
+    # columns and order
+
+    def _find_more(self) -> None:
+        """Find the columns, and count the IDs of a small dataset, when its rows are on the screen."""
+        session, port = self.session, self.port
+        if self._unknown:
+            self._unknown = False
+            self._known.ask(lambda: columns_shown(session), lambda found: self.order.show(*found))
+        if not self._uncounted:
+            return
+        self._uncounted = False
+
+        def work() -> Frequencies | None:
+            from tokfmt.browser.frequency import frequencies_of
+
+            return frequencies_of(port)
+
+        def then(found: Frequencies | None) -> None:
+            if port is self.port:
+                self._frequencies = found
+                self._detail(self._facts)
+
+        self._known.ask(work, then)
+
+    async def action_columns(self) -> None:
+        await self.order.ask()
+
+    @on(SequenceList.Headed)
+    def _headed(self, message: SequenceList.Headed) -> None:
+        self.order.choose(message.name)
+
+    def on_unmount(self) -> None:
+        self._jumps.close()
+        self._marks.close()
+        self._known.close()
+        self.order.cancel()
+        for one in (self.search, self.filtered):
+            if one is not None:
+                one.cancel()

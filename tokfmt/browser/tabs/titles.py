@@ -1,0 +1,60 @@
+"""The words in the borders of the tab of sequences: the rows of the list, the row in the reader, and its layout."""
+
+from __future__ import annotations
+
+from itertools import zip_longest
+
+from tokfmt.browser.layout import Mode
+from tokfmt.browser.parts import RowParts
+from tokfmt.browser.rows import RowSource, Span, View
+from tokfmt.browser.session import Session
+from tokfmt.wording import bar, counted, printable
+
+_BAR = 8  # cells of the share of a source
+
+
+def list_title(view: View, port: RowSource, split: str) -> str:
+    """Return the title of the list: the number of rows, and the split if there are several."""
+    count = counted(port.count, view.singular) if port.whole else f"{port.count:,}… {view.name}"
+    count = count if port.count else f"no {view.name}"
+    return count + (f" of {printable(split)}" if split else "")
+
+
+def row_title(view: View, port: RowSource, row: int) -> str:
+    """Return the title of the reader: the row, and its length."""
+    span = port.peek_span(row)
+    length = f" · {counted(span.length, port.unit)}" if isinstance(span, Span) else ""
+    return f"{view.singular} {row:,}{length}" if port.count else ""
+
+
+def shares_words(parts: RowParts, room: int) -> str:
+    """Return the share of each source in a row, with bars, as far as there is room; the pass if it is not the first."""
+    words = [f" · {printable(name)} {share:.0%}" for name, share in parts.shares]
+    words += [f" · pass {parts.epoch + 1:,}"] if parts.epoch else []
+    bars = [f" {bar(share, _BAR)}" for _, share in parts.shares]
+    if sum(map(len, (*words, *bars))) <= room:
+        return "".join(map("".join, zip_longest(words, bars, fillvalue="")))
+    found = ""
+    for word in words:
+        if len(found) + len(word) <= room:
+            found += word
+    return found
+
+
+def layout_words(session: Session, mode: Mode, *, of_text: bool, whitespace: bool, wrap: bool) -> str:
+    """Return the words about the layout of the reader, and the option that shows more."""
+    text = mode.value if session.vocabulary else "text" if of_text else "ids"
+    words = [text, *(["whitespace"] if whitespace else []), *([] if wrap else ["not wrapped"])]
+    hint = (
+        []
+        if session.vocabulary or session.choice
+        else ["--tokenizer shows tokens" if of_text else "--tokenizer shows text"]
+    )
+    return " · ".join([*hint, *words, *([tokenizer_of(session)] if session.vocabulary else [])])
+
+
+def tokenizer_of(session: Session) -> str:
+    """Return the short name of the tokenizer in use; "" for none."""
+    if session.choice is None:
+        return ""
+    return session.choice.short + (" (as last time)" if session.choice.source == "last time" else "")

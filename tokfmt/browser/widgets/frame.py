@@ -1,0 +1,504 @@
+"""The frame around the tabs: the first line, the line of keys, lines of colored words, a border to drag."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+
+from rich.cells import cell_len
+from rich.segment import Segment
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import Binding
+from textual.containers import Horizontal
+from textual.content import Content
+from textual.dom import DOMNode
+from textual.message import Message
+from textual.screen import Screen
+from textual.strip import Strip
+from textual.widget import Widget
+from textual.widgets import Static
+
+from tokfmt.browser.keys import bindings_of, is_offered, pressed, pressing
+from tokfmt.browser.session import Loading, Session
+from tokfmt.core.records import RecordReader
+from tokfmt.errors import TokfmtError
+from tokfmt.wording import counted, human_bytes, plural, printable, short, shortened
+
+if TYPE_CHECKING:
+    from tokfmt.browser.search import SearchJob
+
+_GAP = " · "
+
+
+class Summary(NamedTuple):
+    """The facts about a dataset in the first line: its name, its format, its counts of rows and of tokens."""
+
+    name: str
+    format: str = ""
+    counts: str = ""
+    tokens: str = ""
+
+    def within(self, cells: int) -> str:
+        """Return as many facts as fit: format and tokens are left out first, and the count of rows never."""
+        lines = [_GAP.join(filter(None, (self.name, self.format, self.counts, self.tokens)))]
+        for counts in (_GAP.join(filter(None, (self.counts, self.tokens))), self.counts):
+            room = cells - cell_len(counts) - len(_GAP)
+            lines.append(_GAP.join(filter(None, (self.name, counts))))
+            lines += [f"{shortened(self.name, room)}{_GAP}{counts}"] if counts and room >= _LEAST else []
+        lines.append(self.counts or self.name)
+        return next((line for line in lines if cell_len(line) <= cells), lines[-1])
+
+
+_LEAST = 6  # cells of a name that is cut
+
+
+def summary(session: Session, loading: Loading | None, number: int, datasets: int) -> tuple[Summary, str]:
+    """Return the facts about the dataset, and the loading stage in words ("" for none).
+
+    Args:
+        session: The dataset.
+        loading: Its stages.
+        number: Its number, from 0.
+        datasets: The number of datasets between which a key changes; 1 for none.
+    """
+    view, more = session.view, f" ({number + 1} of {datasets}, d)" if datasets > 1 else ""
+    name, format_ = f"{printable(session.path.name)}{more}", session.format_name or "unknown format"
+    if session.refused is not None:
+        return Summary(name, format_, "cannot be read"), ""
+    rows = f"{short(view.port.count)}{'' if view.port.whole else '+'} {plural(view.singular, view.port.count)}"
+    many = 0 if isinstance(view.reader, RecordReader) else view.reader.info.tokens
+    tokens = "" if isinstance(view.reader, RecordReader) else f"{short(many)} {plural('token', many)}"
+    return Summary(name, format_, rows, tokens), _loading(session, loading)
+
+
+def _loading(session: Session, loading: Loading | None) -> str:
+    if loading is not None and loading.job is not None:
+        job, share = loading.job, loading.job.share
+        if loading.stage == "tokenizer":
+            return "◌ tokenizer"
+        name = job.name or f"opening {session.opened.pending}"
+        return f"◌ {name} {share:.1%} · esc stops" if share is not None else f"◌ {name}"
+    if session.opened.pending:
+        return f"v finds the {session.opened.pending}" if session.opened.pending == "documents" else ""
+    return "✗ i shows the error" if session.failure else ""
+
+
+def transfer(session: Session) -> str:
+    """Return what was fetched from stores, or that one is slow to answer; "" if none was asked."""
+    account = sys.modules.get("tokfmt.stores.account")  # imported by the first address
+    found = account.so_far() if account is not None else None
+    if account is None or not found:
+        return ""
+    if account.waiting() > account.SLOW:
+        return str(account.slow_words(None if session.path.is_local else session.path))
+    return f"fetched {human_bytes(found.read)}, {counted(sum(found.requests.values()), 'request')}"
+
+
+class Link(Static):
+    """Words that run an action when they are clicked."""
+
+    def __init__(self, words: str, action: str, *, id: str, classes: str = "") -> None:  # noqa: A002 - Textual's word
+        super().__init__(words, id=id, classes=classes, markup=False)
+        self._action = action
+
+    async def on_click(self, event: events.Click) -> None:
+        event.stop()
+        await self.run_action(self._action)
+
+
+class DatasetLine(Static):
+    """The facts about the dataset, as many as fit. A click shows all."""
+
+    def __init__(self) -> None:
+        super().__init__("", id="dataset", markup=False)
+        self._facts = Summary("")
+
+    def say(self, facts: Summary) -> None:
+        """Show the facts about a dataset."""
+        if facts != self._facts:
+            self._facts = facts
+            self.refresh()
+
+    def render(self) -> Content:
+        return Content(self._facts.within(self.content_size.width))
+
+    async def on_click(self, event: events.Click) -> None:
+        event.stop()
+        await self.run_action("app.about")
+
+
+_FACTS = 24  # least cells for the facts about the dataset that the titles of other tabs leave
+
+
+class TopBar(Horizontal):
+    """The first line: tabs, filter, splits, dataset, loading.
+
+    Args:
+        tabs: Name, title and key of each tab.
+    """
+
+    def __init__(self, tabs: Sequence[tuple[str, str, str]]) -> None:
+        super().__init__(id="topbar")
+        self._tabs = tabs
+        self._splits: tuple[Sequence[str], str] = ((), "")
+        self._labels: dict[str, str | Content] = {}
+        self._current, self._badge = "", Content("")
+
+    def compose(self) -> ComposeResult:
+        for name, _, _ in self._tabs:
+            yield Link("", f"app.tab('{name}')", id=f"label-{name}", classes="tab")
+        yield Link("", "app.unfilter", id="filtered")
+        yield Link("", "app.split", id="split")
+        yield DatasetLine()
+        yield Static("", id="loading", markup=False)
+
+    def choose(self, name: str) -> None:
+        """Mark a tab as the current one."""
+        self._current = name
+        for label in self.query(".tab"):
+            label.set_class(label.id == f"label-{name}", "current")
+        self._say_tabs()
+
+    def _say_tabs(self) -> None:
+        """Show the key and the title of each tab; the title of the current one only if the facts need the room."""
+        beside = [cell_len(str(self._labels.get(label, ""))) for label in ("#filtered", "#split")]
+        taken = sum(
+            cells + 2 for cells in (*(len(f"{key} {title}") for _, title, key in self._tabs), *filter(None, beside))
+        )
+        for name, title, key in self._tabs:
+            whole = self.app.size.width - taken >= _FACTS or name == self._current
+            words = Content.assemble(
+                (key, "$text-muted" if name != self._current else ""), f" {title}" if whole else ""
+            )
+            of_findings = [self._badge] if name == "findings" and self._badge else []
+            self._set_label(f"#label-{name}", Content(" ").join([words, *of_findings]))
+
+    def _set_label(self, label: str, words: str | Content) -> None:
+        """Set the words of a label, which is hidden for "". Do nothing while the labels come or go."""
+        if words == self._labels.get(label):  # an update lays out the whole screen
+            return
+        for place in self.query(label).results(Static):
+            self._labels[label] = words
+            place.update(words)
+            place.display = bool(words)
+
+    def say_health(self, badge: Content) -> None:
+        """Show the number of findings on the label of their tab; nothing for an empty badge."""
+        if badge != self._badge:
+            self._badge = badge
+            self._say_tabs()
+
+    def say_filter(self, words: str) -> None:
+        """Show the filter of the list; "" for none."""
+        self._set_label("#filtered", words)
+        self._say_tabs()
+
+    def say_splits(self, names: Sequence[str], shown: str) -> None:
+        """Show the names of all splits, if there are several, and mark the current one."""
+        self._splits = names, shown
+        self._set_label("#split", _splits(names, shown, self.app.size.width // 6) if len(names) > 1 else "")
+        self._say_tabs()
+
+    def on_resize(self) -> None:
+        self.say_splits(*self._splits)
+
+    def say(self, dataset: Summary, loading: str) -> None:
+        """Show the dataset and the loading stage."""
+        for place in self.query(DatasetLine):
+            place.say(dataset)
+        self._set_label("#loading", pressing(loading))
+
+
+def _splits(names: Sequence[str], shown: str, room: int) -> Content:
+    """Return all names if they fit, else the current one with its number and the number of splits."""
+    labels = {name: printable(name) for name in names}
+    if sum(len(name) + 1 for name in labels.values()) > room:
+        parts = [Content.styled(labels[shown], "bold"), Content(f"{names.index(shown) + 1}/{len(names)}")]
+    else:
+        parts = [Content.styled(labels[name], "bold reverse" if name == shown else "$text-muted") for name in names]
+    return Content(" ").join([Content.styled("V", "$text-muted"), *parts])
+
+
+_KEPT = ("split", "travel(-1)", "leave", "help", "quit")  # shown on any screen
+
+
+class KeyBar(Widget):
+    """The line of the keys that do something now, as many as fit; a click presses the key."""
+
+    ALLOW_SELECT: ClassVar[bool] = False
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"keys--key", "keys--description", "keys--under"}
+
+    def __init__(self) -> None:
+        super().__init__(id="keys")
+        self._shown: list[Binding] = []
+        self._palette = Binding(self.app.COMMAND_PALETTE_BINDING, "app.command_palette", "palette")
+        self._places: list[tuple[range, Binding]] = []
+        self._under: Binding | None = None  # the key under the mouse
+
+    def on_mount(self) -> None:
+        self.screen.bindings_updated_signal.subscribe(self, self._changed)
+        self._changed(self.screen)
+
+    def _changed(self, screen: Screen[object]) -> None:
+        offered = [one.binding for one in screen.active_bindings.values() if _in_line(one.node, one.binding)]
+        first = list({binding.action: binding for binding in reversed(offered)}.values())[::-1]  # key of each action
+        shown = sorted(first, key=lambda binding: binding.action in _KEPT)
+        if shown != self._shown:
+            self._shown = shown
+            self.refresh()
+
+    def render_line(self, y: int) -> Strip:  # noqa: ARG002 - there is one
+        style, width = self.rich_style, self.size.width
+        kept = sum(self._cells(one) + 1 for one in self._shown if one.action in _KEPT)
+        # leads to the keys that do not fit
+        last = self._label(self._palette) if kept + self._cells(self._palette) <= width else []
+        room = width - sum(segment.cell_length for segment in last)
+        at, segments, self._places = 0, list[Segment](), []
+        left = room - kept
+        for binding in self._shown:
+            label, cells = self._label(binding), self._cells(binding)
+            if binding.action not in _KEPT:
+                if left <= cells:
+                    continue  # a shorter one may fit
+                left -= cells + 1
+            elif at + cells > room:
+                break
+            self._places.append((range(at, at + cells), binding))
+            segments += [*label, Segment(" ", style)]
+            at += cells + 1
+        if last:
+            self._places.append((range(room, width), self._palette))
+            segments += [Segment(" " * (room - at), style), *last]
+        return Strip(segments).adjust_cell_length(width, style)
+
+    def _cells(self, binding: Binding) -> int:
+        return sum(segment.cell_length for segment in self._label(binding))
+
+    def _label(self, binding: Binding) -> list[Segment]:
+        key, description = self.app.get_key_display(binding), f" {binding.description}"
+        under = ["keys--under"] if binding is self._under else []
+        return [
+            Segment(key, self.get_component_rich_style("keys--key", *under)),
+            Segment(description, self.get_component_rich_style("keys--description", *under)),
+        ]
+
+    def _at(self, event: events.MouseEvent) -> Binding | None:
+        at = event.get_content_offset(self)
+        return next((binding for cells, binding in self._places if at is not None and at.x in cells), None)
+
+    def on_click(self, event: events.Click) -> None:
+        binding = self._at(event)
+        if binding is not None:
+            self.app.simulate_key(binding.key)
+
+    def on_mouse_move(self, event: events.MouseMove) -> None:
+        self._hover(self._at(event))
+
+    def on_leave(self) -> None:
+        self._hover(None)
+
+    def _hover(self, binding: Binding | None) -> None:
+        if binding is not self._under:
+            self._under = binding
+            self.refresh()
+
+
+def _in_line(node: DOMNode, binding: Binding) -> bool:
+    """Return whether the line has a place for a key."""
+    listed = binding.description and not binding.system and binding in bindings_of(node)
+    return bool(listed) and is_offered(node, binding)
+
+
+_BAR = 12
+_ALL, _NO_RATE, _NO_BAR, _SHORT = range(4)
+"""Details of the line of a search; the first that leaves room for its keys is shown."""
+_QUIET = "$foreground 65%"
+
+
+class FindBar(Static):
+    """The line below the list and the reader during a search: its words, progress and number of hits.
+
+    Attributes:
+        number: Number of the hit under the cursor, from 0; -1 for none.
+        wrapped: The move to this hit went around an end.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(id="findbar")
+        self.number, self.wrapped = -1, False
+        self._search: SearchJob | None = None
+        self.display = False
+
+    def say(self, search: SearchJob | None) -> None:
+        """Show a search; hide the line for None."""
+        if search is not self._search:
+            self.number, self.wrapped = -1, False
+        self._search, self.display = search, search is not None
+        self.refresh()
+
+    def render(self) -> Content:
+        search = self._search
+        if search is None:
+            return Content("")
+        words, room = printable(search.words), self.content_size.width
+        for detail in (_ALL, _NO_RATE, _NO_BAR):
+            line = self._line(search, words, detail)
+            if line.cell_length <= room:
+                return line
+        left = room - self._line(search, "", _SHORT).cell_length
+        return self._line(search, shortened(words, max(_LEAST, left)), _SHORT)
+
+    def _line(self, search: SearchJob, words: str, detail: int) -> Content:
+        """Return the line with its keys, in more or less detail."""
+        parts = [Content.styled(words, "bold $foreground"), self._hits(search, whole=detail < _SHORT)]
+        if search.failure:
+            parts.append(Content.styled(search.failure, "$text-error"))
+        if search.running:
+            parts.append(_progress(search, detail))
+        elif search.cancelled:
+            parts.append(Content.styled("stopped", "$text-warning"))
+        if self.wrapped:
+            parts.append(Content.styled("went around", "$text-warning"))
+        return Content("  " if detail == _SHORT else "   ").join([*parts, *_keys(search)])
+
+    def action_press(self, key: str) -> None:
+        """Press a key that was clicked."""
+        self.app.simulate_key(key)
+
+    def _hits(self, search: SearchJob, *, whole: bool) -> Content:
+        results, row = search.results, search.scope.singular
+        name = "hit" if search.marks else row
+        if not results.hits:
+            return Content.styled("nothing yet" if search.running else "nothing found", _QUIET)
+        count = f"{results.hits:,}{'…' if search.running else ''}"
+        text = f"{name} {self.number + 1:,} of {count}" if self.number >= 0 else f"{count} {plural(name, results.hits)}"
+        text += f" in {counted(results.sequences, row)}" if search.marks and whole else ""
+        text += f" ({short(results.held)} kept)" if results.capped and whole else ""
+        return Content.styled(text, "$text-success")
+
+
+def _progress(search: SearchJob, detail: int) -> Content:
+    job = search.job
+    done, rate = round(_BAR * (job.share or 0)), f"{job.share or 0:4.0%}"
+    if detail >= _NO_BAR:
+        return Content.styled(rate.strip(), _QUIET)
+    if detail < _NO_RATE:
+        rate += f" {short(job.done)} {job.unit}, {short(round(search.rate))}/s"
+    return Content.assemble(("━" * done, "$success"), ("━" * (_BAR - done), "$foreground 20%"), (f" {rate}", _QUIET))
+
+
+def _keys(search: SearchJob) -> list[Content]:
+    """Return the keys of a search, which a click presses."""
+    keys = [("n", "n next"), ("N", "N previous")] if search.marks and search.results.hits else []
+    keys.append(("escape", f"esc {'stops' if search.running else 'closes'}"))
+    return [Content.from_markup(f"[{_QUIET} @click=press('{key}')]{words}[/]") for key, words in keys]
+
+
+def filter_words(filtered: SearchJob) -> str:
+    """Return the words about a filter in the first line."""
+    results = filtered.results
+    more = "…" if filtered.running else ""
+    rows = filtered.results.rows_held
+    cut = f", the first {short(rows)} listed" if rows < results.sequences else ""
+    failed = " ✗" if filtered.failure else ""
+    return f"▼ {printable(filtered.words)}: {short(results.sequences)}{more}{cut}{failed} · F lists all"
+
+
+_KINDS = {
+    "plain": "$foreground",
+    "good": "bold $text-success",
+    "bad": "bold $text-error",
+    "busy": "$text-warning",
+    "dim": "$foreground 55%",
+}
+
+
+class StatusLine(Static):
+    """A line of words, each of a kind: "plain", "good", "bad", "busy", "dim"."""
+
+    def __init__(self, id: str) -> None:  # noqa: A002 - Textual's word
+        super().__init__(id=id)
+        self._parts: Sequence[tuple[str, str]] = ()
+
+    def say(self, parts: Sequence[tuple[str, str]]) -> None:
+        """Show words with their kinds."""
+        if parts != self._parts:
+            self._parts = parts
+            self.refresh()
+
+    @property
+    def words(self) -> str:
+        """Return the text of the line."""
+        return _GAP.join(text for text, _ in self._parts)
+
+    def render(self) -> Content:
+        return Content.styled(_GAP, _KINDS["dim"]).join(
+            pressing(text).stylize_before(_KINDS[kind]) for text, kind in self._parts
+        )
+
+
+class Divider(Widget):
+    """A border that posts the column it is dragged to."""
+
+    class Dragged(Message):
+        """The border was dragged to a column of the screen."""
+
+        def __init__(self, column: int) -> None:
+            super().__init__()
+            self.column = column
+
+    def render(self) -> Content:
+        return Content("")
+
+    def on_mouse_down(self, event: events.MouseDown) -> None:
+        event.stop()
+        self.capture_mouse()
+        self.add_class("held")
+
+    def on_mouse_up(self, event: events.MouseUp) -> None:
+        event.stop()
+        self.release_mouse()
+        self.remove_class("held")
+
+    def on_mouse_move(self, event: events.MouseMove) -> None:
+        if self.has_class("held"):
+            event.stop()
+            self.post_message(self.Dragged(event.screen_x))
+
+
+_WAYS = (
+    ("2", "Index: the parts and bytes of its files"),
+    ("3", "Findings: all problems that a check finds"),
+)
+
+
+class Refusal(Static, can_focus=True):
+    """The error in place of a dataset. It takes the focus, so that keys work."""
+
+    def __init__(self) -> None:
+        super().__init__(id="refusal", markup=False)
+
+    def say(self, session: Session, datasets: int) -> None:
+        """Show the error of a session, and the keys that help."""
+        error = session.refused
+        known = isinstance(error, TokfmtError)
+        why = " ".join(str(error).split()) if known else session.failure
+        ways = [*_WAYS]
+        ways += [("d", "Another dataset")] if datasets > 1 else []
+        ways += [("V", "Another split")] if len(session.splits) > 1 else []
+        self.update(
+            Content("\n").join(
+                [
+                    Content.styled("✗ This dataset cannot be read", "bold $text-error"),
+                    Content(""),
+                    Content(printable(why)),
+                    Content(""),
+                    *(
+                        Content.assemble((f"{key}  ", "bold $text-accent"), text).stylize(pressed(key))
+                        for key, text in ways
+                    ),
+                ]
+            )
+        )

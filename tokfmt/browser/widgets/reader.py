@@ -1,0 +1,688 @@
+"""The reader: one row token by token, with the facts about the token under the cursor.
+
+These facts are its ID, bytes, position, byte offset in the file, mask and label.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, ClassVar, NamedTuple
+
+from rich.segment import Segment
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.content import Content
+from textual.geometry import Size
+from textual.message import Message
+from textual.reactive import reactive
+from textual.scrollbar import ScrollBar, ScrollTo
+from textual.strip import Strip
+from textual.style import Style
+from textual.widgets import Static
+
+from tokfmt.browser.keys import pressed
+from tokfmt.browser.layout import (
+    UNBOUNDED,
+    Kind,
+    LayoutOptions,
+    Line,
+    Mode,
+    NotLoadedError,
+    ReaderPosition,
+    RowLayout,
+    Run,
+    TokenStyle,
+    is_unknown,
+)
+from tokfmt.browser.rows import Damage, RowSource, Span, fetched, fetched_span, padded_from
+from tokfmt.browser.widgets.row_view import Leaping, WithLoader
+from tokfmt.browser.widths import roomy
+from tokfmt.core.reader import ByteOffset
+from tokfmt.core.records import RecordReader
+from tokfmt.errors import TokfmtError
+from tokfmt.wording import counted, printable
+
+if TYPE_CHECKING:
+    from tokfmt.browser.frequency import Frequency
+
+STYLES = {kind: f"reader--{kind.name.lower()}" for kind in Kind}
+_PARTS = ("odd", "even", "masked", "padding", "hit", "cursor", "cursor-blurred", "marked")
+CLASSES = {*STYLES.values(), *(f"reader--{part}" for part in _PARTS)}
+_TINTED = {Kind.TEXT, Kind.SPACE, Kind.BREAK, Kind.CONTROL}
+_PLAIN = {Kind.RULE, Kind.DAMAGE}
+
+
+_TURN = 3
+"""Lines that a turn of the wheel scrolls."""
+
+Step = Callable[[ReaderPosition], None]
+
+
+class Reader(WithLoader, can_focus=True):
+    """Show a row of a port, with the cursor on a token.
+
+    `hits` are intervals of tokens of the row to mark, and `beside` are the tokens that overlap the one under the cursor
+    of another reader: set them and call `refresh`.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("right,l", "tokens(1)", "Next token", system=True),
+        Binding("left,h", "tokens(-1)", "Previous token", system=True),
+        Binding("down,j", "lines(1)", "Down", system=True),
+        Binding("up,k", "lines(-1)", "Up", system=True),
+        Binding("pagedown,space,ctrl+f", "pages(1)", "Page down", system=True),
+        Binding("pageup,ctrl+b", "pages(-1)", "Page up", system=True),
+        Binding("ctrl+d", "halves(1)", "Half a page down", system=True),
+        Binding("ctrl+u", "halves(-1)", "Half a page up", system=True),
+        Binding("ctrl+e", "roll(1)", "Scroll down", system=True),
+        Binding("ctrl+y", "roll(-1)", "Scroll up", system=True),
+        Binding("0,circumflex_accent", "line_end(-1)", "First token of the line", system=True),
+        Binding("dollar_sign", "line_end(1)", "Last token of the line", key_display="$", system=True),
+        Binding("home", "to(0)", "First token", system=True),
+        Binding("end,G", "to(-1)", "Last token", system=True),
+    ]
+    ALLOW_SELECT = False  # a drag marks tokens
+    COMPONENT_CLASSES: ClassVar[set[str]] = CLASSES
+    mode: reactive[Mode] = reactive(Mode.TEXT)
+    whitespace: reactive[bool] = reactive(False)
+    wrap: reactive[bool] = reactive(True)
+    mark_from: int | None = None
+    _pressed: int | None = None  # the token under a pressed button
+    _dragging = _dragged = False
+    _follows = False  # the cursor was moved, and lines that are not wrapped scroll to its column
+
+    class Moved(Message):
+        """The cursor is on another token, or in another row."""
+
+    def __init__(self) -> None:
+        super().__init__(id="reader")
+        self.port: RowSource | None = None
+        self.token_style = TokenStyle()
+        self.row = 0
+        self.scroll: ReaderPosition | None = None
+        self.damage: Damage | None = None
+        self.hits: list[range] = []
+        self.beside = range(0)
+        self.lines: list[Line] = []
+        self.left, self._opening, self._asked = 0, False, (0, 0)
+        self._steps: deque[tuple[Step, bool]] = deque()  # moves that wait for a chunk
+        self._loading, self._empty = False, True
+
+    @property
+    def options(self) -> LayoutOptions:
+        """Return the current layout options."""
+        return LayoutOptions(self.mode, self.columns - 1 if self.wrap else UNBOUNDED, self.whitespace)
+
+    @property
+    def cursor(self) -> int:
+        """Return the token under the cursor."""
+        return self.scroll.cursor if self.scroll else 0
+
+    @property
+    def opening(self) -> bool:
+        """Return whether a row is loading, so that the reader cannot move."""
+        return self._opening
+
+    @property
+    def bound_for(self) -> tuple[int, int]:
+        """Return the row and the unit that are loading, or else those on the screen."""
+        return self._asked if self._opening else (self.row, self.cursor)
+
+    def show(self, port: RowSource, token_style: TokenStyle, row: int, unit: int = 0) -> None:
+        """Show a row with the cursor on one of its units. The old row stays until the new one is loaded."""
+        self._forget()
+        self.port, self.token_style, options = port, token_style, self.options
+        self._opening, self._asked, self._empty = True, (row, unit), False
+        if not self.size.width:
+            return  # `on_resize` lays it out
+
+        def work() -> ReaderPosition | Damage:
+            span = fetched_span(port, row)
+            return span if isinstance(span, Damage) else _opened(RowLayout(port, row, span, token_style, options), unit)
+
+        def then(found: ReaderPosition | Damage) -> None:
+            if row != self.row:
+                self.row, self.hits, self.mark_from = row, [], None
+            self.damage = found if isinstance(found, Damage) else None
+            self.scroll = found if isinstance(found, ReaderPosition) else None
+            self.left, self._opening = 0, False
+            self._steps.appendleft((_nothing, True))
+            self._step()
+
+        self.loader.ask(work, then)
+
+    def _forget(self) -> None:
+        """Drop the request for a row and the waiting moves."""
+        self.loader.forget()
+        self._steps.clear()
+        self._loading = False
+
+    def clear(self, port: RowSource) -> None:
+        """Show nothing, for a port without rows, or a list without any, until a row is shown."""
+        self._forget()
+        self.port, self.scroll, self.damage, self._opening, self._empty = port, None, None, False, True
+        self.row, self.hits, self.mark_from, self.lines = 0, [], None, []
+        self._settle()
+
+    def lay_out(self) -> None:
+        """Lay out the row again."""
+        if self.port is not None and not self._empty and self.size.width:
+            self.show(self.port, self.token_style, *self.bound_for)
+
+    def watch_mode(self) -> None:
+        self.lay_out()
+
+    def watch_whitespace(self) -> None:
+        self.lay_out()
+
+    def watch_wrap(self) -> None:
+        self.lay_out()
+
+    def on_resize(self, event: events.Resize) -> None:  # noqa: ARG002 - the reader reads its own size
+        self.lay_out()
+
+    def compose(self) -> ComposeResult:
+        yield ScrollBar()
+
+    @property
+    def columns(self) -> int:
+        """Return the cells of a line without the scrollbar."""
+        return max(1, self.size.width - 1)
+
+    # moves
+
+    def move(self, step: Step, *, reveal: bool = True) -> None:
+        """Do a move after those that wait for a chunk."""
+        self._steps.append((step, reveal))
+        self._step()
+
+    def _step(self) -> None:
+        """Do the waiting moves; if a move lacks a chunk, load the chunk and try again."""
+        if self._opening or self._loading:
+            return
+        scroll = self.scroll
+        while self._steps:
+            step, reveal = self._steps.popleft()
+            if scroll is not None:
+                try:
+                    step(scroll)
+                    step = _nothing  # so that the move is not repeated if only `reveal` lacks a chunk
+                    if reveal:
+                        scroll.reveal(max(1, self.size.height))
+                        self._follows = True
+                except NotLoadedError as error:
+                    self._steps.appendleft((step, reveal))
+                    self._loading = True
+                    self._load(scroll, error.chunk)
+                    return
+        self.lines, missing = scroll.visible(max(1, self.size.height)) if scroll else ([], None)
+        self._settle()
+        self.post_message(self.Moved())
+        if scroll is not None and missing is not None:
+            self._load(scroll, missing)  # moves do not wait for chunks that are only shown
+
+    def _load(self, scroll: ReaderPosition, chunk: int) -> None:
+        def load() -> Exception | None:
+            try:
+                scroll.roll.load(chunk)
+            except Exception as error:  # noqa: BLE001 - a bug of a plug-in, which must not leave moves waiting
+                return error
+            return None
+
+        def loaded(error: Exception | None) -> None:
+            self._loading = False
+            if error is None:
+                self._step()
+            else:
+                self._steps.clear()
+                self.notify(f"unexpected {type(error).__name__}: {error}", severity="error", markup=False)
+
+        self.loader.ask(load, loaded)
+
+    def _settle(self) -> None:
+        length = self.scroll.roll.span.length if self.scroll else 0
+        if self.lines and self.is_mounted:
+            self._show_bar(self.lines[0].first, self.lines[-1].last, length)
+            if not self.wrap and self.scroll and self._follows:
+                self._follow(self.scroll)
+        self._follows = False
+        self.refresh()
+
+    def _show_bar(self, first: int, last: int, length: int) -> None:
+        """Set the scrollbar to the share of the row's tokens that is on the screen."""
+        bar, height = self.query_one(ScrollBar), max(1, self.size.height)
+        bar.display = last - first < length
+        bar.window_size, bar.window_virtual_size = height, max(height, round(length * height / max(1, last - first)))
+        bar.position = first / max(1, length - (last - first)) * (bar.window_virtual_size - height)
+
+    def _follow(self, scroll: ReaderPosition) -> None:
+        """Scroll unwrapped lines to the column of the cursor."""
+        line = next((line for line in self.lines if line.leads and line.first <= scroll.cursor < line.last), None)
+        if line is not None:
+            start, stop = line.column_of(scroll.cursor)
+            if not self.left <= start < max(self.left + 1, self.left + self.columns - (stop - start)):
+                self.left = max(0, start - self.columns // 2)
+
+    def render_line(self, y: int) -> Strip:
+        if self.damage is not None:
+            return self.strip(self._damaged(self.damage, y))
+        if y < len(self.lines) and self.scroll is not None:
+            return self.strip(self.painted(self.scroll, self.lines[y]), self.left)
+        return self.strip([])
+
+    def strip(self, segments: list[Segment], left: int = 0) -> Strip:
+        """Return segments as a line of this widget from column `left` on; Textual fills the rest."""
+        return Strip(segments).crop(left, left + self.columns)
+
+    def painted(self, scroll: ReaderPosition, line: Line) -> list[Segment]:
+        """Return the segments of a line."""
+        if line.runs and line.runs[0].kind is Kind.RULE:
+            rule = "╌╌ next document ".ljust(max(0, min(self.columns, 200)), "╌")
+            return [Segment(rule, self.get_component_rich_style(STYLES[Kind.RULE]))]
+        under = -1
+        if line.first <= scroll.cursor < line.last:
+            under = max((run.token for run in line.runs if run.token <= scroll.cursor), default=-1)
+        hits = [hit for hit in self.hits if hit.start < line.last and hit.stop > line.first]
+        segments, marked = [], self.marked
+        token, shade = line.first, line.first & 1
+        for run in line.runs:
+            if run.token != token:  # not the parity of the token: those within a character have no glyph
+                token, shade = run.token, 1 - shade
+            names = self._kind(scroll, run, shade)
+            if run.kind not in _PLAIN:
+                if any(run.token in hit for hit in hits):
+                    names.append("reader--hit")
+                if run.token in marked:
+                    names.append("reader--marked")
+                if run.token == under:
+                    names.append("reader--cursor" if self.has_focus else "reader--cursor-blurred")
+                elif run.token in self.beside:
+                    names.append("reader--cursor-blurred")
+            segments.append(Segment(run.text, self.get_component_rich_style(*names)))
+        return segments
+
+    def _kind(self, scroll: ReaderPosition, run: Run, shade: int) -> list[str]:
+        """Return the style names of a run: its kind, its tint, and whether its token counts in the loss."""
+        if run.kind in _PLAIN:
+            return [STYLES[run.kind]]
+        if run.token >= scroll.roll.padded:
+            return ["reader--padding"]
+        names = [STYLES[run.kind]]
+        if run.kind in _TINTED and not self.token_style.characters:
+            names.append("reader--odd" if shade else "reader--even")
+        return names if scroll.counts(run.token) else [*names, "reader--masked"]
+
+    def _damaged(self, damage: Damage, y: int) -> list[Segment]:
+        """Return a line of the message in place of a damaged row."""
+        lines = ["", *textwrap.wrap(f"✗ {damage.why}", max(10, self.columns - 4))]
+        part = lines[y] if y < len(lines) else ""
+        return [Segment(f"  {part}", self.get_component_rich_style(STYLES[Kind.DAMAGE]))]
+
+    # keys and mouse
+
+    @property
+    def marked(self) -> range:
+        """Return the marked tokens."""
+        if self.mark_from is None or self.scroll is None:
+            return range(0)
+        return range(min(self.mark_from, self.scroll.cursor), max(self.mark_from, self.scroll.cursor) + 1)
+
+    def action_tokens(self, count: int) -> None:
+        self.move(lambda scroll: scroll.by_tokens(count))
+
+    def action_lines(self, count: int) -> None:
+        self.move(lambda scroll: scroll.by_lines(count))
+
+    def action_pages(self, pages: int) -> None:
+        self.move(lambda scroll: scroll.by_lines(pages * max(1, self.size.height - 1)))
+
+    def action_halves(self, halves: int) -> None:
+        self.move(lambda scroll: scroll.by_lines(halves * max(1, self.size.height // 2)))
+
+    def action_to(self, token: int) -> None:
+        self.post_message(Leaping(self.cursor))
+        self.move(lambda scroll: scroll.to(token if token >= 0 else scroll.roll.span.length - 1))
+
+    def action_roll(self, lines: int) -> None:
+        self.roll(lines)
+
+    def action_line_end(self, step: int) -> None:
+        self.move(lambda scroll: scroll.to_line_end(step))
+
+    def toggle_mark(self) -> None:
+        """Start a mark at the token under the cursor, or remove the mark."""
+        self.mark_from = self.scroll.cursor if self.mark_from is None and self.scroll else None
+        self._dragged = False
+        self.move(_nothing)
+
+    def go_to(self, token: int) -> None:
+        """Put the cursor on a token."""
+        self.move(lambda scroll: scroll.to(token))
+
+    def roll(self, lines: int) -> None:
+        """Scroll without moving the cursor."""
+        self.move(lambda scroll: scroll.by_view(lines, self.size.height), reveal=False)
+
+    def drag(self, share: float) -> None:
+        """Scroll to a share of the row."""
+
+        def step(scroll: ReaderPosition) -> None:
+            scroll.top = scroll.find(round(share * (scroll.roll.span.length - 1)))
+
+        self.move(step, reveal=False)
+
+    def on_scroll_to(self, message: ScrollTo) -> None:
+        """Scroll to the dragged thumb of the scrollbar."""
+        message.prevent_default().stop()
+        bar = self.query_one(ScrollBar)
+        if message.y is not None:
+            self.drag(min(1.0, max(0.0, message.y / max(1, bar.window_virtual_size - bar.window_size))))
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        self._turned(event, _TURN)
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        self._turned(event, -_TURN)
+
+    def on_mouse_scroll_right(self, event: events.MouseScrollRight) -> None:
+        event.stop()
+        self._aside(_TURN)
+
+    def on_mouse_scroll_left(self, event: events.MouseScrollLeft) -> None:
+        event.stop()
+        self._aside(-_TURN)
+
+    def _turned(self, event: events.MouseEvent, lines: int) -> None:
+        event.stop()
+        if event.shift or event.ctrl:
+            self._aside(lines)
+        else:
+            self.roll(lines)
+
+    def _aside(self, turns: int) -> None:
+        """Scroll lines that are not wrapped to the right, or to the left."""
+        widest = max((sum(run.cells for run in line.runs) for line in self.lines), default=0)
+        if not self.wrap:
+            self.left = max(0, min(self.left + 2 * turns, widest - self.columns))
+            self.refresh()
+
+    def on_click(self, event: events.Click) -> None:
+        if event.y < len(self.lines) and not self._dragging:
+            line, column = self.lines[event.y], self.left + event.x
+            self.move(lambda scroll: scroll.to(line.token_at(column)), reveal=False)
+        self._dragging = False
+
+    def on_mouse_down(self, event: events.MouseDown) -> None:
+        inside = event.get_content_offset(self)
+        self._dragging = False
+        if self._dragged:  # a mark made with the mouse ends with the next press, as elsewhere
+            self.mark_from, self._dragged = None, False
+        if event.button == 1 and inside is not None and inside.y < len(self.lines):
+            self._pressed = self.lines[inside.y].token_at(self.left + inside.x)
+            self.capture_mouse()
+
+    def on_mouse_move(self, event: events.MouseMove) -> None:
+        if self._pressed is None or not self.lines:
+            return
+        y = min(max(0, event.y), len(self.lines) - 1)
+        token = self.lines[y].token_at(self.left + max(0, event.x))
+        if not self._dragging and token == self._pressed:
+            return
+        if not self._dragging:
+            self.mark_from, self._dragging, self._dragged = self._pressed, True, True
+        beyond = -1 if event.y < 0 else 1 if event.y >= self.size.height else 0
+
+        def step(scroll: ReaderPosition) -> None:
+            scroll.to(token)
+            if beyond:
+                scroll.by_view(beyond, self.size.height)
+                scroll.by_lines(beyond)
+
+        self.move(step, reveal=False)
+
+    def on_mouse_up(self) -> None:
+        if self._pressed is not None:
+            self._pressed = None
+            self.release_mouse()
+
+
+def _nothing(scroll: ReaderPosition) -> None:
+    """Do not move."""
+
+
+def _opened(roll: RowLayout, unit: int) -> ReaderPosition:
+    """Return a position with the loaded chunks of the first screen."""
+    scroll = ReaderPosition(roll, unit)
+    number = min(scroll.cursor // roll.size, roll.count - 1)
+    for chunk in range(max(0, number - 1), min(number + 2, roll.count)):
+        roll.load(chunk)
+    return scroll
+
+
+# the token under the cursor
+
+
+class TokenFacts(NamedTuple):
+    """The facts about a token.
+
+    Attributes:
+        row: Number of the row.
+        unit: Position of the token in the row.
+        length: Number of tokens in the row.
+        value: Its ID, or the code point.
+        spelled: Its text, escaped; None without a tokenizer.
+        raw: Its bytes; None without a tokenizer.
+        position: Its position on the token axis; None without one.
+        place: Its bytes in a file, or for a record the line that holds it; None if unknown.
+        is_trained: It is trained as a target; None if nothing says so.
+        mask: Its loss mask, in a sample.
+        label: Its label, in a sample.
+        label_spelled: The text of the label, escaped.
+        special: "padding", "separator", "special" or "not in the vocabulary"; else "".
+    """
+
+    row: int
+    unit: int
+    length: int
+    value: int
+    spelled: str | None = None
+    raw: bytes | None = None
+    position: int | None = None
+    place: ByteOffset | None = None
+    is_trained: bool | None = None
+    mask: int | None = None
+    label: int | None = None
+    label_spelled: str | None = None
+    special: str = ""
+
+
+def facts_of(port: RowSource, token_style: TokenStyle, row: int, unit: int) -> TokenFacts | Damage | None:
+    """Return the facts about a token; None if the row has no such token. Reads."""
+    span = fetched_span(port, row)
+    if not isinstance(span, Span) or unit >= span.length:
+        return span if isinstance(span, Damage) else None
+    piece = fetched(port, row, unit, unit + 1)
+    if isinstance(piece, Damage):
+        return piece
+    value = int(piece.units[0])
+    label = None if piece.labels is None else int(piece.labels[0])
+    raw, spelled = spelling(token_style, value)
+    return TokenFacts(
+        row,
+        unit,
+        span.length,
+        value,
+        spelled,
+        raw,
+        None if span.start is None else span.start + unit,
+        byte_offset_of_unit(port, row, unit),
+        None if piece.targets is None else bool(piece.targets[0]),
+        None if piece.masks is None else int(piece.masks[0]),
+        label,
+        None if label is None else spelling(token_style, label)[1],
+        _special(port, token_style, row, unit, value),
+    )
+
+
+def _special(port: RowSource, token_style: TokenStyle, row: int, unit: int, value: int) -> str:
+    if unit >= padded_from(port, row):
+        return "padding"
+    if value == token_style.separator or value in token_style.specials:
+        return "separator" if value == token_style.separator else "special"
+    unknown = token_style.decoder is not None and spelling(token_style, value)[0] is None
+    return "not in the vocabulary" if unknown else ""
+
+
+def byte_offset_of_unit(port: RowSource, row: int, unit: int) -> ByteOffset | None:
+    """Return the bytes of a token, or for a record the line that holds it; None if unknown. Reads."""
+    reader = port.reader
+    try:
+        if isinstance(reader, RecordReader):
+            # the reader would count all records for this, if they are not counted yet
+            return reader.record_byte_offset(row) if port.whole and reader.files else None
+        span = fetched_span(port, row)
+        return reader.locate(span.start + unit) if isinstance(span, Span) and span.start is not None else None
+    except (TokfmtError, IndexError):  # an empty row at the end has no token
+        return None
+
+
+def spelling(token_style: TokenStyle, value: int) -> tuple[bytes | None, str | None]:
+    """Return the bytes of an ID, and their escaped text; (None, None) for an ID without a token."""
+    if token_style.decoder is None:
+        return None, None
+    piece = token_style.decoder.pieces([value])[0]
+    if not token_style.characters and is_unknown(value, piece):
+        return None, None
+    if isinstance(piece, str):
+        return piece.encode("utf-8", "surrogatepass"), printable(piece)
+    try:
+        return piece, printable(piece.decode())
+    except UnicodeDecodeError:
+        return piece, "".join(f"⟨{byte:02x}⟩" for byte in piece)
+
+
+class MoreFacts(NamedTuple):
+    """Facts about a token that other rows are read for.
+
+    Attributes:
+        origin: The document that it is from, and its position there, in words; "" without one.
+        frequency: The frequency of its ID; None if it is not counted.
+        singular: The noun for one row.
+    """
+
+    origin: str = ""
+    frequency: Frequency | None = None
+    singular: str = ""
+
+
+NARROW = 88
+"""Width in cells below which the facts take three lines instead of two."""
+
+_TO_ORIGIN, _TO_BYTES = pressed("O"), pressed("x")
+_BYTES = 12
+_MARK = "$text-warning"
+_GAP = "   "
+
+
+class TokenDetails(Static):
+    """Show the facts about a token in two or three lines. A click on its ID, origin or byte follows it."""
+
+    class Listed(Message):
+        """The user wants the rows that a query finds."""
+
+        def __init__(self, words: str) -> None:
+            super().__init__()
+            self.words = words
+
+    class Followed(Message):
+        """The user wants all rows with the token."""
+
+    def __init__(self) -> None:
+        super().__init__(id="detail")
+        self._facts: TokenFacts | Damage | None = None
+        self._unit, self._more = "", MoreFacts()
+
+    def show(self, facts: TokenFacts | Damage | None, unit: str, more: MoreFacts | None = None) -> None:
+        """Show the facts about a token; nothing for None.
+
+        Args:
+            facts: The facts.
+            unit: "token" or "character".
+            more: Facts that are found apart from these.
+        """
+        taller = bool(more and more.origin) != bool(self._more.origin)
+        self._facts, self._unit, self._more = facts, unit, more or MoreFacts()
+        self.refresh(layout=taller)
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:  # noqa: ARG002 - Textual's
+        return (3 if width < NARROW else 2) + bool(self._more.origin)
+
+    def render(self) -> Content:
+        facts, parts = self._facts, []
+        if isinstance(facts, TokenFacts):
+            parts = [*self._what(facts, self._unit), *self._sample(facts), *self._where(facts)]
+        elif facts is not None:
+            parts = [Content.styled(facts.why, "$text-error")]
+        return self._flowing(parts)
+
+    def _flowing(self, parts: list[Content]) -> Content:
+        """Return the parts in lines, without breaking a part."""
+        lines: list[list[Content]] = [[]]
+        for part in parts:
+            used = sum(one.cell_length + len(_GAP) for one in lines[-1])
+            if lines[-1] and used + part.cell_length > self.content_size.width:
+                lines.append([])
+            lines[-1].append(part)
+        return Content("\n").join(Content(_GAP).join(line) for line in lines)
+
+    def action_list(self, token: int) -> None:
+        """List the rows with a token."""
+        self.post_message(self.Listed(f"token:{token}"))
+
+    def _pair(self, name: str, value: str, style: str = "$foreground", leads: Style | None = None) -> Content:
+        words = Content.styled(value, style)
+        return Content.assemble((f"{name} ", "$foreground 50%"), words if leads is None else words.stylize(leads))
+
+    def _what(self, facts: TokenFacts, unit: str) -> Iterator[Content]:
+        yield self._pair(unit, f"{facts.unit:,} of {facts.length:,}")
+        if unit == "token":
+            leads = Style.from_meta({"@click": f"list({facts.value})"})
+            yield self._pair("ID", str(facts.value), "bold $text-accent", leads)
+        else:
+            yield self._pair("code point", str(facts.value), "bold $text-accent")
+        if facts.spelled is not None:
+            yield Content.styled(f"“{roomy(facts.spelled)}”", "bold $text-success")
+        if facts.special:
+            yield Content.styled(facts.special, _MARK)
+
+    def _sample(self, facts: TokenFacts) -> Iterator[Content]:
+        if facts.is_trained is not None:
+            words, style = ("trained", "$foreground") if facts.is_trained else ("not trained", _MARK)
+            yield Content.styled(words, style)
+        if facts.label is not None:
+            spelled = "" if facts.label_spelled is None else f" “{roomy(facts.label_spelled)}”"
+            yield self._pair("label", f"{facts.label}{spelled}{', masked' if facts.mask == 0 else ''}")
+
+    def _where(self, facts: TokenFacts) -> Iterator[Content]:
+        if self._more.origin:
+            yield self._pair("from", self._more.origin, leads=_TO_ORIGIN)
+        if facts.position is not None:
+            yield self._pair("position", f"{facts.position:,}")
+        if facts.place is not None:
+            inside = f" ({facts.place.detail})" if facts.place.detail else ""
+            place = f"{facts.place.offset:,} of {printable(facts.place.path.name)}{inside}"
+            yield self._pair("byte", place, leads=_TO_BYTES)
+        if facts.raw is not None:
+            yield self._pair("bytes", facts.raw[:_BYTES].hex(" ") + (" …" if len(facts.raw) > _BYTES else ""))
+        if self._more.frequency is not None:
+            rank, count, rows = self._more.frequency
+            yield self._pair("rank", f"{rank:,}")
+            yield self._pair("found", f"{counted(count, 'time')} in {counted(rows, self._more.singular)}")
+        if self._unit == "token":
+            yield Content.from_markup("[$foreground 50% @click=follow]⏎ list all[/]")
+
+    def action_follow(self) -> None:
+        self.post_message(self.Followed())

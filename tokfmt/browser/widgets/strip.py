@@ -1,0 +1,180 @@
+"""The packing strip: the documents of a sample side by side, with their sources, and its padding."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import ClassVar
+
+from rich.cells import cell_len, set_cell_size
+from rich.segment import Segment
+from rich.style import Style
+from textual import events
+from textual.message import Message
+from textual.strip import Strip
+
+from tokfmt.browser.layout import TokenStyle
+from tokfmt.browser.parts import RowParts, parts_of
+from tokfmt.browser.rows import RowSource
+from tokfmt.browser.widgets.row_view import WithLoader
+from tokfmt.wording import counted, printable
+
+SHADES = "█▓▒░"
+"""Sources differ in a shade too, for terminals without colors."""
+
+_COLORS = 6
+_PADDING = "·"
+_LEAST = 12  # cells of the bar, before its facts are left out
+
+
+class PackingStrip(WithLoader):
+    """Show the parts of the row in the reader; the part under the cursor is current."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        *(f"strip--{number}" for number in range(_COLORS)),
+        *(f"strip--{part}" for part in ("padding", "facts", "label", "current")),
+    }
+
+    class Chosen(Message):
+        """The user chose a unit of the row, or wants to follow it to its document."""
+
+        def __init__(self, unit: int, *, follow: bool = False) -> None:
+            super().__init__()
+            self.unit, self.follow = unit, follow
+
+    class Loaded(Message):
+        """The parts of a row were found."""
+
+    def __init__(self) -> None:
+        super().__init__(id="strip")
+        self.parts: RowParts | None = None
+        self.unit = 0
+        self._asked: tuple[RowSource, TokenStyle, int] | None = None
+        self.display = False
+
+    @property
+    def current(self) -> int | None:
+        """Return the index of the part under the cursor; None in padding."""
+        return self.parts.at(self.unit) if self.parts else None
+
+    def show(self, port: RowSource, token_style: TokenStyle, row: int, unit: int) -> None:
+        """Show the parts of a row, and mark the one that holds a unit."""
+        self.unit = unit
+        asked = (port, token_style, row)
+        if asked == self._asked:
+            self.refresh()
+            return
+        self._asked = asked
+        self.loader.forget()
+
+        def then(parts: RowParts | None) -> None:
+            self.parts = parts
+            if (parts is not None) != self.display:
+                self.display = parts is not None
+            self.refresh()
+            self.post_message(self.Loaded())
+
+        self.loader.ask(lambda: parts_of(port, token_style, row), then)
+
+    def clear(self) -> None:
+        """Show nothing."""
+        self.loader.forget()
+        self._asked = self.parts = None
+        self.display = False
+
+    # moves
+
+    def go(self, step: int) -> None:
+        """Put the cursor on the next part, or the one before with step -1."""
+        parts = self.parts
+        if parts is not None and parts.parts:
+            at = self.current
+            at = len(parts.parts) if at is None else at
+            self.choose(max(0, min(at + step, len(parts.parts) - 1)))
+
+    def choose(self, part: int) -> None:
+        """Put the cursor on the first unit of a part."""
+        if self.parts is not None:
+            self.post_message(self.Chosen(self.parts.parts[part].start))
+
+    def on_click(self, event: events.Click) -> None:
+        parts, at = self.parts, event.get_content_offset(self)
+        if parts is None or at is None:
+            return
+        if at.y:
+            found = next((part for cells, part in self._labels(parts) if at.x in cells), None)
+        else:
+            wide = self._bar_width(parts)
+            found = parts.at(_unit(at.x, wide, parts.length)) if at.x < wide else None
+        if found is not None:
+            self.post_message(self.Chosen(parts.parts[found].start, follow=event.chain == 2))
+
+    # drawing
+
+    def _facts(self, parts: RowParts) -> str:
+        padding = parts.length - parts.filled
+        return f" {parts.length:,} · {counted(len(parts.parts), 'doc')} · {padding:,} pad"
+
+    def _bar_width(self, parts: RowParts) -> int:
+        facts = len(self._facts(parts))
+        return self.size.width - facts if self.size.width - facts >= _LEAST else self.size.width
+
+    def render_line(self, y: int) -> Strip:
+        parts, width = self.parts, self.size.width
+        if parts is None:
+            return Strip.blank(width)
+        found = self._bar(parts) if y == 0 else self._names(parts)
+        return Strip(found).adjust_cell_length(width, self.rich_style)
+
+    def _bar(self, parts: RowParts) -> list[Segment]:
+        wide, current = self._bar_width(parts), self.current
+        owners = [parts.at(_unit(x, wide, parts.length)) for x in range(wide)]
+        out = []
+        for part, group in groupby(owners):
+            cells = sum(1 for _ in group)
+            if part is None:
+                out.append(Segment(_PADDING * cells, self.get_component_rich_style("strip--padding")))
+                continue
+            shade = parts.parts[part].shade
+            text = SHADES[shade % len(SHADES)] * cells
+            text = text[:-1] + "▌" if cells > 1 and part + 1 < len(parts.parts) else text
+            style = self.get_component_rich_style(f"strip--{shade % _COLORS}")
+            out.append(Segment(text, style + Style(underline=True) if part == current else style))
+        if wide < self.size.width:
+            out.append(Segment(self._facts(parts), self.get_component_rich_style("strip--facts")))
+        return out
+
+    def _labels(self, parts: RowParts) -> list[tuple[range, int]]:
+        """Return the cells of the label of each part that has room; the current one always has."""
+        wide, width, current = self._bar_width(parts), self.size.width, self.current
+        wanted = [
+            (k, one.start * wide // (parts.length or 1), cell_len(one.label)) for k, one in enumerate(parts.parts)
+        ]
+        found = list[tuple[range, int]]()
+        kept = range(0)
+        if current is not None:
+            _, at, cells = wanted[current]
+            at = max(0, min(at, width - cells))
+            kept = range(at, min(width, at + cells))
+            found.append((kept, current))
+        free = 0
+        for k, at, cells in wanted:
+            taken = range(max(at, free), max(at, free) + cells)
+            clear = not kept or taken.stop < kept.start or taken.start > kept.stop
+            if k != current and at >= free and clear and taken.stop <= width:
+                found.append((taken, k))
+                free = taken.stop + 1
+        return sorted(found, key=lambda one: one[0].start)
+
+    def _names(self, parts: RowParts) -> list[Segment]:
+        out, at = list[Segment](), 0
+        for cells, part in self._labels(parts):
+            out.append(Segment(" " * (cells.start - at), self.rich_style))
+            style = self.get_component_rich_style(f"strip--{'current' if part == self.current else 'label'}")
+            out.append(Segment(set_cell_size(printable(parts.parts[part].label), len(cells)), style))
+            at = cells.stop
+        return out
+
+
+def _unit(cell: int, width: int, length: int) -> int:
+    """Return the unit in the middle of a cell of the bar."""
+    return (2 * cell + 1) * length // (2 * max(1, width))

@@ -1,0 +1,556 @@
+"""Check datasets (`tokfmt check`).
+
+A check collects the findings of four sources, in this order:
+
+1. The format's own audit, and the files in the directory of the dataset.
+2. The manifest and the ledger.
+3. The reader that every command uses.
+4. With options: a tokenizer, and the corpus that the dataset was made from.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
+
+from tokfmt import registry
+from tokfmt.base.threads import in_threads
+from tokfmt.commands.check.codes import meanings
+from tokfmt.commands.check.cross_checks import (
+    Beyond,
+    Corpus,
+    Counted,
+    Endings,
+    Splits,
+    Vocabulary,
+    behind_bos,
+    corpus_findings,
+    count_findings,
+    doubled_findings,
+    empty_findings,
+    file_findings,
+    ledger_findings,
+    metadata_findings,
+    missing_findings,
+    number_findings,
+    other_findings,
+    shard_findings,
+    stored_count_findings,
+    tokenizer_findings,
+    unfinished_findings,
+    width_findings,
+)
+from tokfmt.commands.source.discover import dataset_paths, found_at, identified
+from tokfmt.commands.source.ingest import as_stored, ingested, some_ids
+from tokfmt.commands.source.manifest import (
+    found_as_written,
+    manifest_of,
+)
+from tokfmt.commands.source.open import hints_of, open_found, open_stored
+from tokfmt.commands.source.request import (
+    EosChoice,
+    Inspections,
+    SourceFiles,
+    SourceRequest,
+    read_options,
+)
+from tokfmt.commands.source.stored import (
+    Source,
+    known_separator,
+    tokenizer_of,
+    without_leads,
+    without_separators,
+)
+from tokfmt.core.findings import Audit, Code, Finding
+from tokfmt.core.format import REGION, look
+from tokfmt.core.losses import READS
+from tokfmt.core.memory import MemoryReader
+from tokfmt.core.reader import Info, Layout, TokenReader, largest_id, windows
+from tokfmt.core.records import RecordReader
+from tokfmt.errors import (
+    DetectionError,
+    FormatError,
+    MissingDependencyError,
+    OptionError,
+    SeparatorUnknownError,
+    TokfmtError,
+    UnendedError,
+    UnsafeError,
+    UnsupportedError,
+)
+from tokfmt.files.listing import Listing
+from tokfmt.files.place import Place
+from tokfmt.model.readers import is_split
+from tokfmt.run.execute import worker_count
+from tokfmt.run.progress import Progress
+from tokfmt.wording import printable
+
+if TYPE_CHECKING:
+    from tokfmt.text.tokenizer import TokenizerHandle
+
+I = TypeVar("I")  # noqa: E741 - an item
+R = TypeVar("R")
+PathLike = str | os.PathLike[str]
+
+_CHEAP = 1 << 26  # bytes of records up to which all are compared with a tokenizer: that takes about a second
+_PLACES = 64  # places of larger files at which records are
+LIMIT = 100
+"""Findings of one code that a report keeps by default; the others are only counted."""
+
+
+@dataclass(slots=True)
+class CheckReport:
+    """The findings of one dataset.
+
+    Attributes:
+        path: The path as given.
+        format: The name of the format; None if the dataset cannot be opened.
+        deep: True if every token was decoded.
+        sequences: The number of sequences; None if the dataset was not read to its end.
+        tokens: The number of tokens without separators; None if the dataset was not read to its end.
+        findings: The first `limit` findings of each code, in the order in which they were found.
+        counts: The number of findings by code.
+        severities: The number of findings by severity.
+        notes: The notes that other commands print when they open the dataset, except those that repeat a finding.
+        unsafe: True if reading on could execute code, leave the dataset, or exhaust memory.
+        limit: The number of findings of one code that are kept.
+        doubled: The separator that most documents have twice (TF945); None if they do not.
+    """
+
+    path: str
+    format: str | None = None
+    deep: bool = False
+    sequences: int | None = None
+    tokens: int | None = None
+    findings: list[Finding] = field(default_factory=list)
+    counts: dict[str, int] = field(default_factory=dict)
+    severities: dict[str, int] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    unsafe: bool = False
+    limit: int = LIMIT
+    doubled: int | None = None
+
+    def add(self, found: Iterable[Finding], meanings: Mapping[str, Code]) -> None:
+        """Count findings, and keep the first `limit` of each code.
+
+        Args:
+            found: The findings, in order.
+            meanings: The explained codes. A finding without a remedy refers to the explanation of its code.
+        """
+        for given in found:
+            finding = given
+            if not given.remedy and given.code in meanings:
+                finding = replace(given, remedy=f"tokfmt check --explain {given.code} explains it")
+            number = self.counts[finding.code] = self.counts.get(finding.code, 0) + 1
+            self.severities[finding.severity] = self.severities.get(finding.severity, 0) + 1
+            self.unsafe = self.unsafe or (finding.code in meanings and meanings[finding.code].unsafe)
+            if number <= self.limit:
+                self.findings.append(finding)
+
+    def remark(self, notes: Iterable[str]) -> None:
+        """Set the notes, without those that repeat a finding."""
+        self.notes = tuple(note for note in notes if not any(one.message in note for one in self.findings))
+
+    @property
+    def errors(self) -> int:
+        """The number of findings with the severity "error"."""
+        return self.severities.get("error", 0)
+
+    @property
+    def left_out(self) -> dict[str, int]:
+        """The number of findings that were counted and not kept, by code."""
+        return {code: count - self.limit for code, count in self.counts.items() if count > self.limit}
+
+    @property
+    def exit_code(self) -> int:
+        """0 without errors, 1 with errors, 3 if the dataset cannot be opened or is unsafe to read."""
+        if self.unsafe or "TF900" in self.counts:
+            return 3
+        return 1 if self.errors else 0
+
+
+@dataclass(frozen=True, slots=True)
+class CheckRequest:
+    """The datasets to check, and the options of `tokfmt check`.
+
+    Attributes:
+        source: The paths, each a dataset, and their read options. If no split is given, every split is checked.
+        deep: Decode every token.
+        tokenizer: The tokenizer to compare with: its vocabulary, its end of text, and the text that IDs decode to.
+        against: The corpus whose documents the dataset must hold, in order.
+        ignore_order: Ignore the order of the documents when comparing with `against`.
+        jobs: The number of workers (default: one per core).
+        executor: "threads", or "auto": processes if there is much text to tokenize.
+        limit: The number of findings of one code that a report keeps.
+    """
+
+    source: SourceRequest
+    deep: bool = False
+    tokenizer: str | None = None
+    against: PathLike | None = None
+    ignore_order: bool = False
+    jobs: int | None = None
+    executor: Literal["threads", "auto"] = "threads"
+    limit: int = LIMIT
+
+
+def check(request: CheckRequest, progress: Progress | None = None) -> Iterator[CheckReport]:
+    """Check datasets one after the other, and yield the report of each.
+
+    Args:
+        request: The datasets, whose paths may be patterns, and the options.
+        progress: Receives phases, counts and notes.
+
+    Raises:
+        OptionError: If an option, a format or a tokenizer does not exist.
+        TokfmtError: If the corpus to compare with cannot be opened. Damage of a checked dataset never raises.
+    """
+    handle = tokenizer_of(request.tokenizer)
+    watched = progress or Progress()
+    jobs = worker_count(request.jobs)
+    corpus = _corpus(request, handle, jobs, watched)
+    try:
+        splits = Splits()
+        with Listing() as listing:
+            for path in dataset_paths(request.source):
+                # A check of a small dataset in a store would otherwise list its directory 50 times. On this machine,
+                # only the opening of its reader asks once.
+                place = path.asking(Listing() if path.is_local else listing)
+                yield _Checking(place, request, handle, corpus, jobs, watched, splits).report()
+    finally:
+        if corpus is not None:
+            corpus.close()
+
+
+def _corpus(request: CheckRequest, handle: TokenizerHandle | None, jobs: int, progress: Progress) -> Corpus | None:
+    """Open the corpus of `against`, if it is given."""
+    if request.against is None:
+        return None
+    asked = request.source
+    source = SourceRequest(
+        (request.against,), text_field=asked.text_field, allow_loss=asked.allow_loss, recursive=asked.recursive
+    )
+    processes = request.executor == "auto"
+    return Corpus(source, handle, jobs, progress, ignore_order=request.ignore_order, processes=processes)
+
+
+class _Checking:
+    """The check of one dataset."""
+
+    def __init__(
+        self,
+        path: Place,
+        request: CheckRequest,
+        handle: TokenizerHandle | None,
+        corpus: Corpus | None,
+        jobs: int,
+        progress: Progress,
+        splits: Splits,
+    ) -> None:
+        self.path, self.deep, self.handle, self.corpus = path, request.deep, handle, corpus
+        self.jobs, self.progress, self.splits, self.inspections = jobs, progress, splits, Inspections()
+        self.found = CheckReport(str(path), deep=request.deep, limit=request.limit)
+        asked = request.source
+        self.request = replace(asked.accepting(READS["check"]), paths=(path,), ignore_manifest=True)
+
+    def report(self) -> CheckReport:
+        """Run every check, close what was inspected, and return the report."""
+        try:
+            return self._report()
+        finally:
+            self.inspections.close()
+
+    def _report(self) -> CheckReport:
+        """Run every check that applies, and return the report.
+
+        The reader is skipped if the dataset is unsafe to read, or if no option needs its sequences.
+        """
+        if self.request.format:
+            registry.get(self.request.format)
+        try:
+            if self.request.format:  # else the detection looks at it
+                look(registry.of_prefix(self.path))
+            format_, file, manifest = identified(self.path, self.request.format)
+        except FormatError as error:
+            self.found.add([Finding.of("TF900", error)], meanings(None))
+            return self.found
+        except DetectionError as error:
+            why = str(error).partition(": ")[2] or str(error)
+            self.found.add([Finding("TF900", "error", str(self.path), why)], meanings(None))
+            return self.found
+        self.found.format = format_.name
+        known = meanings(format_)
+        one = found_at(self.path, format_, self.request, file, manifest)._replace(inspections=self.inspections)
+        self.request, _ = found_as_written(one, self.request)
+        self.found.add(self._own(one, read_options(format_, self.request)), known)
+        self.found.add(file_findings(one, self.deep, self.jobs, self.progress, self.splits), known)
+        if not self.found.errors:
+            self.found.add(shard_findings(one), known)
+            self.found.add(other_findings(one), known)
+            self.found.add(number_findings(one), known)
+        if not self.found.errors:
+            self.found.add(ledger_findings(one, self.request, deep=self.deep), known)
+        if not self.found.unsafe and (self.deep or self.handle or self.corpus):
+            messages = {finding.message for finding in self.found.findings if finding.severity == "error"}
+            # the reader's refusal repeats an error that the audit has already found, so only its other findings count
+            read = (f for f in self._read(one) if not (messages and f.code == "TF901") and f.message not in messages)
+            self.found.add(read, known)
+        elif not self.found.errors:
+            self.found.add(self._stored(one), known)
+        return self.found
+
+    def _stored(self, one: SourceFiles) -> Iterator[Finding]:
+        """Open the dataset as it is stored, and compare its counts with the manifest."""
+        try:
+            source = open_stored([one], self.request)
+        except MissingDependencyError:
+            raise
+        except TokfmtError as error:
+            if one.format.is_computed:  # for other formats, --deep reports the refusal
+                yield _refusal_of_recipe(self.path, error)
+            return
+        self.found.remark(source.remarks)
+        yield from metadata_findings(source)
+        yield from stored_count_findings(one, source)
+        yield from self._content(source.reader)
+        source.reader.close()
+
+    def _own(self, one: SourceFiles, options: Any) -> Iterator[Finding]:
+        """Run the audit of the format."""
+        path = one.path
+        if self.deep:
+            self.progress.phase(f"checking {path.name}", 0, "tokens")
+        known = known_separator(self.request.eos, [path], [manifest_of(one)])
+        default = self.handle.eos_id if self.handle else None
+        how = Audit(
+            deep=self.deep,
+            eos_id=known.eos_id if known is not None else default,
+            spread=partial(in_threads, jobs=self.jobs),
+            advance=self.progress.advance,
+        )
+        if one.inspections is None:
+            found = one.format.audit(path, options, how)
+        else:
+            hints = hints_of(one, self.request, known)._replace(files=one.opened, jobs=self.jobs)
+            found = one.inspections.of(one.format, [path], options, hints).findings(how)
+        yield from _guarded(found)
+
+    def _read(self, one: SourceFiles) -> Iterator[Finding]:
+        """Open the dataset with the common reader, and run the checks that need its sequences."""
+        try:
+            source = self._opened(one)
+        except MissingDependencyError:
+            raise
+        except TokfmtError as error:
+            if one.format.is_computed:
+                yield _refusal_of_recipe(self.path, error)
+                return
+            if isinstance(error, OptionError):
+                raise
+            yield _refusal(str(self.path), error)
+            return
+        found = set[Finding]()
+        try:
+            for finding in self._of_source(one, source):
+                found.add(finding)
+                yield finding
+        except UnendedError:  # Not every sequence has the separator that those have which were looked at.
+            self.request = replace(self.request, every_end=True)
+            source.reader.close()
+            source = self._opened(one)
+            yield from (finding for finding in self._of_source(one, source) if finding not in found)
+        finally:
+            source.reader.close()
+
+    def _opened(self, one: SourceFiles) -> Source:
+        """Open the dataset as every command does.
+
+        If its separator is unknown, use the tokenizer's end of text, or else read the dataset as it is stored.
+        """
+
+        def opened(eos: EosChoice, handle: TokenizerHandle | None = None) -> Source:
+            reads_all = self.deep or self.corpus is not None
+            request = replace(self.request, format=one.format.name, eos=eos, every_end=reads_all)
+            progress = self.progress if self.deep else None
+            return open_found([one], request, handle, self.jobs, progress)
+
+        handle = self.handle if self.handle is not None and self.handle.eos_id is not None else None
+        try:
+            source = opened(self.request.eos)
+        except SeparatorUnknownError:
+            return opened(None, handle) if handle is not None else opened("none")
+        if isinstance(source.reader, RecordReader) or handle is None or self.request.eos is not None:
+            return source
+        unused = is_split(source.reader) and source.reader.info.sequences <= 1
+        if unused or source.separator.eos_id is None:
+            # the separator is unknown, or comes from a convention that this dataset does not follow
+            source.reader.close()
+            return opened(None, handle)
+        return source
+
+    def _content(self, reader: TokenReader | RecordReader) -> Iterator[Finding]:
+        """Report what the facts of a reader show of its content."""
+        if "TF919" not in self.found.counts:  # an empty file says more
+            yield from empty_findings(self.path, reader)
+        if not isinstance(reader, RecordReader):
+            yield from width_findings(self.path, reader)
+
+    def _of_source(self, one: SourceFiles, source: Source) -> Iterator[Finding]:
+        reader = source.reader
+        self.found.remark(() if self.found.errors else source.remarks)
+        yield from self._content(reader)
+        is_gathered = isinstance(reader, RecordReader) and reader.info.kind == "ids" and not source.format.is_computed
+        if not (isinstance(reader, RecordReader) and is_gathered and self.deep):
+            yield from self._of_content(one, source)
+            return
+        try:
+            axis = ingested(as_stored(reader), None, self.jobs)
+        except TokfmtError as error:
+            yield _refusal(str(self.path), error)
+            return
+        with closing(axis):
+            contents, _ = without_separators(axis, source.separator, None, self.path, every_end=True)
+            if source.bos_id is not None:
+                contents, _ = without_leads(contents, source.bos_id, self.path, each=True)
+            yield from self._of_content(one, source._replace(reader=contents))
+
+    def _of_content(self, one: SourceFiles, source: Source) -> Iterator[Finding]:
+        reader, max_id, bare = source.reader, None, source
+        if isinstance(reader, RecordReader):
+            if self.deep:
+                try:
+                    self.found.sequences = reader.count()
+                except TokfmtError as error:
+                    yield _refusal(str(self.path), error)
+                    return
+            if self.handle is not None and reader.info.kind == "ids" and not source.format.is_computed:
+                yield from self._of_records(source, reader, self.handle)
+        else:
+            info = reader.info
+            yield from metadata_findings(source)
+            yield from self._new(missing_findings(self.path, source))
+            self.found.sequences, self.found.tokens = info.sequences, info.tokens
+            vocabulary = None if self.handle is None else Vocabulary(reader, self.handle, self.jobs)
+            searches = [one for one in (Counted.of(reader), Endings.of(source)) if one is not None] if self.deep else []
+            yield from self._new(unfinished_findings(self.path, reader))
+            yield from doubled_findings(self.path, reader)
+            # every token of a stream is read when it is opened
+            if self.deep and (vocabulary is not None or searches or not is_split(reader)):
+                max_id = yield from self._walked(reader, vocabulary, searches)
+            if "TF945" in self.found.counts:
+                self.found.doubled = next((one.eos_id for one in searches if isinstance(one, Endings)), info.eos_id)
+            bare = behind_bos(source, self.handle, self.progress.note)
+            if self.handle is not None and vocabulary is not None and not isinstance(bare.reader, RecordReader):
+                yield from tokenizer_findings(bare, bare.reader, self.handle, vocabulary)
+        if self.deep:
+            counts, ids = (self.found.sequences, self.found.tokens), (source.separator.eos_id, source.bos_id)
+            samples = isinstance(reader.info, Info) and reader.info.layout is Layout.SAMPLES
+            yield from count_findings(one, *counts, *ids, samples=samples, max_id=max_id)
+        if self.corpus is not None:
+            yield from corpus_findings(bare, self.corpus)
+
+    def _of_records(self, source: Source, reader: RecordReader, handle: TokenizerHandle) -> Iterator[Finding]:
+        """Compare records of token IDs with a tokenizer: all of them, or some of a large dataset."""
+        complete = reader.info.size <= _CHEAP
+        try:
+            axis = ingested(reader, None, self.jobs) if complete else MemoryReader(some_ids(reader, _PLACES))
+        except TokfmtError as error:
+            yield _refusal(str(self.path), error)
+            return
+        try:
+            yield from tokenizer_findings(source, axis, handle, Vocabulary(axis, handle, self.jobs, complete=complete))
+        finally:
+            axis.close()
+
+    def _walked(
+        self, reader: TokenReader, vocabulary: Vocabulary | None, searches: Sequence[Counted | Endings]
+    ) -> Generator[Finding, None, int | None]:
+        """Read every token once, and return the largest ID; None if a region cannot be read.
+
+        Args:
+            reader: The dataset.
+            vocabulary: Receives every window, if a tokenizer is given.
+            searches: Receive every window, and report what they found.
+        """
+        self.progress.phase(f"reading {self.path.name}", reader.info.tokens, "tokens")
+
+        def look_at(interval: tuple[int, int]) -> tuple[TokfmtError | None, list[Beyond], int]:
+            beyond, top = [], -1
+            try:
+                for a, b in windows(*interval):
+                    tokens = reader.tokens(a, b)
+                    top = max(top, largest_id(tokens))
+                    if vocabulary is not None:
+                        beyond.append(vocabulary.look(a, tokens))
+                    for search in searches:
+                        search.look(a, tokens)
+            except TokfmtError as error:
+                return error, beyond, top
+            return None, beyond, top
+
+        max_id: int | None = -1
+
+        cuts = list(windows(0, reader.info.tokens, REGION))
+        for (error, beyond, top), (a, b) in zip(in_threads(look_at, cuts, self.jobs), cuts, strict=True):
+            self.progress.advance(b - a)
+            if vocabulary is not None:
+                vocabulary.note(beyond, whole=True)
+            max_id = None if error is not None or max_id is None else max(max_id, top)
+            if error is not None:
+                yield self._unread(error)
+        for search in searches if max_id is not None else ():
+            yield from self._new(search.findings(self.path))
+        return max_id
+
+    def _unread(self, error: TokfmtError) -> Finding:
+        """Return the finding of tokens that cannot be read.
+
+        Raises:
+            UnendedError: They can, after a look at the end of every sequence.
+        """
+        if isinstance(error, UnendedError) and not self.request.every_end:
+            raise error
+        return _refusal(str(self.path), error)
+
+    def _new(self, findings: Iterator[Finding]) -> Iterator[Finding]:
+        """Yield the findings that the check of the format has not reported already, with a code of its own."""
+        for finding in findings:
+            if not self.found.counts.keys() & _SAME.get(finding.code, ()):
+                yield finding
+
+
+_SAME: Mapping[str, frozenset[str]] = {
+    "TF942": frozenset({"TF338"}),
+    "TF944": frozenset({"TF116", "TF117"}),
+    "TF946": frozenset({"TF121"}),
+    "TF947": frozenset({"TF645"}),
+}
+"""Codes of findings of formats that report the same."""
+
+
+def _guarded(found: Iterator[Finding]) -> Iterator[Finding]:
+    """Yield the findings of an audit, and turn a `FormatError` that it raises into a finding."""
+    try:
+        yield from found
+    except FormatError as error:
+        yield _refusal(error.path, error)
+
+
+def _refusal(path: str, error: TokfmtError) -> Finding:
+    if isinstance(error, UnsafeError):
+        return Finding.of("TF902", error)
+    if isinstance(error, FormatError):
+        return Finding.of("TF901", error, "warning" if isinstance(error, UnsupportedError) else "error")
+    return Finding("TF901", "warning", path, error.args[0].removeprefix(f"{path}: "))
+
+
+def _refusal_of_recipe(path: Place, error: TokfmtError) -> Finding:
+    """Return the finding of a valid recipe whose sources cannot be opened, or do not fit together."""
+    notes = "".join(f". {note}" for note in getattr(error, "__notes__", ()))
+    if isinstance(error, FormatError):
+        return Finding.of("TF902" if isinstance(error, UnsafeError) else "TF802", error, more=notes)
+    return Finding("TF802", "error", str(path), error.args[0].removeprefix(f"{printable(path)}: ") + notes)

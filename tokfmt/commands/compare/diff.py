@@ -1,0 +1,443 @@
+"""Compare two datasets of any formats sequence by sequence (`tokfmt diff`).
+
+IDs are compared with IDs, text with text, and stored samples with stored samples. To compare text with IDs, a tokenizer
+is needed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from tokfmt.commands.compare.alignment import Difference, Kind, Surplus, align, first_unlike, multisets
+from tokfmt.commands.compare.fingerprint import AxisSide, Read, Side, Utf8, hands, read_records
+from tokfmt.commands.prepare.prepare import prepared_in
+from tokfmt.commands.source.draft import TextRecipe
+from tokfmt.commands.source.open import find_one, open_found, presuming
+from tokfmt.commands.source.request import SourceRequest, option_names, viewed
+from tokfmt.commands.source.stored import Source, boundaries_of, tokenizer_of
+from tokfmt.core.format import Encoder, Format
+from tokfmt.core.losses import READS, WRITES
+from tokfmt.core.reader import Info, Layout, TokenReader
+from tokfmt.core.records import RecordReader
+from tokfmt.errors import OptionError
+from tokfmt.files.locks import Scratch
+from tokfmt.files.place import place_of
+from tokfmt.mix.language import read_recipe
+from tokfmt.run.execute import worker_count
+from tokfmt.run.plan import Workers
+from tokfmt.run.progress import Progress
+from tokfmt.text.decoding import ByteLevelDecoder, TextDecoder
+from tokfmt.wording import printable
+
+CONTEXT = 8
+"""Tokens shown on either side of the first difference."""
+
+_NAMES = ("tokens", "loss mask", "labels")
+_WORDS: dict[Kind, str] = {
+    "changed": "{} changed",
+    "only_in_a": "{} only in A",
+    "only_in_b": "{} only in B",
+    "moved": "{} moved",
+    "swapped": "{} swapped with another",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedPair:
+    """Two datasets that are opened for a comparison.
+
+    Attributes:
+        source_a, source_b: The opened datasets.
+        a, b: The sequences to compare.
+        decoder: Decodes IDs for excerpts; None without a tokenizer.
+        unit: "tokens", or "bytes" if text is compared with text.
+        scale: The number of units that are about as much text as one token.
+        scratch: The scratch directories in which recipes of text are prepared.
+    """
+
+    source_a: Source
+    source_b: Source
+    a: Side
+    b: Side
+    decoder: TextDecoder | None
+    unit: str
+    scale: int
+    scratch: tuple[Scratch, ...] = ()
+
+    def close(self) -> None:
+        """Release open files."""
+        self.source_a.reader.close()
+        self.source_b.reader.close()
+        for scratch in self.scratch:
+            scratch.close()
+
+
+@dataclass(frozen=True, slots=True)
+class Excerpt:
+    """The tokens of one sequence around a difference.
+
+    Attributes:
+        sequence: The number of the sequence.
+        length: The length of the complete sequence.
+        start: The position within the sequence of the first token of the excerpt.
+        values: The IDs, or the loss mask or labels if these differ.
+        text: The text of the IDs; None without a decoder.
+    """
+
+    sequence: int
+    length: int
+    start: int
+    values: list[int]
+    text: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FirstDifference:
+    """The first difference of two datasets.
+
+    Attributes:
+        difference: The kind of the difference, and the sequences.
+        what: "tokens", "loss mask" or "labels".
+        position: The position within the sequence of the first different value; 0 if only one side has the sequence.
+        values: The values of both sides at the position; None if a side has no such sequence, or it ends before.
+        a, b: The excerpts of both sides; None if a side has no such sequence.
+    """
+
+    difference: Difference
+    what: str
+    position: int
+    values: tuple[int | None, int | None]
+    a: Excerpt | None
+    b: Excerpt | None
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedDataset:
+    """One of the two compared datasets.
+
+    Attributes:
+        path: The path.
+        format: The name of the format.
+        sequences: The number of sequences.
+        tokens: The number of tokens; of bytes if text is compared with text.
+        notes: Sentences on what tokfmt inferred, and on defects.
+    """
+
+    path: str
+    format: str
+    sequences: int
+    tokens: int
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DiffReport:
+    """The result of `tokfmt diff`.
+
+    Attributes:
+        identical: True if there is no difference.
+        unit: "tokens", or "bytes" if text is compared with text.
+        compared: "tokens", and for stored samples also "loss mask" and "labels". The mask of packed rows is the mask of
+            the token itself, with 4 where a part begins.
+        a, b: Both datasets.
+        same: The number of equal sequences; None if the order is ignored.
+        counts: The number of differences by kind; see `alignment.Difference`.
+        first: The first difference; None without one, or if the order is ignored.
+        differences: The first differences, up to the limit.
+        surplus: What A has more of, and what B has more of, if the order is ignored; else None.
+        complete: True if `counts` has the minimum number of moved sequences. False if so many sequences are equal that
+            only some pairs of them were compared.
+    """
+
+    identical: bool
+    unit: str
+    compared: tuple[str, ...]
+    a: ComparedDataset
+    b: ComparedDataset
+    same: int | None
+    counts: dict[str, int]
+    first: FirstDifference | None
+    differences: list[Difference]
+    surplus: tuple[Surplus, Surplus] | None
+    complete: bool = True
+
+
+def diff(
+    a: SourceRequest,
+    b: SourceRequest,
+    *,
+    tokenizer: str | None = None,
+    samples: bool = False,
+    ignore_order: bool = False,
+    limit: int = 10,
+    jobs: int | None = None,
+    executor: Literal["threads", "auto"] = "threads",
+    progress: Progress | None = None,
+) -> DiffReport:
+    """Compare two datasets sequence by sequence.
+
+    Args:
+        a: The first dataset, and how to read it. Options that only the format of `b` has are ignored.
+        b: The second dataset, and how to read it. Options that only the format of `a` has are ignored.
+        tokenizer: The tokenizer that encodes text to compare it with IDs, and decodes the first difference.
+        samples: Compare stored samples.
+        ignore_order: Compare multisets, by fingerprints of 128 bits.
+        limit: The maximum number of listed differences, or of examples if the order is ignored.
+        jobs: The number of workers (default: one per core).
+        executor: "threads", or "auto": processes if there is much text.
+        progress: Receives phases and counts.
+
+    Raises:
+        TokfmtError: If a dataset cannot be opened, or an option is wrong.
+    """
+    watched = progress or Progress()
+    if ignore_order and samples:
+        raise OptionError("--samples compares rows in order. Leave out --ignore-order")
+    if unread := sorted((a.allow_loss | b.allow_loss) & WRITES):
+        why = "every sequence is compared as it is, and what a conversion gave up is a difference"
+        raise OptionError(f"--allow-loss {unread[0]}: {why}. Leave the option out", name=unread[0])
+    jobs = worker_count(jobs)
+
+    def compared(*, every_end: bool) -> DiffReport:
+        first, second = replace(a, every_end=every_end), replace(b, every_end=every_end)
+        both = open_both(first, second, watched, tokenizer=tokenizer, samples=samples, jobs=jobs, executor=executor)
+        try:
+            with hands(jobs) as workers:
+                compare = _unordered if ignore_order else _ordered
+                return compare(both, limit, workers, watched)
+        finally:
+            both.close()
+
+    return presuming(compared, watched.note)
+
+
+def counted(differing: Mapping[Kind, int]) -> str:
+    """Return the number of differences of each kind in words: `2 changed, 409 only in A`."""
+    return ", ".join(words.format(f"{n:,}") for kind, words in _WORDS.items() if (n := differing.get(kind)))
+
+
+def open_both(
+    a: SourceRequest,
+    b: SourceRequest,
+    progress: Progress,
+    *,
+    tokenizer: str | None = None,
+    samples: bool = False,
+    jobs: int = 1,
+    executor: Literal["threads", "auto"] = "threads",
+) -> OpenedPair:
+    """Open two datasets for a comparison. Records are read once, for their fingerprints.
+
+    Args:
+        a: As for `diff`.
+        b: As for `diff`.
+        progress: As for `diff`.
+        tokenizer: As for `diff`.
+        samples: As for `diff`.
+        jobs: The number of workers.
+        executor: As for `diff`.
+
+    Raises:
+        OptionError: If text is to be compared with IDs without a tokenizer, or a dataset stores no samples.
+    """
+    handle = tokenizer_of(tokenizer)
+    found = [find_one(one) for one in (a, b)]
+    formats = [group[0].format for group in found]
+    a, b = _as_rows(a, b, formats), _as_rows(b, a, formats[::-1])
+    samples = samples or any(one.options.get("view") == "samples" for one in (a, b))
+    sources = [
+        open_found(group, _asked(one, group[0].format, formats, samples=samples), handle, jobs, progress)
+        for one, group in zip((a, b), found, strict=True)
+    ]
+    scratch = list[Scratch]()
+    for k, source in enumerate(sources):
+        if isinstance(source.reader, TextRecipe):
+            scratch.append(Scratch())
+            sources[k] = source._replace(reader=prepared_in(scratch[-1].path, source.reader, jobs, progress))
+    packed = _pack_samples(sources)
+    for source in sources if samples else ():
+        if isinstance(source.reader, RecordReader) or source.reader.info.layout is not Layout.SAMPLES:
+            name = source.format.name
+            raise OptionError(f"{printable(source.paths[0])}: {name} stores no samples here. Leave out --samples")
+    texts = [isinstance(source.reader, RecordReader) and source.reader.info.kind == "text" for source in sources]
+    decoder: TextDecoder | None = handle.decoder(lenient=True) if handle else None
+    encoder: Encoder | None = handle.encoder() if handle else None
+    if all(texts):
+        encoder = Utf8()
+        decoder = ByteLevelDecoder({byte: bytes([byte]) for byte in range(256)}, lenient=True)
+    readers = [source.reader for source in sources]
+    labeled = [reader for reader in readers if not isinstance(reader, RecordReader) and reader.has_labels]
+    masked = samples and len(labeled) == len(sources)
+    if masked and len({reader.shifted for reader in labeled}) > 1:
+        packed = all(reader.marks(0, 0) is not None for reader in labeled)
+        masked = packed
+
+    def side(source: Source) -> Side:
+        reader = source.reader
+        if isinstance(reader, RecordReader):
+            if reader.info.kind == "text" and encoder is None:
+                place = printable(source.paths[0])
+                raise OptionError(f"{place}: holds text, the other dataset holds token IDs. Add --tokenizer")
+            return read_records(reader, encoder, jobs, progress, processes=executor == "auto")
+        return AxisSide(reader, _beside(reader, masked=masked, packed=packed))
+
+    unit, scale = ("bytes", 4) if all(texts) else ("tokens", 1)
+    return OpenedPair(sources[0], sources[1], side(sources[0]), side(sources[1]), decoder, unit, scale, tuple(scratch))
+
+
+def _beside(reader: TokenReader, *, masked: bool, packed: bool) -> Sequence[Any]:
+    """Return the channels of a reader: IDs, and the values of each token that are compared with them."""
+    if packed:
+        return reader.tokens, reader.marks
+    if masked and reader.has_labels:
+        return reader.tokens, reader.masks, reader.labels
+    return ()
+
+
+def _pack_samples(sources: list[Source]) -> bool:
+    """Read the samples of a recipe as packed rows (parts, marks, no padding) if the other dataset holds packed rows.
+
+    Returns:
+        True if a source was replaced.
+    """
+    if all(not source.format.is_computed for source in sources):
+        return False
+    from tokfmt.mix.samples import PackedRows, Samples  # only recipes need these imports
+
+    for k, (one, other) in enumerate(zip(tuple(sources), sources[::-1], strict=True)):
+        info = other.reader.info
+        if isinstance(one.reader, Samples) and isinstance(info, Info) and info.segmented and info.sample_length is None:
+            sources[k] = one._replace(reader=PackedRows(one.reader, one.reader.seq_len))
+            return True
+    return False
+
+
+def _as_rows(one: SourceRequest, other: SourceRequest, formats: Sequence[Format]) -> SourceRequest:
+    """Return a request that reads samples of the recipe's length if the other dataset is a recipe of samples."""
+    mine, others = formats
+    rows = viewed(one, mine, "samples") if others.is_computed else one
+    width = read_recipe(place_of(other.paths[0])).seq_len if rows is not one else None
+    if width is None:
+        return one
+    lengths = {"seq_len": width} if "seq_len" in option_names(mine.read_options) else {}
+    return replace(rows, options={**lengths, **rows.options})
+
+
+def _asked(one: SourceRequest, mine: Format, formats: list[Format], *, samples: bool) -> SourceRequest:
+    """Return a request without the options that only the other format has. Fields other than text are not compared."""
+    known = option_names(mine.read_options)
+    others = set().union(*(option_names(format_.read_options) for format_ in formats)) - known
+    options = {name: value for name, value in one.options.items() if name.replace("-", "_") not in others}
+    wanted = replace(one, format=mine.name, options=options).accepting(READS["diff"])
+    return viewed(wanted, mine, "samples") if samples else wanted
+
+
+def _datasets(both: OpenedPair) -> tuple[ComparedDataset, ComparedDataset]:
+    found = [
+        ComparedDataset(
+            str(source.paths[0]), source.format.name, side.count, side.tokens, (*source.notes, *_not_compared(source))
+        )
+        for source, side in ((both.source_a, both.a), (both.source_b, both.b))
+    ]
+    return found[0], found[1]
+
+
+def _not_compared(source: Source) -> Iterator[str]:
+    """Yield notes on what a dataset states and `diff` does not compare."""
+    info = source.reader.info
+    for inner in info.inner if isinstance(info, Info) else ():
+        yield f"not compared: {boundaries_of(inner)}"
+
+
+def _ordered(both: OpenedPair, limit: int, workers: Workers, progress: Progress) -> DiffReport:
+    a, b = _datasets(both)
+    progress.phase("comparing", a.tokens + b.tokens, both.unit)
+    found = align(both.a, both.b, workers, progress.advance)
+    listed = []
+    for difference in found.differences():
+        listed.append(difference)
+        if len(listed) >= max(1, limit):
+            break
+    return DiffReport(
+        identical=not listed,
+        unit=both.unit,
+        compared=_NAMES[: len(both.a.channels)],
+        a=a,
+        b=b,
+        same=found.same,
+        counts=dict(sorted(found.differing.items())),
+        first=_first(both, listed[0], workers) if listed else None,
+        differences=listed[:limit],
+        surplus=None,
+        complete=found.exact,
+    )
+
+
+def _first(both: OpenedPair, difference: Difference, workers: Workers) -> FirstDifference:
+    i, j = difference.a, difference.b
+    if difference.kind == "moved":  # show it at the position where B lacks it
+        j = None
+    if i is None or j is None:
+        a = None if i is None else _excerpt(both, both.a, i, 0, 0)
+        b = None if j is None else _excerpt(both, both.b, j, 0, 0)
+        values = (a.values[0] if a and a.values else None, b.values[0] if b and b.values else None)
+        return FirstDifference(difference, _NAMES[0], 0, values, a, b)
+    lengths = both.a.length(i), both.b.length(j)
+    channels = range(len(both.a.channels))
+    reads = [(_within(both.a, i, channel), _within(both.b, j, channel)) for channel in channels]
+    found = first_unlike(reads, min(lengths), workers)
+    position = min(lengths) if found < 0 else found
+    pairs = [
+        tuple(
+            int(read(position, position + 1)[0]) if position < length else None
+            for read, length in zip(two, lengths, strict=True)
+        )
+        for two in reads
+    ]
+    channel = next((k for k, (x, y) in enumerate(pairs) if x != y), 0)
+    return FirstDifference(
+        difference,
+        _NAMES[channel],
+        position,
+        (pairs[channel][0], pairs[channel][1]),
+        _excerpt(both, both.a, i, position, channel),
+        _excerpt(both, both.b, j, position, channel),
+    )
+
+
+def _within(side: Side, sequence: int, channel: int) -> Read:
+    return lambda start, stop: side.values(sequence, start, stop, channel)
+
+
+def _excerpt(both: OpenedPair, side: Side, sequence: int, position: int, channel: int) -> Excerpt:
+    length = side.length(sequence)
+    a, b = max(0, position - CONTEXT * both.scale), min(length, position + CONTEXT * both.scale + 1)
+    values = [int(value) for value in side.values(sequence, a, b, channel)]
+    text = None
+    if both.decoder is not None:
+        text = both.decoder.decode(side.values(sequence, a, b))
+    return Excerpt(sequence, length, a, values, text)
+
+
+# with the order ignored
+
+
+def _unordered(both: OpenedPair, limit: int, workers: Workers, progress: Progress) -> DiffReport:
+    a, b = _datasets(both)
+    progress.phase("hashing", a.tokens + b.tokens, both.unit)
+    more_a, more_b = multisets(both.a, both.b, limit, workers, progress.advance)
+    counts: dict[Kind, int] = {"only_in_a": more_a.count, "only_in_b": more_b.count}
+    return DiffReport(
+        identical=not any(counts.values()),
+        unit=both.unit,
+        compared=_NAMES[:1],
+        a=a,
+        b=b,
+        same=None,
+        counts={kind: count for kind, count in counts.items() if count},
+        first=None,
+        differences=[],
+        surplus=(more_a, more_b),
+    )

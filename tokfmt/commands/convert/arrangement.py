@@ -1,0 +1,293 @@
+"""Assign sequences to splits (`--split NAME=SHARE,...`), and order them (`--shuffle`).
+
+Sequence i of the selection goes to the split in whose share `draws(seed, SPLIT, i)` falls. Nothing else decides that:
+the seed of a shuffle, another format or dropped empty sequences never move a sequence to another split. Each split is
+then shuffled by itself.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokfmt.base.options import parse_options
+from tokfmt.base.seeds import SPLIT, check_seed, draws
+from tokfmt.commands.convert.separators import contents_of, stored_axis
+from tokfmt.commands.source.request import option_names
+from tokfmt.core.format import Format, Target
+from tokfmt.core.ragged import Tokens
+from tokfmt.core.reader import Separators, TokenReader
+from tokfmt.errors import ConversionError, OptionError
+from tokfmt.files.place import AnyPlace, Place
+from tokfmt.model.readers import LaidReader
+from tokfmt.model.select import Chosen, View
+from tokfmt.run.plan import Workers
+from tokfmt.run.progress import Progress
+from tokfmt.wording import printable
+
+_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*")
+_SHARE = re.compile(r"[0-9]*\.?[0-9]+([eE]-[0-9]{1,2})?")
+_NEAR = Fraction(1, 10**9)
+_EXAMPLE = "Write for example --split train=0.99,validation=0.01"
+
+
+@dataclass(frozen=True, slots=True)
+class Shares:
+    """The splits that sequences are dealt to.
+
+    Attributes:
+        names: Names of the splits, in order.
+        shares: The share of each split, above 0; their sum is 1.
+        seed: Seed of the draws.
+        seeded: The user gave the seed.
+    """
+
+    names: tuple[str, ...]
+    shares: tuple[Fraction, ...]
+    seed: int
+    seeded: bool
+
+    def split_of(self, first: int, last: int) -> NDArray[np.intp]:
+        """Return the number of the split of each sequence `first <= i < last`, intp[last - first]."""
+        maximum = (1 << 64) - 1
+        bounds = [min(int(share * (maximum + 1)), maximum) for share in accumulate(self.shares[:-1])]
+        drawn = draws(self.seed, SPLIT, first, last)
+        return np.searchsorted(np.array(bounds, np.uint64), drawn, side="right")
+
+    def described(self) -> dict[str, object]:
+        """Return the shares and the seed for the manifest."""
+        return {
+            "shares": {name: float(share) for name, share in zip(self.names, self.shares, strict=True)},
+            "seed": self.seed,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Arrangement:
+    """The splits and the order that a request asks for; by default every sequence, in the order of the sources.
+
+    Attributes:
+        shuffle: Seed of the shuffled order; None for the order of the sources.
+        shares: The splits that sequences are dealt to; None if all go to one destination.
+    """
+
+    shuffle: int | None = None
+    shares: Shares | None = None
+
+    @property
+    def plain(self) -> bool:
+        """True if all sequences are written to one destination, in the order of the sources."""
+        return self.shuffle is None and self.shares is None
+
+
+AS_IT_IS = Arrangement()
+
+
+@dataclass(frozen=True, slots=True)
+class SplitTarget:
+    """The sequences that one writer writes, and their destination.
+
+    Attributes:
+        number: Number of the portion, from 0.
+        split: Name of the split; None if all sequences are written.
+        destination: Path of the dataset; several splits may share it.
+        options: The format's `write_options`.
+    """
+
+    number: int
+    split: str | None
+    destination: Place
+    options: Any
+
+
+def arrangement_of(shuffle: int | None, split: str | None, seed: int | None) -> Arrangement:
+    """Return the arrangement that --shuffle, --split and --seed ask for; ignore a split without shares.
+
+    Raises:
+        OptionError: The shares or a seed are invalid, or nothing uses the seed.
+    """
+    if shuffle is not None:
+        shuffle = check_seed(shuffle, "--shuffle")
+    if split is not None and not isinstance(split, str):
+        raise OptionError(f"--split: expected text, found {printable(repr(split))}. {_EXAMPLE}", name="split")
+    if split is None or "=" not in split:
+        if seed is not None:
+            raise OptionError(f"--seed: nothing is dealt out to splits. {_EXAMPLE}", name="seed")
+        return Arrangement(shuffle)
+    names, shares = _parsed(split)
+    return Arrangement(shuffle, Shares(names, shares, check_seed(seed or 0, "--seed"), seed is not None))
+
+
+def _parsed(text: str) -> tuple[tuple[str, ...], tuple[Fraction, ...]]:
+    shares: dict[str, Fraction] = {}
+    for word in text.split(","):
+        name, share = (part.strip() for part in (*word.split("=", 1), "")[:2])
+        if not _NAME.fullmatch(name):
+            raise OptionError(
+                f"--split {printable(text)}: {printable(name)!r} is not a plain name. {_EXAMPLE}", name=name
+            )
+        if name in shares:
+            raise OptionError(f"--split {text}: {name} occurs twice", name=name)
+        if not _SHARE.fullmatch(share) or not 0 < Fraction(share) <= 1:
+            raise OptionError(
+                f"--split {printable(text)}: the share of {name} is not a number above 0 and up to 1. {_EXAMPLE}",
+                name=name,
+            )
+        shares[name] = Fraction(share)
+    total = sum(shares.values(), Fraction())
+    if abs(total - 1) > _NEAR:
+        raise OptionError(f"--split {text}: the shares sum to {float(total):.10g}, not to 1. {_EXAMPLE}", name="split")
+    return tuple(shares), tuple(shares.values())
+
+
+def portions(
+    arrangement: Arrangement, destination: Place, format_: Format, given: Mapping[str, object]
+) -> list[SplitTarget]:
+    """Return one portion per split; they share the destination if its format stores several splits.
+
+    Args:
+        arrangement: The splits, if there are any.
+        destination: Path of the dataset that the user names.
+        format_: Format of the destination.
+        given: The writer's options that the user gave.
+
+    Raises:
+        OptionError: The format does not have an option, or its option `split` contradicts --split.
+    """
+    shares = arrangement.shares
+    if shares is None:
+        return [SplitTarget(0, None, destination, parse_options(format_.write_options, given, format_.name))]
+    if "split" not in option_names(format_.write_options):
+        options: Any = parse_options(format_.write_options, given, format_.name)
+        return [
+            SplitTarget(k, name, split_path(destination, format_, name), options) for k, name in enumerate(shares.names)
+        ]
+    if "split" in given:
+        raise OptionError(
+            "--to-opt split=NAME names one split, --split NAME=SHARE,... several. Leave one out",
+            name="split",
+        )
+    each = [{**given, "split": name} for name in shares.names]
+    return [
+        SplitTarget(k, name, destination, parse_options(format_.write_options, also, format_.name))
+        for k, (name, also) in enumerate(zip(shares.names, each, strict=True))
+    ]
+
+
+def split_path(destination: AnyPlace, format_: Format, split: str) -> AnyPlace:
+    """Insert the split into a name: `out.train.pbin` from `out.pbin`, `out.train` without a suffix of the format."""
+    name = destination.name
+    suffixes = [e if e.startswith(".") else Path(e).suffix for e in format_.extensions]
+    found = next((suffix for suffix in suffixes if suffix and name.endswith(suffix) and name != suffix), "")
+    return destination.with_name(f"{name.removesuffix(found)}.{split}{found}")
+
+
+def portion_of(axis: TokenReader, arrangement: Arrangement, portion: SplitTarget) -> TokenReader:
+    """Return the sequences of a portion, in the order of the source."""
+    shares = arrangement.shares
+    if shares is None:
+        return axis
+    return Chosen(axis, lambda first, last: shares.split_of(first, last) == portion.number)
+
+
+@contextmanager
+def arranged(
+    axis: TokenReader,
+    arrangement: Arrangement,
+    portion: SplitTarget,
+    target: Target,
+    workers: Workers,
+    progress: Progress,
+    *,
+    marked: bool = False,
+) -> Iterator[TokenReader]:
+    """Yield the sequences of a portion in their order; remove its scratch files at the end, if nothing is kept.
+
+    If an index marks boundaries in the destination, sequences are arranged with the separators and the leads that it
+    stores: only they tell which sequences have one.
+
+    Args:
+        axis: The sequences of all portions.
+        arrangement: The splits and the order.
+        portion: The portion.
+        target: What is written beside sequences.
+        workers: The workers that shuffle, and their scratch.
+        progress: Receives phases and counts.
+        marked: Shuffle the loss mask and the borders of documents (`TokenReader.marks`) with the tokens.
+    """
+    if arrangement.plain:
+        yield axis
+        return
+    lead = None if target.bos_for == "all" else target.bos_id
+    is_laid = lead is not None or target.separators is Separators.TRAILING
+    laid = stored_axis(axis, target._replace(bos_id=lead)) if is_laid else None
+    if isinstance(laid, LaidReader):
+        with _arranged(laid, arrangement, portion, workers, progress, marked=marked) as reader:
+            yield contents_of(reader, laid.target, laid.bare)
+        return
+    with _arranged(axis, arrangement, portion, workers, progress, marked=marked) as reader:
+        yield reader
+
+
+@contextmanager
+def _arranged(
+    axis: TokenReader,
+    arrangement: Arrangement,
+    portion: SplitTarget,
+    workers: Workers,
+    progress: Progress,
+    *,
+    marked: bool,
+) -> Iterator[TokenReader]:
+    chosen = portion_of(axis, arrangement, portion)
+    if arrangement.shuffle is None:
+        yield chosen
+        return
+    from tokfmt.run.shuffle import shuffled
+
+    marked = marked and chosen.marks(0, 0) is not None
+    chosen = PackMarks(chosen) if marked else chosen
+    progress.phase(" ".join(filter(None, ("shuffling", portion.split))), chosen.info.tokens, "tokens")
+    part = portion.split or ""
+    with shuffled(chosen, arrangement.shuffle, workers, part=part, progress=progress.advance) as reader:
+        yield UnpackMarks(reader, axis.info.dtype) if marked else reader
+
+
+_ABOVE = np.uint64(56)
+"""Number of bits of a packed ID below its marks."""
+
+
+class PackMarks(View):
+    """Tokens with their marks in one ID of 64 bits, for code that moves tokens and does not know marks."""
+
+    def __init__(self, source: TokenReader) -> None:
+        super().__init__(source, replace(source.info, dtype=np.dtype(np.uint64), max_id=None))
+
+    def tokens(self, start: int, stop: int) -> Tokens:
+        ids, marks = self.source.tokens(start, stop).astype(np.uint64), self.source.marks(start, stop)
+        if marks is None or (ids >> _ABOVE).any():
+            raise ConversionError(f"a token ID of {1 << 56:,} or more has no room for marks beside it")
+        return ids | marks.astype(np.uint64) << _ABOVE
+
+
+class UnpackMarks(View):
+    """The tokens and the marks of packed IDs."""
+
+    def __init__(self, source: TokenReader, dtype: np.dtype[np.unsignedinteger]) -> None:
+        super().__init__(source, replace(source.info, dtype=dtype))
+
+    def tokens(self, start: int, stop: int) -> Tokens:
+        ids = self.source.tokens(start, stop) & np.uint64((1 << 56) - 1)
+        return ids.astype(self.info.dtype)
+
+    def marks(self, start: int, stop: int) -> NDArray[np.uint8]:
+        return (self.source.tokens(start, stop) >> _ABOVE).astype(np.uint8)

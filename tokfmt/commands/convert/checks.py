@@ -1,0 +1,199 @@
+"""Every refusal of a request, in order, each as early as its facts are known.
+
+    check_streams  a pipe as a source, standard output as the destination
+    check_options  the options alone
+    check_places   the files of the sources and of the destination, before any is opened
+    check_request  the open sources, before a token is read
+
+`losses` refuses what would be lost, and `destination` a separator or a lead that the format cannot store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from tokfmt import registry
+from tokfmt.commands.convert.destination import Destination
+from tokfmt.commands.convert.inputs import Inputs
+from tokfmt.commands.convert.request import Request
+from tokfmt.commands.destination import guard, refuse_foreign
+from tokfmt.commands.source.open import text_recipe_of
+from tokfmt.commands.source.request import STREAM, SourceFiles
+from tokfmt.commands.source.stored import Source
+from tokfmt.core.records import RecordReader
+from tokfmt.errors import ConversionError, DestinationExistsError, OptionError
+from tokfmt.files.place import LocalPlace, Place, PlaceLike, Url, writable_store
+from tokfmt.wording import printable
+
+
+def check_streams(request: Request, paths: Sequence[PlaceLike], pipes: Sequence[int]) -> None:
+    """Refuse what a pipe, or standard output, cannot do.
+
+    Args:
+        request: The request.
+        paths: Its sources, without patterns.
+        pipes: The numbers of those that are pipes.
+
+    Raises:
+        OptionError: There is no source, the format is not a stream, or an option needs a path or a second reading.
+    """
+    if request.destination == LocalPlace(STREAM):
+        _check_stdout(request)
+    if not paths:
+        raise OptionError("nothing to convert: name at least one source")
+    if pipes and request.keeps_work:
+        raise OptionError(f"{printable(paths[pipes[0]])}: a pipe cannot be read again. Save it to a file")
+    if sum(str(paths[number]) == STREAM for number in pipes) > 1:
+        raise OptionError("-: standard input can be read once only")
+
+
+def _check_stdout(request: Request) -> None:
+    if request.ledger:
+        raise OptionError("--ledger is written beside DST, and standard output has nothing beside it. Name a file")
+    format_ = registry.get(request.to or "jsonl")
+    if not format_.can_stream:
+        raise OptionError(f"-: {format_.name} cannot be written to a pipe (expected jsonl or stage1). Name a file")
+    needs_path = "--resume" if request.resume else "--task" if request.task else ""
+    if needs_path or request.arrangement.shares is not None:
+        needs_path = needs_path or "shares in --split"
+        raise OptionError(f"-: {needs_path} needs a place to write to. Name a file")
+
+
+def check_options(request: Request, destination: Destination) -> None:
+    """Refuse options that do not go together.
+
+    Raises:
+        OptionError: A task shuffles, or deals sequences to splits; or several splits are to be one file.
+    """
+    arrangement = request.arrangement
+    if request.task and not arrangement.plain:
+        what, why = "shares in --split", "--finish publishes one destination, and splits are several"
+        if arrangement.shuffle is not None:
+            what, why = "--shuffle", "in a shuffled order a part may need any sequence, so each task would read all"
+        raise OptionError(
+            f"--task does not go with {what}: {why}. --executor dask spreads one "
+            "run over machines, and --resume continues it"
+        )
+    first, *others = destination.portions
+    is_file = first.destination.suffix in destination.traits.file_suffixes
+    if is_file and any(portion.destination == first.destination for portion in others):
+        raise OptionError(
+            f"--split: {printable(first.destination)} is one file (expected a folder, which holds "
+            "a file for each split). Name a folder"
+        )
+
+
+def check_places(request: Request, destination: Destination, files: Iterable[SourceFiles]) -> None:
+    """Refuse a destination that is a source, or that has the name of the manifest or ledger of another file.
+
+    Raises:
+        ConversionError: The destination or its manifest would replace a source or a foreign file.
+    """
+    files = tuple(files)
+    for path in destination.paths:
+        guard(path, request.source.paths, files)
+    for path in destination.paths:
+        refuse_foreign(path)
+
+
+def check_request(request: Request, inputs: Inputs, destination: Destination, *, by_request: bool) -> None:
+    """Refuse what cannot be done with the open sources.
+
+    Args:
+        request: The request.
+        inputs: The sources.
+        destination: The destination, whose separator is not chosen yet.
+        by_request: The request says all, so that another process can open the same sources.
+
+    Raises:
+        OptionError: An option does not go with the sources or with the format.
+        ConversionError: Some sources hold text, and others hold token IDs; or the file of rejects is a source.
+        DestinationExistsError: The file of rejects exists.
+    """
+    if request.rejects is not None:
+        _check_rejects(request, request.rejects, inputs)
+    if request.ledger:
+        _check_ledger(request, inputs.sources)
+    if destination.copies_lines:
+        _check_lines(inputs.sources, destination)
+    for source in inputs.sources if inputs.tokenizer is None and not destination.copies_lines else ():
+        if isinstance(source.reader, RecordReader) and source.reader.info.kind == "text":
+            raise OptionError(
+                f"{printable(source.paths[0])}: holds text, and {destination.format.name} stores token IDs. Encode the "
+                "text with --tokenizer NAME|DIR|FILE"
+            )
+    if request.task:
+        _check_task(inputs.sources, destination)
+    if isinstance(request.destination, Url) and (request.task or request.executor.startswith("dask:")):
+        _check_shared(request, request.destination, inputs, destination, by_request=by_request)
+
+
+def _check_rejects(request: Request, path: Place, inputs: Inputs) -> None:
+    """Refuse a file of rejects that stays empty, that would replace another file, or that overwrites a source."""
+    if all(text_recipe_of(source) is None for source in inputs.sources):
+        raise OptionError("--rejects lists the texts that a recipe leaves out, and no source is a recipe of text")
+    guard(path, (*request.source.paths, request.destination), inputs.files)
+    if isinstance(path, Url):
+        exists = writable_store(path).identity(path.key) is not None
+        is_replaced = request.overwrite
+    else:
+        exists, is_replaced = path.is_there(), request.overwrite and path.is_file()
+    if exists and not is_replaced:
+        raise DestinationExistsError(path)
+
+
+def _check_ledger(request: Request, sources: Sequence[Source]) -> None:
+    """Refuse a ledger unless the only source is a recipe, and all of it is written in its own order."""
+    if len(sources) > 1 or not sources[0].format.is_computed:
+        raise OptionError("--ledger lists the records that a recipe takes. Name one recipe as the only SRC")
+    if request.select is not None or not request.arrangement.plain:
+        shuffled = request.arrangement.shuffle is not None
+        what = "--select" if request.select is not None else "--shuffle" if shuffled else "--split"
+        raise OptionError(f"{what} does not go with --ledger. Set it in the recipe")
+
+
+def _check_lines(sources: Sequence[Source], destination: Destination) -> None:
+    """Refuse copies of text and of token IDs together, and an option of a field that copied lines do not have."""
+    readers = [source.reader for source in sources if isinstance(source.reader, RecordReader)]
+    kinds = {reader.info.kind for reader in readers}
+    if len(kinds) > 1:
+        raise ConversionError("some sources hold text, and others hold token IDs. Give --tokenizer to encode the text")
+    name, given = f"{min(kinds)}_field", destination.given
+    wanted = given.get(name, given.get(name.replace("_", "-")))
+    fields = {reader.info.field if reader.info.json_lines else "text" for reader in readers}
+    if wanted is not None and fields != {wanted}:
+        why = f"lines are copied as they are, with the field {min(fields)!r}. Leave the option out"
+        raise OptionError(f"{destination.format.name} option {name}={wanted}: {why}", name=name)
+
+
+def _check_task(sources: Sequence[Source], destination: Destination) -> None:
+    """Refuse --task for a conversion that one process has to do: it copies lines, or compares sequences of IDs."""
+    why = "lines are copied as they are" if destination.copies_lines else ""
+    for source in sources:
+        recipe = text_recipe_of(source)
+        if recipe is not None and recipe.info.kind == "ids":
+            why = "equal sequences of token IDs are left out"
+    if why:
+        raise OptionError(f"--task: {why}, which is done in one run. Leave it out; --resume continues such a run")
+
+
+def _check_shared(request: Request, url: Url, inputs: Inputs, destination: Destination, *, by_request: bool) -> None:
+    """Refuse tasks, and a cluster, that share nothing but the store and cannot write whole files of the destination.
+
+    `parts.refuse_parts` does that for text.
+    """
+    from tokfmt.commands.convert.tasks_in_stores import refuse_one_file, refuse_overwrite, refuse_unshared
+
+    if request.task is None and not (request.is_spread and by_request):
+        refuse_unshared(url, request.spool, "its workers write to the spool")
+        return
+    if inputs.holds_records:
+        return
+    if request.overwrite:
+        refuse_overwrite(url)
+    if destination.writer(Path(url.name), destination.portions[0], destination.target(request)).finishes_files:
+        return
+    if request.task:
+        refuse_one_file(url)
+    refuse_unshared(url, request.spool, "each writes a part of one file")

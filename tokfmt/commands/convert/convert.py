@@ -1,0 +1,313 @@
+"""Convert any format to any format, and publish a destination that several tasks wrote.
+
+The destination is complete, or not written. `convert_files` is the whole flow, from the request to the published
+dataset; read it first.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+
+from tokfmt.commands.convert.checks import check_options, check_places, check_request, check_streams
+from tokfmt.commands.convert.destination import (
+    Destination,
+    choose_contents,
+    choose_separators,
+    destination_of,
+    with_rows,
+)
+from tokfmt.commands.convert.gather import gather
+from tokfmt.commands.convert.inputs import Given, Inputs, find_files, open_inputs
+from tokfmt.commands.convert.losses import accept_losses, known_losses, record_losses, refuse_known_losses
+from tokfmt.commands.convert.notes import Notes
+from tokfmt.commands.convert.parts import (
+    conversion_of,
+    finish_parts,
+    is_in_parts,
+    parts_record,
+    refuse_parts,
+    write_part,
+)
+from tokfmt.commands.convert.pipes import printed, unpiped
+from tokfmt.commands.convert.publish import Proof, publish
+from tokfmt.commands.convert.report import dry_run, finished_before, read_from_stores
+from tokfmt.commands.convert.request import Conversion, Request
+from tokfmt.commands.convert.resume import facts_of, published_by_finish, request_of_tasks
+from tokfmt.commands.convert.separators import stored_axis
+from tokfmt.commands.convert.tokenizer_notes import try_tokenizer
+from tokfmt.commands.convert.workplace import Workplace, hidden_directories, workers_of, workplace
+from tokfmt.commands.convert.write import PortionCounts, Written, write_ledger, write_portion
+from tokfmt.commands.source.discover import snapshot
+from tokfmt.commands.source.ingest import first_look
+from tokfmt.commands.source.open import advise_partial, presuming
+from tokfmt.commands.source.request import STREAM, expanded, is_pipe
+from tokfmt.commands.source.stored import tokenizer_of
+from tokfmt.core.records import RecordReader
+from tokfmt.errors import FormatError, Loss
+from tokfmt.files.file import write_error
+from tokfmt.files.listing import Listing
+from tokfmt.files.place import LocalPlace, PlaceLike, Url, place_of
+from tokfmt.files.place import destination_of as place_to_write
+from tokfmt.files.spool import is_named
+from tokfmt.run.execute import is_cluster, may_spawn, worker_count
+from tokfmt.run.plan import Workers
+from tokfmt.run.progress import Progress
+
+# Bytes of text, or tokens to gather, from which processes pay off. A process takes 1 CPU second to start for text, and
+# 0.2 for gathering.
+_WORTH = 64 << 20
+
+
+def convert(request: Request, progress: Progress) -> Conversion:
+    """Convert one or more datasets to one dataset of any format, and return what was done.
+
+    Args:
+        request: The conversion. Its sources may be patterns and pipes.
+        progress: Receives phases, counts and notes.
+
+    Raises:
+        TokfmtError: The conversion failed. The destination is as it was before.
+    """
+    paths = expanded(request.source.paths)
+    pipes = [number for number, path in enumerate(paths) if is_pipe(path)]
+    check_streams(request, paths, pipes)
+    if is_cluster(request.executor):  # a worker of a cluster may run in another directory
+        paths = tuple(place_of(path).normalized() for path in paths)
+    request = replace(request, source=replace(request.source, paths=paths))
+    with printed(request) as filed, unpiped(filed, pipes, progress) as readable:
+        notes = Notes(progress, readable.piped)
+        run = partial(convert_files, readable, notes)
+        if request.task or readable.is_spread:
+            # Tasks cannot begin again together, and stores are not read by each of them.
+            done = run(every_end=not any(isinstance(place_of(path), Url) for path in paths))
+        else:
+            done = presuming(run, notes.begin_again)
+    return replace(done, destination=STREAM) if request.destination == LocalPlace(STREAM) else done
+
+
+def convert_files(
+    request: Request,
+    progress: Progress,
+    *,
+    prove: Proof | None = None,
+    given: Given | None = None,
+    every_end: bool = False,
+) -> Conversion:
+    """Convert datasets, and return what was done.
+
+    Args:
+        request: The conversion, with paths of files instead of patterns and pipes.
+        progress: Receives phases, counts and notes.
+        prove: Checks the complete destination right before it is published; see `publish.Proof`.
+        given: Sources that are open already, and the axis over them that is written instead of all their sequences.
+        every_end: See `SourceRequest`.
+
+    Raises:
+        TokfmtError: The conversion failed. The destination is as it was before.
+    """
+    notes = progress if isinstance(progress, Notes) else Notes(progress, request.piped)
+    if every_end:
+        request = replace(request, source=replace(request.source, every_end=True))
+    with _reported(request):
+        asked, downloaded = request, read_from_stores() if request.dry_run else 0
+
+        # What is read, and what is written.
+        destination = destination_of(request)
+        request = replace(request, destination=destination.path)
+        check_options(request, destination)
+        tokenizer = tokenizer_of(request.tokenizer, special_tokens=request.special_tokens, engine=request.engine)
+        with Listing() as listing:
+            found = find_files(request, given, listing)
+            check_places(request, destination, found.files)
+            before = snapshot(found.files)
+            stagings = hidden_directories(request, destination, before, notes)
+            listing.forget_stored()
+            inputs = open_inputs(request, found, before, tokenizer, given, notes)
+        destination = choose_contents(request, inputs, destination)
+        if destination.packed is not None:
+            inputs = inputs.of_reader(destination.packed)
+        check_request(request, inputs, destination, by_request=given is None)
+        destination = choose_separators(request, inputs, destination)
+
+        # What is lost, as far as it is known without reading all.
+        looks = [first_look(source) for source in inputs.sources]
+        losses = known_losses(request, inputs, destination)
+        refuse_known_losses(request, inputs, destination, losses, [skipped for _, skipped in looks])
+        texts = next((texts for texts, _ in looks if texts), [])
+        if inputs.tokenizer is not None:
+            inputs = try_tokenizer(request, inputs, destination, inputs.tokenizer, texts, notes)
+        if request.executor == "auto":
+            request = replace(request, executor=choose_executor(request, inputs, destination))
+
+        # Runs that write nothing themselves.
+        if request.dry_run:
+            return dry_run(request, inputs, destination, losses, stagings, notes, read_from_stores() - downloaded)
+        facts = facts_of(request, destination.facts(inputs), before) if request.keeps_work else {}
+        if request.resume and request.task is None:
+            done = finished_before(request, inputs, destination, facts, notes)
+            if done is not None:
+                return done
+        if (shared := _run_in_tasks(asked, request, inputs, destination, notes)) is not None:
+            return shared
+
+        # Write, then publish.
+        with workplace(request, stagings, facts, notes) as place:
+            with workers_of(request, inputs, place) as workers:
+                if destination.copies_lines:
+                    from tokfmt.commands.convert.lines import copy_lines  # it imports the format jsonl
+
+                    written = copy_lines(request, inputs, destination, place, workers, notes)
+                else:
+                    destination, written = _write_tokens(request, inputs, destination, losses, place, workers, notes)
+            return publish(request, inputs, destination, written, place, notes, prove)
+
+
+def _run_in_tasks(
+    asked: Request, request: Request, inputs: Inputs, destination: Destination, notes: Notes
+) -> Conversion | None:
+    """Run a task that writes a file of its own, or all tasks on a cluster; None if the request is for neither."""
+    if is_in_parts(request, inputs):
+        refuse_parts(asked, request, inputs, destination)
+        if request.task:
+            return write_part(asked, inputs, destination, lambda part: convert_files(part, notes.fresh()))
+    if request.is_spread and not is_named(request.spool):
+        from tokfmt.commands.convert.spread import spread  # it imports tokfmt.stores
+
+        return spread(request, inputs, destination, asked.destination, notes, convert_files, finish)
+    return None
+
+
+def _write_tokens(
+    request: Request,
+    inputs: Inputs,
+    destination: Destination,
+    known: list[Loss],
+    place: Workplace,
+    workers: Workers,
+    notes: Notes,
+) -> tuple[Destination, Written]:
+    """Gather the sources to one token axis, accept its losses, and write each portion.
+
+    Returns:
+        The destination, which gets samples as they are if a recipe of text made some, and what was written.
+
+    Raises:
+        TokfmtError: A source cannot be read, something would be lost, or writing failed. Nothing was published.
+    """
+    target, allow_loss = destination.target(request, inputs.tokenizer), request.source.allow_loss
+    writers = place.writers(destination, target)  # before text is tokenized: options may contradict each other
+    gathered = gather(request, inputs, destination, workers, notes)
+    if request.task is not None and inputs.holds_records:  # --finish joins the parts of all tasks.
+        accepted = record_losses(gathered.skipped, destination.format, allow_loss).accepted(request)
+        workers.journal.sync()
+        workers.journal.add("task", request.task.index, None)
+        return destination, Written([PortionCounts(destination.portions[0], None, None)], accepted)
+    if gathered.made and len(inputs.read) == 1:  # The samples of a recipe of text exist only now.
+        destination = with_rows(destination, gathered.made[0], request)
+        target = target._replace(separators=destination.traits.separators)
+        writers = place.writers(destination, target) if destination.rows is not None else writers
+    if request.arrangement.shares is None:  # before tokens are read, and before a shuffle takes space
+        axis = destination.packed or gathered.axis
+        least = axis if "empty-sequences" in allow_loss else stored_axis(axis, target)
+        place.need_room(destination.portions[0], writers[0], least)
+    content = accept_losses(request, inputs, destination, gathered, known, target, writers[0], workers)
+    if request.verify and request.task is None:
+        from tokfmt.commands.convert.verify import verify_counts  # fingerprints need numpy.random and xxhash
+
+        verify_counts(gathered.counts)
+    for note in content.notes:
+        notes.add(note)
+    portions = [
+        write_portion(request, destination, content, target, portion, writer, place, workers, notes)
+        for portion, writer in zip(destination.portions, writers, strict=True)
+    ]
+    ledger = None
+    if request.ledger and request.task is None:
+        ledger = write_ledger(inputs, destination, content, place.first.scratch, notes)
+    content.reader.close()
+    padded = 0 if destination.packed else gathered.padded
+    return destination, Written(portions, content.losses, gathered.report, padded, ledger)
+
+
+@contextmanager
+def _reported(request: Request) -> Iterator[None]:
+    """Advise --allow-partial in errors of damaged sources, and name the destination in errors of writing."""
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except FormatError as error:
+        advise_partial(error, request.source)
+        raise
+    except OSError as error:  # readers raise FormatError for their own, so this one comes from writing
+        raise write_error(request.destination, error) from error
+
+
+def choose_executor(request: Request, inputs: Inputs, destination: Destination) -> str:
+    """Return "processes" if workers would wait for the interpreter's lock and there is much work, else "threads".
+
+    Parsing JSON holds the lock, and so does gathering parts while others are written. Codecs release it.
+    """
+    readers = [source.reader for source in inputs.sources]
+    text = sum(reader.info.size for reader in readers if isinstance(reader, RecordReader))
+    tokens = sum(reader.info.tokens for reader in readers if not isinstance(reader, RecordReader))
+    gathers = tokens >= _WORTH and destination.traits.joins_under_lock
+    much = gathers or (inputs.tokenizer is not None and text >= _WORTH)
+    spawns = much and request.jobs > 1 and may_spawn([source.reader for source in inputs.read])
+    return "processes" if spawns else "threads"
+
+
+def finish(
+    destination: PlaceLike,
+    *,
+    jobs: int | None = None,
+    executor: str = "auto",
+    overwrite: bool = False,
+    verify: bool = False,
+    manifest: bool = True,
+    checksums: bool = False,
+    spool: str | os.PathLike[str] | None = None,
+    progress: Progress | None = None,
+) -> Conversion:
+    """Publish a destination whose tasks (`convert(..., task=(i, n))`) are all complete.
+
+    The tasks recorded the sources and the options of the conversion.
+
+    Args:
+        destination: The destination that the tasks were given.
+        jobs: Number of workers (default: one per core).
+        executor: As for `convert`.
+        overwrite: Replace an existing destination in one step.
+        verify: Read the destination back and compare it before it appears.
+        manifest: Write `DST.tokfmt.json`.
+        checksums: Compute checksums of large sources too.
+        spool: The directory of the tasks of a destination in a store.
+        progress: Receives phases, counts and notes while this runs.
+
+    Returns:
+        The result, with counts, notes and losses.
+
+    Raises:
+        ConversionError: Tasks are missing (the error names them), or still run.
+        TokfmtError: As for `convert`. The work of the tasks is kept.
+    """
+    place = place_to_write(destination)
+    if isinstance(place, Url) and (record := parts_record(place)) is not None:
+        return finish_parts(place, record)
+    if (content := published_by_finish(place)) is not None:
+        return conversion_of(place, content)
+    request = replace(
+        request_of_tasks(place, None if spool is None else Path(spool)),
+        jobs=worker_count(jobs),
+        executor=executor,
+        overwrite=overwrite,
+        verify=verify,
+        manifest=manifest,
+        checksums=checksums,
+    )
+    return convert_files(request, progress or Progress())

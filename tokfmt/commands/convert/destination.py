@@ -1,0 +1,329 @@
+"""Choose what a conversion writes: the format and its options, the splits, the contents, the separator and the lead."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tokfmt import registry
+from tokfmt.base.options import parse_options
+from tokfmt.commands.convert.arrangement import SplitTarget, portions
+from tokfmt.commands.convert.inputs import Inputs, name_separator
+from tokfmt.commands.convert.request import Request
+from tokfmt.commands.source.open import text_recipe_of
+from tokfmt.commands.source.request import option_names, parse_selection
+from tokfmt.commands.source.stored import GIVEN, NO_SEPARATOR, Separator, Source, refuse_other_ends
+from tokfmt.core.format import Format, Target, TokenWriter, WriterTraits
+from tokfmt.core.reader import Separators
+from tokfmt.core.records import RecordInfo, RecordReader
+from tokfmt.errors import Loss, OptionError, SeparatorUnknownError
+from tokfmt.files.place import Place
+from tokfmt.model.batch import Kind, Leads
+from tokfmt.model.gap import Gap, Known, joined_gap
+from tokfmt.model.separator import SeparatorNeededError, lead_to_write, separator_to_write
+from tokfmt.wording import counted, printable
+
+if TYPE_CHECKING:
+    from tokfmt.mix.samples import PackedRows, Samples
+    from tokfmt.text.tokenizer import TokenizerHandle
+
+
+class Lead(NamedTuple):
+    """What a destination stores in front of sequences.
+
+    Attributes:
+        id: The lead; None: none is stored.
+        leads: The sequences that get it.
+        read: The leads of the sources, each once.
+        lost: The loss of these leads, if the destination cannot store them.
+    """
+
+    id: int | None = None
+    leads: Leads = "as-read"
+    read: tuple[int, ...] = ()
+    lost: tuple[Loss, ...] = ()
+
+
+NO_LEAD = Lead()
+"""Neither the sources nor the destination have a lead."""
+
+_UNCHOSEN = Separator(None)
+
+
+@dataclass(frozen=True, slots=True)
+class Destination:
+    """What a conversion writes.
+
+    `destination_of` fills the attributes up to `traits`, `choose_contents` those up to `decodes`, and
+    `choose_separators` the rest.
+
+    Attributes:
+        path: The path that the format gives the dataset.
+        format: The format of all portions.
+        given: The writer's options that the user gave.
+        portions: One portion, or one for each split.
+        options: The format's `write_options`. Those of the portions differ in their split only.
+        traits: The facts that the writer can store.
+        rows: A recipe whose samples are stored as they are; None if sequences are stored.
+        packed: The same samples without padding, for formats that pack them.
+        copies_lines: Records are copied to JSON Lines as they are. Otherwise the sources become one token axis.
+        decodes: The tokenizer decodes token IDs: the destination can hold text, and no source does.
+        separator: The separator that is stored.
+        lead: The lead that is stored in front of sequences.
+    """
+
+    path: Place
+    format: Format
+    given: Mapping[str, object]
+    portions: tuple[SplitTarget, ...]
+    options: Any
+    traits: WriterTraits
+    rows: Samples | None = None
+    packed: PackedRows | None = None
+    copies_lines: bool = False
+    decodes: bool = False
+    separator: Separator = _UNCHOSEN
+    lead: Lead = NO_LEAD
+
+    @property
+    def paths(self) -> list[Place]:
+        """The path of each dataset that is written, without duplicates."""
+        return list(dict.fromkeys(portion.destination for portion in self.portions))
+
+    def writer(self, path: Path, portion: SplitTarget, target: Target) -> TokenWriter:
+        """Return the writer that builds a portion at `path`, of samples as they are or of sequences."""
+        if self.rows is None or not self.format.stores_rows:
+            return self.format.writer(path, portion.options, target)
+        return self.format.row_writer(path, portion.options, target, self.rows.shifted)
+
+    def target(self, request: Request, tokenizer: TokenizerHandle | None = None) -> Target:
+        """Return the facts that writers need.
+
+        Args:
+            request: The request.
+            tokenizer: The tokenizer that decodes token IDs if the destination holds text.
+        """
+        allow_loss, decoding = request.source.allow_loss, tokenizer if self.decodes else None
+        is_lenient = "invalid-utf8" in allow_loss
+        return Target(
+            self.separator.eos_id,
+            self.traits.separators,
+            None if decoding is None else decoding.decoder(lenient=is_lenient),
+            allow_loss,
+            request.keeps_work,
+            request.jobs,
+            None if decoding is None or not is_lenient else decoding.decoder(lenient=False),
+            "as-read" if request.to_eos == "as-stored" else "all",
+            self.lead.id,
+            self.lead.leads,
+        )
+
+    def facts(self, inputs: Inputs) -> dict[str, object]:
+        """Return the facts that the output depends on besides the request; see `resume.facts_of`."""
+        return {
+            "to": self.format.name,
+            "to-opt": asdict(self.options),
+            "the formats of the sources": [source.format.name for source in inputs.sources],
+            "the separator": self.separator.eos_id,
+            "the place of the separator": self.traits.separators.value,
+            "the lead": [self.lead.id, self.lead.leads, self.lead.read],
+            "the tokenizer": inputs.tokenizer.describe() if inputs.tokenizer else None,
+        }
+
+
+def destination_of(request: Request) -> Destination:
+    """Return the destination that a request names.
+
+    Raises:
+        OptionError: A format or an option does not exist.
+    """
+    format_ = registry.get(request.to) if request.to else registry.for_destination(request.destination)
+    given = request.given_to_writer(format_)
+    options: Any = parse_options(format_.write_options, given, format_.name)
+    path = format_.destination(request.destination, options)
+    splits = tuple(portions(request.arrangement, path, format_, given))
+    return Destination(path, format_, given, splits, splits[0].options, format_.writer_traits(splits[0].options))
+
+
+def choose_contents(request: Request, inputs: Inputs, destination: Destination) -> Destination:
+    """Return the destination that gets the samples of a recipe, copied lines, decoded texts, or else token IDs.
+
+    Raises:
+        OptionError: The request selects, shuffles or splits the samples of a recipe.
+    """
+    sources, tokenizer = inputs.sources, inputs.tokenizer
+    infos = [source.reader.info for source in sources]
+    if len(sources) == 1 and sources[0].format.is_computed:
+        destination = with_rows(destination, inputs.read[0], request)
+    copies = tokenizer is None and destination.format.takes_lines and _are_lines(sources)
+    of_text = any(isinstance(info, RecordInfo) and info.kind == "text" for info in infos)
+    writes_text = "text_field" in option_names(destination.format.write_options)
+    return replace(destination, copies_lines=copies, decodes=tokenizer is not None and writes_text and not of_text)
+
+
+def with_rows(destination: Destination, source: Source, request: Request) -> Destination:
+    """Return the destination with samples stored as they are, if the source is a recipe and the format stores samples.
+
+    For a recipe of text only the options change, because its samples do not exist yet.
+    """
+    if not isinstance(source.reader, RecordReader) and source.reader.has_labels:
+        from tokfmt.mix.samples import Samples  # only recipes need what it imports
+
+        return _with_samples(destination, source.reader, request) if isinstance(source.reader, Samples) else destination
+    recipe = text_recipe_of(source)
+    if recipe is not None and recipe.file.seq_len is not None:
+        return _with_samples_of_length(destination, recipe.file.seq_len, request) or destination
+    return destination
+
+
+def _with_samples(destination: Destination, samples: Samples, request: Request) -> Destination:
+    """Return the destination that stores the samples of a recipe as they are, if the format stores their length."""
+    laid = _with_samples_of_length(destination, samples.seq_len, request)
+    if laid is None:
+        return destination
+    from tokfmt.mix.samples import PackedRows  # only recipes need what it imports
+
+    packs = laid.traits.pack_size
+    traits = laid.format.row_traits(laid.options) if laid.format.stores_rows else laid.traits
+    return replace(laid, traits=traits, rows=samples, packed=PackedRows(samples, packs) if packs else None)
+
+
+def _with_samples_of_length(destination: Destination, seq_len: int, request: Request) -> Destination | None:
+    """Return the destination with options for samples of `seq_len` tokens; None if it stores sequences.
+
+    Raises:
+        OptionError: The request selects, shuffles or splits samples, or names their separator.
+    """
+    packs, given, format_ = destination.traits.pack_size, dict(destination.given), destination.format
+    if not packs and not format_.stores_rows:
+        return None
+    if not packs and str(given.setdefault("seq_len", seq_len)) != str(seq_len):
+        return None
+    if request.select is not None or not request.arrangement.plain:
+        ordered = "shuffle" if request.arrangement.shuffle else "split"
+        what = f"--{'select' if request.select is not None else ordered}"
+        raise OptionError(f"{what}: samples of a recipe are stored in its order. Set tokens or shuffle in the recipe")
+    for name, asked in (("eos", request.to_eos), ("bos", request.to_bos)):
+        if asked is not None:
+            what = f"samples of a recipe are stored as it makes them. Set to_{name} in the recipe"
+            raise OptionError(f"--to-{name}: {what}", name=f"to_{name}")
+    laid = tuple(portions(request.arrangement, destination.path, format_, given))
+    traits = format_.writer_traits(laid[0].options)
+    return replace(destination, given=given, portions=laid, options=laid[0].options, traits=traits)
+
+
+def _are_lines(sources: Sequence[Source]) -> bool:
+    """Return True if all sources are copied to jsonl record by record: JSON lines, and text.
+
+    Records of token IDs that are not JSON lines, such as rows of Parquet, become sequences of tokens instead.
+    """
+    infos = [source.reader.info for source in sources if not source.format.is_computed]
+    records = [info for info in infos if isinstance(info, RecordInfo)]
+    return len(records) == len(sources) and all(info.json_lines or info.kind == "text" for info in records)
+
+
+def choose_separators(request: Request, inputs: Inputs, destination: Destination) -> Destination:
+    """Return the destination with the separator and the lead that it stores beside sequences.
+
+    Raises:
+        OptionError: The option --to-eos or --to-bos is not possible for this destination.
+        SeparatorUnknownError: The separator is not known. The remedy names the options that give it.
+        ConversionError: Sources have different separators or leads, or the variant of the format takes another one.
+    """
+    if not destination.copies_lines:
+        destination = _with_separator(request, inputs, destination)
+    if request.to_bos is not None or any(source.bos_id is not None for source in inputs.sources):
+        destination = replace(destination, lead=_lead_of(request, inputs, destination))
+    return destination
+
+
+def _with_separator(request: Request, inputs: Inputs, destination: Destination) -> Destination:
+    """Return the destination with the separator and its origin, for the manifest."""
+    traits, to_eos, sources = destination.traits, request.to_eos, inputs.sources
+    gaps = [_gap_of(source) for source in sources]
+    joined = gaps[0] if len(gaps) == 1 else joined_gap(gaps)
+    kind: Kind = "after" if traits.separators.separated else "index"
+    try:
+        eos_id = separator_to_write(
+            joined, kind, to_eos, traits.eos_id, needs=traits.needs_eos, name=destination.format.name
+        )
+    except SeparatorNeededError as error:
+        if request.select is not None:
+            _refuse_selection_of_none(request.select, sources)
+        if not inputs.holds_something:
+            return replace(destination, separator=sources[0].separator)
+        remedy = f"{name_separator(inputs.tokenizer)}, or {error.ways}"
+        raise SeparatorUnknownError(request.destination, error.why, remedy) from error
+    if eos_id is None and (traits.needs_eos or to_eos == "none"):  # An index marks the sequences.
+        traits = replace(traits, separators=Separators.NONE, keeps_separators=False)
+    if isinstance(to_eos, int):
+        return replace(destination, traits=traits, separator=Separator(to_eos, "--to-eos"))
+    if joined.parts and len(joined.ids) > 1:
+        return replace(destination, traits=traits)
+    source = next((source for source in sources if source.separator.eos_id is not None), sources[0])
+    separator = source.separator
+    if len(sources) > 1 and separator.inferred:
+        separator = separator._replace(source=f"in {printable(source.paths[0].name)} {separator.source}")
+    return replace(destination, traits=traits, separator=separator)
+
+
+def _gap_of(source: Source) -> Gap:
+    """Return what is known of the separator of a source.
+
+    Raises:
+        ConversionError: It is that of a tokenizer, and all sequences end with another ID.
+    """
+    separator, reader = source.separator, source.reader
+    if separator.source == "tokenizer":
+        refuse_other_ends(source)
+    gap = Gap() if source.dataset is None else source.dataset.gap
+    known: Known = "user" if separator.source in {GIVEN, NO_SEPARATOR} else gap.known
+    is_stored = separator.is_stored
+    if isinstance(reader, RecordReader):  # Texts have none; rows of IDs may have one, if the user says so.
+        is_stored = reader.info.kind == "ids" and separator.source == GIVEN
+    common, path = None if separator.doubt else gap.common, printable(source.paths[0])
+    return replace(gap, id=separator.eos_id, known=known, stored=is_stored, common=common, path=path)
+
+
+def _refuse_selection_of_none(selection: str, sources: Sequence[Source]) -> None:
+    """Refuse a selection without sequences, which leaves nothing to infer a separator from.
+
+    Raises:
+        OptionError: The selection is empty.
+    """
+    readers = [source.reader for source in sources]
+    count = sum(one.count() if isinstance(one, RecordReader) else one.info.sequences for one in readers)
+    first, last = parse_selection(selection, count, [path for source in sources for path in source.paths])
+    if first == last:
+        there = counted(count, "sequence")
+        raise OptionError(f"--select {printable(selection)}: nothing is selected: the sources have {there}")
+
+
+def _lead_of(request: Request, inputs: Inputs, destination: Destination) -> Lead:
+    """Return what the destination stores in front of sequences, and the loss of the leads of the sources.
+
+    Raises:
+        OptionError: The destination stores no token IDs, or the lead is its separator.
+        ConversionError: Sources have different leads.
+    """
+    traits, name, to_bos = destination.traits, destination.format.name, request.to_bos
+    each_once = dict.fromkeys(source.bos_id for source in inputs.sources)
+    read = tuple(lead for lead in each_once if lead is not None)
+    if isinstance(to_bos, int):
+        if destination.copies_lines or destination.decodes:
+            what = "gets records or texts, which have no lead"
+            raise OptionError(f"--to-bos {to_bos}: {name} {what}", name="to_bos")
+        if traits.separators.separated and to_bos == destination.separator.eos_id:
+            what = f"--to-bos {to_bos} is the separator, which alone marks boundaries in {name}"
+            raise OptionError(f"{what}. --to-eos ID writes another separator", name="to_bos")
+    elif not destination.format.writer_traits(destination.options).needs_eos:
+        return Lead(read=read)  # D8: contents alone are stored.
+    kind: Kind = "index" if not traits.separators.alone else "after"
+    if traits.separators is Separators.BETWEEN and traits.sample_length is not None:  # Runs of separators are padding.
+        kind = "between"
+    lead, leads = lead_to_write(read, kind, to_bos, frozenset({"leads"}), name)
+    what = f"the lead {', '.join(map(str, read))} of sequences"
+    lost = (Loss("leads", what),) if read and to_bos is None and kind == "between" else ()
+    return Lead(lead, leads, read, lost)

@@ -1,0 +1,192 @@
+"""Join all sources of a conversion to one token axis: tokenize or gather records, then cut out the selection."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tokfmt.commands.convert.destination import Destination
+from tokfmt.commands.convert.inputs import Inputs
+from tokfmt.commands.convert.request import Request
+from tokfmt.commands.source.ingest import as_stored, encoder_for, encoder_of, ingest
+from tokfmt.commands.source.open import text_recipe_of
+from tokfmt.commands.source.request import parse_selection
+from tokfmt.commands.source.stored import Source, paths_of, without_ends, without_leads, without_separators
+from tokfmt.core.format import Format
+from tokfmt.core.reader import TokenReader
+from tokfmt.core.records import RecordReader, SkippedRecords
+from tokfmt.model.readers import ContentReader
+from tokfmt.model.select import Concat, Slice
+from tokfmt.run.plan import Workers
+from tokfmt.run.progress import Progress
+from tokfmt.text.ingest import Unread
+from tokfmt.wording import printable
+
+
+class Gathered(NamedTuple):
+    """All sources as one token axis.
+
+    Attributes:
+        axis: The sequences of all sources, without separators.
+        skipped: Each source of records, with what was left out of it.
+        encoded: False if the losses will be refused, and the rest of the text was parsed without being encoded.
+        notes: Notes on separators that sequences end with already, and on quotas that documents do not fill.
+        report: What each source of a recipe gives; see `commands.prepare.report`.
+        counts: Each source of records, the number of its records that were read, and the number that was selected
+            (None: all of them).
+        made: Recipes of text, each with the reader of its prepared sequences or samples.
+        padded: Positions that hold padding in samples of recipes.
+    """
+
+    axis: TokenReader
+    skipped: list[tuple[Source, SkippedRecords]]
+    encoded: bool = True
+    notes: tuple[str, ...] = ()
+    report: Sequence[Mapping[str, Any]] = ()
+    counts: Sequence[tuple[Source, int, int | None]] = ()
+    made: Sequence[Source] = ()
+    padded: int = 0
+
+
+def gather(
+    request: Request, inputs: Inputs, destination: Destination, workers: Workers, progress: Progress
+) -> Gathered:
+    """Return all sources as one token axis without separators.
+
+    Args:
+        request: The selection, the accepted losses, and whether texts that filters leave out are listed.
+        inputs: The sources.
+        destination: What is written. Sequences that all end with its separator already do not get a second one.
+        workers: The workers that tokenize and gather records, and their scratch.
+        progress: Receives phases, counts and notes.
+    """
+    sources, tokenizer, selection = inputs.read, inputs.tokenizer, request.select
+    every_end = request.source.every_end
+    stored_eos = destination.separator.eos_id if destination.traits.needs_eos else None
+    rejects = None if request.rejects is None else _file_of_rejects(request, workers)
+
+    def refused(source: Source, skipped: SkippedRecords) -> bool:
+        return not names_lost(source, skipped, destination.format) <= request.source.allow_loss
+
+    readers: list[TokenReader] = []
+    skipped: list[tuple[Source, SkippedRecords]] = []
+    encoded, notes, rows = True, list[str](), dict[int, tuple[object, list[Any]]]()
+    counts, made = list[tuple[Source, int, int | None]](), list[Source]()
+    for number, source in enumerate(sources):
+        if (draft := text_recipe_of(source)) is not None:
+            from tokfmt.commands.prepare.prepare import prepared
+
+            done = prepared(draft, encoder_of(draft, tokenizer), workers, progress, number, rejects)
+            readers.append(done.reader)
+            skipped += done.skipped
+            rows[number] = (done.reader, done.report)
+            made.append(source._replace(reader=done.reader))
+            notes += done.notes
+            continue
+        contents, remarks = source.reader, list[str]()
+        if isinstance(contents, RecordReader):
+            first, last = 0, None
+            if selection is not None and len(sources) == 1:
+                first, last = parse_selection(selection, contents.count(), source.paths)
+                selection = None
+            shards = ingest(
+                as_stored(contents),
+                encoder_for(contents, tokenizer, progress) if encoded else Unread(),
+                workers,
+                first=first,
+                last=last,
+                name=f"source-{number}",
+                progress=lambda shard: progress.advance(shard.size),
+                refused=partial(refused, source),
+            )
+            skipped.append((source, shards.skipped))
+            counts.append((source, shards.info.sequences, None if last is None else last - first))
+            if blank := shards.skipped.blank:
+                progress.note(f"{printable(source.paths[0])}: blank lines, which are not documents: {blank:,}")
+            encoded = encoded and not refused(source, shards.skipped)
+            of_ids, contents = contents.info.kind == "ids", shards
+            if of_ids:
+                contents, remarks = without_separators(
+                    shards, source.separator, None, source.paths[0], every_end=every_end
+                )
+        else:
+            rows[number] = (contents, [])
+        reader, noted = without_ends(source, contents, stored_eos, each=every_end)
+        readers.append(reader)
+        notes += [f"{source.paths[0]}: {note}" for note in (*remarks, *noted)]
+    if any(source.bos_id is not None for source in sources):
+        pairs = zip(sources, readers, strict=True)
+        readers = [_without_lead(source, reader, notes, every_end=every_end) for source, reader in pairs]
+    axis = readers[0] if len(readers) == 1 else Concat(readers)
+    chosen = (0, axis.info.sequences)
+    if selection is not None:
+        chosen = parse_selection(selection, axis.info.sequences, paths_of(sources))
+        axis = Slice(axis, *chosen)
+    kept = encoded or workers.journal.keeps
+    reported = kept and workers.share is None and any(source.format.is_computed for source in sources)
+    report, padded = _report(sources, readers, rows, chosen) if reported else ([], 0)
+    return Gathered(axis, skipped, kept, tuple(notes), report, counts, made, padded)
+
+
+def _file_of_rejects(request: Request, workers: Workers) -> Path | None:
+    """Create the file in scratch for the texts that filters leave out; None for a task and for a dry run."""
+    path = workers.scratch / "rejects"
+    if request.task is not None or request.dry_run:
+        return None
+    path.write_bytes(b"")
+    return path
+
+
+def names_lost(source: Source, skipped: SkippedRecords, target: Format) -> set[str]:
+    """Return the --allow-loss names that the records and fields left out of a source require."""
+    return {name for name, count in _counts(source, skipped, target).items() if count}
+
+
+def _counts(source: Source, skipped: SkippedRecords, target: Format) -> dict[str, int]:
+    """Return the number of losses by --allow-loss name.
+
+    Fields beside text that becomes tokens are not a loss, because only a destination of text could store them.
+    """
+    text = isinstance(source.reader, RecordReader) and source.reader.info.kind == "text"
+    asked = not text or target is source.format or target.takes_lines
+    return {"invalid-lines": skipped.invalid, "fields": skipped.others if asked else 0}
+
+
+def _report(
+    sources: Sequence[Source],
+    readers: Sequence[TokenReader],
+    rows: Mapping[int, tuple[object, list[Any]]],
+    chosen: tuple[int, int],
+) -> tuple[list[Mapping[str, Any]], int]:
+    """Return the rows of the report on each recipe, and the number of positions of its samples that hold padding.
+
+    Args:
+        sources: All sources, in order.
+        readers: The token axis of each source.
+        rows: The reader of each recipe and its rows without amounts, by the number of the source.
+        chosen: First and last + 1 of the sequences that are selected.
+    """
+    found, padded, before = list[Mapping[str, Any]](), 0, 0
+    for number, (source, reader) in enumerate(zip(sources, readers, strict=True)):
+        if source.format.is_computed and number in rows:
+            from tokfmt.commands.prepare.report import padding, rows_of_ids, with_amounts
+
+            recipe, of_ids = rows_of_ids(rows[number][0])
+            if recipe is not None:
+                first, last = (min(max(0, k - before), recipe.info.sequences) for k in chosen)
+                ended = isinstance(reader, ContentReader)
+                amounts = with_amounts(rows[number][1] or of_ids, recipe, first, last, ended=ended)
+                found, padded = [*found, *amounts], padded + padding(amounts, rows[number][0], last - first)
+        before += reader.info.sequences
+    return found, padded
+
+
+def _without_lead(source: Source, axis: TokenReader, notes: list[str], *, every_end: bool) -> TokenReader:
+    """Return the contents of a source that begin behind its lead."""
+    if source.bos_id is None or source.format.is_computed:
+        return axis
+    found, noted = without_leads(axis, source.bos_id, source.paths[0], each=every_end)
+    notes += [f"{source.paths[0]}: {note}" for note in noted if note not in source.notes]
+    return found

@@ -1,0 +1,191 @@
+"""Find and open the sources of a conversion."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from tokfmt.commands.convert.notes import Notes
+from tokfmt.commands.convert.request import Request
+from tokfmt.commands.source.content import Manifest
+from tokfmt.commands.source.discover import find_sources
+from tokfmt.commands.source.manifest import own_manifest
+from tokfmt.commands.source.open import open_sources, text_recipe_of, with_named
+from tokfmt.commands.source.request import SourceFiles
+from tokfmt.commands.source.stored import Source, agreed_tokenizer, files_of_sources
+from tokfmt.core.reader import TokenReader
+from tokfmt.core.records import RecordInfo, RecordReader
+from tokfmt.errors import NAME_SEPARATOR, OptionError, SeparatorUnknownError, TokenizerMismatchError
+from tokfmt.files.listing import Listing
+from tokfmt.files.place import Place
+from tokfmt.files.store import Identity
+from tokfmt.wording import printable
+
+if TYPE_CHECKING:
+    from tokfmt.text.tokenizer import TokenizerHandle
+
+_NOTES = 20  # number of notes on sources that are reported one by one
+
+Given = tuple[Sequence[Source], TokenReader]
+"""Sources that are open already, and the axis over them that is written instead of all their sequences."""
+
+
+class FoundFiles(NamedTuple):
+    """The datasets that a conversion reads, before they are opened.
+
+    Attributes:
+        named: The datasets that the request names.
+        files: These and all that recipes among them name.
+    """
+
+    named: Sequence[SourceFiles]
+    files: tuple[SourceFiles, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """The open sources of a conversion.
+
+    Attributes:
+        files: Every dataset that is read, including those that recipes name.
+        before: The identity of these files before they were opened.
+        stated: The manifest of each of these datasets, reduced to the size, number and checksum of its files. Empty
+            with --ignore-manifest.
+        sources: The sources of the conversion.
+        read: The readers to read from: the sources, one given reader over them, or the packed rows of one.
+        tokenizer: The tokenizer that encodes text or decodes token IDs; None if there is none.
+        made_by: The tokenizer that is known to make or to have made all token IDs, or None; and the accepted
+            differences, in words.
+    """
+
+    files: tuple[SourceFiles, ...]
+    before: Mapping[Place, Identity]
+    stated: Mapping[Place, Manifest]
+    sources: tuple[Source, ...]
+    read: tuple[Source, ...]
+    tokenizer: TokenizerHandle | None
+    made_by: tuple[Mapping[str, Any] | None, str]
+
+    @property
+    def holds_records(self) -> bool:
+        """True if a source holds records, which tokfmt has to encode or gather first."""
+        return any(isinstance(source.reader, RecordReader) for source in self.sources)
+
+    @property
+    def holds_something(self) -> bool:
+        """True if the sources hold a sequence, or a byte that may belong to a record."""
+        infos = [source.reader.info for source in self.sources]
+        return any(info.size if isinstance(info, RecordInfo) else info.sequences for info in infos)
+
+    def of_reader(self, reader: TokenReader) -> Inputs:
+        """Return the same with another reader of the only source."""
+        source = (self.sources[0]._replace(reader=reader),)
+        return replace(self, sources=source, read=source)
+
+
+def find_files(request: Request, given: Given | None, listing: Listing) -> FoundFiles:
+    """Find the datasets that a request names. Their places carry the listing.
+
+    Raises:
+        TokfmtError: There is no such dataset, or tokfmt does not know its format.
+    """
+    named = files_of_sources(given[0], listing) if given else find_sources(request.source, listing=listing)
+    named = [with_named(one) if one.format.is_computed else one for one in named]
+    return FoundFiles(named, tuple(one for dataset in named for one in dataset.all()))
+
+
+def open_inputs(
+    request: Request,
+    found: FoundFiles,
+    before: Mapping[Place, Identity],
+    tokenizer: TokenizerHandle | None,
+    given: Given | None,
+    notes: Notes,
+) -> Inputs:
+    """Open the sources of a request, and add the notes on them.
+
+    Args:
+        request: The request.
+        found: The datasets to open.
+        before: The identity of their files.
+        tokenizer: The tokenizer that the user gave.
+        given: The sources, if they are open already.
+        notes: Receives the notes.
+
+    Raises:
+        TokfmtError: A source cannot be read, or tokenizers contradict each other.
+    """
+    sources = given[0] if given else _opened(request, tokenizer, found.named, notes)
+    compared = () if request.source.ignore_manifest else found.files
+    stated = {one.path: own_manifest(one).of_files for one in compared}
+    read = [sources[0]._replace(reader=given[1])] if given else sources
+    if any(source.format.is_computed for source in sources):
+        tokenizer = _named_tokenizer(sources, tokenizer)
+    _pass_on(sources, notes)
+    made_by = agreed_tokenizer(sources, tokenizer, request.source.allow_loss)
+    return Inputs(found.files, before, stated, tuple(sources), tuple(read), tokenizer, made_by)
+
+
+def _opened(
+    request: Request, tokenizer: TokenizerHandle | None, named: Sequence[SourceFiles], notes: Notes
+) -> Sequence[Source]:
+    try:
+        return open_sources(request.source, tokenizer, request.jobs, notes, found=named, collect_invalid=True)
+    except SeparatorUnknownError as error:
+        if error.remedy != NAME_SEPARATOR:  # A recipe names its keys.
+            raise
+        raise SeparatorUnknownError(error.path, error.why, name_separator(tokenizer)) from error
+    except TokenizerMismatchError as error:
+        error.add_note(encode_again())
+        raise
+
+
+def name_separator(tokenizer: TokenizerHandle | None) -> str:
+    """Return the remedy for a source whose separator is not known."""
+    if tokenizer is None:
+        return NAME_SEPARATOR
+    if not tokenizer.ends:
+        return "Give its token ID with --eos ID"
+    tokens = " or ".join(f"{printable(name)} = {token}: --eos {token}" for name, token in tokenizer.ends[:3])
+    return f"The tokenizer has {tokens}"
+
+
+def encode_again(source: str = "SRC", destination: str = "DST", tokenizer: str = "NEW") -> str:
+    """Return the sentence with the two commands that encode the token IDs of another tokenizer again."""
+    return (
+        f"To encode them again, name the tokenizer that made them for OLD: tokfmt convert {source} text.jsonl "
+        f"--tokenizer OLD, then tokfmt convert text.jsonl {destination} --tokenizer {tokenizer}"
+    )
+
+
+def _named_tokenizer(sources: Sequence[Source], tokenizer: TokenizerHandle | None) -> TokenizerHandle | None:
+    """Return the tokenizer that a recipe of text names, else the one that was given.
+
+    Raises:
+        OptionError: --tokenizer differs from the tokenizer of the recipe.
+    """
+    for source in sources:
+        recipe = text_recipe_of(source)
+        if recipe is None or recipe.tokenizer is None:  # a recipe of token IDs needs no tokenizer
+            continue
+        named = recipe.tokenizer
+        if tokenizer is not None and tokenizer.describe()["digest"] != named.describe()["digest"]:
+            raise OptionError(f"--tokenizer: {printable(source.paths[0])} names another tokenizer, {named.name}")
+        tokenizer = named
+    return tokenizer
+
+
+def _pass_on(sources: Sequence[Source], notes: Notes) -> None:
+    """Add the notes on the sources, except those on losses, which the result has."""
+    remarks = [
+        (source.paths[0], note)
+        for source in sources
+        for note in source.notes
+        if note.removeprefix("left out: ") not in source.left_out and note not in source.accepted
+    ]
+    for path, note in remarks[:_NOTES]:
+        own = path.name if note.startswith((f"{path.name}: ", f"{path.name} ")) else ""
+        notes.add(f"{path}{note.removeprefix(own)}" if own else f"{path}: {note}")
+    if len(remarks) > _NOTES:
+        notes.add(f"{len(remarks) - _NOTES:,} more notes of this kind on the other sources")

@@ -1,0 +1,512 @@
+"""Find what a conversion would lose, and refuse losses that the user does not accept.
+
+refuse_known_losses  before a token is read
+accept_losses        once all sources are one axis, before a byte is written
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokfmt.commands.convert.destination import Destination
+from tokfmt.commands.convert.gather import Gathered, names_lost
+from tokfmt.commands.convert.inputs import Inputs
+from tokfmt.commands.convert.request import Request
+from tokfmt.commands.convert.separators import stored_axis
+from tokfmt.commands.source.request import SourceRequest, parse_selection
+from tokfmt.commands.source.stored import Source, boundaries_of, paths_of
+from tokfmt.core.format import Format, Target, TokenWriter, WriterTraits
+from tokfmt.core.reader import Info, Layout, Separators, TokenReader, windows
+from tokfmt.core.records import RecordInfo, RecordReader, SkippedRecords
+from tokfmt.errors import FormatError, Loss, LossyConversionError, OptionError, TokenRangeError, TokfmtError
+from tokfmt.files.place import place_of
+from tokfmt.model.batch import AFTER, SEP
+from tokfmt.model.readers import dataset_of, stored_reader, with_own_separators
+from tokfmt.model.select import Concat, Known, NonEmpty, Slice
+from tokfmt.run.plan import Scan, Workers, scan
+from tokfmt.wording import counted, printable
+
+_BORDERS = "where documents begin inside of rows (without --from-opt view=samples each is a sequence)"
+_AT_ONCE = 1 << 18  # tokens whose marks are read together, as many as the HDF5 reader caches
+_NAMED = 12
+"""Number of fields or paths that a message names; it counts the others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """A token axis to write, whose losses are known and accepted.
+
+    Attributes:
+        axis: All sources as one token axis, without separators and without losses.
+        reader: The axis to write, empty sequences included.
+        losses: The losses that were accepted, in words, by their --allow-loss name.
+        embedded: Sequences contain the separator, and a reader of the destination splits them there.
+        closes: The separators of the sources are stored as tokens of their sequences.
+        notes: Notes on what is left out without being a loss.
+    """
+
+    axis: TokenReader
+    reader: TokenReader
+    losses: dict[str, str]
+    embedded: bool = False
+    closes: bool = False
+    notes: tuple[str, ...] = ()
+
+    def of_view(self, view: TokenReader) -> Content:
+        """Return this content for a view of the reader, without empty sequences if their loss was accepted."""
+        return replace(self, reader=NonEmpty(view) if "empty-sequences" in self.losses else view)
+
+    def is_segmented(self, traits: WriterTraits) -> bool:
+        """Return True if a writer stores rows in which several documents begin."""
+        kept = traits.keeps_boundaries and "inner-boundaries" not in self.losses
+        return self.reader.info.segmented and kept
+
+    def located(
+        self, error: TokenRangeError, stored: TokenReader, paths: Sequence[object], renumbered: bool
+    ) -> TokenRangeError:
+        """Return the error of an ID that the destination cannot store, with the sequence that holds it, if found.
+
+        Args:
+            error: The error that a writer raised.
+            stored: The axis that it stores, on which it counts positions.
+            paths: The sources, for the message.
+            renumbered: Sequences of the reader have other numbers than in the sources.
+        """
+        number = stored.sequence_at(error.position)
+        start, stop = self.reader.offsets(number, number + 1).tolist()
+        inside = error.position - int(stored.offsets(number, number)[0])
+        for at in (start + inside, start + inside - 1):  # A separator may be before the sequence.
+            if start <= at < stop and int(self.reader.tokens(at, at + 1)[0]) == error.token:
+                same = len(paths) == 1 and not renumbered and "empty-sequences" not in self.losses
+                origin = f"{'' if same else 'the sequences to write of '}{', '.join(map(printable, paths[:_NAMED]))}"
+                remedy = f"It is token {at - start:,} of sequence {number:,} of {origin}"
+                return TokenRangeError(
+                    error.where,
+                    error.token,
+                    error.limit,
+                    error.position,
+                    f"{remedy}. {error.remedy}" if error.remedy else remedy,
+                )
+        return error
+
+
+@dataclass(frozen=True, slots=True)
+class Losses:
+    """The losses that were found so far.
+
+    Attributes:
+        found: The losses, each with its --allow-loss name.
+        notes: Notes on what is left out without being a loss: fields beside text that becomes tokens.
+        fault: The error of the first invalid line; None if there is none.
+    """
+
+    found: list[Loss] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    fault: TokfmtError | None = None
+
+    def accepted(self, request: Request) -> dict[str, str]:
+        """Return the losses, in words, by their --allow-loss name, if the request accepts all of them.
+
+        Raises:
+            LossyConversionError: Some losses are not in `allow_loss`; the message has all of those.
+            FormatError: There is an invalid line, and "invalid-lines" is not in `allow_loss`. The notes of the error
+                have all other losses.
+        """
+        if not self.found:
+            return {}
+        allow_loss, target = request.source.allow_loss, str(request.destination)
+        refused = [loss for loss in self.found if loss.name not in allow_loss]
+        if self.fault is not None and any(loss.name == "invalid-lines" for loss in refused):
+            raise self._with_rest(self.fault, refused, target)
+        if refused:
+            raise LossyConversionError(target, _joined(refused))
+        return {loss.name: loss.what for loss in _joined(self.found)}
+
+    def _with_rest(self, fault: TokfmtError, refused: Sequence[Loss], target: str) -> TokfmtError:
+        fault.accepted_by = "invalid-lines"
+        lines = [loss for loss in refused if loss.name == "invalid-lines"]
+        if len(lines) > 1 or not lines[0].what.startswith("1 "):
+            fault.add_note(f"In all {'; '.join(loss.what for loss in lines)}")
+        others = _joined([loss for loss in refused if loss.name != "invalid-lines"])
+        if others:
+            fault.add_note(LossyConversionError(target, others).args[0])
+        return fault
+
+
+def _joined(losses: Sequence[Loss]) -> list[Loss]:
+    """Join the losses of each name to one."""
+    found: dict[str, list[str]] = {}
+    for loss in losses:
+        found.setdefault(loss.name, []).append(loss.what)
+    return [Loss(name, "; ".join(what)) for name, what in found.items()]
+
+
+def known_losses(request: Request, inputs: Inputs, destination: Destination) -> list[Loss]:
+    """Return the losses that are known of sources that hold tokens, without reading a token."""
+    axes = [source.reader for source in inputs.read if not isinstance(source.reader, RecordReader)]
+    if not axes or destination.copies_lines:
+        return []
+    axis = axes[0] if len(axes) == 1 else Concat(axes)
+    if request.select is not None and len(axes) == len(inputs.read):
+        axis = Slice(axis, *parse_selection(request.select, axis.info.sequences, paths_of(inputs.sources)))
+    return _losses_of_axis(axis, inputs.sources, destination.traits, request.source)
+
+
+def refuse_known_losses(
+    request: Request,
+    inputs: Inputs,
+    destination: Destination,
+    known: Sequence[Loss],
+    skipped: Sequence[SkippedRecords],
+) -> None:
+    """Refuse losses that are known before the first byte is written.
+
+    A first look at records shows only a part of their losses. A dry run refuses those. A run continues, so that it can
+    report all of them at once.
+
+    Args:
+        request: The request.
+        inputs: The sources.
+        destination: The destination.
+        known: The losses of sources that hold tokens.
+        skipped: What a first look at the records of each source leaves out.
+
+    Raises:
+        LossyConversionError: The user does not accept one of them.
+    """
+    losses, of_tokens = Losses(), (*known, *destination.lead.lost)
+    if request.dry_run:
+        pairs = list(zip(inputs.sources, skipped, strict=True))
+        losses = record_losses(pairs, destination.format, request.source.allow_loss)
+    losses.found.extend(of_tokens)
+    try:
+        losses.accepted(request)
+    except TokfmtError as error:
+        if request.dry_run and len(losses.found) > len(of_tokens):
+            error.add_note("A dry run looks at some records only; a run counts all")
+        raise
+
+
+def accept_losses(
+    request: Request,
+    inputs: Inputs,
+    destination: Destination,
+    gathered: Gathered,
+    known: Sequence[Loss],
+    target: Target,
+    writer: TokenWriter,
+    workers: Workers,
+) -> Content:
+    """Return the axis to write, if the user accepts all that is lost. If need be, read the tokens once for that.
+
+    Args:
+        request: The request, with the accepted losses.
+        inputs: The sources.
+        destination: The destination.
+        gathered: All sources as one axis.
+        known: The losses of sources that hold tokens.
+        target: The facts that the writer needs.
+        writer: The writer of the first portion.
+        workers: The workers that read.
+
+    Raises:
+        LossyConversionError: The user does not accept a loss.
+        FormatError: A line is invalid, and the user does not accept that.
+        OptionError: Leads are asked for where the destination stores the separators of the sources.
+    """
+    allow_loss, traits = request.source.allow_loss, destination.traits
+    axis, losses, inside = destination.packed or gathered.axis, Losses(), list[Loss]()
+    if gathered.skipped:
+        losses = record_losses(gathered.skipped, destination.format, allow_loss)
+        known = _losses_of_axis(axis, inputs.sources, traits, request.source)
+    if gathered.encoded:
+        axis, inside = _scanned(axis, writer, traits, target, workers)
+    losses.found.extend((*known, *destination.lead.lost, *inside))
+    accepted = losses.accepted(request)
+    closes = traits.keeps_separators and destination.packed is None and _keeps_separators(axis, allow_loss)
+    if closes and target.bos_id is not None:
+        what = "loss masks are stored with the separators of the source, and a lead has none"
+        raise OptionError(f"--to-bos: {what}. --allow-loss loss-mask leaves them out", name="to_bos")
+    return Content(
+        gathered.axis,
+        with_own_separators(axis, target.eos_id) if closes else axis,
+        accepted,
+        embedded=bool(inside) and traits.separators.alone,
+        closes=closes,
+        notes=(*losses.notes, *gathered.notes, *_notes_on_samples((*inputs.sources, *gathered.made), traits)),
+    )
+
+
+def _losses_of_axis(
+    axis: TokenReader, sources: Sequence[Source], traits: WriterTraits, request: SourceRequest
+) -> list[Loss]:
+    """Return what the destination cannot store, as far as it is known without reading tokens.
+
+    If the user accepts the loss of loss masks, they are counted as lost even if the destination could store them.
+
+    Args:
+        axis: All sources as one token axis.
+        sources: The sources, which state their loss masks, borders and splits.
+        traits: The facts that the writer can store.
+        request: The accepted losses, and the split that is read.
+    """
+    allow_loss = request.allow_loss
+    masks = traits.keeps_masks and "loss-mask" not in allow_loss and axis.marks(0, 0) is not None
+    rows = traits.keeps_boundaries and axis.info.segmented and not axis.info.inner
+    kept = {"loss-mask": masks, "inner-boundaries": rows and "inner-boundaries" not in allow_loss}
+    split_chosen = request.split is not None or "split" in request.options
+    found = _of_sources(sources, masks=traits.keeps_masks, split_chosen=split_chosen)
+    lost = [loss for loss in found if not kept.get(loss.name)]
+    closes = traits.keeps_separators and _keeps_separators(axis, allow_loss)
+    unmarked = _unmarked(axis, sources, traits) if masks and not traits.keeps_labels and not closes else ()
+    return [*lost, *unmarked, *traits.lost(axis, allow_loss)]
+
+
+def _keeps_separators(axis: TokenReader, allow_loss: frozenset[str]) -> bool:
+    """Return whether `WriterTraits.keeps_separators` holds for an axis, so that no mark of a separator is lost."""
+    is_lost = bool(allow_loss & {"loss-mask", "masked-separators"})
+    return not is_lost and axis.info.layout is Layout.DOCUMENTS and axis.marks(0, 0) is not None
+
+
+def _notes_on_samples(sources: Sequence[Source], traits: WriterTraits) -> list[str]:
+    """Return notes on loss masks and borders of a recipe's samples that are not stored.
+
+    That is not a loss, because the recipe makes them again.
+    """
+    if traits.keeps_labels:
+        return []
+    what = (
+        "each sample is a sequence of IDs with padding; its loss mask and the borders of its documents are not stored"
+    )
+    found = []
+    for source in sources:
+        path = source.paths[0]
+        if isinstance(source.reader, RecordReader) or not source.reader.has_labels:
+            continue
+        if source.reader.marks(0, 0) is None:
+            way = f"; --to-opt pack_size={source.reader.info.sample_length} stores both, without padding"
+            found.append(f"{path}: {what}{way if traits.keeps_boundaries else ''}")
+        elif source.made_labels and not traits.keeps_masks:
+            found.append(f"{path}: {what}")
+    return found
+
+
+@dataclass(slots=True)
+class _Tally:
+    """A count of the sequences that lose something.
+
+    Attributes:
+        name: The --allow-loss name of the loss.
+        what: The loss in words, with `{}` for the counted sequences.
+        unit: The noun for one sequence.
+        count: Number of sequences so far.
+        first: Number of the first of them; -1 if there is none.
+    """
+
+    name: str
+    what: str
+    unit: str
+    count: int = 0
+    first: int = -1
+
+    def add(self, axis: TokenReader, positions: NDArray[np.int64]) -> None:
+        """Count sequences; `positions` has one ascending position in each of them."""
+        if len(positions) and not self.count:
+            self.first = axis.sequence_at(int(positions[0]))
+        self.count += len(positions)
+
+    def add_all(self, sequences: NDArray[np.int64]) -> None:
+        """Count sequences, given their numbers."""
+        if len(sequences) and not self.count:
+            self.first = int(sequences[0])
+        self.count += len(sequences)
+
+    def losses(self) -> Iterator[Loss]:
+        if self.count:
+            what = self.what.format(counted(self.count, self.unit))
+            yield Loss(self.name, f"{what} (first: {self.unit.split()[-1]} {self.first:,})")
+
+
+def _unmarked(axis: TokenReader, sources: Sequence[Source], traits: WriterTraits) -> Iterator[Loss]:
+    """Yield the masks and labels that a loss mask over written tokens cannot state.
+
+    These are masked separators that the destination does not store, and labels of tokens after the end of a sample.
+
+    Raises:
+        ConversionError: A label differs from the token that it should equal.
+    """
+    from tokfmt.core.loss_mask import MASKED_END
+
+    yield from _masked_empties(sources)
+    readers = [source.reader for source in sources]
+    labeled = [reader for reader in readers if not isinstance(reader, RecordReader) and reader.has_labels]
+    sampled = [reader for reader in labeled if reader.shifted]
+    if traits.needs_eos and not sampled:
+        return
+    separators = _Tally("masked-separators", "separators of {} that do not count in the loss", "sequence")
+    for a, b in windows(0, axis.info.tokens, _AT_ONCE):
+        marks = axis.marks(a, b)
+        if marks is not None and not traits.needs_eos:
+            separators.add(axis, a + np.flatnonzero(marks & MASKED_END))
+    yield from separators.losses()
+    for reader in sampled:
+        yield from _last_labels(reader)
+
+
+def _last_labels(reader: Any) -> Iterator[Loss]:
+    """Yield the labels at the ends of samples that count in the loss: no sample holds the tokens that they predict."""
+    from tokfmt.core.loss_mask import counted_of
+
+    labels = _Tally("last-labels", "the last label of {}, whose token is in no row", "sample")
+    total = reader.info.tokens if reader.info.layout is Layout.SAMPLES else 0
+    for a, b in windows(0, total, _AT_ONCE):
+        ends = reader.offsets(reader.sequence_at(a), reader.sequence_at(b - 1) + 1)[1:] - 1
+        ends = np.unique(ends[(a <= ends) & (ends < b)])
+        counted = counted_of(reader, a, b)
+        labels.add(reader, ends[:0] if counted is None else ends[counted[ends - a]])
+    yield from labels.losses()
+
+
+def _masked_empties(sources: Sequence[Source]) -> Iterator[Loss]:
+    """Yield the empty sequences whose separator does not count in the loss; they have no token to carry the mask."""
+    found = _Tally("masked-separators", "separators of {} that do not count in the loss", "empty sequence")
+    for source in sources:
+        dataset = None if isinstance(source.reader, RecordReader) else dataset_of(source.reader, drawn=True)
+        if dataset is None or dataset.marks is None:
+            continue
+        for a, b in windows(0, len(dataset)):
+            starts, stops, beside = dataset.contents(a, b)
+            empty = np.flatnonzero((starts == stops) & (beside & SEP != 0))
+            masked = dataset.marks.at(np.where(beside & AFTER, stops, starts - 1)[empty]) & 1 == 0
+            found.add_all(a + empty[masked])
+    yield from found.losses()
+
+
+def record_losses(found: Sequence[tuple[Source, SkippedRecords]], target: Format, allow_loss: frozenset[str]) -> Losses:
+    """Return the invalid lines and the fields that a conversion of records loses, in words, with the first of each."""
+    losses = Losses()
+    fault: TokfmtError | None = None
+    for source, skipped in found:
+        asked = names_lost(source, skipped, target)
+        if skipped.faults and isinstance(source.reader, RecordReader) and source.reader.describes_lines:
+            faults = [source.reader.record_error(spot) for spot in skipped.faults]
+            fault = fault or faults[0]
+            losses.found.append(Loss("invalid-lines", _invalid_lines(skipped.invalid, faults)))
+        elif skipped.invalid:
+            losses.found.append(Loss("invalid-lines", counted(skipped.invalid, "invalid line")))
+        if skipped.others:
+            if "fields" in asked or "fields" in allow_loss:
+                losses.found.append(Loss("fields", _fields(source, skipped, located=True)))
+            else:
+                what = _fields(source, skipped, located=False)
+                losses.notes.append(f"{source.paths[0]}: {what} are not kept")
+    return replace(losses, fault=fault)
+
+
+def _invalid_lines(count: int, faults: Sequence[TokfmtError]) -> str:
+    words, before = list[str](), ""
+    for fault in faults:
+        name = printable(place_of(fault.place).name) if isinstance(fault, FormatError) else ""
+        words.append(_sentence(fault) if name == before else f"{name}: {_sentence(fault)}")
+        before = name
+    more = "; tokfmt check lists them" if count > len(words) else ""
+    return f"{counted(count, 'invalid line')} ({'; '.join(words)}{more})"
+
+
+def _sentence(fault: TokfmtError) -> str:
+    if not isinstance(fault, FormatError):
+        return str(fault)
+    at = "" if fault.offset is None else f" at byte {fault.offset:,}"
+    return f"{fault.what}{at}"
+
+
+def _fields(source: Source, skipped: SkippedRecords, *, located: bool) -> str:
+    """Return the fields that are left out in words; `located` adds the file and the byte of the first record."""
+    info = source.reader.info
+    read = info.field if isinstance(info, RecordInfo) else ""
+    where = f'beside "{read}" ' if read else ""
+    names = sorted(skipped.fields, key=lambda name: (-skipped.fields[name], name))
+    counts = [f'"{name}" in {skipped.fields[name]:,}' for name in islice(names, _NAMED)]
+    if len(names) > _NAMED:
+        counts.append(f"{len(names) - _NAMED:,} other fields")
+    first, reader = "", source.reader
+    if skipped.first is not None and isinstance(reader, RecordReader) and reader.describes_lines:
+        path, number = reader.line(skipped.first)
+        same = not located and [place_of(path)] == list(source.paths)
+        where_first = "" if same else f" of {printable(path.name)} at byte {skipped.first[1]:,}"
+        first = f"; first: line {number:,}{where_first}"
+    return f"fields {where}of {counted(skipped.others, 'record')} ({', '.join(counts)}{first})"
+
+
+def _of_sources(sources: Sequence[Source], *, masks: bool, split_chosen: bool) -> list[Loss]:
+    """Return the losses that sources state themselves; with `masks`, also of labels that a recipe can make again."""
+    losses = []
+    for source in sources:
+        reader = source.reader
+        if isinstance(reader, RecordReader):
+            losses += [Loss("loss-mask", reader.info.loss_masks)] if reader.info.loss_masks else []
+        elif masks or not (source.made_labels and reader.has_labels):  # the recipe makes its labels again
+            losses += _masks(reader.info)
+        if (info := reader.info).other_splits and not split_chosen:
+            others = ", ".join(info.other_splits)
+            what = f"the other splits ({others}; --split NAME or --from-opt split=NAME reads one)"
+            losses.append(Loss("splits", what))
+    return losses
+
+
+def _masks(info: Info) -> list[Loss]:
+    masked, first = info.nonstandard_masks, info.first_nonstandard
+    what = f"loss masks or labels that are not the plain ones in {masked or 0:,} samples (first: sample {first})"
+    lost = [Loss("loss-mask", words) for words in (what if masked else "", info.loss_masks) if words]
+    inner = [_BORDERS] if info.segmented else [boundaries_of(one) for one in info.inner]
+    return [*lost, *(Loss("inner-boundaries", words) for words in inner)]
+
+
+def _scanned(
+    axis: TokenReader, writer: TokenWriter, traits: WriterTraits, target: Target, workers: Workers
+) -> tuple[TokenReader, list[Loss]]:
+    """Read the tokens once, if the writer needs the largest ID or a sequence might contain the separator.
+
+    Returns:
+        The axis with its largest ID, if the tokens were read; and the loss of separators inside sequences, if any.
+    """
+    look_for = target.eos_id if traits.separators.separated and axis.info.free_of != target.eos_id else None
+    if look_for is None and (axis.info.max_id is not None or not writer.wants_max_id(stored_axis(axis, target))):
+        return axis, []
+    found = Scan(*workers.journal.once("scan", lambda: list(_looked_for(axis, target, look_for, workers))))
+    if not found.separators:
+        return Known(axis, found.max_id), []
+    sequence = axis.sequence_at(found.first)
+    what = (
+        f"{found.separators:,} separator{'s' * (found.separators != 1)} ({target.eos_id}) inside sequences "
+        f"(first: sequence {sequence:,}, token position {found.first:,})"
+    )
+    if found.first == int(axis.offsets(sequence, sequence)[0]):  # D7
+        what += f"; --bos {target.eos_id} reads an ID at the beginning as a lead, which is not content"
+    return Known(axis, found.max_id), [Loss("embedded-separators", what)]
+
+
+def needs_scan(axis: TokenReader, writer: TokenWriter, traits: WriterTraits, target: Target) -> bool:
+    """Return whether the tokens are read once before they are written; see `_scanned`."""
+    separated = target.eos_id is not None and traits.separators.separated and axis.info.free_of != target.eos_id
+    return separated or (axis.info.max_id is None and writer.wants_max_id(stored_axis(axis, target)))
+
+
+def _looked_for(axis: TokenReader, target: Target, look_for: int | None, workers: Workers) -> Scan:
+    """Scan the axis for its largest ID and for separators inside sequences.
+
+    If the source stores the same separators, a scan of the stored tokens costs less. The largest ID then includes the
+    separator, which is right for writers that store it.
+    """
+    stored = None if target.separators is Separators.NONE else stored_reader(axis, target.eos_id)
+    if stored is not None:
+        found = scan(stored, look_for, workers)
+        if look_for is None or found.separators == axis.info.sequences:
+            return Scan(found.max_id, 0, -1)
+    return scan(axis, look_for, workers)

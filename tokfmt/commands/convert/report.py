@@ -1,0 +1,332 @@
+"""Make the result of a conversion, of a dry run, or of a repeated run whose destination is complete already."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+from tokfmt.commands.convert.arrangement import portion_of
+from tokfmt.commands.convert.destination import NO_LEAD, Destination
+from tokfmt.commands.convert.gather import gather
+from tokfmt.commands.convert.inputs import Inputs
+from tokfmt.commands.convert.losses import Losses, needs_scan
+from tokfmt.commands.convert.notes import Notes
+from tokfmt.commands.convert.request import Conversion, Request
+from tokfmt.commands.convert.resume import Facts, digest_of, finished, finished_in_stores
+from tokfmt.commands.convert.separators import stored_axis
+from tokfmt.commands.convert.space import free_bytes, need_room
+from tokfmt.commands.convert.write import PortionCounts, Written
+from tokfmt.commands.destination import replaced
+from tokfmt.commands.source.stored import unknown_id
+from tokfmt.core.tokenizer_ids import TokenizerIds
+from tokfmt.errors import Loss
+from tokfmt.files.place import LocalPlace, Place, place_of
+from tokfmt.files.publisher import Publisher
+from tokfmt.model.batch import Counts
+from tokfmt.run.execute import make_executor
+from tokfmt.run.plan import Workers
+
+_LISTED = 16  # losses of one name that the result lists
+
+
+_NO_LEAD: dict[str, object] = {"bos_id": None, "stored": None}
+
+
+def result_of(request: Request, inputs: Inputs, destination: Destination, written: Written, notes: Notes) -> Conversion:
+    """Return the result of a conversion, with the notes so far.
+
+    Raises:
+        TokenizerMismatchError: The destination has an ID that the tokenizer in use does not have.
+    """
+    arrangement, counts, separator = request.arrangement, written.portions, destination.separator
+    made, mixed = _made_by(request, inputs, separator.eos_id, counts)
+    sequences, tokens = (total_of(one.sequences for one in counts), total_of(one.tokens for one in counts))
+    if counts and request.task is None and sequences == 0:
+        why = "the sources contain no sequences"
+        if request.select is not None:
+            why = f"--select {request.select} takes none of the sequences of the sources"
+        notes.add(f"the dataset is empty: {why}")
+    lost = [loss for source in inputs.sources for loss in source.reader.info.lost]
+    losses, lost = dict(written.losses), [*lost, *(loss for one in counts for loss in one.lost)]
+    if lost:
+        losses = _with(losses, lost)
+    if mixed:
+        losses["tokenizers"] = mixed
+    if others := [note for source in inputs.sources for note in source.left_out]:
+        losses["other-files"] = "; ".join(others)
+    if arrangement.shares is not None and not arrangement.shares.seeded:
+        notes.add(f"sequences were dealt to splits by seed {arrangement.shares.seed}; override with --seed N")
+    splits: dict[str, dict[str, object]] = {
+        one.portion.split: {
+            "destination": str(one.portion.destination),
+            "sequences": one.sequences,
+            "tokens": one.tokens,
+            "max_id": one.max_id,
+            "separators": one.separators and one.separators._asdict(),
+            **({"leads": one.leads._asdict()} if one.leads is not None else {}),
+        }
+        for one in counts
+        if one.portion.split is not None
+    }
+    compared = Counter[str]()
+    for one in counts:
+        compared.update(one.compared)
+    lead, leads = _NO_LEAD, None
+    if destination.lead != NO_LEAD:
+        leads = _sum_of(one.leads and one.leads._asdict() for one in counts)
+        lead = _lead_in(destination, leads)
+    return Conversion(
+        destination=str(request.destination),
+        format=destination.format.name,
+        sources=[
+            {"path": notes.named(str(path)), "format": source.format.name}
+            for source in inputs.sources
+            for path in source.paths
+        ],
+        sequences=sequences,
+        tokens=tokens,
+        max_id=max((one.max_id for one in counts if one.max_id is not None), default=None),
+        separator={
+            "eos_id": separator.eos_id,
+            "from": separator.source or None,
+            "seen": separator.seen or None,
+            "inferred": separator.inferred,
+        },
+        separators=_sum_of(one.separators and one.separators._asdict() for one in counts),
+        lead=dict(lead),
+        leads=leads,
+        losses=losses,
+        notes=list(notes.kept),
+        plan={
+            "tasks": sum(one.tasks for one in counts),
+            "executor": request.executor,
+            "jobs": request.jobs,
+            "minimum_bytes": None,
+            "free_bytes": None,
+        },
+        verified=request.verify,
+        compared=dict(compared),
+        tokenizer=dict(made) if made is not None else None,
+        sample_length=destination.traits.sample_length,
+        shuffle=arrangement.shuffle,
+        splits=splits,
+        recipe=None if destination.rows is None else destination.rows.fingerprint,
+        labels=None if destination.rows is None else destination.rows.labels_from,
+        prepared=list(written.report),
+        padded=written.padded,
+        partial=[source.partial.facts() for source in inputs.sources if source.partial is not None],
+    )
+
+
+def _with(losses: dict[str, str], lost: Sequence[Loss]) -> dict[str, str]:
+    """Return losses, in words by their name, with further ones."""
+    found = dict[str, list[str]]()
+    for loss in dict.fromkeys(lost):
+        if loss.what not in losses.get(loss.name, ""):
+            found.setdefault(loss.name, [losses[loss.name]] if loss.name in losses else []).append(loss.what)
+    for name, what in found.items():
+        more = [f"{len(what) - _LISTED:,} more of this kind"] if len(what) > _LISTED else []
+        losses[name] = "; ".join((*what[:_LISTED], *more))
+    return losses
+
+
+def total_of(counts: Iterable[int | None]) -> int | None:
+    """Return the sum of counts; None if one of them is not known."""
+    known = list(counts)
+    return None if None in known else sum(filter(None, known))
+
+
+def _lead_in(destination: Destination, leads: Mapping[str, int] | None) -> dict[str, object]:
+    """Return the lead of the destination, or of the sources if it is left out, and where it is stored.
+
+    Args:
+        destination: The destination.
+        leads: What became of leads. If no sequence had or got one, there is none to state.
+    """
+    lead = destination.lead
+    is_bare = leads is not None and not any(count for name, count in leads.items() if name != "bare")
+    if is_bare or destination.rows is not None or destination.copies_lines:
+        return _NO_LEAD
+    return {"bos_id": lead.read[0], "stored": "none"} if lead.id is None else {"bos_id": lead.id, "stored": "before"}
+
+
+def _sum_of(counts: Iterable[object]) -> dict[str, int] | None:
+    """Return the sum of counts of separators or leads by name; None if there are none, or one is something else."""
+    found, names = list(counts), set(Counts._fields)
+    known = [Counts(**one) for one in found if isinstance(one, dict) and one.keys() == names]
+    return reduce(Counts.plus, known)._asdict() if known and len(known) == len(found) else None
+
+
+def _made_by(
+    request: Request, inputs: Inputs, eos_id: int | None, counts: Sequence[PortionCounts]
+) -> tuple[Mapping[str, Any] | None, str]:
+    """Return the tokenizer that the manifest may name, and the accepted contradictions in words.
+
+    Raises:
+        TokenizerMismatchError: The tokenizer in use does not have the largest ID, and --allow-loss does not accept
+            that.
+    """
+    made, mixed = inputs.made_by
+    largest = max((one.max_id for one in counts if one.max_id is not None), default=-1)
+    used, source = inputs.tokenizer, request.source
+    if used is not None and used.ids.lacks_largest(largest, eos_id):
+        if "tokenizers" not in source.allow_loss:
+            path = place_of(source.paths[0]) if len(source.paths) == 1 else request.destination
+            raise unknown_id(path, used.name, used.ids, largest)
+        return None, "; ".join(filter(None, (mixed, f"{used.name} does not have the ID {largest:,}")))
+    ids = None if made is None else TokenizerIds.stated(made)
+    if made is None or ids is None or not ids.lacks_largest(largest, eos_id):
+        return made, mixed
+    return None, f"{made.get('name')} does not have the ID {largest:,}"
+
+
+def finished_before(
+    request: Request, inputs: Inputs, destination: Destination, facts: Facts, notes: Notes
+) -> Conversion | None:
+    """Return the result of an earlier run with --resume of the same request; None if there is something to do."""
+    local = [path for path in destination.paths if isinstance(path, LocalPlace)]
+    if local:
+        found = finished(local, destination.format, digest_of(facts), inputs.files, verified=request.verify)
+    else:
+        found = finished_in_stores(destination.paths, destination.format, facts, verified=request.verify)
+    if not found:
+        return None
+    contents = [manifest.content for manifest in found]
+    notes.add("complete already: an earlier run of the same request has written it, and nothing has changed since")
+    largest = [content["max_id"] for content in contents if content.get("max_id") is not None]
+    written = Written([], dict(contents[0].get("losses", {})))
+    return replace(
+        result_of(request, inputs, destination, written, notes),
+        sequences=total_of(content.get("sequences") for content in contents),
+        tokens=total_of(content.get("tokens") for content in contents),
+        max_id=max(largest, default=None),
+        separator={
+            "eos_id": contents[0].get("eos_id"),
+            "from": contents[0].get("eos_from"),
+            "seen": None,
+            "inferred": False,
+        },
+        separators=_sum_of(content.get("separators") for content in contents),
+        leads=_sum_of(content.get("leads") for content in contents),
+        splits={name: split for content in contents for name, split in content.get("splits", {}).items()},
+        verified=request.verify,
+    )
+
+
+def dry_run(
+    request: Request,
+    inputs: Inputs,
+    destination: Destination,
+    known: Sequence[Loss],
+    stagings: Mapping[Place, Publisher],
+    notes: Notes,
+    opened: int,
+) -> Conversion:
+    """Return the result of a conversion as far as it is known before text is tokenized.
+
+    Args:
+        request: The request.
+        inputs: The sources.
+        destination: The destination.
+        known: The losses of sources that hold tokens.
+        stagings: The directories where the destinations would be built.
+        notes: Receives notes.
+        opened: Bytes that were read from stores to open the sources.
+
+    Raises:
+        TokfmtError: A run would refuse the conversion.
+    """
+    built_at = [
+        one.destination if isinstance(one.destination, LocalPlace) else stagings[one.destination].path
+        for one in destination.portions
+    ]
+    if inputs.holds_records:  # Records are counted when they are read. If there are none, the counts are 0.
+        count = None if inputs.holds_something else 0
+        written = Written([PortionCounts(portion, count, count) for portion in destination.portions], {})
+    else:
+        written = _would_write(request, inputs, destination, known, built_at, notes)
+    result = result_of(request, inputs, destination, written, notes)
+    goes = {str(path): what for path in destination.paths if (what := replaced(path))}
+    minimum_bytes = total_of(one.minimum_bytes for one in written.portions)
+    plan = {**result.plan, "minimum_bytes": minimum_bytes, "free_bytes": free_bytes(built_at[0])}
+    if stored := [identity.size for place, identity in inputs.before.items() if not place.is_local]:
+        plan["download"] = _download(stored, max(one.passes for one in written.portions), opened)
+    if not destination.path.is_local:
+        from tokfmt.files.spool import minimum_requests, spool_parent
+
+        plan["spool"] = str(spool_parent(request.spool))
+        plan["upload"] = {"minimum_bytes": minimum_bytes, "minimum_requests": minimum_requests(minimum_bytes or 0)}
+    return replace(result, dry_run=True, verified=False, replaces=goes, plan=plan)
+
+
+def read_from_stores() -> int:
+    """Return the bytes that this process has read of objects, from stores or from the cache."""
+    account = sys.modules.get("tokfmt.stores.account")
+    found = None if account is None else account.so_far()
+    return 0 if found is None else found.read + found.cached
+
+
+def _download(sizes: Sequence[int], passes: int, opened: int) -> Mapping[str, int]:
+    """Return what a run reads from stores: objects, passes, bytes, requests, and the lists that found the objects.
+
+    Args:
+        sizes: The size of each object.
+        passes: How often a run reads the tokens after the sources are open.
+        opened: Bytes that were read to open them. If that is most of the objects, it is another pass.
+    """
+    from tokfmt.stores import account
+    from tokfmt.stores.blocks import LARGEST
+
+    passes += 2 * opened > sum(sizes) > LARGEST
+    requests = sum(max(1, -(-size // LARGEST)) for size in sizes)
+    return {
+        "objects": len(sizes),
+        "passes": passes,
+        "bytes": passes * sum(sizes),
+        "requests": passes * requests,
+        "lists": account.so_far().requests["list"],
+    }
+
+
+def _would_write(
+    request: Request,
+    inputs: Inputs,
+    destination: Destination,
+    known: Sequence[Loss],
+    built_at: Sequence[Path],
+    notes: Notes,
+) -> Written:
+    """Return what a run would write of sources that hold token IDs.
+
+    Args:
+        request: The request.
+        inputs: The sources.
+        destination: The destination.
+        known: The losses of the sources.
+        built_at: The path where each portion would be built.
+        notes: Receives notes.
+    """
+    target, traits = destination.target(request), destination.traits
+    with make_executor("serial", 1) as executor:
+        gathered = gather(request, inputs, destination, Workers(executor, 1, Path()), notes)
+    for note in gathered.notes:
+        notes.add(note)
+    accepted, counts = Losses([*known, *destination.lead.lost]).accepted(request), []
+    for portion, path in zip(destination.portions, built_at, strict=True):
+        view = portion_of(gathered.axis, request.arrangement, portion)
+        stored, info = stored_axis(view, target), view.info
+        writer = destination.writer(path, portion, target)
+        minimum_bytes = writer.minimum_bytes(view if "empty-sequences" in target.allow_loss else stored)
+        need_room(portion.destination, path, minimum_bytes)
+        tasks, passes = (
+            len(writer.regions(stored, request.region)),
+            1 + needs_scan(gathered.axis, writer, traits, target),
+        )
+        of_portion = PortionCounts(portion, info.sequences, info.tokens, info.max_id, tasks, minimum_bytes, passes)
+        counts.append(of_portion)
+    return Written(counts, accepted, gathered.report, gathered.padded)

@@ -1,0 +1,198 @@
+"""The request of a conversion, and its result."""
+
+from __future__ import annotations
+
+import operator
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from tokfmt.base.options import fit
+from tokfmt.commands.convert.arrangement import AS_IT_IS, Arrangement
+from tokfmt.commands.source.request import EosChoice, SourceRequest, option_names
+from tokfmt.core.format import REGION, Format
+from tokfmt.errors import OptionError
+from tokfmt.files.place import Place
+from tokfmt.model.separator import ToEos
+from tokfmt.run.plan import Task
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A conversion as the user asks for it. `convert` explains the fields that are not listed here.
+
+    Attributes:
+        source: The paths of the sources, and the options that say how to read them.
+        to: Name of the destination's format; None to take it from the destination's name.
+        to_eos: The separator to write; None: that of the sources.
+        to_bos: The lead to write; None: as the sources have it, if an index marks boundaries.
+        region: Tokens that one worker writes at a time.
+        part: The records of this task alone are converted, to a destination of their own; see `parts`.
+        finish: Number of tasks whose work this run publishes; 0 if it does not publish tasks.
+        piped: Copies of pipes in scratch, with the name that the user gave for each.
+    """
+
+    source: SourceRequest
+    destination: Place
+    to: str | None = None
+    to_options: Mapping[str, object] = field(default_factory=dict)
+    to_eos: ToEos = None
+    to_bos: EosChoice = None
+    tokenizer: str | None = None
+    special_tokens: Literal["text", "parse"] = "text"
+    engine: Literal["auto", "fastokens", "tokenizers"] = "auto"
+    seq_len: int | None = None
+    select: str | None = None
+    arrangement: Arrangement = AS_IT_IS
+    jobs: int = 1
+    executor: str = "threads"
+    overwrite: bool = False
+    verify: bool = False
+    dry_run: bool = False
+    manifest: bool = True
+    checksums: bool = False
+    region: int = REGION
+    resume: bool = False
+    task: Task | None = None
+    part: Task | None = None
+    finish: int = 0
+    rejects: Place | None = None
+    ledger: bool = False
+    spool: Path | None = None
+    piped: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def in_tasks(self) -> bool:
+        """True if tasks share the work: this run is one of them, or publishes what they wrote."""
+        return self.task is not None or self.finish > 0
+
+    @property
+    def keeps_work(self) -> bool:
+        """True if the finished work of an interrupted run is kept."""
+        return self.resume or self.task is not None or self.finish > 0
+
+    @property
+    def is_spread(self) -> bool:
+        """Whether a cluster may run it as tasks that share only the store of the destination.
+
+        Each task writes its part without the others. No task reads the destination back or replaces a dataset.
+        """
+        alone = self.executor.startswith("dask:") and not self.destination.is_local
+        one_run = self.verify or self.overwrite or self.ledger or self.rejects or not self.arrangement.plain
+        return alone and not (self.in_tasks or one_run)
+
+    def given_to_writer(self, format_: Format) -> dict[str, object]:
+        """Return the writer's options that the user gave, --seq-len and --split among them.
+
+        Raises:
+            OptionError: The user gave --seq-len, and the format does not store samples.
+        """
+        known, given = option_names(format_.write_options), dict(self.to_options)
+        if self.seq_len is not None:
+            if "seq_len" not in known:
+                raise OptionError(f"--seq-len: {format_.name} has no samples", name="seq-len")
+            given["seq_len"] = self.seq_len
+        if self.source.split and "split" in known:
+            given.setdefault("split", self.source.split)
+        return given
+
+
+@dataclass(frozen=True, slots=True)
+class Conversion:
+    """The result of a conversion, or of a dry run.
+
+    Attributes:
+        destination: The path as given.
+        format: Name of the destination's format.
+        sources: Path and format of each source.
+        sequences: Number of sequences in the destination; None before text is tokenized.
+        tokens: Number of tokens in the destination, without separators; None before text is tokenized.
+        max_id: Largest token ID written, a stored separator included; None if it is not known.
+        separator: The ID (`eos_id`), where it is known from (`from`), and whether it was inferred (`inferred`).
+        separators: Number of sequences whose separator was kept (`kept`), replaced by another ID (`replaced`), added
+            (`added`) or dropped (`dropped`), or which had and got none (`bare`). The sum is the number of sequences.
+            None before they are written, and if the destination holds lines, or samples of a recipe as they are.
+        lead: The ID of the lead (`bos_id`) that the destination has, or that the sources have if it was left out; and
+            where it is stored (`stored`): "before" sequences, or "none". Both are None without a lead.
+        leads: The numbers of `separators` for leads; None without one.
+        losses: The losses that were accepted, in words, by their --allow-loss name.
+        notes: The notes that were reported.
+        plan: Number of tasks, executor, workers, and the space that the destination needs.
+        verified: The destination was read back and compared.
+        compared: Numbers of what was compared: "sequences" and "tokens", "texts", or "records".
+        tokenizer: The tokenizer that made or decoded the token IDs; None if it is not known.
+        sample_length: Tokens per sample, for formats that store samples.
+        dry_run: Nothing was written.
+        shuffle: Seed of the shuffled order; None if the order is that of the source.
+        splits: Destination and counts of each split, by name.
+        recipe: Fingerprint of the recipe whose samples are stored as they are; None if sequences are stored.
+        labels: "recipe" if a recipe made the labels and loss masks of these samples, "stored" if its sources have them.
+        replaces: What a run would replace (`dry_run`), in words, by path.
+        prepared: What each source of a recipe gives, and what filters left out; see `tokfmt.commands.prepare.report`.
+        padded: Positions that hold padding in the samples of recipes. They are counted in `tokens`.
+        partial: What was saved and lost of each damaged source; see `commands.source.partial.Partial`.
+    """
+
+    destination: str
+    format: str
+    sources: list[dict[str, object]]
+    sequences: int | None
+    tokens: int | None
+    max_id: int | None
+    separator: dict[str, object]
+    losses: dict[str, str]
+    notes: list[str]
+    plan: dict[str, object]
+    separators: dict[str, int] | None = None
+    lead: dict[str, object] = field(default_factory=lambda: {"bos_id": None, "stored": None})
+    leads: dict[str, int] | None = None
+    verified: bool = False
+    compared: dict[str, int] = field(default_factory=dict)
+    tokenizer: dict[str, object] | None = None
+    sample_length: int | None = None
+    dry_run: bool = False
+    shuffle: int | None = None
+    splits: dict[str, dict[str, object]] = field(default_factory=dict)
+    recipe: str | None = None
+    labels: str | None = None
+    replaces: dict[str, str] = field(default_factory=dict)
+    prepared: list[Mapping[str, Any]] = field(default_factory=list)
+    padded: int = 0
+    partial: list[Mapping[str, Any]] = field(default_factory=list)
+
+
+def to_eos_of(to_eos: object) -> ToEos:
+    """Return the separator to write, an int also for a number of numpy.
+
+    Raises:
+        OptionError: It is not an ID, "none" or "as-stored".
+    """
+    checked: ToEos = fit("to_eos", to_eos, ToEos, {"minimum": 0, "maximum": sys.maxsize})
+    return checked
+
+
+def to_bos_of(to_bos: object) -> EosChoice:
+    """Return the lead to write, an int also for a number of numpy.
+
+    Raises:
+        OptionError: It is not an ID or "none".
+    """
+    checked: EosChoice = fit("to_bos", to_bos, EosChoice, {"minimum": 0, "maximum": sys.maxsize})
+    return checked
+
+
+def task_of(task: tuple[int, int]) -> Task:
+    """Return the task that a pair (index, count) names.
+
+    Raises:
+        OptionError: It is not a pair of whole numbers with 0 <= index < count.
+    """
+    try:
+        index, count = map(operator.index, task)
+    except (TypeError, ValueError) as error:
+        raise OptionError(f"task is {task!r}: is a pair of whole numbers, (index, count)") from error
+    if not 0 <= index < count:
+        raise OptionError(f"--task {index}/{count}: tasks of {count} are 0/{count} to {count - 1}/{count}")
+    return Task(index, count)

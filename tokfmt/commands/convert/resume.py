@@ -1,0 +1,570 @@
+"""Continue an unfinished conversion, or refuse to continue it if the request has changed.
+
+A conversion that keeps its work (`--resume`, `--task`) writes `conversion.json` to the hidden directory beside its
+destination. The file has every option that the output depends on, and the size, modification time and inode of each
+source file. A run that continues the conversion has to have the same.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import itertools
+import json
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+from tokfmt import registry
+from tokfmt.base.options import given_options
+from tokfmt.base.version import __version__
+from tokfmt.commands.convert.arrangement import AS_IT_IS
+from tokfmt.commands.convert.request import Request
+from tokfmt.commands.convert.tasks_in_stores import fetch, uploading
+from tokfmt.commands.source.content import Manifest
+from tokfmt.commands.source.manifest import extent, file_differences, read_manifest
+from tokfmt.commands.source.request import SourceFiles, SourceRequest, words_of
+from tokfmt.core.format import Format
+from tokfmt.errors import (
+    ConversionError,
+    CorruptError,
+    EngineDifferenceError,
+    LossyConversionError,
+    ShortfallError,
+    SourceChangedError,
+    TokenRangeError,
+    TruncatedError,
+    UnendedError,
+    UnsafeError,
+    UnsupportedError,
+    VerificationError,
+)
+from tokfmt.files.durable import replace_file
+from tokfmt.files.locks import check_private, make_private
+from tokfmt.files.place import LocalPlace, Place, Url, local_path, place_of
+from tokfmt.files.publisher import REQUEST, Publisher, hidden_sibling, remove_leftover
+from tokfmt.files.replacing import resolve_link
+from tokfmt.files.spool import spool_of
+from tokfmt.files.store import Identity
+from tokfmt.run.plan import Journal, NullJournal, Task, keep_only, read_journal
+from tokfmt.wording import printable
+
+SCHEMA = "tokfmt.conversion/1"
+Facts = Mapping[str, object]
+Snapshot = Mapping[Place, Identity]
+
+_IS_KEPT = "The finished work is kept in "
+_FREE = {
+    "jobs",
+    "executor",
+    "overwrite",
+    "verify",
+    "dry_run",
+    "spool",
+    "manifest",
+    "checksums",
+    "resume",
+    "task",
+    "part",
+    "finish",
+    "destination",
+    "piped",
+}
+_RESOLVED = {
+    "to",
+    "to_options",
+    "to_eos",
+    "seq_len",
+    "tokenizer",
+}  # `Destination.facts` has what they resolve to
+_NAMES = {
+    "source.options": "from-opt",
+    "source.format": "from",
+    "source.paths": "the list of sources",
+    "shares": "the shares of the splits",
+}
+"""Names of facts that differ from the names of their fields: an option, or a phrase with spaces."""
+
+
+def plain(value: Any) -> Any:
+    """Return a request, or a part of one, as values that JSON can represent."""
+    if isinstance(value, Place):
+        return value.text
+    if dataclasses.is_dataclass(value):
+        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, os.PathLike):
+        return os.fspath(value)
+    if isinstance(value, Mapping):
+        return words_of(value)
+    if isinstance(value, Fraction):
+        return str(value)
+    if isinstance(value, frozenset):
+        return sorted(value)
+    return [plain(item) for item in value] if isinstance(value, (tuple, list)) else value
+
+
+def facts_of(request: Request, resolved: Facts, before: Snapshot) -> dict[str, object]:
+    """Return the facts that the output depends on, by the name of the option or by a phrase.
+
+    Args:
+        request: The request, with paths of files instead of patterns.
+        resolved: The facts of `Destination.facts`: formats, separator, tokenizer.
+        before: The identity of each source file.
+    """
+    asked = {key: value for key, value in _absolute(request).items() if key not in _FREE | _RESOLVED}
+    asked |= {f"source.{key}": value for key, value in asked.pop("source").items()}
+    asked |= asked.pop("arrangement")
+    if asked["shares"]:
+        del asked["shares"]["seeded"]
+    facts = {_NAMES.get(key, (key.partition(".")[2] or key).replace("_", "-")): v for key, v in asked.items()}
+    tasks = request.task.count if request.task else request.finish
+    facts |= {"the version of tokfmt": __version__, "the number of tasks": tasks, **resolved}
+    facts |= {f"the source {path.normalized().text}": list(status) for path, status in before.items()}
+    return dict(json.loads(json.dumps(facts)))
+
+
+def digest_of(facts: Facts) -> str:
+    """Return a digest of the facts without the sources, which the manifest lists."""
+    from xxhash import xxh3_128_hexdigest
+
+    asked = {key: _nameless(value) for key, value in facts.items() if not key.startswith("the source ")}
+    for name in (_NAMES["source.paths"], "every-end"):  # What is written does not depend on what was presumed.
+        asked.pop(name, None)
+    return xxh3_128_hexdigest(json.dumps(asked, sort_keys=True).encode())
+
+
+def digest_of_sources(facts: Facts) -> str:
+    """Return a digest of the identities of the sources."""
+    from xxhash import xxh3_128_hexdigest
+
+    sources = {key: value for key, value in facts.items() if key.startswith("the source ")}
+    return xxh3_128_hexdigest(json.dumps(sources, sort_keys=True).encode())
+
+
+def finished_in_stores(
+    destinations: Sequence[Place], format_: Format, facts: Facts, *, verified: bool
+) -> list[Manifest]:
+    """Return `finished` for destinations in stores. Their manifests have a digest of the identities of the sources."""
+    found, wanted = [], {"digest": digest_of(facts), "sources": digest_of_sources(facts)}
+    for destination in destinations:
+        manifest = read_manifest(destination)
+        made = manifest.content.get("request")
+        if not isinstance(made, Mapping) or (verified and not made.get("verified")):
+            return []
+        if any(made.get(key) != digest for key, digest in wanted.items()) or not destination.is_there():
+            return []
+        here = SourceFiles(destination, format_, tuple(format_.files(destination)))
+        if any(file_differences(here, manifest)):
+            return []
+        found.append(manifest)
+    return found
+
+
+def finished(
+    destinations: Sequence[LocalPlace], format_: Format, digest: str, read: Sequence[SourceFiles], *, verified: bool
+) -> list[Manifest]:
+    """Return the manifests of destinations that an earlier run of the same request completed.
+
+    Args:
+        destinations: The paths of the destinations.
+        format_: Their format.
+        digest: The digest of the request; see `digest_of`.
+        read: The sources. If one has changed since, the request counts as another one.
+        verified: Only destinations that were read back and compared count.
+
+    Returns:
+        One manifest per destination; an empty list if a destination is incomplete or has changed.
+    """
+    found = []
+    for destination in destinations:
+        manifest = read_manifest(destination)
+        made = manifest.content.get("request")
+        if not isinstance(made, Mapping) or made.get("digest") != digest or (verified and not made.get("verified")):
+            return []
+        listed = manifest.content.get("sources")
+        sources = [[one.get("path"), one.get("bytes")] for one in listed if isinstance(one, dict)] if listed else []
+        if sources != [[str(one.path), extent(one.files)["bytes"]] for one in read]:
+            return []
+        beside = local_path(manifest.path, "a manifest")
+        files = [file for one in read for file in one.files if isinstance(file, LocalPlace)]
+        if len(files) < sum(len(one.files) for one in read):  # a store does not tell when an object was changed
+            return []
+        written = os.stat(beside).st_mtime_ns
+        if any(os.stat(file).st_ctime_ns > written for file in files):
+            return []
+        own = [file for file in format_.files(destination) if isinstance(file, LocalPlace)]
+        here = SourceFiles(destination, format_, tuple(own))
+        if not os.path.lexists(destination) or any(file_differences(here, manifest)):
+            return []
+        found.append(manifest)
+    for destination in destinations:
+        _clear(destination, digest)
+    return found
+
+
+def _clear(destination: Path, digest: str) -> None:
+    """Remove the work that a run of this request left when it was killed after it published.
+
+    The work of another request, or of an unknown one, is kept.
+    """
+    try:
+        kept = read_conversion(hidden_sibling(resolve_link(destination)) / REQUEST)
+    except CorruptError:
+        return
+    if kept is None or digest_of(kept["facts"]) == digest:
+        remove_leftover(resolve_link(destination))
+
+
+def _here() -> str:
+    """Return the working directory; "" if it no longer exists, which does not matter for absolute paths."""
+    try:
+        return os.getcwd()
+    except OSError:
+        return ""
+
+
+def _absolute(request: Request) -> dict[str, Any]:
+    """Return a request as values for JSON, with absolute paths of sources, rejects and tokenizer."""
+    content: dict[str, Any] = plain(request)
+    content["source"]["paths"] = [place_of(path).normalized().text for path in content["source"]["paths"]]
+    if request.rejects is not None:
+        content["rejects"] = request.rejects.normalized().text
+    if request.tokenizer is not None and os.path.exists(request.tokenizer):
+        content["tokenizer"] = os.path.abspath(request.tokenizer)
+    return content
+
+
+@contextlib.contextmanager
+def resumed(
+    place: Publisher, request: Request, facts: Facts, note: Callable[[str], None]
+) -> Iterator[tuple[Publisher, NullJournal]]:
+    """Enter the hidden directory of a conversion that keeps its work when it is interrupted.
+
+    Args:
+        place: The hidden directory, new or with the work of an earlier run.
+        request: The request of this run.
+        facts: The facts of this run; see `facts_of`.
+        note: A function that reports a note.
+
+    Yields:
+        The entered directory, and its journal.
+
+    Raises:
+        ConversionError: The directory has the work of another request, another process uses it, or tasks are missing.
+        DestinationExistsError: The destination exists, and may not be replaced.
+    """
+    in_tasks = request.in_tasks
+    with place as staging:
+        path = staging.home / REQUEST
+        try:  # without conversion.json there is nothing to keep yet, unless the directory belongs to tasks
+            kept = read_conversion(path)
+            staging.keep = in_tasks or kept is not None
+        except BaseException:  # a signal can interrupt the reading
+            staging.keep = in_tasks or path.exists()
+            raise
+        new = _agree(staging, request, facts, kept, note)
+        task = request.task or Task()
+        also = [Task(k, request.finish) for k in range(request.finish)]
+        with Journal(staging.home, task, also) as journal, uploading(staging, journal, request):
+            try:
+                _tidy(staging, task, everything=in_tasks)
+                if not new and not in_tasks:
+                    note(f"continuing the work in {staging.home.name}")
+                yield staging, journal
+            except BaseException as error:
+                curable = isinstance(error, _CURED_BY_OPTIONS) or bool(getattr(error, "accepted_by", ""))
+                hopeless = not _text_kinds(staging) if curable else isinstance(error, _HOPELESS)
+                staging.keep = (not hopeless and not journal.empty) or (
+                    in_tasks and not isinstance(error, VerificationError)
+                )
+                if staging.keep and not hopeless:
+                    again = f"again with --resume{' and these options' if curable else ''}"
+                    _say_kept(error, staging.home.name, "the same again" if in_tasks else again)
+                raise
+        staging.keep = not staging.published
+
+
+def _say_kept(error: BaseException, home: str, again: str) -> None:
+    """Add a note that names the hidden directories with kept work; one note for all destinations of a conversion."""
+    notes = getattr(error, "__notes__", [])
+    homes = [note.removeprefix(_IS_KEPT).partition(": run ")[0] for note in notes if note.startswith(_IS_KEPT)]
+    notes[:] = [note for note in notes if not note.startswith(_IS_KEPT)]
+    error.add_note(f"{_IS_KEPT}{', '.join([home, *homes])}: run {again} to continue")
+
+
+def _agree(staging: Publisher, request: Request, facts: Facts, kept: Facts | None, note: Callable[[str], None]) -> bool:
+    """Compare the facts with those of the kept work, or record them if there is none.
+
+    Facts that only the steps after tokenization depend on may change. The tokenized text is then kept, and the other
+    work is removed.
+
+    Returns:
+        True if no work was kept.
+
+    Raises:
+        ConversionError: Another fact differs.
+    """
+    path = staging.home / REQUEST
+    asked = {"request": _absolute(request), "here": _here(), "given": plain(request)}
+    written = json.dumps({"schema": SCHEMA, "facts": facts, **asked}).encode()
+    if kept is None:
+        replace_file(path, written)
+        return True
+    was: Facts = dict(kept["facts"])  # type: ignore[call-overload]
+    keys = [key for key in {**was, **facts} if _nameless(was.get(key)) != _nameless(facts.get(key))]
+    if not keys:
+        return False
+    if "every-end" in keys and was["every-end"]:
+        raise UnendedError(place_of(request.source.paths[0]).text, "is being read by the end of each sequence")
+    change = _change(keys[0], was.get(keys[0]), facts.get(keys[0]))
+    more = f" (and {len(keys) - 1} more)" if len(keys) > 1 else ""
+    later = not request.in_tasks and _LATER.issuperset(keys) and not _renumbers(was, facts)
+    if later and (_text_kinds(staging) or not any(staging.home.glob("created*.json"))):
+        _forget_later(staging)
+        replace_file(path, written)
+        note(f"{change}{more}: the tokenized text is kept, and the rest is done again")
+        return False
+    again = "run once without --resume"
+    over = f"delete {staging.home.name}" if request.in_tasks else again
+    raise ConversionError(
+        f"{printable(staging.given)}: an unfinished conversion is kept here, and {change}{more}. "
+        f"Ask for the same to continue it; to start over, {over}"
+    )
+
+
+_LATER = {
+    "eos",
+    "every-end",
+    "bos",
+    "to-bos",
+    "allow-loss",
+    "the separator",
+    "the place of the separator",
+    "to",
+    "to-opt",
+    "shuffle",
+    "the shares of the splits",
+    "region",
+}
+"""Facts that tokenized text does not depend on."""
+
+
+def _renumbers(was: Facts, now: Facts) -> bool:
+    """Return True if a selection now counts other records, because records that are left out have no number."""
+    left_out = ["invalid-lines" in str(facts.get("allow-loss")) for facts in (was, now)]
+    return now.get("select") is not None and left_out[0] != left_out[1]
+
+
+def _text_kinds(staging: Publisher) -> list[str]:
+    """Return the kinds of journal entries that record tokenized text."""
+    found = [entry.name.removeprefix(KEPT) for entry in staging.scratch.glob(f"{KEPT}source-*")]
+    return [f"shard of {name}" for name in found]
+
+
+def _forget_later(staging: Publisher) -> None:
+    """Remove the work after tokenization, in an order that an interruption leaves safe to repeat."""
+    home, texts = staging.home, set(_text_kinds(staging))
+    keep_only(home / Task().journal, texts.__contains__)
+    for path in sorted(home.glob("*.json"), key=lambda path: not path.name.startswith("committed")):
+        if path.name != REQUEST and not path.name.startswith("blocks-source-"):
+            path.unlink()
+    for entry in list(os.scandir(staging.scratch)):
+        if not entry.name.startswith(f"{KEPT}source-"):
+            shutil.rmtree(entry.path)
+
+
+def _nameless(value: object) -> object:
+    """Return a fact without the name of the tokenizer, because the output does not depend on it."""
+    return {**value, "name": ""} if isinstance(value, Mapping) and "name" in value else value
+
+
+def _change(what: str, was: object, now: object) -> str:
+    if what.startswith("the source "):
+        name = printable(f"the source {what.removeprefix('the source ').removeprefix(_here() + os.sep)}")
+        return f"{name} {'is new' if was is None else 'is gone' if now is None else 'has changed since'}"
+    name = what if " " in what else f"--{what}"
+    return f"{name} was {printable(_short(was))} and is {printable(_short(now))} now"
+
+
+def _short(value: object) -> str:
+    if isinstance(value, Mapping) and "digest" in value:  # the fact describes a tokenizer
+        return "{name} ({digest}, {engine}, special tokens as {special_tokens})".format(**value)
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return text if len(text) <= 200 else f"{text[:200]}..."
+
+
+def read_conversion(path: Path) -> dict[str, Any] | None:
+    """Return the content of a `conversion.json`; None if there is none.
+
+    Raises:
+        CorruptError: It is damaged, so that nothing states which request the kept work is of.
+    """
+    try:
+        content = json.loads(path.read_bytes())
+    except OSError:
+        return None
+    except ValueError:
+        content = None
+    if not isinstance(content, dict) or content.get("schema") != SCHEMA:
+        raise _unknown_request(path)
+    if not all(isinstance(content.get(part), dict) for part in ("facts", "given", "request")):
+        raise _unknown_request(path)
+    return content
+
+
+def _unknown_request(path: Path) -> CorruptError:
+    what = "does not state what is converted: the file is damaged"
+    return CorruptError(path, what, remedy=f"Delete {printable(path.parent)} to start over")
+
+
+def published_by_finish(destination: Place) -> Mapping[str, Any] | None:
+    """Return the manifest of a destination whose --finish was killed while it removed the work of the tasks.
+
+    What is left of that work is removed. None if no such work is there.
+    """
+    if not destination.is_local:
+        return None
+    built = resolve_link(local_path(destination, "a destination"))
+    home = hidden_sibling(built)
+    if not built.is_there() or not os.path.lexists(home) or os.path.lexists(home / REQUEST):
+        return None
+    content = read_manifest(built).content
+    if content:
+        remove_leftover(built)
+    return content if content and not os.path.lexists(home) else None  # A process may work there.
+
+
+def request_of_tasks(destination: Place, spool: Path | None) -> Request:
+    """Return the request that all tasks of a destination share, after a check that all are complete.
+
+    Raises:
+        ConversionError: There are no tasks, another version of tokfmt wrote them, or some are missing (the message
+            names them).
+        CorruptError: Nothing states which request they are of.
+    """
+    by_prefix = (one.canonical(destination) for one in registry.list_formats() if one.prefix)
+    for place in itertools.chain([destination], by_prefix):
+        built = (
+            spool_of(place, spool) / place.name
+            if isinstance(place, Url)
+            else resolve_link(local_path(place, "a destination"))
+        )
+        home = hidden_sibling(built)
+        if isinstance(place, Url):
+            fetch(place, home)
+        if os.path.lexists(home):
+            check_private(home)
+            break
+    kept = read_conversion(home / REQUEST)
+    if kept is None or not kept["given"].get("task"):
+        raise ConversionError(f"{printable(destination)}: it has no tasks. Write them first with --task I/N")
+    version = kept["facts"].get("the version of tokfmt")
+    if version != __version__:
+        raise ConversionError(
+            f"{printable(destination)}: its tasks were written by tokfmt {version}, this is {__version__}"
+        )
+    named = "given" if kept.get("here") == _here() else "request"  # messages then name paths as the user gave them
+    try:
+        request = replace(_rebuilt(kept[named]), destination=destination, spool=spool)
+    except (KeyError, TypeError, ValueError) as error:
+        raise _unknown_request(home / REQUEST) from error
+    _need_all(home, request.destination, request.finish)
+    return request
+
+
+def _rebuilt(stored: Mapping[str, Any]) -> Request:
+    """Return the request that all tasks share, from its values in JSON."""
+    given = dict(stored["source"])
+    given |= {"paths": tuple(given["paths"]), "allow_loss": frozenset(given["allow_loss"])}
+    given["options"] = given_options(given["options"])
+    return Request(
+        **{
+            **stored,
+            "source": SourceRequest(**given),
+            "to_options": given_options(stored["to_options"]),
+            "arrangement": AS_IT_IS,
+            "task": None,
+            "rejects": None if stored["rejects"] is None else place_of(stored["rejects"]),
+            "spool": None,
+            "piped": {},
+            "finish": int(stored["task"]["count"]),
+        }
+    )
+
+
+def _need_all(home: Path, destination: Place, count: int) -> None:
+    missing = [task for task in (Task(k, count) for k in range(count)) if not is_complete(home, task)]
+    if not missing:
+        return
+    begun = [task.index for task in missing if (home / task.journal).exists()]
+    raise missing_of(destination, [task.index for task in missing], count, begun)
+
+
+def missing_of(destination: Place, missing: Sequence[int], count: int, begun: Sequence[int]) -> ConversionError:
+    """Return the error for a destination of which tasks are missing, and some of these have begun."""
+    which = (
+        f"task {missing[0]} of {count} is missing"
+        if len(missing) == 1
+        else f"tasks {_listed(missing)} of {count} are missing"
+    )
+    why = f" (begun, not finished: {_listed(begun)})" if begun else ""
+    return ConversionError(
+        f"{printable(destination)}: {which}{why}. Run it with the same words and --task {missing[0]}/{count}"
+    )
+
+
+def is_complete(home: Path, task: Task) -> bool:
+    """Return whether the journal in a directory states that its task is complete."""
+    return is_ended(read_journal(home / task.journal)[0])
+
+
+def is_ended(entries: Sequence[tuple[str, int, Any]]) -> bool:
+    """Return whether the entries of a journal state that its task is complete."""
+    return any(kind == "task" for kind, _, _ in entries)
+
+
+def _listed(numbers: Sequence[int], limit: int = 20) -> str:
+    more = f" and {len(numbers) - limit} more" if len(numbers) > limit else ""
+    return ", ".join(map(str, numbers[:limit])) + more
+
+
+def _tidy(staging: Publisher, task: Task, *, everything: bool) -> None:
+    """Remove files that a killed process left in scratch, except the results that its journal records."""
+    if everything:  # only the directory of this task, because other tasks may run
+        staging.scratch /= f"{task.index}-of-{task.count}"
+        shutil.rmtree(staging.scratch, ignore_errors=True)
+        make_private(staging.scratch)
+        return
+    for entry in list(os.scandir(staging.scratch)):
+        if entry.is_dir(follow_symlinks=False):
+            if not entry.name.startswith(KEPT):
+                shutil.rmtree(entry.path)
+        else:
+            os.unlink(entry.path)
+
+
+KEPT = "done-"
+"""Prefix of the directories in scratch whose files the journal records."""
+
+
+_CURED_BY_OPTIONS = (LossyConversionError, TokenRangeError, UnendedError)
+"""Errors that other options cure; the tokenized text may still be of use then."""
+
+_HOPELESS = (
+    CorruptError,
+    TruncatedError,
+    UnsupportedError,
+    UnsafeError,
+    SourceChangedError,
+    VerificationError,
+    EngineDifferenceError,
+    ShortfallError,
+)
+"""Errors that the same request raises again whenever it is continued; the work of other tasks may still be of use.
+
+After an EngineDifferenceError, no token ID is certain. With --engine tokenizers, tokfmt encodes all text again.
+"""

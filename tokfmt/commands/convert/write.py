@@ -1,0 +1,208 @@
+"""Write the portions of a conversion region by region, read each back if asked, and count what was written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokfmt.commands.convert.arrangement import Shares, SplitTarget, arranged
+from tokfmt.commands.convert.destination import NO_LEAD, Destination
+from tokfmt.commands.convert.inputs import Inputs
+from tokfmt.commands.convert.losses import Content
+from tokfmt.commands.convert.notes import Notes
+from tokfmt.commands.convert.request import Request
+from tokfmt.commands.convert.separators import count_beside, stored_axis
+from tokfmt.commands.convert.workplace import Workplace
+from tokfmt.commands.source.request import option_names
+from tokfmt.core.format import Receipt, Target, TokenWriter
+from tokfmt.core.reader import Separators, TokenReader
+from tokfmt.errors import Loss, TokenRangeError
+from tokfmt.model import Target as Beside
+from tokfmt.model.batch import LEAD, Counts
+from tokfmt.model.readers import LaidReader
+from tokfmt.run.plan import Task, Workers, plan, run
+from tokfmt.run.progress import Progress
+from tokfmt.wording import printable
+
+_KEPT, _SPREAD = 1 << 20, 64  # a region of a run that keeps its work has at least 2^20 tokens, or 1/64 of the axis
+
+
+@dataclass(frozen=True, slots=True)
+class PortionCounts:
+    """The numbers of one portion that was written, or that a dry run would write.
+
+    Attributes:
+        portion: The portion.
+        sequences: Number of sequences; None if it is not known yet.
+        tokens: Number of tokens without separators; None if it is not known yet, or if text is copied.
+        max_id: Largest token ID written; None if it is not known.
+        tasks: Number of regions that were written.
+        minimum_bytes: Minimum size of the portion in bytes; see `TokenWriter.minimum_bytes`. None if that is not known.
+        passes: How often a run reads the tokens of the portion.
+        lost: What the writer lost because the user accepted it; see `TokenWriter.lost`.
+        separators: What became of the separators of its sequences; None before it is written, and if it holds lines, or
+            samples of a recipe as they are.
+        leads: What became of their leads; None as well if neither the sources nor the portion have a lead.
+        compared: Numbers of what was read back and compared.
+    """
+
+    portion: SplitTarget
+    sequences: int | None
+    tokens: int | None
+    max_id: int | None = None
+    tasks: int = 0
+    minimum_bytes: int | None = None
+    passes: int = 1
+    lost: Sequence[Loss] = ()
+    separators: Counts | None = None
+    leads: Counts | None = None
+    compared: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What was built and is not visible yet, or what a dry run would build.
+
+    Attributes:
+        portions: The numbers of each portion.
+        losses: The losses that were accepted, in words, by their --allow-loss name.
+        report: What each source of a recipe gives; see `tokfmt.commands.prepare.report`.
+        padded: Positions of samples that hold padding.
+        ledger: "unit", and what `provenance.write_rows` returns; None without --ledger.
+    """
+
+    portions: Sequence[PortionCounts]
+    losses: Mapping[str, str]
+    report: Sequence[Mapping[str, Any]] = ()
+    padded: int = 0
+    ledger: Mapping[str, Any] | None = None
+
+
+def write_portion(
+    request: Request,
+    destination: Destination,
+    content: Content,
+    target: Target,
+    portion: SplitTarget,
+    writer: TokenWriter,
+    place: Workplace,
+    workers: Workers,
+    notes: Notes,
+) -> PortionCounts:
+    """Write one portion in its order, read it back if the request says so, and return its numbers.
+
+    Raises:
+        TokfmtError: Writing or the comparison failed. Nothing was published.
+    """
+    arrangement, traits = request.arrangement, destination.traits
+    path, workers = place.of(portion, workers)
+    with_masks = traits.keeps_masks and "loss-mask" not in content.losses
+    with arranged(content.reader, arrangement, portion, target, workers, notes, marked=with_masks) as view:
+        content = content.of_view(view)
+        stored = stored_axis(content.reader, target)
+        if arrangement.shares is not None:
+            place.need_room(portion, writer, stored)
+        size = region_size(request, content.reader)
+        try:
+            counts = write_regions(stored, writer, portion, size, workers, notes, request.task)
+        except TokenRangeError as error:
+            renumbered = not arrangement.plain or request.select is not None
+            raise content.located(error, stored, request.source.paths, renumbered) from error
+        if request.verify and request.task is None:
+            compared = _verify(destination, content, target, path, portion, workers, notes)
+            counts = replace(counts, compared=compared)
+        for note in writer.notes(stored):
+            notes.add(f"{printable(portion.destination.name)}: {note}")
+    info = content.reader.info
+    ends = info.sequences if content.closes and info.separators is Separators.TRAILING else 0
+    counts = replace(counts, tokens=info.tokens - ends)
+    if destination.rows is not None:  # Samples are stored as they are.
+        return counts
+    beside = Beside(target.eos_id, only_closed=True) if content.closes else Beside()
+    beside = stored.target if isinstance(stored, LaidReader) and not content.closes else beside
+    return _with_separators(counts, content, beside, arrangement.shares, has_lead=destination.lead != NO_LEAD)
+
+
+def _with_separators(
+    counts: PortionCounts, content: Content, beside: Beside, shares: Shares | None, *, has_lead: bool
+) -> PortionCounts:
+    """Return the numbers of a portion with what became of separators and leads."""
+    if counts.sequences is None:
+        return counts
+    number = counts.portion.number
+
+    def chosen(first: int, last: int, lengths: NDArray[np.int64]) -> NDArray[np.bool_]:
+        is_written = lengths > 0 if "empty-sequences" in content.losses else np.ones(last - first, np.bool_)
+        return is_written if shares is None else is_written & (shares.split_of(first, last) == number)
+
+    separators = count_beside(content.axis, chosen, counts.sequences, beside)
+    leads = count_beside(content.axis, chosen, counts.sequences, beside, LEAD) if has_lead else None
+    return replace(counts, separators=separators, leads=leads)
+
+
+def write_regions(
+    stored: TokenReader,
+    writer: TokenWriter,
+    portion: SplitTarget,
+    size: int,
+    workers: Workers,
+    progress: Progress,
+    task: Task | None = None,
+) -> PortionCounts:
+    """Write an axis in regions of about `size` tokens; with `task`, only the regions of that task."""
+    job = plan(stored, writer, size)
+    lengths = {region.index: len(region.tokens) for region in job.regions}
+    progress.phase(" ".join(filter(None, ("writing", portion.split))), sum(lengths.values()), "tokens")
+    top, detailed = -1, list[Receipt]()
+    for receipt in run(job, workers, task, portion.split or ""):
+        top = max(top, receipt.max_id)
+        detailed += [receipt] if receipt.details is not None else []
+        progress.advance(lengths[receipt.region])
+    largest, lost = top if top >= 0 else None, writer.lost(detailed) if detailed else ()
+    return PortionCounts(portion, stored.info.sequences, stored.info.tokens, largest, len(job.regions), lost=lost)
+
+
+def write_ledger(
+    inputs: Inputs, destination: Destination, content: Content, scratch: Path, progress: Progress
+) -> Mapping[str, Any]:
+    """Write the rows of the ledger of a recipe to scratch, and return their facts; see `Written.ledger`."""
+    from tokfmt.commands.provenance import write_rows  # it imports all of tokfmt.mix
+
+    recipe = destination.rows or inputs.sources[0].reader
+    facts = write_rows(scratch, recipe, content.axis, content.reader, content.losses, progress)
+    return {"unit": "sequences" if destination.rows is None else "samples", **facts}
+
+
+def region_size(request: Request, axis: TokenReader) -> int:
+    """Return the tokens per region; fewer if the work is kept, so that an interruption loses little of it."""
+    if not request.resume or request.in_tasks:
+        return request.region
+    return min(request.region, max(_KEPT, axis.info.tokens // _SPREAD))
+
+
+def _verify(
+    destination: Destination,
+    content: Content,
+    target: Target,
+    path: Path,
+    portion: SplitTarget,
+    workers: Workers,
+    progress: Progress,
+) -> Mapping[str, int]:
+    """Read a portion back, compare it, and return the numbers of what was compared."""
+    from tokfmt.commands.convert.verify import verify_tokens
+
+    format_ = destination.format
+    shared = option_names(format_.read_options) & {"split", "seq_len", "width", "text_field", "ids_field"}
+    usual, written = asdict(format_.write_options()), asdict(portion.options)
+    options = {name: written[name] for name in shared & written.keys() if written[name] != usual[name]}
+    if "width" in shared and isinstance(written.get("width"), int):
+        options["width"] = written["width"]  # even if it is the default, because the reader's default infers the width
+    if destination.rows is not None or content.is_segmented(destination.traits):
+        options["view"] = "samples"
+    return verify_tokens(content, path, format_, target, options, workers, progress)

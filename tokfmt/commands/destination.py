@@ -1,0 +1,249 @@
+"""Refuse a destination that is a source, or that holds files which do not belong to a dataset."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from collections.abc import Iterable
+from pathlib import Path
+
+from tokfmt import registry
+from tokfmt.commands.source.manifest import SCHEMA, ledger_paths, manifest_path, read_manifest
+from tokfmt.commands.source.request import SourceFiles
+from tokfmt.core.format import Confidence, Format, look, unrelated_files
+from tokfmt.errors import ConversionError, DetectionError, OptionError
+from tokfmt.files.file import everything_in, open_file
+from tokfmt.files.place import LocalPlace, Place, PlaceLike, Url, place_of, writable_store
+from tokfmt.files.replacing import Objection, resolve_link
+from tokfmt.wording import printable
+
+
+def strangers_in(destination: Place) -> Objection:
+    """Return a function that names the first file in a directory that does not belong to the dataset there.
+
+    If the manifest beside the destination counts as many files and bytes as there are, all of them belong to the
+    dataset. Otherwise, the files that the format lists belong to it; if the format lists none, no file does.
+    """
+    manifest = read_manifest(resolve_link(destination))  # read now, because a later check finds the dataset moved away
+    written = (manifest.output.get("files"), manifest.output.get("bytes"))
+
+    def objection(place: Place) -> str:
+        held = everything_in(place) if place.is_dir() else []
+        if not held or (written is not None and _extent(held) == written):
+            return ""
+        format_ = _format_of(place, manifest.content.get("format"))
+        found = held if format_ is None else unrelated_files(format_, place)
+        if not found:
+            return ""
+        more = f" and {len(found) - 1:,} more, which belong" if len(found) > 1 else ", which belongs"
+        return f"it holds {printable(found[0].relative(place))}{more} to no dataset there"
+
+    return objection
+
+
+def strangers_in_store(destination: Place, stated: str) -> str:
+    """Return the reason not to replace what is at an address: the first object that does not belong to the dataset.
+
+    Args:
+        destination: The address.
+        stated: The format that the claim of an earlier run states; "" without one.
+    """
+    if not destination.is_dir():
+        return ""
+    manifest = read_manifest(destination)
+    format_ = _format_of(destination, manifest.content.get("format") or stated or None)
+    own = {str(one.get("key")) for one in manifest.objects}
+    found = everything_in(destination) if format_ is None else unrelated_files(format_, destination)
+    found = [file for file in found if isinstance(file, Url) and file.key not in own]
+    if not found:
+        return ""
+    more = f" and {len(found) - 1:,} more, which belong" if len(found) > 1 else ", which belongs"
+    return f"it holds {printable(found[0].relative(destination))}{more} to no dataset there"
+
+
+def _extent(files: Iterable[Place]) -> tuple[int, int] | None:
+    """Return the number of files and their bytes; None if one of them is not a regular file."""
+    count = size = 0
+    for file in files:
+        status = os.lstat(file.text)
+        if not stat.S_ISREG(status.st_mode):
+            return None
+        count, size = count + 1, size + status.st_size
+    return count, size
+
+
+def _format_of(directory: Place, stated: object) -> Format | None:
+    """Return the format that the manifest states, or that the content of a directory shows; None if neither does.
+
+    File names alone are not enough evidence to remove a directory.
+    """
+    try:
+        if isinstance(stated, str):
+            return registry.get(stated)
+        format_ = registry.detect(directory)
+    except (DetectionError, OptionError):
+        return None
+    return format_ if registry.candidates(look(directory))[format_.name] > Confidence.PLAUSIBLE else None
+
+
+def guard(destination: Place, paths: Iterable[PlaceLike], found: Iterable[SourceFiles] = ()) -> None:
+    """Refuse a destination that is a source, is inside or around one, or whose manifest would replace one.
+
+    Args:
+        destination: The path to write.
+        paths: The paths of the sources, as given.
+        found: The datasets of the sources. Each of their files is protected too.
+
+    Raises:
+        ConversionError: The destination or its manifest would replace a source.
+    """
+    if isinstance(destination, Url):
+        _guard_address(destination, (*(file for one in found for file in one.files), *paths))
+        return
+    real = os.path.realpath(resolve_link(destination).text)
+    manifest, above, beneath = str(manifest_path(Path(real))), set(map(str, Path(real).parents)), os.path.join(real, "")
+    given_places = (place_of(given) for given in (*(file for one in found for file in one.files), *paths))
+    files = [given for given in given_places if isinstance(given, LocalPlace)]  # an address is not a destination
+    ours = {status for path in (real, manifest) if (status := _identity(path)) is not None}
+    parents = dict[str, str]()
+    for place, given in {os.path.abspath(given): given for given in files}.items():
+        source = _real(place, parents)
+        if source in (real, manifest) or source in above or source.startswith(beneath):
+            raise ConversionError(_is_source(destination, given))
+        if ours and _identity(source) in ours:
+            raise ConversionError(_is_source(destination, given))
+
+
+def _guard_address(destination: Url, sources: Iterable[PlaceLike]) -> None:
+    """Refuse an address that is a source, is below or above one, or whose manifest would replace one."""
+    for given in map(place_of, sources):
+        if not isinstance(given, Url):
+            continue
+        if given == destination:
+            raise ConversionError(f"{printable(destination)}: is also a source. Choose another destination")
+        if (
+            destination.relative(given) is not None
+            or given.relative(destination) is not None
+            or given == manifest_path(destination)
+        ):
+            where = "is below" if destination.relative(given) is not None else "would replace a part of"
+            raise ConversionError(
+                f"{printable(destination)}: {where} {printable(given)}, which is a source. Choose another destination"
+            )
+
+
+def _real(path: str, parents: dict[str, str]) -> str:
+    """Return `os.path.realpath(path)`, and resolve each directory only once, for sources of many files."""
+    parent, name = os.path.split(path)
+    if parent not in parents:
+        parents[parent] = os.path.realpath(parent)
+    real = os.path.join(parents[parent], name)
+    return os.path.realpath(real) if os.path.islink(real) else real
+
+
+def _is_source(destination: Place, given: Place) -> str:
+    same = destination.real() == given.real()
+    within = destination.real().relative(given.real()) is not None
+    where = f"is inside {printable(given)}, " if within else f"would replace {printable(given)}, or a part of it, "
+    which = "is also a source" if same else f"{where}which is a source"
+    return f"{printable(destination)}: {which}. Choose another destination"
+
+
+def _identity(path: str) -> tuple[int, int] | None:
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def refuse_foreign(destination: Place) -> None:
+    """Refuse a destination if a file that tokfmt did not write has the name of its manifest or ledger.
+
+    Raises:
+        ConversionError: There is such a file.
+    """
+    place = resolve_link(destination)
+    if isinstance(place, Url):
+        writable_store(place)  # An address that cannot be written is refused by its own name.
+    rows, about = ledger_paths(place)
+    for path, what, words in (
+        (manifest_path(place), "manifest", SCHEMA),
+        (about, "ledger", "tokfmt.ledger/"),
+        (rows, "ledger", "'record'"),
+    ):
+        beginning = _beginning_of_object(path) if isinstance(path, Url) else _beginning(path.text)
+        if words not in (beginning or words):
+            shown = path if destination.is_symlink() else destination.with_name(path.name)
+            raise ConversionError(
+                f"{printable(shown)}: has the name of the {what}, and is not one. Move it away, or choose another "
+                "destination"
+            )
+
+
+def _beginning_of_object(path: Url) -> str:
+    """Return the first 4 KiB of an object as text; "" without one."""
+    if writable_store(path).identity(path.key) is None:
+        return ""
+    file = open_file(path, may_be_page=True)
+    return file.read(0, min(file.size, 1 << 12)).decode("utf-8", "replace") or " "
+
+
+def _beginning(path: str) -> str:
+    """Return the first 4 KiB of a file as text.
+
+    Returns:
+        " " for an empty file, and for anything that is not a readable regular file. "" if there is no file, or if its
+        directory cannot be searched: writing there then fails with the reason.
+    """
+    try:
+        mode = os.lstat(path).st_mode
+    except OSError:
+        return ""
+    if not stat.S_ISREG(mode):
+        return " "
+    try:
+        with open(path, "rb") as file:
+            return file.read(1 << 12).decode("utf-8", "replace") or " "
+    except FileNotFoundError:
+        return ""
+    except OSError:
+        return " "
+
+
+def remove_manifest_of_link(destination: Place) -> None:
+    """If the destination is a link, remove an older manifest beside the link: the new one is beside its target."""
+    place = manifest_path(destination.normalized())
+    if destination.is_symlink() and SCHEMA in _beginning(place.text):
+        with contextlib.suppress(OSError):
+            os.unlink(place.text)
+
+
+def replaced(destination: Place) -> str:
+    """Describe the file or directory that a destination would replace; "" without one."""
+    if isinstance(destination, Url):
+        return _replaced_objects(destination)
+    place = resolve_link(destination)
+    if not place.is_there():
+        return ""
+    if not place.is_dir():
+        what = f"a file of {os.lstat(place.text).st_size:,} bytes"
+    else:
+        held = everything_in(place)
+        what = f"a directory of {len(held):,} file{'s' * (len(held) != 1)}, "
+        what += f"{sum(os.lstat(path.text).st_size for path in held):,} bytes"
+    what += f", at {printable(place)}" if place != destination.normalized() else ""
+    return what + (", and its manifest" if manifest_path(place).exists() else "")
+
+
+def _replaced_objects(destination: Url) -> str:
+    if not destination.is_there():
+        return ""
+    if not destination.is_dir():
+        what = f"an object of {destination.status().size:,} bytes"
+    else:
+        held = everything_in(destination)
+        what = f"{len(held):,} object{'s' * (len(held) != 1)}, "
+        what += f"{sum(path.status().size for path in held):,} bytes. Until the new ones are complete, there is none"
+    return what + (", and its manifest" if manifest_path(destination).is_there() else "")

@@ -1,0 +1,347 @@
+"""Identify a dataset (`tokfmt info`): format, layout, counts, separator, tokenizer, manifest and first words.
+
+The time does not depend on the number of tokens. At most its headers, its index, its first tokens and a few ends of
+sequences are read. A fact that would take more is taken from the manifest, or it is None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tokfmt.commands.source.content import Manifest
+from tokfmt.commands.source.manifest import extent
+from tokfmt.commands.source.open import counted, find_one, open_stored
+from tokfmt.commands.source.request import SourceFiles, SourceRequest
+from tokfmt.commands.source.stored import Source, tokenizer_of, without_leads, without_separators
+from tokfmt.core.losses import READS
+from tokfmt.core.ragged import Tokens
+from tokfmt.core.reader import Info, Layout, TokenReader, largest_id, windows
+from tokfmt.core.records import RecordReader
+from tokfmt.errors import CorruptError, TruncatedError
+from tokfmt.files.listing import Listing
+from tokfmt.files.place import LocalPlace
+from tokfmt.text.tokenizer import TokenizerHandle
+from tokfmt.wording import shortened
+
+_COUNTED = 1 << 20
+"""Tokens of a stream up to which its sequences are counted, and of any dataset whose largest ID is searched."""
+_FIRST = 1 << 16
+"""Tokens at the start of a larger dataset that are read."""
+_RECORDS, _PACKED = 1 << 22, 1 << 18
+"""Bytes of records up to which they are counted; of compressed records."""
+_ONE = 1 << 24
+"""Bytes of the first record up to which it is read."""
+_FILES = 10_000
+"""Files whose sizes are added up."""
+_QUICK = 1 << 22
+"""Bytes of the tokenizer.json that a manifest names, up to which it is loaded without being asked for."""
+_IDS, _CHARACTERS = 32, 200  # of the first sequence
+_NAMED = 3  # sources of the manifest
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """The origin of a dataset, as its manifest states it.
+
+    Attributes:
+        path: The manifest.
+        tokfmt: The version of tokfmt that wrote the dataset; None if it is not stated.
+        sources: The first three sources.
+        more_sources: The number of other sources.
+    """
+
+    path: str
+    tokfmt: str | None
+    sources: tuple[str, ...]
+    more_sources: int
+
+
+@dataclass(frozen=True, slots=True)
+class Overview:
+    """The facts that identify a dataset.
+
+    Attributes:
+        path: The path of the dataset.
+        format: The name of its format.
+        title: The title of its format.
+        layout: "documents", "samples", "stream", "text" or "token IDs". The last two are records.
+        extras: Facts of the format.
+        files: The number of its files.
+        size_bytes: Their size in bytes; None for more than 10,000 files.
+        sequences: The number of sequences; None if it is not known without reading the dataset.
+        tokens: The number of tokens without separators; None if it is not known without reading the dataset.
+        counts_from: "dataset", "manifest", or "" if the counts are not known.
+        stored_tokens: The number of tokens with separators, as they are stored; None for records.
+        samples: The number of samples of one length that the dataset is stored in; None without such samples.
+        sample_length: Tokens per sample; None without samples of one length.
+        padding: The number of stored positions that hold padding; None if they were not counted.
+        dtype: The dtype of the token IDs; None for records.
+        max_id: The largest token ID, which may be the separator; None if no ID is known.
+        max_id_from: "dataset", "manifest", or "N tokens" for the first tokens that were read; "" if no ID is known.
+        eos_id: The separator; None without one, or if it is not known.
+        eos_from: The origin of the separator.
+        eos_seen: How many of the sequences that were looked at end with it, in words; "" if none
+            was looked at.
+        separators: Where separators are stored: "none", "trailing", "between", "after" or "before"; None for records.
+        tokenizer: `name` and `digest` of the tokenizer that made the token IDs, by the manifest; None if not stated.
+        manifest: The manifest; None without one.
+        ids: The first token IDs of the first sequence that has any; None for text.
+        text: The first words of the first sequence; None without a tokenizer on this machine.
+        notes: Sentences on what tokfmt inferred, and on defects.
+    """
+
+    path: str
+    format: str
+    title: str
+    layout: str
+    extras: Mapping[str, object]
+    files: int
+    size_bytes: int | None
+    sequences: int | None
+    tokens: int | None
+    counts_from: str
+    stored_tokens: int | None
+    samples: int | None
+    sample_length: int | None
+    padding: int | None
+    dtype: str | None
+    max_id: int | None
+    max_id_from: str
+    eos_id: int | None
+    eos_from: str
+    eos_seen: str
+    separators: str | None
+    tokenizer: Mapping[str, str] | None
+    manifest: Written | None
+    ids: tuple[int, ...] | None
+    text: str | None
+    notes: tuple[str, ...]
+
+
+def info(given: SourceRequest, tokenizer: str | None = None) -> Overview:
+    """Identify a dataset of any size without reading all of it.
+
+    Args:
+        given: The dataset, and how to read it.
+        tokenizer: The name, directory or tokenizer.json of a tokenizer, which decodes the first token IDs (default:
+            that of the manifest, if it is on this machine).
+
+    Raises:
+        TokfmtError: If the dataset cannot be opened, or an option is wrong.
+    """
+    handle = tokenizer_of(tokenizer)
+    request = given.accepting(READS["info"])
+    with Listing() as listing:
+        return _overview(find_one(request, listing), request, handle)
+
+
+def _overview(found: Sequence[SourceFiles], request: SourceRequest, handle: TokenizerHandle | None) -> Overview:
+    try:
+        source = open_stored(found, request, handle, few_sequences=True, max_sequences=1)
+    except (TruncatedError, CorruptError) as error:
+        error.add_note(f"It is read as {found[0].format.name}; tokfmt check lists every problem")
+        raise
+    manifest = source.manifests[0] if len(found) == 1 and not request.ignore_manifest else Manifest({})
+    try:
+        if isinstance(source.reader, RecordReader):
+            facts = _of_records(source, source.reader, manifest)
+        else:
+            facts = _of_tokens(source, source.reader, request, manifest)
+    finally:
+        source.reader.close()
+    ids = facts.get("ids")
+    if ids and facts.get("text") is None:
+        facts["text"] = _text(handle if handle is not None else _quick_tokenizer(manifest), ids)
+    facts["notes"] = tuple(_with_browse(note, source) for note in facts["notes"])
+    size, made = _size(found), manifest.tokenizer
+    return Overview(
+        path=str(source.paths[0]),
+        format=source.format.name,
+        title=source.format.title,
+        extras=dict(source.reader.info.facts),
+        files=sum(len(one.files) for one in found),
+        size_bytes=size,
+        eos_id=source.separator.eos_id,
+        eos_from=source.separator.source,
+        eos_seen=source.separator.seen,
+        tokenizer=None if made is None else {"name": str(made.get("name") or ""), "digest": str(made["digest"])},
+        manifest=_written(manifest),
+        **facts,
+    )
+
+
+def _with_browse(note: str, source: Source) -> str:
+    """Return a note; the one on what a directory holds besides the dataset names the command that lists it."""
+    is_left_out = note.removeprefix("left out: ") in source.left_out
+    return f"{note}; tokfmt browse lists the datasets in a directory" if is_left_out else note
+
+
+def _of_records(source: Source, records: RecordReader, manifest: Manifest) -> dict[str, Any]:
+    """Return the facts of text, or of token IDs in records."""
+    known, value = records.info, _first_record(source, records)
+    small = known.size <= (_RECORDS if known.random_access else _PACKED) and not source.format.is_computed
+    count = known.records if known.records is not None or not small else records.count()
+    stated = _stated_counts(source, manifest, known.split)
+    top = manifest.content.get("max_id")
+    return {
+        "layout": "text" if known.kind == "text" else "token IDs",
+        "sequences": count if count is not None else stated.get("sequences"),
+        "tokens": stated.get("tokens"),
+        "counts_from": "dataset" if count is not None else "manifest" if stated else "",
+        "stored_tokens": None,
+        "samples": None,
+        "sample_length": None,
+        "padding": None,
+        "dtype": None,
+        "max_id": top,
+        "max_id_from": "" if top is None else "manifest",
+        "separators": None,
+        "ids": tuple(value[:_IDS]) if isinstance(value, list) else None,
+        "text": shortened(value, _CHARACTERS) if isinstance(value, str) else None,
+        "notes": source.notes,
+    }
+
+
+def _first_record(source: Source, records: RecordReader) -> str | list[int] | None:
+    """Return the first record; None without one, if it is long, or for a recipe, whose texts do not exist yet."""
+    if source.format.is_computed or not records.count_up_to(1):
+        return None
+    block = records.blocks(1, 0, 1)[0]
+    return None if records.info.random_access and block.stop - block.start > _ONE else records.record(0)
+
+
+def _of_tokens(source: Source, stored: TokenReader, request: SourceRequest, manifest: Manifest) -> dict[str, Any]:
+    """Return the facts of a token axis. The sequences of a long stream are not counted."""
+    about, eos_id = stored.info, source.separator.eos_id
+    axis, notes = stored, source.notes
+    divided = not about.separators.alone or (eos_id is not None and about.tokens <= _COUNTED)
+    if divided:
+        axis, decided = without_separators(stored, source.separator, source.dataset, source.paths[0])
+        if source.bos_id is not None:
+            axis, noted = without_leads(axis, source.bos_id, source.paths[0])
+            decided += noted
+        notes = (*notes, *decided)
+        counted(source._replace(reader=axis), request)
+    counts: Mapping[str, Any] = {}
+    if divided and not axis.info.beginning:
+        counts = {"sequences": axis.info.sequences, "tokens": axis.info.tokens}
+    stated = _stated_counts(source, manifest, about.split, samples=about.layout is Layout.SAMPLES)
+    top, top_from = _largest(stored, manifest, computed=source.format.is_computed)
+    counts_of_padding = stored.padding_counts()
+    made = 0 if counts_of_padding is None else counts_of_padding.separators
+    return {
+        "layout": about.layout.value,
+        "sequences": (counts or stated).get("sequences"),
+        "tokens": (counts or stated).get("tokens"),
+        "counts_from": "dataset" if counts else "manifest" if stated else "",
+        "stored_tokens": about.beginning_of if about.beginning else about.tokens - made,
+        **_samples(stored),
+        "dtype": str(about.dtype),
+        "max_id": top,
+        "max_id_from": top_from,
+        "separators": about.separators.value,
+        "ids": tuple(_first_ids(axis, eos_id).tolist()),
+        "text": None,
+        "notes": notes,
+    }
+
+
+def _samples(stored: TokenReader) -> dict[str, int | None]:
+    """Return the number and the length of the samples that a stored axis is in, and their padding."""
+    about = stored.info
+    counts = stored.padding_counts()
+    if about.layout is Layout.SAMPLES or counts is None:
+        whole = about.layout is Layout.SAMPLES and about.sample_length is not None and not about.beginning
+        return {
+            "samples": about.sequences if whole else None,
+            "sample_length": about.sample_length,
+            "padding": None,
+        }
+    length = counts.sample_length
+    if length is None:
+        return {"samples": None, "sample_length": None, "padding": counts.padding}
+    return {"samples": counts.positions // length, "sample_length": length, "padding": counts.padding}
+
+
+def _stated_counts(
+    source: Source, manifest: Manifest, split: str | None, *, samples: bool = False
+) -> Mapping[str, Any]:
+    """Return the counts of the manifest if it counts what is read here; else an empty mapping."""
+    same = manifest.content.get("format") == source.format.name and manifest.ids == (
+        source.separator.eos_id,
+        source.bos_id,
+    )
+    return manifest.counts(split, samples=samples) if same else {}
+
+
+def _largest(stored: TokenReader, manifest: Manifest, *, computed: bool) -> tuple[int | None, str]:
+    """Return the largest token ID that is known, and its origin. The samples of a recipe are costly to read."""
+    about, stated = stored.info, manifest.content.get("max_id")
+    if about.max_id is not None:
+        return about.max_id, "dataset"
+    if isinstance(stated, int) and stated >= 0 and not computed:
+        return stated, "manifest"
+    few = _FIRST if computed or about.tokens > _COUNTED else _COUNTED
+    read = min(about.tokens, few)
+    if not read:
+        return None, ""
+    top = max(largest_id(stored.tokens(a, b)) for a, b in windows(0, read))
+    return top, "dataset" if read == about.tokens and not about.beginning else f"{read:,} tokens"
+
+
+def _first_ids(axis: TokenReader, eos_id: int | None) -> Tokens:
+    """Return the first token IDs of the first sequence that has any."""
+    about: Info = axis.info
+    head = axis.tokens(0, min(about.tokens, _FIRST))
+    if about.separators.alone:
+        inside = np.ones(len(head), np.bool_) if eos_id is None else head != eos_id
+        start = int(np.argmax(inside)) if inside.any() else len(head)
+        after = np.flatnonzero(~inside[start:])
+        return head[start : start + int(after[0]) if len(after) else len(head)][:_IDS]
+    bounds = axis.offsets(0, min(about.sequences, 1 << 10))
+    ends = bounds[bounds > bounds[0]]
+    return head[: int(ends[0] - bounds[0]) if len(ends) else 0][:_IDS]
+
+
+def _text(tokenizer: Any, ids: Sequence[int]) -> str | None:
+    """Return the text of token IDs; None without a tokenizer."""
+    if tokenizer is None:
+        return None
+    return shortened(str(tokenizer.decoder(lenient=True).decode(np.array(ids, np.uint32))), _CHARACTERS)
+
+
+def _quick_tokenizer(manifest: Manifest) -> Any:
+    """Return the tokenizer of the manifest if its file is where the manifest states it, small and unchanged."""
+    made = manifest.tokenizer
+    if made is None or not isinstance(made.get("path"), str):
+        return None
+    place = LocalPlace(made["path"])
+    with suppress(OSError):
+        file = place / "tokenizer.json" if place.is_dir() else place
+        if file.is_file() and file.status().size <= _QUICK:
+            found = tokenizer_of(str(place), local=True)
+            return found if found is not None and found.digest == made["digest"] else None
+    return None
+
+
+def _size(found: Sequence[SourceFiles]) -> int | None:
+    """Return the size of a dataset in bytes; None for more than 10,000 files."""
+    files = [file for one in found for file in one.files]
+    return int(extent(files)["bytes"]) if len(files) <= _FILES else None
+
+
+def _written(manifest: Manifest) -> Written | None:
+    """Return the origin that a manifest states, whose values can have any type."""
+    if not manifest.content:
+        return None
+    version, listed = manifest.content.get("tokfmt"), manifest.content.get("sources")
+    sources = [str(one.get("path")) for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+    more = manifest.content.get("more_sources")
+    others = more.get("sources") if isinstance(more, dict) else 0
+    rest = len(sources[_NAMED:]) + (others if isinstance(others, int) else 0)
+    return Written(str(manifest.path), version if isinstance(version, str) else None, tuple(sources[:_NAMED]), rest)

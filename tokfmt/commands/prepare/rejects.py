@@ -1,0 +1,136 @@
+"""Write the texts that a recipe leaves out as JSON Lines, with their place and the reason.
+
+A line is `{"source", "file", "record", "byte_offset", "filter", "rule", "value", "twin", "text"}`:
+
+- `file` is relative to the directory of the recipe, unless the recipe has an absolute path. `record` is the number of
+  the record in the file, from 0.
+- `byte_offset` is that of the record's line in the decompressed text of the file; null if records are not lines.
+- `twin` is the equal text that is kept, `{"source", "file", "record"}`; null for texts that break a rule of a filter.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import posixpath
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokfmt.commands.prepare.draw import Kept
+from tokfmt.commands.source.draft import TextSource
+from tokfmt.core.ragged import Offsets, offsets_of
+from tokfmt.files.place import Place, Url
+from tokfmt.mix.documents import TextPart
+from tokfmt.mix.language import RecipeFile
+from tokfmt.text.filters import FilterChain, value_of
+
+
+class _Files(NamedTuple):
+    """The files of a source.
+
+    Attributes:
+        name: The name of the source.
+        paths: The paths of the files, as lines name them.
+        parts: The range of records of each file that the source has.
+        firsts: The number in the source of the first record of each file, and the number of all records.
+    """
+
+    name: str
+    paths: list[str]
+    parts: tuple[TextPart, ...]
+    firsts: Offsets
+
+    def place(self, record: int) -> dict[str, Any]:
+        """Return the file of a record of the source, and the number of the record in the file."""
+        k = int(np.searchsorted(self.firsts, record, side="right")) - 1
+        return {"file": self.paths[k], "record": self.parts[k].first + record - int(self.firsts[k])}
+
+
+class Rejects:
+    """The file of the texts that are left out, written source by source."""
+
+    def __init__(self, path: Path, recipe: RecipeFile) -> None:
+        """Append lines to an existing file.
+
+        Args:
+            path: The file.
+            recipe: The recipe as written.
+        """
+        self._path, self._recipe = path, recipe
+        self._files = dict[int, _Files]()
+        self._last = 0
+
+    def begin(self, number: int, source: TextSource, parts: tuple[TextPart, ...]) -> None:
+        """Begin a source; `parts` are its files and the records of each that it has."""
+        absolute = all(os.path.isabs(path) for path in source.entry.path)
+        home = self._recipe.where.parent
+        paths = [str(part.path) if absolute else _seen_from(home, part.path) for part in parts]
+        self._files[number] = _Files(source.name, paths, parts, offsets_of([part.records for part in parts]))
+        self._last = number
+
+    def add(
+        self,
+        source: TextSource,
+        sieve: FilterChain,
+        entries: NDArray[np.void],
+        numbers: NDArray[np.int64],
+        texts: Iterable[tuple[str, int]],
+        kept: Kept | None,
+    ) -> None:
+        """Write a line for each of some texts.
+
+        Args:
+            source: The source that was begun last.
+            sieve: The filters of the source.
+            entries: The entry of each text, with the rule that it breaks; ENTRY[texts].
+            numbers: The number of each text's record in the source; int64[texts].
+            texts: The texts, each with the byte offset of its line; -1 if it has none.
+            kept: The documents that were kept, with the numbers of their records.
+        """
+        twins = _twins(kept, entries)
+        filters, files = dict(source.filters), self._files[self._last]
+        with open(self._path, "a", encoding="utf-8") as file:
+            for rule, number, (text, byte), twin in zip(
+                entries["rule"].tolist(), numbers.tolist(), texts, twins, strict=True
+            ):
+                filter_, name = sieve.rule(rule) if rule else ("dedup", "exact")
+                line = {
+                    "source": source.name,
+                    **files.place(number),
+                    "byte_offset": None if byte < 0 else byte,
+                    "filter": filter_,
+                    "rule": name,
+                    "value": value_of(text, filters[filter_], name) if rule else None,
+                    "twin": None if rule else self._twin(*twin),
+                    "text": text,
+                }
+                written = json.dumps(line, ensure_ascii=False)
+                file.write((written if _whole(written) else json.dumps(line)) + "\n")
+
+    def _twin(self, source: int, record: int) -> dict[str, Any]:
+        files = self._files[source]
+        return {"source": files.name, **files.place(record)}
+
+
+def _seen_from(home: Place, file: Place) -> str:
+    """Return a file relative to the directory of the recipe; its address if only one of them is in that store."""
+    if isinstance(home, Url) and isinstance(file, Url):
+        same = (home.scheme, home.authority) == (file.scheme, file.authority)
+        return posixpath.relpath(file.key, home.key or ".") if same else str(file)
+    return os.path.relpath(file.text, home.text) if home.is_local and file.is_local else str(file)
+
+
+def _twins(kept: Kept | None, entries: NDArray[np.void]) -> list[tuple[int, int]]:
+    """Return the source and the record of the equal document of each entry; -1 without one."""
+    if kept is None:
+        return [(-1, -1)] * len(entries)
+    return list(zip(kept.sources(entries).tolist(), kept.records(entries).tolist(), strict=True))
+
+
+def _whole(text: str) -> bool:
+    """Return True if a text has no lone surrogate, which UTF-8 cannot encode."""
+    return not any("\ud800" <= character <= "\udfff" for character in text)

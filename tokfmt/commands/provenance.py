@@ -1,0 +1,636 @@
+"""Write and read `DST.ledger`, which has the file and the record that each sequence of a recipe comes from.
+
+    DST.ledger         an array of `ROW` for numpy.load: one row for each piece of a sequence, in order
+    DST.ledger.json    {"schema": "tokfmt.ledger/1", "unit": "sequences" | "samples", "sequences": ..., "rows": ...,
+                        "dataset": {"bytes", "files", "xxh3_128"}, "sources": [{"name", "kind", "paths", "format",
+                        "bytes", "files", ...}]}
+
+A row states that a sequence holds positions `start <= p < stop` of a record of `sources[source]`. That source is a file
+of text, or a dataset of token IDs. Position len(record) is the separator; padding has no row.
+
+- "unit" is "samples" if samples of a recipe are stored as they are. Otherwise sequences are counted as `show` does.
+- Paths are relative to the directory of the dataset. In a store, paths of local files are absolute.
+- "dataset" identifies the dataset that the ledger was written beside.
+"""
+
+from __future__ import annotations
+
+import bisect
+import json
+import os
+import struct
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokfmt import registry
+from tokfmt.base.options import fit, given_options
+from tokfmt.commands.source.discover import format_of
+from tokfmt.commands.source.manifest import LITTLE, extent, fingerprint, ledger_paths, read_manifest, written_files
+from tokfmt.commands.source.open import open_sources
+from tokfmt.commands.source.recipe import Deferred
+from tokfmt.commands.source.request import EosChoice, SourceRequest, viewed, words_of
+from tokfmt.commands.source.stored import Source as Opened
+from tokfmt.core.format import Format
+from tokfmt.core.output import whole
+from tokfmt.core.ragged import offsets_of
+from tokfmt.core.reader import TokenReader, windows
+from tokfmt.core.records import RecordReader
+from tokfmt.errors import CorruptError, OptionError, SourceChangedError, TruncatedError
+from tokfmt.files.file import File, open_file
+from tokfmt.files.named import place_named
+from tokfmt.files.place import LocalPlace, Place, Url, place_of
+from tokfmt.mix.cache import Numbers
+from tokfmt.mix.documents import Documents, Source, SpanTable
+from tokfmt.mix.samples import Samples
+from tokfmt.model.select import Concat, Slice
+from tokfmt.run.progress import Progress
+from tokfmt.wording import printable
+
+if TYPE_CHECKING:
+    from tokfmt.files.publisher import Publisher
+
+SCHEMA = "tokfmt.ledger/1"
+ROW = np.dtype([("sequence", "<i8"), ("source", "<i4"), ("record", "<i8"), ("start", "<i8"), ("stop", "<i8")])
+_HEAD = 256  # bytes of numpy's header before the rows; the padding leaves room for any number of rows
+_AT_ONCE = 1 << 16  # sequences, or positions of samples, whose rows are made at a time
+_OPEN = 16  # datasets that stay open while rows are followed
+_LIMIT = 1 << 28  # maximum size of DST.ledger.json, in bytes
+_AGAIN = "Convert the recipe again with --ledger, or remove the ledger"
+
+
+def _head(rows: int) -> bytes:
+    described = f"{{'descr': {ROW.descr}, 'fortran_order': False, 'shape': ({rows},), }}"
+    return b"\x93NUMPY\x01\x00" + struct.pack("<H", _HEAD - 10) + described.ljust(_HEAD - 11).encode() + b"\n"
+
+
+# Writing a ledger.
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """The parts of a source of a recipe, each a file of text, a dataset or a recipe.
+
+    Attributes:
+        begins: The number in the source of the first record of each part, int64[parts], ascending.
+        firsts: The number of that record in the part, int64[parts].
+        targets: The number of each part in the ledger's list of sources, or the tracer of a recipe.
+    """
+
+    begins: Numbers
+    firsts: Numbers
+    targets: list[int | Tracer]
+
+
+class Tracer:
+    """Follow spans of a recipe's sources through nested recipes to datasets of token IDs and files of text."""
+
+    def __init__(
+        self, recipe: Documents | Samples, allow_loss: frozenset[str], listed: list[dict[str, Any]], outer: str = ""
+    ) -> None:
+        """List the sources of a recipe.
+
+        Args:
+            recipe: The recipe.
+            allow_loss: The accepted losses, which the ledger records.
+            listed: The ledger's list, to which files of text and datasets of token IDs are appended.
+            outer: The prefix of the names of its sources, if the recipe is nested.
+        """
+        self.recipe, self.allow_loss = recipe, allow_loss
+        self._sources = [self._list(k, listed, outer) for k in range(len(recipe.sources))]
+
+    def _list(self, number: int, listed: list[dict[str, Any]], outer: str) -> Listed:
+        source, file = self.recipe.sources[number], self.recipe.file
+        entry, targets = file.sources[number], list[int | Tracer]()
+        found: list[tuple[list[Place], str | None, TokenReader | None]]
+        given: dict[str, object] = {
+            "text": entry.text,
+            "split": None,
+            "eos": None,
+            "allow_loss": sorted(self.allow_loss),
+        }
+        if source.files:
+            found = [([part.path], part.format, None) for part in source.files]
+            firsts = [part.first for part in source.files]
+            begins = offsets_of([part.records for part in source.files])[:-1]
+        else:
+            leaves, first = _leaves(source)
+            files = [registry.of_prefix(path) for path in source.paths]
+            paths = [[path] for path in files] if len(leaves) > 1 else [files]
+            name = source.format if len(leaves) == 1 else entry.format  # several datasets can have different formats
+            found = [(places, name, leaf) for places, leaf in zip(paths, leaves, strict=True)]
+            firsts, begins = [0] * len(leaves), offsets_of([leaf.info.sequences for leaf in leaves])[:-1] - first
+            given |= {"split": entry.split, "eos": entry.eos}
+        options = given_options(entry.options)
+        for named, name, leaf in found:
+            if isinstance(leaf, (Documents, Samples)):
+                targets.append(Tracer(leaf, self.allow_loss, listed, f"{outer}{source.name}/"))
+                continue
+            format_ = format_of(named[0], name)
+            places = [format_.canonical(path) for path in named]  # the manifests are beside these paths
+            request = SourceRequest(tuple(places), options=options)
+            if file.pack == "stored":
+                request = viewed(request, format_, "samples")
+            held = extent(one for path in places for one in format_.files(path))
+            targets.append(len(listed))
+            listed.append(
+                {
+                    "name": f"{outer}{source.name}",
+                    "kind": "text" if source.files else "ids",
+                    "paths": [path.text for path in places],
+                    "format": format_.name,
+                    "bytes": held["bytes"],
+                    "files": held["files"],
+                    "xxh3_128": read_manifest(places[0]).output.get("xxh3_128") if len(places) == 1 else None,
+                    "options": words_of(request.options),
+                    **given,
+                }
+            )
+        return Listed(np.asarray(begins, np.int64), np.array(firsts, np.int64), targets)
+
+    def follow(self, spans: SpanTable) -> SpanTable:
+        """Return spans of the listed files and datasets for spans of the recipe's sources.
+
+        In the result, `source` is the number in the list, and `sequence` the number of the record.
+        """
+        keyed, found = spans._replace(row=np.arange(len(spans.row))), list[SpanTable]()
+        for k in np.unique(spans.source).tolist():
+            listed, of_source = self._sources[k], _those(keyed, keyed.source == k)
+            parts = np.searchsorted(listed.begins, of_source.sequence, side="right") - 1
+            for p in np.unique(parts).tolist():
+                one, target = _those(of_source, parts == p), listed.targets[p]
+                one = one._replace(sequence=one.sequence - listed.begins[p] + listed.firsts[p])
+                if isinstance(target, Tracer):
+                    found.append(target.within(one))
+                else:
+                    found.append(one._replace(source=np.full(len(one.row), target, np.int64)))
+        together = SpanTable.joined(found)
+        return together._replace(row=spans.row[together.row])
+
+    def within(self, spans: SpanTable) -> SpanTable:
+        """Return spans of the listed files and datasets for spans of the recipe's own sequences or samples."""
+        if isinstance(self.recipe, Documents):
+            source, sequence = self.recipe.origins(spans.sequence)
+            return self.follow(spans._replace(source=source, sequence=sequence))
+        return self.follow(_clipped(self.recipe.table(spans.sequence), spans))
+
+
+def _those(spans: SpanTable, mask: NDArray[np.bool_]) -> SpanTable:
+    return SpanTable(*(column[mask] for column in spans))
+
+
+def _clipped(inner: SpanTable, spans: SpanTable) -> SpanTable:
+    """Return the parts of inner spans that outer spans hold.
+
+    Args:
+        inner: The spans that sequences are made of; `row` is the index of the outer span.
+        spans: The outer spans, of positions in these sequences.
+    """
+    lengths = inner.stop - inner.start
+    ends = np.cumsum(lengths)
+    before = ends - lengths
+    at = before - before[np.searchsorted(inner.row, inner.row)] if len(before) else before
+    start = np.maximum(spans.start[inner.row], at)
+    stop = np.minimum(spans.stop[inner.row], at + lengths)
+    moved = inner._replace(row=spans.row[inner.row], start=inner.start + start - at, stop=inner.start + stop - at)
+    return _those(moved, start < stop)
+
+
+def _leaves(source: Source) -> tuple[Sequence[TokenReader], int]:
+    """Return the readers of the datasets in a source of token IDs, and the number of sequences before its first one."""
+    reader, first = source.whole or source.reader, 0
+    while isinstance(reader, (Deferred, Slice)):
+        first += reader.first if isinstance(reader, Slice) else 0
+        reader = reader.reader if isinstance(reader, Deferred) else reader.source
+    several = isinstance(reader, Concat) and len(reader.sources) == len(source.paths)
+    return (reader.sources if several and isinstance(reader, Concat) else [reader]), first
+
+
+def write_rows(
+    scratch: Path,
+    opened: object,
+    axis: TokenReader,
+    written: TokenReader,
+    losses: Collection[str],
+    progress: Progress,
+) -> dict[str, Any]:
+    """Write the rows of the ledger of a recipe to `scratch / "ledger"`, in bounded memory.
+
+    Args:
+        scratch: The directory to write to.
+        opened: The reader of the recipe. If it is not `Documents` or `Samples`, the recipe has text, and `axis` is its
+            prepared reader.
+        axis: All sequences or samples of the recipe.
+        written: The sequences as they are written.
+        losses: The --allow-loss names of the accepted losses.
+        progress: Receives the phase and counts.
+
+    Returns:
+        The "sequences", "rows" and "sources" of `DST.ledger.json`; paths are as they were opened.
+
+    Raises:
+        OptionError: The separators inside sequences split them, so that a row has no sequence.
+    """
+    recipe, allow_loss = opened if isinstance(opened, (Documents, Samples)) else axis, frozenset(losses)
+    if not isinstance(recipe, (Documents, Samples)) or "embedded-separators" in allow_loss:
+        raise OptionError(
+            "--allow-loss embedded-separators does not go with --ledger: it splits the sequences that the rows name"
+        )
+    listed = list[dict[str, Any]]()
+    tracer = Tracer(recipe, allow_loss, listed)
+    count, sequences, rows = axis.info.sequences, 0, 0
+    step = _AT_ONCE if isinstance(recipe, Documents) else max(1, _AT_ONCE // recipe.seq_len)
+    progress.phase("writing the ledger", count, "sequences")
+    with whole(scratch / "ledger") as file:
+        file.write(_head(0))
+        for first, last in windows(0, count, step):
+            numbers = np.arange(first, last)
+            there = np.ones(last - first, np.bool_)
+            if "empty-sequences" in allow_loss:
+                there = np.diff(written.offsets(first, last)) > 0
+            table = _table(recipe, numbers)
+            table = tracer.follow(_those(table, there[table.row]))
+            found = np.empty(len(table.row), ROW)
+            found["sequence"] = sequences + (np.cumsum(there) - 1)[table.row]
+            found["source"], found["record"] = table.source, table.sequence
+            found["start"], found["stop"] = table.start, table.stop
+            file.write(found.data)
+            sequences, rows = sequences + int(there.sum()), rows + len(found)
+            progress.advance(last - first)
+        file.seek(0)
+        file.write(_head(rows))
+    return {"sequences": sequences, "rows": rows, "sources": listed}
+
+
+def _table(recipe: Documents | Samples, numbers: Numbers) -> SpanTable:
+    """Return the spans of consecutive sequences or samples of a recipe."""
+    if isinstance(recipe, Samples):
+        return recipe.table(numbers)
+    row, (source, sequence) = np.arange(len(numbers)), recipe.origins(numbers)
+    lengths = np.diff(recipe.offsets(int(numbers[0]), int(numbers[-1]) + 1))
+    return SpanTable(row, source, sequence, np.zeros(len(row), np.int64), lengths)
+
+
+def built(
+    ledger: Mapping[str, Any], format_: Format, staging: Publisher, manifest: bytes | None
+) -> Mapping[str, bytes | Path]:
+    """Return the files of the ledger beside a destination, by name.
+
+    Args:
+        ledger: "unit", and the values of `write_rows`.
+        format_: The format of the destination.
+        staging: The hidden directory of the destination; its scratch holds the rows.
+        manifest: The manifest of the destination, which has checksums of sources; None if there is no manifest.
+    """
+    content: dict[str, Any] = json.loads(manifest) if manifest else {}
+    output = content["output"] if manifest else extent(written_files(format_, staging.path))
+    digests = {one["path"]: one["xxh3_128"] for one in content.get("sources", ())}
+    in_store = not place_of(staging.given).is_local
+    home, sources = "" if in_store else os.path.realpath(staging.destination.parent), list[dict[str, Any]]()
+    for one in ledger["sources"]:
+        (path, *_), digest = one["paths"], one["xxh3_128"]
+        if one["kind"] == "text" and any(digests.values()):  # the manifest may have the directory, not the file
+            digest = digests.get(path) or _digest_of(place_of(path), registry.get(one["format"]))
+        sources.append({**one, "xxh3_128": digest, "paths": [_relative(path, home) for path in one["paths"]]})
+    described = {
+        "schema": SCHEMA,
+        "unit": ledger["unit"],
+        "sequences": ledger["sequences"],
+        "rows": ledger["rows"],
+        "dataset": output,
+        "sources": sources,
+    }
+    text = (json.dumps(described, indent=2, ensure_ascii=False) + "\n").encode("utf-8", "surrogateescape")
+    rows, about = ledger_paths(staging.destination)
+    return {rows.name: staging.scratch / "ledger", about.name: text}
+
+
+def _digest_of(path: Place, format_: Format) -> Any:
+    """Return the checksum of the files of a dataset; reads all of them."""
+    return fingerprint(path, format_.files(path))["xxh3_128"]
+
+
+def _relative(path: str, home: str) -> str:
+    """Return a path relative to a directory, or a URL; resolve links only if removing `..` would name another file.
+
+    If `home` is "", because the ledger is in a store, the path is absolute.
+    """
+    if isinstance(place_of(path), Url):
+        return path
+    short = os.path.abspath(path)
+    found = short if os.path.samefile(short, path) else os.path.realpath(path)
+    return os.path.relpath(found, home) if home else found
+
+
+# Reading a ledger.
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The origin of a piece of a sequence: positions `start <= p < stop` of a record.
+
+    Attributes:
+        source: Name of the source; `outer/inner` for a source of a nested recipe.
+        path: The file.
+        record: Number of the record in the file, or of the sequence in a dataset of token IDs, from 0.
+        start: First position in the record, in tokens.
+        stop: Position after the last; position len(record) is the separator.
+        line: Number of the line in the file, from 1; None if records are not lines.
+        byte_offset: Offset in bytes of the line, in the decompressed text if `decompressed`; None without a line.
+        decompressed: The file is compressed.
+        detail: The place in terms of the format, such as a row group; "" without one.
+        via: The prepared datasets that lead to the record, each with the number of a sequence, outermost first.
+    """
+
+    source: str
+    path: str
+    record: int
+    start: int
+    stop: int
+    line: int | None = None
+    byte_offset: int | None = None
+    decompressed: bool = False
+    detail: str = ""
+    via: tuple[tuple[str, int], ...] = ()
+
+
+class StoredRows:
+    """The rows of a ledger that cannot be mapped. Rows and slices are read by byte offset.
+
+    Args:
+        file: The file of rows.
+        count: Number of rows.
+    """
+
+    def __init__(self, file: File, count: int) -> None:
+        self._file, self._count = file, count
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, rows: int | slice) -> Any:
+        first, last, _ = (rows if isinstance(rows, slice) else slice(rows, rows + 1)).indices(self._count)
+        found = self._file.array(_HEAD + first * ROW.itemsize, max(0, last - first), ROW)
+        return found if isinstance(rows, slice) else found[0]
+
+
+class Ledger(NamedTuple):
+    """A ledger that belongs to its dataset.
+
+    Attributes:
+        path: The file of rows.
+        home: The directory that its paths are relative to.
+        unit: "sequences" or "samples".
+        sequences: Number of sequences or samples that it covers.
+        sources: The files and datasets that it lists.
+        rows: The rows, ROW[rows]: mapped, or read when they are needed if the ledger is in a store.
+    """
+
+    path: Place
+    home: Place
+    unit: str
+    sequences: int
+    sources: Sequence[Mapping[str, Any]]
+    rows: NDArray[np.void] | StoredRows
+
+    def pieces(self, sequence: int, start: int, stop: int | None) -> list[tuple[int, int, int, int]]:
+        """Return source, record, start and stop of each piece of positions `start <= p < stop` of a sequence.
+
+        A separator without a row belongs to the end of the last piece.
+        """
+        rows, found, at = self.rows, list[tuple[int, int, int, int]](), 0
+        k = bisect.bisect_left(range(len(rows)), sequence, key=lambda row: int(rows[row]["sequence"]))
+        while k < len(rows) and int((row := rows[k])["sequence"]) == sequence:
+            _, source, record, a, b = row.tolist()
+            low, high = max(start, at), at + b - a if stop is None else min(stop, at + b - a)
+            if low < high or a == b:
+                found.append((source, record, a + low - at, a + high - at))
+            last, at, k = (source, record, b, b), at + b - a, k + 1
+        return found or ([last] if at and start >= at else [])
+
+
+def read_ledger(path: Place, name: str | None) -> Ledger | None:
+    """Return the ledger beside a dataset, or beside the target of a link; None without one.
+
+    Args:
+        path: The dataset.
+        name: The name of its format; None to detect it if there is a ledger.
+
+    Raises:
+        FormatError: The ledger is damaged or cut, or belongs to another dataset.
+    """
+    rows_at, about_at = ledger_paths(path.normalized())
+    if not about_at.exists() and path.is_symlink():
+        rows_at, about_at = ledger_paths(path.real())
+    if not about_at.exists():
+        return None
+    file = open_file(about_at)
+    try:
+        content = json.loads(file.read(0, min(file.size, _LIMIT)))
+        known = content["schema"] == SCHEMA and content["unit"] in ("sequences", "samples")
+        count, rows, dataset = int(content["sequences"]), int(content["rows"]), dict(content["dataset"])
+        sources = [_described(one) for one in content["sources"]]
+    except (OptionError, ValueError, KeyError, TypeError, RecursionError):
+        known = False
+    finally:
+        file.close()
+    if not known:
+        raise CorruptError(about_at, "is not a ledger of tokfmt", remedy=_AGAIN)
+    found = {
+        **extent(written_files(format_of(path, name), path)),
+        "xxh3_128": read_manifest(path).output.get("xxh3_128"),
+    }
+    for key, value in found.items():
+        if None not in (value, dataset.get(key)) and value != dataset[key]:
+            what = f"belongs to another {printable(path.name)} than the one that is there, by its {key}"
+            raise CorruptError(about_at, what, expected=dataset[key], found=value, remedy=_AGAIN)
+    file = open_file(rows_at)
+    size = _HEAD + rows * ROW.itemsize
+    if file.size < size:
+        raise TruncatedError(rows_at, "is cut", expected=f"{size:,} bytes", found=f"{file.size:,}", remedy=_AGAIN)
+    if file.size > size or file.read(0, _HEAD) != _head(rows):
+        what = f"does not match {printable(about_at.name)}, which states {rows:,} rows"
+        raise CorruptError(rows_at, what, remedy=_AGAIN)
+    held: NDArray[np.void] | StoredRows = np.empty(0, ROW)
+    if rows:
+        mapped = isinstance(rows_at, Path)
+        held = np.memmap(rows_at, ROW, "r", _HEAD, (rows,)) if mapped else StoredRows(file, rows)  # type: ignore[call-overload]
+    return Ledger(rows_at, about_at.parent.real(), content["unit"], count, sources, held)
+
+
+_DESCRIPTION = {
+    "name": str,
+    "kind": Literal["ids", "text"],
+    "paths": tuple[str, ...],
+    "format": str,
+    "bytes": int,
+    "eos": EosChoice,
+    "options": tuple[str, ...],
+    "text": str | None,
+    "split": str | None,
+    "allow_loss": tuple[str, ...],
+}
+
+
+def _described(listed: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a source of a ledger with each value in its type.
+
+    Raises:
+        OptionError: A value has another type, or the source has no path.
+        KeyError: A value is missing.
+    """
+    found = {key: fit(key, listed[key], hint) for key, hint in _DESCRIPTION.items()}
+    if not found["paths"] or not all(found["paths"]):
+        raise OptionError("a source without a path", name="paths")
+    return {**listed, **found, "options": given_options(found["options"])}
+
+
+def compare(ledger: Ledger, reader: TokenReader) -> None:
+    """Compare all rows of a ledger with its dataset, in 8 bytes of memory per sequence.
+
+    Args:
+        ledger: The ledger of the dataset.
+        reader: The reader of its sequences, or of its samples if the ledger counts those.
+
+    Raises:
+        CorruptError: A row is invalid, or the rows of a sequence do not cover its tokens.
+    """
+    info, count, before = reader.info, ledger.sequences, 0
+    if info.sequences != count:
+        what = f"does not have the {ledger.unit} of the dataset"
+        raise CorruptError(ledger.path, what, expected=f"{info.sequences:,}", found=f"{count:,}", remedy=_AGAIN)
+    held = np.zeros(count, np.int64)
+    for a, b in windows(0, len(ledger.rows)):
+        sequence, source, record, start, stop = (
+            np.asarray(ledger.rows[a:b][name], np.int64) for name in ROW.names or ()
+        )
+        wrong = (np.diff(sequence, prepend=before) < 0) | (sequence >= count) | (record < 0) | (start < 0)
+        wrong |= (stop < start) | (source < 0) | (source >= len(ledger.sources))
+        if wrong.any():
+            row = a + int(np.argmax(wrong))
+            what = f"row {row:,} names a sequence, source or record that cannot exist"
+            raise CorruptError(ledger.path, what, offset=_HEAD + row * ROW.itemsize, remedy=_AGAIN)
+        np.add.at(held, sequence, stop - start)
+        before = int(sequence[-1])
+    for a, b in windows(0, count):
+        lengths = np.diff(reader.offsets(a, b))
+        wrong = held[a:b] != lengths if ledger.unit == "sequences" else held[a:b] > lengths  # rows hold no padding
+        if wrong.any():
+            at = a + int(np.argmax(wrong))
+            what = f"the rows of sequence {at:,} do not hold as many tokens as the sequence"
+            expected, found = f"{int(lengths[at - a]):,}", f"{int(held[at]):,}"
+            raise CorruptError(ledger.path, what, expected=expected, found=found, remedy=_AGAIN)
+
+
+class Ledgers:
+    """The ledgers of datasets, and the sources that they list; each is opened once."""
+
+    def __init__(self) -> None:
+        self._ledgers: dict[Place, Ledger | None] = {}
+        self._opened: dict[tuple[Place, int], Opened] = {}
+
+    def of(self, path: Place, name: str | None = None) -> Ledger | None:
+        """Return the ledger of a dataset; None if it has none; see `read_ledger`."""
+        if path not in self._ledgers:
+            self._ledgers[path] = read_ledger(path, name)
+        return self._ledgers[path]
+
+    def origins(self, ledger: Ledger, sequence: int, start: int = 0, stop: int | None = None) -> list[Origin]:
+        """Return the origins of positions `start <= p < stop` of a sequence, through every ledger on the way.
+
+        Raises:
+            FormatError: A source of the ledger is missing, has changed since, or cannot be read.
+        """
+        found = list[Origin]()
+        for number, record, a, b in ledger.pieces(sequence, start, stop):
+            if not 0 <= number < len(ledger.sources):
+                raise CorruptError(ledger.path, f"names source {number}", found=f"{len(ledger.sources)} sources")
+            found += self._origins(ledger, number, record, (a, b))
+        return found
+
+    def _origins(self, ledger: Ledger, number: int, record: int, span: tuple[int, int]) -> list[Origin]:
+        opened, name = self._source(ledger, number), str(ledger.sources[number]["name"])
+        reader, path = opened.reader, opened.paths[0]
+        if isinstance(reader, RecordReader):
+            if not reader.files:
+                return [Origin(name, shown_path(path), record, *span)]
+            count = reader.count()
+            if not 0 <= record < count:
+                raise CorruptError(ledger.path, f"names record {record:,} of {printable(path)}", found=f"{count:,}")
+            line = reader.record_line(record)
+            if line is None:
+                found = reader.record_byte_offset(record)
+                return [Origin(name, shown_path(found.path), record, *span, detail=found.detail)]
+            return [Origin(name, shown_path(line.path), record, *span, line.number, line.offset, line.decompressed)]
+        count = reader.info.sequences
+        if not 0 <= record < count:
+            raise CorruptError(ledger.path, f"names sequence {record:,} of {printable(path)}", found=f"{count:,}")
+        inner = self.of(path, opened.format.name) if len(opened.paths) == 1 else None
+        if inner is not None and inner.sequences == count:
+            below = self.origins(inner, record, *span)
+            return [replace(one, via=((shown_path(path), record), *one.via)) for one in below]
+        begin, end = reader.offsets(record, record + 1).tolist()
+        place = reader.locate(begin) if begin < end else None
+        return [Origin(name, shown_path(path if place is None else place.path), record, *span)]
+
+    def _source(self, ledger: Ledger, number: int) -> Opened:
+        """Return a listed source, opened with the options that the ledger records."""
+        key = ledger.path, number
+        if key not in self._opened:
+            if len(self._opened) == _OPEN:
+                self._opened.pop(next(iter(self._opened))).reader.close()
+            self._opened[key] = open_sources(listed_request(ledger, ledger.sources[number]))[0]
+        return self._opened[key]
+
+
+def listed_request(ledger: Ledger, listed: Mapping[str, Any]) -> SourceRequest:
+    """Return the request that opens a listed source with the options that the ledger records.
+
+    Args:
+        ledger: The ledger.
+        listed: One of its sources.
+
+    Raises:
+        FormatError: The source is missing, or has changed since.
+    """
+    paths = [_named(ledger, path) for path in listed["paths"]]
+    format_ = registry.get(listed["format"])
+    request = SourceRequest(
+        tuple(paths),
+        listed["format"],
+        listed["eos"],
+        listed["options"],
+        listed["text"],
+        listed["split"],
+        frozenset(listed["allow_loss"]),
+    )
+    expected, text = listed["bytes"], listed["kind"] == "text"
+    size = extent(one for path in paths for one in format_.files(path))["bytes"]
+    if size != expected:
+        what = "has changed since the ledger was written"
+        raise SourceChangedError(paths[0], what, expected=f"{expected:,} bytes", found=f"{size:,}", remedy=_AGAIN)
+    digest = None
+    if listed.get("xxh3_128") is not None and len(paths) == 1 and not (text and size > LITTLE):
+        digest = _digest_of(paths[0], format_) if text else read_manifest(paths[0]).output.get("xxh3_128")
+    if digest not in (None, listed.get("xxh3_128")):
+        what = f"has changed since the ledger was written, by its {'bytes' if text else 'manifest'}"
+        raise SourceChangedError(paths[0], what, expected=listed["xxh3_128"], found=digest, remedy=_AGAIN)
+    return request
+
+
+def _named(ledger: Ledger, name: str) -> Place:
+    """The place that a ledger names: an address, or a path from the directory of the ledger."""
+    place = place_named(ledger.path, name, ledger.home)
+    return LocalPlace(os.path.normpath(place.text)) if place.is_local else place
+
+
+def shown_path(path: Place) -> str:
+    """Return a path for messages, relative to the working directory if it is below that."""
+    if not path.is_local:
+        return str(path)
+    found = os.path.relpath(path.text)
+    return str(path) if found.startswith(os.pardir) else found

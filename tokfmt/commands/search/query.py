@@ -1,0 +1,422 @@
+"""The queries of `tokfmt show` and the browser, and their hits.
+
+`token:50256`       sequences that hold an ID
+`token:464,3290`    sequences that hold a run of consecutive IDs
+`text:'foo.*bar'`   sequences whose text matches a regular expression; quotes are optional; flags as in (?i)
+`first:464`         sequences that begin with an ID, or one of several: first:464,13
+`last:0`            sequences that end with an ID, or one of several
+`len>4096`          sequences by length; also length>4096, len<=10, len==0, 10<len<20, 1Ki<=len<2Ki
+`padding>0`         samples by their number of padding positions
+`masked>0`          samples by their number of positions that do not count in the loss
+`any:464,3290`      sequences that hold at least one of several IDs; also ranges, any:1000:1400,50257:
+`id>=50257`         sequences that hold an ID of a range; also id==7, 10<id<20
+`same:17`           sequences with the same tokens as sequence 17; also same:17,42
+`seq:3,17,20:30`    sequences by their numbers; a range ends before its second number
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokfmt.base.options import nearest, parse_count
+from tokfmt.core.reader import TokenReader, windows
+from tokfmt.errors import OptionError
+
+if TYPE_CHECKING:
+    import regex
+
+_KINDS = ("token", "text", "len", "padding", "masked", "any", "id", "first", "last", "same", "seq")
+_LENGTH_WORDS = ("len", "length")
+_HOW = "write token:50256, token:464,3290, text:'some words', len>4096 or 10<len<20"
+_NUMBER = r"-?\s*[\d][\d_.,]*(?:[eE]\+?\d+)?\s*[kKmMgGtT]?i?"
+_SIGN = r"<=|>=|==|=|<|>"
+_LENGTH = re.compile(
+    rf"\s*(?:(?P<low>{_NUMBER})\s*(?P<first>{_SIGN})\s*)?(?P<word>[a-zA-Z]+)\s*"
+    rf"(?:(?P<second>{_SIGN})\s*(?P<high>{_NUMBER})\s*)?"
+)
+LARGEST = (1 << 64) - 1
+"""The largest ID that a dataset can hold."""
+
+_MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "==": "="}
+_PER_SECOND = 1_000_000  # characters; every pattern without excessive backtracking is faster
+_SPECIAL = frozenset(r".^$*+?{}[]\|()")
+
+
+@dataclass(frozen=True, slots=True)
+class TokenQuery:
+    """A query for a run of consecutive IDs.
+
+    Attributes:
+        ids: The IDs, at least one.
+    """
+
+    whole: ClassVar[bool] = False
+    ids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AnyQuery:
+    """A query for single tokens with one of several IDs.
+
+    Attributes:
+        spans: Intervals of IDs, (lowest, highest), ascending; no two of them touch.
+    """
+
+    whole: ClassVar[bool] = False
+    spans: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EndQuery:
+    """A query for sequences by their first or last token.
+
+    Attributes:
+        ids: The IDs that this token may have, at least one.
+        is_last: The token is the last one, not the first.
+    """
+
+    whole: ClassVar[bool] = False
+    ids: tuple[int, ...]
+    is_last: bool
+
+
+@dataclass(frozen=True, slots=True)
+class TextQuery:
+    """A query for a regular expression in the text of a sequence.
+
+    Attributes:
+        pattern: The compiled pattern, for str. The `regex` module, unlike `re`, releases the GIL and has a timeout.
+        literal: The text that the pattern matches if it has no special character, else None.
+    """
+
+    whole: ClassVar[bool] = False
+    pattern: regex.Pattern[str]
+    literal: str | None
+
+    def spans(self, text: str, start: int = 0, patience: float | None = None) -> Iterator[tuple[int, int]]:
+        """Yield the matches in a text from left to right, as (first character, end).
+
+        Args:
+            text: The text to search.
+            start: The character to start from.
+            patience: The timeout in seconds; 1 s per million characters is added. None sets no timeout.
+
+        Raises:
+            OptionError: If the search ran into the timeout.
+        """
+        timeout = None if patience is None else patience + len(text) / _PER_SECOND
+        try:
+            for match in self.pattern.finditer(text, start, timeout=timeout):
+                yield match.span()
+        except TimeoutError:
+            raise OptionError(
+                f"text:{self.pattern.pattern}: no end after {timeout:.0f} s in {len(text):,} characters. Rewrite the "
+                "pattern: a repeat within a repeat, as in (a+)+, may run forever",
+                name="text",
+            ) from None
+
+
+@dataclass(frozen=True, slots=True)
+class LengthQuery:
+    """A query for sequences by length.
+
+    Attributes:
+        low: The minimum, in tokens (in characters if the text is not tokenized).
+        high: The maximum; None without one.
+    """
+
+    whole: ClassVar[bool] = True
+    low: int
+    high: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class UnusedQuery:
+    """A query for samples by the number of positions that are not trained on.
+
+    Attributes:
+        masked: Count the positions whose label does not count in the loss; if False, the padding at the end.
+        low: The minimum.
+        high: The maximum; None without one.
+    """
+
+    whole: ClassVar[bool] = True
+    masked: bool
+    low: int
+    high: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class SameQuery:
+    """A query for sequences with the same content as others; these are found too.
+
+    Attributes:
+        numbers: The numbers of the others, at least one, ascending.
+    """
+
+    whole: ClassVar[bool] = True
+    numbers: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class NumberQuery:
+    """A query for sequences by their numbers. Numbers beyond the last sequence are ignored.
+
+    Attributes:
+        spans: Intervals of numbers, (first, last + 1), ascending; no two of them touch.
+    """
+
+    whole: ClassVar[bool] = True
+    spans: tuple[tuple[int, int], ...]
+
+    def between(self, first: int, last: int) -> list[tuple[int, int]]:
+        """Return the intervals cut to the numbers `first <= i < last`."""
+        cut = [(max(a, first), min(b, last)) for a, b in self.spans]
+        return [(a, b) for a, b in cut if a < b]
+
+    def moved(self, by: int) -> NumberQuery:
+        """Return the query for numbers that `by` is added to."""
+        return NumberQuery(tuple((a + by, b + by) for a, b in self.spans))
+
+
+Query = TokenQuery | AnyQuery | EndQuery | TextQuery | LengthQuery | UnusedQuery | SameQuery | NumberQuery
+"""A query. If its attribute `whole` is true, a hit is a complete sequence."""
+
+
+def parse_query(text: str) -> Query:
+    """Return the query that a text such as `token:50256` states; the syntax is in the docstring of the module.
+
+    Raises:
+        OptionError: If the text is not a query. The error proposes the nearest kind.
+    """
+    word, colon, rest = text.partition(":")
+    kind = word.strip().lower()
+    if colon and kind in _READ:
+        return _READ[kind](rest)
+    match = _LENGTH.fullmatch(text)
+    if match and (match["first"] or match["second"]):
+        kind = match["word"].lower()
+        if kind in _LENGTH_WORDS:
+            return LengthQuery(*_limits(text, match, "no sequence has such a length"))
+        if kind in ("padding", "masked"):
+            return UnusedQuery(kind == "masked", *_limits(text, match, "no sample has such a number"))
+        if kind == "id":
+            low, high = _limits(text, match, "there is no such ID")
+            return AnyQuery(((low, LARGEST if high is None else high),))
+        kind = match["word"]
+    elif not colon:
+        raise OptionError(f"{text!r} is not a query; {_HOW}", name=text, nearest=_meant(kind))
+    raise OptionError(f"{text!r}: there is no query {kind!r}; {_HOW}", name=text, nearest=_meant(kind))
+
+
+def is_query(text: str) -> bool:
+    """Return True if a text is a query, and not sequence numbers such as `5`, `0:10` or `-3:`."""
+    return not re.fullmatch(rf"(?:\s*(?:{_NUMBER})?\s*:?){{1,2}}", text)
+
+
+def _meant(kind: str) -> str | None:
+    known = {"tokens": "token", "ids": "any", "regex": "text", "re": "text", "sequence": "seq"}
+    return known.get(kind.lower()) or nearest(kind, _KINDS)
+
+
+def _numbers(rest: str, kind: str, what: str) -> tuple[int, ...]:
+    try:
+        numbers = tuple(parse_count(part) for part in re.split(r"[,\s]+", rest.strip()))
+    except OptionError:
+        examples = f"such as {kind}:50256 or {kind}:464,3290"
+        raise OptionError(f"{kind}:{rest}: expected {what}s {examples}", name=kind) from None
+    if min(numbers) < 0:
+        raise OptionError(f"{kind}:{rest}: {what}s are not negative", name=kind)
+    return numbers
+
+
+def _tokens(rest: str) -> TokenQuery:
+    return TokenQuery(_numbers(rest, "token", "ID"))
+
+
+def _any(rest: str) -> AnyQuery:
+    spans = _spans(rest, "any", "IDs such as any:464,3290 or any:464,1000:1400,50257:", LARGEST + 1)
+    return AnyQuery(tuple((low, end - 1) for low, end in spans))
+
+
+def _first(rest: str) -> EndQuery:
+    return EndQuery(_numbers(rest, "first", "ID"), is_last=False)
+
+
+def _last(rest: str) -> EndQuery:
+    return EndQuery(_numbers(rest, "last", "ID"), is_last=True)
+
+
+def _same(rest: str) -> SameQuery:
+    return SameQuery(tuple(sorted(set(_numbers(rest, "same", "number")))))
+
+
+def _sequences(rest: str) -> NumberQuery:
+    return NumberQuery(_spans(rest, "seq", "numbers such as seq:5 or seq:3,17,20:30"))
+
+
+def _spans(rest: str, kind: str, what: str, end: int | None = None) -> tuple[tuple[int, int], ...]:
+    """Return numbers and ranges `A:B` as intervals (first, last + 1); with `end`, `A:` is the range up to it."""
+    spans = []
+    for part in re.split(r"[,\s]+", rest.strip()):
+        first, colon, last = part.partition(":")
+        try:
+            low = parse_count(first)
+            high = low + 1 if not colon else end if end is not None and not last else parse_count(last)
+        except OptionError:
+            raise OptionError(f"{kind}:{rest}: expected {what}", name=kind) from None
+        if not 0 <= low < high:
+            raise OptionError(f"{kind}:{rest}: {part} holds no number (expected A:B with 0 <= A < B)", name=kind)
+        spans.append((low, high))
+    return _joined(spans)
+
+
+def _joined(spans: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
+    """Return intervals (first, last + 1) ascending, and those that touch as one."""
+    found: list[tuple[int, int]] = []
+    for low, high in sorted(spans):
+        if found and low <= found[-1][1]:
+            found[-1] = found[-1][0], max(found[-1][1], high)
+        else:
+            found.append((low, high))
+    return tuple(found)
+
+
+def _text(rest: str) -> TextQuery:
+    quoted = len(rest) >= 2 and rest[0] == rest[-1] and rest[0] in "'\""
+    words = rest[1:-1] if quoted else rest
+    if not words:
+        raise OptionError("text: needs something to look for, such as text:'some words'", name="text")
+    import regex  # the import takes longer than a search for a literal
+
+    try:
+        pattern = regex.compile(words)
+    except (regex.error, OverflowError, RecursionError) as error:
+        raise OptionError(f"text:{rest}: not a regular expression: {error}", name="text") from None
+    return TextQuery(pattern, None if _SPECIAL & set(words) else words)
+
+
+def _limits(text: str, match: re.Match[str], nothing: str) -> tuple[int, int | None]:
+    low, high = 0, None
+    limits = [(match["second"], match["high"]), (_MIRRORED.get(match["first"] or ""), match["low"])]
+    for sign, number in limits:
+        if sign is None:
+            continue
+        count = parse_count(number)
+        if sign[0] in ">=":
+            low = max(low, count + (sign == ">"))
+        if sign[0] in "<=":
+            top = count - (sign == "<")
+            high = top if high is None else min(high, top)
+    if high is not None and (high < 0 or low > high):
+        raise OptionError(f"{text!r}: {nothing}", name=match["word"].lower())
+    return low, high
+
+
+_READ: Mapping[str, Callable[[str], Query]] = {
+    "token": _tokens,
+    "any": _any,
+    "first": _first,
+    "last": _last,
+    "text": _text,
+    "same": _same,
+    "seq": _sequences,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """One hit of a search.
+
+    Attributes:
+        sequence: The number of the sequence.
+        start, stop: The positions `start <= p < stop` on the token axis, not within the sequence. A query by length
+            returns the complete sequence. For records of text, these are characters within the record.
+    """
+
+    sequence: int
+    start: int
+    stop: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Hits:
+    """Many hits in the order in which they were found: the columns of `Hit`, int64[hits] each."""
+
+    sequences: NDArray[np.int64]
+    starts: NDArray[np.int64]
+    stops: NDArray[np.int64]
+
+    @staticmethod
+    def of(hits: Iterable[Hit]) -> Hits:
+        """Return single hits as columns."""
+        rows = np.array([(hit.sequence, hit.start, hit.stop) for hit in hits], np.int64).reshape(-1, 3)
+        return Hits(rows[:, 0], rows[:, 1], rows[:, 2])
+
+    def __len__(self) -> int:
+        return len(self.sequences)
+
+    def __iter__(self) -> Iterator[Hit]:
+        return map(Hit, self.sequences.tolist(), self.starts.tolist(), self.stops.tolist())
+
+
+def never() -> bool:
+    """Return False: the search is not stopped."""
+    return False
+
+
+def unwatched(amount: int) -> None:
+    """Discard the progress of a search."""
+
+
+@dataclass(frozen=True, slots=True)
+class Search:
+    """The options of a search.
+
+    Attributes:
+        each: Return only the first hit of each sequence (the last one if the search goes backwards).
+        backwards: Search from the end to the beginning, and return hits in that order.
+        stopped: Called between windows; the search ends when it returns True.
+        progress: Called with the number of tokens that were searched since the last call (sequences for a query by
+            length, bytes for records).
+        patience: The timeout in seconds for a regular expression in one text, see `TextQuery.spans`; None for none.
+    """
+
+    each: bool = False
+    backwards: bool = False
+    stopped: Callable[[], bool] = never
+    progress: Callable[[int], None] = unwatched
+    patience: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SearchPart:
+    """Consecutive sequences of the reader under a view, and the shifts that lead back to the view.
+
+    Attributes:
+        reader: The reader under the view.
+        first, last: The sequences `first <= i < last` of that reader.
+        sequence: Added to a sequence number of the reader, it gives the number in the view.
+        token: Added to a position of the reader, it gives the position in the view.
+    """
+
+    reader: TokenReader
+    first: int
+    last: int
+    sequence: int = 0
+    token: int = 0
+
+
+def stretches(first: int, last: int, size: int, *, backwards: bool) -> Iterator[tuple[int, int]]:
+    """Cut an interval into consecutive pieces of at most `size`, from the start or, `backwards`, from the end."""
+    if not backwards:
+        yield from windows(first, last, size)
+        return
+    for b in range(last, first, -size):
+        yield max(first, b - size), b

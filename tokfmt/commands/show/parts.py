@@ -1,0 +1,147 @@
+"""Show the parts of a dataset's files and their bytes (`tokfmt show --raw`), also if the files are damaged."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from tokfmt import registry
+from tokfmt.base.options import given_options
+from tokfmt.commands.source.discover import format_of, found_at
+from tokfmt.commands.source.manifest import found_as_written
+from tokfmt.commands.source.request import Options, SourceRequest, read_options
+from tokfmt.core.annotation import Listed, Part, shown
+from tokfmt.core.format import Probe, look
+from tokfmt.errors import DetectionError, UnsafeError
+from tokfmt.files.fields import Field, Section
+from tokfmt.files.file import File, open_file
+from tokfmt.files.place import Place, PlaceLike, place_of
+
+ROW = 16
+"""Bytes in a row of a hex view."""
+
+_MOST_ROWS = 1 << 12
+_MOST_OPEN = 64
+
+
+@dataclass(frozen=True, slots=True)
+class HexRow:
+    """One row of a hex view: at most 16 bytes from a byte offset on."""
+
+    offset: int
+    data: bytes
+
+
+@dataclass(slots=True)
+class Raw:
+    """The files of a dataset.
+
+    Attributes:
+        path: The path as given.
+        format: The name of the format; None if no format was detected.
+        notes: Sentences on what tokfmt inferred, and on defects.
+        sections: The parts of the files; see `files.fields.Section`.
+    """
+
+    path: Place
+    format: str | None
+    notes: tuple[str, ...]
+    sections: Sequence[Section]
+    _files: dict[Place, File] = field(default_factory=dict, repr=False)
+
+    def bytes_of(self, section: Section, one: Field, limit: int) -> bytes:
+        """Return the first `limit` bytes of a field; no bytes if the field is not at one byte offset."""
+        if one.offset is None or not one.length:
+            return b""
+        file = self._file(one.path or section.path)
+        return file.read(one.offset, max(0, min(limit, one.length, file.size - one.offset)))
+
+    def hex_rows(self, path: Place, offset: int, count: int) -> list[HexRow]:
+        """Return rows of 16 bytes of a file, from the row that holds byte `offset` on.
+
+        Args:
+            path: A file of the dataset.
+            offset: A byte offset.
+            count: The number of rows, at most 4,096. There are fewer rows at the end of the file.
+
+        Raises:
+            FormatError: If the path is not a regular file, or cannot be read.
+            UnsafeError: If the file is outside of the dataset.
+        """
+        file = self._file(path)
+        start = max(0, offset) // ROW * ROW
+        size = max(0, min(min(count, _MOST_ROWS) * ROW, file.size - start))
+        data = file.read(start, size) if size else b""
+        return [HexRow(start + at, data[at : at + ROW]) for at in range(0, size, ROW)]
+
+    def size_of(self, path: Place) -> int:
+        """Return the size of a file of the dataset in bytes.
+
+        Raises:
+            FormatError: If the path is not a regular file, or cannot be read.
+            UnsafeError: If the file is outside of the dataset.
+        """
+        return self._file(path).size
+
+    def _file(self, path: Place) -> File:
+        if path not in self._files:
+            if len(self._files) == _MOST_OPEN:
+                self._files.pop(next(iter(self._files))).close()
+            self._files[path] = _inside(path, self.path)
+        return self._files[path]
+
+
+def sections(path: PlaceLike, *, format: str | None = None, options: Options = ()) -> Raw:  # noqa: A002
+    """Return the parts of a dataset's files.
+
+    If no format is detected, the parts are the size, the first bytes and the last bytes of the file.
+
+    Args:
+        path: A file or a directory.
+        format: The format (default: detected from content).
+        options: Read options of the format.
+
+    Raises:
+        FormatError: If the path cannot be read.
+        OptionError: If there is no such format or option.
+    """
+    place = registry.of_prefix(place_of(path))
+    probe = look(place)
+    try:
+        chosen = format_of(place, format)
+    except DetectionError as error:
+        return Raw(place, None, (str(error),), [_facts(probe)])
+    asked = SourceRequest((place,), options=given_options(options))
+    request, notes = found_as_written(found_at(place, chosen, asked), asked)
+    parsed = read_options(chosen, request)
+    sections = chosen.sections(place, parsed)
+    if sections is None:
+        return Raw(place, chosen.name, (f"the format {chosen.name} does not name its parts",), [_facts(probe)])
+    return Raw(place, chosen.name, notes, sections)
+
+
+def _facts(probe: Probe) -> Section:
+    if probe.is_directory:
+        names = [Field(shown(name), None, 0, "") for name in probe.entries]
+        return Part("directory", probe.path, lambda: Listed(names))
+    some = min(probe.size, ROW)
+    fields = [
+        Field("size", None, 0, f"{probe.size:,}", "bytes"),
+        Field("first bytes", 0, some, shown(probe.head[:some].decode("latin-1"))),
+        Field("last bytes", probe.size - some, some, shown(probe.tail[len(probe.tail) - some :].decode("latin-1"))),
+    ]
+    return Part("file", probe.path, lambda: fields if some else fields[:1])
+
+
+def _inside(path: Place, dataset: Place) -> File:
+    """Open a file of a dataset.
+
+    Raises:
+        UnsafeError: If the file is not the given path itself, and is not in its directory once links are resolved.
+    """
+    if path != dataset:
+        home = (dataset if dataset.is_dir() else dataset.parent).real()
+        if path.real().relative(home) is None:
+            remedy = "Give the path that it points to"
+            raise UnsafeError(path, "is a symbolic link that leaves the dataset", remedy=remedy)
+    return open_file(path, may_be_page=True)

@@ -1,0 +1,611 @@
+"""Show selected sequences (`tokfmt show`) or stored samples (`tokfmt show --samples`) of a dataset.
+
+A sequence is IDs and, with a tokenizer, text. It is read only as far as the caller iterates, so a long sequence needs
+no more memory than a short one. A sample is a stored row: input IDs, loss mask and labels, with the document borders
+and the padding that follow from them.
+"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from itertools import islice, pairwise
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokfmt.base.options import nearest, parse_count
+from tokfmt.base.seeds import SHOW, check_seed, random_order
+from tokfmt.commands.search.query import Hit, LengthQuery, Query, SameQuery, Search, is_query, parse_query
+from tokfmt.commands.search.search import Spelling, find, find_records
+from tokfmt.commands.source.discover import format_of
+from tokfmt.commands.source.ingest import encoded, encoder_of, tokenized
+from tokfmt.commands.source.open import find_one, open_found, open_one
+from tokfmt.commands.source.request import (
+    Selection,
+    SourceRequest,
+    needed,
+    parse_selection,
+    selection_words,
+    viewed,
+)
+from tokfmt.commands.source.stored import Source, tokenizer_of
+from tokfmt.core.format import Encoder
+from tokfmt.core.loss_mask import counted_of, of_rows, padding_of
+from tokfmt.core.losses import READS
+from tokfmt.core.memory import MemoryReader
+from tokfmt.core.ragged import Offsets, Tokens
+from tokfmt.core.reader import Layout, TokenReader, windows
+from tokfmt.core.records import RecordReader
+from tokfmt.errors import CorruptError, FormatError, OptionError, UnendedError
+from tokfmt.files.place import Place, place_of
+from tokfmt.model.readers import ContentReader
+from tokfmt.run.progress import Progress
+from tokfmt.text.decoding import DecodeError, TextDecoder, VocabularyDecoder
+from tokfmt.wording import printable
+
+if TYPE_CHECKING:
+    from tokfmt.commands.provenance import Origin
+
+DEFAULT = 5
+"""Sequences shown without a selection."""
+
+SEARCHED = 10
+"""Sequences shown by a search without a limit."""
+
+SAMPLES = 2
+"""Samples shown without a selection."""
+
+_LITTLE = 1 << 22
+"""Bytes of records up to which all records are counted, even if only the first are shown."""
+
+_TOGETHER = 256  # sequences whose ends are looked at together
+_RANDOM = re.compile(r"\s*random\s*:(.*)", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """An opened dataset and its selected sequences, which are read while you iterate.
+
+    Attributes:
+        path: The path of the dataset.
+        format: The name of its format.
+        sequences: The number of sequences; None if it was not counted.
+        tokens: The number of tokens; None if it was not counted.
+        eos_id: The separator; None without one, and for text.
+        eos_from: The origin of the separator.
+        eos_seen: How many of the sequences that were looked at end with it, in words.
+        extras: Facts of the format.
+        notes: Sentences on what tokfmt inferred, and on defects.
+        shown: The selected sequences.
+        cut: Returns the limit if it ended the selection, else None. Valid once `shown` has ended.
+    """
+
+    path: str
+    format: str
+    sequences: int | None
+    tokens: int | None
+    eos_id: int | None
+    eos_from: str
+    eos_seen: str
+    extras: dict[str, object]
+    notes: tuple[str, ...]
+    shown: Iterator[Shown] = field(repr=False)
+    cut: Callable[[], int | None] = field(repr=False)
+
+
+def show(
+    given: SourceRequest,
+    selection: Selection = None,
+    *,
+    tokenizer: str | None = None,
+    seed: int = 0,
+    limit: int | None = None,
+    progress: Progress | None = None,
+) -> Preview:
+    """Open a dataset and read the selected sequences.
+
+    Args:
+        given: The dataset, and how to read it.
+        selection: `5`, `0:10`, `-3:`, `random:5`, a number, a slice, or a query (see
+            `commands.search.query`). Default: the first five sequences.
+        tokenizer: The name, directory or tokenizer.json of a tokenizer; it decodes IDs and encodes text.
+        seed: The seed of `random:5`. It chooses the same numbers for every dataset with the same number of sequences.
+        limit: The maximum number of sequences; 0 for all. Default: ten for a query, all for any other selection.
+        progress: Receives the progress of a search.
+
+    Raises:
+        TokfmtError: If the dataset cannot be opened, or an option is wrong.
+    """
+    selection = selection_words(selection)
+    query = _query(selection)
+    handle = tokenizer_of(tokenizer)
+    decoder = handle.decoder() if handle else None
+    request = given.accepting(READS["show"])
+    most = None if query is not None or _is_random(selection) else needed(selection, DEFAULT)
+
+    def opened(every_end: bool) -> Source:
+        asked = replace(request, every_end=every_end)
+        return open_one(asked, handle, progress=progress, max_sequences=most, few_sequences=query is None)
+
+    source = opened(isinstance(query, (LengthQuery, SameQuery)))  # These compare lengths, and read few tokens.
+    reader = source.reader
+    watched = progress or Progress()
+    if isinstance(reader, RecordReader):
+        if reader.info.kind == "text" and tokenizer is None:
+            return _of_texts(source, reader, selection, query, (seed, limit, most), watched)
+        if query is None:
+            return _of_records(source, reader, encoder_of(reader, handle), decoder, (selection, seed, limit, most))
+        reader = tokenized(reader, handle)
+    spelling = Spelling(decoder) if decoder is not None else None
+
+    def sequences(reader: TokenReader) -> Iterator[Shown]:
+        look, info = Look(reader, decoder, spelling), reader.info
+        if query is None:
+            numbers = _numbers(source.paths[0], selection, info.sequences, seed)
+            return _sequences(reader, ((i, None) for i in numbers), look, together=_TOGETHER)
+        total, unit = (info.sequences, "sequences") if query.whole else (info.tokens, "tokens")
+        watched.phase("searching", total, unit)
+        hits = find(reader, query, decoder=decoder, each=True, progress=watched.advance)
+        return _sequences(reader, ((hit.sequence, None if query.whole else hit) for hit in hits), look)
+
+    def again(error: UnendedError) -> Iterator[Shown]:
+        watched.note(f"{error.sentence}; the other sequences are read by their own ends")
+        exact = opened(True).reader
+        return sequences(exact) if isinstance(exact, TokenReader) else iter(())
+
+    counts = (reader.info.sequences, reader.info.tokens) if not reader.info.beginning else (None, None)
+    kept = _kept(_continued(sequences(reader), again), limit, query)
+    return _preview(source, counts, iter(kept), kept)
+
+
+def show_origins(given: SourceRequest, selection: Selection = None, **how: Any) -> Preview:
+    """Show sequences as `show` does, with the origins that the ledger of the dataset lists for each.
+
+    If the ledger is one of samples, samples are shown.
+
+    Args:
+        given: The dataset, and how to read it.
+        selection: As for `show`.
+        how: The other arguments of `show`.
+
+    Raises:
+        FormatError: If the ledger is missing, damaged, cut, or of another dataset.
+    """
+    from tokfmt.commands.provenance import Ledgers  # imports every module of recipes
+
+    (path,) = given.paths
+    format_ = format_of(path, given.format)
+    place, ledgers = format_.canonical(place_of(path)), Ledgers()
+    ledger = ledgers.of(place, format_.name)
+    if ledger is None:
+        raise FormatError(place, "has no ledger", remedy="Convert its recipe with --ledger")
+    request = viewed(given, format_, "samples") if ledger.unit == "samples" else given
+    preview = show(replace(request, format=format_.name), selection, **how)
+    if preview.sequences not in (None, ledger.sequences):
+        raise CorruptError(
+            place,
+            "is not read as it was written, so its ledger does not list these sequences",
+            expected=f"{ledger.sequences:,} {ledger.unit}",
+            found=f"{preview.sequences:,}",
+            remedy="Leave out the read options",
+        )
+    shown = (replace(one, origins=tuple(ledgers.origins(ledger, one.index))) for one in preview.shown)
+    return replace(preview, shown=shown)
+
+
+Chosen = tuple[int, Hit | None]
+T = TypeVar("T")
+
+
+@dataclass(slots=True)
+class _Kept(Generic[T]):
+    """The chosen sequences, up to a limit.
+
+    Attributes:
+        chosen: They, or their numbers and hits, in order.
+        limit: The maximum number; None or 0 for no limit.
+        searched: True for a search. A look for one more hit could take as long as the search, so none is made.
+        cut: The limit, once it has ended the selection.
+    """
+
+    chosen: Iterator[T]
+    limit: int | None
+    searched: bool
+    cut: int | None = None
+
+    def __iter__(self) -> Iterator[T]:
+        count = 0
+        for one in islice(self.chosen, self.limit or None):
+            yield one
+            count += 1
+        if self.limit and count == self.limit and (self.searched or next(self.chosen, None) is not None):
+            self.cut = self.limit
+
+
+def _kept(chosen: Iterator[T], limit: int | None, query: Query | None) -> _Kept[T]:
+    return _Kept(chosen, limit if limit is not None or query is None else SEARCHED, query is not None)
+
+
+def _query(selection: str | None) -> Query | None:
+    if selection is None or _RANDOM.fullmatch(selection) or not is_query(selection):
+        return None
+    try:
+        return parse_query(selection)
+    except OptionError as error:
+        word = selection.partition(":")[0].strip()
+        if error.nearest is None and nearest(word, ["random"]):
+            raise OptionError(f"{selection!r} chooses nothing", name=word, nearest="random:5") from None
+        raise
+
+
+def _numbers(path: Place, selection: str | None, count: int, seed: int) -> Iterator[int]:
+    """Return the numbers of the selected sequences, ascending."""
+    match = _RANDOM.fullmatch(selection) if selection is not None else None
+    if match is None:
+        return iter(range(*_range(path, selection, count, DEFAULT)))
+    wanted = min(parse_count(match[1]), count)
+    if wanted < 0:
+        raise OptionError(f"{selection}: is not a number of sequences (expected random:N)", name="random")
+    return iter(sorted(islice(random_order(count, check_seed(seed, "--seed"), SHOW), wanted)))
+
+
+def _continued(first: Iterator[Shown], again: Callable[[UnendedError], Iterator[Shown]]) -> Iterator[Shown]:
+    """Yield sequences; after an UnendedError, yield those of `again` that were not reached."""
+    count = 0
+    try:
+        for one in first:
+            yield one
+            count += 1
+    except UnendedError as error:
+        yield from islice(again(error), count, None)
+
+
+def _sequences(reader: TokenReader, chosen: Iterator[Chosen], look: Look, *, together: int = 1) -> Iterator[Shown]:
+    """Yield sequences. The ends of `together` of them are looked at before the first of these is shown."""
+    presuming = reader if isinstance(reader, ContentReader) and reader.presumes else None
+    while block := list(islice(chosen, together)):
+        if presuming is not None:
+            numbers = np.unique([number for number, _ in block])
+            behind = np.minimum(numbers + 1, reader.info.sequences - 1)  # It is looked at when they are read.
+            presuming.look_at(np.unique(np.concatenate([numbers, behind])))
+        yield from _shown(reader, block, look)
+
+
+def _shown(reader: TokenReader, chosen: Iterable[Chosen], look: Look) -> Iterator[Shown]:
+    for index, hit in chosen:
+        start, stop = reader.offsets(index, index + 1).tolist()
+        found = None if hit is None else (hit.start - start, hit.stop - start)
+        yield Shown(index, stop - start, start, found, look)
+
+
+def _of_texts(
+    source: Source,
+    records: RecordReader,
+    selection: str | None,
+    query: Query | None,
+    how: tuple[int, int | None, int | None],
+    progress: Progress,
+) -> Preview:
+    seed, limit, most = how
+    count = _count(records, most)
+    if query is None:
+        chosen: Iterator[Chosen] = ((i, None) for i in _numbers(source.paths[0], selection, count, seed))
+    else:
+        progress.phase("searching", records.info.size, "bytes")
+        hits = find_records(records, query, Search(each=True, progress=progress.advance))
+        chosen = ((hit.sequence, None if query.whole else hit) for hit in hits)
+    kept = _kept(chosen, limit, query)
+
+    def shown() -> Iterator[Shown]:
+        for index, hit in kept:
+            text = str(records.record(index))
+            yield Shown(index, len(text), 0, None if hit is None else (hit.start, hit.stop), Look(None), text)
+
+    return _preview(source, (_all(records, most), None), shown(), kept)
+
+
+def _of_records(
+    source: Source,
+    records: RecordReader,
+    encoder: Encoder | None,
+    decoder: TextDecoder | None,
+    how: tuple[str | None, int, int | None, int | None],
+) -> Preview:
+    """Show records whose IDs are encoded or read one record at a time, only for those that are shown."""
+    selection, seed, limit, most = how
+    chosen: Iterator[Chosen] = ((i, None) for i in _numbers(source.paths[0], selection, _count(records, most), seed))
+    kept = _kept(chosen, limit, None)
+    spelling = Spelling(decoder) if decoder is not None else None
+
+    def shown() -> Iterator[Shown]:
+        for index, _ in kept:
+            reader = MemoryReader(encoded(records, encoder, index, index + 1))
+            yield Shown(index, reader.info.tokens, 0, None, Look(reader, decoder, spelling))
+
+    return _preview(source, (_all(records, most), None), shown(), kept)
+
+
+def _is_random(selection: str | None) -> bool:
+    return selection is not None and _RANDOM.fullmatch(selection) is not None
+
+
+def _count(records: RecordReader, most: int | None) -> int:
+    """Return the number of records; if `most` is given, stop counting large sources at `most`."""
+    return records.count_up_to(most) if most is not None and records.info.size > _LITTLE else records.count()
+
+
+def _all(records: RecordReader, most: int | None) -> int | None:
+    """Return the number of records; None if it is unknown, and only the first records were counted."""
+    return records.info.records if most is not None and records.info.size > _LITTLE else records.count()
+
+
+def _preview(
+    source: Source, counts: tuple[int | None, int | None], shown: Iterator[Shown], kept: _Kept[Any]
+) -> Preview:
+    sequences, tokens = counts
+    return Preview(
+        path=str(source.paths[0]),
+        format=source.format.name,
+        sequences=sequences,
+        tokens=tokens,
+        eos_id=None if isinstance(source.reader, RecordReader) else source.separator.eos_id,
+        eos_from="" if isinstance(source.reader, RecordReader) else source.separator.source,
+        eos_seen="" if isinstance(source.reader, RecordReader) else source.separator.seen,
+        extras=dict(source.reader.info.facts),
+        notes=source.notes,
+        shown=shown,
+        cut=lambda: kept.cut,
+    )
+
+
+AT_ONCE = 1 << 16
+"""Tokens read at once."""
+
+Span = tuple[int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """The reader and the tokenizer of shown sequences.
+
+    Attributes:
+        reader: The reader; None for records of text.
+        decoder: A strict decoder; None without a tokenizer.
+        spelling: The bytes of each ID; None without a tokenizer.
+    """
+
+    reader: TokenReader | None
+    decoder: TextDecoder | None = None
+    spelling: Spelling | None = None
+
+    def spelled(self, tokens: Tokens) -> bytes:
+        """Return the joined bytes of IDs; no bytes without a tokenizer."""
+        return b"" if self.spelling is None else b"".join(map(self.spelling.__getitem__, tokens.tolist()))
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """One shown sequence.
+
+    Attributes:
+        index: The number of the sequence.
+        length: The length in tokens; in characters if the text is not tokenized.
+        start: The position on the token axis at which the sequence begins.
+        found: The hit of a search, `(start, stop)` within the sequence; None without one.
+        look: The reader and the tokenizer.
+        record: The text of a record that is not tokenized, else None.
+        origins: The origins of its parts in order, by the ledger; None if they were not requested.
+    """
+
+    index: int
+    length: int
+    start: int
+    found: Span | None
+    look: Look = field(repr=False)
+    record: str | None = None
+    origins: tuple[Origin, ...] | None = None
+
+    @property
+    def ids(self) -> list[int] | None:
+        """All IDs of the sequence; None for text that is not tokenized."""
+        if self.look.reader is None:
+            return None
+        return [token for tokens in self.tokens(0, self.length) for token in tokens.tolist()]
+
+    @property
+    def text(self) -> str | None:
+        """The complete text; None without a tokenizer. A byte that is not UTF-8 is `\\xff`, an unknown ID is ⟨id⟩."""
+        if self.record is None and self.look.decoder is None:
+            return None
+        return "".join(self.texts([(0, self.length)]))
+
+    def tokens(self, start: int, stop: int) -> Iterator[Tokens]:
+        """Yield the IDs at positions `start <= p < stop` within the sequence, at most 64 Ki at a time."""
+        if self.look.reader is not None:
+            for a, b in windows(self.start + start, self.start + stop, AT_ONCE):
+                yield self.look.reader.tokens(a, b)
+
+    def texts(self, spans: list[Span]) -> Iterator[str]:
+        """Yield the text of adjoining spans of positions in pieces.
+
+        One piece per span; a single span comes in several pieces. A character whose bytes are in several spans belongs
+        to the last of them.
+        """
+        if self.record is not None:
+            yield from (self.record[a:b] for a, b in spans)
+            return
+        whole = spans == [(0, self.length)] and self.length <= AT_ONCE
+        if whole and isinstance(self.look.decoder, VocabularyDecoder):
+            yield self._decoded(self.look.decoder)
+            return
+        utf8 = codecs.getincrementaldecoder("utf-8")("backslashreplace")
+        for k, (a, b) in enumerate(spans):
+            text = ""
+            for tokens in self.tokens(a, b):
+                text += utf8.decode(self.look.spelled(tokens))
+                if len(spans) == 1:
+                    yield text
+                    text = ""
+            if k == len(spans) - 1:
+                text += utf8.decode(b"", final=True)
+            yield text
+
+    def _decoded(self, decoder: VocabularyDecoder) -> str:
+        """Return the complete text by the tokenizer's own rules for the start and for neighboring tokens."""
+        tokens = np.concatenate([np.empty(0, np.uint8), *self.tokens(0, self.length)])
+        try:
+            return decoder.decode(tokens)
+        except DecodeError:
+            return self.look.spelled(tokens).decode("utf-8", "backslashreplace")
+
+
+Flags = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Sample:
+    """One stored sample.
+
+    Attributes:
+        index: The number of the sample.
+        ids: The input IDs.
+        mask: uint8, 1 where the label counts in the loss; None if no mask is stored.
+        labels: int64; None if no labels are stored: then the label of a token is the next ID.
+        begins: bool, True where a document begins inside the sample, as far as the format or the separator shows it.
+        padding: The number of padding tokens at the end.
+        pieces: The text of each ID; None without a tokenizer.
+    """
+
+    index: int
+    ids: Tokens
+    mask: NDArray[np.uint8] | None
+    labels: NDArray[np.int64] | None
+    begins: Flags
+    padding: int
+    trained: int | None
+    pieces: list[str] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SampleView:
+    """An opened dataset of samples and the selected samples, which are read while you iterate.
+
+    Attributes:
+        path: The path of the dataset.
+        format: The name of its format.
+        samples: The number of samples.
+        sample_length: The length in tokens; None if samples differ in length.
+        eos_id: The separator; None without one.
+        eos_from: The origin of the separator.
+        eos_seen: How many of the sequences that were looked at end with it, in words.
+        pad_id: The padding ID; None without one.
+        bordered: True if the format or the separator shows where documents begin in a sample.
+        notes: Sentences on what tokfmt inferred, and on defects.
+        shown: The selected samples.
+    """
+
+    path: str
+    format: str
+    samples: int
+    sample_length: int | None
+    eos_id: int | None
+    eos_from: str
+    eos_seen: str
+    pad_id: int | None
+    bordered: bool
+    notes: tuple[str, ...]
+    shown: Iterator[Sample] = field(repr=False)
+
+
+def samples(source: SourceRequest, selection: str | None = None, *, tokenizer: str | None = None) -> SampleView:
+    """Open a dataset of samples and read the selected samples.
+
+    Args:
+        source: The dataset, and how to read it.
+        selection: `5`, `0:10` or `-3:`. Default: the first two samples.
+        tokenizer: The name, directory or tokenizer.json of a tokenizer that decodes the IDs.
+
+    Raises:
+        OptionError: If the dataset stores no samples.
+        TokfmtError: If the dataset cannot be opened.
+    """
+    handle, path = tokenizer_of(tokenizer), source.paths[0]
+    files = find_one(source)
+    chosen = files[0].format
+    found = open_found(files, viewed(replace(source, format=chosen.name), chosen, "samples"), handle)
+    reader, decoder = found.reader, handle.decoder(lenient=True) if handle else None
+    if isinstance(reader, RecordReader) or reader.info.layout is not Layout.SAMPLES:
+        raise OptionError(f"{printable(path)}: {chosen.name} stores no samples here. Leave out --samples")
+    first, last = _range(found.paths[0], selection, reader.info.sequences, SAMPLES)
+    look = _Rows(reader, found.separator.eos_id, reader.info.pad_id, decoder)
+    return SampleView(
+        path=str(place_of(path)),
+        format=chosen.name,
+        samples=reader.info.sequences,
+        sample_length=reader.info.sample_length,
+        eos_id=look.eos_id,
+        eos_from=found.separator.source,
+        eos_seen=found.separator.seen,
+        pad_id=look.pad_id,
+        bordered=look.eos_id is not None or reader.has_begins,
+        notes=found.notes,
+        shown=look.rows(first, last),
+    )
+
+
+def _range(path: Place, selection: str | None, count: int, default: int) -> tuple[int, int]:
+    """Return the selected interval; the first `default` numbers without a selection."""
+    return (0, min(default, count)) if selection is None else parse_selection(selection, count, (path,))
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """The reader, the separator and the padding of a dataset of samples, from which its rows are made."""
+
+    reader: TokenReader
+    eos_id: int | None
+    pad_id: int | None
+    decoder: TextDecoder | None
+
+    def rows(self, first: int, last: int) -> Iterator[Sample]:
+        """Yield the samples `first <= i < last`; about 64 Ki tokens are read at once."""
+        info = self.reader.info
+        step = max(1, AT_ONCE * info.sequences // max(info.tokens, 1))
+        for a in range(first, last, step):
+            b = min(last, a + step)
+            bounds = self.reader.offsets(a, b)
+            start, stop = bounds[[0, -1]].tolist()
+            ids, (masks, labels) = self.reader.tokens(start, stop), self._beside(start, stop)
+            begins, padding = self._begins(ids, bounds), of_rows(padding_of(self.reader, start, stop), bounds)
+            counted = counted_of(self.reader, start, stop)
+            trained = None if counted is None else of_rows(counted, bounds)
+            for k, (first_token, end) in enumerate(pairwise((bounds - start).tolist())):
+                part = slice(first_token, end)
+                mask, label = None if masks is None else masks[part], None if labels is None else labels[part]
+                fill, counts = int(padding[k]), None if trained is None else int(trained[k])
+                inner = begins[part] & (np.arange(end - first_token) < end - first_token - fill)
+                yield Sample(a + k, ids[part], mask, label, inner, fill, counts, self._pieces(ids[part]))
+
+    def _beside(self, start: int, stop: int) -> tuple[NDArray[np.uint8] | None, NDArray[np.int64] | None]:
+        if not self.reader.has_labels:
+            return None, None
+        return self.reader.masks(start, stop), self.reader.labels(start, stop)
+
+    def _begins(self, ids: Tokens, bounds: Offsets) -> Flags:
+        if self.reader.has_begins:
+            return self.reader.begins(*bounds[[0, -1]].tolist())
+        begins = np.zeros(len(ids), np.bool_)
+        if self.eos_id is not None:
+            begins[1:] = ids[:-1] == self.eos_id
+            begins[(bounds[:-1] - bounds[0])[np.diff(bounds) > 0]] = False
+        return begins
+
+    def _pieces(self, ids: Tokens) -> list[str] | None:
+        if self.decoder is None:
+            return None
+        pieces = self.decoder.pieces(ids)
+        return [p.decode("utf-8", "backslashreplace") if isinstance(p, bytes) else p for p in pieces]

@@ -1,0 +1,334 @@
+"""Find the datasets that a request names: their formats, their files, and other files in their directories."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import NamedTuple
+
+from tokfmt import registry
+from tokfmt.commands.source.content import Manifest
+from tokfmt.commands.source.manifest import announce_manifest, describes, read_manifest
+from tokfmt.commands.source.request import Found, SourceFiles, SourceRequest, asked_by, expanded
+from tokfmt.core.format import Format, unrelated_files
+from tokfmt.errors import DetectionError, FormatError, SourceChangedError, TokfmtError, UnknownFormatError
+from tokfmt.files.file import File, names_in, natural_key, reading_error
+from tokfmt.files.listing import Listing
+from tokfmt.files.place import Place, PlaceLike, identities_now, place_of
+from tokfmt.files.side_by_side import side_by_side
+from tokfmt.files.store import Identity, Kind
+from tokfmt.wording import printable
+
+_HARMLESS = r"""(?xi)
+    \..*                                            # hidden: .git, .gitattributes, .DS_Store
+    | .*\.tokfmt\.json | .*\.ledger(\.json)?       # manifests and ledgers
+    | .*\.tokfmt-(writing|tasks)                   # claims, and the work of tasks, of destinations in stores
+    | .*\.idx                                      # indexes
+    | data_params\.json | _SUCCESS | .*\.crc        # files that upstream's writers leave beside their data
+    | cache-[0-9a-f]+\.arrow | packed_metadata.*\.json
+    | .*\.(tmp|incomplete)                         # downloads that were not finished
+    | index-cache | \w+Dataset_indices               # what Megatron-LM keeps of a training run beside its data
+    | .*_(doc|sample|shuffle)_idx\.npy | [0-9a-f]{32}(_(sample_)?index\.npy|\.dsc)
+    | [0-9a-f]{32}-\w+Dataset-.*(-description\.txt|_index\.npy)
+    | meta\.pkl | prepare\.py                       # nanoGPT's vocabulary, which is never loaded, and its script
+    | tokenizer | dataset_statistics\.(json|txt)    # open-instruct's
+    | .*\.md | (readme|licen[cs]e|notice|copying|changelog|citation)(\..*)?
+    | (md5|sha\d*|xxh\w*|b2|check)sums?(\.\w+)? | .*\.(md5|sha1|sha256|sha512|xxh\w*)
+    """
+"""Names of files that by convention hold no data, so that tokfmt skips them in a directory."""
+
+
+def format_of(path: PlaceLike, name: str | None = None) -> Format:
+    """Return the format of a dataset; see `identified`."""
+    format_, file, _ = identified(path, name)
+    if file is not None:
+        file.close()
+    return format_
+
+
+def identified(path: PlaceLike, name: str | None) -> tuple[Format, File | None, Manifest | None]:
+    """Return the format with a name, else the format that the content shows, else that of the manifest.
+
+    The file that was looked at for it is still open, and is returned. So is the manifest, if it was read for it.
+
+    The manifest counts only if the number and size of the files are as it states. It helps with files of raw token IDs,
+    whose content shows no format.
+
+    Raises:
+        DetectionError: Neither the content nor a manifest shows a format.
+        FormatError: The path cannot be read.
+        OptionError: There is no format with that name.
+    """
+    if name:
+        return registry.get(name), None, None
+    place = registry.of_prefix(place_of(path))
+    announce_manifest(place)
+    try:
+        return *registry.detected(place), None
+    except DetectionError:
+        manifest = read_manifest(place)
+        stated = manifest.content.get("format")
+        if stated not in registry.names() or not describes(manifest, registry.get(stated), place):
+            raise
+        return registry.get(stated), None, manifest
+
+
+def find_sources(
+    request: SourceRequest, known: Found | None = None, listing: Listing | None = None
+) -> list[SourceFiles]:
+    """Find the datasets that a request names by paths, by patterns, and with `recursive` below directories.
+
+    Args:
+        request: The paths and the format of the sources.
+        known: Datasets that were found already, by path and the given name of the format.
+        listing: The listing of the opening that they are found for (default: one that ends with the search).
+
+    Raises:
+        FormatError: A path cannot be read.
+        DetectionError: The format of a path cannot be detected.
+        OptionError: A path or the name of the format is invalid.
+    """
+    known, name, opened, found = known or {}, request.format, 0, list[SourceFiles]()
+    try:
+        with listing or Listing() as asked:
+            for one in side_by_side(
+                lambda path: known.get((path, name)) or dataset_at(path, request), dataset_paths(request, asked)
+            ):
+                opened += len(one.opened)
+                if opened > _OPENED:
+                    one.close()
+                found.append(one)
+    except UnknownFormatError as error:
+        if request.eos is None:
+            raise
+        raise UnknownFormatError(error.path, error.why, error.remedy.replace(" --eos ID", "")) from error
+    return found
+
+
+def dataset_at(path: Place, request: SourceRequest) -> SourceFiles:
+    """Return the files of the dataset at a path, of the format that the request names, or that is detected.
+
+    Raises:
+        FormatError: The path cannot be read.
+        DetectionError: The format cannot be detected.
+        OptionError: There is no format of that name.
+    """
+    format_, file, manifest = identified(path, request.format)
+    return found_at(path, format_, request, file, manifest)
+
+
+_OPENED = 64  # files that stay open between detection and opening; others are opened again, if they did not change
+
+
+def dataset_paths(request: SourceRequest, listing: Listing | None = None) -> list[Place]:
+    """Return the paths of the datasets that a request names.
+
+    Args:
+        request: The paths and the format of the sources.
+        listing: The listing that they carry, unless they carry one that answers.
+
+    Raises:
+        FormatError: A pattern matches nothing, or with `recursive` a directory holds no dataset.
+        OptionError: A path is invalid.
+    """
+    found: list[Place] = []
+    for path in (asked_by(path, listing) for path in expanded(request.paths, listing)):
+        below = request.recursive and path.is_dir()
+        places = [place for place, _ in _candidates(path, request.format)] if below else [path]
+        if not places:
+            raise FormatError(path, "holds no dataset, nor does a directory below it")
+        found += places
+    return found
+
+
+def holds_others(directory: Place, format_: Format) -> bool:
+    """Return whether a dataset is a directory whose first few subdirectories hold a dataset of another format.
+
+    Args:
+        directory: The directory.
+        format_: The format of the dataset.
+
+    Raises:
+        FormatError: The directory cannot be listed.
+    """
+    try:
+        below = [name for name, kind in directory.entries().items() if kind is Kind.DIRECTORY]
+    except OSError as error:
+        raise reading_error(directory, error) from error
+    named = (directory / name for name in sorted(below, key=natural_key) if not re.fullmatch(_HARMLESS, name))
+    for entry in islice(named, _LOOKED_INTO):
+        with contextlib.suppress(DetectionError, FormatError):
+            if format_of(entry).name != format_.name:
+                return True
+    return False
+
+
+_LOOKED_INTO = 3  # subdirectories, because each takes some requests to a store
+
+
+class Skipped(NamedTuple):
+    """A file that is not a dataset."""
+
+    path: Place
+
+
+def datasets_below(directory: Place, name: str | None) -> Iterator[tuple[Place, Format | TokfmtError] | Skipped]:
+    """Yield the datasets of a directory and of those below it, with their formats, as they are found.
+
+    A directory that is a dataset of some of its files may have others, which are datasets of their own.
+
+    Args:
+        directory: The directory.
+        name: The name of the format; None to detect it.
+
+    Yields:
+        The path and the format of a dataset, or the error that prevents reading it; or a file that is not a dataset.
+    """
+    seen, last = set[Place](), directory
+    for path, format_ in _candidates(directory, name, mixed=True):
+        if format_ is not None:
+            yield path, format_
+            continue
+        if path.parent != last:
+            seen, last = set(), path.parent
+        try:
+            found = format_of(path, name)
+            main = found.canonical(registry.of_prefix(path))  # files beside it, such as an index, stand for it too
+            if main not in seen:
+                seen.add(main)
+                yield main, found
+        except UnknownFormatError:
+            yield Skipped(path)
+        except (DetectionError, FormatError) as error:
+            yield path, error
+
+
+def _candidates(directory: Place, name: str | None, *, mixed: bool = False) -> Iterator[tuple[Place, Format | None]]:
+    """Yield a directory and its format if it is a dataset, else its files; then those in the directories below it.
+
+    Args:
+        directory: The directory.
+        name: The name of the format; None to detect it.
+        mixed: Yield also the files of a directory that do not belong to its dataset.
+    """
+    try:
+        format_: Format | None = format_of(directory, name)
+    except DetectionError:
+        format_ = None
+    files = () if format_ is None else format_.files(directory)
+    own = {parent for file in files for parent in (file, *file.parents)}
+    if directory in own:
+        yield directory, format_
+    for entry in sorted((directory / name for name in names_in(directory)), key=lambda entry: natural_key(entry.name)):
+        if entry in own or re.fullmatch(_HARMLESS, entry.name):
+            continue
+        if entry.is_dir() and not entry.is_symlink():
+            yield from _candidates(entry, name, mixed=mixed)
+        elif mixed or directory not in own:
+            yield entry, None  # opening the file reports an error if it is not a dataset
+
+
+def found_at(
+    path: Place, format_: Format, request: SourceRequest, file: File | None = None, manifest: Manifest | None = None
+) -> SourceFiles:
+    """Return the files of one dataset, its manifest, and a description of other files in its directory.
+
+    Args:
+        path: The dataset.
+        format_: Its format.
+        request: Whether files may be lost, and whether directories below are datasets of their own.
+        file: The file in which the format was detected.
+        manifest: The manifest beside it, if it was read already.
+
+    Raises:
+        FormatError: The directory cannot be listed.
+    """
+    path = format_.canonical(registry.of_prefix(path))
+    manifest = read_manifest(path) if manifest is None else manifest
+    files = tuple(format_.files(path))
+    if request.allow_partial:  # An index may name files that are lost. The reader says so.
+        files = tuple(file for file in files if file.is_there())
+    if not path.is_dir() or not files:
+        return SourceFiles(path, format_, files, opened={} if file is None else {file.path: file}, manifest=manifest)
+    behind = {file.real() for file in files if file.is_symlink()}
+    others = [entry for entry in unrelated_files(format_, path) if _counts(entry, path)]
+    if behind:
+        others = [entry for entry in others if entry.real() not in behind]
+    if request.recursive:  # the directories below are read as datasets of their own
+        here = (entry for entry in others if entry.parent == path)
+        others = [entry for entry in here if entry.is_symlink() or not entry.is_dir()]
+    if not others:
+        return SourceFiles(path, format_, files, manifest=manifest)
+    first = printable("/".join(_names(others[0], path)))
+    many = f"{len(others):,} other files, such as {first}" if len(others) > 1 else f"another file, {first}"
+    own = {_below(file, path) for file in files if file != path and file.relative(path) is not None}
+    has_below = any(_below(entry, path) not in {"", *own} for entry in others)
+    return SourceFiles(path, format_, files, many, has_below, manifest=manifest)
+
+
+def _below(entry: Place, directory: Place) -> str:
+    """Return the name of the subdirectory of `directory` that holds an entry; "" if `directory` itself holds it."""
+    return _names(entry, directory)[0] if entry.parent != directory else ""
+
+
+def _names(entry: Place, directory: Place) -> Sequence[str]:
+    """Return the names in the path of an entry relative to a directory."""
+    names = entry.relative(directory)
+    assert names is not None, entry
+    return names.parts
+
+
+def _counts(entry: Place, directory: Place) -> bool:
+    """Return True if an entry in a directory of data may hold data: not a harmless name, not a directory."""
+    if any(re.fullmatch(_HARMLESS, part) for part in _names(entry, directory)):
+        return False
+    if entry.is_symlink():  # a link to something inside the directory adds no data
+        return entry.real().relative(directory.real()) is None
+    return not entry.is_dir()
+
+
+_NOT_SEEN = Identity(-1, "")
+
+
+def snapshot(found: Iterable[SourceFiles]) -> dict[Place, Identity]:
+    """Return the identity of every file of the sources, by path. Of a file that is open, it is that of its opening.
+
+    Raises:
+        FormatError: The status of a file cannot be read.
+    """
+    seen = dict[Place, Identity]()
+    files = list[Place]()
+    for one in found:
+        for file in one.files:
+            seen[file] = one.opened[file].identity if file in one.opened else _NOT_SEEN
+            files += [] if file in one.opened else [file]
+    identities = identities_now(files)
+    for file in files:
+        try:
+            seen[file] = next(identities)
+        except OSError as error:
+            raise reading_error(file, error) from error
+    return seen
+
+
+def check_unchanged(before: Mapping[Place, Identity], found: Iterable[SourceFiles]) -> None:
+    """Raise SourceChangedError if a file of the sources was changed, removed or added since the snapshot."""
+    try:
+        with Listing() as listing:  # A store lists the files of a dataset once.
+            now = snapshot(
+                # A file that is lost is one of the dataset's only if it was there before.
+                one._replace(
+                    files=tuple(
+                        file for file in one.format.files(one.path.asking(listing)) if file in before or file.is_there()
+                    ),
+                    opened={},
+                )
+                for one in found
+            )
+    except FormatError as error:
+        raise SourceChangedError(error.path, "disappeared while it was being read") from error
+    for file in sorted(before.keys() | now.keys(), key=lambda place: place.parts):
+        if before.get(file) != now.get(file):
+            raise SourceChangedError.while_read(file)

@@ -1,0 +1,202 @@
+"""A recipe of text before it is prepared: its sources are open, and its samples do not exist yet."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from tokfmt.commands.source.ingest import first_look
+from tokfmt.commands.source.stored import Source as Opened
+from tokfmt.core.records import Block, RecordInfo, RecordReader, SkippedRecords
+from tokfmt.errors import Loss, OptionError
+from tokfmt.files.place import Place
+from tokfmt.mix.documents import Source
+from tokfmt.mix.language import RecipeFile, SourceEntry
+from tokfmt.mix.samples import separator_of
+from tokfmt.text.filter_rules import FilterRules
+from tokfmt.text.filters import GARBAGE, FilterChain
+from tokfmt.wording import counted, printable
+
+if TYPE_CHECKING:
+    from tokfmt.text.tokenizer import TokenizerHandle
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TextSource:
+    """A source of a recipe that holds text.
+
+    Attributes:
+        entry: The table of the source in the recipe.
+        parts: The opened datasets of its paths, in order; their records are numbered through.
+        filters: Name and thresholds of each filter.
+        eos_id: As in `mix.documents.Source`.
+        state: As in `mix.documents.Source`.
+        facts: As in `mix.documents.Source`.
+    """
+
+    entry: SourceEntry
+    parts: tuple[Opened, ...]
+    filters: tuple[tuple[str, FilterRules], ...]
+    eos_id: int | None
+    state: Any
+    facts: Any
+
+    @property
+    def name(self) -> str:
+        """The name of the source in the recipe."""
+        return self.entry.name
+
+    @property
+    def paths(self) -> tuple[Place, ...]:
+        """The files or directories of the source."""
+        return tuple(path for part in self.parts for path in part.paths)
+
+    @property
+    def size(self) -> int:
+        """The size of its files in bytes."""
+        return sum(reader.info.size for reader in self.readers)
+
+    @property
+    def readers(self) -> list[RecordReader]:
+        """The reader of the records of each part."""
+        return [part.reader for part in self.parts if isinstance(part.reader, RecordReader)]
+
+
+def filters_of(file: RecipeFile, entry: SourceEntry) -> tuple[tuple[str, FilterRules], ...]:
+    """Return the filters of a source by name; `garbage` has default values if the recipe has no table for it."""
+    return tuple((name, file.filters.get(name, GARBAGE)) for name in entry.filter)
+
+
+@dataclass(frozen=True, slots=True)
+class SourcePreview:
+    """The numbers of some texts of a source that filters leave out.
+
+    Attributes:
+        source: Name of the source.
+        format: Name of the format of its files.
+        size: Size of its files in bytes.
+        quota: Tokens that the recipe takes of it; None for all.
+        texts: Number of texts that were read.
+        rejected: Number of these texts that break each rule, by "filter.rule".
+        notes: Notes on invalid lines among those that were read.
+    """
+
+    source: str
+    format: str
+    size: int
+    quota: int | None
+    texts: int
+    rejected: dict[str, int]
+    notes: tuple[str, ...] = ()
+
+
+def _look(source: TextSource) -> SourcePreview:
+    texts, notes = list[str](), list[str]()
+    for part in source.parts:
+        found, skipped = first_look(part)
+        texts += found
+        if skipped.invalid and isinstance(part.reader, RecordReader) and part.reader.describes_lines:
+            lines = counted(skipped.invalid, "invalid line")
+            error = part.reader.record_error(skipped.faults[0])
+            notes.append(f"{printable(source.name)}: {lines} among those that were read, the first: {error}")
+    sieve = FilterChain(source.filters)
+    broken = Counter(number for number in sieve.entries(texts)["rule"].tolist() if number)
+    rejected = {".".join(sieve.rule(number)): count for number, count in sorted(broken.items())}
+    return SourcePreview(
+        source.name, source.parts[0].format.name, source.size, source.entry.tokens, len(texts), rejected, tuple(notes)
+    )
+
+
+class TextRecipe(RecordReader):
+    """A recipe of text, or with `dedup`, which has to be stored before its sequences or samples can be read. Picklable.
+
+    Reading a record is an error.
+
+    Attributes:
+        file: The recipe as written.
+        sources: The opened sources, in order.
+        tokenizer: The tokenizer that the recipe names for its texts; None if it holds token IDs.
+        made_by: The tokenizer that is known to have made or to make all IDs, as manifests describe it; else None.
+        eos_id: The separator that its sources agree on.
+        lost: See `records.RecordInfo`; set when it is assembled.
+    """
+
+    def __init__(
+        self,
+        file: RecipeFile,
+        sources: Sequence[TextSource | Source],
+        tokenizer: TokenizerHandle | None,
+        made_by: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.file, self.sources, self.tokenizer, self.made_by = file, tuple(sources), tokenizer, made_by
+        self.eos_id, self.lost = separator_of(file, sources), tuple[Loss, ...]()
+        self._readers = [reader for source in self.of_text for reader in source.readers]
+
+    @property
+    def of_text(self) -> list[TextSource]:
+        """The sources that hold text."""
+        return [source for source in self.sources if isinstance(source, TextSource)]
+
+    @property
+    def info(self) -> RecordInfo:  # type: ignore[override]
+        held = sum(reader.info.size for reader in self._readers)
+        held += sum(source.info.tokens for source in self.of_ids)
+        used = {name for entry in self.file.sources for name in entry.filter}
+        unused = [f"no source has the filter {name}" for name in self.file.filters if name not in used]
+        return RecordInfo(
+            "text" if self._readers else "ids",
+            held,
+            None,
+            False,
+            lost=self.lost,
+            made_by=self.made_by,
+            notes=(*unused, *(note for reader in self._readers for note in reader.info.notes)),
+            eos_id=self.eos_id,
+        )
+
+    def unprepared(self) -> OptionError:
+        """Return the error of a command that needs the sequences or samples of the recipe."""
+        what = "text" if self._readers else 'dedup = "exact"'
+        return OptionError(
+            f"{printable(self.file.where)}: is a recipe with {what}, whose samples exist once it is stored. "
+            f"tokfmt convert {printable(self.file.where)} DST stores it, tokfmt recipe shows its sources"
+        )
+
+    def count(self) -> NoReturn:
+        raise self.unprepared()
+
+    def blocks(self, size: int, first: int = 0, last: int | None = None) -> NoReturn:  # noqa: ARG002
+        raise self.unprepared()
+
+    def texts(self, block: Block) -> NoReturn:  # noqa: ARG002
+        raise self.unprepared()
+
+    def ids(self, block: Block) -> NoReturn:  # noqa: ARG002
+        raise self.unprepared()
+
+    def record(self, index: int) -> NoReturn:  # noqa: ARG002
+        raise self.unprepared()
+
+    @property
+    def of_ids(self) -> list[Source]:
+        """The sources that hold token IDs."""
+        return [source for source in self.sources if isinstance(source, Source)]
+
+    def looks(self) -> list[SourcePreview]:
+        """Run the filters over some texts of each source, from places spread over it."""
+        return [_look(source) for source in self.of_text]
+
+    def first_look(self) -> tuple[list[str], SkippedRecords]:
+        """See `commands.source.ingest.Lookable`."""
+        texts, skipped = list[str](), SkippedRecords()
+        for part in (part for source in self.of_text for part in source.parts):
+            found, more = first_look(part)
+            texts, skipped = [*texts, *found], skipped + more
+        return texts, skipped
+
+    def close(self) -> None:
+        for source in self.of_text:
+            for reader in source.readers:
+                reader.close()

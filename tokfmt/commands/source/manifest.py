@@ -1,0 +1,592 @@
+"""The manifest `DST.tokfmt.json` beside each destination: what tokfmt wrote, from what, and with which options.
+
+    {"schema": "tokfmt.manifest/1", "tokfmt": "0.1.0", "format": ..., "eos_id": ..., "eos_from": ...,
+     "eos_stored": "after" | "before" | "none" | null, "bos_id": ID | null, "bos_stored": "before" | "none" | null,
+     "sequences": ..., "tokens": ..., "max_id": ...,
+     "separators": {"kept", "replaced", "added", "dropped", "bare"} | null,
+     "leads": the same | null,
+     "sources": [{"path", "format", "bytes", "files", "xxh3_128"}], "output": {...},
+     "tokenizer": {...} | null, "options": {...}, "losses": {...}, "notes": [...], "shuffle": seed | null,
+     "recipe": fingerprint | null, "labels": "recipe" | "stored" | null,
+     "split": {"shares": {name: share}, "seed": ...} | null, "splits": {name: {"destination", "sequences", ...}},
+     "more_sources": {"sources", "bytes", "files", "xxh3_128"}}
+
+- `eos_stored` is "none" if the separators of the source were left out: an ID at the end of a sequence is then content.
+  It is null if the destination stores no separator, and the source had none.
+- `bos_id` is the lead of the destination, or of the source if it was left out. `bos_stored` is "none" if no sequence of
+  the destination begins with a lead: the ID at the beginning of a sequence is then content. Without a lead, both are
+  null.
+- `xxh3_128` of a file is the hash that `xxhsum -H128` prints. For a dataset of several files (`Format.files`) it is the
+  hash of lines `relative-path size digest`, sorted by path. The paths are relative to the directory of the dataset, or
+  to the directory of the file that was named. It is null if the sources are large and --checksums was not given.
+- `sources` lists a recipe, and then the datasets that it names.
+- `tokenizer` is null unless all IDs are known to be its own. It has the `name` that the user gave, and as `gaps` the
+  numbers below its largest ID that it leaves out. A tokenizer of this machine also has its `path`, relative to the
+  manifest.
+- `output` of a dataset in a store also has `objects`: the key, bytes, ETag and xxh3_128 of each, if they are at most
+  20,000.
+- `partial` exists if a source is damaged. It has what was saved of each; see `tokfmt.commands.source.partial`.
+- `ledger` exists if one was written: {"unit", "rows"}; see `tokfmt.commands.provenance`.
+- `more_sources` exists if there are more than 20,000 sources. Its hash is over lines `path size digest` of the sources
+  that are not listed, in order, with each path as given.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, replace
+from typing import Any, NamedTuple
+
+from tokfmt.base.options import parse_options
+from tokfmt.base.threads import in_threads
+from tokfmt.commands.source.content import Manifest
+from tokfmt.commands.source.request import SourceFiles, SourceRequest, given_to, words_of
+from tokfmt.core.format import Format
+from tokfmt.core.reader import Damage
+from tokfmt.errors import ContradictionError, CorruptError, FormatError, OptionError, TokfmtError
+from tokfmt.files.file import MANIFEST, open_file, read_whole, reading_error
+from tokfmt.files.named import place_named
+from tokfmt.files.place import AnyPlace, LocalPlace, Place, PlaceLike, is_address
+from tokfmt.wording import grouped, printable
+
+SCHEMA = "tokfmt.manifest/1"
+_LIMIT = 1 << 24  # maximum size of a manifest, in bytes
+_PIECE = 1 << 23  # bytes that are hashed at a time
+_TOKENIZER = 1 << 28  # maximum size of a tokenizer.json, in bytes
+LITTLE = 1 << 26
+"""Largest size in bytes of sources that are read again for checksums. The page cache still holds them."""
+IGNORED = "the manifest is ignored"
+_JOINING = {"view", "stride"}
+"""Options of readers that decide if samples are joined."""
+_HIDDEN = re.compile(r"\.(.+)\.tokfmt-[^.]+")  # the directory in which a destination is built: `files.publisher`
+_OTHERS = 64  # manifests in a store that are read to find the splits of one run
+_SHOWN = 40  # characters of a value that a message quotes
+_IDS, _COUNTS = (1 << 32) - 1, (1 << 63) - 1
+_BOUNDS = {
+    **dict.fromkeys(("eos_id", "bos_id"), (0, _IDS)),
+    "max_id": (-1, _IDS),
+    **dict.fromkeys(("sequences", "tokens"), (0, _COUNTS)),
+}
+
+
+def manifest_path(path: AnyPlace) -> AnyPlace:
+    """Return the path of the manifest of a dataset, which need not exist."""
+    return path.parent / f"{path.name}{MANIFEST}"
+
+
+def ledger_paths(path: AnyPlace) -> tuple[AnyPlace, AnyPlace]:
+    """Return the paths of the ledger of a dataset: its rows, and the JSON file that explains them.
+
+    They need not exist; see `tokfmt.commands.provenance`.
+    """
+    return path.parent / f"{path.name}.ledger", path.parent / f"{path.name}.ledger.json"
+
+
+def read_manifest(path: Place) -> Manifest:
+    """Return the manifest beside a dataset. If a link has none beside it, return that beside its target."""
+    beside = manifest_path(path.normalized())
+    if not beside.is_there():
+        if not path.is_symlink():
+            return Manifest({}, beside)
+        beside = manifest_path(path.real())
+    return _read_file(beside)
+
+
+def announce_manifest(path: Place) -> None:
+    """Announce the manifest beside a dataset in a store, before its format is known: .idx may stand for .bin."""
+    if path.is_local:
+        return
+    names = {place.name: place for place in path.beside()}
+    own = [name for name in (f"{path.name}{MANIFEST}", f"{path.stem}.bin{MANIFEST}") if name in names][:1]
+    for place in map(names.__getitem__, own):
+        size = place.status().size
+        if size <= _LIMIT:
+            open_file(place).prefetch([(0, size)], keep=True)
+
+
+def manifests_of_siblings(dataset: Place) -> Iterator[Manifest]:
+    """Yield the manifests in the directory of a dataset, and those that interrupted runs left in hidden directories.
+
+    In a store, at most 64 with the stem of the dataset.
+    """
+    if not dataset.is_local:
+        found = sorted(place.name for place in dataset.beside() if place.name.endswith(MANIFEST))
+        yield from (_read_file(dataset.parent / name) for name in found[:_OTHERS])
+        return
+    with suppress(OSError):
+        for name in sorted(dataset.parent.entries()):
+            hidden = _HIDDEN.fullmatch(name)
+            file = dataset.parent / (f"{name}/{hidden[1]}{MANIFEST}.draft" if hidden else name)
+            if hidden or name.endswith(MANIFEST):
+                yield _read_file(file)
+
+
+def _read_file(file: Place) -> Manifest:
+    try:
+        content = json.loads(read_whole(file, _LIMIT))
+    except FormatError as error:
+        if isinstance(error.__cause__, FileNotFoundError):  # the target of a link has none, or it was just removed
+            return Manifest({}, file)
+        content = None
+    except (ValueError, RecursionError):
+        content = None
+    if not isinstance(content, dict) or content.get("schema") != SCHEMA:
+        return Manifest({}, file, broken="it is not JSON of a manifest")
+    wrong = _invalid(content)
+    return Manifest({}, file, broken=wrong) if wrong else Manifest(content, file)
+
+
+def _invalid(content: Mapping[str, Any]) -> str:
+    """Describe the first count or ID of a manifest that is out of bounds; "" if all are valid."""
+    splits = content.get("splits")
+    parts = [part for part in splits.values() if isinstance(part, dict)] if isinstance(splits, dict) else []
+    for part in [content, *parts]:
+        for key, (minimum, maximum) in _BOUNDS.items():
+            found = part.get(key)
+            if found is not None and (type(found) is not int or not minimum <= found <= maximum):
+                shown = grouped(found) if type(found) is int else printable(json.dumps(found))[:_SHOWN]
+                return f"its {key} is {shown} (expected a number from {minimum} to {maximum:,})"
+    return ""
+
+
+class LocatedTokenizer(NamedTuple):
+    """The tokenizer that a manifest names, on this machine.
+
+    Attributes:
+        place: Path of its file, its directory, or its directory in the cache of the hub; None if it was not found.
+        problem: The reason why it was not found, in words; "" if it was found, or if the manifest names none.
+    """
+
+    place: str | None = None
+    problem: str = ""
+
+
+def located_tokenizer(path: Place) -> LocatedTokenizer:
+    """Find the tokenizer that made a dataset among the files of this machine, by the manifest of the dataset.
+
+    A file with the digest of the manifest precedes any other. tokfmt does not use the network for this.
+    """
+    made = read_manifest(path).tokenizer
+    name = made.get("name") if made is not None else None
+    if made is None or not isinstance(name, str) or not name or "\0" in name:
+        return LocatedTokenizer()
+    if is_address(name):
+        return _tokenizer_in_store(path, name, str(made["digest"]))
+    from tokfmt.text.hub import TokenizerError, snapshot
+
+    stated = [made["path"]] if "path" in made else []  # else the manifest has the name alone, as the user gave it
+    beside = [str(path.parent / name)] if path.is_local else []
+    looked = list(dict.fromkeys([name, *stated, *beside]))
+    digests = {place: _tokenizer_digest(LocalPlace(place)) for place in looked if _is_there(LocalPlace(place))}
+    for wanted in (made["digest"], None):  # None: a place without a tokenizer.json to compare
+        for place, digest in digests.items():
+            if digest == wanted:
+                return LocatedTokenizer(place)
+    with suppress(TokenizerError):
+        return LocatedTokenizer(snapshot(name, local=True))
+    named = f"the manifest names {printable(name)} with digest {made['digest'][:8]}"
+    if digests:
+        other, found = next(iter(digests.items()))
+        return LocatedTokenizer(None, f"{named}, and {printable(other)} is another file (digest {str(found)[:8]})")
+    return LocatedTokenizer(None, f"{named}, which is not at {' or '.join(map(printable, looked))}")
+
+
+def _tokenizer_in_store(path: Place, name: str, digest: str) -> LocatedTokenizer:
+    """Find a tokenizer that the manifest names by its address: in the store of the dataset only."""
+    named = f"the manifest names {printable(name)} with digest {digest[:8]}"
+    if path.is_local:
+        return LocatedTokenizer(None, f"{named}, which is in a store")
+    try:
+        place = place_named(manifest_path(path), name)
+    except TokfmtError:
+        return LocatedTokenizer(None, f"{named}, which is not in the store of the dataset")
+    if not _is_there(place):
+        return LocatedTokenizer(None, f"{named}, which is not there")
+    found = _tokenizer_digest(place)
+    if found != digest:
+        return LocatedTokenizer(None, f"{named}, which is another file now (digest {str(found)[:8]})")
+    return LocatedTokenizer(str(place))
+
+
+def _is_there(place: Place) -> bool:
+    with suppress(OSError, FormatError):  # the name of a tokenizer of the hub may be invalid as a file name
+        return place.exists()
+    return False
+
+
+def _tokenizer_digest(place: Place) -> str | None:
+    """Return the digest of a tokenizer.json, given by its path or directory; None if it is missing or too large."""
+    from xxhash import xxh3_128_hexdigest
+
+    try:
+        file = place / "tokenizer.json" if place.is_dir() else place
+        return xxh3_128_hexdigest(read_whole(file, _TOKENIZER))
+    except FormatError:
+        return None
+
+
+def manifests_beside(found: Sequence[SourceFiles], request: SourceRequest) -> tuple[list[Manifest], list[str]]:
+    """Return the manifest of each dataset, compared with its files, and notes on manifests that are ignored.
+
+    Raises:
+        CorruptError: A manifest contradicts its dataset.
+    """
+    read, notes, of_folder = [], [], functools.cache(_of_folder)
+    for one in found:
+        manifest = manifest_of(one, of_folder)
+        differences = file_differences(one, manifest) if one.files else ()
+        wrong = next((_contradiction(one.path, manifest, *difference) for difference in differences), None)
+        if wrong is not None:
+            kept = request.allow_partial and not request.ignore_manifest and shrunk(one, manifest) is not None
+            if not kept and not request.ignore_manifest:
+                raise wrong
+            if not kept:
+                manifest = Manifest({})
+                notes.append(f"the dataset {wrong.what}; {IGNORED}")
+        elif manifest.broken:
+            what = f"the manifest {printable(manifest.path.name)} cannot be read"
+            notes.append(f"{what} and is not used: {manifest.broken}")
+        read.append(manifest)
+    return read, notes
+
+
+def own_manifest(one: SourceFiles) -> Manifest:
+    """Return the manifest beside a dataset, which was read when the dataset was found."""
+    return read_manifest(one.path) if one.manifest is None else one.manifest
+
+
+def manifest_of(
+    one: SourceFiles, of_folder: Callable[[Format, Place], tuple[Manifest, frozenset[str]]] | None = None
+) -> Manifest:
+    """Return the manifest beside a dataset. For a file without one, return the shared facts of its directory's."""
+    manifest = own_manifest(one)
+    if manifest.content or one.path.is_dir():
+        return manifest
+    shared, files = (of_folder or _of_folder)(one.format, one.path.normalized().parent)
+    return shared if one.path.name in files else manifest
+
+
+def _of_folder(format_: Format, folder: Place) -> tuple[Manifest, frozenset[str]]:
+    """Return the facts of a directory's manifest that hold for each file in it, without counts, and their names."""
+    manifest = read_manifest(folder)
+    if not describes(manifest, format_, folder):
+        return Manifest({}), frozenset()
+    files = written_files(format_, folder)
+    facts = {key: manifest.content.get(key) for key in _SHARED}
+    return Manifest(facts, manifest.path), frozenset(file.name for file in files if file.parent == folder)
+
+
+_SHARED = ("format", "eos_id", "eos_stored", "bos_id", "bos_stored", "tokenizer", "options", "recipe", "labels")
+"""Facts of the manifest of a directory that hold for each of its files."""
+
+
+def as_written(
+    format_: Format, request: SourceRequest, manifests: Sequence[Manifest]
+) -> tuple[SourceRequest, tuple[str, ...]]:
+    """Return the request with the options and the lead that the sources were written with, by their manifests.
+
+    An option counts if the reader has it too, all manifests agree, and the user does not give it. There are two
+    exceptions: a reader with the default "auto" finds the value in the files, and a split is the user's choice.
+    Samples that were stored as they are, are read as sequences; see `core.rows`.
+
+    Args:
+        format_: The format of all sources.
+        request: The request, whose options take precedence.
+        manifests: The manifests of the sources.
+
+    Returns:
+        The request with these options, and notes on them.
+
+    Raises:
+        FormatError: Some manifests state that samples are sequences, or a lead, and others do not.
+        OptionError: The request names a lead, and the source is a recipe.
+    """
+    if format_.is_computed and isinstance(request.bos, int):
+        raise OptionError(
+            f"--bos: {printable(request.paths[0])} is a recipe, which makes its own sequences", name="bos"
+        )
+    if not manifests or any(manifest.content.get("format") != format_.name for manifest in manifests):
+        return request, ()
+    asked = {name.replace("-", "_") for name in given_to(format_, request)}
+    usual, found, given = asdict(format_.read_options()), dict[str, object](), manifests[0].options
+    writer = asdict(format_.write_options())
+    for name in [name for name in writer if name in usual and name not in {*asked, "split"}]:
+        value = given.get(name, writer[name])
+        if value is None or usual[name] == "auto" or any(one.options.get(name) != given.get(name) for one in manifests):
+            continue
+        with suppress(OptionError):  # the reader does not accept this value of the writer
+            read = getattr(parse_options(format_.read_options, {name: str(value)}, format_.name), name)
+            own = read == writer[name] and not isinstance(read, int)  # readers look for the writer's default themselves
+            if read != usual[name] and not own:
+                found[name] = read
+    stated = [word for word in words_of(found) if word.partition("=")[0] in given]
+    one = printable(manifests[0].path.name.removesuffix(MANIFEST))
+    notes = [
+        f"read with {word}, by the manifest of {one}; --from-opt {word} or another value overrides it"
+        for word in stated
+    ]
+    if any(manifest.rows for manifest in manifests) and format_.stores_rows and not asked & _JOINING:
+        _check_all_rows(manifests)
+        found["view"] = "samples"
+        joins = "stride=overlap" if "stride" in usual else "view=documents"
+        joined = f"--from-opt {joins} joins them"
+        notes.append(f"each sample is a sequence, by the manifest of {one}; {joined}")
+    bos = request.bos
+    if bos is None and any(manifest.ids[1] is not None for manifest in manifests):
+        bos = _stated_lead(manifests)
+        what = f"the lead {bos} of sequences is not content, by the manifest of {one}"
+        notes.append(f"{what}; --bos none reads it as content")
+    return replace(request, options={**request.options, **found}, bos=bos), tuple(notes)
+
+
+def _stated_lead(manifests: Sequence[Manifest]) -> int | None:
+    """Return the lead that all manifests state.
+
+    Raises:
+        FormatError: They state different ones.
+    """
+    (_, lead), first = manifests[0].ids, manifests[0].path
+    for other in manifests:
+        if other.ids[1] != lead:
+            stated = ["none" if found is None else found for found in (lead, other.ids[1])]
+            what = f"states the lead {stated[0]}, and {printable(other.path.name)} states {stated[1]}"
+            raise FormatError(first, what, remedy="Read them one by one, or give --bos ID or --bos none")
+    return lead
+
+
+def _check_all_rows(manifests: Sequence[Manifest]) -> None:
+    rows, others = ([one.path for one in manifests if one.rows is stated] for stated in (True, False))
+    if others:
+        what = f"states that each sample is a sequence, and {printable(others[0].name)} does not"
+        remedy = "Read them one by one, or join the samples with --from-opt view=documents"
+        raise FormatError(rows[0], what, remedy=remedy)
+
+
+def found_as_written(one: SourceFiles, request: SourceRequest) -> tuple[SourceRequest, tuple[str, ...]]:
+    """Return `as_written` for a dataset that may be damaged; a manifest that contradicts it is ignored."""
+    try:
+        manifests, _ = manifests_beside([one], replace(request, ignore_manifest=True))
+    except FormatError:
+        return request, ()
+    return as_written(one.format, request, manifests)
+
+
+def file_differences(one: SourceFiles, manifest: Manifest) -> Iterator[tuple[str, Any, Any]]:
+    """Compare a manifest with its files, and yield what differs.
+
+    Yields:
+        The fact ("the format", "files" or "bytes"), the value in the manifest, and the value found. If the formats
+        differ, nothing follows.
+
+    Raises:
+        FormatError: The status of a file cannot be read.
+    """
+    if not manifest.output:
+        return
+    if manifest.content.get("format") != one.format.name:
+        yield "the format", manifest.content.get("format"), one.format.name
+        return
+    found = extent(written_files(one.format, one.path, one.files))
+    for key in ("files", "bytes"):
+        if manifest.output.get(key) != found[key]:
+            yield key, manifest.output.get(key), found[key]
+
+
+def checksum_contradiction(path: Place, manifest: Manifest, measured: Mapping[str, Any]) -> CorruptError | None:
+    """Return the error of a manifest that states another checksum than the files of its dataset have, or None.
+
+    Args:
+        path: The dataset.
+        manifest: Its manifest.
+        measured: The size, number and checksum of the files, as `fingerprint` returns them. If their size or number is
+            another one, nothing is compared: an index was made later, or `file_contradiction` reports it.
+    """
+    alike = all(manifest.output.get(key) == measured[key] for key in ("files", "bytes"))
+    expected, found = manifest.output.get("xxh3_128"), measured["xxh3_128"]
+    if not alike or not isinstance(expected, str) or expected == found:
+        return None
+    return _contradiction(path, manifest, "the checksum", expected, found)
+
+
+def shrunk(one: SourceFiles, manifest: Manifest) -> Damage | None:
+    """Return the damage of a dataset that has fewer files or bytes than its manifest states; None for any other.
+
+    Raises:
+        FormatError: The status of a file cannot be read.
+    """
+    differences = list(file_differences(one, manifest)) if one.files else []
+    if not differences or not all(
+        type(stated) is int and type(found) is int and found < stated for _, stated, found in differences
+    ):
+        return None
+    facts = "; ".join(f"expected {grouped(stated)} {what}, found {found:,}" for what, stated, found in differences)
+    return Damage(f"{printable(one.path)}: its manifest {printable(manifest.path.name)} states more: {facts}")
+
+
+def describes(manifest: Manifest, format_: Format, path: Place) -> bool:
+    """Return whether a manifest states the format, the number of files and the size that a dataset has.
+
+    Args:
+        manifest: The manifest.
+        format_: The format of the dataset.
+        path: The dataset.
+
+    Raises:
+        FormatError: The status of a file cannot be read.
+    """
+    if not manifest.output or manifest.content.get("format") != format_.name:
+        return False  # this answer needs no list of the directory
+    one = SourceFiles(path, format_, tuple(format_.files(path)))
+    return next(file_differences(one, manifest), None) is None
+
+
+def count_contradiction(
+    path: Place,
+    manifest: Manifest,
+    split: object,
+    known: tuple[int, int | None],
+    ids: tuple[int | None, int | None],
+    *,
+    samples: bool = False,
+) -> CorruptError | None:
+    """Return the error of a manifest that contradicts the counts of its dataset; None if it does not.
+
+    Counts under another separator or lead than those of the manifest cannot be compared.
+
+    Args:
+        path: The dataset.
+        manifest: Its manifest.
+        split: The split that was counted, if the dataset has several.
+        known: Number of sequences, and of tokens without separators (None if it is not known).
+        ids: The separator and the lead of these counts.
+        samples: The sequences that were counted are samples, as they are stored.
+    """
+    if manifest.ids != ids:
+        return None
+    counts = manifest.counts(split, samples=samples)
+    for key, found in zip(("sequences", "tokens"), known, strict=True):
+        expected = counts.get(key)
+        if isinstance(expected, int) and found is not None and expected != found:
+            return _contradiction(path, manifest, key, expected, found)
+    return None
+
+
+def _contradiction(path: Place, manifest: Manifest, what: str, expected: object, found: object) -> CorruptError:
+    may_be_cut = what in ("files", "bytes")
+    return (CorruptError if may_be_cut else ContradictionError)(
+        path,
+        f"contradicts its manifest {printable(manifest.path.name)} in {what}",
+        expected=expected,
+        found=found,
+        remedy="Copy it again, or remove the manifest if the change was intended; --ignore-manifest "
+        "continues without it",
+    )
+
+
+def written_files(format_: Format, path: Place, files: Sequence[Place] | None = None) -> list[Place]:
+    """Return the files of a dataset that a conversion wrote: the file and its companions, or those in its directory.
+
+    An index that was made beside the dataset later is not among them.
+
+    Args:
+        format_: The format of the dataset.
+        path: The dataset.
+        files: All its files, if they are known (default: the format lists them).
+    """
+    inside, own = f"{path}{os.sep}", {path, *format_.companions(path)}
+    inside = inside.removeprefix(f"{os.curdir}{os.sep}")  # pathlib removes a leading "./" from the paths of the files
+    found = format_.files(path) if files is None else files
+    return [file for file in found if file in own or str(file).startswith(inside)]
+
+
+def extent(files: Iterable[Place]) -> dict[str, Any]:
+    """Return the total size and the number of files as `bytes` and `files`, without a checksum."""
+    total, count = 0, 0
+    for file in files:
+        try:
+            total, count = total + file.status().size, count + 1
+        except OSError as error:
+            raise reading_error(file, error) from error
+    return {"bytes": total, "files": count, "xxh3_128": None}
+
+
+class Measured(NamedTuple):
+    """A file of a dataset.
+
+    Attributes:
+        name: Its path relative to the directory of the dataset, or to the directory of the file that was named.
+        size: Its size in bytes.
+        digest: Its XXH3-128 in hexadecimal.
+    """
+
+    name: str
+    size: int
+    digest: str
+
+
+def fingerprint(path: Place, files: Sequence[Place], jobs: int = 1) -> dict[str, Any]:
+    """Return the size, number and checksum of the files of a dataset.
+
+    Args:
+        path: The dataset.
+        files: Its files.
+        jobs: Number of files that are read at a time.
+    """
+    return combined(measured(path, files, jobs), single=list(files) == [path])
+
+
+def measured(path: Place, files: Sequence[Place], jobs: int = 1) -> list[Measured]:
+    """Return the size and the checksum of each file of a dataset, sorted by name.
+
+    Args:
+        path: The dataset.
+        files: Its files.
+        jobs: Number of files that are read at a time.
+    """
+    if list(files) == [path]:  # a thread would take longer than most files of a conversion from thousands of files
+        return [Measured(path.name, *digest_of_file(path))]
+    base = path if path.is_dir() else path.parent
+    below = ((file.relative(base), file) for file in files)
+    named = [(file.name if names is None else names.as_posix(), file) for names, file in below]
+    named.sort(key=lambda one: (one[0], one[1].parts))
+    digests = in_threads(digest_of_file, [file for _, file in named], jobs)
+    return [Measured(name, *digest) for (name, _), digest in zip(named, digests, strict=True)]
+
+
+def combined(files: Sequence[Measured], *, single: bool) -> dict[str, Any]:
+    """Return the size, number and checksum of a dataset of these files, sorted by name.
+
+    Args:
+        files: The files.
+        single: The dataset is one file, whose checksum is that of its content.
+    """
+    import xxhash
+
+    if single:
+        return {"bytes": files[0].size, "files": 1, "xxh3_128": files[0].digest}
+    total, tree = 0, xxhash.xxh3_128()
+    for name, size, digest in files:
+        total += size
+        tree.update(f"{name} {size} {digest}\n".encode("utf-8", "surrogateescape"))
+    return {"bytes": total, "files": len(files), "xxh3_128": tree.hexdigest()}
+
+
+def digest_of_file(path: PlaceLike) -> tuple[int, str]:
+    """Return the size and the XXH3-128 of a file."""
+    import xxhash
+
+    file, state = open_file(path, may_be_page=True), xxhash.xxh3_128()
+    buffer = bytearray(min(_PIECE, file.size))
+    try:
+        for offset in range(0, file.size, _PIECE):
+            piece = memoryview(buffer)[: min(_PIECE, file.size - offset)]
+            file.read_into(offset, piece)
+            state.update(piece)
+    finally:
+        file.close()
+    return file.size, state.hexdigest()

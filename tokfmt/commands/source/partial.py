@@ -1,0 +1,206 @@
+"""Find the sequences of a damaged dataset that are certain to be complete (`--allow-partial`), and count the others.
+
+On opening, a format leaves out the sequences that its files show to be damaged (`Hints.allow_partial`,
+`Info.damage`). The other signs of damage are the same for all formats: a manifest states more bytes than there are,
+tokens cannot be read, or no separator closes the last sequence of a stream.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokfmt.core.reader import Damage, Separators, TokenReader, windows
+from tokfmt.core.records import RecordReader, has_records
+from tokfmt.errors import NO_DAMAGE, FormatError, TruncatedError
+from tokfmt.files.place import Place
+from tokfmt.model.select import Chosen, Leading, Slice
+from tokfmt.wording import counted
+
+_REASONS = 8  # reasons that a message lists for one source
+
+
+class Partial(NamedTuple):
+    """The facts on a damaged source that is read in part.
+
+    Attributes:
+        path: The source.
+        sequences: Number of sequences that are saved; None for records, which are counted as they are read.
+        tokens: Number of tokens that are saved; None for records.
+        lost_sequences: Number of sequences that are lost; None if neither an index nor a manifest states it.
+        lost_tokens: Number of tokens that are lost; None if neither an index nor a manifest states it.
+        unused: Number of bytes in the files of the source that are not used.
+        reasons: The damage, in words.
+    """
+
+    path: str
+    sequences: int | None
+    tokens: int | None
+    lost_sequences: int | None
+    lost_tokens: int | None
+    unused: int
+    reasons: tuple[str, ...]
+
+    def facts(self) -> dict[str, object]:
+        """Return the facts for JSON and the manifest."""
+        return {**self._asdict(), "reasons": list(self.reasons)}
+
+    def sentence(self) -> str:
+        """Return the facts as a note, without the path."""
+        found = ["the complete records are saved"]
+        if self.sequences is not None and self.tokens is not None:
+            saved = f"{self.sequences:,}"
+            if self.lost_sequences is not None:
+                saved += f" of {self.sequences + self.lost_sequences:,}"
+            word = "sequences are" if self.sequences != 1 or self.lost_sequences else "sequence is"
+            found = [f"{saved} {word} complete and saved ({counted(self.tokens, 'token')})"]
+        if self.lost_sequences is None:
+            found.append("the number of lost sequences is not known")
+        elif self.lost_tokens is not None:
+            found.append(f"{counted(self.lost_tokens, 'token')} lost")
+        if self.unused:
+            found.append(f"{counted(self.unused, 'byte')} not used")
+        reasons = "; ".join(self.reasons[:_REASONS])
+        more = f" and {len(self.reasons) - _REASONS:,} more" if len(self.reasons) > _REASONS else ""
+        return f"partial: {', '.join(found)}: {reasons}{more}"
+
+
+def readable(stored: TokenReader) -> tuple[TokenReader, tuple[Damage, ...]]:
+    """Return the sequences of a stored axis that can be read; for a stream, the tokens before the first unreadable one.
+
+    It reads the whole axis, unless opening already proved that all of it can be read (`TokenReader.is_readable`).
+    """
+    if stored.is_readable:
+        return stored, ()
+    count, errors = stored.info.sequences, list[FormatError]()
+    if stored.info.separators.alone:
+        return _beginning(stored)
+    good = np.ones(count, np.bool_)
+    for a, b in windows(0, count):
+        for first, last in _unreadable(stored, a, b, errors):
+            good[first:last] = False
+    if not errors:
+        return stored, ()
+    kept = _chosen(stored, good)
+    lost, tokens = count - kept.info.sequences, stored.info.tokens - kept.info.tokens
+    reasons = list(dict.fromkeys(error.sentence for error in errors))
+    return kept, (Damage(reasons[0], lost, tokens), *(Damage(reason, 0, 0) for reason in reasons[1:]))
+
+
+def _chosen(stored: TokenReader, good: NDArray[np.bool_]) -> TokenReader:
+    first = int(np.argmin(good)) if not good.all() else len(good)
+    if not good[first:].any():
+        return Slice(stored, 0, first)
+    return Chosen(stored, lambda a, b: good[a:b], apart=True)
+
+
+def _unreadable(stored: TokenReader, first: int, last: int, errors: list[FormatError]) -> Iterator[tuple[int, int]]:
+    """Yield the ranges of sequences that cannot be read, found by bisection; append their errors to `errors`."""
+    start, stop = (int(stored.offsets(i, i)[0]) for i in (first, last))
+    error = _failure(stored, start, stop)
+    if error is None:
+        return
+    if last - first == 1:
+        errors.append(error)
+        yield first, last
+        return
+    middle = (first + last) // 2
+    yield from _unreadable(stored, first, middle, errors)
+    yield from _unreadable(stored, middle, last, errors)
+
+
+def _failure(stored: TokenReader, start: int, stop: int) -> FormatError | None:
+    """Return the error of reading tokens `start <= i < stop`; None if they can be read.
+
+    Raises:
+        FormatError: The error is one of NO_DAMAGE, which is not a sign of damage.
+    """
+    try:
+        for a, b in windows(start, stop):
+            stored.tokens(a, b)
+            stored.marks(a, b)
+    except NO_DAMAGE:
+        raise
+    except FormatError as error:
+        return error
+    return None
+
+
+def _beginning(stored: TokenReader) -> tuple[TokenReader, tuple[Damage, ...]]:
+    """Return the tokens of a stream before the first that cannot be read, and the damage."""
+    for a, b in windows(0, stored.info.tokens):
+        if (error := _failure(stored, a, b)) is None:
+            continue
+        good, bad = a, b
+        while bad - good > 1:
+            middle = (good + bad) // 2
+            good, bad = (good, middle) if _failure(stored, a, middle) is not None else (middle, bad)
+        if _failure(stored, a, bad) is None:
+            good = bad
+        return Leading(stored, good), (Damage(error.sentence, None, stored.info.tokens - good),)
+    return stored, ()
+
+
+def closed(stored: TokenReader, split: TokenReader, eos_id: int) -> tuple[TokenReader, Damage | None]:
+    """Return the sequences of a stream that a separator closes, and the damage if it does not close the last one.
+
+    Args:
+        stored: The stream.
+        split: The sequences between its separators.
+        eos_id: The separator.
+    """
+    info, total = split.info, stored.info.tokens
+    where, first, last = stored.info.separators, 0, info.sequences
+    if not last or not total:
+        return split, None
+    if where is Separators.BEFORE:  # the separator of the next sequence closes this one
+        first, last = int(int(stored.tokens(0, 1)[0]) != eos_id), last - 1
+    elif int(stored.tokens(total - 1, total)[0]) != eos_id:
+        last -= 1
+    if (first, last) == (0, info.sequences):
+        return split, None
+    kept = Slice(split, first, max(first, last))
+    lost = info.tokens - kept.info.tokens
+    return kept, Damage(f"no separator {eos_id} closes the last sequence, which may be cut", None, lost)
+
+
+def partial_of(
+    path: Place, others: int, reader: TokenReader | RecordReader, damage: Sequence[Damage], counts: Mapping[str, Any]
+) -> Partial | None:
+    """Return the facts on a damaged source; None if there is no damage.
+
+    Args:
+        path: The first path of the source.
+        others: Number of its other paths.
+        reader: The reader of the sequences that are certain to be complete.
+        damage: The damage that was found.
+        counts: `sequences` and `tokens` of the complete dataset by its manifest; empty if they are not known.
+
+    Raises:
+        TruncatedError: No sequence of it is certain to be complete.
+    """
+    if not damage:
+        return None
+    named = f"{path}" + (f" and {others} more" if others else "")
+    unused, reasons = sum(one.unused for one in damage), tuple(one.what for one in damage)
+    word = "record" if isinstance(reader, RecordReader) else "sequence"
+    if not (has_records(reader) if isinstance(reader, RecordReader) else reader.info.sequences):
+        nothing = f"no {word} of it is certain to be complete"
+        raise TruncatedError(path, f"{nothing}: {'; '.join(reasons[:_REASONS])}", remedy="Copy it again")
+    if isinstance(reader, RecordReader):
+        return Partial(named, None, None, None, None, unused, reasons)
+    saved = (reader.info.sequences, reader.info.tokens)
+    sequences = _lost(saved[0], [one.sequences for one in damage], counts.get("sequences"))
+    tokens = _lost(saved[1], [one.tokens for one in damage], counts.get("tokens"))
+    return Partial(named, *saved, sequences, tokens, unused, reasons)
+
+
+def _lost(saved: int, counts: Sequence[int | None], whole: object) -> int | None:
+    """Return the number of lost items, by the manifest's count of all items or else by the index; None if unknown."""
+    if isinstance(whole, int) and whole >= saved:
+        return whole - saved
+    known = [count for count in counts if count is not None]
+    return sum(known) if len(known) == len(counts) else None

@@ -1,0 +1,855 @@
+"""Open the sources of a recipe with the functions that every command uses, and make the recipe's reader.
+
+The user's cache stores the facts on large sources, so that their files are opened only when tokens are read. A thousand
+files, or an index of ten million documents, take seconds to open, and every rank of a training opens them. An entry of
+the cache is valid as long as each file, and each manifest beside one, has the same size, modification time and inode.
+"""
+
+from __future__ import annotations
+
+import threading
+import unicodedata
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+
+import numpy as np
+
+from tokfmt import registry
+from tokfmt.base.options import given_options
+from tokfmt.commands.source.discover import dataset_at, dataset_paths, find_sources, snapshot
+from tokfmt.commands.source.draft import TextRecipe, TextSource, filters_of
+from tokfmt.commands.source.ingest import as_stored, ingested
+from tokfmt.commands.source.manifest import manifest_path
+from tokfmt.commands.source.request import (
+    Found,
+    SourceFiles,
+    SourceRequest,
+    expanded,
+    parse_selection,
+    viewed,
+)
+from tokfmt.commands.source.stored import (
+    Separator,
+    agreed_tokenizer,
+    boundaries_of,
+    refuse_other_ends,
+    unknown_id,
+    without_ends,
+    without_leads,
+)
+from tokfmt.commands.source.stored import Source as Opened
+from tokfmt.core.findings import loss_in
+from tokfmt.core.format import Hints
+from tokfmt.core.loss_mask import Marks
+from tokfmt.core.ragged import Offsets, Tokens
+from tokfmt.core.reader import Info, Layout, Piece, Separators, TokenReader, windows
+from tokfmt.core.records import RecordReader
+from tokfmt.core.tokenizer_ids import TokenizerIds
+from tokfmt.errors import (
+    ConversionError,
+    FormatError,
+    Loss,
+    LossyConversionError,
+    OptionError,
+    TokenizerMismatchError,
+    TokfmtError,
+    reword,
+)
+from tokfmt.files.named import place_named
+from tokfmt.files.place import Place, place_of
+from tokfmt.files.store import Identity
+from tokfmt.mix.cache import key_of, recalled, remember, unkept
+from tokfmt.mix.documents import Documents, Source, Vocabulary, quotas
+from tokfmt.mix.language import VERSION, RecipeFile, SourceEntry, in_keys, read_recipe
+from tokfmt.mix.samples import CHOOSE_SEPARATOR, Samples, has_labels, separator_of
+from tokfmt.model.dataset import Dataset
+from tokfmt.model.readers import dataset_of
+from tokfmt.model.select import Concat, Slice
+from tokfmt.wording import counted, printable
+
+if TYPE_CHECKING:
+    from tokfmt.text.tokenizer import TokenizerHandle
+
+_MAX_DEPTH, _MAX_RECIPES = 32, 1024  # nested recipes in a chain; and in all, because each recipe may name several
+_FILES, _SEQUENCES = 64, 1 << 16
+"""The cache stores a source of at least so many files or sequences."""
+_READING = 5
+"""Version of the rules that turn files into sequences; an entry of the cache with another version is not used."""
+_NAMED = 12  # fields that a message names
+
+
+class Opener(Protocol):
+    """Open the sources that a request names, as `commands.source.open.open_sources` does. Picklable."""
+
+    def __call__(
+        self,
+        request: SourceRequest,
+        tokenizer: TokenizerHandle | None = None,
+        jobs: int | None = None,
+        *,
+        found: Sequence[SourceFiles] | None = None,
+        collect_invalid: bool = False,
+    ) -> list[Opened]: ...
+
+
+def assemble(
+    file: RecipeFile, hints: Hints, opener: Opener, named: Found | None = None, *, every_end: bool = False
+) -> tuple[Samples | Documents | TextRecipe, list[Opened]]:
+    """Open the sources of a recipe, and return its reader with them.
+
+    Args:
+        file: The recipe.
+        hints: The accepted losses, and the number of threads that open sources.
+        opener: A function that opens the datasets of a source.
+        named: The datasets of its sources, from `named_by`, if they were found already.
+        every_end: See `SourceRequest`.
+
+    Returns:
+        `Samples`, `Documents` if the recipe has no `seq_len`, or a `TextRecipe` if it has text or `dedup`; and the
+        sources.
+
+    Raises:
+        TokfmtError: A source cannot be opened, or the sources do not go together.
+    """
+    with unkept() as notes:
+        reader, opened, mixed = _laid(file, hints, opener, named, every_end=every_end)
+    lost = list(_lost(opened, hints.allow_loss, cut=file.pack != "stored"))
+    lost += [Loss("tokenizers", mixed)] if mixed else []
+    if isinstance(reader, TextRecipe):
+        reader.lost = tuple(lost)
+    elif notes or lost:
+        reader.info = replace(reader.info, notes=(*reader.info.notes, *notes), lost=tuple(lost))
+    return reader, opened
+
+
+def _lost(parts: Sequence[Opened], allow_loss: frozenset[str], *, cut: bool) -> Iterator[Loss]:
+    """Yield what the parts of a recipe lose because the user accepted it.
+
+    Args:
+        parts: The parts of its sources.
+        allow_loss: The accepted losses.
+        cut: The recipe cuts sequences, so that borders inside of them are lost.
+    """
+    for part in parts:
+        info = part.reader.info
+        yield from info.lost
+        yield from (Loss("other-files", note) for note in part.left_out)
+        if not isinstance(info, Info) or isinstance(part.reader, RecordReader):
+            continue
+        if cut and "inner-boundaries" in allow_loss:
+            yield from (Loss("inner-boundaries", boundaries_of(inner)) for inner in info.inner)
+            if info.segmented and info.sample_length is None:
+                yield loss_in(part.paths[0], "inner-boundaries", "where documents begin inside of rows")
+        if "loss-mask" in allow_loss and (what := _masks_of(info)) and (cut or not has_labels(part.reader)):
+            yield loss_in(part.paths[0], "loss-mask", what)
+
+
+def _refuse_ended(file: RecipeFile, sources: Sequence[Source | TextSource], parts: Sequence[Sequence[Opened]]) -> None:
+    """Refuse a source without a separator whose sequences end with that of the other sources.
+
+    Raises:
+        ConversionError: There is one.
+    """
+    unknown = [k for k, source in enumerate(sources) if source.eos_id is None and isinstance(source, Source)]
+    if file.to_eos is not None or not file.separates or not 0 < len(unknown) < len(sources):
+        return
+    to_eos = separator_of(file, sources)
+    for k in unknown:
+        for part in parts[k]:
+            if not isinstance(part.reader, RecordReader) and without_ends(part, part.reader, to_eos)[1]:
+                what = f'source "{printable(sources[k].name)}" states no separator, and its sequences end with {to_eos}'
+                ways = f'eos = {to_eos} reads it as the separator, eos = "none" as content'
+                raise ConversionError(f"{printable(file.where)}: {what}, that of the other sources. {ways}")
+
+
+def _masks_of(info: Info) -> str:
+    """Return in words the loss masks that are not plain; "" without any."""
+    if info.nonstandard_masks:
+        return f"loss masks or labels that are not plain in {counted(info.nonstandard_masks, 'sequence')}"
+    return info.loss_masks
+
+
+def _laid(
+    file: RecipeFile, hints: Hints, opener: Opener, named: Found | None, *, every_end: bool
+) -> tuple[Samples | Documents | TextRecipe, list[Opened], str]:
+    """Return the reader of a recipe, its parts, and accepted differences between their tokenizers in words."""
+    with _entered(file.where):
+        found, opened, of_each = list[Source | TextSource](), list[Opened](), list[list[Opened]]()
+        handle = _tokenizer(file)
+        for entry in file.sources:
+            try:
+                source, parts = _opened(file, entry, handle, hints, opener, named, every_end=every_end)
+            except _NestingError:
+                raise
+            except TokfmtError as error:
+                if isinstance(error, OptionError):  # its message has no path to begin with
+                    where = f'{printable(file.where)}: source "{printable(entry.name)}": '
+                    error.args = (f"{where}{error.args[0]}",)
+                else:
+                    error.add_note(_which(entry, file.where))
+                reword(error, in_keys)
+                raise
+            found.append(source)
+            opened += parts
+            of_each.append(parts)
+        _refuse_ended(file, found, of_each)
+        vocabulary = _agreed_vocabulary(opened, handle, hints.allow_loss)
+        made_by, mixed = agreed_tokenizer(opened, handle, hints.allow_loss)
+    of_ids = [source for source in found if isinstance(source, Source)]
+    if len(of_ids) < len(found) or file.dedup != "none":
+        return TextRecipe(file, found, handle, made_by), opened, mixed
+    of_ids = quotas(file, of_ids)
+    if file.seq_len is not None:
+        return Samples(file, of_ids, vocabulary, made_by), opened, mixed
+    return Documents(file, of_ids, separator_of(file, of_ids), vocabulary, made_by), opened, mixed
+
+
+def _agreed_vocabulary(
+    opened: Sequence[Opened], handle: TokenizerHandle | None, allow_loss: frozenset[str]
+) -> Vocabulary | None:
+    """Return the vocabulary of all token IDs; None if it is unknown or may differ.
+
+    It is that of the tokenizer that the recipe names, which is assumed to have made IDs without a manifest.
+
+    Raises:
+        TokenizerMismatchError: Several tokenizers made the IDs.
+    """
+    inner = list(map(_vocabulary_of, opened))
+    assumed = [
+        part if known is None else part._replace(tokenizers=(known.made,))
+        for part, known in zip(opened, inner, strict=True)
+    ]
+    made, _ = agreed_tokenizer(assumed, handle, allow_loss)
+    if "tokenizers" in allow_loss:
+        return None
+    if handle is not None:
+        return Vocabulary(handle.name, handle.ids, handle.describe())
+    if made is None:
+        return None
+    for known in inner:
+        if known is not None and known.made["digest"] == made["digest"]:
+            return known
+    ids = TokenizerIds.stated(made)
+    return None if ids is None else Vocabulary(str(made.get("name")), ids, made)
+
+
+def _vocabulary_of(part: Opened) -> Vocabulary | None:
+    """Return the vocabulary of a recipe that is a source; None if it is unknown, or if the source is not a recipe."""
+    return part.reader.vocabulary if isinstance(part.reader, (Samples, Documents)) else None
+
+
+def _refuse_other_recipe(part: Opened, handle: TokenizerHandle | None, allow_loss: frozenset[str]) -> None:
+    """Refuse a part that is a recipe of another tokenizer; the manifests of other parts are compared on opening.
+
+    Raises:
+        TokenizerMismatchError: It is not the tokenizer in use.
+    """
+    vocabulary = _vocabulary_of(part)
+    if vocabulary is None or handle is None or "tokenizers" in allow_loss:
+        return
+    if vocabulary.made["digest"] != handle.digest:
+        what = "is a recipe of IDs that another tokenizer made"
+        raise TokenizerMismatchError(part.paths[0], what, handle.name, vocabulary.name)
+
+
+def _refuse_beyond(parts: Sequence[Opened], handle: TokenizerHandle) -> None:
+    """Refuse datasets that state a largest ID, themselves or in a manifest, that the tokenizer does not have.
+
+    Raises:
+        TokenizerMismatchError: There is such a dataset.
+    """
+    for part in parts:
+        if isinstance(part.reader, RecordReader):
+            continue
+        for path, manifest in zip(part.paths, part.manifests, strict=True):
+            top = part.reader.info.max_id
+            found = manifest.content.get("max_id") if top is None else top
+            if isinstance(found, int) and handle.ids.lacks_largest(found, part.separator.eos_id):
+                raise unknown_id(path, handle.name, handle.ids, found)
+
+
+class _NestingError(FormatError):
+    """Recipes are nested too deep, or are too many."""
+
+
+class _Nesting(NamedTuple):
+    """The recipes that are being opened.
+
+    Attributes:
+        outermost: The path of the outermost recipe, as given.
+        places: Absolute paths; each recipe is a source of the one before.
+        opened: A list with one item, the number of recipes that were opened so far. All levels share it.
+    """
+
+    outermost: Place
+    places: tuple[Place, ...]
+    opened: list[int]
+
+
+_UNDER_WAY: ContextVar[_Nesting | None] = ContextVar("recipes being opened", default=None)
+
+
+@contextmanager
+def _entered(recipe: Place) -> Iterator[None]:
+    """Enter one level of nested recipes.
+
+    Raises:
+        FormatError: The recipe includes itself, or the outermost recipe nests too deep or includes too many.
+    """
+    place, above = recipe.normalized(), _UNDER_WAY.get() or _Nesting(recipe, (), [0])
+    if place in above.places:
+        raise FormatError(recipe, "includes itself", remedy="A recipe may name others, but not in a circle")
+    above.opened[0] += 1
+    for what, maximum, found in (
+        ("recipes, each a source of the one before", _MAX_DEPTH, len(above.places) + 1),
+        ("recipes", _MAX_RECIPES, above.opened[0]),
+    ):
+        if found > maximum:
+            remedy = "Name the sources of some of them instead, or store some first with tokfmt convert"
+            raise _NestingError(above.outermost, f"is made of more than {maximum:,} {what}", remedy=remedy)
+    token = _UNDER_WAY.set(above._replace(places=(*above.places, place)))
+    try:
+        yield
+    finally:
+        _UNDER_WAY.reset(token)
+
+
+def named_by(recipe: Place) -> Found:
+    """Find the datasets that a recipe names; recipes among them have the datasets that they name in turn.
+
+    Raises:
+        FormatError: The recipe or a path in it cannot be read, or recipes are nested too deep.
+    """
+    found = dict[tuple[Place, str | None], SourceFiles]()
+    with _entered(recipe):
+        for entry in read_recipe(recipe).sources:
+            request = SourceRequest(expanded([place_named(recipe, path) for path in entry.path]), entry.format)
+            try:
+                for path in dataset_paths(request):
+                    one = dataset_at(path, request)
+                    named = named_by(path) if one.format.is_computed else None
+                    found[path, entry.format] = one._replace(named=named)
+            except _NestingError:
+                raise
+            except TokfmtError as error:
+                error.add_note(_which(entry, recipe))
+                raise
+    return found
+
+
+def _which(entry: SourceEntry, recipe: Place) -> str:
+    """Return the note that names the source and the recipe of an error, because the error names a file."""
+    return f'It is source "{printable(entry.name)}" of {printable(recipe)}'
+
+
+def _tokenizer(file: RecipeFile) -> TokenizerHandle | None:
+    if file.tokenizer is None:
+        return None
+    from tokfmt.text.tokenizer import load_tokenizer
+
+    beside = _beside(file.where, file.tokenizer)
+    try:
+        return load_tokenizer(beside.text if beside.exists() else file.tokenizer)
+    except TokfmtError as error:
+        error.add_note(f"It is the tokenizer of {printable(file.where)}")
+        raise
+
+
+def _beside(recipe: Place, tokenizer: str) -> Place:
+    """Return the place of a tokenizer that a recipe names by a path; a name of the Hub leads to no file there.
+
+    Raises:
+        UnsafeError: If the recipe is in a store, and names a file outside of it.
+    """
+    return recipe.parent / tokenizer if recipe.is_local else place_named(recipe, tokenizer)
+
+
+def _opened(
+    file: RecipeFile,
+    entry: SourceEntry,
+    handle: TokenizerHandle | None,
+    hints: Hints,
+    opener: Opener,
+    named: Found | None,
+    *,
+    every_end: bool,
+) -> tuple[Source | TextSource, list[Opened]]:
+    """Open the datasets of one source, in the order of its paths; return the source and its parts."""
+    paths = expanded([place_named(file.where, path) for path in entry.path])
+    # Samples are read without a look at separators, so that these are looked at once, and the cache remembers it. A
+    # store would be read as a whole: what it holds is looked at whenever it is read.
+    every_end = every_end or all(path.is_local for path in map(place_of, paths))
+    request = SourceRequest(
+        tuple(paths),
+        entry.format,
+        entry.eos,
+        given_options(entry.options),
+        entry.text,
+        entry.split,
+        hints.allow_loss,
+        every_end=every_end,
+    )
+    # Only inputs of labels = "starts" begin with another lead. Else a document keeps the one that it has.
+    request = replace(request, bos=entry.bos if file.convention == "starts" else "none")
+    places = find_sources(request, named) if file.pack == "stored" else []
+    if places:
+        request = viewed(request, places[0].format, "samples")
+    places_named = [place_of(path).normalized().text for path in paths]
+    read = [entry.format, entry.options, entry.split, entry.select, entry.eos, file.pack == "stored"]
+    read += [file.to_eos, request.bos]  # Rows are compared with the separator that is put after them.
+    key = key_of(VERSION, _READING, "source", places_named, read, sorted(hints.allow_loss), every_end)
+    plain = file.pack != "stored" and handle is None and not entry.filter
+    if plain and (known := _recalled(key, entry.name, request, entry.select, opener)):
+        return known[0], [known[1]]
+    places = places or find_sources(request, named)
+    parts = opener(request, handle, hints.jobs, found=places, collect_invalid=hints.collect_invalid)
+    for part in parts:
+        _refuse_other_recipe(part, handle, hints.allow_loss)
+    kinds = _kinds(entry, parts)
+    if "text" in kinds:
+        return _text_source(file, entry, parts, places, handle), parts
+    if handle is not None and entry.select is None and "tokenizers" not in hints.allow_loss:
+        _refuse_beyond(parts, handle)
+    records = any(isinstance(part.reader, RecordReader) for part in parts)
+    parts = [_axis(part, hints.allow_loss) for part in parts]
+    if file.pack != "stored":
+        parts = [_trimmed(part, file.to_eos) for part in parts]
+    readers: list[TokenReader] = [part.reader for part in parts if not isinstance(part.reader, RecordReader)]
+    _refuse_samples(file, readers, parts)
+    if file.pack != "stored":
+        _refuse_unclear(parts)
+        _refuse_borders(readers, parts, hints.allow_loss)
+    masked = _are_masked(readers, parts, hints.allow_loss, stored=file.pack == "stored")
+    separators = sorted({part.separator.eos_id for part in parts if part.separator.eos_id is not None})
+    if len(separators) > 1 and file.to_eos is None and file.separates:
+        listed = ", ".join(map(str, separators))
+        raise OptionError(f"its files have different separators ({listed}). {CHOOSE_SEPARATOR}")
+    removed = tuple(sorted({eos_id for one in readers for eos_id in _removed(one)}))
+    leads = tuple(sorted({part.bos_id for part in parts if part.bos_id is not None}))
+    reader = _joined(readers, entry.select)
+    inner = [_inner_state(one) for one in readers]
+    stats = snapshot(places)
+    checksums = tuple(manifest.output.get("xxh3_128") for part in parts for manifest in part.manifests)
+    checksums += tuple(one for reader in readers for source in _inner(reader) for one in source.checksums)
+    sizes = (
+        [one.fingerprint if isinstance(one, (Samples, Documents)) else None for one in readers]
+        if any(inner)
+        else [size for size, *_ in stats.values()]
+    )
+    counts = [reader.info.sequences, reader.info.tokens]
+    found = Source(
+        entry.name,
+        tuple(map(place_of, paths)),
+        parts[0].format.name,
+        reader,
+        separators[0] if len(separators) == 1 else None,
+        [str(file.where.parent.normalized()), _on_disk(places), read, inner],
+        {"format": [part.format.name for part in parts], "sizes": sizes, "counts": counts, "options": read[1]}
+        | {key: found for key, found in (("eos", removed), ("bos", leads), ("masked", masked)) if found},
+        _notes(entry, parts, readers, reader, handle),
+        checksums=checksums,
+        decoded=any(map(_is_decoded, readers)),
+        masked=masked,
+        removed=removed,
+        leads=leads,
+        seen=dict(stats)
+        | {file: seen for one in readers for source in _inner(one) for file, seen in source.seen.items()},
+    )
+    lossy = any(_lost(parts, hints.allow_loss, cut=file.pack != "stored"))  # The cache stores no losses.
+    if plain and kinds == {"ids"} and not (any(inner) or records or lossy):
+        found = _kept(key, found, parts, stats)
+    return found, parts
+
+
+def _kinds(entry: SourceEntry, parts: Sequence[Opened]) -> set[str]:
+    """Return the kinds of records that a source holds: "text", "ids" or both.
+
+    Raises:
+        OptionError: The source has a filter and holds token IDs.
+    """
+    kinds = {part.reader.info.kind if isinstance(part.reader, RecordReader) else "ids" for part in parts}
+    if (entry.filter or len(kinds) > 1) and not any(map(_holds_ids, parts)):
+        kinds.discard("ids")  # "ids" is only the default of files without a record
+    if entry.filter and "ids" in kinds:
+        raise OptionError(
+            "its filter has rules on text, but it holds token IDs. Remove the filter, or give a source of text"
+        )
+    return kinds
+
+
+def _holds_ids(part: Opened) -> bool:
+    if not isinstance(part.reader, RecordReader):
+        return True
+    return part.reader.info.kind == "ids" and part.reader.count() > 0
+
+
+def _notes(
+    entry: SourceEntry,
+    parts: Sequence[Opened],
+    readers: Sequence[TokenReader],
+    chosen: TokenReader,
+    handle: TokenizerHandle | None,
+) -> tuple[str, ...]:
+    """Return the notes on a source: those of its parts, an assumed tokenizer, and that it gives no sequence."""
+    told = [
+        in_keys(note) for part in parts for note in part.notes if note not in part.accepted
+    ]  # Losses it has itself.
+    notes = dict.fromkeys(told)
+    stored = [made for part in parts for made in part.tokenizers if not part.format.is_computed]  # else noted there
+    if handle is not None and None in stored:
+        given = f'tokenizer = "{printable(handle.name)}"'
+        notes[f"no manifest names the tokenizer that made its IDs; {given} is assumed"] = None
+    count = sum(reader.info.sequences for reader in readers)
+    if not count:
+        notes["it has no sequences"] = None
+    elif not chosen.info.sequences:
+        notes[f'select = "{printable(entry.select)}" takes none of its {counted(count, "sequence")}'] = None
+    return tuple(notes)
+
+
+def _text_source(
+    file: RecipeFile,
+    entry: SourceEntry,
+    parts: Sequence[Opened],
+    places: Sequence[SourceFiles],
+    handle: TokenizerHandle | None,
+) -> TextSource:
+    """Return a source that holds text. A command that stores the recipe prepares it.
+
+    Raises:
+        OptionError: A part holds token IDs or is a recipe with text, the recipe packs stored rows, or it names no
+            tokenizer.
+    """
+    for part in parts:
+        if isinstance(part.reader, TextRecipe):
+            raise OptionError("is a recipe with text. Store it first: tokfmt convert, or name its sources here")
+        if _holds_ids(part):
+            raise OptionError(f"{printable(part.paths[0])}: holds token IDs, and others of this source hold text")
+    if file.pack == "stored":
+        raise OptionError('it holds text, and pack = "stored" takes rows as they are')
+    if handle is None:
+        raise OptionError('it holds text, and the recipe names no tokenizer. Add tokenizer = "NAME" to the recipe')
+    filters = filters_of(file, entry)
+    read = [entry.format, entry.options, entry.text, entry.select, repr(filters), file.dedup, file.seed, entry.tokens]
+    tokenizer = handle.describe()
+    facts = [
+        [part.format.name for part in parts],
+        [size for size, *_ in snapshot(places).values()],
+        read,
+        [tokenizer["digest"], tokenizer["special_tokens"]],
+        unicodedata.unidata_version if filters else None,
+    ]
+    state = [str(file.where.parent.normalized()), _on_disk(places), facts]
+    eos_id = None if entry.eos == "none" else entry.eos if isinstance(entry.eos, int) else handle.eos_id
+    return TextSource(entry, tuple(parts), filters, eos_id, state, facts)
+
+
+def _axis(part: Opened, allow_loss: frozenset[str]) -> Opened:
+    """Return a part with its token axis; gather records of token IDs first.
+
+    Raises:
+        FormatError: A line is invalid.
+        LossyConversionError: Records have other fields.
+    """
+    if not isinstance(part.reader, RecordReader):
+        return part
+    records = as_stored(part.reader)
+    axis = ingested(records, None)
+    skipped, path = axis.skipped, part.paths[0]
+    if skipped.invalid and "invalid-lines" not in allow_loss and records.describes_lines:
+        raise records.record_error(skipped.faults[0])
+    found = list[Loss]()
+    if skipped.others:
+        names = ", ".join(f'"{name}"' for name in sorted(skipped.fields)[:_NAMED])
+        found.append(Loss("fields", f"fields beside the IDs of {counted(skipped.others, 'record')} ({names})"))
+        if "fields" not in allow_loss:
+            raise LossyConversionError(str(path), found)
+    if skipped.invalid:
+        found.append(loss_in(path, "invalid-lines", counted(skipped.invalid, "invalid line")))
+    axis.info = replace(axis.info, notes=records.info.notes, lost=(*records.info.lost, *found))
+    return part._replace(reader=axis)
+
+
+def _trimmed(part: Opened, to_eos: int | Literal["none"] | None) -> Opened:
+    """Return a part whose rows do not end with the separator that is put after them, and do not begin with a lead."""
+    reader, written = part.reader, to_eos if isinstance(to_eos, int) else None
+    if isinstance(reader, RecordReader) or part.format.is_computed:
+        return part
+    known = part.separator.eos_id
+    reader, notes = without_ends(part, reader, written if known is None else known)
+    if part.bos_id is not None:
+        reader, noted = without_leads(reader, part.bos_id, part.paths[0])
+        notes += [note for note in noted if note not in part.notes]
+    return part._replace(reader=reader, notes=(*part.notes, *notes))
+
+
+def _refuse_samples(file: RecipeFile, readers: Sequence[TokenReader], parts: Sequence[Opened]) -> None:
+    """Refuse samples of a recipe unless they are packed as stored, because they hold padding and cut sequences."""
+    for reader, part in zip(readers, parts, strict=True):
+        if isinstance(reader, Samples) and file.pack != "stored":
+            raise FormatError(
+                part.paths[0],
+                "is a recipe of samples",
+                remedy='pack = "stored" takes them as they are; or remove its '
+                "seq_len, which makes it a recipe of documents",
+            )
+
+
+def _refuse_unclear(parts: Sequence[Opened]) -> None:
+    """Refuse parts whose separator has to be named: nearly all of their sequences end with one ID, or with another."""
+    for part in parts:
+        if part.separator.source == "tokenizer":
+            refuse_other_ends(part)
+        unclear = None if part.dataset is None or part.separator.doubt else part.dataset.gap.unclear
+        if unclear is not None:
+            raise ConversionError(replace(unclear, path=printable(part.paths[0])).question)
+
+
+def _refuse_borders(readers: Sequence[TokenReader], parts: Sequence[Opened], allow_loss: frozenset[str]) -> None:
+    """Refuse borders inside rows, because cutting sequences loses them."""
+    for reader, part in zip(readers, parts, strict=True):
+        info = reader.info
+        if info.segmented and info.sample_length is None and "inner-boundaries" not in allow_loss:
+            raise FormatError(
+                part.paths[0],
+                "its rows are documents that were packed, and a recipe has no place for their borders",
+                remedy='Without options = { view = "samples" } each is a sequence; '
+                "--allow-loss inner-boundaries joins them",
+            )
+        if info.inner and "inner-boundaries" not in allow_loss:
+            what = f"states {boundaries_of(info.inner[0])}, and a recipe has no place for that"
+            raise FormatError(part.paths[0], what, remedy="--allow-loss inner-boundaries joins them")
+
+
+def _are_masked(
+    readers: Sequence[TokenReader], parts: Sequence[Opened], allow_loss: frozenset[str], *, stored: bool
+) -> bool:
+    """Return whether a source has loss masks beside its tokens that are not plain. Stored labels are not among them.
+
+    Raises:
+        FormatError: Marks cannot state the masks or labels, or they are those of samples, which can hold padding, and
+            the recipe cuts its sequences.
+    """
+    masked = False
+    for reader, part in zip(readers, parts, strict=True):
+        what, path, info = _masks_of(reader.info), part.paths[0], reader.info
+        labeled = has_labels(reader)
+        if not what or "loss-mask" in allow_loss or (stored and labeled):
+            continue
+        if reader.marks(0, 0) is None or (labeled and info.sample_length is not None):
+            remedy = "--allow-loss loss-mask does without them"
+            if labeled or info.nonstandard_masks:
+                remedy = f'pack = "stored" takes its samples with their masks; {remedy}'
+            raise FormatError(path, f"has {what}", remedy=remedy)
+        try:
+            for a, b in windows(0, info.tokens if labeled else 0):
+                reader.marks(a, b)  # labels can be other IDs than the tokens
+        except ConversionError as error:
+            raise FormatError(path, f"has {what}: {error}") from error
+        masked = True
+    return masked
+
+
+def _removed(reader: TokenReader) -> Iterator[int]:
+    """Yield the separators that a reader of contents leaves out, or those that a recipe puts after its documents."""
+    if isinstance(reader, Documents):
+        yield from () if reader.eos_id is None else (reader.eos_id,)
+        return
+    for gap in dataset_of(reader).gap.each():
+        if gap.id is not None and gap.stored and (gap.alone or gap.closed or not gap.looked):
+            yield gap.id
+
+
+def _inner_state(reader: TokenReader) -> Any:
+    """Return the states of the sources of a nested recipe; None for any other reader."""
+    return [source.state for source in _inner(reader)] or None
+
+
+def _is_decoded(reader: TokenReader) -> bool:
+    """Return True if a reader decodes tokens in blocks: if the file of its first token does not have it as it is."""
+    if isinstance(reader, (Samples, Documents)):
+        return any(source.decoded for source in reader.sources)
+    return any(one.length and one.pieces(0, 1) is None for one in dataset_of(reader).axis.readers())
+
+
+def _inner(reader: TokenReader) -> Sequence[Source]:
+    """Return the sources of a nested recipe; nothing for any other reader."""
+    return reader.sources if isinstance(reader, (Samples, Documents)) else ()
+
+
+class Deferred(TokenReader):
+    """A reader that opens its files when tokens are first read. Picklable; threads may share it."""
+
+    def __init__(self, info: Info, request: SourceRequest, select: str | None, opener: Opener) -> None:
+        self.info, self.request, self.select, self.opener = info, request, select, opener
+        self._open()
+
+    def _open(self) -> None:
+        self._reader: TokenReader | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def reader(self) -> TokenReader:
+        """The opened reader."""
+        with self._lock:
+            if self._reader is None:
+                self._reader = _joined([part.reader for part in self.opener(self.request)], self.select)
+            return self._reader
+
+    def tokens(self, start: int, stop: int) -> Tokens:
+        return self.reader.tokens(start, stop)
+
+    def offsets(self, first: int, last: int) -> Offsets:
+        return self.reader.offsets(first, last)
+
+    def as_dataset(self, *, drawn: bool = False) -> Dataset:
+        """See `TokenReader.as_dataset`."""
+        return dataset_of(self.reader, drawn=drawn)
+
+    def pieces(self, start: int, stop: int) -> Sequence[Piece] | None:
+        """See `TokenReader.pieces`."""
+        return self.reader.pieces(start, stop)
+
+    def marks(self, start: int, stop: int) -> Marks | None:
+        """See `TokenReader.marks`."""
+        return self.reader.marks(start, stop)
+
+    def to_source(self, position: int) -> tuple[TokenReader, int]:
+        """See `TokenReader.to_source`."""
+        return self.reader, position
+
+    def find(self, place: Place, byte: int) -> int | None:
+        return self.reader.find(place, byte)
+
+    def close(self) -> None:
+        """Release open files."""
+        if self._reader is not None:
+            self._reader.close()
+
+    def __getstate__(self) -> dict[str, object]:
+        return {"info": self.info, "request": self.request, "select": self.select, "opener": self.opener}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._open()
+
+
+def _joined(readers: Sequence[Any], select: str | None) -> TokenReader:
+    """Return the concatenation of readers, or the selected sequences of it."""
+    reader: TokenReader = readers[0] if len(readers) == 1 else Concat(readers)
+    return reader if select is None else Slice(reader, *parse_selection(select, reader.info.sequences))
+
+
+def _recalled(
+    key: str, name: str, request: SourceRequest, select: str | None, opener: Opener
+) -> tuple[Source, Opened] | None:
+    """Return a source from the cache; None if there is no entry, or if a file has changed since.
+
+    Args:
+        key: The key of the paths and options of the source, from `mix.cache.key_of`.
+        name: The name of the source in the recipe.
+        request: The paths and options to open it with later.
+        select: The selected sequences `A:B`; None for all.
+        opener: A function that opens the datasets of a request.
+    """
+    try:
+        known = recalled(key)
+        if known is None or known["seen"] != _seen(path for path, _ in known["seen"]):
+            return None
+        kept = known["info"]
+        info = Info(
+            **{
+                **kept,
+                "layout": Layout(kept["layout"]),
+                "dtype": np.dtype(kept["dtype"]),
+                "separators": Separators(kept["separators"]),
+                "tokenizers": tuple(kept["tokenizers"]),
+            }
+        )
+        separator, notes = Separator(*known["separator"]), tuple(known["notes"])
+        paths, reader = tuple(map(place_of, request.paths)), Deferred(info, request, select, opener)
+        source = Source(
+            name,
+            paths,
+            known["format"],
+            reader,
+            separator.eos_id,
+            known["state"],
+            known["facts"],
+            notes,
+            kept=True,
+            checksums=tuple(known["checksums"]),
+            decoded=bool(known["decoded"]),
+            masked=bool(known["masked"]),
+            removed=tuple(known["removed"]),
+            leads=tuple(known["leads"]),
+            seen={place_of(path): Identity(*identity) for path, identity in known["seen"][: known["files"]]},
+        )
+        made, format_ = tuple(known["tokenizers"]), registry.get(known["format"])
+    except (KeyError, TypeError, ValueError):  # the entry is damaged, or another version wrote it
+        return None
+    return source, Opened(paths, format_, reader, separator, notes, tokenizers=made)
+
+
+def _on_disk(places: Sequence[SourceFiles]) -> list[list[Any]]:
+    """Return the identities of the files and manifests of a source, because its order may depend on them."""
+    return _seen([*(path for one in places for path in one.files), *(manifest_path(one.path) for one in places)])
+
+
+def _kept(key: str, source: Source, parts: Sequence[Opened], files: Collection[Place]) -> Source:
+    """Store the facts on a source in the cache if opening it takes long; return the source, marked as cached."""
+    kinds = {(part.format.name, part.separator.stated) for part in parts}
+    if len(kinds) > 1 or (len(parts) < _FILES and source.info.sequences < _SEQUENCES):
+        return source
+    names = (
+        "sequences",
+        "tokens",
+        "max_id",
+        "sample_length",
+        "eos_id",
+        "eos_from",
+        "free_of",
+        "pad_id",
+        "tokenizers",
+    )
+    info, manifests = source.info, [manifest_path(path) for part in parts for path in part.paths]
+    remember(
+        key,
+        {
+            "seen": _seen([*files, *manifests]),
+            "files": len(files),
+            "format": source.format,
+            "separator": list(parts[0].separator.stated),
+            "state": source.state,
+            "facts": source.facts,
+            "checksums": list(source.checksums),
+            "decoded": source.decoded,
+            "masked": source.masked,
+            "removed": source.removed,
+            "leads": source.leads,
+            "notes": source.notes,
+            "tokenizers": [made and dict(made) for part in parts for made in part.tokenizers],
+            "info": {
+                **{name: getattr(info, name) for name in names},
+                "layout": info.layout.value,
+                "dtype": info.dtype.str,
+                "separators": info.separators.value,
+            },
+        },
+    )
+    return replace(source, kept=True)
+
+
+def _seen(paths: Iterable[Place | str]) -> list[list[Any]]:
+    """Return each path with its identity; None if the file does not exist."""
+    found = list[list[Any]]()
+    for path in paths:
+        place = place_of(path)
+        try:
+            found.append([place.text, list(place.status_now().identity)])
+        except OSError:
+            found.append([place.text, None])
+    return found

@@ -1,0 +1,448 @@
+"""Describe the sources of a command: paths and patterns, format, options, split, selection and permitted losses.
+
+`commands.source.discover` finds the datasets that a request names, and `commands.source.open` opens them.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Literal, NamedTuple
+
+from tokfmt import registry
+from tokfmt.base.options import choices, fit, given_options, nearest, parse_count, parse_options
+from tokfmt.commands.source.content import Manifest
+from tokfmt.core.format import Format, Hints
+from tokfmt.core.inspection import Inspection
+from tokfmt.core.losses import LOSSES
+from tokfmt.errors import FormatError, OptionError
+from tokfmt.files.file import MANIFEST, File, matching, natural_key
+from tokfmt.files.listing import Listing
+from tokfmt.files.place import LocalPlace, Place, PlaceLike, place_of
+from tokfmt.wording import printable
+
+EosChoice = int | Literal["none"] | None
+Options = Iterable[str] | Mapping[str, object]
+"""Options as a user gives them: `key=value` words, or a mapping. `base.options.given_options` makes them mappings."""
+
+STREAM = "-"
+"""Standard input as a source, standard output as a destination."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRequest:
+    """The sources of a command, as the user gives them.
+
+    Attributes:
+        paths: Files and directories, in order.
+        format: Name of the format; None to detect the format of each path.
+        eos: ID of the separator, "none", or None to infer it.
+        options: The read options of the format, by name.
+        text_field: Dotted path of the text in JSON records.
+        split: The split to read, for formats that store several.
+        allow_loss: Names of the accepted losses.
+        recursive: A directory also names the datasets in the directories below it.
+        ignore_manifest: Continue without a manifest that contradicts its dataset, instead of an error.
+        allow_partial: Read the sequences of a damaged source that are certain to be complete; see
+            `commands.source.partial`.
+        bos: ID of the lead, which is no content at the beginning of sequences; "none"; or None for what the manifest
+            states.
+        every_end: Look at the end of every sequence that an index bounds. By default, all are presumed to end with the
+            separator if all that are looked at do, and reading one that does not raises UnendedError.
+    """
+
+    paths: tuple[PlaceLike, ...]
+    format: str | None = None
+    eos: EosChoice = None
+    options: Mapping[str, object] = field(default_factory=dict)
+    text_field: str | None = None
+    split: str | None = None
+    allow_loss: frozenset[str] = frozenset()
+    recursive: bool = False
+    ignore_manifest: bool = False
+    allow_partial: bool = False
+    bos: EosChoice = None
+    every_end: bool = False
+
+    def __post_init__(self) -> None:
+        for name, given in (("eos", self.eos), ("bos", self.bos)):
+            if given is not None:
+                fitted = fit(name, given, EosChoice, {"minimum": 0, "maximum": sys.maxsize})
+                object.__setattr__(self, name, fitted)  # an int, also if it was a number of numpy
+
+    @staticmethod
+    def of(
+        paths: object,
+        format: str | None = None,  # noqa: A002 - the word users know
+        eos: EosChoice = None,
+        options: Options = (),
+        text_field: str | None = None,
+        split: str | None = None,
+        allow_loss: str | Iterable[str] = (),
+        recursive: bool = False,
+        ignore_manifest: bool = False,
+        allow_partial: bool = False,
+        bos: EosChoice = None,
+    ) -> SourceRequest:
+        """Return the request for arguments as users give them.
+
+        Args:
+            paths: One path or several.
+            format: As in `SourceRequest`.
+            eos: As in `SourceRequest`.
+            options: The read options, as a mapping or `key=value` words.
+            text_field: As in `SourceRequest`.
+            split: As in `SourceRequest`.
+            allow_loss: One name of --allow-loss or several.
+            recursive: As in `SourceRequest`.
+            ignore_manifest: As in `SourceRequest`.
+            allow_partial: As in `SourceRequest`.
+            bos: As in `SourceRequest`.
+
+        Raises:
+            OptionError: An option or a name of --allow-loss is invalid, or there is no path.
+            TypeError: A path is neither a string nor path-like.
+        """
+        return SourceRequest(
+            several(paths),
+            format,
+            eos,
+            given_options(options),
+            text_field,
+            split,
+            check_losses(allow_loss),
+            recursive,
+            ignore_manifest,
+            allow_partial,
+            bos,
+        )
+
+    def accepting(self, losses: frozenset[str]) -> SourceRequest:
+        """Return the request that accepts further losses; `core.losses.READS` has those of each command."""
+        return replace(self, allow_loss=self.allow_loss | losses)
+
+    def of_split(self, split: str) -> SourceRequest:
+        """Return the request for one split of the same sources."""
+        others = {name: value for name, value in self.options.items() if name != "split"}
+        return replace(self, options=others, split=split)
+
+
+def is_pipe(path: PlaceLike) -> bool:
+    """Return True if a path is standard input or a FIFO, which can be read only once."""
+    place = place_of(path)
+    with suppress(OSError):
+        return place == LocalPlace(STREAM) or place.is_fifo()
+    return False
+
+
+def several(paths: object) -> tuple[PlaceLike, ...]:
+    """Return one path or several as a tuple.
+
+    Raises:
+        OptionError: There is no path.
+        TypeError: An item is not a path, but for example a Dataset.
+    """
+    if isinstance(paths, (str, os.PathLike, Place)):
+        return (paths,)
+    found = list[PlaceLike]()
+    for path in paths if isinstance(paths, Iterable) else (None,):
+        if not isinstance(path, (str, os.PathLike, Place)):
+            wrong = type(path if isinstance(paths, (list, tuple)) else paths).__name__
+            raise TypeError(f"a path or a list of paths is needed, not {wrong} (a Dataset's .save(PATH) writes one)")
+        found.append(path)
+    if not found:
+        raise OptionError("no path is given")
+    return tuple(found)
+
+
+def asked_by(path: PlaceLike, listing: Listing | None) -> Place:
+    """Return the place of a path, which carries a listing: its own if that answers, else the given one."""
+    place = place_of(path)
+    return place if listing is None or (place.listing is not None and place.listing.depth) else place.asking(listing)
+
+
+_BESIDE = (MANIFEST, ".ledger", ".ledger.json")
+"""Suffixes of manifests and ledgers, which are beside datasets but are not datasets."""
+
+
+def expanded(paths: Iterable[PlaceLike], listing: Listing | None = None) -> tuple[PlaceLike, ...]:
+    """Replace quoted patterns (`'part-*.jsonl'`) by the paths that they match, in natural order.
+
+    Args:
+        paths: The paths and patterns.
+        listing: The listing that the places of a pattern carry, unless the pattern carries one that answers.
+
+    Raises:
+        FormatError: A pattern matches nothing.
+        OptionError: A path is empty, or is the URL of a store that is not registered.
+    """
+    found: list[PlaceLike] = []
+    for path in paths:
+        if not isinstance(path, Place) and not os.fspath(path):
+            raise OptionError("a path is empty. Check that the variable is set; the current directory is .")
+        place = asked_by(path, listing)
+        names = place.parts if place.is_local else place.parts[1:]
+        if not any(map(glob.has_magic, names)) or place.is_there():
+            found.append(path)
+            continue
+        matches = sorted(
+            (match for match in _matching(place) if not match.name.endswith(_BESIDE)),
+            key=lambda match: natural_key(str(match)),
+        )
+        if not matches:
+            raise FormatError(path, "no file matches this pattern")
+        found += matches
+    return tuple(found)
+
+
+def _matching(pattern: Place) -> Iterable[Place]:
+    if pattern.is_local:
+        return (LocalPlace(path).asking(pattern.listing) for path in glob.glob(pattern.text, recursive=True))
+    return _objects(pattern.parents[-1], pattern.parts[1:])
+
+
+def _objects(directory: Place, names: Sequence[str]) -> Iterator[Place]:
+    """Yield the addresses below an address that match names, some of them patterns. `**` matches any number of names.
+
+    Raises:
+        FormatError: The store cannot be listed.
+    """
+    if not names:
+        yield directory
+        return
+    name, *rest = names
+    if name == "**":
+        yield from _objects(directory, rest or ["*"])
+        for below in matching(directory, "[!.]*"):
+            if below.is_dir():
+                yield from _objects(below, names)
+    elif glob.has_magic(name):
+        for below in matching(directory, name):
+            if name.startswith(".") or not below.name.startswith("."):
+                yield from _objects(below, rest)
+    elif (directory / name).exists():
+        yield from _objects(directory / name, rest)
+
+
+def option_names(kind: type) -> set[str]:
+    """Return the names of the fields of an options dataclass."""
+    return {field.name for field in fields(kind)}
+
+
+def words_of(options: Mapping[str, object]) -> list[str]:
+    """Return options as `key=value` words, for messages and manifests."""
+    return [f"{name}={value}" for name, value in options.items()]
+
+
+def given_to(format_: Format, request: SourceRequest) -> dict[str, object]:
+    """Return the read options that the user gave, with --text-field and --split if the format has these options."""
+    also = {"text_field": request.text_field, "split": request.split}
+    known = option_names(format_.read_options)
+    return {**request.options, **{name: value for name, value in also.items() if value is not None and name in known}}
+
+
+def read_options(format_: Format, request: SourceRequest) -> Any:
+    """Return the read options of a format with the values that the user gave.
+
+    Raises:
+        OptionError: The format does not have an option, or does not accept its value.
+    """
+    return parse_options(format_.read_options, given_to(format_, request), format_.name)
+
+
+def viewed(request: SourceRequest, format_: Format, view: str) -> SourceRequest:
+    """Return the request with the option `view`, if the format has that view and the user gave none.
+
+    Args:
+        request: The request.
+        format_: The format of the sources.
+        view: The view: "documents" or "samples".
+    """
+    if "view" in request.options or view not in choices(format_.read_options, "view"):
+        return request
+    return replace(request, options={**request.options, "view": view})
+
+
+Selection = str | int | slice | range | None
+"""Sequence numbers: `A:B` as in a Python slice, one number, or a slice or a range without a step."""
+
+
+def selection_words(selection: Selection) -> str | None:
+    """Return a selection as `A:B`, or None for all sequences.
+
+    Raises:
+        OptionError: It has a step, or is not a selection.
+    """
+    if selection is None or isinstance(selection, str):
+        return selection
+    if isinstance(selection, (slice, range)):
+        if selection.step not in (None, 1):
+            raise OptionError(f"{selection}: a selection has no step")
+        first, last = ("" if end is None else str(int(end)) for end in (selection.start, selection.stop))
+        return f"{first}:{last}"
+    if isinstance(selection, bool) or not hasattr(selection, "__index__"):
+        raise OptionError(f"{selection!r} selects no sequences: expected A:B, a number, a slice or a range")
+    return str(int(selection))
+
+
+def parse_selection(text: str, count: int, paths: Sequence[PlaceLike] = ()) -> tuple[int, int]:
+    """Return the first and last + 1 of the sequences that `A:B` selects of `count`, as a Python slice does.
+
+    Examples are `5`, `0:10`, `-3:` and `:1e6`. A range is cut at the end of the dataset.
+
+    Args:
+        text: The selection.
+        count: Number of sequences in the dataset.
+        paths: The paths of the dataset, for messages.
+
+    Raises:
+        OptionError: The selection is invalid, names a single sequence that does not exist, or ends before it begins.
+    """
+    text = text.strip()
+    if not text:
+        raise OptionError("a selection is empty. Check that the variable is set; all sequences are :")
+    first, colon, last = text.partition(":")
+    a, b = _bound(first, text, 0), _bound(last, text, count)
+    if not colon:
+        if not -count <= a < count:
+            there = f"the {count:,} sequences there are: 0 to {count - 1:,}" if count else "the dataset: it has none"
+            more = f" and {len(paths) - 1:,} more" if len(paths) > 1 else ""
+            of = f"{printable(paths[0])}{more}: " if paths else ""
+            raise OptionError(f"{of}sequence {text} is not one of {there}")
+        return a % count, a % count + 1
+    a, b = (min(max(n + count if n < 0 else n, 0), count) for n in (a, b))
+    if a > b:
+        raise OptionError(f"selection {text!r} ends before it begins: A:B are sequences A to B - 1")
+    return a, b
+
+
+def _bound(word: str, selection: str, default: int) -> int:
+    """Return one end of a selection as a number.
+
+    Raises:
+        OptionError: It is not a whole number.
+    """
+    try:
+        return parse_count(word) if word.strip() else default
+    except OptionError as error:
+        what = "sequences A to B - 1, as 0:10, A: or :B, or one number"
+        raise OptionError(f"selection {selection!r}: expected A:B ({what}), found {word.strip()!r}") from error
+
+
+def needed(selection: str | None, default: int) -> int | None:
+    """Return the number of sequences that a command has to count to resolve a selection.
+
+    Args:
+        selection: As in `parse_selection`; None for the first `default` sequences.
+        default: The number without a selection.
+
+    Returns:
+        The number of sequences; None for all, because the selection counts from the end or has no end.
+    """
+    if selection is None:
+        return default
+    first, colon, last = selection.strip().partition(":")
+    bounds = [_bound(word, selection, 0) for word in (first, last) if word.strip()]
+    if min(bounds, default=-1) < 0 or (colon and not last.strip()):
+        return None
+    return max(bounds) + (not colon)
+
+
+def loss_words() -> tuple[str, ...]:
+    """Return all names of --allow-loss, including those of plug-ins."""
+    theirs = [word for format_ in registry.list_formats() for word in format_.losses]
+    return tuple(dict.fromkeys((*LOSSES, *theirs)))
+
+
+def check_losses(names: Iterable[str]) -> frozenset[str]:
+    """Return names of --allow-loss as a set, after a check that tokfmt or an installed format has each.
+
+    Raises:
+        OptionError: A name does not exist; the error has the nearest one.
+    """
+    words = frozenset([names] if isinstance(names, str) else names)
+    if not words <= set(LOSSES):  # otherwise no format has to be imported
+        known = loss_words()
+        for name in sorted(words - set(known)):
+            raise OptionError(
+                f"--allow-loss {name}: is not one of {', '.join(known)}", name=name, nearest=nearest(name, known)
+            )
+    return words
+
+
+class Inspections:
+    """The inspections of a dataset that several parts of a command read. What was examined is not examined again."""
+
+    def __init__(self) -> None:
+        """Begin without any."""
+        self._made: dict[object, Inspection] = {}
+
+    def of(self, format_: Format, places: Sequence[Place], options: Any, hints: Hints) -> Inspection:
+        """Return the inspection for these arguments of `Format.inspect`, from an earlier call with the same."""
+        key = tuple(places), options, hints._replace(jobs=None, files=None)
+        if key not in self._made:
+            self._made[key] = format_.inspect(places, options, hints)
+        return self._made[key]
+
+    def close(self) -> None:
+        """Close all."""
+        for inspection in self._made.values():
+            inspection.close()
+
+
+class SourceFiles(NamedTuple):
+    """The files of one dataset that a request names, before it is opened.
+
+    Attributes:
+        path: The file or directory of the dataset, which may be an address.
+        format: Its format.
+        files: Every file of the dataset; see `Format.files`. Empty if they were not listed, and are not compared with a
+            manifest.
+        left_out: The other files in the directory, which are not read, in words; "" without any.
+        below: Some of the other files are in directories below.
+        named: The datasets that a recipe names, if they were found already; see `find_sources`.
+        opened: The file in which the format was detected, by its path, until a reader takes it; see `format.Hints`.
+        manifest: The manifest beside it, if it was read already.
+        inspections: Its inspections, if the caller has more use for them.
+    """
+
+    path: Place
+    format: Format
+    files: tuple[Place, ...]
+    left_out: str = ""
+    below: bool = False
+    named: Found | None = None
+    opened: dict[Place, File] = {}  # noqa: RUF012 - never changed: files are taken from those that are given
+    manifest: Manifest | None = None
+    inspections: Inspections | None = None
+
+    def close(self) -> None:
+        """Close the files that no reader took. They are opened again if they are needed."""
+        for file in self.opened.values():
+            file.close()
+
+    def all(self) -> Iterator[SourceFiles]:
+        """Yield this dataset, and those that a recipe names, at every level."""
+        yield self
+        for one in (self.named or {}).values():
+            yield from one.all()
+
+
+Found = Mapping[tuple[Place, str | None], SourceFiles]
+"""Datasets that were found already, by path and the given name of the format."""
+
+
+@contextmanager
+def asking_once(found: Sequence[SourceFiles]) -> Iterator[Sequence[SourceFiles]]:
+    """Yield datasets whose places ask each question once inside this context; see `files.listing`."""
+    with found[0].path.listing or Listing() as listing:
+        yield [
+            one
+            if one.path.listing is listing
+            else one._replace(path=one.path.asking(listing), files=tuple(file.asking(listing) for file in one.files))
+            for one in found
+        ]

@@ -1,0 +1,636 @@
+"""Describe opened datasets: the ID that separates their sequences, and the tokenizer that made their token IDs.
+
+The first of these that applies gives the separator: `--eos`; the manifest; a fact that the dataset states; the
+tokenizer; the convention of the format; the data. `model.separator.decide` has the rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from tokfmt.commands.source.content import Manifest
+from tokfmt.commands.source.endings import LITTLE, few_runs
+from tokfmt.commands.source.manifest import (
+    located_tokenizer,
+)
+from tokfmt.commands.source.partial import Partial
+from tokfmt.commands.source.request import EosChoice, SourceFiles
+from tokfmt.core.format import Format
+from tokfmt.core.raw_ids import byte_swapped
+from tokfmt.core.reader import Damage, Info, Inner, Layout, Separators, TokenReader
+from tokfmt.core.records import RecordReader
+from tokfmt.core.tokenizer_ids import TokenizerIds, wrapped_bits
+from tokfmt.errors import (
+    ConversionError,
+    CorruptError,
+    OptionError,
+    SeparatorUnknownError,
+    TokenizerMismatchError,
+    TokfmtError,
+)
+from tokfmt.files.listing import Listing
+from tokfmt.files.place import Place
+from tokfmt.model.batch import AFTER
+from tokfmt.model.dataset import Dataset
+from tokfmt.model.gap import Gap
+from tokfmt.model.laid import KEPT
+from tokfmt.model.readers import ContentReader, dataset_of, from_reader, is_unfinished
+from tokfmt.model.separator import ENOUGH, Statement, decide, led, look, named, refuse_other, refuse_undivided, unled
+from tokfmt.run.progress import Progress
+from tokfmt.wording import counted, printable
+
+if TYPE_CHECKING:
+    from tokfmt.text.tokenizer import TokenizerHandle
+
+_SOME = 1 << 16  # Tokens that show a wrong byte order.
+_NAMED = 5  # sources that a message names
+_OTHERWISE = "was made with another tokenizer, by its manifest"
+_KEPT = "no separator known; sequences are kept as stored. --eos ID removes one from their ends"
+GIVEN, NO_SEPARATOR = "--eos", "--eos none"
+"""The source of a separator that the user gives, and of the statement that there is none."""
+
+
+class Separator(NamedTuple):
+    """A separator and the source that it is known from.
+
+    Attributes:
+        eos_id: The ID; None if there is no separator, or if it is not known.
+        source: In words: "--eos", "tokenizer", "manifest of X", "stage1 convention", "inferred".
+        inferred: The ID is inferred from the data.
+        doubt: A note on an ID that looks like a separator and is not used as one; "" without one.
+        is_stored: False: the manifest states that the ID is in no gap between sequences. Where it ends one, it is
+            content.
+        endings: The distinct last IDs of the sequences that were looked at.
+        seen: How many of the sequences that were looked at end with it; see `Gap.seen`.
+    """
+
+    eos_id: int | None
+    source: str = ""
+    inferred: bool = False
+    doubt: str = ""
+    is_stored: bool = True
+    endings: tuple[int, ...] = ()
+    seen: str = ""
+
+    @property
+    def stated(self) -> Separator:
+        """The separator without the IDs that were seen."""
+        return self._replace(endings=())
+
+    @property
+    def guess(self) -> tuple[str, ...]:
+        """A note on an inferred separator, or on one that is in doubt; empty for any other."""
+        if self.doubt:
+            return (self.doubt,)
+        guess = f"separator {self.eos_id} inferred: {self.seen}. --eos ID overrides it"
+        return (guess,) if self.inferred else ()
+
+
+class Source(NamedTuple):
+    """An opened source: a token axis, or records that are not tokenized yet.
+
+    Attributes:
+        paths: One path, or several that form one dataset.
+        format: Its format.
+        reader: The reader of tokens or of records.
+        separator: Its separator.
+        notes: Notes on the source, including inferred facts.
+        dataset: Its sequences, with what a look at their ends has shown; None of records, and if the format stores no
+            separator at the ends of sequences.
+        tokenizers: The tokenizer of the token IDs by the manifest of each path; None if the manifest states none. For
+            a recipe, the tokenizer that is known to make or to have made all of its IDs.
+        left_out: Files in its directories that are not read, in words.
+        damage: The damage of a source that is read in part.
+        partial: The facts on a source that is read in part; None for any other.
+        made_labels: A recipe made its labels and loss masks, by its manifest.
+        bos_id: The lead, which is no content at the beginning of its sequences; None without one.
+        manifests: The manifest of each path, as it was read when the source was opened.
+    """
+
+    paths: tuple[Place, ...]
+    format: Format
+    reader: TokenReader | RecordReader
+    separator: Separator
+    notes: tuple[str, ...]
+    dataset: Dataset | None = None
+    tokenizers: tuple[Mapping[str, Any] | None, ...] = ()
+    left_out: tuple[str, ...] = ()
+    damage: tuple[Damage, ...] = ()
+    partial: Partial | None = None
+    made_labels: bool = False
+    bos_id: int | None = None
+    manifests: tuple[Manifest, ...] = ()
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """The notes on the dataset itself, without those on its manifest and on other files in its directory."""
+        info = self.reader.info
+        undivided = _undivided(info, self.separator) if isinstance(info, Info) else []
+        return tuple(dict.fromkeys((*info.inferred, *info.notes, *self.accepted, *self.separator.guess, *undivided)))
+
+    @property
+    def accepted(self) -> tuple[str, ...]:
+        """The notes on what is left out because the user accepted its loss."""
+        return tuple(loss.note for loss in self.reader.info.lost)
+
+
+def paths_of(sources: Iterable[Source]) -> list[Place]:
+    """Return the paths of all sources, in order."""
+    return [path for source in sources for path in source.paths]
+
+
+def tokenizer_of(name: str | None, **how: Any) -> TokenizerHandle | None:
+    """Load the tokenizer with a name, directory or file; return None for None.
+
+    Args:
+        name: The name, directory or file.
+        how: Keyword arguments of `load_tokenizer`.
+
+    Raises:
+        TokfmtError: The tokenizer cannot be loaded.
+    """
+    if name is None:
+        return None
+    from tokfmt.text.tokenizer import load_tokenizer  # imported only by commands that name a tokenizer
+
+    return load_tokenizer(name, **how)
+
+
+def files_of_sources(sources: Iterable[Source], listing: Listing | None = None) -> list[SourceFiles]:
+    """Return the files of opened datasets, whose places carry a listing."""
+    return [
+        SourceFiles(path, source.format, tuple(source.format.files(path)))
+        for source in sources
+        for path in (path.asking(listing) for path in source.paths)
+    ]
+
+
+def notes_on_tokenizers(
+    places: Sequence[Place],
+    tokenizers: Sequence[Mapping[str, Any] | None],
+    tokenizer: TokenizerHandle,
+    allow_loss: frozenset[str],
+) -> Iterator[str]:
+    """Yield notes on sources that another tokenizer made, by their manifests.
+
+    Args:
+        places: The paths of the sources.
+        tokenizers: The tokenizer of each, by its manifest; None if unknown.
+        tokenizer: The tokenizer in use.
+        allow_loss: Names of the accepted losses.
+
+    Raises:
+        TokenizerMismatchError: There is such a source, and `allow_loss` does not accept it.
+    """
+    for path, made in zip(places, tokenizers, strict=True):
+        if made is not None and made["digest"] != tokenizer.digest:
+            if "tokenizers" not in allow_loss:
+                what = (
+                    f"{_OTHERWISE}: another file was at that path" if tokenizer.name == made.get("name") else _OTHERWISE
+                )
+                raise TokenizerMismatchError(path, what, _titled(tokenizer.describe()), _titled(made))
+            yield f"{path.name} was made with the tokenizer {_titled(made)} and is read with {tokenizer.name}"
+
+
+def _titled(made: Mapping[str, Any]) -> str:
+    return f"{made.get('name') or 'of no name'} ({str(made['digest'])[:8]})"
+
+
+def unknown_id(path: Place, name: object, ids: TokenizerIds, found: int) -> TokenizerMismatchError:
+    """Return the error of a dataset with an ID that the tokenizer in use does not have."""
+    what = "holds IDs that the tokenizer does not have"
+    return TokenizerMismatchError(path, what, f"{ids}, as {name} has them", f"{found:,}")
+
+
+def agreed_tokenizer(
+    sources: Sequence[Source], tokenizer: TokenizerHandle | None, allow_loss: frozenset[str]
+) -> tuple[Mapping[str, Any] | None, str]:
+    """Return the tokenizer that is known to have made all token IDs, and the accepted differences in words.
+
+    The tokenizer in use makes the IDs of text. The tokenizer of other IDs is known from their manifests only: those of
+    a source without one are copied, whatever tokenizer is in use.
+
+    Returns:
+        The description of the tokenizer, None if it is unknown or if there are several; and "" or the list of several.
+
+    Raises:
+        TokenizerMismatchError: The sources and the tokenizer in use differ, and `allow_loss` does not accept that.
+    """
+    mixed = _named_in_metadata(sources, allow_loss)
+    named = tokenizer.describe() if tokenizer is not None else None
+    made: dict[str, tuple[Place, Mapping[str, Any]]] = {}
+    unknown = False
+    for source in sources:
+        # A recipe of text can have sources of token IDs too.
+        is_text = isinstance(source.reader, RecordReader) and source.reader.info.kind == "text"
+        is_text = is_text and not source.format.is_computed
+        for path, stated in zip(source.paths, source.tokenizers, strict=True):
+            one = named if is_text else stated
+            unknown |= one is None
+            if one is not None:
+                made.setdefault(str(one["digest"]), (path, one))
+    if named is not None and made:
+        made = {str(named["digest"]): (sources[0].paths[0], named), **made}
+    if len(made) > 1:
+        (_, first), (path, other) = list(made.values())[:2]
+        if "tokenizers" not in allow_loss:
+            raise TokenizerMismatchError(path, _OTHERWISE, _titled(first), _titled(other))
+        several = f"IDs of {len(made)} tokenizers: {', '.join(_titled(one) for _, one in made.values())}"
+        return None, f"{several}; {mixed}" if mixed else several
+    if unknown or not made or mixed:
+        return None, mixed
+    return named or next(iter(made.values()))[1], ""
+
+
+def _named_in_metadata(sources: Sequence[Source], allow_loss: frozenset[str]) -> str:
+    """Return the list of several tokenizers that the metadata of the sources name; "" for one or none.
+
+    Raises:
+        TokenizerMismatchError: There are several, and `allow_loss` does not accept that.
+    """
+    places = dict[str, Place]()
+    for source in sources:
+        info = source.reader.info
+        for name in info.tokenizers if isinstance(info, Info) else ():
+            places.setdefault(name, source.paths[0])
+    if len(places) <= 1:
+        return ""
+    (first, before), (other, path) = list(places.items())[:2]
+    if "tokenizers" not in allow_loss:
+        what = "has files of several tokenizers" if path == before else "was made with another tokenizer"
+        raise TokenizerMismatchError(path, f"{what}, by its metadata", first, other)
+    return f"IDs of {len(places)} tokenizers, by metadata: {', '.join(places)}"
+
+
+def manifest_tokenizer(sources: Sequence[Source]) -> TokenizerHandle | None:
+    """Return the tokenizer of all sources by their manifests, if this machine has it unchanged; else None."""
+    made, _ = agreed_tokenizer(sources, None, frozenset({"tokenizers"})) if sources else (None, "")
+    if made is None:
+        return None
+    with suppress(TokfmtError):
+        found = tokenizer_of(located_tokenizer(sources[0].paths[0]).place)
+        return found if found is not None and found.digest == made["digest"] else None
+    return None
+
+
+def refuse_other_ends(source: Source) -> None:
+    """Refuse a source whose separator is that of the tokenizer, and whose sequences end with another ID: S6.
+
+    Raises:
+        ConversionError: They do. Another tokenizer may have made the IDs.
+    """
+    separator, gap = source.separator, Gap() if source.dataset is None else source.dataset.gap
+    if separator.doubt or gap.closed or gap.lack < ENOUGH or len(separator.endings) != 1:
+        return
+    path, looked = printable(source.paths[0]), f"{counted(gap.looked, 'sequence')} that were looked at"
+    (alike,) = separator.endings
+    what = f"{path}: the tokenizer ends texts with {separator.eos_id}, and all of {looked} end with {alike}"
+    what += _wrapped(separator.eos_id or 0, separator.endings)
+    raise ConversionError(f"{what}. --eos {alike} reads it as the separator, --eos none as content")
+
+
+def known_separator(choice: EosChoice, paths: Sequence[Place], manifests: Sequence[Manifest]) -> Separator | None:
+    """Return the separator that is certain before a source is opened: by --eos, or by its manifest; else None.
+
+    Args:
+        choice: The option `eos`.
+        paths: The paths of the source.
+        manifests: The manifests beside them.
+    """
+    if choice == "none":
+        return Separator(None, NO_SEPARATOR)
+    left_out = {manifest.ids[0] for manifest in manifests if manifest.content.get("eos_stored") == "none"}
+    if choice is not None:
+        return Separator(choice, GIVEN, is_stored=choice not in left_out)
+    for path, manifest in zip(paths, manifests, strict=True):
+        eos_id, _ = manifest.ids
+        if eos_id is not None:
+            return Separator(eos_id, f"manifest of {path.name}", is_stored=eos_id not in left_out)
+    return None
+
+
+def without_leads(
+    contents: TokenReader, lead: int, path: Place, *, each: bool = False
+) -> tuple[TokenReader, list[str]]:
+    """Return contents that begin behind a lead, and a note if none has it.
+
+    Args:
+        contents: The token axis without separators. Samples keep it: only documents begin with a lead.
+        lead: The lead.
+        path: The dataset, for messages.
+        each: Look at the beginning of each sequence; see `SourceRequest.every_end`.
+
+    Raises:
+        OptionError: The lead is the separator; or the dataset is a recipe, whose samples are made of documents.
+    """
+    if contents.info.layout is Layout.SAMPLES or not contents.info.tokens:
+        return contents, []
+    dataset = dataset_of(contents)
+    if dataset.gap.lead == lead:  # It was left out when the dataset was opened.
+        return contents, []
+    try:
+        dataset = led(dataset, lead, each=each)
+    except OptionError as error:
+        raise OptionError(f"{printable(path)}: {error}", name=error.name) from None
+    dataset = replace(dataset, facts={**dataset.facts, "path": path})
+    is_bare = dataset.spans.led is False
+    return ContentReader(dataset), [f"no sequence that was read begins with the lead {lead}"] * is_bare
+
+
+def without_ends(
+    source: Source, axis: TokenReader, eos_id: int | None, *, each: bool = False
+) -> tuple[TokenReader, list[str]]:
+    """Return contents of rows without the separators that they end with already, and a note if there are any.
+
+    Other tools pack such rows. An ID that is not known to be the separator of the source, and that ends only some
+    sequences, is content.
+
+    Args:
+        source: The source.
+        axis: Its sequences: a token axis, or its records as one.
+        eos_id: The separator that is put after them; None without one.
+        each: Look at the end of each sequence; see `SourceRequest.every_end`.
+    """
+    separator, path = source.separator, source.paths[0]
+    is_content = not separator.is_stored or separator.source == NO_SEPARATOR
+    if eos_id is None or is_content or eos_id in (axis.info.eos_id, axis.info.free_of):
+        return axis, []
+    if source.bos_id is not None and isinstance(axis, ContentReader):
+        axis = ContentReader(unled(axis.dataset))  # A separator is behind the content, and the lead in front of both.
+    extents = from_reader(axis)
+    ends = look(extents.axis, extents.spans)
+    if not ends.counts[eos_id]:
+        return axis, []
+    are_alike = ends.counts[eos_id] == ends.looked
+    if not are_alike and eos_id != separator.eos_id:
+        read = f"--eos {eos_id} reads the first as their separator"
+        return axis, [f"some of its sequences end with {eos_id} already; they get a second one. {read}"]
+    presumed = AFTER if are_alike and not each else None
+    reader = ContentReader(from_reader(axis, eos_id, where=Separators.TRAILING, presumed=presumed, path=path))
+    count, closed = axis.info.sequences, axis.info.tokens - reader.info.tokens
+    if not closed:
+        return axis, []
+    those = "its sequences end" if closed == count else f"{closed:,} of {counted(count, 'sequence')} end"
+    return reader, [f"{those} with the separator {eos_id} already; they do not get a second one"]
+
+
+def decided(
+    stored: TokenReader,
+    choice: EosChoice,
+    known: Separator | None,
+    by_manifest: Separator | None,
+    tokenizer_eos: int | None,
+    path: Place,
+    *,
+    looks: bool = True,
+    few: bool = False,
+    max_sequences: int | None = None,
+    bare: bool = False,
+) -> tuple[Separator, Dataset | None]:
+    """Return the separator of an opened source; and its dataset, if an index bounds sequences that may end with one.
+
+    Args:
+        stored: The reader of the dataset as it is stored.
+        choice: The option `eos`.
+        known: The separator from `known_separator`.
+        by_manifest: The same without a choice.
+        tokenizer_eos: The separator of the tokenizer.
+        path: The dataset, for messages.
+        looks: Look at the ends of sequences, to infer the separator or to find a contradiction.
+        few: The command reads few sequences; see `endings`.
+        max_sequences: See `endings.few_runs`.
+        bare: The manifest counts sequences without a separator. Here, these are empty.
+
+    Raises:
+        OptionError: `choice` contradicts the dataset.
+        ConversionError: The manifest or the tokenizer contradicts the dataset.
+    """
+    info, stated = stored.info, None
+    if by_manifest is not None and by_manifest.eos_id is not None:
+        stated = Statement(by_manifest.eos_id, stored=by_manifest.is_stored)
+    if not looks or info.separators is not Separators.TRAILING or not info.sequences:
+        if info.separators.alone and looks:
+            _refuse_contradiction(stored, choice, stated, path)
+        return _stated_separator(known, tokenizer_eos, info), None
+    dataset = from_reader(stored, path=path)
+    runs = few_runs(dataset.spans, info, max_sequences) if few else None
+    ends = look(dataset.axis, dataset.spans, runs)
+    if stated is None and info.eos_id is not None:
+        stated = Statement(info.eos_id, "file")
+    try:
+        dataset = decide(dataset, choice, stated, tokenizer_eos, ends=ends)
+    except (OptionError, ConversionError) as error:
+        raise _located(error, path) from None
+    gap = dataset.gap
+    if bare:
+        gap = replace(gap, even=False)
+        dataset = replace(dataset, gap=gap)
+    source = {
+        "user": GIVEN if gap.id is not None else NO_SEPARATOR,
+        "manifest": by_manifest.source if by_manifest is not None else "",
+        "file": info.eos_from or "format",
+        "tokenizer": "tokenizer",
+    }.get(gap.known, "")
+    seen = gap.seen
+    if gap.known == "inferred":
+        source = "inferred"
+        seen += ", and none has it inside" if ends.tokens is not None else ", and none that was searched has it inside"
+    endings = tuple(ends.counts)
+    some = ends.tokens if gap.known == "inferred" else None
+    if gap.known == "inferred" and some is None:
+        some = stored.tokens(0, min(info.tokens, _SOME))
+    if some is not None and gap.id is not None and byte_swapped(some[:_SOME]):
+        return Separator(None, doubt=_swapped(gap.id, info.dtype), endings=endings), from_reader(stored, path=path)
+    return Separator(gap.id, source, gap.known == "inferred", is_stored=gap.stored, endings=endings, seen=seen), dataset
+
+
+def _located(error: OptionError | ConversionError, path: Place) -> OptionError | ConversionError:
+    """Return the error with the path of the dataset in front."""
+    what = f"{printable(path)}: {error}"
+    return OptionError(what, name=error.name) if isinstance(error, OptionError) else ConversionError(what)
+
+
+def _refuse_contradiction(stored: TokenReader, choice: EosChoice, stated: Statement | None, path: Place) -> None:
+    """Refuse to split a stream at another separator than the one that its manifest states."""
+    if stored.info.separators.alone and isinstance(choice, int) and stated is not None:
+        refuse_other(stored, choice, stated, printable(path))
+
+
+def _stated_separator(known: Separator | None, tokenizer_eos: int | None, info: Info) -> Separator:
+    if known is not None:
+        return known
+    if info.eos_id is not None:
+        return Separator(info.eos_id, info.eos_from or "format")
+    return Separator(tokenizer_eos, "" if tokenizer_eos is None else "tokenizer")
+
+
+def _undivided(info: Info, separator: Separator) -> list[str]:
+    """Return the note on a stream that is read as one sequence because its separator is not known."""
+    known = separator.eos_id is not None or separator.source == NO_SEPARATOR
+    if known or not info.tokens or info.separators not in (Separators.AFTER, Separators.BEFORE):
+        return []
+    why = "the separator is not known; --eos ID splits it"
+    return [f"read as one sequence of {info.tokens:,} tokens: {why}"]
+
+
+def _swapped(eos_id: int, dtype: np.dtype[np.unsignedinteger]) -> str:
+    """Return the note on sequences whose token IDs seem to have the wrong byte order."""
+    other = dtype.type(eos_id).byteswap()
+    return (
+        "token IDs seem to be big-endian, where little-endian ones are expected: all sequences end with "
+        f"{eos_id}, which is {other} with its bytes swapped. Nothing is changed; write the tokens "
+        f"again, with bytes swapped. --eos {eos_id} reads them as they are"
+    )
+
+
+def _wrapped(eos_id: int, endings: Sequence[int]) -> str:
+    """Return a sentence if sequences end with what is left of the separator in 16 bits or less; else ""."""
+    found = endings[0] if len(endings) == 1 else eos_id
+    bits = wrapped_bits(eos_id, found)
+    if bits is None:
+        return ""
+    return f". Those that were read end with {found} = {eos_id} mod {1 << bits}: IDs seem to have wrapped around"
+
+
+def without_separators(
+    stored: TokenReader,
+    separator: Separator,
+    dataset: Dataset | None,
+    path: Place,
+    jobs: int | None = None,
+    progress: Progress | None = None,
+    *,
+    few_sequences: bool = False,
+    every_end: bool = False,
+) -> tuple[TokenReader, list[str]]:
+    """Return the token axis without separators, and notes on how they were found.
+
+    Args:
+        stored: The reader of the dataset as it is stored.
+        separator: Its separator.
+        dataset: The dataset, from `decided`; None if the format stores no separator at the ends of sequences. Rows may
+            end with one all the same, which --eos names.
+        path: The dataset, for messages.
+        jobs: Number of threads that scan a stream.
+        progress: Receives the progress of that scan.
+        few_sequences: The command reads few sequences. If only some end with the separator, a long dataset keeps it,
+            because the ends of all would have to be read.
+        every_end: See `SourceRequest`.
+
+    Raises:
+        SeparatorUnknownError: The dataset is a stream whose separator is not known.
+        CorruptError: The dataset states a separator, and not every sequence ends with it.
+    """
+    info = stored.info
+    if info.separators.alone and info.tokens:
+        return _of_stream(stored, separator, path, jobs, progress)
+    if info.separators is Separators.NONE:
+        dataset = _of_rows(stored, separator, path, few=few_sequences)
+    if dataset is None or not separator.is_stored or not info.tokens:
+        return stored, []
+    return _of_index(stored, separator, dataset, path, few_sequences=few_sequences, every_end=every_end)
+
+
+def _of_index(
+    stored: TokenReader, separator: Separator, dataset: Dataset, path: Place, *, few_sequences: bool, every_end: bool
+) -> tuple[TokenReader, list[str]]:
+    """Return the sequences that an index bounds; see `without_separators`."""
+    info, eos_id = stored.info, separator.eos_id
+    gap, spans = dataset.gap, dataset.spans
+    if eos_id is None:
+        return stored, _on_unknown(separator, gap)
+    if eos_id == info.eos_id and (gap.lack or gap.empty):
+        raise CorruptError(
+            path,
+            f"sequences do not end with the separator {eos_id} that the dataset states",
+            remedy=KEPT,
+        )
+    if spans.usual == AFTER and (not every_end or gap.is_known or eos_id == info.eos_id):
+        reader = ContentReader(dataset)
+        if reader.info.tokens:  # Else no read of a content would look at a separator.
+            return reader, []
+    is_long = few_sequences and max(info.tokens, info.sequences) > LITTLE
+    if not is_long and (gap.closed or every_end):
+        reader = _looked_at(stored, gap, path)
+        if closed := info.tokens - reader.info.tokens:
+            ends = f"{closed:,} of {counted(info.sequences, 'sequence')} end with the separator {eos_id}"
+            return reader, [f"{ends}; the others are kept as stored"] if closed < info.sequences else []
+    kept = f"not every sequence ends with {eos_id}" if gap.closed else f"no sequence that was read ends with {eos_id}"
+    return stored, [f"{kept}; sequences are kept as stored{_wrapped(eos_id, separator.endings)}"]
+
+
+def _of_rows(stored: TokenReader, separator: Separator, path: Place, *, few: bool) -> Dataset | None:
+    """Return rows of a format that stores no separators, if some end with the one that --eos names; else None."""
+    info, eos_id = stored.info, separator.eos_id
+    if eos_id is None or separator.source != GIVEN or not separator.is_stored:
+        return None
+    if not info.tokens or info.layout is not Layout.DOCUMENTS or {info.eos_id, info.free_of} != {None}:
+        return None
+    dataset = from_reader(stored, path=path)
+    ends = look(dataset.axis, dataset.spans, few_runs(dataset.spans, info, None) if few else None)
+    return named(dataset, eos_id, ends) if ends.counts[eos_id] else None
+
+
+def _looked_at(stored: TokenReader, gap: Gap, path: Place) -> ContentReader:
+    """Return the contents of a dataset after a look at the end of every sequence."""
+    whole = from_reader(stored, gap.id, presumed=None, where=Separators.TRAILING, path=path)
+    if whole.spans.usual == AFTER:
+        gap = replace(gap, looked=gap.of, closed=gap.of, lack=0, empty=0)
+    return ContentReader(replace(whole, gap=gap))
+
+
+def _on_unknown(separator: Separator, gap: Gap) -> list[str]:
+    """Return the note on sequences that are kept as stored because their separator is not known."""
+    if separator.doubt or separator.source == NO_SEPARATOR:
+        return []
+    if gap.common is None:
+        return [_KEPT]
+    alike, count = gap.common
+    those = "all" if count == gap.looked == gap.of else f"{count:,} of {gap.looked:,} that were looked at"
+    why = f"{those} end with {alike}, which may be a separator and may be content"
+    return [f"sequences are kept as stored: {why}. --eos {alike} removes it, --eos none keeps it"]
+
+
+def _of_stream(
+    stored: TokenReader, separator: Separator, path: Place, jobs: int | None, progress: Progress | None
+) -> tuple[TokenReader, list[str]]:
+    """Return the sequences of a stream; see `without_separators`."""
+    info, eos_id = stored.info, separator.eos_id
+    if eos_id is not None:
+        watched = progress or Progress()
+        watched.phase("finding separators", info.tokens, "tokens")
+        dataset = from_reader(stored, eos_id, jobs=jobs, scanned=watched.advance, path=path)
+        split = ContentReader(dataset)
+        if separator.is_stored and separator.source.startswith((GIVEN, "manifest")):  # Else it is only what is usual.
+            refuse_undivided(dataset, separator.source, printable(path))
+        (empty, first), notes = dataset.spans.empty, list[str]()
+        if empty:
+            what = f"{empty:,} of {counted(split.info.sequences, 'sequence')} are empty, the first is {first:,}"
+            notes.append(f"{what}: separators follow each other")
+        if is_unfinished(split):
+            notes.append(unfinished(eos_id))
+        return split, notes
+    if separator.source == NO_SEPARATOR:
+        return stored, [f"read as one sequence of {info.tokens:,} tokens ({NO_SEPARATOR})"]
+    if note := _undivided(info, separator):
+        return stored, note
+    raise SeparatorUnknownError(path, "a stream of tokens whose separator is not known")
+
+
+def unfinished(eos_id: int) -> str:
+    """Return the note on a stream that ends without its separator."""
+    return f"its last document is not finished: no separator {eos_id} follows it"
+
+
+def boundaries_of(inner: Inner) -> str:
+    """Return in words where sequences of an index begin inside of documents."""
+    where = f"{printable(inner.path.name)} from byte {inner.offset:,} on"
+    return (
+        f"where {counted(inner.sequences, 'sequence')} of {counted(inner.documents, 'document')} begin ({where}; "
+        "--from-opt unit=sequences reads each by itself)"
+    )

@@ -1,0 +1,16 @@
+"""Count sequences, lengths, IDs and duplicates of datasets, in one parallel pass with bounded memory.
+
+    from tokfmt.commands.source.request import SourceRequest
+    from tokfmt.commands.stats import StatsRequest, stats
+
+    report = stats(StatsRequest(SourceRequest(("data.pbin",))))
+    report.datasets[0].lengths.p50
+
+`stats` takes a `Progress`, which ends the pass if it raises. `glance` returns the statistics of an opened dataset that
+need no tokens. The schema of `tokfmt stats --json` is tokfmt/schemas/stats.json.
+"""
+
+from tokfmt.commands.stats.report import Statistics, StatsReport
+from tokfmt.commands.stats.stats import StatsRequest, glance, stats, stats_of
+
+__all__ = ["Statistics", "StatsReport", "StatsRequest", "glance", "stats", "stats_of"]

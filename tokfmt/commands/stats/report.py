@@ -1,0 +1,707 @@
+"""The values of `tokfmt stats`, the same in Python, in JSON (schemas/stats.json) and in print.
+
+`--expect` compares values with expectations, and `--baseline` compares them with an earlier document of `--json`. Both
+use the dotted keys of that document, such as `tokens` and `duplicates.share`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import operator
+import os
+import re
+import types
+import typing
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass
+from functools import cache
+from typing import Any
+
+from tokfmt.base.options import nearest, parse_count
+from tokfmt.errors import CorruptError, OptionError, TokfmtError, UnsafeError
+from tokfmt.files.file import File
+from tokfmt.mix.tree import Row
+
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A count, and its share of a total (0 to 1; 0 if the total is 0)."""
+
+    count: int
+    share: float
+
+    @staticmethod
+    def of(count: int, total: int) -> Share:
+        """Return the share of `count` in `total`."""
+        return Share(count, count / total if total else 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Histogram:
+    """Counts in half-open bins `edges[i] <= length < edges[i + 1]`.
+
+    Attributes:
+        scale: "linear" (bins of one width) or "log" (each bin about 1.4 or 2 times as wide as the one before).
+        edges: The edges of the bins, one more than `counts`.
+        counts: The number of sequences in each bin.
+    """
+
+    scale: str
+    edges: list[int]
+    counts: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Lengths:
+    """The lengths of sequences, empty ones included. All values are exact, and None without sequences.
+
+    A percentile pN is the smallest length that at least N % of the sequences do not exceed (nearest rank), so it is
+    always a length that occurs.
+    """
+
+    unit: str
+    min: int | None
+    mean: float | None
+    p1: int | None
+    p5: int | None
+    p25: int | None
+    p50: int | None
+    p75: int | None
+    p95: int | None
+    p99: int | None
+    max: int | None
+    histogram: Histogram
+
+
+@dataclass(frozen=True, slots=True)
+class Id:
+    """A token ID, its count, its share of all tokens, and its text (None without a tokenizer)."""
+
+    id: int
+    count: int
+    share: float
+    text: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Frequencies:
+    """At most 200 points of the curve of frequency over rank (1: most frequent), evenly spaced on a log scale."""
+
+    rank: list[int]
+    count: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class Ids:
+    """The token IDs in the sequences, without separators.
+
+    Attributes:
+        distinct: The number of distinct IDs.
+        estimated: True if more than 2^18 distinct IDs of 2^20 and above occur. Then `distinct` is about 0.2 % off, and
+            the lists may lack IDs of 2^20 and above.
+        once: The number of IDs that occur exactly once.
+        vocab_size: The size of the vocabulary, of --vocab-size or the tokenizer; None if unknown.
+        coverage: The share of the vocabulary that occurs; None if `vocab_size` is.
+        beyond: The number of tokens with an ID that is not in the vocabulary; None if `vocab_size` is.
+        beyond_query: The query of `tokfmt show` for the sequences with such an ID; None if `vocab_size` is.
+        most_frequent, least_frequent: Ten IDs each; among equally frequent IDs, the lowest come first.
+        frequencies: The curve of frequency over rank, for a plot with logarithmic axes.
+    """
+
+    distinct: int
+    estimated: bool
+    once: int
+    vocab_size: int | None
+    coverage: float | None
+    beyond: int | None
+    beyond_query: str | None
+    most_frequent: list[Id]
+    least_frequent: list[Id]
+    frequencies: Frequencies
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """The first (or last) tokens of the sequences that are not empty.
+
+    Attributes:
+        commonest: The most frequent ID, such as a BOS or EOS; None without sequences.
+        share: The share of the sequences that begin (end) with it.
+        distinct: The number of distinct IDs.
+        top: The ten most frequent IDs.
+    """
+
+    commonest: int | None
+    share: float
+    distinct: int
+    top: list[Id]
+
+
+@dataclass(frozen=True, slots=True)
+class RepeatedSequence:
+    """A group of equal sequences.
+
+    Attributes:
+        count: The number of sequences.
+        length: The length of each in tokens; in characters for text.
+        sequence: The number of the first; None for a sample of text.
+        ids: The first 32 IDs; None for text.
+        text: The text of these IDs, or the first 200 characters of text; None without a tokenizer.
+        path: The dataset of the first; None if there is only one dataset.
+    """
+
+    count: int
+    length: int
+    sequence: int | None
+    ids: list[int] | None
+    text: str | None
+    path: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Duplicates:
+    """The sequences that occur more than once; empty sequences do not count.
+
+    Attributes:
+        sequences: The number of sequences after the first of each group, which deduplication would remove.
+        share: Their share of all sequences that are not empty.
+        tokens: The number of their tokens; of characters for text.
+        token_share: Their share of all tokens (characters).
+        groups: The number of different sequences that occur more than once.
+        largest: The ten groups with most sequences.
+    """
+
+    sequences: int
+    share: float
+    tokens: int
+    token_share: float
+    groups: int
+    largest: list[RepeatedSequence]
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """The cost of one way to make samples.
+
+    Attributes:
+        samples: The number of samples.
+        padding: The number of padding positions.
+        padding_share: Their share of all positions.
+        documents_cut: The number of documents that are in more than one sample.
+        cut_share: Their share of all documents.
+    """
+
+    samples: int
+    padding: int
+    padding_share: float
+    documents_cut: int
+    cut_share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Packing:
+    """The cost of samples of `seq_len` tokens, computed from the lengths of the sequences.
+
+    Attributes:
+        seq_len: The length of a sample in tokens.
+        separator: True if one token is added to each sequence.
+        concatenated: The cost of samples cut from one stream. `documents_cut` is the expected value for a random order:
+            a document of m tokens is cut with the probability min(1, (m - 1) / seq_len).
+        padded: The cost if every document begins a new sample and is padded.
+    """
+
+    seq_len: int
+    separator: bool
+    concatenated: Cost
+    padded: Cost
+
+
+@dataclass(frozen=True, slots=True)
+class FieldCount:
+    """A field of the records, and the number of records that have it."""
+
+    name: str
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class TextFacts:
+    """Statistics of text that is not tokenized.
+
+    Attributes:
+        bytes: The size of the texts as UTF-8, in bytes.
+        characters: The number of code points.
+        field: The dotted path of the text in a record.
+        fields: At most 100 top-level fields, the most frequent first.
+        invalid: The number of lines that --allow-loss invalid-lines leaves out.
+    """
+
+    bytes: int
+    characters: int
+    field: str
+    fields: list[FieldCount]
+    invalid: int
+
+
+@dataclass(frozen=True, slots=True)
+class SampleFacts:
+    """The sample from which statistics are estimated.
+
+    Every value is an estimate for the complete dataset, except those in `exact`. The values `max_id`, `ids.distinct`,
+    `ids.once`, `lengths.min` and `lengths.max` are those of the sample.
+
+    Attributes:
+        sequences: The number of sequences in the sample.
+        tokens: The number of tokens in the sample; None for text.
+        of: The number of sequences of the dataset; None if unknown.
+        seed: The seed of the sample.
+        exact: The keys of values that are those of the complete dataset.
+    """
+
+    sequences: int
+    tokens: int | None
+    of: int | None
+    seed: int
+    exact: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """The statistics of one dataset, or the total of several.
+
+    Attributes:
+        path: The path; "total" for the total.
+        format: The name of the format; "mixed" for the total of several formats.
+        layout: "documents", "samples", "stream" or "text"; "mixed" for the total of several layouts.
+        variant: Facts of the format: layout, width, codec ...
+        dtype: The dtype of the IDs as they are read; None for text.
+        bytes: The size of the files in bytes.
+        bytes_per_token: Bytes per token of the sequences; None if unknown.
+        sequences: The number of sequences (documents or samples).
+        tokens: The number of tokens in the sequences, without separators; None for text.
+        max_id: The largest ID in the sequences; None without tokens. Separators between sequences do not count, so that
+            the value is the same in every format.
+        eos_id: The separator; None without one.
+        eos_from: The origin of the separator.
+        eos_seen: How many of the sequences end with it, in words: of all after a full walk, else of those looked at.
+        eos_inferred: True if the separator is inferred.
+        sample_length: The length of a sample in tokens; None for other layouts.
+        estimated: True if the values are estimated from a sample.
+        lengths: The lengths of the sequences.
+        empty: The empty sequences.
+        separators: The stored separators, also those inside sequences, and their share of all stored tokens.
+        padding: The padding of samples, which is not on the token axis of a stream. None if the format has no
+            padding.
+        masked: The positions of samples whose label does not count in the loss; None if no mask is stored.
+        ids: The IDs; None for text.
+        first_tokens, last_tokens: The first and last tokens of the sequences; None for text.
+        duplicates: The repeated sequences; None if they are not counted.
+        packing: The cost of packing; None without `seq_len`.
+        text: The statistics of text; None for IDs.
+        sampled: The sample from which values are estimated; None if every sequence was read.
+        recipe: The contribution of each source of a recipe; see `tokfmt.mix.tree`.
+        notes: Sentences on what tokfmt inferred, and on defects.
+    """
+
+    path: str
+    format: str
+    layout: str
+    variant: Mapping[str, Any]
+    dtype: str | None
+    bytes: int
+    bytes_per_token: float | None = None
+    sequences: int = 0
+    tokens: int | None = 0
+    max_id: int | None = None
+    eos_id: int | None = None
+    eos_from: str = ""
+    eos_seen: str = ""
+    eos_inferred: bool = False
+    sample_length: int | None = None
+    estimated: bool = False
+    lengths: Lengths | None = None
+    empty: Share | None = None
+    separators: Share | None = None
+    padding: Share | None = None
+    masked: Share | None = None
+    ids: Ids | None = None
+    first_tokens: Ends | None = None
+    last_tokens: Ends | None = None
+    duplicates: Duplicates | None = None
+    packing: Packing | None = None
+    text: TextFacts | None = None
+    sampled: SampleFacts | None = None
+    recipe: Sequence[Row] = ()
+    notes: Sequence[str] = field(default_factory=tuple)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return a dict for `json.dumps`; see tokfmt/schemas/stats.json."""
+        found: dict[str, Any] = plain(self)
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """A dataset that cannot be read, and the error."""
+
+    path: str
+    error: TokfmtError
+
+
+@dataclass(frozen=True, slots=True)
+class StatsReport:
+    """The statistics of all datasets.
+
+    Attributes:
+        datasets: The statistics of each dataset, in the order of the paths.
+        total: The total of several datasets; None if one of them cannot be read.
+        failures: The datasets that cannot be read, if there are several datasets.
+        unmet: The expectations of `tokfmt.stats` that do not hold.
+    """
+
+    datasets: list[Statistics]
+    total: Statistics | None = None
+    failures: Sequence[Failure] = ()
+    unmet: Sequence[Unmet] = ()
+
+    @property
+    def several(self) -> bool:
+        """True if there are several datasets."""
+        return self.total is not None or bool(self.failures)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the document of `tokfmt stats --json`: the keys of one dataset, or `datasets` and `total`."""
+        known = {"schema": f"tokfmt.stats/{SCHEMA_VERSION}", "schema_version": SCHEMA_VERSION}
+        if not self.several:
+            return {**known, **self.datasets[0].as_json()}
+        return {
+            **known,
+            "datasets": [one.as_json() for one in self.datasets],
+            "total": None if self.total is None else self.total.as_json(),
+            "errors": [
+                {"path": one.path, "type": type(one.error).__name__, "message": str(one.error)} for one in self.failures
+            ],
+        }
+
+
+def plain(value: Any) -> Any:
+    """Convert dataclasses to dicts, sequences to lists, and other values that JSON does not have to text."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {f.name: plain(getattr(value, f.name)) for f in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(key): plain(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(one) for one in value]
+    return value if isinstance(value, (str, int, float, bool, type(None))) else str(value)
+
+
+Scalar = int | float | str | bool | None
+
+
+@cache
+def known_keys() -> tuple[str, ...]:
+    """Return every key that holds a single value, such as `tokens` and `duplicates.share`."""
+    return tuple(_kinds())
+
+
+@cache
+def _kinds() -> dict[str, type]:
+    """Return the type of the value at each key: int, float, str or bool."""
+    return dict(_keys(Statistics, ""))
+
+
+def _keys(kind: type, prefix: str) -> Iterator[tuple[str, type]]:
+    hints = typing.get_type_hints(kind)
+    for one in fields(kind):
+        hint = hints[one.name]
+        if isinstance(hint, types.UnionType):
+            hint = next(part for part in typing.get_args(hint) if part is not types.NoneType)
+        if is_dataclass(hint) and isinstance(hint, type):
+            yield from _keys(hint, f"{prefix}{one.name}.")
+        elif hint in (int, float, str, bool):
+            yield prefix + one.name, hint
+
+
+def checked_key(key: str) -> str:
+    """Return a key that exists.
+
+    Raises:
+        OptionError: If there is no such key. The error proposes the nearest one.
+    """
+    if key not in known_keys():
+        near = nearest(key, known_keys()) or next((one for one in known_keys() if one.startswith(f"{key}.")), None)
+        raise OptionError(f"tokfmt stats has no value {key!r}", name=key, nearest=near)
+    return key
+
+
+def value_at(document: Mapping[str, Any], key: str) -> Scalar:
+    """Return the value at a dotted key; None if it, or an object around it, is null or missing."""
+    value: Any = document
+    for part in key.split("."):
+        value = value.get(part) if isinstance(value, Mapping) else None
+    return value if isinstance(value, (int, float, str, bool)) else None
+
+
+def worded(value: Scalar) -> str:
+    """Return a value in words, for messages."""
+    if value is None:
+        return "unknown"
+    if isinstance(value, (bool, str)):
+        return str(value).lower() if isinstance(value, bool) else value
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.6g}"
+
+
+_SHAPE = re.compile(r"\s*([\w.-]+?)\s*(<=|>=|==|!=|=|<|>)\s*([^\s<>=!].*?)\s*", re.DOTALL)
+_GRAMMAR = (
+    "Write KEY OP VALUE; OP is one of <, <=, >, >=, ==, !=, as in 'tokens >= 1e6', 'duplicates.share < 1%' or "
+    "'dtype == uint16'"
+)
+_COMPARE: Mapping[str, Callable[[Any, Any], bool]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "==": operator.eq,
+    "!=": operator.ne,
+}
+_WORDS: Mapping[str, Scalar] = {"true": True, "false": False, "null": None, "none": None}
+_TOTAL = "total."
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """An expectation of `--expect`.
+
+    Attributes:
+        key: The dotted key of a value.
+        sign: "<", "<=", ">", ">=", "==" or "!=".
+        value: The value to compare with.
+        total: True if the expectation is for the total, False if it is for each dataset.
+        text: The expectation as given.
+    """
+
+    key: str
+    sign: str
+    value: Scalar
+    total: bool = False
+    text: str = ""
+
+    def holds(self, found: Scalar) -> bool:
+        """Return True if a value is as expected. An unknown value equals null only."""
+        if self.sign in ("==", "!="):
+            return bool(_COMPARE[self.sign](found, self.value))
+        if not isinstance(found, (int, float)) or not isinstance(self.value, (int, float)):
+            return False
+        return _COMPARE[self.sign](found, self.value)
+
+
+@dataclass(frozen=True, slots=True)
+class Unmet:
+    """An expectation, or a comparison with a baseline, that does not hold.
+
+    Attributes:
+        path: The dataset; "total" for the total, "" for the complete baseline.
+        message: The expected and the found value.
+        expected: The expectation; None for a baseline.
+    """
+
+    path: str
+    message: str
+    expected: Expectation | None = None
+
+
+def parse_expectation(text: str) -> Expectation:
+    """Parse `KEY OP VALUE`, such as `tokens >= 1e6`, `duplicates.share < 1%`, `dtype == uint16`, `total.tokens > 10M`.
+
+    Raises:
+        OptionError: If the text has another form, the key does not exist, or the value has another type than the key.
+    """
+    match = _SHAPE.fullmatch(text)
+    if match is None:
+        raise OptionError(f"--expect {text!r} is not an expectation. {_GRAMMAR}", name=text)
+    name, sign, value = match.groups()
+    total = name.startswith(_TOTAL)
+    key = checked_key(name.removeprefix(_TOTAL).replace("-", "_"))
+    sign = "==" if sign == "=" else sign
+    parsed, problem = _value(value, _kinds()[key])
+    if not problem and sign not in ("==", "!=") and (isinstance(parsed, (str, bool)) or parsed is None):
+        problem = f"{sign} compares numbers (found {worded(parsed) if parsed is not None else 'null'})"
+    if problem:
+        raise OptionError(f"--expect {text!r}: {problem}. {_GRAMMAR}", name=text)
+    return Expectation(key, sign, parsed, total, " ".join(text.split()))
+
+
+def _value(text: str, kind: type) -> tuple[Scalar, str]:
+    """Return a value of the given type, or None for null; and the problem with the text, "" without one."""
+    plain = text[1:-1] if len(text) > 1 and text[0] == text[-1] and text[0] in "'\"" else text
+    word = _WORDS.get(plain.lower(), plain)
+    if word is None or (isinstance(word, bool) and kind is bool):
+        return word, ""
+    if kind is str:
+        return plain, ""
+    if kind is bool:
+        return None, f"{plain!r} is neither true nor false"
+    try:
+        return parse_count(plain), ""
+    except OptionError:
+        pass
+    try:
+        value = float(plain.removesuffix("%").replace("_", "").replace(",", ""))
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value):
+        return None, f"{plain!r} is not a number"
+    return value / 100 if plain.endswith("%") else value, ""
+
+
+def unmet(report: StatsReport, expectations: Iterable[Expectation]) -> list[Unmet]:
+    """Return the expectations that do not hold, in order."""
+    found = []
+    for expected in expectations:
+        if expected.total and report.total is None and report.several:
+            failed = report.failures[0].path
+            found.append(Unmet("total", f"expected {expected.text}, but {failed} could not be read", expected))
+            continue
+        asked = [report.total or report.datasets[0]] if expected.total else report.datasets
+        for one in asked:
+            value = value_at(one.as_json(), expected.key)
+            if not expected.holds(value):
+                why = _why(one.as_json(), expected)
+                found.append(Unmet(one.path, f"expected {expected.text}, found {worded(value)}{why}", expected))
+    return found
+
+
+def _why(document: Mapping[str, Any], expected: Expectation) -> str:
+    if value_at(document, expected.key) is None:
+        parent = expected.key.partition(".")[0]
+        hints = {
+            "duplicates": "not counted, or not in a sample",
+            "packing": "--seq-len asks for it",
+            "text": "there is no text",
+        }
+        return f" ({hints[parent]})" if parent in hints else ""
+    exact = (document.get("sampled") or {}).get("exact", ())
+    return " (estimated from a sample)" if document.get("estimated") and expected.key not in exact else ""
+
+
+_LARGEST = 1 << 28
+_NOT_COMPARED = ("path", "estimated", "eos_from", "eos_seen", "eos_inferred")
+_OF_STORAGE = (
+    "format",
+    "layout",
+    "dtype",
+    "bytes",
+    "bytes_per_token",
+    "sample_length",
+    "eos_id",
+    "separators",
+    "padding",
+    "masked",
+)
+_EXACT = ("max_id", "eos_id", "first_tokens.commonest", "last_tokens.commonest", "ids.vocab_size", "sample_length")
+_SHARES = ("share", "coverage")
+
+Document = Mapping[str, Any]
+
+
+def parse_tolerance(text: str) -> float:
+    """Parse a tolerance such as `1%` or `0.01`.
+
+    Raises:
+        OptionError: If the text is neither a percentage nor a number of 0 or more.
+    """
+    percent = text.strip().endswith("%")
+    try:
+        value = float(text.strip().removesuffix("%"))
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < float("inf"):
+        raise OptionError(f"--tolerance {text!r}: expected a share such as 1% or 0.01", name="tolerance")
+    return value / 100 if percent else value
+
+
+def read_baseline(path: str | os.PathLike[str]) -> list[Document]:
+    """Return the datasets of an earlier document of `tokfmt stats --json`.
+
+    Raises:
+        FormatError: If the file is not such a document.
+    """
+    file = File(path)
+    try:
+        if file.size > _LARGEST:
+            raise UnsafeError(path, "is too large for a document of tokfmt stats", found=f"{file.size:,} bytes")
+        found = json.loads(file.read(0, file.size))
+    except (ValueError, RecursionError) as error:
+        raise CorruptError(path, "is not JSON", remedy="tokfmt stats --json writes a baseline") from error
+    finally:
+        file.close()
+    version = found.get("schema_version") if isinstance(found, dict) else None
+    if version != SCHEMA_VERSION:
+        raise CorruptError(
+            path,
+            "is not a document of tokfmt stats that can be compared with",
+            expected=f"schema_version {SCHEMA_VERSION}",
+            found=version,
+            remedy="tokfmt stats --json writes a baseline",
+        )
+    datasets = found.get("datasets", [found])
+    return [one for one in datasets if isinstance(one, dict)] if isinstance(datasets, list) else []
+
+
+def deviations(report: StatsReport, baseline: list[Document], tolerance: float) -> list[Unmet]:
+    """Return the values that differ from a baseline by more than a tolerance.
+
+    - Counts and lengths may change by the tolerance times the old value.
+    - Shares may change by the tolerance (0.01 is one percentage point).
+    - IDs, types and names must be equal.
+    - Lists, and values that one of the runs does not have, are not compared.
+    - If the format has changed, values that depend on the storage are not compared.
+
+    Args:
+        report: The statistics.
+        baseline: The datasets of the earlier document, in the same order.
+        tolerance: The tolerance, 0 or more.
+    """
+    if len(baseline) != len(report.datasets):
+        return [Unmet("", f"the baseline is of {len(baseline)} datasets, this is of {len(report.datasets)}")]
+    return [
+        Unmet(one.path, text)
+        for one, before in zip(report.datasets, baseline, strict=True)
+        for text in _changes(before, one.as_json(), tolerance)
+    ]
+
+
+def _changes(before: Document, now: Document, tolerance: float) -> Iterator[str]:
+    moved = value_at(before, "format") != value_at(now, "format")
+    for key in known_keys():
+        parent = key.rpartition(".")[0]
+        if moved and key.partition(".")[0] in _OF_STORAGE:
+            continue
+        if key in _NOT_COMPARED or key.startswith("sampled.") or (parent and _absent(before, now, parent)):
+            continue
+        old, new = value_at(before, key), value_at(now, key)
+        if not _alike(key, old, new, tolerance):
+            yield f"{key} was {worded(old)}, is {worded(new)}{_by(key, old, new)}"
+
+
+def _absent(before: Document, now: Document, parent: str) -> bool:
+    top = parent.partition(".")[0]
+    return before.get(top) is None or now.get(top) is None
+
+
+def _alike(key: str, old: Scalar, new: Scalar, tolerance: float) -> bool:
+    if key in _EXACT or not isinstance(old, (int, float)) or not isinstance(new, (int, float)):
+        return old == new
+    room = tolerance if key.endswith(_SHARES) else tolerance * abs(old)
+    return abs(new - old) <= room
+
+
+def _by(key: str, old: Scalar, new: Scalar) -> str:
+    if key in _EXACT or key.endswith(_SHARES):
+        return ""
+    if not isinstance(old, (int, float)) or not isinstance(new, (int, float)) or not old:
+        return ""
+    return f" ({(new - old) / old:+.2%})"

@@ -1,0 +1,720 @@
+"""Compute the statistics of datasets (`tokfmt stats`).
+
+1. Open each dataset. If a tokenizer is given, tokenize text into scratch.
+2. Walk all tokens, or those of a sample; see `commands.stats.walk`. Without a tokenizer: see `commands.stats.texts`.
+3. Turn the counts into the values of `commands.stats.report`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial, reduce
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from tokfmt.base.options import fit
+from tokfmt.base.seeds import check_seed
+from tokfmt.commands.source.discover import check_unchanged, dataset_at, dataset_paths, snapshot
+from tokfmt.commands.source.ingest import as_stored, encoder_for, ingest
+from tokfmt.commands.source.manifest import extent
+from tokfmt.commands.source.open import contradicted, open_stored, presuming
+from tokfmt.commands.source.request import SourceFiles, SourceRequest
+from tokfmt.commands.source.stored import (
+    NO_SEPARATOR,
+    Source,
+    manifest_tokenizer,
+    tokenizer_of,
+    unfinished,
+    without_leads,
+    without_separators,
+)
+from tokfmt.commands.stats.duplicates import (
+    LISTED_GROUPS,
+    TOO_MANY,
+    DuplicateGroup,
+    Repeats,
+    duplicates_of,
+    repeats,
+)
+from tokfmt.commands.stats.lists import MOST_GROUPS, Keep, Lists, RankedGroups, RankedIds
+from tokfmt.commands.stats.report import Failure, RepeatedSequence, SampleFacts, Share, Statistics, StatsReport
+from tokfmt.commands.stats.sampling import DrawnAxis, draw, draw_records
+from tokfmt.commands.stats.tables import Counts, Table, ends_of, ids_of, lengths_of, packing, spelling
+from tokfmt.commands.stats.texts import TextSubject, described_texts, measure_texts
+from tokfmt.commands.stats.walk import Indexed, StatsAxis, Streamed, Survey, axis_of, measure
+from tokfmt.core.format import Decoder
+from tokfmt.core.loss_mask import is_masked, padding_of
+from tokfmt.core.losses import READS
+from tokfmt.core.ragged import Tokens
+from tokfmt.core.reader import PaddingCounts, Separators, TokenReader, windows
+from tokfmt.core.records import RecordReader
+from tokfmt.core.tokenizer_ids import TokenizerIds
+from tokfmt.errors import DetectionError, FormatError, OptionError, TokfmtError, UnendedError
+from tokfmt.files.listing import Listing
+from tokfmt.files.locks import Scratch
+from tokfmt.files.place import Place, PlaceLike
+from tokfmt.files.side_by_side import side_by_side
+from tokfmt.files.store import Identity
+from tokfmt.mix.documents import Documents
+from tokfmt.mix.samples import Samples
+from tokfmt.mix.tree import explain
+from tokfmt.model.readers import ContentReader, is_split
+from tokfmt.run.execute import make_executor, worker_count
+from tokfmt.run.plan import Workers
+from tokfmt.run.progress import Progress
+from tokfmt.wording import printable
+
+if TYPE_CHECKING:
+    from tokfmt.text.tokenizer import TokenizerHandle
+
+
+_Described = tuple[list[Statistics], Callable[[], Statistics]]
+"""The statistics of each dataset, and a function that returns those of all datasets as one."""
+
+
+@dataclass(frozen=True, slots=True)
+class StatsRequest:
+    """The datasets, and the options of `tokfmt stats`.
+
+    Attributes:
+        source: The paths, each a dataset, and how to read them.
+        tokenizer: The tokenizer that encodes text, decodes IDs, and has the vocabulary.
+        vocab_size: The size of the vocabulary to compare IDs with (default: that of the tokenizer).
+        seq_len: The length of a sample, for the cost of packing.
+        duplicates: Count duplicate sequences. This takes 24 bytes of memory per sequence.
+        sample: Read only about this number of sequences of each dataset, without duplicates.
+        seed: The seed of the sample.
+        jobs: The number of workers (default: one per core).
+        executor: "serial", "threads", "processes" or "dask" (workers on this machine); see `run.execute`.
+    """
+
+    source: SourceRequest
+    tokenizer: str | None = None
+    vocab_size: int | None = None
+    seq_len: int | None = None
+    duplicates: bool = True
+    sample: int | None = None
+    seed: int = 0
+    jobs: int | None = None
+    executor: str = "threads"
+
+
+def stats(request: StatsRequest, progress: Progress | None = None) -> StatsReport:
+    """Compute the statistics of each dataset, and of all datasets together.
+
+    If one of several datasets cannot be read, it is in the `failures` of the report, which then has no total.
+
+    Args:
+        request: The datasets and the options.
+        progress: Receives phases and counts.
+
+    Raises:
+        TokfmtError: If the only dataset cannot be read, or an option is wrong.
+    """
+    watched = progress or Progress()
+
+    def counted(*, every_end: bool) -> StatsReport:
+        asked = replace(request.source, every_end=every_end)
+        return _stats(replace(request, source=asked), watched)
+
+    return presuming(counted, watched.note)
+
+
+def _stats(request: StatsRequest, progress: Progress) -> StatsReport:
+    jobs = worker_count(request.jobs)
+    request = _checked(request)
+    reading = request.source.accepting(READS["stats"])
+    handle = tokenizer_of(request.tokenizer)
+    with Scratch() as scratch, make_executor(request.executor, jobs) as executor:
+        workers = Workers(executor, jobs, scratch)
+        sources, before = [], []
+        with Listing() as listing:
+            paths = dataset_paths(request.source, listing)
+            run = _Run(request, handle, workers, progress, len(paths) > 1)
+
+            def opened(path: Place) -> tuple[SourceFiles, dict[Place, Identity], Source] | TokfmtError:
+                try:
+                    one = dataset_at(path, request.source)
+                    return one, snapshot([one]), open_stored([one], reading, handle, jobs)
+                except (FormatError, DetectionError) as error:
+                    return error
+
+            for path, outcome in zip(paths, side_by_side(opened, paths), strict=True):
+                with run.recording_failure(path):
+                    if isinstance(outcome, TokfmtError):
+                        raise outcome
+                    before.append(outcome[:2])
+                    sources.append(outcome[2])
+        if handle is None and not request.source.ignore_manifest and (known := manifest_tokenizer(sources)) is not None:
+            run = replace(run, handle=known)
+            note = f"tokenizer {known.name}, by the manifest of {printable(sources[0].paths[0].name)}"
+            sources[0] = sources[0]._replace(notes=(*sources[0].notes, note))
+        report = run.report(sources, [sum(now[file][0] for file in one.files) for one, now in before])
+        check_unchanged({file: it for _, now in before for file, it in now.items()}, [one for one, _ in before])
+    return report
+
+
+def stats_of(
+    source: Source,
+    *,
+    tokenizer: TokenizerHandle | None = None,
+    duplicates: bool = True,
+    jobs: int | None = None,
+    progress: Progress | None = None,
+    most_compared: int | None = None,
+    keep: Keep | None = None,
+) -> Statistics:
+    """Compute the statistics of a dataset that is already open, by `open_source` or `open_stored`.
+
+    Args:
+        source: The opened dataset.
+        tokenizer: As for `StatsRequest`.
+        duplicates: As for `StatsRequest`.
+        jobs: As for `StatsRequest`.
+        progress: As for `stats`.
+        most_compared: The number of sequences above which duplicates are not counted; None for no limit.
+        keep: Receives the `Lists` of the dataset; None to make none.
+
+    Raises:
+        TokfmtError: If the dataset cannot be read.
+    """
+    watched = progress or Progress()
+
+    def counted(*, every_end: bool) -> Statistics:
+        asked = SourceRequest(source.paths, ignore_manifest=True, every_end=every_end)
+        request = StatsRequest(asked, duplicates=duplicates, jobs=worker_count(jobs))
+        with (
+            Scratch() as scratch,
+            make_executor(request.executor, request.jobs or 1) as executor,
+        ):
+            workers = Workers(executor, request.jobs or 1, scratch)
+            run = _Run(request, tokenizer, workers, watched, most_compared=most_compared, keep=keep)
+            return run.report([source], [size_of(source)]).datasets[0]
+
+    return presuming(counted, watched.note)
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    request: StatsRequest
+    handle: TokenizerHandle | None
+    workers: Workers
+    progress: Progress
+    several: bool = False
+    most_compared: int | None = None
+    keep: Keep | None = None
+    failures: list[Failure] = field(default_factory=list)
+
+    @contextmanager
+    def recording_failure(self, path: PlaceLike) -> Iterator[None]:
+        """Record the failure of one of several datasets, so that the others are still counted."""
+        try:
+            yield
+        except (FormatError, DetectionError) as error:
+            if not self.several or (isinstance(error, UnendedError) and not self.request.source.every_end):
+                raise
+            self.failures.append(Failure(str(path), error))
+
+    def report(self, sources: Sequence[Source], sizes: Sequence[int]) -> StatsReport:
+        texts = [source for source in sources if self._is_text(source)]
+        if texts and not all(map(self._is_text_or_empty, sources)):
+            raise OptionError(
+                f"{printable(texts[0].paths[0])}: holds text, other paths hold token IDs. Add --tokenizer"
+            )
+        each, total = self._of_texts(sources, sizes) if texts else self._of_tokens(sources, sizes)
+        return StatsReport(each, total() if self.several and not self.failures else None, self.failures)
+
+    def _is_text(self, source: Source) -> bool:
+        reader = source.reader
+        return isinstance(reader, RecordReader) and reader.info.kind == "text" and self.handle is None
+
+    def _is_text_or_empty(self, source: Source) -> bool:
+        return self._is_text(source) or (isinstance(source.reader, RecordReader) and not source.reader.info.size)
+
+    # token ids
+
+    def _of_tokens(self, sources: Sequence[Source], sizes: Sequence[int]) -> _Described:
+        request, handle = self.request, self.handle
+        wanted = Wanted(
+            TokenizerIds(request.vocab_size) if request.vocab_size else handle.ids if handle else None,
+            request.seq_len,
+            handle.decoder(lenient=True) if handle else None,
+        )
+        prepared = list(self._prepared(sources, sizes))
+        surveys = measure(
+            [subject.axis for subject, _ in prepared],
+            self.workers,
+            duplicates=request.duplicates and request.sample is None,
+            most=self.most_compared,
+            progress=self.progress,
+        )
+        each, seen, samples = [], [], []
+        for (subject, drawn), survey in zip(prepared, surveys, strict=True):
+            with self.recording_failure(subject.source.paths[0]):
+                if survey.error is not None:
+                    raise survey.error
+                notes = (*subject.notes, *survey.notes)
+                if isinstance(subject.axis, Streamed) and drawn is None and subject.axis.is_unfinished(survey.stats):
+                    notes += (unfinished(subject.axis.eos_id),)
+                noted = replace(subject, notes=notes)
+                one = Surveyed(noted, survey, drawn.weight if drawn else 1.0)
+                found = described(one, wanted, self.keep)
+                if drawn is None and not request.source.ignore_manifest:
+                    wrong = contradicted(subject.source, found.sequences, found.tokens)
+                    if wrong is not None:
+                        raise wrong
+                each.append(found if drawn is None else self._drawn(found, drawn))
+                seen.append(one)
+                samples.append(drawn)
+        return each, lambda: self._total(total_of(seen, wanted), each, samples)
+
+    def _prepared(self, sources: Sequence[Source], sizes: Sequence[int]) -> Iterator[tuple[Subject, DrawnAxis | None]]:
+        """Yield the axis of each dataset, or of the sample drawn from it; records become an axis in scratch."""
+        sample, seed = self.request.sample, self.request.seed
+        for number, (source, size) in enumerate(zip(sources, sizes, strict=True)):
+            with self.recording_failure(source.paths[0]):
+                reader, notes = source.reader, list[str]()
+                if isinstance(reader, RecordReader):
+                    stored: TokenReader = self._ingested(reader, number)
+                else:
+                    stored = reader
+                if isinstance(reader, RecordReader) and reader.info.kind == "text":
+                    axis = axis_of(stored, str(source.paths[0]))
+                else:
+                    axis, notes = stored_axis(source, stored, every_end=self.request.source.every_end)
+                drawn = draw(axis, sample, seed) if sample is not None else None
+                axis = axis if drawn is None else drawn.axis
+                yield Subject(source, axis, size, (*source.notes, *notes)), drawn
+
+    def _ingested(self, reader: RecordReader, number: int) -> TokenReader:
+        records, encoder = as_stored(reader), encoder_for(reader, self.handle, self.progress)
+        name = f"source-{number}"
+        return ingest(
+            records, encoder, self.workers, name=name, progress=lambda shard: self.progress.advance(shard.size)
+        )
+
+    def _drawn(self, found: Statistics, drawn: DrawnAxis) -> Statistics:
+        """Mark statistics as estimated from a sample, and use the dataset's own counts if they are known."""
+        sampled = SampleFacts(
+            drawn.axis.info.sequences,
+            drawn.axis.content_tokens,
+            drawn.sequences,
+            self.request.seed,
+            ["bytes", *(["sequences", "tokens", "bytes_per_token"] if drawn.exact else [])],
+        )
+        return _estimated(replace(found, sequences=drawn.sequences, tokens=drawn.tokens), sampled)
+
+    def _total(self, found: Statistics, each: Sequence[Statistics], drawn: Sequence[DrawnAxis | None]) -> Statistics:
+        """Return the total with the counts of its datasets, some of which may be sampled."""
+        if all(part is None for part in drawn):
+            return found
+        parts = [one.sampled or SampleFacts(one.sequences, one.tokens, None, 0, []) for one in each]
+        counts = ["sequences", "tokens", "bytes_per_token"] if all(d is None or d.exact for d in drawn) else []
+        sequences = sum(one.sequences for one in each)
+        sampled = SampleFacts(
+            sum(part.sequences for part in parts),
+            sum(part.tokens or 0 for part in parts),
+            sequences,
+            self.request.seed,
+            ["bytes", *counts],
+        )
+        return _estimated(replace(found, sequences=sequences, tokens=sum(one.tokens or 0 for one in each)), sampled)
+
+    # text
+
+    def _of_texts(self, sources: Sequence[Source], sizes: Sequence[int]) -> _Described:
+        sample, seed = self.request.sample, self.request.seed
+        each, subjects, held = [], [], 0
+        for source, size in zip(sources, sizes, strict=True):
+            with self.recording_failure(source.paths[0]):
+                records: RecordReader = source.reader  # type: ignore[assignment]
+                some = draw_records(records, sample, seed) if sample is not None else None
+                duplicates = self.request.duplicates and sample is None
+                survey = measure_texts(
+                    some or records,
+                    self.workers,
+                    duplicates=duplicates,
+                    held=held,
+                    most=self.most_compared,
+                    progress=self.progress,
+                )
+                weight = records.info.size / some.info.size if some else 1.0
+                held += len(survey.store or ())
+                notes = (*source.notes, TOO_MANY) if duplicates and survey.store is None else source.notes
+                subject = TextSubject(source, size, survey, notes, weight)
+                each.append(self._of_some_texts([subject]))
+                subjects.append(subject)
+        return each, lambda: self._of_some_texts(subjects)
+
+    def _of_some_texts(self, subjects: Sequence[TextSubject]) -> Statistics:
+        """Return the statistics of sources of text, marked as estimated if some are sampled."""
+        found = described_texts(subjects, self.keep)
+        if all(subject.weight == 1 for subject in subjects):
+            return found
+        sequences = sum(subject.survey.stats.lengths.total for subject in subjects)
+        sampled = SampleFacts(sequences, None, found.sequences, self.request.seed, ["bytes"])
+        return replace(found, estimated=True, sampled=sampled)
+
+
+def _estimated(found: Statistics, sampled: SampleFacts) -> Statistics:
+    per_token = found.bytes / found.tokens if found.tokens and found.bytes_per_token is not None else None
+    # a sample does not read the separators between sequences that are not in it
+    return replace(found, bytes_per_token=per_token, separators=None, padding=None, estimated=True, sampled=sampled)
+
+
+def _checked(request: StatsRequest) -> StatsRequest:
+    """Return the request with a valid sample and seed.
+
+    Raises:
+        OptionError: If an option is wrong.
+    """
+    sample = fit("--sample", request.sample, int | None, {"minimum": 1}, name="sample")
+    request = replace(request, sample=sample, seed=check_seed(request.seed, "--seed"))
+    if request.executor.startswith("dask:"):  # scratch is a directory of this machine, and paths may be relative
+        raise OptionError(
+            f"--executor {printable(request.executor)}: statistics are counted on one machine. "
+            "Use dask, which starts workers on it"
+        )
+    return request
+
+
+def stored_axis(source: Source, stored: TokenReader, *, every_end: bool = False) -> tuple[StatsAxis, list[str]]:
+    """Return the axis of a source that statistics walk, and notes on how it is read. No stream is scanned for this.
+
+    A stream with an unknown separator is one sequence, so that you can find the separator among its frequent IDs.
+
+    Args:
+        source: The opened dataset.
+        stored: Its reader.
+        every_end: See `SourceRequest`.
+    """
+    path, separator = source.paths[0], source.separator
+    info, eos_id = stored.info, separator.eos_id
+    lead = source.bos_id
+    if info.separators.alone and info.tokens and eos_id is not None and lead is None:
+        return Streamed(stored, eos_id), []
+    if info.separators is Separators.BETWEEN and info.tokens:
+        splits = "no separator known; --eos ID splits it"
+        why = NO_SEPARATOR if separator.source == NO_SEPARATOR else splits
+        return Indexed(stored, None, str(path)), [f"read as one sequence ({why})"]
+    reader, notes = without_separators(stored, separator, source.dataset, path, every_end=every_end)
+    if lead is not None:
+        reader, noted = without_leads(reader, lead, path)
+        notes += noted
+    return axis_of(reader, str(path)), notes
+
+
+def glance(source: Source) -> Statistics:
+    """Return the statistics of an opened dataset that follow from its header and index. No token is read.
+
+    Args:
+        source: A dataset opened by `open_stored` or `open_source`, not text.
+
+    Returns:
+        Statistics whose `ids`, `first_tokens`, `last_tokens` and `duplicates` are None. `lengths` is exact if it
+        follows from an index or a scan. For a stream that is not split, `lengths` is None, `sequences` is 0, and
+        `tokens` counts the stored tokens.
+
+    Raises:
+        OptionError: If the dataset holds records.
+    """
+    path, reader = source.paths[0], source.reader
+    if isinstance(reader, RecordReader):
+        raise OptionError(f"{printable(path)}: holds records, whose tokens are not counted yet. Run tokfmt stats")
+    axis, notes = stored_axis(source, reader)
+    if is_split(reader):
+        axis = Indexed(reader, None, str(path))  # the stream has been split when it was opened
+    return outlined(Subject(source, axis, size_of(source), (*source.notes, *notes)))
+
+
+def size_of(source: Source) -> int:
+    """Return the size of all files of a dataset in bytes."""
+    size: int = sum(extent(source.format.files(path))["bytes"] for path in source.paths)
+    return size
+
+
+_SHOWN = 32  # IDs listed of a repeated sequence
+_NOTHING = (0, -1, None, "", ())
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """The options that statistics depend on in addition to the data.
+
+    Attributes:
+        vocabulary: The vocabulary to compare IDs with; None for none.
+        seq_len: The length of a sample, for the cost of packing; None for none.
+        decoder: A lenient decoder of IDs; None for none.
+    """
+
+    vocabulary: TokenizerIds | None = None
+    seq_len: int | None = None
+    decoder: Decoder | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A dataset to describe.
+
+    Attributes:
+        source: The opened dataset, with its format and separator.
+        axis: The axis to walk: of the complete dataset, or of a sample.
+        size: The size of its files in bytes.
+        notes: Sentences on what tokfmt inferred, and on defects.
+    """
+
+    source: Source
+    axis: StatsAxis
+    size: int
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Surveyed:
+    """A dataset and the result of the pass over it.
+
+    Attributes:
+        subject: The dataset.
+        survey: The result of the pass.
+        weight: The number of sequences of the dataset that each sequence of the sample represents; 1 without a sample.
+    """
+
+    subject: Subject
+    survey: Survey
+    weight: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """The counts that add up over datasets.
+
+    Each count of a sample is multiplied by its weight, so that sampled and complete datasets add up. Pairs are (count,
+    total), and None if they do not apply.
+
+    Attributes:
+        read_ids: The counts of the IDs in the sequences that were read.
+        ids: The counts of the IDs in all sequences.
+        first, last: The counts of the first and last IDs of all sequences.
+        lengths: The lengths of all sequences.
+        separators: Stored separators, of all stored tokens.
+        padding: Padding positions, of all positions.
+        masked: Positions that do not count in the loss, of all positions.
+        size: The size of the files in bytes.
+    """
+
+    read_ids: Counts
+    ids: Counts
+    first: Counts
+    last: Counts
+    lengths: Table
+    separators: tuple[int, int]
+    padding: tuple[int, int] | None
+    masked: tuple[int, int] | None
+    size: int
+
+    def __add__(self, other: Figures) -> Figures:
+        return Figures(
+            self.read_ids + other.read_ids,
+            self.ids + other.ids,
+            self.first + other.first,
+            self.last + other.last,
+            self.lengths + other.lengths,
+            _pair(self.separators, other.separators) or (0, 0),
+            _pair(self.padding, other.padding),
+            _pair(self.masked, other.masked),
+            self.size + other.size,
+        )
+
+
+def _pair(a: tuple[int, int] | None, b: tuple[int, int] | None) -> tuple[int, int] | None:
+    return (a[0] + b[0], a[1] + b[1]) if a is not None and b is not None else a or b
+
+
+def figures_of(seen: Surveyed) -> Figures:
+    """Return the counts of one dataset."""
+    axis, stats, weight = seen.survey.axis, seen.survey.stats, seen.weight
+    stored = axis.stored
+    padding_counts = stored.padding_counts() or PaddingCounts(None, 0)
+    separator = seen.subject.source.separator.eos_id
+    eos_id = separator if separator is not None else -1
+    made = padding_counts.separators - (stored.trimmed if isinstance(stored, ContentReader) else 0)
+    read_ids = stats.ids.without(eos_id, axis.separators(stats))
+    return Figures(
+        read_ids=read_ids,
+        ids=read_ids.scaled(weight),
+        first=stats.first.scaled(weight),
+        last=stats.last.scaled(weight),
+        lengths=stats.lengths.scaled(weight),
+        separators=(stats.ids.count(eos_id) - made, axis.info.tokens - made),
+        padding=_padding(seen, padding_counts),
+        masked=(round(stats.masked * weight), round(axis.info.tokens * weight)) if is_masked(stored) else None,
+        size=seen.subject.size,
+    )
+
+
+def _padding(seen: Surveyed, left_out: PaddingCounts) -> tuple[int, int] | None:
+    """Return the positions that are padding, on the axis or left out of it, and all; None if none are declared."""
+    axis, stats = seen.survey.axis, seen.survey.stats
+    if padding_of(axis.stored, 0, 0) is None:
+        return None if left_out.padding is None else (left_out.padding, left_out.positions)
+    out = left_out.padding or 0
+    return round(stats.padding * seen.weight) + out, round(axis.info.tokens * seen.weight) + out
+
+
+def outlined(subject: Subject) -> Statistics:
+    """Return the statistics of a dataset that need no tokens."""
+    heading, axis, info = _heading(subject), subject.axis, subject.axis.info
+    if isinstance(axis, Streamed):
+        return replace(heading, tokens=info.tokens, bytes_per_token=_ratio(subject.size, info.tokens, [subject]))
+    lengths = Table.empty()
+    ended = axis.eos_id is not None
+    for a, b in windows(0, info.sequences):
+        lengths += Table.of(np.diff(axis.stored.offsets(a, b)) - ended)
+    tokens = axis.content_tokens
+    return replace(
+        heading,
+        sequences=info.sequences,
+        tokens=tokens,
+        bytes_per_token=_ratio(subject.size, tokens, [subject]),
+        max_id=info.max_id if info.max_id != axis.eos_id else None,  # the largest ID below the separator is unknown
+        lengths=lengths_of(lengths, "tokens"),
+        empty=Share.of(lengths.count(0), info.sequences),
+        separators=_between(axis),
+    )
+
+
+def _between(axis: Indexed) -> Share | None:
+    """Return the number and share of separators if a scan has counted them, else None."""
+    if isinstance(axis.stored, ContentReader) and is_split(axis.stored):
+        stored = axis.stored.source
+        counts = stored.padding_counts()
+        made = 0 if counts is None else counts.separators
+        return Share.of(stored.info.tokens - axis.info.tokens - made, stored.info.tokens - made)
+    return None  # a sequence may hold more separators than the one at its end
+
+
+def described(seen: Surveyed, wanted: Wanted, keep: Keep | None = None) -> Statistics:
+    """Return the statistics of one dataset.
+
+    Args:
+        seen: The dataset.
+        wanted: The options.
+        keep: Receives the lists of the dataset; None to make none.
+    """
+    figures, survey = figures_of(seen), seen.survey
+    found = repeats([survey.store], LISTED_GROUPS if keep is None else MOST_GROUPS)
+    if keep is not None:
+        ids, first, last = (RankedIds.of(one.table()) for one in (figures.read_ids, figures.first, figures.last))
+        number = partial(survey.axis.numbers, begun=survey.begun)
+        keep(Lists(ids, first, last, None if found is None else RankedGroups.of(found, number)))
+    heading = _heading(seen.subject)
+    return _filled(replace(heading, eos_seen=_seen(seen) or heading.eos_seen), figures, [seen], wanted, found)
+
+
+def _seen(seen: Surveyed) -> str:
+    """Return how many of all sequences have the separator, as a full walk has counted; "" without these numbers."""
+    axis, dataset = seen.survey.axis, seen.subject.source.dataset
+    if isinstance(axis, Streamed) or seen.weight != 1 or dataset is None or dataset.gap.lead is not None:
+        return ""
+    count, closed = seen.survey.stats.lengths.total, None
+    if axis.eos_id is not None:  # The walk refuses a sequence without it.
+        closed = count
+    elif isinstance(axis.stored, ContentReader) and not is_split(axis.stored):
+        closed = axis.stored.trimmed
+    if closed is None:
+        return ""
+    return replace(dataset.gap, looked=count, of=count, closed=closed, lack=count - closed, empty=0).seen
+
+
+def _heading(subject: Subject) -> Statistics:
+    source, info = subject.source, subject.axis.info
+    return Statistics(
+        path=str(source.paths[0]),
+        format=source.format.name,
+        layout=info.layout.value,
+        variant={key: one for key, one in info.facts.items() if one not in _NOTHING},
+        dtype=info.dtype.name,
+        bytes=subject.size,
+        eos_id=source.separator.eos_id,
+        eos_from=source.separator.source,
+        eos_seen=source.separator.seen,
+        eos_inferred=source.separator.inferred,
+        sample_length=info.sample_length,
+        recipe=explain(source.reader) if isinstance(source.reader, (Samples, Documents)) else (),
+        notes=subject.notes,
+    )
+
+
+def _ratio(size: int, tokens: int, subjects: Sequence[Subject]) -> float | None:
+    """Return bytes per token; None if the files also hold other splits, and for recipes, which hold no tokens."""
+    unknown = any(one.axis.info.other_splits or isinstance(one.source.reader, (Samples, Documents)) for one in subjects)
+    return size / tokens if tokens and not unknown else None
+
+
+def total_of(seen: Sequence[Surveyed], wanted: Wanted) -> Statistics:
+    """Return the statistics of all datasets as one. Equal sequences of different datasets are duplicates."""
+    sources, infos = [one.subject.source for one in seen], [one.subject.axis.info for one in seen]
+    separators = {source.separator.eos_id for source in sources}
+    heading = Statistics(
+        path="total",
+        format=_agreed([source.format.name for source in sources]),
+        layout=_agreed([info.layout.value for info in infos]),
+        variant={},
+        dtype=_agreed([info.dtype.name for info in infos]),
+        bytes=0,
+        eos_id=separators.pop() if len(separators) == 1 else None,
+    )
+    found = repeats([one.survey.store for one in seen])
+    return _filled(heading, reduce(Figures.__add__, map(figures_of, seen)), seen, wanted, found)
+
+
+def _agreed(words: Sequence[str]) -> str:
+    return words[0] if len(set(words)) == 1 else "mixed"
+
+
+def _filled(
+    heading: Statistics, figures: Figures, seen: Sequence[Surveyed], wanted: Wanted, found: Repeats | None
+) -> Statistics:
+    spelled = spelling(wanted.decoder)
+    lengths, tokens = figures.lengths, figures.lengths.weight
+    samples = heading.layout == "samples"
+    return replace(
+        heading,
+        bytes=figures.size,
+        bytes_per_token=_ratio(figures.size, tokens, [one.subject for one in seen]),
+        sequences=lengths.total,
+        tokens=tokens,
+        max_id=figures.read_ids.largest if figures.read_ids.largest >= 0 else None,
+        lengths=lengths_of(lengths, "tokens"),
+        empty=Share.of(lengths.count(0), lengths.total),
+        separators=Share.of(*figures.separators),
+        padding=None if figures.padding is None else Share.of(*figures.padding),
+        masked=None if figures.masked is None else Share.of(*figures.masked),
+        ids=ids_of(figures.read_ids, figures.ids, wanted.vocabulary, spelled),
+        first_tokens=ends_of(figures.first, spelled),
+        last_tokens=ends_of(figures.last, spelled),
+        duplicates=duplicates_of(found, lengths, lambda group: _repeated(group, seen, wanted.decoder)),
+        packing=packing(lengths, wanted.seq_len, separator=heading.eos_id is not None)
+        if wanted.seq_len is not None and not samples
+        else None,
+    )
+
+
+def _repeated(group: DuplicateGroup, seen: Sequence[Surveyed], decoder: Decoder | None) -> RepeatedSequence:
+    one = seen[group.dataset]
+    ids = _beginning(one.survey.axis.stored, group)
+    return RepeatedSequence(
+        count=group.count,
+        length=group.length,
+        sequence=one.survey.axis.number(group.position, one.survey.begun),
+        ids=ids.tolist(),
+        text=decoder.decode(ids) if decoder is not None else None,
+        path=str(one.subject.source.paths[0]) if len(seen) > 1 else None,
+    )
+
+
+def _beginning(stored: TokenReader, group: DuplicateGroup) -> Tokens:
+    return stored.tokens(group.position, group.position + min(group.length, _SHOWN))

@@ -1,0 +1,257 @@
+"""Compute the statistics of text that is not tokenized: documents, bytes, characters, fields and duplicates."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
+
+import msgspec
+import numpy as np
+from xxhash import xxh3_128_digest
+
+from tokfmt.commands.source.stored import Source
+from tokfmt.commands.stats.duplicates import (
+    LISTED_GROUPS,
+    PLACE_BITS,
+    DuplicateGroup,
+    Seen,
+    Store,
+    duplicates_of,
+    repeats,
+    too_many,
+)
+from tokfmt.commands.stats.lists import MOST_GROUPS, Keep, Lists, RankedGroups
+from tokfmt.commands.stats.report import FieldCount, RepeatedSequence, Share, Statistics, TextFacts
+from tokfmt.commands.stats.tables import Table, lengths_of
+from tokfmt.core.ragged import Offsets
+from tokfmt.core.records import Block, RecordReader
+from tokfmt.errors import FormatError
+from tokfmt.run.plan import Workers
+from tokfmt.run.progress import Progress
+from tokfmt.text.ingest import block_size
+
+_keys = msgspec.json.Decoder(dict[str, msgspec.Raw])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TextStats:
+    """The statistics of some blocks of records, which add up in any order.
+
+    Attributes:
+        bytes: The size of the texts as UTF-8, in bytes.
+        lengths: The lengths of the texts in characters.
+        fields: The number of records that have each top-level field. Only the 131,072 most frequent names are kept.
+        invalid: The number of lines that are left out.
+        counts: Pairs of a block number and the number of its records.
+        seen: The hashes of the texts.
+    """
+
+    bytes: int = 0
+    lengths: Table = field(default_factory=Table.empty)
+    fields: Counter[str] = field(default_factory=Counter)
+    invalid: int = 0
+    counts: tuple[tuple[int, int], ...] = ()
+    seen: Seen = field(default_factory=Seen.nothing)
+
+    def __add__(self, other: TextStats) -> TextStats:
+        return TextStats(
+            self.bytes + other.bytes,
+            self.lengths + other.lengths,
+            _bounded(self.fields + other.fields),
+            self.invalid + other.invalid,
+            tuple(sorted(self.counts + other.counts)),
+            self.seen + other.seen,
+        )
+
+    def scaled(self, by: float) -> TextStats:
+        """Return the estimate for a dataset from a sample with the weight `by`, without hashes."""
+        fields = Counter({name: round(count * by) for name, count in self.fields.items()})
+        return TextStats(round(self.bytes * by), self.lengths.scaled(by), fields, round(self.invalid * by), self.counts)
+
+
+@dataclass(frozen=True, slots=True)
+class TextSurvey:
+    """The result of the pass over records of text.
+
+    Attributes:
+        records: The records.
+        stats: The sum over all blocks, without hashes.
+        store: The hashes of the texts; None if duplicates are not counted, or take too much memory.
+        blocks: The number of blocks in which the records were read.
+    """
+
+    records: RecordReader
+    stats: TextStats
+    store: Store | None
+    blocks: int = 1
+
+    def numbers(self, positions: Offsets) -> Offsets:
+        """Return the numbers of records from their positions in `seen`: block number and number in the block."""
+        bits = _local_bits(self.blocks)
+        blocks, counts = np.array(self.stats.counts, np.int64).reshape(-1, 2).T
+        before = np.cumsum([0, *counts.tolist()])[np.searchsorted(blocks, positions >> bits)]
+        found: Offsets = before + (positions & ((1 << bits) - 1))
+        return found
+
+
+def measure_texts(
+    records: RecordReader,
+    workers: Workers,
+    *,
+    duplicates: bool,
+    held: int = 0,
+    most: int | None = None,
+    progress: Progress,
+) -> TextSurvey:
+    """Read all records, and return their statistics. The records must be opened with `--allow-loss fields`.
+
+    Args:
+        records: The records.
+        workers: The workers.
+        duplicates: Hash every text, unless that takes too much memory.
+        held: The number of texts of other datasets whose hashes are in memory.
+        most: The number of texts above which they are not hashed; None for no limit.
+        progress: Receives the phase, and the number of bytes that were read. If it raises, the pass ends.
+
+    Raises:
+        FormatError: If a line is not valid.
+    """
+    progress.phase("reading text", records.info.size, "bytes")
+    store = Store() if duplicates else None
+    total = TextStats()
+    items = list(enumerate(records.blocks(block_size(records.info.size, workers.jobs))))
+    job = (records, duplicates, _local_bits(len(items)))
+    for part, read in workers.map(_count, job, items):
+        if store is not None:
+            store.add(part.seen.folded())
+            store = None if too_many(held + len(store), most) else store
+        total += TextStats(part.bytes, part.lengths, part.fields, part.invalid, part.counts)
+        progress.advance(read)
+    return TextSurvey(records, total, store, len(items))
+
+
+def _count(job: tuple[RecordReader, bool, int], item: tuple[int, Block]) -> tuple[TextStats, int]:
+    (records, hashed, bits), (number, block) = job, item
+    total, found = TextStats(), 0
+    for batch in records.texts(block):
+        place = (number << bits) + found
+        total += _of_texts(batch.texts, batch.invalid, place, hashed)
+        found += len(batch.texts)
+    names: Counter[str] = Counter()
+    for batch in records.lines(block):
+        names.update(chain.from_iterable(map(_names, batch.lines)))
+        names = _bounded(names)
+    return total + TextStats(fields=names, counts=((number, found),)), block.stop - block.start
+
+
+def _local_bits(blocks: int) -> int:
+    """Return the number of bits of a record's position that hold its number in its block.
+
+    The bits above hold the block number, and are as few as possible: a compressed file is one block, which may hold any
+    number of records.
+    """
+    return PLACE_BITS - (blocks - 1).bit_length() if blocks > 1 else PLACE_BITS
+
+
+def _of_texts(texts: Sequence[str], invalid: int, place: int, hashed: bool) -> TextStats:
+    lengths = np.fromiter(map(len, texts), np.int64, len(texts))
+    encoded = [text.encode() for text in texts]
+    seen = Seen.nothing()
+    filled = np.flatnonzero(lengths)
+    if hashed and len(filled):
+        digests = b"".join(map(xxh3_128_digest, filter(None, encoded)))
+        seen = Seen.of(np.frombuffer(digests, "<u8").reshape(-1, 2), place + filled, lengths[filled])
+    return TextStats(sum(map(len, encoded)), Table.of(lengths), invalid=invalid, seen=seen)
+
+
+def _bounded(names: Counter[str]) -> Counter[str]:
+    """Return the most frequent names, because keys that are data, such as URLs, would fill the memory."""
+    return names if len(names) <= _NAMES else Counter(dict(names.most_common(_NAMES)))
+
+
+def _names(line: bytes) -> Sequence[str]:
+    """Return the top-level fields of a record; a line that is not an object has none."""
+    try:
+        return list(_keys.decode(line))
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        found = json.loads(line)  # JSON lines may hold NaN and lone surrogates, which msgspec refuses
+        return list(found) if isinstance(found, dict) else ()
+
+
+_FIELDS, _NAMES = 100, 1 << 17
+_SHOWN = 200  # characters listed of a repeated text
+
+
+@dataclass(frozen=True, slots=True)
+class TextSubject:
+    """A source of text and the result of the pass over it; its attributes are those of `stats.Subject`.
+
+    Attributes:
+        survey: The result of the pass.
+        weight: The number of records of the source that each record represents: 1 without a sample. Text is sampled by
+            blocks, so it is the size of the source over the number of bytes that were read.
+    """
+
+    source: Source
+    size: int
+    survey: TextSurvey
+    notes: tuple[str, ...] = ()
+    weight: float = 1.0
+
+
+def described_texts(subjects: Sequence[TextSubject], keep: Keep | None = None) -> Statistics:
+    """Return the statistics of one source of text, or of several as one.
+
+    Args:
+        subjects: The sources.
+        keep: Receives the lists of one source; None to make none.
+    """
+    one = subjects[0]
+    found = repeats([subject.survey.store for subject in subjects], LISTED_GROUPS if keep is None else MOST_GROUPS)
+    if keep is not None:
+        keep(Lists(groups=None if found is None else RankedGroups.of(found, one.survey.numbers)))
+    total = TextStats()
+    for subject in subjects:
+        total += replace(subject.survey.stats.scaled(subject.weight), counts=())
+    several = len(subjects) > 1
+    info = one.survey.records.info
+    lengths = total.lengths
+    return Statistics(
+        path="total" if several else str(one.source.paths[0]),
+        format=one.source.format.name,
+        layout="text",
+        variant={} if several else {key: value for key, value in info.facts.items() if value not in (None, "", (), [])},
+        dtype=None,
+        bytes=sum(subject.size for subject in subjects),
+        sequences=lengths.total,
+        tokens=None,
+        lengths=lengths_of(lengths, "characters"),
+        empty=Share.of(lengths.count(0), lengths.total),
+        duplicates=duplicates_of(found, lengths, lambda group: _repeated(group, subjects)),
+        text=TextFacts(
+            bytes=total.bytes,
+            characters=lengths.weight,
+            field=info.field,
+            fields=[FieldCount(name, count) for name, count in _commonest(total)],
+            invalid=total.invalid,
+        ),
+        notes=() if several else one.notes,
+    )
+
+
+def _commonest(total: TextStats) -> list[tuple[str, int]]:
+    return sorted(total.fields.items(), key=lambda item: (-item[1], item[0]))[:_FIELDS]
+
+
+def _repeated(group: DuplicateGroup, subjects: Sequence[TextSubject]) -> RepeatedSequence:
+    subject = subjects[group.dataset]
+    number = int(subject.survey.numbers(np.array([group.position]))[0])
+    path = str(subject.source.paths[0]) if len(subjects) > 1 else None
+    try:
+        text = str(subject.survey.records.record(number))[:_SHOWN]
+    except (IndexError, FormatError):  # the records of a sample have no number in the complete source
+        return RepeatedSequence(group.count, group.length, None, None, None, path)
+    return RepeatedSequence(group.count, group.length, number, None, text, path)

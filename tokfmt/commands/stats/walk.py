@@ -1,0 +1,716 @@
+"""Walk the tokens of datasets in parallel regions, whose statistics add up in any order.
+
+    sum(Stats of disjoint regions that cover the axis), closed  ==  Stats of the complete axis, closed
+
+Axes are walked as they are stored, with separators, because removing them costs more than counting them:
+
+    Indexed    offsets delimit the sequences; if each ends with a separator, it is checked and not counted
+    Streamed   separators delimit the sequences of one stream; they are found while counting, so it is read once
+
+A region may end within a sequence. Sequences that are complete in a region are counted there. A sequence that continues
+after the region is *loose*: its interval is known, and `measure` reads its two ends, and hashes it, afterwards. In a
+stream, the starts of sequences are not known beforehand. A region therefore keeps its first and last separator as a
+`StreamSpan`. Spans that touch are joined, and the sequence between their separators is loose.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple, TypeVar
+
+import numpy as np
+
+from tokfmt.commands.compare.fingerprint import Fingerprints, fingerprint_of, fingerprints_between
+from tokfmt.commands.stats.duplicates import TOO_MANY, Seen, Store, too_many
+from tokfmt.commands.stats.tables import Counter, Counts, Table
+from tokfmt.core.loss_mask import counted_of, is_masked, padding_of
+from tokfmt.core.ragged import Offsets, Tokens
+from tokfmt.core.reader import WINDOW, Info, Separators, TokenReader, windows
+from tokfmt.errors import CorruptError, FormatError, UnendedError
+from tokfmt.model.batch import AFTER
+from tokfmt.model.readers import ContentReader
+from tokfmt.run.plan import Workers
+from tokfmt.run.progress import Progress
+
+_PENDING = 1 << 16
+
+
+class Loose(NamedTuple):
+    """The interval on the stored axis of a sequence that is read later.
+
+    On an `Indexed` axis the interval includes the separator at the end, which `content` removes.
+    """
+
+    start: int
+    stop: int
+
+
+class StreamSpan(NamedTuple):
+    """The bounds of a region of a stream, and the positions of its first and last separator (-1: none)."""
+
+    start: int
+    stop: int
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Stats:
+    """The statistics of some regions of a dataset.
+
+    Attributes:
+        ids: The counts of the IDs, separators included.
+        lengths: The lengths of the sequences that were read.
+        first, last: The counts of the first and last IDs of sequences that are not empty.
+        masked: The number of positions that train no target.
+        padding: The number of positions that the reader declares as padding.
+        seen: The fingerprints of the sequences; empty if duplicates are not counted.
+        loose: The sequences to read later, in order.
+        spans: The regions of a stream, in order; no two of them touch.
+        begun: The number of sequences that follow a separator in each region of a stream, by the start of the region.
+    """
+
+    ids: Counts = field(default_factory=Counts.empty)
+    lengths: Table = field(default_factory=Table.empty)
+    first: Counts = field(default_factory=Counts.empty)
+    last: Counts = field(default_factory=Counts.empty)
+    masked: int = 0
+    padding: int = 0
+    seen: Seen = field(default_factory=Seen.nothing)
+    loose: tuple[Loose, ...] = ()
+    spans: tuple[StreamSpan, ...] = ()
+    begun: Mapping[int, int] = field(default_factory=dict)
+
+    def __add__(self, other: Stats) -> Stats:
+        spans, between = joined(self.spans + other.spans)
+        return Stats(
+            ids=self.ids + other.ids,
+            lengths=self.lengths + other.lengths,
+            first=self.first + other.first,
+            last=self.last + other.last,
+            masked=self.masked + other.masked,
+            padding=self.padding + other.padding,
+            seen=self.seen + other.seen,
+            loose=tuple(sorted(self.loose + other.loose + between)),
+            spans=spans,
+            begun={**self.begun, **other.begun},
+        )
+
+
+def joined(spans: Iterable[StreamSpan]) -> tuple[tuple[StreamSpan, ...], tuple[Loose, ...]]:
+    """Join spans that touch.
+
+    Returns:
+        The joined spans, and the sequences between the separators of spans that were joined.
+    """
+    done: list[StreamSpan] = []
+    loose: list[Loose] = []
+    for span in sorted(spans):
+        if not done or done[-1].stop != span.start:
+            done.append(span)
+            continue
+        before = done.pop()
+        if before.last >= 0 and span.first > before.last + 1:
+            loose.append(Loose(before.last + 1, span.first))
+        first = before.first if before.first >= 0 else span.first
+        done.append(StreamSpan(before.start, span.stop, first, max(before.last, span.last)))
+    return tuple(done), tuple(loose)
+
+
+class Tally:
+    """Collects the statistics of one region, window by window.
+
+    Args:
+        duplicates: Hash every sequence, to find duplicates.
+    """
+
+    def __init__(self, *, duplicates: bool) -> None:
+        self._duplicates = duplicates
+        self._ids, self._first, self._last = Counter(), Counter(), Counter()
+        self._lengths = Table.empty()
+        self._pending: list[tuple[Offsets, Tokens, Tokens]] = []
+        self._waiting = 0
+        self._seen: list[Seen] = []
+        self._loose: list[Loose] = []
+        self._spans: list[StreamSpan] = []
+        self._begun: dict[int, int] = {}
+        self._masked = self._padding = 0
+
+    def count(self, tokens: Tokens) -> None:
+        """Count the IDs of a window; each token of the region is passed once."""
+        self._ids.add(tokens)
+
+    def unused(self, masked: int, padding: int) -> None:
+        """Add positions that train no target, and positions that are padding."""
+        self._masked += masked
+        self._padding += padding
+
+    def sequences(self, tokens: Tokens, starts: Offsets, stops: Offsets, base: int) -> None:
+        """Add complete sequences of a window.
+
+        Args:
+            tokens: The window.
+            starts: int64[n], the index in the window at which each sequence begins.
+            stops: int64[n], the index after the last token of each sequence.
+            base: The position of the window on the axis.
+        """
+        if not len(starts):
+            return
+        lengths = stops - starts
+        filled = lengths > 0
+        if not filled.all():
+            starts, stops = starts[filled], stops[filled]
+        self._pending.append((lengths, tokens[starts], tokens[stops - 1]))
+        self._waiting += len(lengths)
+        if self._waiting >= _PENDING:
+            self._settle()
+        if self._duplicates and len(starts):
+            found = fingerprints_between(tokens, starts, stops)
+            self._seen.append(Seen.of(found, starts + base, stops - starts))
+
+    def add_loose(self, start: int, stop: int) -> None:
+        """Add a sequence to read later."""
+        self._loose.append(Loose(start, stop))
+
+    def span(self, span: StreamSpan, begun: int) -> None:
+        """Add the region of a stream that was read, and the number of sequences that follow a separator in it."""
+        self._spans.append(span)
+        self._begun[span.start] = begun
+
+    def add_long(self, start: int, ends: Tokens, length: int, hashed: Fingerprints | None) -> None:
+        """Add one sequence that is too long to be read at once.
+
+        Args:
+            start: The position of the sequence.
+            ends: Its first and its last ID.
+            length: Its length in tokens.
+            hashed: Its fingerprint, uint64[1, 2]; None if no other sequence has its length.
+        """
+        self._pending.append((np.array([length]), ends[:1], ends[1:]))
+        if hashed is not None:
+            self._seen.append(Seen.of(hashed, np.array([start]), np.array([length])))
+
+    def _settle(self) -> None:
+        if self._pending:
+            lengths, first, last = (np.concatenate(column) for column in zip(*self._pending, strict=True))
+            self._lengths += Table.of(lengths)
+            self._first.add(first)
+            self._last.add(last)
+            self._pending, self._waiting = [], 0
+
+    def done(self) -> Stats:
+        """Return the statistics of the region."""
+        self._settle()
+        seen = Seen.nothing()
+        if self._seen:
+            singles = np.concatenate([part.single for part in self._seen])
+            long = {place: length for part in self._seen for place, length in part.long.items()}
+            seen = Seen(singles, seen.several, long).folded()
+        return Stats(
+            self._ids.counts(),
+            self._lengths,
+            self._first.counts(),
+            self._last.counts(),
+            self._masked,
+            self._padding,
+            seen,
+            tuple(sorted(self._loose)),
+            tuple(self._spans),
+            self._begun,
+        )
+
+
+_SEQUENCES = 1 << 16
+_PROBE, _PROBES = 1 << 12, 16
+
+
+@dataclass(frozen=True, slots=True)
+class Indexed:
+    """A stored axis with offsets.
+
+    Attributes:
+        stored: The reader, whose sequences include their separators.
+        eos_id: The separator at the end of every sequence; None without one.
+        path: The path, for messages.
+    """
+
+    stored: TokenReader
+    eos_id: int | None
+    path: str
+
+    @property
+    def info(self) -> Info:
+        """The facts of the stored axis."""
+        return self.stored.info
+
+    @property
+    def content_tokens(self) -> int:
+        """The number of tokens without the separators at the ends of sequences."""
+        return self.info.tokens - (self.info.sequences if self.eos_id is not None else 0)
+
+    def regions(self, size: int) -> Iterator[tuple[int, int]]:
+        """Yield disjoint regions that cover the axis; an empty region if all sequences are empty."""
+        info = self.stored.info
+        yield from windows(0, info.tokens, size)
+        if not info.tokens and info.sequences:
+            yield 0, 0
+
+    def mean_length(self) -> float:
+        """Return the mean length of a sequence in tokens, with its separator."""
+        return self.info.tokens / max(self.info.sequences, 1)
+
+    def walk(self, start: int, stop: int, tally: Tally) -> None:
+        """Add every token of a region to the tally, and every sequence that begins there.
+
+        Args:
+            start: First position of the region.
+            stop: Position after the region.
+            tally: Receives the counts.
+        """
+        first = self._begun_before(start)
+        opened: tuple[Tokens, int, int] | None = None  # the first tokens of an unfinished sequence, and its interval
+        for a, b in list(windows(start, stop)) or [(start, stop)]:
+            tokens = self.stored.tokens(a, b)
+            tally.count(tokens)
+            if opened is not None:
+                piece, begin, end = opened
+                self._add_sequences(tally, np.concatenate([piece, tokens[: end - a]]), begin, np.array([begin, end]))
+                opened = None
+            until = self.info.sequences if b == self.info.tokens else self._begun_before(b)
+            while first < until:
+                bounds = self.stored.offsets(first, min(until, first + _SEQUENCES))
+                first += len(bounds) - 1
+                begin, end = bounds[-2:].tolist()
+                if end > b:
+                    bounds = bounds[:-1]
+                    if end > stop or end - begin > WINDOW:
+                        tally.add_loose(begin, end)
+                    else:
+                        opened = tokens[begin - a :].copy(), begin, end
+                self._add_sequences(tally, tokens, a, bounds)
+        self._count_unused(start, stop, tally)
+
+    def _begun_before(self, position: int) -> int:
+        """Return the number of sequences that begin before a position."""
+        return self.stored.sequence_at(position - 1) + 1 if position and self.info.sequences else 0
+
+    def _add_sequences(self, tally: Tally, tokens: Tokens, base: int, bounds: Offsets) -> None:
+        starts, stops = bounds[:-1] - base, bounds[1:] - base
+        if self.eos_id is not None:
+            stops = stops - 1
+            if (stops < starts).any() or (tokens[stops] != self.eos_id).any():
+                raise self._unended(tokens, base, starts, stops)
+        tally.sequences(tokens, starts, stops, base)
+
+    def _unended(self, tokens: Tokens, base: int, starts: Offsets, stops: Offsets) -> CorruptError:
+        wrong = (stops < starts) | (tokens[np.maximum(stops, 0)] != self.eos_id)
+        k = int(np.argmax(wrong))
+        before = int(np.count_nonzero(starts[:k] == starts[k]))  # empty sequences begin at the same position
+        kind = CorruptError if self.info.eos_id == self.eos_id else UnendedError
+        return kind(
+            self.path,
+            f"sequence {self._begun_before(base + int(starts[k])) + before:,} does not end with the separator "
+            f"{self.eos_id}",
+            found=int(tokens[stops[k]]) if stops[k] >= starts[k] else "nothing",
+            remedy="--eos none reads the sequences as they are stored, with their last tokens",
+        )
+
+    def _count_unused(self, start: int, stop: int, tally: Tally) -> None:
+        stored = self.stored
+        if not is_masked(stored) and padding_of(stored, 0, 0) is None:
+            return
+        for a, b in windows(start, stop):
+            counted, padding = counted_of(stored, a, b), padding_of(stored, a, b)
+            masked = 0 if counted is None else b - a - int(np.count_nonzero(counted))
+            tally.unused(masked, 0 if padding is None else int(np.count_nonzero(padding)))
+
+    @property
+    def ending(self) -> int:
+        """The number of tokens at the end of a loose sequence that are not its content."""
+        return int(self.eos_id is not None)
+
+    def content(self, loose: Loose, last: Tokens) -> Loose:
+        """Return a loose sequence without the separator at its end.
+
+        Args:
+            loose: The sequence.
+            last: Its last tokens.
+
+        Raises:
+            CorruptError: If the sequence does not end with the separator.
+        """
+        if self.eos_id is None:
+            return loose
+        end = loose.stop - 1
+        if int(last[-1]) != self.eos_id:
+            raise self._unended(last[-1:], end, np.array([loose.start - end]), np.array([0]))
+        return Loose(loose.start, end)
+
+    def leftover(self, stats: Stats) -> list[Loose]:
+        """Return the loose sequences; the axis has no others."""
+        return list(stats.loose)
+
+    def with_empties(self, stats: Stats) -> Stats:
+        """Return the statistics unchanged, because the regions have counted empty sequences as well."""
+        return stats
+
+    def separators(self, stats: Stats) -> int:
+        """Return the number of separators on the axis that are not part of a sequence."""
+        return stats.lengths.total if self.eos_id is not None else 0
+
+    def number(self, position: int, begun: Mapping[int, int]) -> int:  # noqa: ARG002 - the offsets suffice
+        """Return the number of the sequence that begins at a position and is not empty."""
+        return self.stored.sequence_at(position)
+
+    def numbers(self, positions: Offsets, begun: Mapping[int, int]) -> Offsets:  # noqa: ARG002 - as above
+        """Return the numbers of sequences that begin at ascending positions and are not empty."""
+        found = [np.empty(0, np.int64)]
+        done = 0
+        for a, b in windows(0, self.info.sequences):
+            if done == len(positions):
+                break
+            bounds = self.stored.offsets(a, b)
+            upto = int(np.searchsorted(positions, bounds[-1]))
+            found.append(a + np.searchsorted(bounds, positions[done:upto], side="right") - 1)
+            done = upto
+        return np.concatenate(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Streamed:
+    """A stored stream that is split at a separator; `info.separators` decides on which side of sequences it is.
+
+    Regions count the sequences that are not empty. The number of empty sequences is known once all separators are
+    counted.
+
+    Attributes:
+        stored: The reader.
+        eos_id: The separator.
+    """
+
+    stored: TokenReader
+    eos_id: int
+
+    @property
+    def info(self) -> Info:
+        """The facts of the stored stream."""
+        return self.stored.info
+
+    def regions(self, size: int) -> Iterator[tuple[int, int]]:
+        """Return disjoint regions that cover the stream."""
+        return windows(0, self.stored.info.tokens, size)
+
+    def mean_length(self) -> float:
+        """Return the mean length of a sequence in tokens, with its separator, estimated from 16 places."""
+        total = self.info.tokens
+        tokens_read = found = 0
+        for start in range(0, total, max(_PROBE, -(-total // _PROBES))):
+            tokens = self.stored.tokens(start, min(start + _PROBE, total))
+            tokens_read += len(tokens)
+            found += int(np.count_nonzero(tokens == self.eos_id))
+        return tokens_read / max(found, 1)
+
+    def walk(self, start: int, stop: int, tally: Tally) -> None:
+        """Add every token of a region to the tally, and every sequence between two of its separators.
+
+        Args:
+            start: First position of the region.
+            stop: Position after the region.
+            tally: Receives the counts.
+        """
+        first = last = -1
+        separators = 0
+        piece: Tokens | None = None  # the first tokens of the sequence after the last separator
+        for a, b in windows(start, stop):
+            tokens = self.stored.tokens(a, b)
+            tally.count(tokens)
+            at = np.flatnonzero(tokens == self.eos_id)
+            separators += len(at)
+            if not len(at):
+                piece = None  # the sequence fills a complete window, or continues after the region
+                continue
+            head = int(at[0])
+            if first < 0:
+                first = a + head
+            elif piece is None:
+                tally.add_loose(last + 1, a + head)
+            elif len(piece) + head:
+                whole = np.concatenate([piece, tokens[:head]])
+                tally.sequences(whole, np.array([0]), np.array([len(whole)]), last + 1)
+            filled = np.flatnonzero(np.diff(at) > 1)
+            tally.sequences(tokens, at[filled] + 1, at[filled + 1], a)
+            last = a + int(at[-1])
+            piece = tokens[int(at[-1]) + 1 :].copy()
+        tally.span(StreamSpan(start, stop, first, last), separators)
+
+    ending = 0
+
+    def is_unfinished(self, stats: Stats) -> bool:
+        """Return whether tokens follow the last separator of a stream that ends documents; `stats` are those of all."""
+        is_behind, end = self.info.separators is not Separators.BEFORE, self.info.tokens
+        return is_behind and any(span.stop == end and 0 <= span.last < end - 1 for span in stats.spans)
+
+    def content(self, loose: Loose, last: Tokens) -> Loose:  # noqa: ARG002
+        """Return a loose sequence unchanged, because it includes no separator."""
+        return loose
+
+    def leftover(self, stats: Stats) -> list[Loose]:
+        """Return the loose sequences, and the sequences before the first and after the last separator."""
+        found = list(stats.loose)
+        total = self.stored.info.tokens
+        for span in stats.spans:
+            before, after = (span.first, span.last + 1) if span.first >= 0 else (total, total)
+            found += [Loose(a, b) for a, b in ((0, before), (after, total)) if a < b]
+        return found
+
+    def with_empties(self, stats: Stats) -> Stats:
+        """Return the statistics with the empty sequences, once all regions and all loose sequences are counted."""
+        if not self.info.tokens:
+            return stats
+        edge = 0 if self.info.separators is Separators.BEFORE else self.info.tokens - 1  # may lack its separator
+        loose = int(int(self.stored.tokens(edge, edge + 1)[0]) != self.eos_id)
+        empties = self.separators(stats) + loose - stats.lengths.total
+        return replace(stats, lengths=stats.lengths + Table.of(np.zeros(empties, np.int64)))
+
+    def separators(self, stats: Stats) -> int:
+        """Return the number of separators in the stream."""
+        return stats.ids.count(self.eos_id)
+
+    def number(self, position: int, begun: Mapping[int, int]) -> int:
+        """Return the number of the sequence that begins at a position; `begun` as for `numbers`."""
+        return int(self.numbers(np.array([position]), begun)[0])
+
+    def numbers(self, positions: Offsets, begun: Mapping[int, int]) -> Offsets:
+        """Return the numbers of sequences that begin at ascending positions, after reading the regions before them.
+
+        Args:
+            positions: int64[n].
+            begun: See `Stats`. The regions cover the stream, and may be in any order, as they finish in any order.
+        """
+        found = np.zeros(len(positions), np.int64)
+        if not len(positions):
+            return found
+        headed = int(self.stored.tokens(0, 1)[0]) == self.eos_id
+        regions = np.array(sorted(begun), np.int64)
+        before = np.cumsum([0, *(begun[start] for start in regions.tolist())])
+        # the separator before a sequence belongs to its region; earlier separators belong to earlier sequences
+        region = np.searchsorted(regions, positions - 1, side="right") - 1
+        first = -int(headed and self.info.separators is Separators.BEFORE)
+        for k in np.unique(region[positions > 0]).tolist():
+            inside = np.flatnonzero((region == k) & (positions > 0))
+            found[inside] = first + before[k] + self._separators_before(int(regions[k]), positions[inside])
+        return found
+
+    def _separators_before(self, start: int, limits: Offsets) -> Offsets:
+        """Return the number of separators from `start` to before each of ascending positions."""
+        found, passed, done = np.zeros(len(limits), np.int64), 0, 0
+        for a, b in windows(start, int(limits[-1])):
+            at = np.flatnonzero(self.stored.tokens(a, b) == self.eos_id) + a
+            upto = int(np.searchsorted(limits, b, side="right"))
+            found[done:upto] = passed + np.searchsorted(at, limits[done:upto])
+            passed, done = passed + len(at), upto
+        return found
+
+
+StatsAxis = Indexed | Streamed
+
+
+def axis_of(reader: TokenReader, path: str) -> StatsAxis:
+    """Return the stored axis under a reader without separators, as `commands.source.open` returns it."""
+    if isinstance(reader, ContentReader) and reader.dataset.gap.lead is not None:
+        return Indexed(reader, None, path)
+    if isinstance(reader, ContentReader) and (eos_id := reader.dataset.gap.id) is not None:
+        if reader.dataset.gap.alone:
+            return Streamed(reader.source, eos_id)
+        if reader.dataset.spans.usual == AFTER and reader.dataset.gap.even:
+            return Indexed(reader.source, eos_id, path)
+    return Indexed(reader, None, path)
+
+
+I = TypeVar("I")  # noqa: E741 - an item
+R = TypeVar("R")
+
+_REGION = 1 << 23
+_SMALLEST = 1 << 19
+_ROWS = 1 << 17  # sequences per region, by their mean length
+_TOGETHER = 256  # loose sequences that one task reads
+
+
+@dataclass(slots=True)
+class Survey:
+    """The result of the pass over one axis.
+
+    Attributes:
+        axis: The axis.
+        stats: The sum over all regions. Once it is closed, it has no loose sequences.
+        store: The fingerprints of all sequences; None if duplicates are not counted.
+        begun: The number of sequences that begin in each region of a stream; see `Stats`.
+        loose: The sequences that are not complete in any region.
+        error: The error that ended the walk, which makes the other attributes meaningless; None without one.
+        notes: Notes on the result.
+    """
+
+    axis: StatsAxis
+    stats: Stats
+    store: Store | None
+    begun: dict[int, int] = field(default_factory=dict)
+    loose: list[Loose] = field(default_factory=list)
+    error: FormatError | None = None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Job:
+    axis: StatsAxis
+    duplicates: bool
+
+
+def measure(
+    axes: Sequence[StatsAxis],
+    workers: Workers,
+    *,
+    duplicates: bool = True,
+    most: int | None = None,
+    progress: Progress,
+) -> list[Survey]:
+    """Walk axes one after the other, each on all workers.
+
+    Args:
+        axes: The axes.
+        workers: The workers.
+        duplicates: Hash every sequence, to find equal sequences also in different datasets and dtypes. If that takes
+            too much memory, it is left out, and a note reports that.
+        most: Leave that out for more sequences than this, too; None for no limit.
+        progress: Receives the phase, and the number of tokens that were counted. If it raises, the pass ends.
+
+    Returns:
+        A survey per axis. The survey of a damaged dataset has its `error`.
+    """
+    progress.phase("counting", sum(axis.info.tokens for axis in axes), "tokens")
+    surveys: list[Survey] = []
+    known = sum(axis.info.sequences for axis in axes if isinstance(axis, Indexed))
+    full, held = duplicates and too_many(known, most), 0
+    for axis in axes:
+        survey = Survey(axis, Stats(), Store() if duplicates and not full else None)
+        surveys.append(survey)
+        with _failing(survey):
+            items = list(axis.regions(_size(axis)))
+            job = _Job(axis, survey.store is not None)
+            for part, read in workers.map(_count, job, items):
+                _absorb(survey, part)
+                progress.advance(read)
+                held += len(part.seen.single) + len(part.seen.several)
+                if not full and too_many(held, most):
+                    full = True
+                    _give_up(surveys)
+            survey.loose += axis.leftover(survey.stats)
+    if full:
+        for survey in surveys:
+            survey.notes = (*survey.notes, TOO_MANY)
+    alike = _lengths_alike(surveys)
+    for survey in surveys:
+        with _failing(survey):
+            job = _Job(survey.axis, survey.store is not None)
+            batches = list(_batches(survey.loose, alike)) if survey.loose else []
+            for part in workers.map(_count_loose, job, batches):
+                _absorb(survey, part)
+                progress.advance(0)
+            survey.loose = []
+            survey.stats = survey.axis.with_empties(survey.stats)
+    return surveys
+
+
+def _give_up(surveys: Sequence[Survey]) -> None:
+    """Discard all fingerprints, because duplicates are not counted for a part of the datasets."""
+    for survey in surveys:
+        survey.store = None
+
+
+@contextmanager
+def _failing(survey: Survey) -> Iterator[None]:
+    """Record the error of a damaged dataset in its survey, so that the other datasets are still counted."""
+    try:
+        yield
+    except FormatError as error:
+        survey.error, survey.loose = error, []
+
+
+def _size(axis: StatsAxis) -> int:
+    """Return the size of a region in tokens: smaller for short sequences, because each sequence takes memory."""
+    return min(_REGION, max(_SMALLEST, int(_ROWS * axis.mean_length())))
+
+
+def _absorb(survey: Survey, part: Stats) -> None:
+    if survey.store is not None:
+        survey.store.add(part.seen)
+    survey.begun |= part.begun
+    summed = survey.stats + replace(part, seen=Seen.nothing(), begun={})
+    survey.loose += summed.loose
+    survey.stats = replace(summed, loose=())
+
+
+def _count(job: _Job, region: tuple[int, int]) -> tuple[Stats, int]:
+    tally = Tally(duplicates=job.duplicates)
+    job.axis.walk(*region, tally)
+    return tally.done(), region[1] - region[0]
+
+
+def _lengths_alike(surveys: Sequence[Survey]) -> Table:
+    """Return the lengths beyond a window that several sequences have: only such long sequences can be duplicates."""
+    lengths = [loose.stop - loose.start for survey in surveys for loose in survey.loose]
+    found = Table.of(np.asarray(lengths, np.int64))
+    for survey in surveys:
+        found += survey.stats.lengths
+    several = (found.counts > 1) & (found.keys > WINDOW)
+    return Table(found.keys[several], found.counts[several])
+
+
+def _batches(loose: Sequence[Loose], alike: Table) -> Iterator[list[tuple[Loose, bool]]]:
+    """Yield batches of loose sequences, each with True if it must be hashed."""
+    known = set(alike.keys.tolist())
+    batch: list[tuple[Loose, bool]] = []
+    for one in sorted(loose):
+        length = one.stop - one.start
+        batch.append((one, length <= WINDOW or not known.isdisjoint((length, length - 1))))
+        if len(batch) == _TOGETHER or length > WINDOW:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+
+
+def _count_loose(job: _Job, batch: Sequence[tuple[Loose, bool]]) -> Stats:
+    """Return the statistics of loose sequences, whose tokens are already counted.
+
+    Short sequences that must be hashed are read whole, others at their two ends. A store is asked for all at once.
+    """
+    axis, tally = job.axis, Tally(duplicates=job.duplicates)
+    kept = [(loose, hashed and job.duplicates) for loose, hashed in batch]
+    wanted = [one for loose, hashed in kept for one in _to_read(loose, axis.ending, hashed=hashed)]
+    found = axis.stored.intervals(wanted)
+    for loose, hashed in kept:
+        tokens = next(found)
+        last = tokens if _is_whole(loose, hashed=hashed) else next(found)
+        start, stop = axis.content(loose, last)
+        if last is tokens or start == stop:
+            tally.sequences(tokens, np.array([0]), np.array([stop - start]), start)
+        else:
+            read = axis.stored.tokens
+            ends = np.concatenate([tokens, last[:1]])
+            tally.add_long(start, ends, stop - start, fingerprint_of(read, start, stop) if hashed else None)
+    return tally.done()
+
+
+def _is_whole(loose: Loose, *, hashed: bool) -> bool:
+    """Return whether a loose sequence is read at once."""
+    return hashed and loose.stop - loose.start <= WINDOW
+
+
+def _to_read(loose: Loose, ending: int, *, hashed: bool) -> list[tuple[int, int]]:
+    """Return the interval of a whole sequence; or that of its first token, and of its last token and its separator."""
+    start, stop = loose
+    if _is_whole(loose, hashed=hashed):
+        return [(start, stop)]
+    return [(start, min(start + 1, stop - ending)), (max(start, stop - ending - 1), stop)]

@@ -1,0 +1,136 @@
+"""Places that files name: the sources of recipes, blend lists and ledgers.
+
+A file of the user's own machine may name any place. A file in a store may be written by another person, and names only
+what is in the same bucket, host or repository, unless the user accepts another place. No file names an address that
+holds a secret. Endpoints, profiles and other options of stores come from the user only.
+"""
+
+from __future__ import annotations
+
+import os
+import posixpath
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from urllib.parse import parse_qsl
+
+from tokfmt.errors import FormatError, OptionError, UnsafeError
+from tokfmt.files.place import LocalPlace, Place, Url, is_address, place_of
+from tokfmt.wording import printable
+
+VARIABLE = "TOKFMT_ALLOW_SOURCE"
+"""Variable with the prefixes that the user accepts, a line each: workers of the process inherit it."""
+_OF_A_SIGNATURE = re.compile(
+    r"signature|\bsig\b|token|credential|password|secret|\bkey\b|api_?key|expires", re.IGNORECASE
+)
+_SHARED = {"hf": 2}
+"""Schemes whose authority is shared by many owners, with the number of names of the key that tell owners apart."""
+
+
+def place_named(file: Place, name: str, home: Place | None = None) -> Place:
+    """Return the place that a file names: an address, or a path relative to the directory of the file.
+
+    Args:
+        file: The file that has the name.
+        name: The name.
+        home: The directory that the name is relative to (default: that of the file).
+
+    Raises:
+        UnsafeError: If the file is in a store and names something outside of that store.
+        FormatError: If the name is an address that holds a signature or a password.
+        OptionError: If it is an address whose scheme is not registered.
+    """
+    home = file.parent if home is None else home
+    if not isinstance(file, Url) or not isinstance(home, Url):
+        return _without_secrets(file, place_of(name).asking(file.listing)) if is_address(name) else home / name
+    try:
+        found = (place_of(name) if is_address(name) else _joined(home, name)).asking(file.listing)
+    except OptionError:
+        raise _outside(file, name) from None
+    if not _is_own(file, found) and not _is_allowed(found):
+        raise _outside(file, found)
+    return _without_secrets(file, found)
+
+
+def _joined(home: Url, name: str) -> Place:
+    """Return the place of a path. `..` leads up to the bucket, and an absolute path is a local one.
+
+    Raises:
+        OptionError: If it leads out of the bucket.
+    """
+    if name.startswith("/"):
+        return LocalPlace(name)
+    key = posixpath.normpath(posixpath.join(home.key, name))
+    return replace(home, key="" if key == "." else key, query="")
+
+
+def _is_own(file: Url, found: Place) -> bool:
+    """Return whether a place has the same owner as a file in a store."""
+    return isinstance(found, Url) and _owner(found) == _owner(file)
+
+
+def _owner(url: Url) -> Url:
+    names = url.key.split("/")[: _SHARED.get(url.scheme, 0)]
+    return replace(url, key="/".join(names).partition("@")[0], query="")
+
+
+def _is_allowed(found: Place) -> bool:
+    allowed = os.environ.get(VARIABLE, "").splitlines()
+    return any(_is_below(found, place_of(prefix)) for prefix in allowed if prefix)
+
+
+def _is_below(found: Place, prefix: Place) -> bool:
+    return found.real().relative(prefix.real()) is not None
+
+
+def _outside(file: Url, found: Place | str) -> UnsafeError:
+    accepts = "--allow-source PREFIX accepts what begins with a prefix"
+    return UnsafeError(file, f"names {printable(found)}, which is outside of {_owner(file)}", remedy=accepts)
+
+
+def _without_secrets(file: Place, found: Place) -> Place:
+    if isinstance(found, Url):
+        if "@" in found.authority:
+            raise FormatError(file, f"names {found} with a password", remedy="Name it without")
+        if any(_OF_A_SIGNATURE.search(key) for key, _ in parse_qsl(found.query, keep_blank_values=True)):
+            remedy = "Name the object without it, and give credentials to its store"
+            raise FormatError(
+                file, f"names {found} with a signature, which ends, and opens it to readers", remedy=remedy
+            )
+    return found
+
+
+def allow_sources(prefixes: Iterable[str]) -> None:
+    """Accept that files in stores name places below these prefixes, in this process and its workers.
+
+    Raises:
+        OptionError: If a prefix is empty or holds a line break.
+    """
+    prefixes = list(prefixes)
+    for prefix in prefixes:
+        if not prefix.strip() or "\n" in prefix:
+            raise OptionError(f"--allow-source {prefix}: expected a bucket, a prefix of one, or a directory")
+        place_of(prefix)
+    if prefixes:
+        os.environ[VARIABLE] = "\n".join(prefixes)
+    else:
+        os.environ.pop(VARIABLE, None)
+
+
+@contextmanager
+def allowing(prefixes: str | Iterable[str]) -> Iterator[None]:
+    """Accept prefixes inside this context; see `allow_sources`. Without any, nothing changes.
+
+    Raises:
+        OptionError: As `allow_sources`.
+    """
+    given = [prefixes] if isinstance(prefixes, str) else list(prefixes)
+    before = os.environ.get(VARIABLE)
+    try:
+        if given:
+            allow_sources(given)
+        yield
+    finally:
+        if given:
+            allow_sources(before.splitlines() if before else ())

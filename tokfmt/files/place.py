@@ -1,0 +1,745 @@
+"""Places of datasets: paths of the local file system, and addresses of objects in registered stores.
+
+`place_of` converts what a user gives to a place. A place answers what is there, and `files.file.open_file` reads it, so
+that no caller asks where it is. A `Url` has no `__fspath__`, so a call of `os` or `open` with an address raises
+TypeError instead of reading `s3:/bucket/key` in the current directory.
+"""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import os
+import re
+import stat
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path, PosixPath, PurePath, PurePosixPath
+from typing import Any, ClassVar, Literal, Self, TypeVar
+
+from tokfmt.errors import OptionError, UnsupportedError
+from tokfmt.files.listing import Listing
+from tokfmt.files.store import Beside, Entry, Identity, Kind, Status, Store
+from tokfmt.wording import printable
+
+_ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(/+)")  # A Path turns two slashes into one.
+AZURE_ACCOUNT = "AZURE_STORAGE_ACCOUNT_NAME"
+_WITH_QUERY = ("http", "https")
+"""Schemes in which `?` ends the key. In a key of an object store, `?` is a character or a pattern."""
+_ABSENT = (errno.ENOENT, errno.ENOTDIR, errno.EBADF, errno.ELOOP)
+
+
+class Place(ABC):
+    """The location of a file or a directory, with the interface of `Path` that tokfmt uses.
+
+    While a dataset is opened, its places carry a listing, which answers whether something exists, and what it is. The
+    methods that end in `_now` always ask the file system or the store.
+
+    Attributes:
+        is_local: True for a path of this machine: the kernel opens it, and a question about it costs no request.
+        listing: The listing that it carries, or None. The places that follow from this one (`/`, `parent`, another
+            name) carry it too. It is neither compared nor pickled.
+    """
+
+    __slots__ = ()
+    is_local: ClassVar[bool]
+    listing: Listing | None
+
+    # The interface of Path
+
+    @property
+    @abstractmethod
+    def name(self) -> str:
+        """The last name; "" for a root."""
+
+    @property
+    @abstractmethod
+    def stem(self) -> str:
+        """The name without its last suffix."""
+
+    @property
+    @abstractmethod
+    def suffix(self) -> str:
+        """The last suffix of the name, with its dot."""
+
+    @property
+    @abstractmethod
+    def parts(self) -> tuple[str, ...]:
+        """The root, followed by the names."""
+
+    @property
+    @abstractmethod
+    def parent(self) -> Self:
+        """The place one level up. The parent of a root is the root."""
+
+    @property
+    @abstractmethod
+    def parents(self) -> Sequence[Self]:
+        """The places above, the nearest first."""
+
+    @abstractmethod
+    def with_name(self, name: str) -> Self:
+        """Return the place of another name in the same parent.
+
+        Raises:
+            ValueError: If this is a root, or `name` is not a name.
+        """
+
+    @abstractmethod
+    def with_suffix(self, suffix: str) -> Self:
+        """Return the place with another suffix.
+
+        Raises:
+            ValueError: If this is a root, or `suffix` is not a suffix.
+        """
+
+    @abstractmethod
+    def __truediv__(self, below: str) -> Self: ...
+
+    @abstractmethod
+    def __lt__(self, other: Any) -> bool: ...
+
+    @abstractmethod
+    def as_posix(self) -> str:
+        """Return the place as text that holds no secret."""
+
+    # What differs
+
+    @property
+    @abstractmethod
+    def text(self) -> str:
+        """The text that `place_of` reads as this place. It may hold a password, so it is not for messages."""
+
+    @abstractmethod
+    def normalized(self) -> Self:
+        """Return the absolute path without `..`. Links are not followed. An address is returned as it is."""
+
+    @abstractmethod
+    def real(self) -> Self:
+        """Return the absolute path with all links followed. An address is returned as it is."""
+
+    @abstractmethod
+    def relative(self, base: Place) -> PurePath | None:
+        """Return the path from `base` to this place; None if it is neither `base` nor below it."""
+
+    @abstractmethod
+    def status_now(self) -> Status:
+        """Return the status. Links are followed. The file system or the store is asked, to detect a change.
+
+        Raises:
+            OSError: If the place does not exist, or cannot be reached.
+        """
+
+    @abstractmethod
+    def entries_now(self) -> Iterator[Entry]:
+        """Yield the entries of a directory, in no order.
+
+        Raises:
+            OSError: If the directory cannot be listed.
+        """
+
+    @abstractmethod
+    def beside_now(self) -> Beside | None:
+        """List the names in the same directory that begin with the same stem; None if no single request does that.
+
+        Raises:
+            FormatError: If the store cannot be asked, or lists no keys.
+        """
+
+    @abstractmethod
+    def kind_now(self) -> Kind:
+        """Return what the place itself is, links not followed. The file system or the store is asked.
+
+        Raises:
+            OSError: If the place does not exist, or cannot be reached.
+        """
+
+    @abstractmethod
+    def is_fifo(self) -> bool:
+        """Return whether this is a pipe, which can be read only once. Only local paths can be."""
+
+    @abstractmethod
+    def notes(self) -> list[str]:
+        """Return what users should know about how a file that was looked at is served."""
+
+    # Answers that may come from a listing
+
+    @abstractmethod
+    def asking(self, listing: Listing | None) -> Self:
+        """Return the same place with another listing, or without one."""
+
+    def status(self) -> Status:
+        """Return the status. Links are followed.
+
+        Raises:
+            OSError: If the place does not exist, or cannot be reached.
+        """
+        answers = self.listing
+        return answers.status(self) if answers is not None and answers.depth else self.status_now()
+
+    def entries(self) -> dict[str, Kind]:
+        """Return the names in a directory, and the kind of each.
+
+        Raises:
+            OSError: If the directory cannot be listed.
+        """
+        answers = self.listing
+        kinds = answers.entries(self) if answers is not None and answers.depth else None
+        return {entry.name: entry.kind for entry in self.entries_now()} if kinds is None else kinds
+
+    def beside(self) -> list[Self]:
+        """Return the places in the same directory that begin with the same stem, as far as they were listed."""
+        answers = self.listing
+        listed = answers.beside(self) if answers is not None and answers.depth else []
+        return [self.parent / place.name for place in listed]
+
+    def below(self) -> dict[Self, Identity]:
+        """Return the files below a directory with their identities, as far as lists of a store state both."""
+        answers = self.listing
+        return answers.below(self) if answers is not None and answers.depth else {}
+
+    def is_file(self, *, follow_symlinks: bool = True) -> bool:
+        """Return whether there is a regular file, or a link to one."""
+        return self.kind(follow_symlinks) is Kind.FILE
+
+    def is_dir(self, *, follow_symlinks: bool = True) -> bool:
+        """Return whether there is a directory, or a link to one."""
+        return self.kind(follow_symlinks) is Kind.DIRECTORY
+
+    def exists(self, *, follow_symlinks: bool = True) -> bool:
+        """Return whether the place exists, links followed."""
+        return self.kind(follow_symlinks) is not None
+
+    def is_symlink(self) -> bool:
+        """Return whether this is a symbolic link. Only local paths can be."""
+        return self.kind(follow_symlinks=False) is Kind.LINK
+
+    def is_there(self) -> bool:
+        """Return whether the place exists, even as a broken link, as `os.path.lexists` does."""
+        return self.kind(follow_symlinks=False) is not None
+
+    def kind(self, follow_symlinks: bool = True) -> Kind | None:
+        """Return what is at the place; None if there is nothing, or no place can have such a name.
+
+        Raises:
+            OSError: If the place cannot be reached, and links are followed.
+        """
+        answers = self.listing
+        is_listed, kind = answers.kind_of(self) if answers is not None and answers.depth else (False, None)
+        if is_listed and not (follow_symlinks and kind is Kind.LINK):
+            return kind
+        try:
+            return self.status().kind if follow_symlinks else self.kind_now()
+        except ValueError:  # The path has a zero byte.
+            return None
+        except OSError as error:
+            if follow_symlinks and error.errno not in _ABSENT:
+                raise
+            return None
+
+
+class LocalPlace(PosixPath, Place):
+    """A path of the local file system. It is a `Path`, and equal to the `Path` of the same names."""
+
+    is_local = True
+    listing: Listing | None = None
+
+    def asking(self, listing: Listing | None) -> LocalPlace:
+        """See `Place.asking`."""
+        if listing is None:
+            return LocalPlace(self)
+        place = _AskingPlace(self)
+        place.listing = listing
+        return place
+
+    @property
+    def text(self) -> str:
+        """See `Place.text`."""
+        return os.fspath(self)
+
+    def normalized(self) -> LocalPlace:
+        """See `Place.normalized`."""
+        return LocalPlace(os.path.abspath(self))
+
+    def real(self) -> LocalPlace:
+        """See `Place.real`."""
+        return LocalPlace(os.path.realpath(self))
+
+    def relative(self, base: Place) -> PurePath | None:
+        """See `Place.relative`."""
+        below = isinstance(base, LocalPlace) and self.is_relative_to(base)
+        return PurePosixPath(*self.parts[len(base.parts) :]) if below else None
+
+    def status_now(self) -> Status:
+        """See `Place.status_now`."""
+        return status_of(os.stat(self))
+
+    def entries_now(self) -> Iterator[Entry]:
+        """See `Place.entries_now`."""
+        with os.scandir(self) as entries:
+            for entry in entries:
+                yield Entry(entry.name, _kind(entry))
+
+    def beside_now(self) -> Beside | None:
+        """See `Place.beside_now`."""
+        return None
+
+    def notes(self) -> list[str]:
+        """See `Place.notes`."""
+        return []
+
+    def kind_now(self) -> Kind:
+        """See `Place.kind_now`."""
+        return status_of(os.lstat(self)).kind
+
+    # What Path answers too: the listing answers first.
+    is_file, is_dir, exists, is_symlink = Place.is_file, Place.is_dir, Place.exists, Place.is_symlink
+
+
+class _AskingPlace(LocalPlace):
+    """A local place that carries a listing. Each version of Python makes the paths that follow from one in another way.
+
+    It is equal to the `LocalPlace` of the same names, and pickled as that.
+    """
+
+    def __reduce__(self) -> tuple[type[LocalPlace], tuple[str, ...]]:
+        return LocalPlace, self.parts
+
+    def __repr__(self) -> str:
+        return repr(LocalPlace(self))
+
+    def __truediv__(self, below: str | os.PathLike[str]) -> _AskingPlace:
+        place = super().__truediv__(below)
+        place.listing = self.listing
+        return place
+
+    @property
+    def parent(self) -> _AskingPlace:
+        place = super().parent
+        place.listing = self.listing
+        return place
+
+    def with_name(self, name: str) -> _AskingPlace:
+        return self._beside(super().with_name(name))
+
+    def with_suffix(self, suffix: str) -> _AskingPlace:
+        return self._beside(super().with_suffix(suffix))
+
+    def normalized(self) -> _AskingPlace:
+        return self._beside(os.path.abspath(self))
+
+    def real(self) -> _AskingPlace:
+        return self._beside(os.path.realpath(self))
+
+    def _beside(self, path: str | os.PathLike[str]) -> _AskingPlace:
+        place = _AskingPlace(path)
+        place.listing = self.listing
+        return place
+
+
+@dataclass(frozen=True, slots=True)
+class Url(Place):
+    """The address of an object in a store, or of a prefix of objects.
+
+    Attributes:
+        scheme: In lower case, such as `s3`.
+        authority: The bucket or the host, with the user and the port if given. On Azure, "ACCOUNT/CONTAINER", or the
+            container alone if `AZURE_ACCOUNT` names the account.
+        key: Names joined by slashes, without a slash at either end; "" is the bucket itself.
+        query: The text after the question mark of a web address. It may hold a signature, so `str` omits it.
+        listing: See `Place`.
+    """
+
+    scheme: str
+    authority: str
+    key: str = ""
+    query: str = ""
+    listing: Listing | None = field(default=None, compare=False)
+    is_local: ClassVar = False
+
+    def __post_init__(self) -> None:
+        if self.key and any(part in ("", ".", "..") for part in self.key.split("/")):
+            what = "an empty part" if "//" in f"/{self.key}/" else "a part . or .."
+            raise OptionError(f"{printable(self)}: {what} in a key cannot be addressed")
+
+    @staticmethod
+    def parse(text: str) -> Url:
+        """Parse an address.
+
+        Raises:
+            OptionError: If it is not an address, or its key has an empty part, `.` or `..`.
+        """
+        scheme, colon, rest = text.partition("://")
+        if not colon or not re.fullmatch("[A-Za-z][A-Za-z0-9+.-]*", scheme):
+            raise OptionError(f"{printable(text)}: is not an address, such as s3://BUCKET/KEY")
+        scheme, query = scheme.lower(), ""
+        if scheme in _WITH_QUERY:
+            rest, _, query = rest.partition("?")
+        authority, _, key = rest.partition("/")
+        if scheme == "az" and not os.environ.get(AZURE_ACCOUNT) and key:
+            container, _, key = key.partition("/")
+            authority = f"{authority}/{container}"
+        return Url(scheme, authority, key.removesuffix("/"), query)
+
+    @property
+    def address(self) -> str:
+        """The complete address, with the user and the query that `str` omits. `Url.parse` accepts it."""
+        return self._text(self.authority) + (f"?{self.query}" if self.query else "")
+
+    def __reduce__(self) -> tuple[type[Url], tuple[str, str, str, str]]:
+        return Url, (self.scheme, self.authority, self.key, self.query)
+
+    def asking(self, listing: Listing | None) -> Url:
+        """See `Place.asking`."""
+        return replace(self, listing=listing)
+
+    def __lt__(self, other: Any) -> bool:
+        if not isinstance(other, Url):
+            return NotImplemented
+        return (*self.parts, self.query) < (*other.parts, other.query)
+
+    def __str__(self) -> str:
+        return self._text(self.authority.rpartition("@")[2]) + ("?…" if self.query else "")
+
+    def __repr__(self) -> str:
+        return f"Url({str(self)!r})"
+
+    def _text(self, authority: str) -> str:
+        return f"{self.scheme}://{authority}" + (f"/{self.key}" if self.key else "")
+
+    def as_posix(self) -> str:
+        """Return the address without user and query."""
+        return self._text(self.authority.rpartition("@")[2])
+
+    @property
+    def parts(self) -> tuple[str, ...]:
+        """The store, followed by the names of the key, as `Path.parts` has the root and the names."""
+        return (f"{self.scheme}://{self.authority}/", *(self.key.split("/") if self.key else ()))
+
+    @property
+    def name(self) -> str:
+        """The last name of the key; "" for a bucket."""
+        return self.key.rpartition("/")[2]
+
+    @property
+    def stem(self) -> str:
+        """The name without its last suffix."""
+        return PurePosixPath(self.name).stem
+
+    @property
+    def suffix(self) -> str:
+        """The last suffix of the name, with its dot."""
+        return PurePosixPath(self.name).suffix
+
+    @property
+    def parent(self) -> Url:
+        """The address one level up. The parent of a bucket is the bucket."""
+        return self._of(self.key.rpartition("/")[0])
+
+    @property
+    def parents(self) -> tuple[Url, ...]:
+        """The addresses above, the nearest first and the bucket last."""
+        names = self.parts[1:-1]
+        return tuple(self._of("/".join(names[:count])) for count in range(len(names), -1, -1)) if self.key else ()
+
+    def with_name(self, name: str) -> Url:
+        """Return the address of another name in the same parent.
+
+        Raises:
+            ValueError: If this is a bucket, or `name` is not a name.
+        """
+        if not self.name:
+            raise ValueError(f"{self!r} has an empty name")
+        if not name or "/" in name or name == ".":
+            raise ValueError(f"Invalid name {name!r}")
+        return self.parent / name
+
+    def with_suffix(self, suffix: str) -> Url:
+        """Return the address with another suffix, as `Path.with_suffix` does.
+
+        Raises:
+            ValueError: If this is a bucket, or `suffix` is not a suffix.
+        """
+        return self.with_name(PurePosixPath(self.name).with_suffix(suffix).name)
+
+    def __truediv__(self, below: str | PurePosixPath) -> Url:
+        names = str(below).strip("/") if isinstance(below, str) and not below.startswith("/") else str(below)
+        if names.startswith("/"):
+            raise OptionError(f"{printable(names)}: is an absolute path, not a name below {printable(self)}")
+        return self if names in ("", ".") else self._of(f"{self.key}/{names}" if self.key else names)
+
+    @property
+    def text(self) -> str:
+        """See `Place.text`."""
+        return self.address
+
+    def normalized(self) -> Url:
+        """See `Place.normalized`."""
+        return self
+
+    def real(self) -> Url:
+        """See `Place.real`."""
+        return self
+
+    def relative(self, base: Place) -> PurePosixPath | None:
+        """See `Place.relative`."""
+        below = isinstance(base, Url) and self.parts[: len(base.parts)] == base.parts
+        return PurePosixPath(*self.parts[len(base.parts) :]) if below else None
+
+    def status_now(self) -> Status:
+        """See `Place.status_now`."""
+        return store_of(self).status(self.key)
+
+    def entries_now(self) -> Iterator[Entry]:
+        """See `Place.entries_now`."""
+        return store_of(self).entries(self.key)
+
+    def beside_now(self) -> Beside | None:
+        """See `Place.beside_now`."""
+        return store_of(self).beside(self.key)
+
+    def is_symlink(self) -> bool:
+        """See `Place.is_symlink`."""
+        return False
+
+    def kind_now(self) -> Kind:
+        """See `Place.kind_now`. A store has no links, so that its lists answer."""
+        return self.status().kind
+
+    def is_fifo(self) -> bool:
+        """See `Place.is_fifo`."""
+        return False
+
+    def notes(self) -> list[str]:
+        """See `Place.notes`."""
+        return store_of(self).notes(self.key)
+
+    def _of(self, key: str) -> Url:
+        return replace(self, key=key, query="")
+
+
+AnyPlace = TypeVar("AnyPlace", Url, LocalPlace, Place, Path)
+PlaceLike = str | os.PathLike[str] | Place
+"""A place, or a local path as text. Text is an address only if `place_of` reads it."""
+
+
+def identities_now(places: Iterable[Place]) -> Iterator[Identity]:
+    """Yield the identities of files, in order. A store is asked for many side by side.
+
+    Raises:
+        OSError: As `Place.status_now`, when the file is reached.
+    """
+
+    def bucket_of(place: Place) -> Url | None:
+        return replace(place, key="") if isinstance(place, Url) and not place.query else None
+
+    for bucket, files in itertools.groupby(places, bucket_of):
+        if bucket is not None:
+            yield from store_of(bucket).identities([file.key for file in files if isinstance(file, Url)])
+        else:
+            yield from (file.status_now().identity for file in files)
+
+
+_MODES = {
+    stat.S_IFREG: Kind.FILE, stat.S_IFDIR: Kind.DIRECTORY, stat.S_IFLNK: Kind.LINK, stat.S_IFIFO: Kind.FIFO,
+    stat.S_IFSOCK: Kind.SOCKET,
+}  # fmt: skip
+
+
+def status_of(found: os.stat_result) -> Status:
+    """Convert a stat result of a path, or of an open file."""
+    kind = _MODES.get(stat.S_IFMT(found.st_mode), Kind.DEVICE)
+    return Status(kind, Identity(found.st_size, f"{found.st_mtime_ns}:{found.st_ino}"))
+
+
+def _kind(entry: os.DirEntry[str]) -> Kind:
+    if entry.is_symlink():
+        return Kind.LINK
+    if entry.is_dir(follow_symlinks=False):
+        return Kind.DIRECTORY
+    return Kind.FILE if entry.is_file(follow_symlinks=False) else Kind.DEVICE
+
+
+_READ_REMEDY = "Download or mount it first"
+_READ_ONLY = {
+    "hf": "Write to a local path, then run hf upload",
+    "http": "Write to a local path, and upload it",
+    "https": "Write to a local path, and upload it",
+}
+"""Schemes that are only read, and what to do instead."""
+
+
+_OPENERS: dict[str, Callable[[Url], Store]] = {}
+_OPEN: dict[tuple[str, str, str], Store] = {}
+_GROUP = "tokfmt.stores"
+"""Entry points of functions that open stores, by scheme."""
+
+
+def register_store(scheme: str, opener: Callable[[Url], Store]) -> None:
+    """Register a store for a scheme, in this process.
+
+    An entry point of the group `tokfmt.stores` registers a store in every process.
+
+    Args:
+        scheme: The scheme, such as "s3".
+        opener: Opens the store of an address. It is called once per bucket or host, and for each web address with a
+            query, in each process.
+    """
+    _OPENERS[scheme.lower()] = opener
+
+
+def close_stores() -> None:
+    """Forget all open stores, so that the next use opens each again with the current options."""
+    _OPEN.clear()
+
+
+def _opener(scheme: str) -> Callable[[Url], Store] | None:
+    """Return the function that opens the stores of a scheme, in lower case; None without one."""
+    if (opener := _OPENERS.get(scheme)) is not None:
+        return opener
+    from importlib.metadata import entry_points  # Takes 30 ms, which a local path does not pay.
+
+    for point in entry_points(group=_GROUP, name=scheme):
+        register_store(scheme, point.load())
+        return _OPENERS[scheme]
+    return None
+
+
+def store_of(url: Url) -> Store:
+    """Return the store that holds an address.
+
+    Raises:
+        OptionError: If no store is registered for the scheme, or the address or the options of stores are not valid.
+        MissingDependencyError: If a package that the store needs is not installed.
+    """
+    store_key = (url.scheme, url.authority, f"{url.key}?{url.query}" if url.query else "")
+    if (store := _OPEN.get(store_key)) is not None:
+        return store
+    if (opener := _opener(url.scheme)) is None:
+        raise _refused(str(url), "read")
+    return _OPEN.setdefault(store_key, opener(url))
+
+
+def writable_store(url: Url) -> Store:
+    """Return the store that writes an address.
+
+    Raises:
+        OptionError: If the store is only read, the address is a bucket, or as `store_of`.
+        MissingDependencyError: As `store_of`.
+    """
+    if not _is_registered(url.scheme) or url.scheme in _READ_ONLY:
+        raise _not_written(str(url))
+    store = store_of(_with_key(url))
+    if store.can is None:
+        raise _not_written(str(url))
+    return store
+
+
+def _is_registered(scheme: str) -> bool:
+    return _opener(scheme.lower()) is not None
+
+
+def _with_key(url: Url) -> Url:
+    if not url.key:
+        raise OptionError(f"{printable(url)}: is a whole bucket. Name a key in it")
+    return url
+
+
+def destination_of(given: PlaceLike) -> Place:
+    """Return the place that a user names to be written: an address, or a local path.
+
+    To write to a local path that looks like an address, give its absolute path.
+
+    Raises:
+        OptionError: If it is an address that cannot be written, or a bucket.
+    """
+    if isinstance(given, Place):
+        return given
+    text = os.fspath(given)
+    if (found := _ADDRESS.match(text)) is None:
+        return LocalPlace(given)
+    if not _is_registered(found[1]) or found[1].lower() in _READ_ONLY:
+        raise _not_written(text)
+    if found[2] == "/":
+        raise _refused(text, "read")
+    return _with_key(Url.parse(text))
+
+
+def is_address(text: str) -> bool:
+    """Return whether a text looks like an address."""
+    return _ADDRESS.match(text) is not None
+
+
+def place_of(given: PlaceLike) -> Place:
+    """Return the place that a user gives: an address if its scheme is registered, else a local path.
+
+    Raises:
+        OptionError: If it is an address of another scheme, and no local path of that name exists.
+    """
+    if isinstance(given, Place):
+        return given
+    text = os.fspath(given)
+    if (found := _ADDRESS.match(text)) is not None:
+        if found[2] != "/" and not os.path.lexists(text) and _is_registered(found[1]):
+            return Url.parse(text)
+        refuse_address(text, "read")
+    return LocalPlace(given)
+
+
+def local_path(given: PlaceLike, what: str) -> LocalPlace:
+    """Return the local path of a place, for a library or a system call that takes only local paths.
+
+    Args:
+        given: The place.
+        what: The thing at the place, for the message: "an HDF5 file".
+
+    Raises:
+        UnsupportedError: If it is an address.
+    """
+    place = place_of(given)
+    if not isinstance(place, LocalPlace):
+        raise UnsupportedError(place, f"{what} is read from a local path only", remedy=_READ_REMEDY)
+    return place
+
+
+def refuse_address(path: str | os.PathLike[str], done: Literal["read", "written"]) -> None:
+    """Raise an error for an address, such as s3://BUCKET/KEY or https://HOST/PATH.
+
+    Args:
+        path: A path that exists is not an address, unless it is a destination. To write to a path of such a name, give
+            its absolute path.
+        done: What tokfmt does with the path.
+
+    Raises:
+        OptionError: If it is an address.
+    """
+    if _ADDRESS.match(os.fspath(path)) and not (done == "read" and os.path.lexists(path)):
+        raise _refused(os.fspath(path), done)
+
+
+def _refused(text: str, done: Literal["read", "written"]) -> OptionError:
+    found = _ADDRESS.match(text)
+    scheme, named = (found[1].lower() if found else ""), _ADDRESS.sub(r"\1://", printable(text), count=1)
+    named = named.partition("?")[0] if scheme in _WITH_QUERY else named  # The query may hold a signature.
+    is_joined = not text.partition(":")[2].startswith("//")  # A Path has joined the slashes.
+    if done == "written" and not (is_joined and _is_registered(scheme)):
+        return OptionError(f"{named}: only local paths are written. Write a file and upload it, or mount it")
+    if _is_registered(scheme):
+        return OptionError(f"{named}: a Path cannot hold an address, because it joins slashes. Give it as a text")
+    return OptionError(f"{named}: the scheme {scheme} is not read (expected {', '.join(_schemes())}). {_READ_REMEDY}")
+
+
+def _not_written(text: str) -> OptionError:
+    """Return the error for a destination whose scheme is unknown, or only read."""
+    scheme, _, rest = text.partition(":")
+    named = printable(f"{scheme}://{rest.lstrip('/').partition('?')[0].rpartition('@')[2]}")
+    remedy = _READ_ONLY.get(scheme.lower(), "Write to a local path, and upload it")
+    return OptionError(f"{named}: the scheme {printable(scheme)} is not written (expected s3, gs or az). {remedy}")
+
+
+def _schemes() -> list[str]:
+    """Return the schemes that have a store, sorted."""
+    from importlib.metadata import entry_points
+
+    return sorted(_OPENERS.keys() | entry_points(group=_GROUP).names)

@@ -1,0 +1,535 @@
+"""Publish a destination: it is complete, or not written.
+
+A destination `DST` is built in a hidden sibling directory, and appears by one rename:
+
+    .DST.tokfmt-work/
+        lock                     locked with flock by the process that writes DST
+        conversion.json          the request, if a later run may continue this one (`--resume`, `--task`)
+        build/DST                the output while it is written
+        scratch/                 shards of tokenized text, spilled arrays
+
+The name is fixed, so two processes cannot write one destination at the same time: the second one is refused when it
+begins. The tasks of a conversion share the lock. A process that finds the directory of a killed one continues there if
+it may, and otherwise empties it. The directory is private (`files.locks`), and its lock is a file, because a directory
+cannot be locked on NFS.
+
+`renameat2` publishes without replacing (RENAME_NOREPLACE), or swaps old and new in one step (RENAME_EXCHANGE), so that
+the path is never missing. `files.replacing` decides what may be replaced, before the rename and again after it.
+
+Of several destinations, the splits of one run, each appears complete. The files beside them, and at the very end their
+manifests, follow when all are there (`publish_all`). If a step fails, the steps before it are undone. A process that is
+killed leaves each split old or new, and a new one without its manifest if another one may be missing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import re
+import time
+from collections import deque
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from types import MappingProxyType, TracebackType
+from typing import TypeVar
+
+from tokfmt.errors import ConversionError, DestinationExistsError, OutageError, TokfmtError, replace_paths
+from tokfmt.files.durable import (
+    EXCHANGE,
+    NOREPLACE,
+    empty,
+    rename,
+    replace_file,
+    replaced_path,
+    sync_directory,
+    sync_tree,
+    write_new,
+)
+from tokfmt.files.file import everything_in, write_error, write_reason, writing
+from tokfmt.files.locks import (
+    check_private,
+    holder,
+    is_signed,
+    lock_dead,
+    make_private,
+    release,
+    remove_private,
+    take_lock,
+)
+from tokfmt.files.place import LocalPlace, Place, PlaceLike, local_path
+from tokfmt.files.replacing import ANYBODY, Objection, inherit, no_directory, obstacle, remove, resolve_link, restrict
+from tokfmt.wording import printable
+
+REQUEST = "conversion.json"
+"""Name of the file that makes a hidden directory worth keeping: it states what is built there."""
+AnyPath = TypeVar("AnyPath", bound=Path)
+_SUFFIX, _OLD, _DRAFT, _INODE = ".tokfmt-work", ".old", ".draft", "published"
+_ABSENT, _UNKNOWN = 0, -1  # No inode has these numbers.
+_TRIES, _PAUSE = 20, 0.05
+
+Content = bytes | Path | Callable[[], bytes] | None
+Beside = Mapping[str, Content]
+finished: deque[PlaceLike] = deque(maxlen=1000)
+"""The last destinations of this process. A signal handler that runs after the work reports that they are complete."""
+
+
+class Publisher:
+    """A context manager that builds `destination` in a hidden sibling. Without `publish`, it leaves no file behind.
+
+    Attributes:
+        destination: Path of the output; links are followed.
+        home: Path of the hidden sibling.
+        path: Path at which the output is built. It has the name of the destination.
+        given: The destination as the user gave it, for messages.
+        scratch: A directory for intermediate files, removed at the end.
+        keep: Keep the sibling at the end. Needs `kept`, which sets it from the start.
+        removed: The unfinished work of an earlier run was removed.
+    """
+
+    def __init__(
+        self,
+        destination: str | os.PathLike[str],
+        *,
+        overwrite: bool = False,
+        objection: Objection = no_directory,
+        readable: int = ANYBODY,
+        kept: str = "",
+        shared: bool = False,
+        companions: Sequence[str] = (),
+        given: Place | None = None,
+    ) -> None:
+        """Choose the hidden sibling of `destination`. Creates no file yet.
+
+        Args:
+            destination: The destination.
+            overwrite: Allow the replacement of an existing file or directory.
+            objection: Returns the reason not to replace an existing one. By default, directories are not replaced.
+            readable: Permissions that a new output has at most: those of its sources. A replacement takes over the
+                permissions of what it replaces.
+            kept: The sibling outlives its process: of a run that may be continued ("resume"), or of tasks ("tasks").
+            shared: Several processes work in the sibling at the same time.
+            companions: Names of files that belong to the destination, and appear after it if they were built. If one
+                was not built, an existing file of that name is removed.
+            given: The destination for messages (default: `destination`).
+
+        Raises:
+            ConversionError: If the destination is a link that must not be followed.
+        """
+        self.destination = resolve_link(destination)
+        self.given: PlaceLike = destination if given is None else given
+        self.overwrite, self.objection, self.readable = overwrite, objection, readable
+        self.companions = tuple(companions)
+        self.keep, self.removed = bool(kept), False
+        self.home = hidden_sibling(self.destination)
+        self.path = self._built = self.home / "build" / self.destination.name
+        self.scratch = self.home / "scratch"
+        self._kept, self._shared, self._lock, self._new = kept, shared, -1, False
+        self._inode, self._replaced, self._published, self._sealed = _UNKNOWN, _ABSENT, False, False
+        self._placed: dict[Path, int] = {}
+
+    def __enter__(self) -> Publisher:
+        self._new = not os.path.lexists(self.home)
+        if self._kept and not self._new:
+            with writing(self.given):
+                check_private(self.home)
+            self._inode = self._recorded_inode()
+        if not self.published:
+            self.check_replaceable()
+        try:
+            self._occupy()
+            for directory in (self._built.parent, self.scratch):
+                make_private(directory, taken_over=True)
+        except BaseException as error:  # This includes signals.
+            self.keep = self.keep and not self._new
+            self._leave()
+            if isinstance(error, OSError):
+                raise write_error(self.given, error) from error
+            raise
+        if self.published:
+            self.path = self.destination
+        return self
+
+    def check_replaceable(self) -> None:
+        """Raise an error for an existing destination that must not be replaced.
+
+        Raises:
+            DestinationExistsError: If `overwrite` is False.
+            ConversionError: If it is of a kind that is never replaced, or holds files that do not belong to the
+                dataset.
+        """
+        try:
+            why = obstacle(self.destination, self.objection)
+        except TokfmtError as error:  # The existing directory cannot be listed.
+            replace_paths(error, self.destination, self.given)
+            raise
+        if os.path.lexists(self.destination) and not self.overwrite:
+            raise DestinationExistsError(self.given, why)
+        if why:
+            raise self._not_replaced(why)
+        for companion in map(self.destination.with_name, self.companions):
+            why = obstacle(companion, no_directory)
+            if os.path.lexists(companion) and not self.overwrite and not self.published:
+                raise DestinationExistsError(companion, why)
+            if why:
+                raise ConversionError(f"{printable(companion)}: is not replaced: {why}. Choose another destination")
+
+    def _not_replaced(self, why: str) -> ConversionError:
+        return ConversionError(f"{printable(self.given)}: is not replaced: {why}. Choose another destination")
+
+    def _occupy(self) -> None:
+        """Create the sibling, or take it over, and lock it. Empty it if it holds nothing that may be continued."""
+        missing: FileNotFoundError | None = None
+        for _ in range(_TRIES):
+            try:
+                self._make_home()
+                if self._locked():
+                    return
+                missing = None
+            except FileNotFoundError as error:  # The process that held it removes it now.
+                missing = error
+            if not self.home.parent.is_dir():
+                raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self.home.parent))
+            time.sleep(_PAUSE)
+        if missing is not None:  # A file system that takes no directories, such as /proc, says that there is none.
+            raise missing
+        name, lock = self.home.name, self.home / "lock"
+        if not is_signed(lock):
+            what = "is not a directory of tokfmt, and has the name of one"
+            raise ConversionError(f"{printable(self.home)}: {what}. Move it away, or choose another destination")
+        raise ConversionError(
+            f"{printable(self.given)}: another tokfmt is writing it now ({name} is locked by {holder(lock)}). "
+            "Wait for it, or stop it"
+        )
+
+    def _make_home(self) -> None:
+        make_private(self.home, taken_over=True)
+
+    def _locked(self) -> bool:
+        """Lock the sibling, and return whether that was possible. Of tasks that begin, the first one empties it."""
+        lock = self.home / "lock"
+        if os.listdir(self.home) and not is_signed(lock):
+            return False
+        self._lock = take_lock(lock)
+        if self._lock >= 0:
+            is_continued = (self.home / REQUEST).exists()
+            if not is_continued or not self._kept:
+                self.removed = is_continued
+                old = replaced_path(self._built)
+                if os.path.lexists(old) and not os.path.lexists(self.destination):
+                    os.rename(old, self.destination)  # A process died between two renames that replace in two steps.
+                empty(self.home, but="lock")
+            if self._shared:
+                self._unlock()
+        if self._shared:
+            self._lock = take_lock(lock, shared=True)
+        return self._lock >= 0
+
+    def _unlock(self) -> None:
+        lock, self._lock = self._lock, -1
+        if lock >= 0:
+            release(lock)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        try:
+            if self.published:
+                finished.append(self.given)
+            self._leave()
+        except BaseException as stop:  # A signal interrupted `_leave`: clean up again.
+            self._leave()
+            self._note_state(stop)
+            raise
+        if isinstance(error, TokfmtError):
+            replace_paths(error, self._built, self.given)
+            for name in self.companions:
+                shown_as = self.given if isinstance(self.given, Place) else LocalPlace(self.given)
+                replace_paths(error, self._built.with_name(name), shown_as.with_name(name))
+            scratch = rf"{re.escape(printable(self.scratch))}/[^\s:]+"  # Names of scratch files mean nothing to users.
+
+            def shown(text: str) -> str:
+                return re.sub(scratch, lambda _: printable(self.given), text)
+
+            error.args = tuple(shown(str(said)) for said in error.args)
+        if error is not None:
+            self._note_state(error)
+
+    def _note_state(self, error: BaseException) -> None:
+        if self.published:
+            error.add_note(is_whole(self.given))
+        elif isinstance(error, OutageError) and not self.keep:
+            error.add_note("Nothing was left behind")
+
+    def publish(self, beside: Beside = MappingProxyType({})) -> None:
+        """Flush the output to the disk and make it visible in one step, followed by the files beside it.
+
+        Args:
+            beside: Name of each small file beside the destination, with its content, a function that returns it once
+                the destination is there, the path where it was built in the hidden sibling, or None for a file that
+                must not exist. An older file is removed before the destination appears, so that it never describes
+                another destination.
+
+        Raises:
+            DestinationExistsError: If another process created the destination meanwhile, and `overwrite` is False.
+        """
+        publish_all({self: beside})
+
+    @property
+    def published(self) -> bool:
+        """True if the destination is complete: now, or since an earlier run that was killed before its end.
+
+        A rename keeps the inode, so the property is right from the rename on, even if a signal comes directly after it.
+        """
+        self._published = self._published or self._is_own()
+        return self._published
+
+    def _is_own(self) -> bool:
+        """Return whether the destination is what was built here."""
+        return self._inode != _UNKNOWN and _inode(self.destination) == self._inode
+
+    def _recorded_inode(self) -> int:
+        """Return the inode that an earlier run was about to publish from this sibling; -1 without one."""
+        try:
+            return int((self.home / _INODE).read_bytes())
+        except (OSError, ValueError):
+            return _UNKNOWN
+
+    # The steps of `publish_all`.
+
+    def prepare(self, beside: Beside) -> Beside:
+        """Flush the output, and the files beside it, to the disk under hidden names.
+
+        Args:
+            beside: See `publish`.
+
+        Returns:
+            The draft of each file beside the destination, companions first.
+        """
+        for name in self.companions:  # A killed run may have moved some to their final names.
+            built, draft = self._built.with_name(name), self._draft_of(name)
+            if built.exists() or draft.exists():
+                beside = {name: built, **beside}
+            elif not self.published:
+                beside = {name: None, **beside}
+        if not self.published:  # Before the output is visible, it gets the permissions of what it replaces.
+            if os.path.lexists(self.destination):
+                inherit(self.path, self.destination)
+            else:
+                restrict(self.path, self.readable)
+        drafts: Beside = {name: None if text is None else self._draft(name, text) for name, text in beside.items()}
+        if not self.published:
+            self.seal()
+            self._inode = os.lstat(self.path).st_ino
+            if self._kept:
+                replace_file(self.home / _INODE, str(self._inode).encode())
+        return drafts
+
+    def seal(self) -> None:
+        """Flush the output to the disk. No write may follow."""
+        if not self._sealed:
+            with writing(self.given):
+                sync_tree(self.path)
+            self._sealed = True
+
+    def appear(self, beside: Beside) -> None:
+        """Rename the output to its destination in one step. Does no work that takes time.
+
+        Args:
+            beside: Files beside it, of which older ones are moved away first.
+        """
+        if self.published:
+            return
+        for tries_left in reversed(range(_TRIES)):
+            self.check_replaceable()
+            self._replaced = _inode(self.destination)
+            there = self._replaced != _ABSENT
+            for name in beside:
+                with contextlib.suppress(FileNotFoundError):
+                    os.replace(self.destination.with_name(name), self.home / f"{name}{_OLD}")
+            try:
+                rename(self.path, self.destination, EXCHANGE if there else NOREPLACE)
+            except (FileExistsError, FileNotFoundError):  # It was created or removed since the check.
+                if not self.overwrite or not tries_left:
+                    raise
+            else:
+                break
+        old = self._old()
+        why = obstacle(old, self.objection) if old is not None else ""
+        if why:  # It gained files since the check. Now it cannot change any more.
+            raise self._not_replaced(why)
+        self._published = True
+
+    def accompany(self, drafts: Beside, *, companions: bool) -> None:
+        """Move files beside the destination to their names.
+
+        Args:
+            drafts: The draft of each; see `prepare`.
+            companions: Move those that are part of the dataset, or else all others.
+        """
+        for name, draft in drafts.items():
+            place = self.destination.with_name(name)
+            if (name in self.companions) is not companions:
+                continue
+            if draft is None:
+                place.unlink(missing_ok=True)
+                continue
+            with contextlib.suppress(FileNotFoundError):  # A killed run has moved it.
+                self._placed[place] = os.lstat(self._draft_of(name)).st_ino
+                os.replace(self._draft_of(name), place)
+
+    def withdraw(self) -> None:
+        """Undo `appear` and `accompany`, as far as they came: the destination is again what it was before."""
+        for place, inode in self._placed.items():
+            if _inode(place) == inode:
+                os.replace(place, self._draft_of(place.name))
+        self._placed.clear()
+        self._published = False
+        if self._is_own():
+            self.path = self._built
+            if os.path.lexists(self.path):  # What was replaced.
+                rename(self.path, self.destination, EXCHANGE)
+            else:
+                rename(self.destination, self.path, NOREPLACE)
+                if os.path.lexists(replaced_path(self.path)):
+                    os.rename(replaced_path(self.path), self.destination)
+        if _inode(self.destination) == self._replaced:
+            for old in self.home.glob(f"*{_OLD}"):
+                os.replace(old, self.destination.with_name(old.name.removesuffix(_OLD)))
+
+    def settle(self) -> None:
+        """Make the renames survive a crash."""
+        sync_directory(self.destination.parent)
+
+    @contextlib.contextmanager
+    def explained(self) -> Iterator[None]:
+        """Raise an OSError inside the context as an error with the destination and its state."""
+        try:
+            yield
+        except FileExistsError as error:
+            raise DestinationExistsError(self.destination) from error
+        except OSError as error:
+            if not self.published:
+                raise write_error(self.given, error) from error
+            what = "may not survive a crash, or lack the files beside it"
+            raise ConversionError(f"{printable(self.given)}: {what}: {write_reason(error)}") from error
+
+    def _old(self) -> Path | None:
+        """Return the path of the replaced output, which waits for its removal; None without one."""
+        return next((p for p in (replaced_path(self._built), self._built) if os.path.lexists(p)), None)
+
+    def _draft_of(self, name: str) -> Path:
+        return self.home / f"{name}{_DRAFT}"
+
+    def _draft(self, name: str, content: bytes | Path | Callable[[], bytes]) -> Path:
+        draft = self._draft_of(name)
+        if isinstance(content, Path):
+            if content.exists() or not draft.exists():
+                os.replace(content, draft)
+            sync_tree(draft)
+        else:
+            write_new(draft, content() if callable(content) else content)
+        for old in (self.destination.with_name(name), self.home / f"{name}{_OLD}"):
+            if old.is_file() and not old.is_symlink():
+                inherit(draft, old)
+                return draft
+        restrict(draft, os.stat(self.destination if self.published else self.path).st_mode)
+        return draft
+
+    def _leave(self) -> None:
+        if self._lock >= 0:
+            if not self.keep:
+                self._discard()
+            self._unlock()
+        elif self._new and not self.keep:  # A signal came before it was locked.
+            _remove_unlocked(self.home, {"lock", "build", "scratch"})
+
+    def _discard(self) -> None:
+        old = self._old() if self.published else None
+        if old is not None and old.is_dir():
+            self._remove_old(old)
+        with contextlib.suppress(OSError):  # Without it, what a killed process leaves is not continued.
+            os.unlink(self.home / REQUEST)
+        remove_private(self.home, self._lock)
+
+    def _remove_old(self, old: Path) -> None:
+        """Remove the files of a replaced dataset. If it gained files since the last check, rename it instead."""
+        try:
+            gone = not self.objection(LocalPlace(old)) and remove(
+                old, [local_path(file, "a dataset") for file in everything_in(old)]
+            )
+        except TokfmtError:
+            gone = False
+        if not gone:
+            with contextlib.suppress(OSError):
+                os.rename(old, self.destination.with_name(f"{self.destination.name}.old-{os.urandom(4).hex()}"))
+
+
+def is_whole(destination: PlaceLike) -> str:
+    """Return the note that a destination is complete, for an error after it was published."""
+    return f"{printable(destination)} is complete"
+
+
+def publish_all(outputs: Mapping[Publisher, Beside]) -> None:
+    """Publish destinations, followed by the files beside them.
+
+    The renames follow each other directly. Companions follow when all destinations are there, and then the other files,
+    the last of each last. If a step fails, or a signal comes, the steps before it are undone.
+
+    Args:
+        outputs: The files beside each destination; see `Publisher.publish`.
+
+    Raises:
+        ConversionError: If one cannot be published.
+    """
+    drafts = dict[Publisher, Beside]()
+    for one, beside in outputs.items():
+        with one.explained():
+            drafts[one] = one.prepare(beside)
+    with ExitStack() as undo:
+        for one in drafts:
+            undo.callback(_undone, one)
+        for one, names in drafts.items():
+            with one.explained():
+                one.appear(names)
+        for companions in (True, False):
+            for one, names in drafts.items():
+                with one.explained():
+                    one.accompany(names, companions=companions)
+        undo.pop_all()
+    for one in drafts:
+        with one.explained():
+            one.settle()
+
+
+def _undone(one: Publisher) -> None:
+    with contextlib.suppress(OSError):  # The error that is being raised says more.
+        one.withdraw()
+
+
+def _inode(path: Path) -> int:
+    try:
+        return os.lstat(path).st_ino
+    except OSError:
+        return _ABSENT
+
+
+def hidden_sibling(destination: AnyPath) -> AnyPath:
+    """Return the path of the directory in which a destination is built."""
+    return destination.parent / f".{destination.name}{_SUFFIX}"
+
+
+def remove_leftover(destination: Path) -> None:
+    """Remove the hidden sibling of a destination, unless a process works there."""
+    _remove_unlocked(hidden_sibling(destination))
+
+
+def _remove_unlocked(home: Path, holds: Container[str] = ()) -> None:
+    """Remove a hidden directory in which no process works; with `holds`, only if it holds nothing but these names."""
+    with contextlib.suppress(OSError, ConversionError):  # Directories of other users stay.
+        lock = lock_dead(home)
+        if lock >= 0:
+            if not holds or all(name in holds for name in os.listdir(home)):
+                remove_private(home, lock)
+            release(lock)

@@ -1,0 +1,85 @@
+"""Find the keys of a recipe in its text, with their byte offsets, for `show --raw` and the browser.
+
+A parser of TOML does not state where a key is. The lines of a recipe are therefore matched with patterns. A line that
+looks like a key, but has a name that the language does not have there, belongs to the value before it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import fields
+from typing import NamedTuple
+
+from tokfmt.mix.language import RecipeFile, SourceEntry
+from tokfmt.text.filter_rules import FilterRules
+
+_TABLE = re.compile(rb"^[ \t]*(\[\[?)[ \t]*([^\]\n]+?)[ \t]*\]\]?[ \t]*(?:#[^\n]*)?\r?$", re.MULTILINE)
+_KEY = re.compile(rb"^[ \t]*([A-Za-z_][\w-]*)[ \t]*=[ \t]*", re.MULTILINE)
+
+
+class KeyLine(NamedTuple):
+    """A key of a recipe.
+
+    Attributes:
+        name: The key.
+        offset: The byte offset of the key.
+        length: The length of the key and its value in bytes.
+        value: The value as it is written.
+    """
+
+    name: str
+    offset: int
+    length: int
+    value: str
+
+
+class Table(NamedTuple):
+    """A table of a recipe.
+
+    Attributes:
+        title: "recipe" for the keys above all tables, else the words in brackets, with the number of a source.
+        keys: Its keys, in order.
+    """
+
+    title: str
+    keys: tuple[KeyLine, ...]
+
+
+def tables_of(text: bytes) -> Iterator[Table]:
+    """Yield the tables of the text of a recipe, the keys above all tables first."""
+    heads = [(match.start(), match.end(), match[2].decode("utf-8", "replace")) for match in _TABLE.finditer(text)]
+    bounds = [*(start for start, _, _ in heads), len(text)]
+    yield Table("recipe", tuple(_keys(text, 0, bounds[0], _known(RecipeFile))))
+    sources = 0
+    for (_, begin, name), end in zip(heads, bounds[1:], strict=True):
+        known = _known(SourceEntry) if name == "source" else _known(FilterRules) if name.startswith("filter") else None
+        if known is None and not name.startswith("source"):
+            continue
+        keys = tuple(_keys(text, begin, end, known))
+        if name == "source":
+            given = next((key.value.strip("\"'") for key in keys if key.name == "name"), "")
+            yield Table(f"source {sources}{f' ({given})' if given else ''}", keys)
+            sources += 1
+        else:
+            yield Table(name, keys)
+
+
+def _known(kind: type) -> frozenset[str]:
+    return frozenset(one.name for one in fields(kind))
+
+
+def _keys(text: bytes, begin: int, end: int, known: frozenset[str] | None) -> Iterator[KeyLine]:
+    found = [match for match in _KEY.finditer(text, begin, end) if known is None or match[1].decode() in known]
+    for match, stop in zip(found, [*(match.start() for match in found[1:]), end], strict=True):
+        value = _without_tail(text[match.end() : stop])
+        offset = match.start(1)
+        yield KeyLine(match[1].decode(), offset, match.end() + len(value) - offset, value.decode("utf-8", "replace"))
+
+
+def _without_tail(value: bytes) -> bytes:
+    """Return a value without the blank lines and the comments between it and the next key."""
+    lines = value.split(b"\n")
+    while len(lines) > 1 and (not lines[-1].strip() or lines[-1].lstrip().startswith(b"#")):
+        lines.pop()
+    return b"\n".join(lines).rstrip()
