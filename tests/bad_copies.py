@@ -1,7 +1,6 @@
 """Bad copies of goldens: each is changed by a function, and refused in one sentence, in little memory."""
 
 import shutil
-import tracemalloc
 
 import pytest
 from paths import FIXTURES
@@ -10,6 +9,7 @@ import tokfmt
 from tokfmt import registry
 from tokfmt.core.findings import Audit
 from tokfmt.errors import FormatError
+from tokfmt.testing import little_memory
 
 MEMORY = 32 << 20
 
@@ -35,15 +35,11 @@ class BadCopies:
             (shutil.copytree if file.is_dir() else shutil.copy)(file, tmp_path / file.name)
         path = tmp_path / own.name
         change(path)
-        tracemalloc.start()
-        with pytest.raises(FormatError, match=says) as caught:
+        with pytest.raises(FormatError, match=says) as caught, little_memory(MEMORY, name):
             with tokfmt.open(path, format=home, options=options, allow_loss=["other-files"], eos="none") as dataset:
                 for k in range(len(dataset)):
                     dataset[k]
-        peak = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
         assert "\n" not in str(caught.value)
-        assert peak < MEMORY
         format_ = registry.get(home)
         findings = format_.audit(path, format_.read_options(**options), Audit(deep=True))
         assert [finding for finding in findings if finding.severity == "error"]

@@ -214,15 +214,33 @@ def _read_all(stored: TokenReader | RecordReader) -> Iterator[Tokens]:
 
 
 @contextmanager
-def _little_memory(limit: int, what: str) -> Iterator[None]:
-    """Fail if Python and NumPy allocate more than `limit` bytes at once."""
+def traced() -> Iterator[None]:
+    """Count what Python and NumPy allocate; a use inside another one does nothing.
+
+    Repeated measurements stand in one outer use: before Python 3.12.9, to stop tracing while another thread allocates
+    could crash the interpreter (https://github.com/python/cpython/issues/128679).
+    """
+    if tracemalloc.is_tracing():
+        yield
+        return
     tracemalloc.start()
     try:
         yield
-        peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert peak < limit, f"{what}: {peak:,} bytes of memory (at most {limit:,})"
+
+
+@contextmanager
+def little_memory(limit: int, what: str) -> Iterator[None]:
+    """Fail if Python and NumPy allocate more than `limit` bytes at once."""
+    with traced():
+        tracemalloc.reset_peak()
+        before = tracemalloc.get_traced_memory()[0]
+        try:
+            yield
+        finally:
+            peak = tracemalloc.get_traced_memory()[1] - before
+            assert peak < limit, f"{what}: {peak:,} bytes of memory (at most {limit:,})"
 
 
 def datasets(
@@ -637,9 +655,10 @@ class FormatContract:
         options = self.write_variants[0]
         dataset = Ragged.of(self.damaged)
         good = self._write(tmp_path / self.filename, dataset, options)
-        for name, content in self._tree(good).items():
-            for damaged in self._damages(content):
-                self._look_at_damaged(good, name, damaged, options)
+        with traced():
+            for name, content in self._tree(good).items():
+                for damaged in self._damages(content):
+                    self._look_at_damaged(good, name, damaged, options)
 
     def _damages(self, content: bytes) -> Iterator[bytes]:
         size = len(content)
@@ -655,7 +674,7 @@ class FormatContract:
         target.write_bytes(damaged)
         what = f"{name} with {len(damaged):,} damaged bytes"
         try:
-            with _little_memory(64 << 20, what):
+            with little_memory(64 << 20, what):
                 found = self._found(good, options)
             assert not self.checksummed or found in (None, self.damaged), f"{what} is read as other IDs"
             if found is None:
@@ -844,7 +863,7 @@ class FormatContract:
             with closing(self._read(again, options)) as reader:
                 assert sequences(reader) == lists
 
-    def test_large_datasets_in_little_memory(self, tmp_path: Path) -> None:
+    def test_large_datasets_inlittle_memory(self, tmp_path: Path) -> None:
         """A region of 16 Mi tokens is written, after a write that broke off half-way, and read, in little memory."""
         min_id = 600 if self._separator is not None and self._separator < 600 else 3
         options, total, path = self.long_options, self.sparse_tokens, tmp_path / self.filename
@@ -856,10 +875,10 @@ class FormatContract:
         with suppress(BrokenOffError):  # Some writers read tokens only in `commit`.
             for region in regions:
                 writer.write(region, broken)
-        with _little_memory(self.peak_bytes, "writing"):
+        with little_memory(self.peak_bytes, "writing"):
             writer.commit(source, [writer.write(region, source) for region in regions])
         self._look_at_files(tmp_path, path)
-        with _little_memory(self.peak_bytes, "reading"), closing(self._stored(path, options)) as stored:
+        with little_memory(self.peak_bytes, "reading"), closing(self._stored(path, options)) as stored:
             found = sum(int(np.count_nonzero((min_id <= ids) & (ids < min_id + 499))) for ids in _read_all(stored))
         assert found == total
 
@@ -980,15 +999,16 @@ class ReadOnlyContract:
     def test_damage_never_crashes(self, tmp_path: Path) -> None:
         """A damaged file is read or refused, in little memory; an audit reports what the reader refuses."""
         path = self._made(tmp_path)
-        for file in _files_in(tmp_path):
-            content = file.read_bytes()
-            places = range(0, len(content), max(1, len(content) // 12))
-            flipped = [content[:at] + bytes([content[at] ^ 0xFF]) + content[at + 1 :] for at in places]
-            for damaged in (*flipped, *(content[:at] for at in places)):
-                file.write_bytes(damaged)
-                with _little_memory(64 << 20, f"{file.name} with {len(damaged):,} damaged bytes"):
-                    self._look_at_damaged(path)
-            file.write_bytes(content)
+        with traced():
+            for file in _files_in(tmp_path):
+                content = file.read_bytes()
+                places = range(0, len(content), max(1, len(content) // 12))
+                flipped = [content[:at] + bytes([content[at] ^ 0xFF]) + content[at + 1 :] for at in places]
+                for damaged in (*flipped, *(content[:at] for at in places)):
+                    file.write_bytes(damaged)
+                    with little_memory(64 << 20, f"{file.name} with {len(damaged):,} damaged bytes"):
+                        self._look_at_damaged(path)
+                file.write_bytes(content)
 
     def _look_at_damaged(self, path: LocalPlace) -> None:
         try:

@@ -4,7 +4,6 @@ import json
 import os
 import pickle
 import re
-import tracemalloc
 
 import numpy as np
 import pytest
@@ -14,6 +13,7 @@ from paths import FIXTURES
 
 import tokfmt
 from tokfmt.errors import FormatError, TokfmtError, UnsafeError, UnsupportedError
+from tokfmt.testing import little_memory, traced
 
 pa = pytest.importorskip("pyarrow")
 pq = pytest.importorskip("pyarrow.parquet")
@@ -96,26 +96,27 @@ def named(path):
     return "parquet" if path.suffix == ".parquet" or list(path.glob("*.parquet")) else "arrow"
 
 
+@pytest.fixture(autouse=True)
+def tracing():
+    """Reads are measured one by one, in one use of `tracemalloc` per test."""
+    with traced():
+        yield
+
+
 def everything(path, **options):
     """All that can be read, and what it took of the memory that Arrow and numpy count."""
-    tracemalloc.start()
     before = pa.total_allocated_bytes()
-    try:
+    with little_memory(MEMORY, "reading"):
         reader = registered.opened(path, format=named(path), options=options)
         if hasattr(reader, "texts"):
             for block in reader.blocks(1 << 20):
                 for batch in reader.texts(block):
-                    assert tracemalloc.get_traced_memory()[1] < MEMORY
                     del batch
         else:
             reader.offsets(0, reader.info.sequences)
             for start in range(0, reader.info.tokens, 1 << 20):
                 reader.tokens(start, min(start + (1 << 20), reader.info.tokens))
-    finally:
-        peak = tracemalloc.get_traced_memory()[1]
-        tracemalloc.stop()
-        assert peak < MEMORY
-        assert pa.total_allocated_bytes() - before < MEMORY
+    assert pa.total_allocated_bytes() - before < MEMORY
 
 
 def refused(path, words, kind=FormatError, code=None, **options):
