@@ -94,7 +94,7 @@ ALLOWED = {
     "browser/signals.py": {"os.open": "the terminal"},
     "browser/state.py": dict.fromkeys(("open", "read_bytes", "stat"), "the state of the browser is a local file"),
     "browser/tokenizers.py": dict.fromkeys(("os.path.exists", "os.path.realpath"), "a tokenizer of this machine"),
-    "tui/web/__init__.py": {"read_text": "a file of this package"},
+    "browser/web/__init__.py": {"read_text": "a file of this package"},
     "unsupported_config.py": dict.fromkeys(("read_bytes", "stat"), "a tokenizer of this machine"),
 }  # fmt: skip
 
