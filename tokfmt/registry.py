@@ -28,7 +28,7 @@ from tokfmt.files.place import AnyPlace, LocalPlace, Place, PlaceLike
 from tokfmt.wording import printable
 
 GROUP = "tokfmt.formats"
-_OWN = ("jsonl", "modalities", "stage1", "hdf5", "flat-tokens")
+_LISTED_FIRST = ("jsonl", "modalities", "stage1", "hdf5", "flat-tokens")
 
 
 @functools.cache
@@ -60,7 +60,7 @@ def _warn(text: str) -> None:
 
 def names() -> list[str]:
     """Return the names of all installed formats: five of tokfmt's own first, then the others alphabetically."""
-    return [n for n in _OWN if n in _points()] + sorted(n for n in _points() if n not in _OWN)
+    return [n for n in _LISTED_FIRST if n in _points()] + sorted(n for n in _points() if n not in _LISTED_FIRST)
 
 
 @functools.cache

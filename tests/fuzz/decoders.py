@@ -27,7 +27,7 @@ from mutants import FIXTURES, INTERESTING, SECONDS, TooSlow, damaged
 
 from tokfmt.errors import FormatError
 from tokfmt.formats.hdf5.chunks import DEFLATE, FLETCHER32, SHUFFLE, DamagedChunkError, Pipeline
-from tokfmt.formats.hdf5.container import open_stored
+from tokfmt.formats.hdf5.container import open_hdf5
 from tokfmt.formats.jsonl.lines import lines_of
 from tokfmt.formats.jsonl.parse import DEEPEST, LARGEST_ID, IdTooLarge, OtherFields, Parser, Validator
 from tokfmt.formats.zarr_arrays import codecs
@@ -223,7 +223,7 @@ def hdf5_mutant(rng, seeds, home):
                 chunk, mask = pokes(chunk, rng, 64) or b"x", rng.choice([0, 0, 0, 1, 2, 4, 7])
             data.id.write_direct_chunk((row, 0, 0), chunk, filter_mask=mask)
     try:
-        table = open_stored(path).table
+        table = open_hdf5(path).table
         found = np.array(table.read(0, 4))
         table.close()
     except FormatError as error:

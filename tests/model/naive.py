@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import strategies as st
 from model.axes import ArrayAxis, Listed, Pieces
 
-from tokfmt.model import Bounds, Dataset, Ended, Gap, Led, Split, Target, concat, led
+from tokfmt.model import Boundaries, Bounds, Dataset, Ended, Gap, Led, Split, concat, led
 
 AFTER, BEFORE, LEAD = "after", "before", "lead"
 EOS, BOS = 7, 5
@@ -168,7 +168,7 @@ DOCUMENTS = st.lists(
     max_size=40,
 )
 BY_INDEX = st.builds(
-    Target,
+    Boundaries,
     id=st.sampled_from([None, EOS, 9, 70_000]),
     kind=st.just("index"),
     lead=st.sampled_from([None, BOS, 3]),
@@ -178,7 +178,7 @@ BY_INDEX = st.builds(
     name=st.just("x"),
 )
 BY_SEPARATORS = st.builds(
-    Target,
+    Boundaries,
     id=st.sampled_from([EOS, 9]),
     kind=st.sampled_from(["after", "before", "between"]),
     lead=st.sampled_from([None, BOS, 3]),

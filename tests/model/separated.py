@@ -1,14 +1,14 @@
 """Readers with separators put in or taken off, as commands make them."""
 
 from tokfmt.core.reader import Separators
-from tokfmt.model.batch import Target
+from tokfmt.model.batch import Boundaries
 from tokfmt.model.readers import ContentReader, LaidReader, from_reader, laid_reader
 from tokfmt.model.select import View
 
 
 def with_separators(reader, eos, *, before=False):
     """The axis of a destination that stores a separator after each sequence, or before each."""
-    return laid_reader(reader, Target(eos, "before" if before else "after"))
+    return laid_reader(reader, Boundaries(eos, "before" if before else "after"))
 
 
 def without_trailing(reader, eos, path="x"):

@@ -12,7 +12,7 @@ from reads import asked_of
 from stores import Counting
 
 from tokfmt.errors import CorruptError, FormatError, SourceChangedError, TruncatedError
-from tokfmt.model import Bounds, Dataset, Ended, Gap, Joined, Laid, Target, decide
+from tokfmt.model import Boundaries, Bounds, Dataset, Ended, Gap, Joined, Laid, decide
 from tokfmt.plugin import Ends, open_file, place_of, register_store
 
 IDS = [0, 1, 7, 100, 3, 7, 127, 5, 7]
@@ -98,7 +98,7 @@ def one_by_one(axis, separator, is_before):
 def test_what_leaves_an_axis_is_an_index_error(wrong, tmp_path):
     axis = raw(tmp_path, IDS, "<u2")
     joined, pieces = Joined([axis, ArrayAxis(np.arange(0))]), Pieces(axis, np.array([2, 0]), np.array([7, 2]))
-    for one in (axis, joined, pieces, Laid(Dataset(axis, Bounds(ArrayAxis(np.array([0, 9])))), Target())):
+    for one in (axis, joined, pieces, Laid(Dataset(axis, Bounds(ArrayAxis(np.array([0, 9])))), Boundaries())):
         with pytest.raises(IndexError):
             one.tokens(*wrong)
     for position in (-1, 9):
@@ -216,10 +216,10 @@ def test_memory_and_pickles_do_not_grow_with_sequences(tmp_path):
     dataset = decide(dataset)
     assert len(pickle.dumps(dataset)) < 4000
     tracemalloc.start()
-    laid = Laid(dataset, Target(9))
+    laid = Laid(dataset, Boundaries(9))
     total = 0
     for batch in dataset.batches(1 << 16):
-        total += len(batch.laid_out(Target(9)).tokens)
+        total += len(batch.laid_out(Boundaries(9)).tokens)
     for part in laid.walk(0, 3 << 16):
         total += 0 * len(part)
     dataset[12345]

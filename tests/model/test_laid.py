@@ -11,7 +11,7 @@ from model.axes import ArrayAxis
 from model.naive import BOS, DOCUMENTS, EOS, indexed, laid, streamed, trimmed
 
 from tokfmt.errors import UnendedError
-from tokfmt.model import AFTER, Bounds, Dataset, Ended, Gap, Laid, Led, Ledger, Target, concat
+from tokfmt.model import AFTER, Boundaries, Bounds, Dataset, Ended, Gap, Laid, Led, Ledger, concat
 
 
 def windows_of(axis, size):
@@ -39,9 +39,15 @@ def in_windows(dataset, target, size, tokens, fates):
 
 
 INDEXED = st.sampled_from(
-    [Target(EOS), Target(9), Target(None), Target(EOS, only_closed=True), Target(EOS, lead=3, leads="all")]
+    [
+        Boundaries(EOS),
+        Boundaries(9),
+        Boundaries(None),
+        Boundaries(EOS, only_closed=True),
+        Boundaries(EOS, lead=3, leads="all"),
+    ]
 )
-STREAMS = st.sampled_from([Target(9, kind) for kind in ("after", "before")])
+STREAMS = st.sampled_from([Boundaries(9, kind) for kind in ("after", "before")])
 
 
 @settings(max_examples=examples(20))
@@ -69,14 +75,14 @@ def test_the_first_sequence_with_another_lead_is_named(exception, has_leads):
     documents = [[BOS] * ((k == exception) is not has_leads) + [k % 4 + 1, 8, EOS] for k in range(10_000)]
     dataset, _ = indexed(documents, EOS, presumed=AFTER)
     dataset = replace(dataset, spans=Led(dataset.spans, BOS, has_leads), gap=Gap(EOS, lead=BOS))
-    axis = Laid(dataset, Target(EOS))
+    axis = Laid(dataset, Boundaries(EOS))
     assert not axis.is_exact
     with pytest.raises(UnendedError) as error:
         windows_of(axis, 1000)
     assert error.value.sequence == exception
     assert error.value.found == (exception % 4 + 1 if has_leads else BOS)
     looked_at = replace(dataset, spans=dataset.spans.looked_at(dataset.axis))
-    assert sum(windows_of(Laid(looked_at, Target(EOS, lead=BOS)), 1000), []) == sum(documents, [])
+    assert sum(windows_of(Laid(looked_at, Boundaries(EOS, lead=BOS)), 1000), []) == sum(documents, [])
 
 
 @settings(max_examples=examples(20))
@@ -98,7 +104,7 @@ def test_without_an_exception_no_end_is_looked_at_and_each_token_is_read_once():
     dataset, _ = indexed(documents, EOS, presumed=AFTER)
     reads, read = [], dataset.axis.tokens
     dataset.axis.tokens = lambda a, b: reads.append((a, b)) or read(a, b)
-    axis = Laid(dataset, Target(9))
+    axis = Laid(dataset, Boundaries(9))
     assert (axis.is_exact, reads) == (False, [])
     assert axis.offsets(5000, 5001).tolist() == [15_000, 15_003]
     assert axis.sequence_at(15_001) == 5000
@@ -112,12 +118,12 @@ def test_without_an_exception_no_end_is_looked_at_and_each_token_is_read_once():
 @pytest.mark.parametrize("exception", [0, 4999, 9999])
 def test_the_first_exception_is_named(exception, even):
     dataset, _ = indexed(documents_of(10_000, {exception}), EOS, presumed=AFTER)
-    for target in (Target(EOS), Target(None)):
+    for target in (Boundaries(EOS), Boundaries(None)):
         axis = Laid(dataset, target, even=even)
         with pytest.raises(UnendedError) as error:
             windows_of(axis, 1000)
         assert error.value.sequence == exception
-    assert Laid(dataset, Target(EOS), exact=True).length == Laid(dataset, Target(EOS)).length + 1
+    assert Laid(dataset, Boundaries(EOS), exact=True).length == Laid(dataset, Boundaries(EOS)).length + 1
 
 
 @pytest.mark.parametrize("even", [False, True])
@@ -129,29 +135,29 @@ def test_a_sequence_of_one_token_is_no_separator(documents, even):
     dataset, _ = indexed(documents, EOS, presumed=AFTER)
     for size in (1, 2, 9):
         with pytest.raises(UnendedError) as error:
-            windows_of(Laid(dataset, Target(None), even=even), size)
+            windows_of(Laid(dataset, Boundaries(None), even=even), size)
         assert error.value.sequence == documents.index([8])
 
 
 def test_mixed_ends_are_exact_from_the_beginning():
     dataset, sequences = indexed(documents_of(100, {3}), EOS, presumed=None)
-    axis = Laid(dataset, Target(EOS))
+    axis = Laid(dataset, Boundaries(EOS))
     assert axis.is_exact
-    tokens, _, fates = laid(sequences, Target(EOS))
-    in_windows(dataset, Target(EOS), 7, tokens, fates)
+    tokens, _, fates = laid(sequences, Boundaries(EOS))
+    in_windows(dataset, Boundaries(EOS), 7, tokens, fates)
 
 
 @pytest.mark.parametrize("how", ["after", "before", "between"])
 def test_a_stream_is_always_exact(how):
     tokens = [1, 7, 2, 3, 7, 4, 7, 5]
     dataset, sequences = streamed(tokens, how)
-    for target in (Target(None), Target(7), Target(9, "after")):
+    for target in (Boundaries(None), Boundaries(7), Boundaries(9, "after")):
         expected, _, fates = laid(sequences, target)
         in_windows(dataset, target, 3, expected, fates)
 
 
 @pytest.mark.parametrize("closed", [True, False])
-@pytest.mark.parametrize("target", [Target(EOS), Target(9, "before", lead=3, leads="all"), Target(None)])
+@pytest.mark.parametrize("target", [Boundaries(EOS), Boundaries(9, "before", lead=3, leads="all"), Boundaries(None)])
 def test_a_sequence_longer_than_a_window_is_held_in_windows(closed, target):
     """Memory does not depend on the length of a sequence, and regions inside of it read their own part alone."""
     length = 3 << 20

@@ -11,7 +11,7 @@ from model.axes import ArrayAxis, Listed, Pieces
 from model.naive import ALONE, BOS, DOCUMENTS, EOS, TARGETS, datasets, indexed, laid, marked, streamed
 
 from tokfmt.errors import LossyConversionError
-from tokfmt.model import AFTER, LEAD, SEP, Bounds, Dataset, Ended, Gap, Joined, Laid, Ledger, Split, Target, concat
+from tokfmt.model import AFTER, LEAD, SEP, Boundaries, Bounds, Dataset, Ended, Gap, Joined, Laid, Ledger, Split, concat
 
 
 def contents(dataset):
@@ -208,7 +208,7 @@ def test_several_separators_are_told_apart_by_their_tokens():
     for dataset in (joined, joined.take(np.array([4, 3, 2, 1, 0]))):
         total = Ledger()
         for batch in dataset.batches():
-            total = total.plus(batch.laid_out(Target(7)).ledger)
+            total = total.plus(batch.laid_out(Boundaries(7)).ledger)
         assert total.separators == (2, 2, 1, 0, 0)
     assert joined.gap.id is None and joined.gap.ids == [7, 9]
 
@@ -218,13 +218,13 @@ def test_equal_separators_on_two_sides_are_one():
     joined = concat([after, before])
     assert joined.gap.id == 7
     for dataset in (joined, joined.take(np.array([3, 0, 2, 1]))):
-        for target in (Target(7), Target(7, "after"), Target(7, "before")):
+        for target in (Boundaries(7), Boundaries(7, "after"), Boundaries(7, "before")):
             found = [batch.laid_out(target) for batch in dataset.batches()]
             total = Ledger()
             for one in found:
                 total = total.plus(one.ledger)
             assert total.separators.kept == 4
-    (out,) = [batch.laid_out(Target(7, "before")) for batch in joined.batches(first=0, last=4)]
+    (out,) = [batch.laid_out(Boundaries(7, "before")) for batch in joined.batches(first=0, last=4)]
     assert out.tokens.tolist() == [7, 1, 2, 7, 3, 7, 4, 7, 5]
 
 
@@ -246,10 +246,10 @@ def test_what_is_stored_as_wanted_is_the_window_itself(dataset, kind, tokens):
     """The raw copy: no token is copied, also where sequences were gathered. An ID is replaced in its slot."""
     for _ in range(2):  # in one pass, and after the sequences were counted
         (batch,) = dataset.batches()
-        out = batch.laid_out(Target(7, kind, dataset.gap.lead))
+        out = batch.laid_out(Boundaries(7, kind, dataset.gap.lead))
         assert np.shares_memory(out.tokens, batch.window)
         assert out.tokens.tolist() == tokens
-        other = batch.laid_out(Target(70_000, kind, dataset.gap.lead))
+        other = batch.laid_out(Boundaries(70_000, kind, dataset.gap.lead))
         assert not np.shares_memory(other.tokens, batch.window)
         assert other.tokens.tolist() == [70_000 if token == 7 else token for token in tokens]
         assert other.ends.tolist() == out.ends.tolist()
@@ -273,7 +273,7 @@ def test_what_is_stored_as_wanted_is_the_window_itself(dataset, kind, tokens):
 def test_what_separators_cannot_mark_is_refused(kind, sequences, what, facts):
     dataset, _ = indexed(sequences, None)
     (batch,) = dataset.batches()
-    target = Target(7, kind, name="format x")
+    target = Boundaries(7, kind, name="format x")
 
     def read_all(target):
         axis = Laid(dataset, target)
@@ -284,7 +284,7 @@ def test_what_separators_cannot_mark_is_refused(kind, sequences, what, facts):
             write(target)
         assert error.value.losses == [what]
         assert all(fact in str(error.value) for fact in facts)
-    batch.laid_out(Target(7, kind, accepted=frozenset([what])))
+    batch.laid_out(Boundaries(7, kind, accepted=frozenset([what])))
 
 
 def test_nobody_can_write_into_an_axis():

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from model.naive import BOS, EOS, indexed, laid, slots, split, streamed, trimmed
 
 from tokfmt.errors import ConversionError, LossyConversionError, OptionError, TokfmtError
-from tokfmt.model import Laid, Ledger, Statement, Target, concat, decide, led
+from tokfmt.model import Boundaries, Laid, Ledger, Statement, concat, decide, led
 from tokfmt.model.separator import lead_to_write, separator_to_write
 
 OTHER = 8
@@ -74,7 +74,7 @@ def targeted(parts, kind, to_eos, to_bos, fixed, needs, accepted):
         refused.append(("S8", ConversionError, "--eos none"))
     if to_eos == "none":
         refused += [] if by_index else [("D3", OptionError, "--to-eos none")]
-        return refused, Target(None, kind, *leads)
+        return refused, Boundaries(None, kind, *leads)
     chosen = to_eos if isinstance(to_eos, int) else None
     if len(ids) > 1 and chosen is None:
         refused.append(("D2", OptionError if to_eos else ConversionError, "different separators"))
@@ -88,7 +88,7 @@ def targeted(parts, kind, to_eos, to_bos, fixed, needs, accepted):
     elif id_ is None and (not by_index or (needs and to_eos is None and not parts[0].known)):
         refused.append(("D4", ConversionError, "is not known"))
     as_stored = to_eos == "as-stored" and id_ is not None
-    return refused, Target(id_, kind, *leads, as_stored, accepted, "x")
+    return refused, Boundaries(id_, kind, *leads, as_stored, accepted, "x")
 
 
 def unwritable(sequences, to):
@@ -174,7 +174,7 @@ def test_the_tables(several, kind, to_eos, to_bos, fixed, needs, accepted):
     def found_target():
         lead, leads = lead_to_write(joined.gap.leads, kind, to_bos, accepted, "x")
         id_ = separator_to_write(joined.gap, kind, to_eos, fixed, needs=needs, name="x")
-        return Target(id_, kind, lead, leads, to_eos == "as-stored" and id_ is not None, accepted, "x")
+        return Boundaries(id_, kind, lead, leads, to_eos == "as-stored" and id_ is not None, accepted, "x")
 
     found = refuses(refused, found_target)
     if found is None:

@@ -7,12 +7,12 @@ from model.naive import indexed, streamed
 
 from tokfmt.errors import ConversionError, LossyConversionError, OptionError, TokfmtError
 from tokfmt.model import (
+    Boundaries,
     Bounds,
     Dataset,
     Laid,
     Ledger,
     Statement,
-    Target,
     concat,
     decide,
     lead_to_write,
@@ -40,7 +40,7 @@ def target(gap, kind, to_eos=None, to_bos=None, accepted=frozenset(), **more):
     """What a destination writes beside contents, as `convert` puts it together."""
     lead, leads = lead_to_write(gap.leads, kind, to_bos, accepted)
     id_ = separator_to_write(gap, kind, to_eos, **more)
-    return Target(id_, kind, lead, leads, to_eos == "as-stored" and id_ is not None, accepted)
+    return Boundaries(id_, kind, lead, leads, to_eos == "as-stored" and id_ is not None, accepted)
 
 
 def written(dataset, to):
@@ -62,34 +62,34 @@ BETWEEN = frozenset({"empty-sequences"})
 @pytest.mark.parametrize(
     ("row", "stored", "to", "tokens", "fate"),
     [
-        ("Q1", [9, 7], Target(7), [9, 7], KEPT),
-        ("Q1", [9, 7], Target(8), [9, 8], REPLACED),
-        ("Q1", [9, 7], Target(None), [9], DROPPED),
-        ("Q1", [9, 7], Target(7, "after"), [9, 7], KEPT),
-        ("Q1", [9, 7], Target(8, "before"), [8, 9], REPLACED),
-        ("Q1", [9, 7], Target(7, "between"), [9, 7], KEPT),
-        ("Q2", [9], Target(7), [9, 7], ADDED),
-        ("Q2", [9], Target(7, only_closed=True), [9], BARE),
-        ("Q2", [9], Target(None), [9], BARE),
-        ("Q2", [9], Target(7, "after"), [9, 7], ADDED),
-        ("Q2", [9], Target(7, "between"), [9, 7], ADDED),
-        ("Q3", [7], Target(7), [7], KEPT),
-        ("Q3", [7], Target(8), [8], REPLACED),
-        ("Q3", [7], Target(None), [], DROPPED),
-        ("Q3", [7], Target(7, "after"), [7], KEPT),
-        ("Q3", [7], Target(7, "between"), LossyConversionError, ""),
-        ("Q3", [7], Target(7, "between", accepted=BETWEEN), [], DROPPED),
-        ("Q4", [], Target(7), [], BARE),
-        ("Q4", [], Target(7, only_closed=True), [], BARE),
-        ("Q4", [], Target(7, "after"), [7], ADDED),
-        ("Q4", [], Target(7, "before"), [7], ADDED),
-        ("Q4", [], Target(7, "between"), LossyConversionError, ""),
-        ("Q5", [9, 7, 7], Target(7), [9, 7, 7], KEPT),
-        ("Q5", [9, 7, 7], Target(8), [9, 7, 8], REPLACED),
-        ("Q5", [9, 7, 7], Target(7, "after"), LossyConversionError, ""),
-        ("Q5", [9, 7, 7], Target(8, "after"), [9, 7, 8], REPLACED),
-        ("Q6", [9, 7, 9], Target(7), [9, 7, 9, 7], ADDED),
-        ("Q6", [9, 7, 9], Target(7, "between"), LossyConversionError, ""),
+        ("Q1", [9, 7], Boundaries(7), [9, 7], KEPT),
+        ("Q1", [9, 7], Boundaries(8), [9, 8], REPLACED),
+        ("Q1", [9, 7], Boundaries(None), [9], DROPPED),
+        ("Q1", [9, 7], Boundaries(7, "after"), [9, 7], KEPT),
+        ("Q1", [9, 7], Boundaries(8, "before"), [8, 9], REPLACED),
+        ("Q1", [9, 7], Boundaries(7, "between"), [9, 7], KEPT),
+        ("Q2", [9], Boundaries(7), [9, 7], ADDED),
+        ("Q2", [9], Boundaries(7, only_closed=True), [9], BARE),
+        ("Q2", [9], Boundaries(None), [9], BARE),
+        ("Q2", [9], Boundaries(7, "after"), [9, 7], ADDED),
+        ("Q2", [9], Boundaries(7, "between"), [9, 7], ADDED),
+        ("Q3", [7], Boundaries(7), [7], KEPT),
+        ("Q3", [7], Boundaries(8), [8], REPLACED),
+        ("Q3", [7], Boundaries(None), [], DROPPED),
+        ("Q3", [7], Boundaries(7, "after"), [7], KEPT),
+        ("Q3", [7], Boundaries(7, "between"), LossyConversionError, ""),
+        ("Q3", [7], Boundaries(7, "between", accepted=BETWEEN), [], DROPPED),
+        ("Q4", [], Boundaries(7), [], BARE),
+        ("Q4", [], Boundaries(7, only_closed=True), [], BARE),
+        ("Q4", [], Boundaries(7, "after"), [7], ADDED),
+        ("Q4", [], Boundaries(7, "before"), [7], ADDED),
+        ("Q4", [], Boundaries(7, "between"), LossyConversionError, ""),
+        ("Q5", [9, 7, 7], Boundaries(7), [9, 7, 7], KEPT),
+        ("Q5", [9, 7, 7], Boundaries(8), [9, 7, 8], REPLACED),
+        ("Q5", [9, 7, 7], Boundaries(7, "after"), LossyConversionError, ""),
+        ("Q5", [9, 7, 7], Boundaries(8, "after"), [9, 7, 8], REPLACED),
+        ("Q6", [9, 7, 9], Boundaries(7), [9, 7, 9, 7], ADDED),
+        ("Q6", [9, 7, 9], Boundaries(7, "between"), LossyConversionError, ""),
     ],
 )
 def test_each_sequence(row, stored, to, tokens, fate):
@@ -104,16 +104,16 @@ def test_each_sequence(row, stored, to, tokens, fate):
 @pytest.mark.parametrize(
     ("stored", "to", "tokens", "fate"),
     [
-        ([5, 9, 7], Target(7, lead=5), [5, 9, 7], KEPT),
-        ([9, 7], Target(7, lead=5), [9, 7], BARE),
-        ([9, 7], Target(7, lead=5, leads="all"), [5, 9, 7], ADDED),
-        ([5, 9, 7], Target(7, lead=6, leads="all"), [6, 9, 7], REPLACED),
-        ([5, 9, 7], Target(7), [9, 7], DROPPED),
-        ([5, 9, 7], Target(7, "before"), [7, 9], DROPPED),
-        ([5, 9, 7], Target(5, "before"), [5, 9], DROPPED),
-        ([5, 9, 7], Target(7, "before", lead=5), [7, 5, 9], KEPT),
-        ([5, 7], Target(7, lead=5), [5, 7], KEPT),
-        ([5], Target(7, lead=5), [5], KEPT),
+        ([5, 9, 7], Boundaries(7, lead=5), [5, 9, 7], KEPT),
+        ([9, 7], Boundaries(7, lead=5), [9, 7], BARE),
+        ([9, 7], Boundaries(7, lead=5, leads="all"), [5, 9, 7], ADDED),
+        ([5, 9, 7], Boundaries(7, lead=6, leads="all"), [6, 9, 7], REPLACED),
+        ([5, 9, 7], Boundaries(7), [9, 7], DROPPED),
+        ([5, 9, 7], Boundaries(7, "before"), [7, 9], DROPPED),
+        ([5, 9, 7], Boundaries(5, "before"), [5, 9], DROPPED),
+        ([5, 9, 7], Boundaries(7, "before", lead=5), [7, 5, 9], KEPT),
+        ([5, 7], Boundaries(7, lead=5), [5, 7], KEPT),
+        ([5], Boundaries(7, lead=5), [5], KEPT),
     ],
 )
 def test_a_lead_is_no_content(stored, to, tokens, fate):
@@ -226,7 +226,7 @@ def test_looking_at_few_changes_no_byte():
         few, all_ = (decide(dataset_of(documents), 7, most=most) for most in (64, 20_000))
         assert (few.gap.looked, all_.gap.looked) == (64, 10_000)
         assert contents(few) == contents(all_) == [one[:-1] if one[-1:] == [7] else one for one in documents]
-        for to in (Target(7), Target(8), Target(None), Target(7, only_closed=True)):
+        for to in (Boundaries(7), Boundaries(8), Boundaries(None), Boundaries(7, only_closed=True)):
             assert written_exactly(few, to) == written_exactly(all_, to)
     assert "64 sequences that were looked at, of 10,000" in few.gap.words()
     assert "9,999 of 10,000 sequences end with it" in all_.gap.words()
@@ -291,8 +291,8 @@ def test_each_of_several_sources_is_decided_alone():
 def test_the_separator_of_the_source_is_the_default():
     """D1"""
     source = decide(dataset_of(texts(10, 7)))
-    assert target(source.gap, "index") == Target(7)
-    assert target(source.gap, "before") == Target(7, "before")
+    assert target(source.gap, "index") == Boundaries(7)
+    assert target(source.gap, "before") == Boundaries(7, "before")
     assert target(source.gap, "index", 8).id == 8
     assert written(source, target(source.gap, "before"))[0][0] == [7, *texts(10)[0]]
 

@@ -9,7 +9,7 @@ from paths import FIXTURES
 
 import tokfmt
 from tokfmt.errors import SourceChangedError, TokfmtError, TruncatedError, UnreachableError
-from tokfmt.formats.hdf5.container import open_stored
+from tokfmt.formats.hdf5.container import open_hdf5
 from tokfmt.formats.hdf5.table import Rows
 from tokfmt.plugin import Url
 
@@ -67,7 +67,7 @@ def test_rows_from_anywhere_are_asked_for_together(held, tmp_path):
     """64 samples take three looks at the index, because it has three levels, and one call for all bytes."""
     tokens = written(tmp_path / "x.h5", 4000, chunks=(1, 3, 256), compression="gzip")
     held.held["x.h5"] = (tmp_path / "x.h5").read_bytes()
-    rows = Rows([open_stored(Url.parse("mem://bucket/x.h5"), few=True).table])
+    rows = Rows([open_hdf5(Url.parse("mem://bucket/x.h5"), few=True).table])
     held.calls = 0
     numbers = list(range(0, 4000, 63))
     found = rows.several([(number, number + 1) for number in numbers])
@@ -84,7 +84,7 @@ def test_several_intervals_are_the_rows(held, tmp_path, chunk, few):
     held.held["x.h5"] = (tmp_path / "x.h5").read_bytes()
     with h5py.File(tmp_path / "x.h5") as file:
         values = file["data"][:]
-    rows = Rows([open_stored(Url.parse("mem://bucket/x.h5"), few=few).table] * 2)
+    rows = Rows([open_hdf5(Url.parse("mem://bucket/x.h5"), few=few).table] * 2)
     intervals = [(0, 1), (290, 320), (5, 5), (130, 137), (599, 600), (0, 600)]
     both = np.concatenate([values, values])
     for (first, last), found in zip(intervals, rows.several(intervals), strict=True):

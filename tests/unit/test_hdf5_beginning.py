@@ -9,7 +9,7 @@ from reads import asked_of
 import tokfmt
 from tokfmt.errors import CorruptError, FormatError
 from tokfmt.formats.hdf5.chunk_tree import root_of
-from tokfmt.formats.hdf5.container import open_stored
+from tokfmt.formats.hdf5.container import open_hdf5
 from tokfmt.plugin import File
 
 
@@ -22,7 +22,7 @@ def chunked(path, **how):
 
 
 def test_a_chunk_that_is_missing_is_an_error_when_it_is_read(tmp_path):
-    table = open_stored(chunked(tmp_path / "x.h5"), few=True).table
+    table = open_hdf5(chunked(tmp_path / "x.h5"), few=True).table
     assert (table.read(0, 1400) == 1).all()
     with pytest.raises(CorruptError, match="the chunk of sample 1,500 is missing"):
         table.read(1499, 1501)
@@ -61,11 +61,11 @@ def test_lookups_find_what_the_library_does(tmp_path, shape, chunk, libver):
         file["data"].id.chunk_iter(lambda info: places.update({tuple(info.chunk_offset): info.byte_offset}))
     rows = values.reshape(shape if len(shape) == 3 else (-1, 1, 1))
     for first, last in ((shape[0] // 2, min(shape[0], shape[0] // 2 + 5)), (shape[0] - 1, shape[0]), (0, shape[0])):
-        table = open_stored(path, few=True).table
+        table = open_hdf5(path, few=True).table
         assert np.array_equal(table.read(first, last), rows[first:last])
         at = first // chunk[0] * chunk[0]
         assert table.offset(first) == places[(at, 0, 0)[: len(shape)]]
-        assert table.byte_offset(first, 0, 0) == open_stored(path).table.byte_offset(first, 0, 0)
+        assert table.byte_offset(first, 0, 0) == open_hdf5(path).table.byte_offset(first, 0, 0)
 
 
 @pytest.mark.parametrize("seed", range(40))
@@ -81,7 +81,7 @@ def test_a_damaged_tree_is_an_error_or_read_as_the_library_reads_it(tmp_path, se
     path.write_bytes(content)
     with asked_of(tmp_path) as asked:
         try:
-            table = open_stored(path, few=True).table
+            table = open_hdf5(path, few=True).table
             for row in range(0, 1500, 100):
                 table.read(row, row + 1)
         except FormatError:

@@ -14,7 +14,7 @@ import tokfmt
 from tokfmt.errors import CorruptError, TruncatedError, UnsupportedError
 from tokfmt.formats.hdf5 import FORMAT
 from tokfmt.formats.hdf5.chunks import DamagedChunkError, Pipeline, fletcher32
-from tokfmt.formats.hdf5.container import open_stored
+from tokfmt.formats.hdf5.container import open_hdf5
 from tokfmt.formats.hdf5.options import ReadOptions
 from tokfmt.plugin import Hints
 from tokfmt.testing import sequences
@@ -62,7 +62,7 @@ LAYOUTS = {
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_layouts(tmp_path, layout):
     rows = ROWS[:6] if layout == "one value a chunk" else ROWS
-    table = open_stored(save(tmp_path / "a.h5", rows, **LAYOUTS[layout])).table
+    table = open_hdf5(save(tmp_path / "a.h5", rows, **LAYOUTS[layout])).table
     assert np.array_equal(table.read(0, len(rows)), rows)
     for first, last in ((0, 0), (3, 4), (2, 6), (len(rows) - 1, len(rows))):
         assert np.array_equal(table.read(first, last), rows[first:last])
@@ -72,7 +72,7 @@ def test_layouts(tmp_path, layout):
 @pytest.mark.parametrize("how", [{}, {"chunks": (1, 3, WIDTH), "compression": "gzip", "shuffle": True}])
 def test_types(tmp_path, dtype, how):
     rows = (ROWS % 100).astype(dtype)
-    table = open_stored(save(tmp_path / "a.h5", rows, **how)).table
+    table = open_hdf5(save(tmp_path / "a.h5", rows, **how)).table
     found = table.read(0, 50)
     assert found.dtype == np.dtype(dtype).newbyteorder("=")
     assert np.array_equal(found, rows)
@@ -100,7 +100,7 @@ def test_raw_chunks(tmp_path):
             data.id.write_direct_chunk((i, 0, 0), chunk, filter_mask=[2, 3, 0, 1][i % 4])
     with h5py.File(path) as file:
         assert np.array_equal(file["data"][:], ROWS)
-    assert np.array_equal(open_stored(path).table.read(0, 50), ROWS)
+    assert np.array_equal(open_hdf5(path).table.read(0, 50), ROWS)
 
 
 @pytest.mark.parametrize("size", [0, 1, 2, 3, 96, 4099])
@@ -115,12 +115,12 @@ def test_fletcher_sums(size):
 
 def test_fletcher_finds_a_flipped_bit(tmp_path):
     path = save(tmp_path / "a.h5", chunks=(1, 3, WIDTH), fletcher32=True)
-    stored = open_stored(path)
+    stored = open_hdf5(path)
     content = bytearray(path.read_bytes())
     content[stored.table.offset(7) + 5] ^= 4
     path.write_bytes(content)
     with pytest.raises(CorruptError, match="chunk of sample 7 is damaged: its Fletcher checksum is wrong"):
-        open_stored(path).table.read(0, 50)
+        open_hdf5(path).table.read(0, 50)
 
 
 @pytest.mark.parametrize(("size", "works"), [(96, True), (95, False), (97, False), (1 << 22, False), (0, False)])
@@ -138,7 +138,7 @@ def test_threads_and_pickles(tmp_path):
     """One table, many threads, another process's copy: always the same values."""
     rng = np.random.default_rng(1)
     for how in (LAYOUTS["documented"], LAYOUTS["odd chunks"], LAYOUTS["many rows a chunk"]):
-        table = open_stored(save(tmp_path / "a.h5", **how)).table
+        table = open_hdf5(save(tmp_path / "a.h5", **how)).table
         copy = pickle.loads(pickle.dumps(table))
         cuts = [sorted(rng.integers(0, 51, 2).tolist()) for _ in range(200)]
         with ThreadPoolExecutor(4) as pool:
@@ -163,7 +163,7 @@ def test_truncated_anywhere(tmp_path):
     for size in [*range(120), *range(120, len(content), 37), len(content) - 1]:
         path.write_bytes(content[:size])
         with pytest.raises((CorruptError, TruncatedError)):
-            open_stored(path).table.read(0, 4)
+            open_hdf5(path).table.read(0, 4)
 
 
 def test_headers_are_bounded(tmp_path):
@@ -172,12 +172,12 @@ def test_headers_are_bounded(tmp_path):
     with h5py.File(path, "w") as file:
         file.create_dataset("data", (2**40, 3, 2048), "<i4", chunks=(1, 3, 2048), compression="gzip")
     with pytest.raises(Exception, match="claims more than 1,100 times the size of the file"):
-        open_stored(path)
+        open_hdf5(path)
 
 
 def test_no_plugins(tmp_path):
     save(tmp_path / "a.h5", chunks=(1, 3, WIDTH))
-    open_stored(tmp_path / "a.h5")
+    open_hdf5(tmp_path / "a.h5")
     assert os.environ["HDF5_PLUGIN_PRELOAD"] == "::"
 
 
@@ -185,7 +185,7 @@ def test_big_chunks_keep_memory_bounded(tmp_path):
     import tracemalloc
 
     rows = np.zeros((6000, 3, 512), np.int32)
-    table = open_stored(save(tmp_path / "a.h5", rows, chunks=(1000, 3, 512), compression="gzip")).table
+    table = open_hdf5(save(tmp_path / "a.h5", rows, chunks=(1000, 3, 512), compression="gzip")).table
     tracemalloc.start()
     for row in range(0, 6000, 250):
         table.read(row, row + 1)

@@ -114,10 +114,10 @@ def test_samples(name):
 @pytest.mark.parametrize("name", READABLE)
 def test_raw_values(name):
     """Every value of every field, chunk by chunk, against what h5py read."""
-    from tokfmt.formats.hdf5.container import open_stored
+    from tokfmt.formats.hdf5.container import open_hdf5
 
     for file in EXPECTED[name]["files"]:
-        table = open_stored(HOME / name / file["file"]).table
+        table = open_hdf5(HOME / name / file["file"]).table
         assert np.array_equal(table.read(0, len(table)).reshape(file["shape"]), file["data"])
 
 

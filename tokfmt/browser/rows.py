@@ -1,8 +1,7 @@
 """Rows and windows of tokens of a dataset for the screen, cached, and read only when they are shown.
 
 Access has two halves: `peek_*` is for drawing and returns cached data at once, or None; `load_*` reads, and is for a
-    worker
-thread. A part that cannot be read is cached as `Damage`, and the rest stays usable.
+worker thread. A part that cannot be read is cached as `Damage`, and the rest stays usable.
 
 A *row* is a line of the list: a sequence, a sample or a record. Its *units* are tokens, or characters for text without
 a tokenizer (`RecordSource`).

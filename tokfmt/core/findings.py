@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
+from typing import NamedTuple, Protocol, TypeVar
 
 from tokfmt.errors import FormatError, Loss
 from tokfmt.files.place import PlaceLike, place_of
 from tokfmt.wording import printable
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +147,7 @@ class Code:
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """A repair of a finding, by writing the dataset again.
+    """A repair of a finding: the dataset is written again, or bytes of it are replaced.
 
     Attributes:
         how: The change, a sentence without a full stop ("the index is made from the lengths of the documents").

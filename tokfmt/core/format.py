@@ -598,7 +598,7 @@ class Format(ABC):
         raise TypeError(f"the format {self.name} stores_rows, and defines no row_traits")
 
     def row_writer(self, path: Path, options: Any, target: Target, shifted: bool) -> TokenWriter:
-        """Return a writer of rows of `options.seq_len` tokens, from a `HasLabels` reader. Regions are whole rows.
+        """Return a writer of rows of `options.seq_len` tokens, from a reader with labels. Regions are whole rows.
 
         Args:
             path: The destination, which does not exist yet.

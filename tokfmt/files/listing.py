@@ -29,7 +29,7 @@ from types import TracebackType
 from typing import ClassVar, Protocol, Self, TypeVar
 
 from tokfmt.errors import FormatError, UnreachableError
-from tokfmt.files.store import Beside, Entry, Identity, Kind, Status
+from tokfmt.files.store import Entry, Identity, Kind, Neighbors, Status
 
 
 class Askable(Protocol):
@@ -45,7 +45,7 @@ class Askable(Protocol):
     def __hash__(self) -> int: ...
     def status_now(self) -> Status: ...
     def entries_now(self) -> Iterator[Entry]: ...
-    def beside_now(self) -> Beside | None: ...
+    def beside_now(self) -> Neighbors | None: ...
 
 
 AnyAskable = TypeVar("AnyAskable", bound=Askable)
@@ -70,7 +70,7 @@ class Listing:
 
     directories: dict[Askable, dict[str, Kind] | None] = field(default_factory=dict)
     statuses: dict[Askable, Status | tuple[int | None, str | None]] = field(default_factory=dict)
-    lists: dict[tuple[Askable, str], Beside] = field(default_factory=dict)
+    lists: dict[tuple[Askable, str], Neighbors] = field(default_factory=dict)
     unlisted: set[Askable] = field(default_factory=set)
     stems: Counter[Askable] = field(default_factory=Counter)
     asking: threading.RLock = field(default_factory=threading.RLock)
@@ -192,7 +192,7 @@ class Listing:
             self.directories[directory] = {}
         return self.directories.get(directory)
 
-    def _list_of(self, place: Askable) -> Beside | None:
+    def _list_of(self, place: Askable) -> Neighbors | None:
         """Return the list of the names that begin with the stem of an address; None if the store has no such lists."""
         above, name = place.parent, place.name
         for end in [k for k in range(1, len(name)) if name[k] == "."] + [len(name)]:

@@ -20,7 +20,7 @@ from typing import Any, ClassVar, Literal, Self, TypeVar
 
 from tokfmt.errors import OptionError, UnsupportedError
 from tokfmt.files.listing import Listing
-from tokfmt.files.store import Beside, Entry, Identity, Kind, Status, Store
+from tokfmt.files.store import Entry, Identity, Kind, Neighbors, Status, Store
 from tokfmt.wording import printable
 
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(/+)")  # A Path turns two slashes into one.
@@ -140,7 +140,7 @@ class Place(ABC):
         """
 
     @abstractmethod
-    def beside_now(self) -> Beside | None:
+    def beside_now(self) -> Neighbors | None:
         """List the names in the same directory that begin with the same stem; None if no single request does that.
 
         Raises:
@@ -281,7 +281,7 @@ class LocalPlace(PosixPath, Place):
             for entry in entries:
                 yield Entry(entry.name, _kind(entry))
 
-    def beside_now(self) -> Beside | None:
+    def beside_now(self) -> Neighbors | None:
         """See `Place.beside_now`."""
         return None
 
@@ -495,7 +495,7 @@ class Url(Place):
         """See `Place.entries_now`."""
         return store_of(self).entries(self.key)
 
-    def beside_now(self) -> Beside | None:
+    def beside_now(self) -> Neighbors | None:
         """See `Place.beside_now`."""
         return store_of(self).beside(self.key)
 

@@ -68,7 +68,7 @@ class Entry(NamedTuple):
     identity: Identity | None = None
 
 
-class Beside(NamedTuple):
+class Neighbors(NamedTuple):
     """The objects in a directory whose names begin with a stem, as one request lists them.
 
     Attributes:
@@ -141,7 +141,7 @@ class Store(ABC):
     ) -> None:
         """Announce ranges that `read_ranges` will be asked for; see `files.File.prefetch`."""
 
-    def beside(self, key: str) -> Beside | None:  # noqa: ARG002
+    def beside(self, key: str) -> Neighbors | None:  # noqa: ARG002
         """List the objects that begin with the stem of a key, by one request; None if the store cannot do that.
 
         Raises:

@@ -297,7 +297,7 @@ class FlatReader(TokenReader):
     def sequence_reader(
         self, ends: Ends, separator: int | None, general: Callable[[int], Tokens], *, is_before: bool = False
     ) -> Callable[[int], Tokens]:
-        """See `TokenReader.intervals`."""
+        """See `TokenReader.sequence_reader`."""
         if any(NATIVE[extent.dtype.itemsize] != self.info.dtype for extent in self.extents):
             return general
         begins, count, readers, cuts = self._begins, len(ends.places), list[Callable[[int], Tokens]](), list[int]()

@@ -12,7 +12,7 @@ select     readers of some sequences of a reader, or of those of several
 """
 
 from tokfmt.model.axis import Joined
-from tokfmt.model.batch import AFTER, BEFORE, LEAD, SEP, Batch, Counts, Ledger, Target
+from tokfmt.model.batch import AFTER, BEFORE, LEAD, SEP, Batch, Boundaries, Counts, Ledger
 from tokfmt.model.dataset import Dataset, Slots, concat
 from tokfmt.model.gap import Gap
 from tokfmt.model.laid import Laid
@@ -21,8 +21,31 @@ from tokfmt.model.spans import Bounds, Chain, Ended, Led, Spans, Taken
 from tokfmt.model.stream import Split
 
 __all__ = [
-    "AFTER", "BEFORE", "LEAD", "SEP", "Batch", "Bounds", "Chain", "Counts", "Dataset", "Ended",
-    "Gap", "Joined", "Laid", "Led", "Ledger", "Slots", "Spans", "Split",
-    "Statement", "Taken", "Target", "concat", "decide", "lead_to_write", "led",
-    "look", "separator_to_write",
+    "AFTER",
+    "BEFORE",
+    "LEAD",
+    "SEP",
+    "Batch",
+    "Boundaries",
+    "Bounds",
+    "Chain",
+    "Counts",
+    "Dataset",
+    "Ended",
+    "Gap",
+    "Joined",
+    "Laid",
+    "Led",
+    "Ledger",
+    "Slots",
+    "Spans",
+    "Split",
+    "Statement",
+    "Taken",
+    "concat",
+    "decide",
+    "lead_to_write",
+    "led",
+    "look",
+    "separator_to_write",
 ]  # fmt: skip

@@ -31,7 +31,7 @@ SEP = AFTER | BEFORE
 TARGET, MASKED_END = np.uint8(1), np.uint8(2)
 """Bits of a mark: the token counts in the loss; the separator behind it, which is not stored, does not."""
 
-Beside = NDArray[np.uint8]
+Sides = NDArray[np.uint8]
 Flags = NDArray[np.bool_]
 Kind = Literal["index", "after", "before", "between"]
 Leads = Literal["as-read", "all"]
@@ -71,7 +71,7 @@ class Ledger(NamedTuple):
         return Ledger(self.separators.plus(other.separators), self.leads.plus(other.leads))
 
 
-class Target(NamedTuple):
+class Boundaries(NamedTuple):
     """What a destination writes beside contents.
 
     Attributes:
@@ -98,7 +98,7 @@ class Target(NamedTuple):
         """The bit of the side on which separators are written."""
         return BEFORE if self.kind == "before" else AFTER
 
-    def beside(self, lengths: Numbers, beside: Beside) -> tuple[Flags, Flags]:
+    def beside(self, lengths: Numbers, beside: Sides) -> tuple[Flags, Flags]:
         """Return which sequences get a separator, and which get a lead. This rule is the only one.
 
         Args:
@@ -162,7 +162,7 @@ class Batch:
     base: int | None
     starts: Offsets
     stops: Offsets
-    beside: Beside
+    beside: Sides
     separator: int | None = None
     lead: int | None = None
     read_marks: Callable[[], NDArray[np.uint8]] | None = None
@@ -175,7 +175,7 @@ class Batch:
         lengths = self.stops - self.starts
         return pick(self.window, self.starts, lengths), lengths
 
-    def laid_out(self, target: Target) -> LaidOut:
+    def laid_out(self, target: Boundaries) -> LaidOut:
         """Return the sequences as a destination stores them. No other function writes separators.
 
         Raises:
@@ -200,14 +200,14 @@ class Batch:
         out[placed.plain] = tokens
         return LaidOut(out, placed.ends, ledger)
 
-    def marks(self, target: Target) -> NDArray[np.uint8] | None:
+    def marks(self, target: Boundaries) -> NDArray[np.uint8] | None:
         """Return the marks of the tokens that `laid_out` returns; None if the dataset has none.
 
         Added leads count in the loss, and so do added separators, but behind a token whose mark says otherwise.
         """
         return None if self.read_marks is None else self.laid_out_marks(target, self.read_marks())
 
-    def laid_out_marks(self, target: Target, window: NDArray[np.uint8]) -> NDArray[np.uint8]:
+    def laid_out_marks(self, target: Boundaries, window: NDArray[np.uint8]) -> NDArray[np.uint8]:
         """Return what `marks` returns, given the marks of the slots of the window."""
         lengths = self.stops - self.starts
         separator, lead = target.beside(lengths, self.beside)
@@ -243,7 +243,7 @@ class Batch:
             kept = 0
         return Counts(kept, both - kept, added, dropped, count - both - added - dropped)
 
-    def _stored(self, target: Target, ledger: Ledger) -> tuple[Tokens, Offsets] | None:
+    def _stored(self, target: Boundaries, ledger: Ledger) -> tuple[Tokens, Offsets] | None:
         """Return the window, and the ends, if the sequences are stored as they are wanted but for IDs; else None.
 
         If an ID is replaced, it is a copy of the window.
@@ -272,7 +272,7 @@ class Batch:
         starts = _moved(_moved(self.starts, self.beside & LEAD, -1), self.beside & BEFORE, -1)
         return starts, _moved(self.stops, self.beside & AFTER, 1)
 
-    def _refuse_losses(self, target: Target, lengths: Numbers) -> None:
+    def _refuse_losses(self, target: Boundaries, lengths: Numbers) -> None:
         """Raise LossyConversionError for what separators cannot mark: D6 and D7."""
         if target.kind == "between" and "empty-sequences" not in target.accepted and not lengths.all():
             count, first = int(np.count_nonzero(lengths == 0)), self.first + int(np.argmin(lengths))
@@ -282,7 +282,9 @@ class Batch:
         refuse_embedded(target, tokens, self.first, 0, lengths)
 
 
-def refuse_embedded(target: Target, tokens: Tokens, first: int, position: int, lengths: Numbers | None = None) -> None:
+def refuse_embedded(
+    target: Boundaries, tokens: Tokens, first: int, position: int, lengths: Numbers | None = None
+) -> None:
     """Refuse separators inside sequences, if only separators mark boundaries.
 
     Args:
@@ -322,7 +324,7 @@ class _Placed(NamedTuple):
     plain: Flags | None
 
 
-def _place(lengths: Numbers, separator: Flags, lead: Flags, target: Target) -> _Placed:
+def _place(lengths: Numbers, separator: Flags, lead: Flags, target: Boundaries) -> _Placed:
     sizes = _moved(_moved(lengths, separator, 1), lead, 1)
     ends = np.cumsum(sizes)
     separators = leads = ends[:0]

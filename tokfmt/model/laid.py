@@ -16,7 +16,7 @@ from tokfmt.core.reader import WINDOW, Axis, ByteOffset, Dtype, check_interval, 
 from tokfmt.errors import CorruptError, IncompleteWriteError, OptionError, UnendedError
 from tokfmt.files.place import Place
 from tokfmt.model.axis import Numbers
-from tokfmt.model.batch import AFTER, BEFORE, LEAD, SEP, Batch, Beside, Target, refuse_embedded
+from tokfmt.model.batch import AFTER, BEFORE, LEAD, SEP, Batch, Boundaries, Sides, refuse_embedded
 from tokfmt.model.dataset import Dataset
 from tokfmt.wording import counted
 
@@ -67,7 +67,7 @@ class Laid(Axis):
 
     length: int = 0
 
-    def __init__(self, dataset: Dataset, target: Target, *, exact: bool = False, even: bool = False) -> None:
+    def __init__(self, dataset: Dataset, target: Boundaries, *, exact: bool = False, even: bool = False) -> None:
         """Find the positions; a stream is scanned.
 
         Args:
@@ -427,7 +427,7 @@ class Laid(Axis):
         starts, stops, beside = self.dataset.spans.read(first, last, self.dataset.axis if self.is_exact else None)
         return self._size(stops - starts, beside)
 
-    def _size(self, lengths: Numbers, beside: Beside) -> Numbers:
+    def _size(self, lengths: Numbers, beside: Sides) -> Numbers:
         separator, lead = self.target.beside(lengths, beside)
         return lengths + separator + lead
 

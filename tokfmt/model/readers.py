@@ -20,7 +20,7 @@ from tokfmt.core.ragged import Ragged, Tokens, offsets_of
 from tokfmt.core.reader import U8, U64, WINDOW, Axis, Info, Layout, Piece, Separators, TokenReader, check_interval
 from tokfmt.errors import IncompleteWriteError
 from tokfmt.files.place import Place
-from tokfmt.model.batch import AFTER, BEFORE, MASKED_END, SEP, Batch, Target
+from tokfmt.model.batch import AFTER, BEFORE, MASKED_END, SEP, Batch, Boundaries
 from tokfmt.model.dataset import Dataset
 from tokfmt.model.gap import Gap
 from tokfmt.model.laid import Laid
@@ -190,7 +190,7 @@ class ContentReader(_Reader):
             dataset: The dataset.
             info: Facts about it (default: those of the reader that it is of, or none).
         """
-        super().__init__(dataset, Target(), even=dataset.gap.even)
+        super().__init__(dataset, Boundaries(), even=dataset.gap.even)
         stated = dataset.facts.get("info") if info is None else info
         info = stated if isinstance(stated, Info) else Info(Layout.DOCUMENTS, dataset.axis.dtype, 0, 0)
         if dataset.gap.alone:
@@ -262,7 +262,7 @@ class LaidReader(_Reader):
         bare: The number of sequences without a separator, if no leads are written.
     """
 
-    def __init__(self, dataset: Dataset, target: Target, info: Info) -> None:
+    def __init__(self, dataset: Dataset, target: Boundaries, info: Info) -> None:
         """Lay out a dataset; see `laid_reader`."""
         super().__init__(dataset, target, even=dataset.gap.even)
         top, separator = info.max_id, target.id
@@ -322,11 +322,11 @@ def stored_reader(reader: TokenReader, separator: int | None, *, raw: bool = Fal
         return None
     if raw and dataset.gap.is_known:
         dataset = replace(dataset, spans=dataset.spans.after_reading())
-    found = LaidReader(dataset, Target(separator, "after", accepted=_ALL), reader.info)
+    found = LaidReader(dataset, Boundaries(separator, "after", accepted=_ALL), reader.info)
     return None if found.same_from is None else found
 
 
-def laid_reader(reader: TokenReader, target: Target) -> LaidReader:
+def laid_reader(reader: TokenReader, target: Boundaries) -> LaidReader:
     """Return contents with the separators that a destination stores. What it cannot store is for others to refuse.
 
     Args:
@@ -349,7 +349,7 @@ def with_own_separators(reader: TokenReader, separator: int | None) -> TokenRead
     """
     if separator is None:
         return reader
-    found = LaidReader(dataset_of(reader), Target(separator, "index", only_closed=True), reader.info)
+    found = LaidReader(dataset_of(reader), Boundaries(separator, "index", only_closed=True), reader.info)
     is_closed = found.info.tokens - reader.info.tokens == reader.info.sequences
     found.info = replace(found.info, separators=Separators.TRAILING if is_closed else Separators.NONE)
     return found

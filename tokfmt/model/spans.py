@@ -29,7 +29,7 @@ from tokfmt.core.ragged import Offsets, Tokens, offsets_of
 from tokfmt.core.reader import WINDOW, Axis, check_interval, windows
 from tokfmt.files.file import Ends
 from tokfmt.model.axis import Numbers
-from tokfmt.model.batch import AFTER, LEAD, Batch, Beside
+from tokfmt.model.batch import AFTER, LEAD, Batch, Sides
 
 _AT_ONCE = 1 << 18  # Sequences of a batch at most, and entries of an index that are read at once.
 _ZERO = np.zeros(1, np.int64)
@@ -37,7 +37,7 @@ _LOOSE = 1 << 12  # Slots between the extents of a batch that are read with it.
 
 Extents = tuple[Offsets, Offsets]
 """The start and the stop of each extent, int64[n] each."""
-Contents = tuple[Offsets, Offsets, Beside]
+Contents = tuple[Offsets, Offsets, Sides]
 """The start and the stop of each content, int64[n] each, and what is beside it."""
 
 

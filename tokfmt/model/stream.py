@@ -16,7 +16,7 @@ from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.core.reader import WINDOW, Axis, check_interval, largest_id, windows
 from tokfmt.files.file import Ends
 from tokfmt.model.axis import Numbers
-from tokfmt.model.batch import AFTER, BEFORE, Batch, Beside
+from tokfmt.model.batch import AFTER, BEFORE, Batch, Sides
 from tokfmt.model.spans import Contents, Extents, Spans, TokensAt
 
 How = Literal["after", "before", "between"]
@@ -30,7 +30,7 @@ class _Pieces(NamedTuple):
 
     starts: Offsets
     stops: Offsets
-    beside: Beside
+    beside: Sides
     window: Tokens | None
     base: int
 
@@ -42,7 +42,7 @@ class Compact:
     beside it. Each array is wider if one of its numbers does not fit.
     """
 
-    def __init__(self, blocks: Iterable[tuple[Offsets, Offsets, Beside]]) -> None:
+    def __init__(self, blocks: Iterable[tuple[Offsets, Offsets, Sides]]) -> None:
         """Store the contents of all blocks, in order."""
         ends: list[NDArray[Any]] = [np.empty(0, np.uint32)]
         gaps: list[NDArray[Any]] = [np.empty(0, np.uint8)]

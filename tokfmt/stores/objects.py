@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar, cast
 
 from tokfmt.errors import FormatError, OutageError, SourceChangedError, UnsupportedError
 from tokfmt.files.place import Url
-from tokfmt.files.store import IF_ABSENT, IF_MATCH, Beside, Entry, Identity, Kind, Status, Store
+from tokfmt.files.store import IF_ABSENT, IF_MATCH, Entry, Identity, Kind, Neighbors, Status, Store
 from tokfmt.stores import account, credentials
 from tokfmt.stores.blocks import LARGEST, SIZE, Buffer
 from tokfmt.stores.clients import Patience, Use
@@ -134,7 +134,7 @@ class ObjectStore(Store):
         yield from folders
         yield from objects
 
-    def beside(self, key: str) -> Beside:
+    def beside(self, key: str) -> Neighbors:
         """List what begins with the stem of a key, by one request, however many objects lie in its directory.
 
         Keys are listed in their order, those below directories too, from the first that may have the stem.
@@ -166,7 +166,7 @@ class ObjectStore(Store):
         tree = _tree(named, self._entry)
         last = cut.partition("/")[0] if cut is not None and cut.startswith(stem) else None
         complete = {path: held for path, held in tree.items() if path and not f"{cut}".startswith(f"{path}/")}
-        return Beside(stem, last, tree.get("", {}), complete)
+        return Neighbors(stem, last, tree.get("", {}), complete)
 
     def _entry(self, meta: Any) -> Entry:
         """Return the entry of an object in a list. Lists of Azure state ETags without their quotes."""

@@ -13,9 +13,9 @@
     TF66x   parquet           formats/arrow/check.py           TF93x   any dataset  --against
     TF68x   arrow, parquet    formats/arrow/check.py           TF94x   any dataset  its content
 
-`Format.codes` returns the codes of a format. Each entry has the text that `check --explain` prints; `Format.audit`
-yields the findings. The findings TF91x to TF94x are made in `commands/check/cross_checks.py`. Plug-ins have codes of
-their own, without TF.
+`Format.codes` returns the codes of a format. Each entry has the text that `check --explain` prints. The inspection of a
+format (`Format.inspect`) yields its findings. The findings TF91x to TF94x are made in `commands/check/cross_checks.py`.
+Plug-ins have codes of their own, without TF.
 """
 
 from __future__ import annotations

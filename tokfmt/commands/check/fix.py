@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from tokfmt import registry
 from tokfmt.base.options import parse_options
@@ -54,9 +54,6 @@ from tokfmt.formats.jsonl.index import index_path, write_index
 from tokfmt.run.execute import worker_count
 from tokfmt.run.progress import Progress
 from tokfmt.wording import counted, printable
-
-if TYPE_CHECKING:
-    pass
 
 _KEPT = ("width", "dtype", "column")
 """Facts of a dataset that are write options, with which its copy is like it."""

@@ -37,10 +37,10 @@ def stored_axis(contents: TokenReader, target: Target) -> TokenReader:
         return contents
     kind: Kind = _KINDS.get(target.separators, "after") if is_stored else "index"
     eos_id, is_as_read = (target.eos_id, target.eos_for == "as-read") if is_stored else (None, False)
-    return laid_reader(contents, model.Target(eos_id, kind, target.bos_id, target.bos_for, is_as_read))
+    return laid_reader(contents, model.Boundaries(eos_id, kind, target.bos_id, target.bos_for, is_as_read))
 
 
-def contents_of(stored: TokenReader, laid: model.Target, bare: int) -> TokenReader:
+def contents_of(stored: TokenReader, laid: model.Boundaries, bare: int) -> TokenReader:
     """Return the contents of sequences that were laid out, and then shuffled or dealt to splits.
 
     Args:
@@ -55,7 +55,7 @@ def contents_of(stored: TokenReader, laid: model.Target, bare: int) -> TokenRead
     return ContentReader(dataset if laid.lead is None else led(dataset, laid.lead, each=True))
 
 
-def count_beside(axis: TokenReader, chosen: Chosen, count: int, to: model.Target, bits: int = SEP) -> Counts:
+def count_beside(axis: TokenReader, chosen: Chosen, count: int, to: model.Boundaries, bits: int = SEP) -> Counts:
     """Return what becomes of the separators or leads of the sequences that are written. The sum is their number.
 
     Args:

@@ -22,7 +22,7 @@ from tokfmt.commands.source.request import option_names
 from tokfmt.core.format import Receipt, Target, TokenWriter
 from tokfmt.core.reader import Separators, TokenReader
 from tokfmt.errors import Loss, TokenRangeError
-from tokfmt.model import Target as Beside
+from tokfmt.model import Boundaries
 from tokfmt.model.batch import LEAD, Counts
 from tokfmt.model.readers import LaidReader
 from tokfmt.run.plan import Task, Workers, plan, run
@@ -123,13 +123,13 @@ def write_portion(
     counts = replace(counts, tokens=info.tokens - ends)
     if destination.rows is not None:  # Samples are stored as they are.
         return counts
-    beside = Beside(target.eos_id, only_closed=True) if content.closes else Beside()
-    beside = stored.target if isinstance(stored, LaidReader) and not content.closes else beside
-    return _with_separators(counts, content, beside, arrangement.shares, has_lead=destination.lead != NO_LEAD)
+    boundaries = Boundaries(target.eos_id, only_closed=True) if content.closes else Boundaries()
+    boundaries = stored.target if isinstance(stored, LaidReader) and not content.closes else boundaries
+    return _with_separators(counts, content, boundaries, arrangement.shares, has_lead=destination.lead != NO_LEAD)
 
 
 def _with_separators(
-    counts: PortionCounts, content: Content, beside: Beside, shares: Shares | None, *, has_lead: bool
+    counts: PortionCounts, content: Content, boundaries: Boundaries, shares: Shares | None, *, has_lead: bool
 ) -> PortionCounts:
     """Return the numbers of a portion with what became of separators and leads."""
     if counts.sequences is None:
@@ -140,8 +140,8 @@ def _with_separators(
         is_written = lengths > 0 if "empty-sequences" in content.losses else np.ones(last - first, np.bool_)
         return is_written if shares is None else is_written & (shares.split_of(first, last) == number)
 
-    separators = count_beside(content.axis, chosen, counts.sequences, beside)
-    leads = count_beside(content.axis, chosen, counts.sequences, beside, LEAD) if has_lead else None
+    separators = count_beside(content.axis, chosen, counts.sequences, boundaries)
+    leads = count_beside(content.axis, chosen, counts.sequences, boundaries, LEAD) if has_lead else None
     return replace(counts, separators=separators, leads=leads)
 
 

@@ -224,7 +224,7 @@ class _OfRecords(_Temporary):
         return line._replace(width=None, detail=detail)
 
     def find(self, place: Place, byte: int) -> int | None:
-        """Return the position of the first token of the record at a byte byte of a file; None without one."""
+        """Return the position of the first token of the record at a byte of a file; None without one."""
         record = self.records.record_at(place, byte)
         if record is None:
             return None

@@ -284,7 +284,7 @@ class _Run:
                 if isinstance(reader, RecordReader) and reader.info.kind == "text":
                     axis = axis_of(stored, str(source.paths[0]))
                 else:
-                    axis, notes = stored_axis(source, stored, every_end=self.request.source.every_end)
+                    axis, notes = axis_to_walk(source, stored, every_end=self.request.source.every_end)
                 drawn = draw(axis, sample, seed) if sample is not None else None
                 axis = axis if drawn is None else drawn.axis
                 yield Subject(source, axis, size, (*source.notes, *notes)), drawn
@@ -381,7 +381,7 @@ def _checked(request: StatsRequest) -> StatsRequest:
     return request
 
 
-def stored_axis(source: Source, stored: TokenReader, *, every_end: bool = False) -> tuple[StatsAxis, list[str]]:
+def axis_to_walk(source: Source, stored: TokenReader, *, every_end: bool = False) -> tuple[StatsAxis, list[str]]:
     """Return the axis of a source that statistics walk, and notes on how it is read. No stream is scanned for this.
 
     A stream with an unknown separator is one sequence, so that you can find the separator among its frequent IDs.
@@ -424,7 +424,7 @@ def glance(source: Source) -> Statistics:
     path, reader = source.paths[0], source.reader
     if isinstance(reader, RecordReader):
         raise OptionError(f"{printable(path)}: holds records, whose tokens are not counted yet. Run tokfmt stats")
-    axis, notes = stored_axis(source, reader)
+    axis, notes = axis_to_walk(source, reader)
     if is_split(reader):
         axis = Indexed(reader, None, str(path))  # the stream has been split when it was opened
     return outlined(Subject(source, axis, size_of(source), (*source.notes, *notes)))

@@ -18,7 +18,7 @@ from tokfmt.errors import FormatError
 from tokfmt.files.file import natural_key
 from tokfmt.files.place import Place, local_path
 from tokfmt.formats.hdf5.chunks import DEFLATE
-from tokfmt.formats.hdf5.container import Stored, library_errors, open_stored
+from tokfmt.formats.hdf5.container import Hdf5File, library_errors, open_hdf5
 from tokfmt.formats.hdf5.files import Params, files_in
 from tokfmt.formats.hdf5.options import ReadOptions
 from tokfmt.formats.hdf5.samples import IGNORED, Ends, Tally
@@ -391,7 +391,7 @@ class Seen:
             setattr(self, name, getattr(self, name) + getattr(other, name))
 
 
-def content_findings(stored: Stored, params: Params, eos_id: int | None, how: Audit) -> Iterator[Finding]:
+def content_findings(stored: Hdf5File, params: Params, eos_id: int | None, how: Audit) -> Iterator[Finding]:
     """Yield the findings in the first, middle and last rows of a file, or in all rows if the check is deep.
 
     Args:
@@ -425,7 +425,7 @@ def content_findings(stored: Stored, params: Params, eos_id: int | None, how: Au
     yield from _separators(stored, eos_id, seen, deep=how.deep)
 
 
-def _places(stored: Stored) -> list[tuple[int, int]]:
+def _places(stored: Hdf5File) -> list[tuple[int, int]]:
     """Return the intervals of the first, middle and last rows to read, as many as fit into bounded memory."""
     count, (_, fields, width) = len(stored.table), stored.table.shape
     look = max(1, min(_LOOK, _VALUES // (fields * width))) if stored.rank == 3 else _LOOK_TOKENS
@@ -443,7 +443,7 @@ def _votes(table: Table, cut: tuple[int, int]) -> Seen:
     return Seen(loss=loss, inverted=inverted)
 
 
-def _look(stored: Stored, known: FileFacts, eos_id: int | None, cut: tuple[int, int]) -> Seen:
+def _look(stored: Hdf5File, known: FileFacts, eos_id: int | None, cut: tuple[int, int]) -> Seen:
     """Check some rows; if they cannot be decoded, halve the interval until the damaged rows are found."""
     first, last = cut
     try:
@@ -469,7 +469,7 @@ def _look(stored: Stored, known: FileFacts, eos_id: int | None, cut: tuple[int, 
     return seen
 
 
-def _segments(stored: Stored, first: int, values: Values) -> FormatError | None:
+def _segments(stored: Hdf5File, first: int, values: Values) -> FormatError | None:
     try:
         look_for_segments(Rows([stored.table]), first, values)
     except FormatError as error:
@@ -489,7 +489,7 @@ def _look_for_separators(seen: Seen, values: Values, eos_id: int, known: FileFac
     seen.at_end = int(np.count_nonzero(labels[full, -1] == eos_id))
 
 
-def _worded(stored: Stored, seen: Seen, *, deep: bool) -> Iterator[Finding]:
+def _worded(stored: Hdf5File, seen: Seen, *, deep: bool) -> Iterator[Finding]:
     """Yield the findings of the content of one file."""
     name = str(stored.path)
     for error in seen.damaged:
@@ -511,7 +511,7 @@ def _worded(stored: Stored, seen: Seen, *, deep: bool) -> Iterator[Finding]:
         yield Finding("TF343", "error", name, text, "Files of two writers were mixed: write it again")
 
 
-def _separators(stored: Stored, eos_id: int | None, seen: Seen, *, deep: bool) -> Iterator[Finding]:
+def _separators(stored: Hdf5File, eos_id: int | None, seen: Seen, *, deep: bool) -> Iterator[Finding]:
     """Yield the findings of separators that do not occur, or only at the ends of samples."""
     if eos_id is None or len(seen.damaged) >= len(stored.table):
         return
@@ -531,7 +531,7 @@ _SOME = 1000  # minimum number of samples for TF327: tasks do not share a smalle
 
 
 def look(
-    place: Place, files: Sequence[Place], opened: Sequence[Stored], params: Params, how: Audit
+    place: Place, files: Sequence[Place], opened: Sequence[Hdf5File], params: Params, how: Audit
 ) -> Iterator[Finding]:
     """Yield what only a check looks at; see `Inspection.look`.
 
@@ -554,7 +554,7 @@ def look(
     yield from _together(place, opened)
 
 
-def _layout(stored: Stored) -> Iterator[Finding]:
+def _layout(stored: Hdf5File) -> Iterator[Finding]:
     """Yield the findings of chunks, compression, dtype and superblock of one file."""
     name, table = str(stored.path), stored.table
     if stored.rank == 3 and len(table):
@@ -574,7 +574,7 @@ def _layout(stored: Stored) -> Iterator[Finding]:
         yield Finding("TF324", "warning", name, text, "h5repack --low=0 --high=1", 8)
 
 
-def _together(path: Place, opened: Sequence[Stored]) -> Iterator[Finding]:
+def _together(path: Place, opened: Sequence[Hdf5File]) -> Iterator[Finding]:
     """Yield the findings that only a comparison of files shows."""
     names = [stored.path.name for stored in opened]
     if sorted(names) != sorted(names, key=natural_key):
@@ -598,12 +598,12 @@ def set_examples(copy: Place, options: ReadOptions, *, dry_run: bool = False) ->
         FormatError: A file is unsafe, damaged or of an unknown kind.
     """
     for file in files_in([copy]):
-        stored = open_stored(file)
+        stored = open_hdf5(file)
         count = len(stored.table)
         stored.table.close()
         if dry_run or stored.rank != 3 or stored.n_examples == count:
             continue
-        import h5py  # `open_stored` turned its plug-ins off
+        import h5py  # `open_hdf5` turned its plug-ins off
 
         with library_errors(file), h5py.File(local_path(file, "an HDF5 file"), "r+", locking=False) as handle:
             handle.attrs.pop("n_examples", None)

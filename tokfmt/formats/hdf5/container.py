@@ -111,7 +111,7 @@ class Storage(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class Hdf5File:
     """One opened file: the rows of `data`, and the facts of its headers.
 
     Attributes:
@@ -151,7 +151,7 @@ class Stored:
         return known.get(self.shape[1], f"samples of {self.shape[1]:,} fields")
 
 
-def open_stored(path: Place, *, few: bool = False) -> Stored:
+def open_hdf5(path: Place, *, few: bool = False) -> Hdf5File:
     """Open one file. With `few`, chunks are looked up when their rows are read, not all at once.
 
     Raises:
@@ -161,7 +161,7 @@ def open_stored(path: Place, *, few: bool = False) -> Stored:
 
 
 def within(path: Place, look: Callable[[File, Any], R]) -> R:
-    """Open a file with the library and return `look(file, handle)`; for errors see `open_stored`."""
+    """Open a file with the library and return `look(file, handle)`; for errors see `open_hdf5`."""
     file = open_file(path)
     check_superblock(file)
     with library_errors(path):
@@ -305,7 +305,7 @@ def library_errors(path: Place) -> Iterator[None]:
         raise CorruptError(path, what, remedy=remedy) from error
 
 
-def _stored(file: File, handle: Any, *, few: bool) -> Stored:
+def _stored(file: File, handle: Any, *, few: bool) -> Hdf5File:
     dataset = open_data(file, handle)
     # the library asks for the nodes of an index one after the other, which takes a request each from a store
     header = handle.id.links.get_info(b"data").u if few or not file.path.is_local else None
@@ -361,9 +361,9 @@ def header_of(
     table: Table,
     chunk: tuple[int, ...] | None = None,
     filters: tuple[int, ...] = (),
-) -> Stored:
+) -> Hdf5File:
     """Return an opened file: the facts of its headers with an existing table, chunk shape and filters."""
-    return Stored(
+    return Hdf5File(
         file.path,
         shape_of(file, dataset),
         table,

@@ -19,7 +19,7 @@ from tokfmt.errors import (
 )
 from tokfmt.files.fields import Section
 from tokfmt.files.place import Place
-from tokfmt.formats.hdf5.container import Stored, WriterAttributes, open_stored
+from tokfmt.formats.hdf5.container import Hdf5File, WriterAttributes, open_hdf5
 from tokfmt.formats.hdf5.files import Params, arrange, files_in, params_beside
 from tokfmt.formats.hdf5.options import PARAMS, ReadOptions
 from tokfmt.formats.hdf5.partial import open_first
@@ -82,7 +82,7 @@ class SamplesInspection(Inspection):
         return params_beside(self.files)
 
     @cached_property
-    def _opened(self) -> tuple[list[Stored], list[FormatError], list[Damage]]:
+    def _opened(self) -> tuple[list[Hdf5File], list[FormatError], list[Damage]]:
         """The files that could be opened, the errors of the others, and what is lost of a stream that was cut."""
         if self.hints.allow_partial and len(self.streams) == 1:
             try:
@@ -93,7 +93,7 @@ class SamplesInspection(Inspection):
         opened, errors = [], []
         for path in self.files:
             try:
-                opened.append(open_stored(path, few=self.hints.few_sequences))
+                opened.append(open_hdf5(path, few=self.hints.few_sequences))
             except FormatError as error:
                 errors.append(error)
                 if isinstance(error, UnreachableError):  # The others would take as long to fail.
@@ -101,7 +101,7 @@ class SamplesInspection(Inspection):
         return opened, errors, []
 
     @property
-    def opened(self) -> list[Stored]:
+    def opened(self) -> list[Hdf5File]:
         """The files that could be opened, in the order of reading."""
         return self._opened[0]
 
@@ -146,7 +146,7 @@ class SamplesInspection(Inspection):
             if stored.foreign:
                 yield self._foreign(stored)
 
-    def _reads_attributes(self, stored: Stored) -> bool:
+    def _reads_attributes(self, stored: Hdf5File) -> bool:
         """Return whether the attributes of tokfmt decide how the rows of a file are read."""
         documents = stored.rank == 1 or (self.options.view == "documents" and stored.shape[1] == 3)
         return documents and self.options.stride == "auto"
@@ -157,7 +157,7 @@ class SamplesInspection(Inspection):
         error = CorruptError(self.files[0].parent / PARAMS, what, remedy=remedy)
         return Problem("TF328", "warning", error, note=self.params.note)
 
-    def _foreign(self, stored: Stored) -> Problem:
+    def _foreign(self, stored: Hdf5File) -> Problem:
         is_fatal = self.options.view == "documents" or not all(stored.shape[1:])
         remedy = AS_SAMPLES if all(stored.shape[1:]) else None
         error = UnsupportedError(stored.path, f"holds {stored.foreign}, not GPT samples", remedy=remedy)

@@ -20,13 +20,13 @@ from tokfmt.files.file import File, open_file
 from tokfmt.files.place import Place
 from tokfmt.formats.hdf5.chunks import ChunkMap, check_map
 from tokfmt.formats.hdf5.container import (
-    Stored,
+    Hdf5File,
     box_of,
     header_of,
     library_errors,
     open_data,
+    open_hdf5,
     open_library,
-    open_stored,
     stated_end,
     storage_of,
 )
@@ -36,7 +36,7 @@ from tokfmt.wording import counted, printable
 _HEAD = 96  # bytes of a superblock, where no chunk can be
 
 
-def open_first(paths: Sequence[Place]) -> tuple[list[Stored], list[Damage]]:
+def open_first(paths: Sequence[Place]) -> tuple[list[Hdf5File], list[Damage]]:
     """Open the files of one stream up to the first damaged one, of which only the first rows count.
 
     Returns:
@@ -45,7 +45,7 @@ def open_first(paths: Sequence[Place]) -> tuple[list[Stored], list[Damage]]:
     Raises:
         FormatError: Nothing of the first file can be read.
     """
-    found, damage = list[Stored](), list[Damage]()
+    found, damage = list[Hdf5File](), list[Damage]()
     for k, path in enumerate(paths):
         try:
             stored, lost = _open(path)
@@ -67,10 +67,10 @@ def open_first(paths: Sequence[Place]) -> tuple[list[Stored], list[Damage]]:
     return found, damage
 
 
-def _open(path: Place) -> tuple[Stored, Damage | None]:
+def _open(path: Place) -> tuple[Hdf5File, Damage | None]:
     """Open a file; if it was cut, only its complete rows, and report what is lost."""
     try:
-        return open_stored(path), None
+        return open_hdf5(path), None
     except TruncatedError as error:
         file = open_file(path)
         padded = _Padded(file, stated_end(file))
@@ -87,7 +87,7 @@ def _open(path: Place) -> tuple[Stored, Damage | None]:
         return stored, Damage(error.sentence)
 
 
-def _first_rows(file: File, handle: Any) -> Stored:
+def _first_rows(file: File, handle: Any) -> Hdf5File:
     """Return the rows of `data` that end before the end of the file."""
     dataset = open_data(file, handle)
     kind, shape, where, chunk, filters = storage_of(file, dataset, cut=True)

@@ -22,7 +22,7 @@ from tokfmt.core.reader import INT32_MAX
 from tokfmt.core.rows import ROWS
 from tokfmt.errors import CorruptError, UnsupportedError
 from tokfmt.formats.hdf5.chunks import LARGEST_CHUNK
-from tokfmt.formats.hdf5.container import Stored, WriterAttributes
+from tokfmt.formats.hdf5.container import Hdf5File, WriterAttributes
 from tokfmt.formats.hdf5.files import Params
 
 AS_SAMPLES = "--from-opt view=samples reads the rows as they are"
@@ -32,14 +32,14 @@ PARTS = "these files are only some of those that were written; documents are cut
 _NUMBERED = re.compile(r"(examples_|data-|dataset-partition-)(\d+)((?:_\d+)?)\.h5", re.ASCII)
 
 
-def gaps_in_streams(files: Sequence[Stored], stated: Sequence[object]) -> Iterator[str]:
+def gaps_in_streams(files: Sequence[Hdf5File], stated: Sequence[object]) -> Iterator[str]:
     """Yield a sentence for each interval of tokens of a stream by tokfmt that no file holds.
 
     Args:
         files: The opened files, in any order.
         stated: What the attributes of each state; see `stated_by`.
     """
-    streams: dict[WriterAttributes, list[tuple[int, int, Stored]]] = {}
+    streams: dict[WriterAttributes, list[tuple[int, int, Hdf5File]]] = {}
     for stored, own in zip(files, stated, strict=True):
         if isinstance(own, WriterAttributes):
             end = own.first_token + tokens_in(stored, own)
@@ -63,7 +63,7 @@ def _between(before: str, after: str) -> str:
     return f"a file between {before} and {after} is missing" if before else f"a file before {after} is missing"
 
 
-def gaps_in_names(files: Sequence[Stored]) -> Iterator[str]:
+def gaps_in_names(files: Sequence[Hdf5File]) -> Iterator[str]:
     """Yield a sentence for each gap in the numbers of file names."""
     series: dict[tuple[str, str], list[tuple[int, str]]] = {}
     for stored in files:
@@ -76,7 +76,7 @@ def gaps_in_names(files: Sequence[Stored]) -> Iterator[str]:
                 yield f"the file with the number {a + 1} is missing between {before} and {after}"
 
 
-def stated_by(stored: Stored) -> WriterAttributes | CorruptError | None:
+def stated_by(stored: Hdf5File) -> WriterAttributes | CorruptError | None:
     """Return what the attributes of a file state, or why they are invalid; see `own_facts`."""
     try:
         return own_facts(stored)
@@ -84,7 +84,7 @@ def stated_by(stored: Stored) -> WriterAttributes | CorruptError | None:
         return error
 
 
-def own_facts(stored: Stored) -> WriterAttributes | None:
+def own_facts(stored: Hdf5File) -> WriterAttributes | None:
     """Return the checked attributes that tokfmt wrote in a file; None if another writer made it.
 
     Raises:
@@ -118,23 +118,23 @@ def own_facts(stored: Stored) -> WriterAttributes | None:
     return WriterAttributes(str(facts["stride"]), numbers.get("eos_id"), None, first, total, first_mask)
 
 
-def pad_id_of(stored: Stored, params: Params) -> int | None:
+def pad_id_of(stored: Hdf5File, params: Params) -> int | None:
     """Return the padding ID that the file's attributes or `data_params.json` state; None if neither does."""
     found = stored.facts.get("pad_id")
     return found if isinstance(found, int) and 0 <= found <= INT32_MAX else params.pad_id
 
 
-def _step(stored: Stored, stride: str) -> int:
+def _step(stored: Hdf5File, stride: str) -> int:
     """Return the tokens of the stream from the start of one row to the start of the next."""
     return stored.table.shape[2] + (stride == "disjoint")
 
 
-def tokens_in(stored: Stored, own: WriterAttributes) -> int:
+def tokens_in(stored: Hdf5File, own: WriterAttributes) -> int:
     """Return the number of tokens of the stream between the starts of a file and the next file."""
     return len(stored.table) * _step(stored, own.stride)
 
 
-def goes_on(before: tuple[Stored, WriterAttributes], after: WriterAttributes) -> bool:
+def goes_on(before: tuple[Hdf5File, WriterAttributes], after: WriterAttributes) -> bool:
     """Return True if a file begins at the position of the stream where the file before it ends."""
     stored, facts = before
     next_token = facts.first_token + tokens_in(stored, facts)
@@ -142,7 +142,7 @@ def goes_on(before: tuple[Stored, WriterAttributes], after: WriterAttributes) ->
     return same and next_token == after.first_token
 
 
-def _invalid_attribute(stored: Stored, name: str, expected: str, found: object) -> CorruptError:
+def _invalid_attribute(stored: Hdf5File, name: str, expected: str, found: object) -> CorruptError:
     return CorruptError(
         stored.path,
         f"the attribute {name} of 'data' is invalid",
@@ -152,7 +152,7 @@ def _invalid_attribute(stored: Stored, name: str, expected: str, found: object) 
     )
 
 
-def examples_problem(stored: Stored) -> Problem | None:
+def examples_problem(stored: Hdf5File) -> Problem | None:
     """Return the problem of `n_examples` in a sample file, None if it is right; a wrong number is an error."""
     count, rows, path = stored.n_examples, len(stored.table), stored.path
     if isinstance(count, int):
@@ -163,7 +163,7 @@ def examples_problem(stored: Stored) -> Problem | None:
     return noted("TF308", CorruptError(path, what, remedy=f"Set it to {rows}"), f"{path.name}: {what}")
 
 
-def misfit(stored: Stored, first: Stored) -> Problem | None:
+def misfit(stored: Hdf5File, first: Hdf5File) -> Problem | None:
     """Return the problem if a file has another kind or shape of rows than the first file, else None."""
     if (stored.rank, stored.shape[1:], stored.foreign) == (first.rank, first.shape[1:], first.foreign):
         return None
@@ -177,18 +177,18 @@ def misfit(stored: Stored, first: Stored) -> Problem | None:
     return fatal("TF311" if stored.rank == first.rank else "TF313", error)
 
 
-def _worded(stored: Stored) -> str:
+def _worded(stored: Hdf5File) -> str:
     kind = stored.foreign or ("a corpus" if stored.rank == 1 else "samples")
     return f"{kind} [{', '.join(['n', *map(str, stored.shape[1:])])}]"
 
 
-def other_type(stored: Stored, first: Stored) -> Problem:
+def other_type(stored: Hdf5File, first: Hdf5File) -> Problem:
     """Return the problem of a file whose IDs have another type than those of the first file."""
     what = f"IDs are {stored.table.dtype.str}, but {first.table.dtype.str} in {first.path.name}"
     return Problem("TF312", "error", CorruptError(stored.path, what, remedy="Map-style trainers refuse the directory"))
 
 
-def size_problems(stored: Stored) -> Iterator[Problem]:
+def size_problems(stored: Hdf5File) -> Iterator[Problem]:
     """Yield a problem if there are no samples, if they hold no tokens, or if they are too large to read."""
     _, fields, width = stored.table.shape
     size_bytes = fields * width * stored.table.dtype.itemsize

@@ -17,7 +17,7 @@ from tokfmt.core.rows import ROWS, Continuation, continuation
 from tokfmt.errors import CorruptError, Loss, TruncatedError, UnsupportedError
 from tokfmt.files.place import Place
 from tokfmt.formats.hdf5.beginning import FIRST, SampledRows, is_long, row_bytes, spread_samples
-from tokfmt.formats.hdf5.container import Stored, WriterAttributes
+from tokfmt.formats.hdf5.container import Hdf5File, WriterAttributes
 from tokfmt.formats.hdf5.files import Params, follow_by_name
 from tokfmt.formats.hdf5.options import PARAMS, ReadOptions
 from tokfmt.formats.hdf5.problems import AS_SAMPLES, goes_on, pad_id_of
@@ -64,7 +64,7 @@ class Opening:
     """
 
     place: Place
-    files: list[Stored]
+    files: list[Hdf5File]
     stated: list[WriterAttributes | CorruptError | None]
     groups: list[int]
     options: ReadOptions

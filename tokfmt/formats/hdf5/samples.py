@@ -36,7 +36,7 @@ from tokfmt.errors import CorruptError, UnsupportedError
 from tokfmt.files.place import Place
 from tokfmt.formats.hdf5.beginning import SampledRows
 from tokfmt.formats.hdf5.table import Rows, Values
-from tokfmt.model.batch import Target
+from tokfmt.model.batch import Boundaries
 from tokfmt.model.readers import laid_reader
 from tokfmt.model.select import Indexed, View
 
@@ -564,7 +564,7 @@ class Stream(View):
             eos_id: The separator.
         """
         openings = _Openings(runs, ends, eos_id)
-        axis = laid_reader(openings, Target(eos_id, "after"))
+        axis = laid_reader(openings, Boundaries(eos_id, "after"))
         self.runs, self._inserted = runs, (axis.offsets(0, openings.info.sequences) - 1)[1:-1]
         tokens = runs.info.tokens + len(self._inserted)
         info = replace(axis.info, tokens=tokens, sequences=int(tokens > 0), separators=Separators.BETWEEN)
