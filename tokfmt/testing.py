@@ -863,7 +863,7 @@ class FormatContract:
             with closing(self._read(again, options)) as reader:
                 assert sequences(reader) == lists
 
-    def test_large_datasets_inlittle_memory(self, tmp_path: Path) -> None:
+    def test_large_datasets_in_little_memory(self, tmp_path: Path) -> None:
         """A region of 16 Mi tokens is written, after a write that broke off half-way, and read, in little memory."""
         min_id = 600 if self._separator is not None and self._separator < 600 else 3
         options, total, path = self.long_options, self.sparse_tokens, tmp_path / self.filename

@@ -357,7 +357,7 @@ def test_tokens_that_take_long_to_decode_are_copied_before_the_first_batch(tmp_p
     loader = Loader(tokfmt.recipe([tmp_path / "x.parquet"], seq_len=500, shuffle="samples", to_eos="none"), 8)
     with pytest.warns(LoaderWarning, match=r"copying 8\.\d MB of tokens of x \(parquet\) to the cache, once"):
         batch = next(iter(loader))
-    (copy,) = (tmp_path / "cache/tokfmt/mix").glob("*-tokens.u16")
+    (copy,) = (tmp_path / "cache/tokfmt/recipes").glob("*-tokens.u16")
     assert np.array_equal(np.fromfile(copy, "<u2"), ids)
     ((_, number, _, _),) = loader.recipe.spans(0)
     assert np.array_equal(batch["input_ids"][0], ids[500 * number : 500 * number + 500])

@@ -57,7 +57,7 @@ def test_a_file_that_changes_later_is_noticed_when_it_is_read(corpus):
 @pytest.mark.parametrize("damage", [b"", b"[]", b"{}", b"\xff", b'{"seen": 3}', b'[[["x"]]]', b"null"])
 def test_a_damaged_cache_is_found_out_again(corpus, damage):
     before = opened(corpus).samples(range(5))
-    kept = list((corpus / "cache/tokfmt/mix").glob("*.json"))
+    kept = list((corpus / "cache/tokfmt/recipes").glob("*.json"))
     assert len(kept) == 2
     for path in kept:
         path.write_bytes(damage)
@@ -91,7 +91,7 @@ def test_a_full_cache_is_done_without(tmp_path, monkeypatch):
     (column,) = cache.columns("k" * 40, 1 << 21, ["x"], lambda: iter([(np.arange(200_000),)]))
     assert column.path is None
     assert (column.array == np.arange(200_000)).all()
-    assert [path.suffix for path in (tmp_path / "tokfmt/mix").iterdir()] == [".lock"]
+    assert [path.suffix for path in (tmp_path / "tokfmt/recipes").iterdir()] == [".lock"]
 
 
 def test_a_cache_that_cannot_be_written_to_is_a_note(corpus, monkeypatch):
@@ -106,7 +106,7 @@ def test_a_cache_that_cannot_be_written_to_is_a_note(corpus, monkeypatch):
     outer = {"sources": [corpus / "inner.toml"], "seq_len": 32, "to_eos": 0}
     for view in (opened(corpus, shuffle="documents"), tokfmt.open(corpus / "inner.toml"), tokfmt.recipe(**outer)):
         (note,) = (note for note in view.notes if "cache" in note)
-        assert f"{corpus}/file/tokfmt/mix: Not a directory" in note
+        assert f"{corpus}/file/tokfmt/recipes: Not a directory" in note
         assert note.endswith("Set XDG_CACHE_HOME to a directory that you may write to")
 
 
@@ -132,7 +132,7 @@ def test_cache_removes_files_of_killed_processes_only(tmp_path, monkeypatch):
         return cache.columns(key * 40, 1 << 21, ["x", "y"], lambda: iter([(np.arange(200_000),) * 2]))[0].path
 
     def hidden():
-        return sorted(path.name[1:2] for path in (tmp_path / "tokfmt/mix").iterdir() if path.name.startswith("."))
+        return sorted(path.name[1:2] for path in (tmp_path / "tokfmt/recipes").iterdir() if path.name.startswith("."))
 
     process = forkserver.Popen([sys.executable, "-c", BUILDS], stdout=subprocess.PIPE, text=True)
     assert process.stdout.readline() == "written\n"
@@ -142,7 +142,7 @@ def test_cache_removes_files_of_killed_processes_only(tmp_path, monkeypatch):
     process.communicate()
     kept("c")
     assert hidden() == []
-    (tmp_path / "tokfmt/mix" / f".{'a' * 40}-x.i64.left").write_bytes(b"")
+    (tmp_path / "tokfmt/recipes" / f".{'a' * 40}-x.i64.left").write_bytes(b"")
     kept("a")
     assert hidden() == []
 
@@ -188,7 +188,7 @@ def test_arrays_are_written_once_by_many_processes(tmp_path, monkeypatch):
     assert len(calls) == 1
     for column in (*found, pickle.loads(pickle.dumps(found[0]))):
         assert (column.array == np.arange(200_000)).all()
-    assert sorted(path.suffix for path in (tmp_path / "tokfmt/mix").iterdir()) == [".i64", ".lock"]
+    assert sorted(path.suffix for path in (tmp_path / "tokfmt/recipes").iterdir()) == [".i64", ".lock"]
 
 
 @pytest.fixture
@@ -234,7 +234,7 @@ def write(kind, home):
 
 
 def copies(home):
-    return sorted(path.suffix for path in (home / "cache/tokfmt/mix").glob("*-tokens.*"))
+    return sorted(path.suffix for path in (home / "cache/tokfmt/recipes").glob("*-tokens.*"))
 
 
 def until_copied(view, home, before=0):
