@@ -51,7 +51,7 @@ def _package(point: EntryPoint) -> str:
 
 
 def _is_own(point: EntryPoint) -> bool:
-    return point.value.startswith("tokfmt.formats.")
+    return point.value.startswith("tokfmt.")
 
 
 def _warn(text: str) -> None:

@@ -46,7 +46,7 @@ def test_a_circle_is_found(importer, imported):
 
 def test_imports_inside_functions_and_for_types_count():
     graph = imports()
-    assert graph.direct_import_exists(importer="tokfmt.commands.source.open", imported="tokfmt.commands.source.recipe")
+    assert graph.direct_import_exists(importer="tokfmt.commands.source.open", imported="tokfmt.mix.open")
     assert graph.direct_import_exists(importer="tokfmt.api", imported="tokfmt.commands.stats.report")
 
 

@@ -29,8 +29,6 @@ import msgspec
 
 from tokfmt.api import convert
 from tokfmt.base.options import given_options
-from tokfmt.commands.prepare.prepare import selected_records
-from tokfmt.commands.source.draft import TextRecipe, TextSource
 from tokfmt.commands.source.manifest import extent, manifest_path, read_manifest
 from tokfmt.commands.source.open import open_sources
 from tokfmt.commands.source.request import EosChoice, Options, SourceRequest, check_losses, several
@@ -43,6 +41,7 @@ from tokfmt.files.durable import replace_file
 from tokfmt.files.file import names_in, write_error, writing
 from tokfmt.files.place import LocalPlace, local_path, place_of
 from tokfmt.files.publisher import Publisher
+from tokfmt.mix import TextRecipe, TextSource, selected_records
 from tokfmt.model.readers import batches_of
 from tokfmt.wording import printable
 

@@ -55,7 +55,9 @@ class Amount:
             mine.add(more)
 
 
-def amounts(view: Samples | Documents, first: int = 0, last: int | None = None, *, cut: bool = False) -> list[Amount]:
+def amounts_of(
+    view: Samples | Documents, first: int = 0, last: int | None = None, *, cut: bool = False
+) -> list[Amount]:
     """Return the contribution of each source to the samples or documents `first <= k < last`.
 
     Args:
@@ -121,7 +123,7 @@ class _Tally:
     def given(self, whole: _Tally) -> list[Amount]:
         """Return the contribution of each source; `whole` is the tally of one pass over the outer recipe."""
         found = list[Amount]()
-        once = amounts(self.recipe) if isinstance(self.recipe, Samples) else None
+        once = amounts_of(self.recipe) if isinstance(self.recipe, Samples) else None
         for k, source in enumerate(self.recipe.sources):
             tokens, of_pass = int(self.tokens[k]), int(whole.tokens[k])
             passes = tokens / of_pass if of_pass else 0.0

@@ -445,7 +445,7 @@ def _word(value: str) -> str:
     return value if value.isdecimal() or value.isupper() else f'"{value}"'
 
 
-def written(recipe: RecipeFile) -> str:
+def in_toml(recipe: RecipeFile) -> str:
     """Return a recipe as TOML, without the keys that have their defaults."""
     lines = [f"tokfmt = {VERSION}"]
     lines += [

@@ -205,7 +205,7 @@ class EvenTree:
         return low
 
 
-def numbers(step: int, batch_size: int, rank: int = 0, world_size: int = 1, start: int = 0) -> range:
+def samples_of_step(step: int, batch_size: int, rank: int = 0, world_size: int = 1, start: int = 0) -> range:
     """Return the samples that a rank takes at a step.
 
     Args:

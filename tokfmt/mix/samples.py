@@ -37,7 +37,7 @@ from tokfmt.mix.cache import has_room, key_of
 from tokfmt.mix.documents import Axis, Slow, Source, Span, SpanTable, Vocabulary, masks_of_sources
 from tokfmt.mix.fields import Grid, Ids, PackedSample, arrays, check_fields, sampled_beneath
 from tokfmt.mix.language import VERSION, RecipeFile
-from tokfmt.mix.order import ORDER_SAMPLES, EvenTree, Permutation, numbers, permutation
+from tokfmt.mix.order import ORDER_SAMPLES, EvenTree, Permutation, permutation, samples_of_step
 from tokfmt.mix.packing import Packing, Rows, Some, packed
 from tokfmt.wording import counted, human_bytes, printable
 
@@ -47,7 +47,7 @@ _FEW = 0.5  # seconds of slow reads after which tokens are copied, however few t
 _COPIED_PER_SECOND = 2e8  # tokens of a source per second of slow reads, at most, before they are copied
 _TRIED = 3  # intervals that are read to measure a source
 _NAMED = 5  # sources that a message names
-DEFAULT = ("input_ids", "labels")
+DEFAULT_FIELDS = ("input_ids", "labels")
 CHOOSE_SEPARATOR = 'Write to_eos = ID above the first [[source]] to replace all by one, or to_eos = "none"'
 """The remedy if sources have different separators."""
 
@@ -488,7 +488,7 @@ class Samples(TokenReader):
             OptionError: If there is no such step or rank, or the batch is not a multiple of `world_size`.
         """
         try:
-            taken = numbers(step, batch_size, rank, world_size, start)
+            taken = samples_of_step(step, batch_size, rank, world_size, start)
         except ValueError as error:
             raise OptionError(str(error)) from error
         if (start + (step + 1) * batch_size) > self.count:
@@ -499,7 +499,7 @@ class Samples(TokenReader):
     def samples(
         self,
         samples: Sequence[int] | NDArray[np.integer] | range,
-        fields: Iterable[str] = DEFAULT,
+        fields: Iterable[str] = DEFAULT_FIELDS,
         dtype: Ids = np.int32,
     ) -> dict[str, NDArray[Any]]:
         """Read samples as arrays with one row per sample.

@@ -102,9 +102,9 @@ def _ledger(written: Written, destination: Destination, staging: Publisher, mani
     """Return the files of the ledger by name; without a ledger, None for each, which removes that of a predecessor."""
     if written.ledger is None:
         return dict.fromkeys(path.name for path in ledger_paths(staging.destination))
-    from tokfmt.commands.provenance import built
+    from tokfmt.mix import ledger_files
 
-    return built(written.ledger, destination.format, staging, manifest)
+    return ledger_files(written.ledger, destination.format, staging, manifest)
 
 
 def _manifests(

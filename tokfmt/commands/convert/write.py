@@ -71,7 +71,7 @@ class Written:
     Attributes:
         portions: The numbers of each portion.
         losses: The losses that were accepted, in words, by their --allow-loss name.
-        report: What each source of a recipe gives; see `tokfmt.commands.prepare.report`.
+        report: What each source of a recipe gives; see `tokfmt.mix.report`.
         padded: Positions of samples that hold padding.
         ledger: "unit", and what `provenance.write_rows` returns; None without --ledger.
     """
@@ -171,10 +171,10 @@ def write_ledger(
     inputs: Inputs, destination: Destination, content: Content, scratch: Path, progress: Progress
 ) -> Mapping[str, Any]:
     """Write the rows of the ledger of a recipe to scratch, and return their facts; see `Written.ledger`."""
-    from tokfmt.commands.provenance import write_rows  # it imports all of tokfmt.mix
+    from tokfmt.mix import write_ledger  # it imports all of tokfmt.mix
 
     recipe = destination.rows or inputs.sources[0].reader
-    facts = write_rows(scratch, recipe, content.axis, content.reader, content.losses, progress)
+    facts = write_ledger(scratch, recipe, content.axis, content.reader, content.losses, progress)
     return {"unit": "sequences" if destination.rows is None else "samples", **facts}
 
 

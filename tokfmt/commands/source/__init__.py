@@ -8,9 +8,7 @@ manifest   the manifest beside a dataset
 discover   the datasets that a request names, their formats and files
 stored     an opened dataset, its separator and its tokenizer
 ingest     records as a token axis
-draft      a recipe of text before it is prepared
-recipe     the sources of a recipe, and the reader of its samples
-open       the functions that commands call: `open_sources`, `open_one`, `open_recipe`
+open       the functions that commands call: `open_sources`, `open_one`
 
 The functions of `open` return a `stored.Source`.
 """

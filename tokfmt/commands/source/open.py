@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
-from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -29,7 +28,6 @@ from tokfmt.commands.source.manifest import (
 from tokfmt.commands.source.partial import closed, partial_of, readable
 from tokfmt.commands.source.request import (
     EosChoice,
-    Found,
     Options,
     SourceFiles,
     SourceRequest,
@@ -69,10 +67,6 @@ from tokfmt.run.progress import Progress
 from tokfmt.wording import printable
 
 if TYPE_CHECKING:
-    from tokfmt.commands.source.draft import TextRecipe
-    from tokfmt.mix.documents import Documents
-    from tokfmt.mix.language import RecipeFile
-    from tokfmt.mix.samples import Samples
     from tokfmt.text.tokenizer import TokenizerHandle
 
 
@@ -585,7 +579,8 @@ def hints_of(
         no_eos=known is not None and known.eos_id is None,
         jobs=jobs,
         tokenizer_eos=tokenizer.eos_id if tokenizer is not None else None,
-        open_recipe=partial(_recipe_reader, found.named, request.every_end) if found.format.is_computed else None,
+        every_end=request.every_end,
+        source_files=found if found.format.is_computed else None,
         allow_partial=request.allow_partial,
     )
 
@@ -608,38 +603,6 @@ def _stated(records: RecordReader, format_: Format) -> Separator | None:
     """Return the separator that records state themselves, as those of a recipe do; None if they do not."""
     eos_id = records.info.eos_id
     return None if eos_id is None else Separator(eos_id, format_.name)
-
-
-def open_recipe(
-    file: RecipeFile, hints: Hints, named: Found | None = None, *, every_end: bool = False
-) -> tuple[Samples | Documents | TextRecipe, list[Source]]:
-    """Open a recipe, and return its reader and its sources; see `commands.source.recipe.assemble`.
-
-    Args:
-        file: The recipe.
-        hints: The accepted losses, and the number of threads that open sources.
-        named: The datasets of its sources, from `named_by`, if they were found already.
-        every_end: See `SourceRequest`.
-
-    Raises:
-        TokfmtError: A source cannot be opened, or the sources do not go together.
-    """
-    from tokfmt.commands.source.recipe import assemble
-
-    return assemble(file, hints, open_sources, named, every_end=every_end)
-
-
-def _recipe_reader(named: Found | None, every_end: bool, file: Any, hints: Hints) -> TokenReader | RecordReader:
-    return open_recipe(file, hints, named, every_end=every_end)[0]
-
-
-def text_recipe_of(source: Source) -> TextRecipe | None:
-    """Return the recipe of text that a source is, whose samples do not exist yet; None for any other source."""
-    if not source.format.is_computed:
-        return None
-    from tokfmt.commands.source.draft import TextRecipe
-
-    return source.reader if isinstance(source.reader, TextRecipe) else None
 
 
 def contradicted(source: Source, sequences: int, tokens: int | None) -> CorruptError | None:
@@ -677,10 +640,3 @@ def counted(source: Source, request: SourceRequest) -> Source:
     if any(IGNORED in note for note in source.notes):  # a note on its files reports it already
         return source
     return source._replace(notes=(*source.notes, f"the dataset {wrong.what}; {IGNORED}"))
-
-
-def with_named(one: SourceFiles) -> SourceFiles:
-    """Return the files of a recipe with the datasets that it names."""
-    from tokfmt.commands.source.recipe import named_by
-
-    return one._replace(named=named_by(one.path))

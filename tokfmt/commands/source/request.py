@@ -405,6 +405,7 @@ class SourceFiles(NamedTuple):
         left_out: The other files in the directory, which are not read, in words; "" without any.
         below: Some of the other files are in directories below.
         named: The datasets that a recipe names, if they were found already; see `find_sources`.
+        within: The recipes that name this recipe; see `mix.open.Nesting`.
         opened: The file in which the format was detected, by its path, until a reader takes it; see `format.Hints`.
         manifest: The manifest beside it, if it was read already.
         inspections: Its inspections, if the caller has more use for them.
@@ -416,6 +417,7 @@ class SourceFiles(NamedTuple):
     left_out: str = ""
     below: bool = False
     named: Found | None = None
+    within: Any = None
     opened: dict[Place, File] = {}  # noqa: RUF012 - never changed: files are taken from those that are given
     manifest: Manifest | None = None
     inspections: Inspections | None = None

@@ -32,7 +32,6 @@ from tokfmt.base.options import fit, given_options
 from tokfmt.commands.source.discover import format_of
 from tokfmt.commands.source.manifest import LITTLE, extent, fingerprint, ledger_paths, read_manifest, written_files
 from tokfmt.commands.source.open import open_sources
-from tokfmt.commands.source.recipe import Deferred
 from tokfmt.commands.source.request import EosChoice, SourceRequest, viewed, words_of
 from tokfmt.commands.source.stored import Source as Opened
 from tokfmt.core.format import Format
@@ -46,6 +45,7 @@ from tokfmt.files.named import place_named
 from tokfmt.files.place import LocalPlace, Place, Url, place_of
 from tokfmt.mix.cache import Numbers
 from tokfmt.mix.documents import Documents, Source, SpanTable
+from tokfmt.mix.open import Deferred
 from tokfmt.mix.samples import Samples
 from tokfmt.model.select import Concat, Slice
 from tokfmt.run.progress import Progress
@@ -210,7 +210,7 @@ def _leaves(source: Source) -> tuple[Sequence[TokenReader], int]:
     return (reader.sources if several and isinstance(reader, Concat) else [reader]), first
 
 
-def write_rows(
+def write_ledger(
     scratch: Path,
     opened: object,
     axis: TokenReader,
@@ -275,13 +275,13 @@ def _table(recipe: Documents | Samples, numbers: Numbers) -> SpanTable:
     return SpanTable(row, source, sequence, np.zeros(len(row), np.int64), lengths)
 
 
-def built(
+def ledger_files(
     ledger: Mapping[str, Any], format_: Format, staging: Publisher, manifest: bytes | None
 ) -> Mapping[str, bytes | Path]:
     """Return the files of the ledger beside a destination, by name.
 
     Args:
-        ledger: "unit", and the values of `write_rows`.
+        ledger: "unit", and the values of `write_ledger`.
         format_: The format of the destination.
         staging: The hidden directory of the destination; its scratch holds the rows.
         manifest: The manifest of the destination, which has checksums of sources; None if there is no manifest.
@@ -489,7 +489,7 @@ def _described(listed: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**listed, **found, "options": given_options(found["options"])}
 
 
-def compare(ledger: Ledger, reader: TokenReader) -> None:
+def compare_ledger(ledger: Ledger, reader: TokenReader) -> None:
     """Compare all rows of a ledger with its dataset, in 8 bytes of memory per sequence.
 
     Args:

@@ -20,11 +20,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.commands.prepare.draw import Kept
-from tokfmt.commands.source.draft import TextSource
 from tokfmt.core.ragged import Offsets, offsets_of
 from tokfmt.files.place import Place, Url
 from tokfmt.mix.documents import TextPart
+from tokfmt.mix.draft import TextSource
+from tokfmt.mix.draw import Kept
 from tokfmt.mix.language import RecipeFile
 from tokfmt.text.filters import FilterChain, value_of
 

@@ -27,10 +27,6 @@ from numpy.typing import NDArray
 
 from tokfmt.base.resources import share
 from tokfmt.base.seeds import DRAWN, draws
-from tokfmt.commands.prepare.draw import Drawing, Kept, draw, in_order
-from tokfmt.commands.prepare.rejects import Rejects
-from tokfmt.commands.prepare.report import Row, row_of, row_of_ids
-from tokfmt.commands.source.draft import TextRecipe, TextSource
 from tokfmt.commands.source.ingest import ingest
 from tokfmt.commands.source.request import parse_selection
 from tokfmt.commands.source.stored import Source as Opened
@@ -42,6 +38,10 @@ from tokfmt.errors import TokfmtError
 from tokfmt.files.place import Place
 from tokfmt.mix.cache import Column
 from tokfmt.mix.documents import Documents, Source, TextPart, drawn, filled, passes, quota_of
+from tokfmt.mix.draft import TextRecipe, TextSource
+from tokfmt.mix.draw import Drawing, Kept, draw, in_order
+from tokfmt.mix.rejects import Rejects
+from tokfmt.mix.report import Row, row_of, row_of_ids
 from tokfmt.mix.samples import Samples, separator_of
 from tokfmt.model.select import Chosen, Concat, Picked
 from tokfmt.run.execute import make_executor
