@@ -72,14 +72,14 @@ ALLOWED = {
         ("open", "os.lstat", "os.path.abspath", "os.path.islink", "os.path.join",
          "os.path.realpath", "os.path.split", "os.stat"), DESTINATION
     ),
-    "commands/prepare/prepare.py": dict.fromkeys(("open", "stat"), OWN),
-    "commands/prepare/rejects.py": {"open": OWN, **dict.fromkeys(("os.path.isabs", "os.path.relpath"), WORDS)},
-    "commands/provenance.py": dict.fromkeys(
+    "mix/prepare.py": dict.fromkeys(("open", "stat"), OWN),
+    "mix/rejects.py": {"open": OWN, **dict.fromkeys(("os.path.isabs", "os.path.relpath"), WORDS)},
+    "mix/ledger.py": dict.fromkeys(
         ("os.path.abspath", "os.path.normpath", "os.path.realpath", "os.path.relpath", "os.path.samefile"),
         "a ledger names local files relative to it",
     ),
     "commands/show/export.py": dict.fromkeys(("open", "os.stat"), DESTINATION),
-    "commands/show/step.py": dict.fromkeys(
+    "mix/trace.py": dict.fromkeys(
         ("os.path.exists", "os.path.normpath", "os.path.samefile"), "a local path, made shorter to be shown"
     ),
     "commands/stats/report.py": {"File": "a report is a local file"},

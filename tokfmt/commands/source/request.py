@@ -383,7 +383,7 @@ class Inspections:
 
     def of(self, format_: Format, places: Sequence[Place], options: Any, hints: Hints) -> Inspection:
         """Return the inspection for these arguments of `Format.inspect`, from an earlier call with the same."""
-        key = tuple(places), options, hints._replace(jobs=None, files=None)
+        key = tuple(places), options, hints._replace(jobs=None, files=None, source_files=None)
         if key not in self._made:
             self._made[key] = format_.inspect(places, options, hints)
         return self._made[key]
