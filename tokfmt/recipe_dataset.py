@@ -21,9 +21,9 @@ from tokfmt.mix import (
     Ids,
     RecipeFile,
     Samples,
-    Source,
     Span,
     TextRecipe,
+    TokenSource,
     Where,
     check_fields,
     open_recipe,
@@ -85,7 +85,7 @@ class Recipe(Dataset):
         return self._samples.file
 
     @property
-    def sources(self) -> tuple[Source, ...]:
+    def sources(self) -> tuple[TokenSource, ...]:
         """The sources, in the order of the recipe. `Span.source` is an index into them."""
         return self._samples.sources
 

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tokfmt.mix.amounts import Amount, amounts_of
-    from tokfmt.mix.documents import Documents, Source, Span
+    from tokfmt.mix.documents import Documents, Span, TokenSource
     from tokfmt.mix.draft import TextRecipe, TextSource
     from tokfmt.mix.fields import Ids, check_fields
     from tokfmt.mix.language import (
@@ -64,10 +64,10 @@ __all__ = [
     "PackedRows",
     "RecipeFile",
     "Samples",
-    "Source",
     "Span",
     "TextRecipe",
     "TextSource",
+    "TokenSource",
     "Traced",
     "TreeRow",
     "Where",
@@ -102,7 +102,7 @@ __all__ = [
 
 _NAMES = {
     "amounts": ("Amount", "amounts_of"),
-    "documents": ("Documents", "Source", "Span"),
+    "documents": ("Documents", "Span", "TokenSource"),
     "draft": ("TextRecipe", "TextSource"),
     "fields": ("Ids", "check_fields"),
     "language": (

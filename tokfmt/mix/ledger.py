@@ -44,7 +44,7 @@ from tokfmt.files.file import File, open_file
 from tokfmt.files.named import place_named
 from tokfmt.files.place import LocalPlace, Place, Url, place_of
 from tokfmt.mix.cache import Numbers
-from tokfmt.mix.documents import Documents, Source, SpanTable
+from tokfmt.mix.documents import Documents, SpanTable, TokenSource
 from tokfmt.mix.open import Deferred
 from tokfmt.mix.samples import Samples
 from tokfmt.model.select import Concat, Slice
@@ -200,7 +200,7 @@ def _clipped(inner: SpanTable, spans: SpanTable) -> SpanTable:
     return _those(moved, start < stop)
 
 
-def _leaves(source: Source) -> tuple[Sequence[TokenReader], int]:
+def _leaves(source: TokenSource) -> tuple[Sequence[TokenReader], int]:
     """Return the readers of the datasets in a source of token IDs, and the number of sequences before its first one."""
     reader, first = source.whole or source.reader, 0
     while isinstance(reader, (Deferred, Slice)):
@@ -358,7 +358,7 @@ class Origin:
     via: tuple[tuple[str, int], ...] = ()
 
 
-class StoredRows:
+class LedgerRows:
     """The rows of a ledger that cannot be mapped. Rows and slices are read by byte offset.
 
     Args:
@@ -395,7 +395,7 @@ class Ledger(NamedTuple):
     unit: str
     sequences: int
     sources: Sequence[Mapping[str, Any]]
-    rows: NDArray[np.void] | StoredRows
+    rows: NDArray[np.void] | LedgerRows
 
     def pieces(self, sequence: int, start: int, stop: int | None) -> list[tuple[int, int, int, int]]:
         """Return source, record, start and stop of each piece of positions `start <= p < stop` of a sequence.
@@ -455,10 +455,10 @@ def read_ledger(path: Place, name: str | None) -> Ledger | None:
     if file.size > size or file.read(0, _HEAD) != _head(rows):
         what = f"does not match {printable(about_at.name)}, which states {rows:,} rows"
         raise CorruptError(rows_at, what, remedy=_AGAIN)
-    held: NDArray[np.void] | StoredRows = np.empty(0, ROW)
+    held: NDArray[np.void] | LedgerRows = np.empty(0, ROW)
     if rows:
         mapped = isinstance(rows_at, Path)
-        held = np.memmap(rows_at, ROW, "r", _HEAD, (rows,)) if mapped else StoredRows(file, rows)  # type: ignore[call-overload]
+        held = np.memmap(rows_at, ROW, "r", _HEAD, (rows,)) if mapped else LedgerRows(file, rows)  # type: ignore[call-overload]
     return Ledger(rows_at, about_at.parent.real(), content["unit"], count, sources, held)
 
 

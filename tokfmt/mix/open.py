@@ -60,7 +60,7 @@ from tokfmt.files.named import place_named
 from tokfmt.files.place import Place, place_of
 from tokfmt.files.store import Identity
 from tokfmt.mix.cache import key_of, recalled, remember, unkept
-from tokfmt.mix.documents import Documents, Source, Vocabulary, quotas
+from tokfmt.mix.documents import Documents, TokenSource, Vocabulary, with_quotas
 from tokfmt.mix.draft import TextRecipe, TextSource, filters_of
 from tokfmt.mix.language import VERSION, RecipeFile, SourceEntry, in_keys, read_recipe
 from tokfmt.mix.samples import CHOOSE_SEPARATOR, Samples, has_labels, separator_of
@@ -128,13 +128,15 @@ def _lost(parts: Sequence[Opened], allow_loss: frozenset[str], *, cut: bool) -> 
             yield loss_in(part.paths[0], "loss-mask", what)
 
 
-def _refuse_ended(file: RecipeFile, sources: Sequence[Source | TextSource], parts: Sequence[Sequence[Opened]]) -> None:
+def _refuse_ended(
+    file: RecipeFile, sources: Sequence[TokenSource | TextSource], parts: Sequence[Sequence[Opened]]
+) -> None:
     """Refuse a source without a separator whose sequences end with that of the other sources.
 
     Raises:
         ConversionError: There is one.
     """
-    unknown = [k for k, source in enumerate(sources) if source.eos_id is None and isinstance(source, Source)]
+    unknown = [k for k, source in enumerate(sources) if source.eos_id is None and isinstance(source, TokenSource)]
     if file.to_eos is not None or not file.separates or not 0 < len(unknown) < len(sources):
         return
     to_eos = separator_of(file, sources)
@@ -156,7 +158,7 @@ def _masks_of(info: Info) -> str:
 def _laid(file: RecipeFile, hints: Hints) -> tuple[Samples | Documents | TextRecipe, list[Opened], str]:
     """Return the reader of a recipe, its parts, and accepted differences between their tokenizers in words."""
     nesting = _entered(file.where, None if hints.source_files is None else hints.source_files.within)
-    found, opened, of_each = list[Source | TextSource](), list[Opened](), list[list[Opened]]()
+    found, opened, of_each = list[TokenSource | TextSource](), list[Opened](), list[list[Opened]]()
     handle = _tokenizer(file)
     for entry in file.sources:
         try:
@@ -177,10 +179,10 @@ def _laid(file: RecipeFile, hints: Hints) -> tuple[Samples | Documents | TextRec
     _refuse_ended(file, found, of_each)
     vocabulary = _agreed_vocabulary(opened, handle, hints.allow_loss)
     made_by, mixed = agreed_tokenizer(opened, handle, hints.allow_loss)
-    of_ids = [source for source in found if isinstance(source, Source)]
+    of_ids = [source for source in found if isinstance(source, TokenSource)]
     if len(of_ids) < len(found) or file.dedup != "none":
         return TextRecipe(file, found, handle, made_by), opened, mixed
-    of_ids = quotas(file, of_ids)
+    of_ids = with_quotas(file, of_ids)
     if file.seq_len is not None:
         return Samples(file, of_ids, vocabulary, made_by), opened, mixed
     return Documents(file, of_ids, separator_of(file, of_ids), vocabulary, made_by), opened, mixed
@@ -357,7 +359,7 @@ def _opened(
     handle: TokenizerHandle | None,
     hints: Hints,
     nesting: Nesting,
-) -> tuple[Source | TextSource, list[Opened]]:
+) -> tuple[TokenSource | TextSource, list[Opened]]:
     """Open the datasets of one source, in the order of its paths; return the source and its parts."""
     paths = expanded([place_named(file.where, path) for path in entry.path])
     # Samples are read without a look at separators, so that these are looked at once, and the cache remembers it. A
@@ -375,9 +377,9 @@ def _opened(
     )
     # Only inputs of labels = "starts" begin with another lead. Else a document keeps the one that it has.
     request = replace(request, bos=entry.bos if file.convention == "starts" else "none")
-    places = _find(request, hints, nesting) if file.pack == "stored" else []
-    if places:
-        request = viewed(request, places[0].format, "samples")
+    datasets = _find(request, hints, nesting) if file.pack == "stored" else []
+    if datasets:
+        request = viewed(request, datasets[0].format, "samples")
     places_named = [place_of(path).normalized().text for path in paths]
     read = [entry.format, entry.options, entry.split, entry.select, entry.eos, file.pack == "stored"]
     read += [file.to_eos, request.bos]  # Rows are compared with the separator that is put after them.
@@ -385,13 +387,13 @@ def _opened(
     plain = file.pack != "stored" and handle is None and not entry.filter
     if plain and (known := _recalled(key, entry.name, request, entry.select)):
         return known[0], [known[1]]
-    places = places or _find(request, hints, nesting)
-    parts = open_sources(request, handle, hints.jobs, found=places, collect_invalid=hints.collect_invalid)
+    datasets = datasets or _find(request, hints, nesting)
+    parts = open_sources(request, handle, hints.jobs, found=datasets, collect_invalid=hints.collect_invalid)
     for part in parts:
         _refuse_other_recipe(part, handle, hints.allow_loss)
     kinds = _kinds(entry, parts)
     if "text" in kinds:
-        return _text_source(file, entry, parts, places, handle), parts
+        return _text_source(file, entry, parts, datasets, handle), parts
     if handle is not None and entry.select is None and "tokenizers" not in hints.allow_loss:
         _refuse_beyond(parts, handle)
     records = any(isinstance(part.reader, RecordReader) for part in parts)
@@ -412,7 +414,7 @@ def _opened(
     leads = tuple(sorted({part.bos_id for part in parts if part.bos_id is not None}))
     reader = _joined(readers, entry.select)
     inner = [_inner_state(one) for one in readers]
-    stats = snapshot(places)
+    stats = snapshot(datasets)
     checksums = tuple(manifest.output.get("xxh3_128") for part in parts for manifest in part.manifests)
     checksums += tuple(one for reader in readers for source in _inner(reader) for one in source.checksums)
     sizes = (
@@ -421,13 +423,13 @@ def _opened(
         else [size for size, *_ in stats.values()]
     )
     counts = [reader.info.sequences, reader.info.tokens]
-    found = Source(
+    found = TokenSource(
         entry.name,
         tuple(map(place_of, paths)),
         parts[0].format.name,
         reader,
         separators[0] if len(separators) == 1 else None,
-        [str(file.where.parent.normalized()), _on_disk(places), read, inner],
+        [str(file.where.parent.normalized()), _on_disk(datasets), read, inner],
         {"format": [part.format.name for part in parts], "sizes": sizes, "counts": counts, "options": read[1]}
         | {key: found for key, found in (("eos", removed), ("bos", leads), ("masked", masked)) if found},
         _notes(entry, parts, readers, reader, handle),
@@ -495,7 +497,7 @@ def _text_source(
     file: RecipeFile,
     entry: SourceEntry,
     parts: Sequence[Opened],
-    places: Sequence[SourceFiles],
+    datasets: Sequence[SourceFiles],
     handle: TokenizerHandle | None,
 ) -> TextSource:
     """Return a source that holds text. A command that stores the recipe prepares it.
@@ -518,12 +520,12 @@ def _text_source(
     tokenizer = handle.describe()
     facts = [
         [part.format.name for part in parts],
-        [size for size, *_ in snapshot(places).values()],
+        [size for size, *_ in snapshot(datasets).values()],
         read,
         [tokenizer["digest"], tokenizer["special_tokens"]],
         unicodedata.unidata_version if filters else None,
     ]
-    state = [str(file.where.parent.normalized()), _on_disk(places), facts]
+    state = [str(file.where.parent.normalized()), _on_disk(datasets), facts]
     eos_id = None if entry.eos == "none" else entry.eos if isinstance(entry.eos, int) else handle.eos_id
     return TextSource(entry, tuple(parts), filters, eos_id, state, facts)
 
@@ -656,7 +658,7 @@ def _is_decoded(reader: TokenReader) -> bool:
     return any(one.length and one.pieces(0, 1) is None for one in dataset_of(reader).axis.readers())
 
 
-def _inner(reader: TokenReader) -> Sequence[Source]:
+def _inner(reader: TokenReader) -> Sequence[TokenSource]:
     """Return the sources of a nested recipe; nothing for any other reader."""
     return reader.sources if isinstance(reader, (Samples, Documents)) else ()
 
@@ -724,7 +726,7 @@ def _joined(readers: Sequence[Any], select: str | None) -> TokenReader:
     return reader if select is None else Slice(reader, *parse_selection(select, reader.info.sequences))
 
 
-def _recalled(key: str, name: str, request: SourceRequest, select: str | None) -> tuple[Source, Opened] | None:
+def _recalled(key: str, name: str, request: SourceRequest, select: str | None) -> tuple[TokenSource, Opened] | None:
     """Return a source from the cache; None if there is no entry, or if a file has changed since.
 
     Args:
@@ -749,7 +751,7 @@ def _recalled(key: str, name: str, request: SourceRequest, select: str | None) -
         )
         separator, notes = Separator(*known["separator"]), tuple(known["notes"])
         paths, reader = tuple(map(place_of, request.paths)), Deferred(info, request, select)
-        source = Source(
+        source = TokenSource(
             name,
             paths,
             known["format"],
@@ -772,12 +774,12 @@ def _recalled(key: str, name: str, request: SourceRequest, select: str | None) -
     return source, Opened(paths, format_, reader, separator, notes, tokenizers=made)
 
 
-def _on_disk(places: Sequence[SourceFiles]) -> list[list[Any]]:
+def _on_disk(datasets: Sequence[SourceFiles]) -> list[list[Any]]:
     """Return the identities of the files and manifests of a source, because its order may depend on them."""
-    return _seen([*(path for one in places for path in one.files), *(manifest_path(one.path) for one in places)])
+    return _seen([*(path for one in datasets for path in one.files), *(manifest_path(one.path) for one in datasets)])
 
 
-def _kept(key: str, source: Source, parts: Sequence[Opened], files: Collection[Place]) -> Source:
+def _kept(key: str, source: TokenSource, parts: Sequence[Opened], files: Collection[Place]) -> TokenSource:
     """Store the facts on a source in the cache if opening it takes long; return the source, marked as cached."""
     kinds = {(part.format.name, part.separator.stated) for part in parts}
     if len(kinds) > 1 or (len(parts) < _FILES and source.info.sequences < _SEQUENCES):

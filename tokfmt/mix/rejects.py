@@ -44,7 +44,7 @@ class _Files(NamedTuple):
     parts: tuple[TextPart, ...]
     firsts: Offsets
 
-    def place(self, record: int) -> dict[str, Any]:
+    def locate(self, record: int) -> dict[str, Any]:
         """Return the file of a record of the source, and the number of the record in the file."""
         k = int(np.searchsorted(self.firsts, record, side="right")) - 1
         return {"file": self.paths[k], "record": self.parts[k].first + record - int(self.firsts[k])}
@@ -100,7 +100,7 @@ class Rejects:
                 filter_, name = sieve.rule(rule) if rule else ("dedup", "exact")
                 line = {
                     "source": source.name,
-                    **files.place(number),
+                    **files.locate(number),
                     "byte_offset": None if byte < 0 else byte,
                     "filter": filter_,
                     "rule": name,
@@ -113,7 +113,7 @@ class Rejects:
 
     def _twin(self, source: int, record: int) -> dict[str, Any]:
         files = self._files[source]
-        return {"source": files.name, **files.place(record)}
+        return {"source": files.name, **files.locate(record)}
 
 
 def _seen_from(home: Place, file: Place) -> str:

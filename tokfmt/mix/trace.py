@@ -12,7 +12,7 @@ from tokfmt.commands.source.discover import format_of
 from tokfmt.commands.source.request import SourceRequest, viewed
 from tokfmt.core.reader import TokenReader
 from tokfmt.files.place import LocalPlace, Place
-from tokfmt.mix.documents import Documents, Source, Span
+from tokfmt.mix.documents import Documents, Span, TokenSource
 from tokfmt.mix.open import Deferred
 from tokfmt.mix.samples import Samples
 from tokfmt.model.select import Chosen, Concat, Slice
@@ -34,7 +34,7 @@ class Traced(NamedTuple):
     eos_id: int | None
 
     @property
-    def source(self) -> Source:
+    def source(self) -> TokenSource:
         """The source."""
         return self.recipe.sources[self.span.source]
 
@@ -70,10 +70,10 @@ def _followed(recipe: Samples | Documents, span: Span, eos_id: int | None, outer
         yield Traced(name, recipe, span, eos_id)
 
 
-def _begin(source: Source, span: Span) -> int:
+def _begin(source: TokenSource, span: Span) -> int:
     """Return the position at which the sequence of a span begins on the token axis of its source."""
-    place = source.place(span.sequence)
-    return int(source.reader.offsets(place, place)[0])
+    index = source.index_of(span.sequence)
+    return int(source.reader.offsets(index, index)[0])
 
 
 def _dataset(reader: TokenReader, position: int) -> tuple[TokenReader, int]:
@@ -106,8 +106,8 @@ class StoredSequence(NamedTuple):
 def stored_sequence(one: Traced) -> StoredSequence:
     """Find the sequence of a span in its dataset. Reads."""
     source, span = one.source, one.span
-    begin, place = _begin(source, span), source.place(span.sequence)
-    length = int(source.reader.offsets(place + 1, place + 1)[0]) - begin
+    begin, index = _begin(source, span), source.index_of(span.sequence)
+    length = int(source.reader.offsets(index + 1, index + 1)[0]) - begin
     # the file of a separator is that of the last token
     found = source.reader.locate(begin + min(span.start, length - 1))
     file = found.path if found is not None else source.paths[0]

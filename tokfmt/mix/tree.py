@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from tokfmt.mix.amounts import Amount, amounts_of, filled
+from tokfmt.mix.amounts import Amount, amounts_of, nonempty
 from tokfmt.mix.documents import Documents
 from tokfmt.mix.samples import Samples
 
@@ -77,7 +77,7 @@ def explain(reader: object) -> list[TreeRow]:
             whole,
             samples=reader.count,
             cut=sum(row.cut or 0 for row in top),
-            padded=reader.count * reader.places - total,
+            padded=reader.count * reader.advance - total,
             left_out=_joined(lists),
         )
     return [whole, *rows]
@@ -91,7 +91,7 @@ def _tree(
     count, tokens = held.info.sequences, held.info.tokens
     there = count
     if isinstance(view, Samples):
-        there = _on_the_row(view, k) if depth == 1 and held is source.reader else filled(held)
+        there = _on_the_row(view, k) if depth == 1 and held is source.reader else nonempty(held)
         tokens += there if view.after is not None else 0
     yield TreeRow(
         source.name,
@@ -115,7 +115,7 @@ def _on_the_row(view: Samples, k: int) -> int:
     """Return the number of sequences of source k that are not empty."""
     axis = next(one.packing.axis for one in view.lists() if k in one.packing.axis.numbers)
     at = axis.numbers.index(k)
-    return int(axis.places[at + 1]) - int(axis.places[at])
+    return int(axis.sequences_before[at + 1]) - int(axis.sequences_before[at])
 
 
 def _with_samples(view: Samples, rows: Sequence[TreeRow]) -> Iterator[TreeRow]:
@@ -127,7 +127,7 @@ def _with_samples(view: Samples, rows: Sequence[TreeRow]) -> Iterator[TreeRow]:
             row
             if one is None
             else replace(
-                row, samples=one.drawn, padded=one.drawn * view.places - row.drawn, left_out=one.packing.left_out()
+                row, samples=one.drawn, padded=one.drawn * view.advance - row.drawn, left_out=one.packing.left_out()
             )
         )
 
