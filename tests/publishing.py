@@ -9,7 +9,7 @@ from steps import KINDS, Steps
 
 from tokfmt import registry
 from tokfmt.errors import ConversionError, DestinationExistsError
-from tokfmt.run.plan import Journal
+from tokfmt.files.journal import Journal
 
 KILLED = {"kill": 1}
 PAIR = registry.get("megatron")

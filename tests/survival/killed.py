@@ -20,9 +20,9 @@ from tokfmt.commands.convert.convert import convert_files
 from tokfmt.commands.convert.request import Request
 from tokfmt.commands.source.request import SourceRequest
 from tokfmt.errors import TokfmtError
+from tokfmt.files.journal import Task, read_journal
 from tokfmt.files.place import LocalPlace
 from tokfmt.run import plan, shuffle
-from tokfmt.run.plan import Task, read_journal
 from tokfmt.run.progress import Progress
 from tokfmt.testing import tree
 

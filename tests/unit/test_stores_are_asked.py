@@ -15,6 +15,7 @@ LOCAL_STORE = {
     "files/file.py": "reads local files",
     "files/durable.py": "flushes and renames local files",
     "files/publisher.py": "publishes local files",
+    "files/journal.py": "is in the hidden directory of a destination, which is local",
     "files/replacing.py": "looks at what a local destination replaces",
     "core/output.py": "writes local files",
     "files/locks.py": "makes locks and private directories, which are local",

@@ -44,13 +44,13 @@ from tokfmt.errors import (
     VerificationError,
 )
 from tokfmt.files.durable import replace_file
+from tokfmt.files.journal import Journal, NullJournal, Task, keep_only, read_journal
 from tokfmt.files.locks import check_private, make_private
 from tokfmt.files.place import LocalPlace, Place, Url, local_path, place_of
 from tokfmt.files.publisher import REQUEST, Publisher, hidden_sibling, remove_leftover
 from tokfmt.files.replacing import resolve_link
 from tokfmt.files.spool import spool_of
 from tokfmt.files.store import Identity
-from tokfmt.run.plan import Journal, NullJournal, Task, keep_only, read_journal
 from tokfmt.wording import printable
 
 SCHEMA = "tokfmt.conversion/1"

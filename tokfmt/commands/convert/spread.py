@@ -35,12 +35,12 @@ from tokfmt.core.records import RecordReader
 from tokfmt.errors import DestinationExistsError, TokfmtError
 from tokfmt.files import named
 from tokfmt.files.claims import Claim
+from tokfmt.files.journal import Task, read_journal
 from tokfmt.files.locks import Scratch
 from tokfmt.files.place import Place, Url, close_stores, writable_store
 from tokfmt.files.spool import run_of_tasks
 from tokfmt.files.store import Identity
 from tokfmt.run.execute import ClusterExecutor, connected, counted, is_stopped, naming_worker, outage_of, received
-from tokfmt.run.plan import Task, read_journal
 from tokfmt.run.progress import Progress
 from tokfmt.stores import clients, disk, options
 from tokfmt.wording import printable

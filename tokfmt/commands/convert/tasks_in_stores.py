@@ -24,11 +24,11 @@ from tokfmt.commands.convert.upload import StorePublisher
 from tokfmt.errors import ConversionError, CorruptError, FormatError, OptionError, TokfmtError
 from tokfmt.files.claims import claim_content
 from tokfmt.files.file import open_file, writing
+from tokfmt.files.journal import NullJournal, Task
 from tokfmt.files.locks import make_private
 from tokfmt.files.place import Url, writable_store
 from tokfmt.files.publisher import Publisher
 from tokfmt.files.spool import is_named, records_of
-from tokfmt.run.plan import NullJournal, Task
 from tokfmt.wording import printable
 
 _REQUEST = "conversion.json"

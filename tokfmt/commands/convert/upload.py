@@ -39,13 +39,14 @@ from tokfmt.core.format import Format
 from tokfmt.errors import ConversionError, DestinationExistsError, OptionError, OutageError, TokfmtError
 from tokfmt.files.claims import Claim, read_claim, refused
 from tokfmt.files.file import everything_in, open_file, writing
+from tokfmt.files.journal import NullJournal
 from tokfmt.files.listing import Listing
 from tokfmt.files.locks import make_private
 from tokfmt.files.place import LocalPlace, Place, Url, writable_store
 from tokfmt.files.publisher import REQUEST, Beside, Publisher
 from tokfmt.files.spool import records_of, run_of_tasks, spool_of
 from tokfmt.files.store import Identity, Kind
-from tokfmt.run.plan import NullJournal, Sink
+from tokfmt.run.plan import Sink
 from tokfmt.run.progress import Progress
 from tokfmt.wording import printable
 

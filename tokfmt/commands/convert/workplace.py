@@ -19,12 +19,13 @@ from tokfmt.commands.source.ingest import blocks_of
 from tokfmt.core.format import Target, TokenWriter
 from tokfmt.core.reader import TokenReader
 from tokfmt.core.records import RecordReader
+from tokfmt.files.journal import NullJournal
 from tokfmt.files.place import Place, Url, local_path
 from tokfmt.files.publisher import Publisher
 from tokfmt.files.replacing import readable_by
 from tokfmt.files.store import Identity
 from tokfmt.run.execute import ClusterExecutor, make_executor
-from tokfmt.run.plan import NullJournal, Share, Sink, Stretch, Workers
+from tokfmt.run.plan import Share, Sink, Stretch, Workers
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,10 +22,11 @@ from tokfmt.commands.source.request import option_names
 from tokfmt.core.format import Receipt, Target, TokenWriter
 from tokfmt.core.reader import Separators, TokenReader
 from tokfmt.errors import Loss, TokenRangeError
+from tokfmt.files.journal import Task
 from tokfmt.model import Boundaries
 from tokfmt.model.batch import LEAD, Counts
 from tokfmt.model.readers import LaidReader
-from tokfmt.run.plan import Task, Workers, plan, run
+from tokfmt.run.plan import Workers, plan, run
 from tokfmt.run.progress import Progress
 from tokfmt.wording import printable
 
