@@ -7,7 +7,7 @@ import stores
 from publishing import DATA, INDEX, OLD, PAIR, PublisherContract, journal_of
 from steps import Steps
 
-from tokfmt.commands.convert.upload import StorePublisher
+from tokfmt.files.store_publisher import StorePublisher
 
 
 class TestStore(PublisherContract):
@@ -24,14 +24,16 @@ class TestStore(PublisherContract):
     def publisher(self, *, overwrite=False, keep=False):
         return StorePublisher(
             self.url, PAIR, spool=self.home, overwrite=overwrite, kept="resume" if keep else "",
-            companions=[self.url.with_name(INDEX)],
+            companions=[INDEX],
         )  # fmt: skip
 
     def journal(self, publisher):
         return journal_of(publisher)
 
     def publish(self, publisher):
-        publisher.measure(1)
+        publisher.files = {
+            name: PAIR.measured(path) for name in (DATA, INDEX) if (path := publisher.path.with_name(name)).exists()
+        }
         super().publish(publisher)
 
     def seen(self):
