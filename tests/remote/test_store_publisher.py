@@ -1,12 +1,16 @@
 """A destination in a store keeps the laws of publishing."""
 
+import json
 import shutil
 
 import pytest
 import stores
+from paths import FIXTURES
 from publishing import DATA, INDEX, OLD, PAIR, PublisherContract, journal_of
 from steps import Steps
 
+import tokfmt
+from tokfmt.errors import OutageError
 from tokfmt.files.store_publisher import StorePublisher
 
 
@@ -49,3 +53,28 @@ class TestStore(PublisherContract):
         self.held.clear()
         for path in self.home.iterdir():
             shutil.rmtree(path)
+
+
+def test_a_run_that_lacks_its_manifest_only_is_continued(tmp_path, monkeypatch):
+    """Its ledger is in the store already, and is no part of the dataset, whose files are not in the spool any more."""
+    monkeypatch.setenv("TOKFMT_SPOOL", str(tmp_path))
+    held, failing = {}, {"put m.tokfmt.json"}
+
+    def step(name):
+        if name in failing:
+            raise OSError(5, "an outage")
+
+    store = stores.Writable(held, step)
+    stores.register_store("mem", lambda url: store)
+    stores.close_stores()
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text(f'tokfmt = 1\n[[source]]\npath = "{FIXTURES / "modalities" / "D_2byte_gpt2.pbin"}"\n')
+    how = {"to_format": "mds", "to_options": {"shard_size": 600}, "resume": True, "ledger": True}
+    with pytest.raises(OutageError) as stopped:
+        tokfmt.convert(recipe, "mem://bkt/m", **how)
+    assert any("is absent; 6 objects are uploaded" in note for note in stopped.value.__notes__)
+    failing.clear()
+    tokfmt.convert(recipe, "mem://bkt/m", **how)
+    output = json.loads(held["m.tokfmt.json"])["output"]
+    assert [one["key"] for one in output["objects"]] == sorted(key for key in held if key.startswith("m/"))
+    assert output["files"] == 4 and "m.ledger" in held

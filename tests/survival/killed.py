@@ -23,7 +23,7 @@ from tokfmt.errors import TokfmtError
 from tokfmt.files import journal
 from tokfmt.files.journal import Task, read_journal
 from tokfmt.files.place import LocalPlace
-from tokfmt.run import shuffle
+from tokfmt.run import plan, shuffle
 from tokfmt.run.progress import Progress
 from tokfmt.testing import tree
 

@@ -13,7 +13,8 @@ The hidden directory is beside a local destination `DST`, and in the spool of on
         lock                     locked with flock by the process that writes DST
         conversion.json          the request, if a later run may continue this one (`--resume`, `--task`)
         journal-0-of-1 ...       the finished work of such a run: see `files.journal`
-        published                the inode of what such a run was about to publish
+        published                the inode of what such a run is about to publish
+        run                      the run that its claim names, if DST is in a store
         build/DST                the output while it is written
         scratch/                 shards of tokenized text, spilled arrays
 

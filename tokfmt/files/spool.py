@@ -3,7 +3,6 @@
     SPOOL/tokfmt-spool-16hexdigits/      of one address and one user, 0700
         .DST.tokfmt-work/                as for a local destination: see `files.publisher`
             build/DST
-            run                          the run that the claim names, if it may be continued
 
 The spool is named by --spool, TOKFMT_SPOOL or $TMPDIR. No local destination ever appears in it.
 

@@ -446,7 +446,7 @@ class StorePublisher(Publisher):
                 "this run may be in its dataset: compare that with its source by tokfmt diff"
             )
         elif self.uploaded:
-            of = f" of {len(self.files):,}" if self.files else ""
+            of = f" of {len(self.files):,}" if len(self.uploaded) <= len(self.files) else ""
             error.add_note(
                 f"{printable(self.url)} is absent; {len(self.uploaded):,}{of} objects are uploaded. A killed upload of "
                 "a large object may leave parts, which a lifecycle rule of the bucket removes"

@@ -238,7 +238,8 @@ def _measure(out: StorePublisher, format_: Format, jobs: int, advance: Callable[
     """
     built, is_folder = out.path, out.path.is_dir()
     above = f"{built.name}/" if is_folder else ""
-    uploaded = {out.name_of(key): one for key, one in out.uploaded.items()}
+    beside = {place.key for place in (manifest_path(out.url), *ledger_paths(out.url))}
+    uploaded = {out.name_of(key): one for key, one in out.uploaded.items() if key not in beside}
     files = everything_in(built) if is_folder else written_files(format_, built)  # All files in a folder appear.
     left = [file for file in files if file.is_file() and str(file.relative(built.parent)) not in uploaded]
     early = [Measured(name.removeprefix(above), one.size, one.digest) for name, one in uploaded.items()]
