@@ -15,6 +15,7 @@ LOCAL_STORE = {
     "files/file.py": "reads local files",
     "files/durable.py": "flushes and renames local files",
     "files/publisher.py": "publishes local files",
+    "files/journal.py": "is in the hidden directory of a destination, which is local",
     "files/replacing.py": "looks at what a local destination replaces",
     "core/output.py": "writes local files",
     "files/locks.py": "makes locks and private directories, which are local",
@@ -66,10 +67,9 @@ ALLOWED = {
     "commands/convert/spread.py": {"rglob": OWN},
     "commands/convert/status.py": {"stat": OWN},
     "commands/convert/tasks_in_stores.py": dict.fromkeys(("open", "os.open", "read_bytes"), OWN),
-    "commands/convert/upload.py": dict.fromkeys(("read_bytes", "read_text", "stat"), OWN),
-    "commands/convert/space.py": dict.fromkeys(("os.lstat", "os.path.lexists", "os.walk"), DESTINATION),
+    "files/store_publisher.py": dict.fromkeys(("read_bytes", "read_text", "stat"), OWN),
     "commands/destination.py": dict.fromkeys(
-        ("open", "os.lstat", "os.path.abspath", "os.path.islink", "os.path.join",
+        ("open", "os.lstat", "os.path.abspath", "os.path.islink", "os.path.join", "os.path.lexists", "os.walk",
          "os.path.realpath", "os.path.split", "os.stat"), DESTINATION
     ),
     "mix/prepare.py": dict.fromkeys(("open", "stat"), OWN),

@@ -14,9 +14,9 @@ from tokfmt.commands.convert.arrangement import AS_IT_IS, Arrangement
 from tokfmt.commands.source.request import EosChoice, SourceRequest, option_names
 from tokfmt.core.format import REGION, Format
 from tokfmt.errors import OptionError
+from tokfmt.files.journal import Task
 from tokfmt.files.place import Place
 from tokfmt.model.separator import ToEos
-from tokfmt.run.plan import Task
 
 
 @dataclass(frozen=True, slots=True)
