@@ -76,7 +76,7 @@ class Written:
         losses: The losses that were accepted, in words, by their --allow-loss name.
         report: What each source of a recipe gives; see `tokfmt.mix.report`.
         padded: Positions of samples that hold padding.
-        ledger: "unit", and what `provenance.write_rows` returns; None without --ledger.
+        ledger: "unit", and what `mix.write_ledger` returns; None without --ledger.
     """
 
     portions: Sequence[PortionCounts]
