@@ -127,6 +127,6 @@ def __getattr__(name: str) -> Any:
 
     for module, names in _NAMES.items():
         if name in names:
-            found = globals()[name] = getattr(import_module(f"tokfmt.mix.{module}"), name)
-            return found
+            value = globals()[name] = getattr(import_module(f"tokfmt.mix.{module}"), name)
+            return value
     raise AttributeError(f"module 'tokfmt.mix' has no attribute {name!r}")

@@ -74,10 +74,10 @@ def with_amounts(
         last: Number after the last one.
         ended: Documents end with the separator that the destination stores; it does not count as a token then.
     """
-    found = amounts_of(recipe, first, last)
+    amounts = amounts_of(recipe, first, last)
     return [
         {**row, "tokens": amount.tokens - amount.documents * ended, "passes": amount.passes}
-        for row, amount in zip(rows, found, strict=True)
+        for row, amount in zip(rows, amounts, strict=True)
     ]
 
 
