@@ -36,7 +36,9 @@ class TestStore(PublisherContract):
 
     def publish(self, publisher):
         built = [publisher.path.with_name(name) for name in (DATA, INDEX)]
-        publisher.files = {publisher.name_of(key): one.measured for key, one in publisher.uploaded.items() if key in OLD}
+        publisher.files = {
+            publisher.name_of(key): one.measured for key, one in publisher.uploaded.items() if key in OLD
+        }
         publisher.files |= {path.name: PAIR.measured(path) for path in built if path.exists()}
         super().publish(publisher)
 
