@@ -155,8 +155,10 @@ def convert_files(
             done = finished_before(request, inputs, destination, facts, notes)
             if done is not None:
                 return done
-        if (shared := _run_in_tasks(asked, request, inputs, destination, notes)) is not None:
-            return shared
+        if request.task is not None or request.is_spread:
+            shared = _run_in_tasks(asked, request, inputs, destination, notes)
+            if shared is not None:
+                return shared
 
         # Write, then publish.
         with workplace(request, publishers, facts, notes) as place:
