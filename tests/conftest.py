@@ -122,7 +122,8 @@ def pytest_collection_modifyitems(config, items):
     for item in items:
         if SLOW & set(item.path.parts):
             item.add_marker(pytest.mark.slow)
-    left = [] if NIGHTLY else [item for item in items if item.get_closest_marker("fuzz_only")]
+    every = NIGHTLY or os.environ.get("SNAPSHOTS") == "renew"
+    left = [] if every else [item for item in items if item.get_closest_marker("fuzz_only")]
     if left:
         config.hook.pytest_deselected(items=left)
         items[:] = [item for item in items if not item.get_closest_marker("fuzz_only")]
