@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ CASES = {
     if "defect" not in case
 }
 REFUSED = {("array", "fortran_ODD"): r"stores columns, not rows"}
-READING: dict[tuple[str, str], dict[str, object]] = {
+READING: dict[tuple[str, str], dict[str, Any]] = {
     ("array", "build_nanogpt"): {"eos": 50256},
     ("array", "kempnerforge"): {"eos": 2},
     ("array", "tatm"): {"eos": 1, "options": {"side": "before"}},
