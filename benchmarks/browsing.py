@@ -88,7 +88,7 @@ class Jump:
         return p50(lambda back: os.pread(fd, 8192, os.fstat(fd).st_size // 2 - back * 8192), range(40))
 
     def tokfmt(self, out):
-        from tokfmt.commands.source.request import SourceRequest
+        from tokfmt.source.request import SourceRequest
         from tokfmt.browser.session import open_first, open_in_full
         from tokfmt.browser.rows import Viewport, fetched, fetched_span
 
@@ -125,7 +125,7 @@ class Find:
 
     def tokfmt(self, out):
         from tokfmt.commands.search.search import find
-        from tokfmt.commands.source.open import open_source
+        from tokfmt.source.open import open_source
         from tokfmt.commands.search.query import TokenQuery
 
         reader = open_source([HOME / "merge-0.pbin"]).reader
@@ -154,7 +154,7 @@ class Memory:
 
         from tokfmt.commands.search.search import find
         from tokfmt.commands.search.query import TokenQuery
-        from tokfmt.commands.source.request import SourceRequest
+        from tokfmt.source.request import SourceRequest
         from tokfmt.browser.app import Browser
         from tokfmt.browser.session import open_session
 

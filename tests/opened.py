@@ -1,8 +1,8 @@
 """Datasets as commands open them: as they are stored, and split into documents."""
 
-from tokfmt.commands.source.discover import find_sources
-from tokfmt.commands.source.open import open_source, open_stored
-from tokfmt.commands.source.request import SourceRequest
+from tokfmt.source.discover import find_sources
+from tokfmt.source.open import open_source, open_stored
+from tokfmt.source.request import SourceRequest
 
 __all__ = ["open_source", "stored"]
 

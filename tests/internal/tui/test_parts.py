@@ -16,8 +16,8 @@ from tokfmt.browser.parts import parts_of, source_rows
 from tokfmt.browser.rows import Viewport
 from tokfmt.cli.main import cli
 from tokfmt.commands.show.parts import sections
-from tokfmt.commands.source.open import open_source
 from tokfmt.mix.amounts import amounts_of
+from tokfmt.source.open import open_source
 
 MIX = FIXTURES / "recipe" / "mix.toml"
 MEGATRON = FIXTURES / "megatron" / "gpt2_text_document.bin"

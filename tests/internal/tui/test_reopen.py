@@ -14,7 +14,7 @@ from tokfmt.browser.health import is_cheap
 from tokfmt.browser.layout import TokenStyle
 from tokfmt.browser.rows import Viewport
 from tokfmt.browser.widgets.minimap import Mark, overview
-from tokfmt.commands.source.open import open_source
+from tokfmt.source.open import open_source
 
 
 @pytest.fixture(autouse=True)

@@ -44,27 +44,6 @@ from tokfmt.commands.check.cross_checks import (
     unfinished_findings,
     width_findings,
 )
-from tokfmt.commands.source.discover import dataset_paths, found_at, identified
-from tokfmt.commands.source.ingest import as_stored, ingested, some_ids
-from tokfmt.commands.source.manifest import (
-    found_as_written,
-    manifest_of,
-)
-from tokfmt.commands.source.open import hints_of, open_found, open_stored
-from tokfmt.commands.source.request import (
-    EosChoice,
-    Inspections,
-    SourceFiles,
-    SourceRequest,
-    read_options,
-)
-from tokfmt.commands.source.stored import (
-    Source,
-    known_separator,
-    tokenizer_of,
-    without_leads,
-    without_separators,
-)
 from tokfmt.core.findings import Audit, Code, Finding
 from tokfmt.core.format import REGION, look
 from tokfmt.core.losses import READS
@@ -87,6 +66,27 @@ from tokfmt.files.place import Place
 from tokfmt.model.readers import is_split
 from tokfmt.run.execute import worker_count
 from tokfmt.run.progress import Progress
+from tokfmt.source.discover import dataset_paths, found_at, identified
+from tokfmt.source.ingest import as_stored, ingested, some_ids
+from tokfmt.source.manifest import (
+    found_as_written,
+    manifest_of,
+)
+from tokfmt.source.open import hints_of, open_found, open_stored
+from tokfmt.source.request import (
+    EosChoice,
+    Inspections,
+    SourceFiles,
+    SourceRequest,
+    read_options,
+)
+from tokfmt.source.stored import (
+    Source,
+    known_separator,
+    tokenizer_of,
+    without_leads,
+    without_separators,
+)
 from tokfmt.wording import printable
 
 if TYPE_CHECKING:

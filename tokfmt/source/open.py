@@ -15,36 +15,6 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from tokfmt.base.options import given_options
-from tokfmt.commands.source.content import Manifest
-from tokfmt.commands.source.discover import find_sources
-from tokfmt.commands.source.manifest import (
-    IGNORED,
-    as_written,
-    count_contradiction,
-    describes,
-    manifests_beside,
-    shrunk,
-)
-from tokfmt.commands.source.partial import closed, partial_of, readable
-from tokfmt.commands.source.request import (
-    EosChoice,
-    Options,
-    SourceFiles,
-    SourceRequest,
-    asking_once,
-    option_names,
-    read_options,
-)
-from tokfmt.commands.source.stored import (
-    GIVEN,
-    Separator,
-    Source,
-    decided,
-    known_separator,
-    notes_on_tokenizers,
-    without_leads,
-    without_separators,
-)
 from tokfmt.core.format import Format, Hints
 from tokfmt.core.reader import Damage, Info, Layout, Separators, TokenReader, windows
 from tokfmt.core.records import RecordReader, has_records
@@ -64,6 +34,36 @@ from tokfmt.files.shard_names import names_by_directory, notes_on_shards, refuse
 from tokfmt.model.dataset import Dataset
 from tokfmt.model.readers import ContentReader, dataset_of, from_reader
 from tokfmt.run.progress import Progress
+from tokfmt.source.content import Manifest
+from tokfmt.source.discover import find_sources
+from tokfmt.source.manifest import (
+    IGNORED,
+    as_written,
+    count_contradiction,
+    describes,
+    manifests_beside,
+    shrunk,
+)
+from tokfmt.source.partial import closed, partial_of, readable
+from tokfmt.source.request import (
+    EosChoice,
+    Options,
+    SourceFiles,
+    SourceRequest,
+    asking_once,
+    option_names,
+    read_options,
+)
+from tokfmt.source.stored import (
+    GIVEN,
+    Separator,
+    Source,
+    decided,
+    known_separator,
+    notes_on_tokenizers,
+    without_leads,
+    without_separators,
+)
 from tokfmt.wording import printable
 
 if TYPE_CHECKING:
@@ -386,7 +386,7 @@ def _contents_of_records(source: Source, records: RecordReader) -> Source:
     eos_id = separator.eos_id if separator.source == GIVEN and separator.is_stored else None
     if records.info.kind != "ids" or source.format.is_computed or (eos_id is None and source.bos_id is None):
         return source
-    from tokfmt.commands.source.ingest import ContentRecords  # Most sources need none of its imports.
+    from tokfmt.source.ingest import ContentRecords  # Most sources need none of its imports.
 
     return source._replace(reader=ContentRecords(records, eos_id, source.bos_id))
 
