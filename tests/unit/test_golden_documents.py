@@ -10,7 +10,7 @@ from paths import FIXTURES
 
 import tokfmt
 
-HOMES = ("webdataset", "array")
+HOMES = ("internevo", "webdataset", "array")
 CASES = {
     (home, case["name"]): case
     for home in HOMES
@@ -45,6 +45,9 @@ def test_documents(key):
         before = side == "before" or key[1] == "build_nanogpt"
         held = [[separator, *one] if before else [*one, separator] for one in held]
     expected = case.get("documents", case.get("rows"))
+    if any(token < 0 for one in expected for token in one):  # a sign says that an ID does not count in the loss
+        assert held == [[abs(token) for token in one] for one in expected]
+        return
     assert held == expected or (held == [[]] and not expected)
     assert [len(one) for one in held if one] == [length for length in case["lengths"] if length]
     assert digest([token for one in held for token in one]) == case["tokens_sha256_le_u32"]
