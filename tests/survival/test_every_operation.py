@@ -291,3 +291,28 @@ def test_a_run_that_fails_before_it_has_a_journal_leaves_no_place(tmp_path, stag
             place.reset()
             ended = stage.run(place.home, *place.words, at=at, **fault)
             assert place.hidden() == [], (operations[at], fault, ended.code)
+
+
+@pytest.mark.parametrize("target", only(("modalities", "flat-tokens"), TARGETS))
+def test_published_without_a_manifest_and_then_asked_for_otherwise(tmp_path, stage, text, target):
+    """What another request has published is only replaced as a whole, with --overwrite; no file is left beside it."""
+    words = [text.name, *TARGETS[target], "--executor", "serial", *TEXT, "--resume"]
+    place = Place(tmp_path / "home", words, text, NAMES.get(target))
+    other = Place(tmp_path / "other", [*words, "--shuffle", "3"], text, NAMES.get(target))
+    other.learn(stage)
+    killed = stage.run(place.home, *words, signal=int(signal.SIGKILL), on=["os.rename"], below=".tokfmt.json.draft")
+    assert killed.code == -signal.SIGKILL
+    published = place.held()
+    assert published and not place.manifest.exists()
+    refused = stage.run(place.home, *other.words)
+    assert refused.code == 4 and "already exists" in refused.error() and "--overwrite" in refused.error()
+    assert place.held() == published
+    done = stage.run(place.home, *other.words, "--overwrite")
+    assert done.code == 0, done.stderr
+    names = {path.name for path in place.home.iterdir()}
+    assert names == {text.name, *place.names, f"{place.name}.tokfmt.json"}
+    held, wanted = (
+        {name: data for name, data in files.items() if not name.endswith(".tokfmt.json")}
+        for files in (place.held(), other.new)
+    )
+    assert held == wanted

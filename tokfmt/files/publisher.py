@@ -197,6 +197,13 @@ class Publisher(ABC):
         """True if the destination is complete: now, or since an earlier run that was killed before its end."""
         return self._published
 
+    def disown(self) -> None:  # noqa: B027
+        """Regard what an earlier run has published as of another request, which only `overwrite` replaces.
+
+        Raises:
+            DestinationExistsError: If `overwrite` is False.
+        """
+
     def _recall(self) -> None:  # noqa: B027
         """Take over what an earlier process has recorded in the hidden directory."""
 
@@ -405,6 +412,15 @@ class LocalPublisher(Publisher):
     def _recall(self) -> None:
         with contextlib.suppress(OSError, ValueError):  # An earlier run was about to publish what has this inode.
             self._inode = int((self.home / _INODE).read_bytes())
+
+    def disown(self) -> None:
+        if not self.published:
+            return
+        self._inode, self._published, self.path = _UNKNOWN, False, self._built
+        self.check_replaceable()
+        for name in os.listdir(self.home):  # Files of its publication, which must not be taken for those of this one.
+            if name == _INODE or name.endswith((_DRAFT, _OLD)):
+                os.unlink(self.home / name)
 
     def prepare(self, beside: Beside) -> Beside:
         """Flush the output, and the files beside it, to the disk under hidden names.

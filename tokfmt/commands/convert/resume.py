@@ -320,6 +320,7 @@ def _agree(staging: Publisher, request: Request, facts: Facts, kept: Facts | Non
     more = f" (and {len(keys) - 1} more)" if len(keys) > 1 else ""
     later = not request.in_tasks and _LATER.issuperset(keys) and not _renumbers(was, facts)
     if later and (_text_kinds(staging) or not any(staging.home.glob("created*.json"))):
+        staging.disown()
         _forget_later(staging)
         replace_file(path, written)
         note(f"{change}{more}: the tokenized text is kept, and the rest is done again")
