@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 import stores
-from paths import FIXTURES
+from paths import CORPUS, FIXTURES, TOKENIZER
 from publishing import DATA, INDEX, OLD, PAIR, PublisherContract, journal_of
 from steps import Steps
 
@@ -81,8 +81,9 @@ class TestStoreEarly(TestStore):
         super().publish(publisher)
 
 
-def test_a_run_that_lacks_its_manifest_only_is_continued(tmp_path, monkeypatch):
-    """Its ledger is in the store already, and is no part of the dataset, whose files are not in the spool any more."""
+@pytest.fixture
+def without_manifest(tmp_path, monkeypatch):
+    """What is in a store to which manifests cannot be written, and the failing steps."""
     monkeypatch.setenv("TOKFMT_SPOOL", str(tmp_path))
     held, failing = {}, {"put m.tokfmt.json"}
 
@@ -93,6 +94,12 @@ def test_a_run_that_lacks_its_manifest_only_is_continued(tmp_path, monkeypatch):
     store = stores.Writable(held, step)
     stores.register_store("mem", lambda url: store)
     stores.close_stores()
+    return held, failing
+
+
+def test_a_run_that_lacks_its_manifest_only_is_continued(tmp_path, without_manifest):
+    """Its ledger is in the store already, and is no part of the dataset, whose files are not in the spool any more."""
+    held, failing = without_manifest
     recipe = tmp_path / "recipe.toml"
     recipe.write_text(f'tokfmt = 1\n[[source]]\npath = "{FIXTURES / "modalities" / "D_2byte_gpt2.pbin"}"\n')
     how = {"to_format": "mds", "to_options": {"shard_size": 600}, "resume": True, "ledger": True}
@@ -104,3 +111,20 @@ def test_a_run_that_lacks_its_manifest_only_is_continued(tmp_path, monkeypatch):
     output = json.loads(held["m.tokfmt.json"])["output"]
     assert [one["key"] for one in output["objects"]] == sorted(key for key in held if key.startswith("m/"))
     assert output["files"] == 4 and "m.ledger" in held
+
+
+def test_a_run_that_lacks_its_manifest_only_is_asked_for_otherwise(without_manifest):
+    """Its objects are deleted first: no reader finds entries of one request with data of another."""
+    held, failing = without_manifest
+    how = {"to_format": "mds", "to_options": {"shard_size": 600}, "tokenizer": str(TOKENIZER), "executor": "serial"}
+    how["allow_loss"] = ["empty-sequences"]
+    tokfmt.convert(CORPUS, "mem://bkt/other", shuffle=3, **how)
+    with pytest.raises(OutageError):
+        tokfmt.convert(CORPUS, "mem://bkt/m", resume=True, **how)
+    failing.clear()
+    tokfmt.convert(CORPUS, "mem://bkt/m", resume=True, shuffle=3, **how)
+    found, wanted = (
+        {key.partition("/")[2]: content for key, content in held.items() if key.startswith(f"{name}/")}
+        for name in ("m", "other")
+    )
+    assert found == wanted

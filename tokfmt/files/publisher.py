@@ -198,7 +198,7 @@ class Publisher(ABC):
         return self._published
 
     def disown(self) -> None:  # noqa: B027
-        """Regard what an earlier run has published as of another request, which only `overwrite` replaces.
+        """Regard what an earlier run has published as that of another request, which only `overwrite` replaces.
 
         Raises:
             DestinationExistsError: If `overwrite` is False.

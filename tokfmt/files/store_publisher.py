@@ -36,6 +36,7 @@ from tokfmt.errors import ConversionError, DestinationExistsError, OutageError, 
 from tokfmt.files.claims import Claim, read_claim, refused
 from tokfmt.files.durable import replace_file
 from tokfmt.files.file import open_file, writing
+from tokfmt.files.journal import WHOLE, read_journal
 from tokfmt.files.listing import Listing
 from tokfmt.files.place import LocalPlace, Url, writable_store
 from tokfmt.files.publisher import REQUEST, Beside, Publisher
@@ -211,6 +212,23 @@ class StorePublisher(Publisher):
                     raise DestinationExistsError(place, why)
                 if why:
                     raise self._not_replaced(why)
+
+    def disown(self) -> None:
+        """Delete what an earlier request of the same run has uploaded, unless its dataset is complete.
+
+        Raises:
+            DestinationExistsError: If it is complete, and `overwrite` is False.
+        """
+        if self.overwrite:  # `prepare` removes it.
+            return
+        manifest, *_ = self._kind.beside(self.url)
+        if manifest.is_there():
+            raise DestinationExistsError(self.url)
+        entries, _ = read_journal(self.home / WHOLE.journal)
+        uploaded = {facts[0]: Uploaded(*facts[1:]) for kind, _, facts in entries if kind == OBJECT}
+        there = self._stated(uploaded)
+        if ours := [key for key, one in uploaded.items() if there.get(key) == one.identity]:
+            self.store.delete(ours)
 
     def prepare(self, beside: Beside) -> Beside:
         """Remove what makes the old dataset readable, and upload the data: step 1."""
