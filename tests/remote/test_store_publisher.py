@@ -128,3 +128,29 @@ def test_a_run_that_lacks_its_manifest_only_is_asked_for_otherwise(without_manif
         for name in ("m", "other")
     )
     assert found == wanted
+
+
+def test_a_run_that_replaces_a_dataset_is_continued_while_that_is_readable(tmp_path, monkeypatch):
+    """No object of it is overwritten before its manifest and its entries are gone."""
+    monkeypatch.setenv("TOKFMT_SPOOL", str(tmp_path))
+    steps, failing = [], {"delete m.tokfmt.json"}
+
+    def step(name):
+        steps.append(name)
+        if not failing.isdisjoint(steps):  # From then on, so that the claim stays, as after a kill.
+            raise OSError(5, "an outage")
+
+    store = stores.Writable({}, step)
+    stores.register_store("mem", lambda url: store)
+    stores.close_stores()
+    how = {"to_format": "mds", "to_options": {"shard_size": 600}, "eos": 50256, "executor": "serial"}
+    pack = FIXTURES / "modalities" / "D_2byte_gpt2.pbin"
+    tokfmt.convert(pack, "mem://bkt/m", **how)
+    steps.clear()
+    with pytest.raises(OutageError):
+        tokfmt.convert(pack, "mem://bkt/m", shuffle=1, overwrite=True, resume=True, **how)
+    failing.clear()
+    steps.clear()
+    tokfmt.convert(pack, "mem://bkt/m", shuffle=1, overwrite=True, resume=True, **how)
+    gone = max(steps.index("delete m.tokfmt.json"), steps.index("delete m/index.json"))
+    assert gone < next(number for number, name in enumerate(steps) if name.startswith("put m/shard"))

@@ -158,14 +158,11 @@ def _uploads_early(request: Request, one: StorePublisher) -> bool:
                 "read them back. Leave it out, and compare with tokfmt diff"
             )
         return False
-    if request.overwrite and (request.task is not None or not _has_nothing_readable(request, one)):
+    may_be_readable = request.task is not None or request.finish > 0 or one.url.is_there()
+    if request.overwrite and may_be_readable and not one.has_early_uploads:
         return False
     one.recall()
     return True
-
-
-def _has_nothing_readable(request: Request, one: StorePublisher) -> bool:
-    return one.has_early_uploads if request.finish else one.continues or not one.url.is_there()
 
 
 @contextmanager
