@@ -155,8 +155,8 @@ def convert_files(
             done = finished_before(request, inputs, destination, facts, notes)
             if done is not None:
                 return done
-        is_shared = request.task is not None or request.is_spread
-        if is_shared and (shared := _run_in_tasks(asked, request, inputs, destination, notes)) is not None:
+        shared = _run_in_tasks(asked, request, inputs, destination, notes)
+        if shared is not None:
             return shared
 
         # Write, then publish.
