@@ -155,8 +155,8 @@ def convert_files(
             done = finished_before(request, inputs, destination, facts, notes)
             if done is not None:
                 return done
-        shared = _run_in_tasks(asked, request, inputs, destination, notes)
-        if shared is not None:
+        is_shared = request.task is not None or request.is_spread
+        if is_shared and (shared := _run_in_tasks(asked, request, inputs, destination, notes)) is not None:
             return shared
 
         # Write, then publish.
@@ -175,8 +175,6 @@ def _run_in_tasks(
     asked: Request, request: Request, inputs: Inputs, destination: Destination, notes: Notes
 ) -> Conversion | None:
     """Run a task that writes a file of its own, or all tasks on a cluster; None if the request is for neither."""
-    if request.task is None and not request.is_spread:
-        return None
     if is_in_parts(request, inputs):
         check_parts(asked, request, inputs, destination)
         if request.task:
