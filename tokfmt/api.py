@@ -93,8 +93,8 @@ def open(  # noqa: A001 - the verb that users expect
         TokfmtError: If the dataset cannot be read. `tokfmt.errors` lists the subclasses.
     """
     with settings("open", storage_options, allow_source):
-        from tokfmt.commands.source.open import open_sources
-        from tokfmt.commands.source.request import SourceRequest
+        from tokfmt.commands.source.open import open_dataset
+        from tokfmt.commands.source.request import Reading, SourceRequest
         from tokfmt.commands.source.stored import tokenizer_of
         from tokfmt.core.losses import READS
         from tokfmt.core.records import RecordReader
@@ -113,7 +113,7 @@ def open(  # noqa: A001 - the verb that users expect
             path, format, eos, options, text_field, None, allow_loss, False, ignore_manifest, allow_partial, bos
         )
         wanted, handle = request.accepting(READS["open"]), tokenizer_of(tokenizer)
-        (source,) = open_sources(wanted, handle)
+        source = open_dataset(wanted, Reading(handle))
         reader = source.reader
         if source.format.is_computed:
             from tokfmt.recipe_dataset import dataset_of_recipe
@@ -141,9 +141,10 @@ def open(  # noqa: A001 - the verb that users expect
 
 def _opened_again(request: SourceRequest, tokenizer: TokenizerHandle | None) -> TokenReader:
     """Return the reader of a dataset, after a look at the end of each of its sequences."""
-    from tokfmt.commands.source.open import open_one
+    from tokfmt.commands.source.open import open_dataset
+    from tokfmt.commands.source.request import Reading
 
-    return cast("TokenReader", open_one(replace(request, every_end=True), tokenizer).reader)
+    return cast("TokenReader", open_dataset(replace(request, every_end=True), Reading(tokenizer)).reader)
 
 
 def info(

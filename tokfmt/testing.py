@@ -43,7 +43,7 @@ from tokfmt.commands.convert.request import Request
 from tokfmt.commands.convert.separators import stored_axis
 from tokfmt.commands.source.discover import found_at
 from tokfmt.commands.source.ingest import tokenized
-from tokfmt.commands.source.open import open_found
+from tokfmt.commands.source.open import open_dataset
 from tokfmt.commands.source.request import EosChoice, SourceRequest
 from tokfmt.core.findings import Audit, Finding
 from tokfmt.core.format import (
@@ -151,7 +151,7 @@ def read(
         TokfmtError: If the dataset cannot be read.
     """
     request = SourceRequest((path,), eos=eos_id, options=options, allow_partial=partial)
-    source = open_found([found_at(LocalPlace(path), format_, request)], request)
+    source = open_dataset(request, files=[found_at(LocalPlace(path), format_, request)])
     return tokenized(source.reader, None) if isinstance(source.reader, RecordReader) else source.reader
 
 
@@ -744,7 +744,7 @@ class FormatContract:
             found = found_at(path, self.format, request)
             assert len(found.files) >= count
             unrelated_files(self.format, path)
-            source = open_found([found], request)
+            source = open_dataset(request, files=[found])
             reader = tokenized(source.reader, None) if isinstance(source.reader, RecordReader) else source.reader
             sequences(reader)
             list(self.format.check(path, parse_options(self.format.read_options, request.options, self.format.name)))
@@ -846,7 +846,7 @@ class FormatContract:
             home.mkdir()
             path = self._write(home / self.filename, Ragged.of(lists), options)
             asked = SourceRequest((path,), eos=self.eos_id, options=self.read_options(options))
-            source = open_found([found_at(path, self.format, asked)], asked)
+            source = open_dataset(asked, files=[found_at(path, self.format, asked)])
             request = Request(asked, LocalPlace(home / "lines.jsonl"), to="jsonl", verify=True)
             given: Any = [source], source.reader  # The format need not be installed, so detection is skipped.
             done = convert_files(request, Progress(), given=given)

@@ -42,8 +42,8 @@ from tokfmt.browser.state import recall, remember, remember_later
 from tokfmt.browser.workers import Job
 from tokfmt.commands.source.discover import format_of
 from tokfmt.commands.source.manifest import found_as_written, located_tokenizer, read_manifest
-from tokfmt.commands.source.open import open_one, open_stored
-from tokfmt.commands.source.request import SourceFiles, SourceRequest, read_options, viewed
+from tokfmt.commands.source.open import open_dataset
+from tokfmt.commands.source.request import Reading, SourceFiles, SourceRequest, read_options, viewed
 from tokfmt.commands.source.stored import Separator, Source
 from tokfmt.core.format import Encoder, Format, Hints
 from tokfmt.core.losses import READS
@@ -150,7 +150,8 @@ def _tokens(opened: Opened) -> int:
 def _stored(request: SourceRequest, format_: Format) -> Source:
     """Open the dataset as it is stored, without listing its files, which may take long."""
     wanted = replace(request, allow_loss=request.allow_loss | {"tail"})
-    return open_stored([SourceFiles(place_of(path), format_, ()) for path in request.paths], wanted)
+    files = [SourceFiles(place_of(path), format_, ()) for path in request.paths]
+    return open_dataset(wanted, Reading(as_stored=True), files)
 
 
 def _samples(request: SourceRequest, format_: Format) -> Opened | None:
@@ -224,7 +225,7 @@ def open_in_full(
         format=format_.name if format_ else request.format,
         ignore_manifest=True,
     )
-    source = open_one(wanted, tokenizer, progress=progress)
+    source = open_dataset(wanted, Reading(tokenizer, progress=progress))
     reader, format_ = source.reader, source.format
     if isinstance(reader, RecordReader):
         return Opened(format_, (_records(reader, reader.count()),), source.separator, source.notes)
@@ -235,7 +236,7 @@ def open_in_full(
 
 
 def _opened_again(request: SourceRequest, tokenizer: TokenizerHandle | None) -> TokenReader:
-    reader = open_one(replace(request, every_end=True), tokenizer).reader
+    reader = open_dataset(replace(request, every_end=True), Reading(tokenizer)).reader
     assert isinstance(reader, TokenReader)
     return reader
 

@@ -177,14 +177,15 @@ def _print_end(preview: Any, count: int) -> None:
 def _holds_text(path: str, given: Mapping[str, Any]) -> bool:
     """Return whether a dataset holds text, so that --text needs no tokenizer; open it if its format may hold text."""
     from tokfmt.commands.source.discover import format_of
-    from tokfmt.commands.source.open import open_one
+    from tokfmt.commands.source.open import open_dataset
+    from tokfmt.commands.source.request import Reading
     from tokfmt.core.losses import READS
     from tokfmt.core.records import RecordReader
 
     if not format_of(path, given["format"]).may_hold_text:
         return False
     request = requested((path,), given, allow_loss={*given["allow_loss"], *READS["show"]})
-    reader = open_one(request, few_sequences=True).reader
+    reader = open_dataset(request, Reading(few_sequences=True)).reader
     reader.close()
     return isinstance(reader, RecordReader) and reader.info.kind == "text"
 

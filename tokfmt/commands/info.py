@@ -15,8 +15,8 @@ import numpy as np
 
 from tokfmt.commands.source.content import Manifest
 from tokfmt.commands.source.manifest import extent
-from tokfmt.commands.source.open import counted, find_one, open_stored
-from tokfmt.commands.source.request import SourceFiles, SourceRequest
+from tokfmt.commands.source.open import counted, find_one, open_dataset
+from tokfmt.commands.source.request import Reading, SourceFiles, SourceRequest
 from tokfmt.commands.source.stored import Source, tokenizer_of, without_leads, without_separators
 from tokfmt.core.losses import READS
 from tokfmt.core.ragged import Tokens
@@ -142,7 +142,8 @@ def info(given: SourceRequest, tokenizer: str | None = None) -> Overview:
 
 def _overview(found: Sequence[SourceFiles], request: SourceRequest, handle: TokenizerHandle | None) -> Overview:
     try:
-        source = open_stored(found, request, handle, few_sequences=True, max_sequences=1)
+        reading = Reading(handle, few_sequences=True, max_sequences=1, as_stored=True)
+        source = open_dataset(request, reading, found)
     except (TruncatedError, CorruptError) as error:
         error.add_note(f"It is read as {found[0].format.name}; tokfmt check lists every problem")
         raise

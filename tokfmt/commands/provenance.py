@@ -31,7 +31,7 @@ from tokfmt import registry
 from tokfmt.base.options import fit, given_options
 from tokfmt.commands.source.discover import format_of
 from tokfmt.commands.source.manifest import LITTLE, extent, fingerprint, ledger_paths, read_manifest, written_files
-from tokfmt.commands.source.open import open_sources
+from tokfmt.commands.source.open import open_dataset
 from tokfmt.commands.source.recipe import Deferred
 from tokfmt.commands.source.request import EosChoice, SourceRequest, viewed, words_of
 from tokfmt.commands.source.stored import Source as Opened
@@ -583,7 +583,7 @@ class Ledgers:
         if key not in self._opened:
             if len(self._opened) == _OPEN:
                 self._opened.pop(next(iter(self._opened))).reader.close()
-            self._opened[key] = open_sources(listed_request(ledger, ledger.sources[number]))[0]
+            self._opened[key] = open_dataset(listed_request(ledger, ledger.sources[number]))
         return self._opened[key]
 
 

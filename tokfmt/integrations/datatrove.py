@@ -32,8 +32,8 @@ from tokfmt.base.options import given_options
 from tokfmt.commands.prepare.prepare import selected_records
 from tokfmt.commands.source.draft import TextRecipe, TextSource
 from tokfmt.commands.source.manifest import extent, manifest_path, read_manifest
-from tokfmt.commands.source.open import open_sources
-from tokfmt.commands.source.request import EosChoice, Options, SourceRequest, check_losses, several
+from tokfmt.commands.source.open import open_datasets
+from tokfmt.commands.source.request import EosChoice, Options, Reading, SourceRequest, check_losses, several
 from tokfmt.commands.source.stored import Source, tokenizer_of
 from tokfmt.core.losses import READS
 from tokfmt.core.reader import TokenReader, windows
@@ -188,7 +188,7 @@ class TokfmtReader(BaseReader):  # type: ignore[misc] # datatrove is not a depen
             bos=self.bos,
         )
         handle = tokenizer_of(self.tokenizer)
-        sources = open_sources(request, handle)
+        sources = open_datasets(request, Reading(handle))
         try:
             recipe = next((source.reader for source in sources if isinstance(source.reader, TextRecipe)), None)
             handle = handle or (recipe.tokenizer if recipe is not None else None)

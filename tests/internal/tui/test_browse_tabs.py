@@ -7,6 +7,7 @@ from importlib import import_module
 import numpy as np
 import pytest
 from browsing import browse, line
+from opened import open_source
 from paths import CORPUS, FIXTURES, TOKENIZER
 
 from tokfmt.browser.dialogs import Page
@@ -17,7 +18,6 @@ from tokfmt.browser.widgets.facts import Facts
 from tokfmt.browser.widgets.outline import Row
 from tokfmt.browser.widgets.rankings import Ranking
 from tokfmt.commands.show.parts import Raw
-from tokfmt.commands.source.open import open_source
 from tokfmt.commands.source.request import SourceRequest
 from tokfmt.core.annotation import Listed, Part
 from tokfmt.core.format import Format

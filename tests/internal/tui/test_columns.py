@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from browsing import PACK, browse, line, session_of, tab_of
+from opened import open_source
 from paths import CORPUS, FIXTURES
 
 import tokfmt
@@ -15,7 +16,6 @@ from tokfmt.browser.dialogs import ColumnList
 from tokfmt.browser.rows import fetched_span
 from tokfmt.browser.session import open_session
 from tokfmt.browser.state import recall
-from tokfmt.commands.source.open import open_source
 from tokfmt.commands.source.request import SourceRequest
 from tokfmt.core.memory import MemoryReader
 from tokfmt.core.ragged import Ragged

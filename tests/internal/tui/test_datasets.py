@@ -8,6 +8,7 @@ import sys
 import forkserver
 import pytest
 from browsing import PACK, STORE, browse, reader_text, tab_of
+from opened import open_source
 from paths import FIXTURES
 from textual.widgets import OptionList, Static
 
@@ -16,7 +17,6 @@ from tokfmt.browser.session import SMALL, open_session
 from tokfmt.browser.state import recall
 from tokfmt.browser.tabs.statistics import Bars
 from tokfmt.browser.widgets.frame import Refusal, StatusLine
-from tokfmt.commands.source.open import open_source
 from tokfmt.commands.source.request import SourceRequest
 from tokfmt.errors import TokfmtError
 

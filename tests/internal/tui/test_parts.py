@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from browsing import PACK, browse, line, tab_of
 from click.testing import CliRunner
+from opened import open_source
 from paths import FIXTURES
 
 import tokfmt
@@ -16,7 +17,6 @@ from tokfmt.browser.parts import parts_of, source_rows
 from tokfmt.browser.rows import Viewport
 from tokfmt.cli.main import cli
 from tokfmt.commands.show.parts import sections
-from tokfmt.commands.source.open import open_source
 from tokfmt.mix.amounts import amounts
 
 MIX = FIXTURES / "recipe" / "mix.toml"

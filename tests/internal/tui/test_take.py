@@ -11,6 +11,7 @@ from amount import examples
 from browsing import EVERY, PACK, Fake, browse, session_of, tab_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from opened import open_source
 from paths import CORPUS, TOKENIZER
 from textual.widgets import Input, Label
 
@@ -21,7 +22,6 @@ from tokfmt.browser.state import MOST, Bookmark, Bookmarks, is_written, recall, 
 from tokfmt.browser.tabs.statistics import StatisticsTab
 from tokfmt.browser.widgets.frame import FindBar, Summary
 from tokfmt.commands.search.query import Hits, LengthQuery, TextQuery, TokenQuery
-from tokfmt.commands.source.open import open_source
 from tokfmt.commands.source.request import SourceRequest
 from tokfmt.errors import OptionError
 

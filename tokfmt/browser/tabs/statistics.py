@@ -21,8 +21,8 @@ from tokfmt.browser.widgets.charts import Bars, Curve
 from tokfmt.browser.widgets.facts import Fact, Facts
 from tokfmt.browser.widgets.rankings import GroupLines, GroupRanking, Ranked, Ranking, TokenLines
 from tokfmt.browser.workers import Job
-from tokfmt.commands.source.open import open_stored
-from tokfmt.commands.source.request import SourceFiles, viewed
+from tokfmt.commands.source.open import open_dataset
+from tokfmt.commands.source.request import Reading, SourceFiles, viewed
 from tokfmt.commands.source.stored import Source
 from tokfmt.commands.stats import Statistics, glance, stats_of
 from tokfmt.commands.stats.lists import Lists
@@ -65,7 +65,7 @@ def _opened(session: Session) -> Source:
     elif request.eos is None:
         wanted = replace(wanted, eos=known.eos_id)
     handle = session.vocabulary.handle if session.vocabulary else None
-    source = open_stored([SourceFiles(shown_path(request), format_, ())], wanted, handle)
+    source = open_dataset(wanted, Reading(handle, as_stored=True), [SourceFiles(shown_path(request), format_, ())])
     if session.view.as_stored or known.eos_id is None:
         return source
     # count with the separator of the listed rows, not with that of the tokenizer

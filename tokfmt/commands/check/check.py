@@ -50,10 +50,11 @@ from tokfmt.commands.source.manifest import (
     found_as_written,
     manifest_of,
 )
-from tokfmt.commands.source.open import hints_of, open_found, open_stored
+from tokfmt.commands.source.open import hints_of, open_dataset
 from tokfmt.commands.source.request import (
     EosChoice,
     Inspections,
+    Reading,
     SourceFiles,
     SourceRequest,
     read_options,
@@ -306,7 +307,7 @@ class _Checking:
     def _stored(self, one: SourceFiles) -> Iterator[Finding]:
         """Open the dataset as it is stored, and compare its counts with the manifest."""
         try:
-            source = open_stored([one], self.request)
+            source = open_dataset(self.request, Reading(as_stored=True), [one])
         except MissingDependencyError:
             raise
         except TokfmtError as error:
@@ -375,8 +376,8 @@ class _Checking:
         def opened(eos: EosChoice, handle: TokenizerHandle | None = None) -> Source:
             reads_all = self.deep or self.corpus is not None
             request = replace(self.request, format=one.format.name, eos=eos, every_end=reads_all)
-            progress = self.progress if self.deep else None
-            return open_found([one], request, handle, self.jobs, progress)
+            reading = Reading(handle, self.jobs, self.progress if self.deep else None)
+            return open_dataset(request, reading, [one])
 
         handle = self.handle if self.handle is not None and self.handle.eos_id is not None else None
         try:

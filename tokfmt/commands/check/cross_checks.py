@@ -41,8 +41,8 @@ from tokfmt.commands.source.manifest import (
     read_manifest,
     written_files,
 )
-from tokfmt.commands.source.open import open_one
-from tokfmt.commands.source.request import SourceFiles, SourceRequest, viewed
+from tokfmt.commands.source.open import open_dataset
+from tokfmt.commands.source.request import Reading, SourceFiles, SourceRequest, viewed
 from tokfmt.commands.source.stored import Source, without_leads
 from tokfmt.core.findings import Finding
 from tokfmt.core.loss_mask import MASKED_END, TARGET
@@ -209,7 +209,7 @@ def ledger_findings(one: SourceFiles, asked: SourceRequest, *, deep: bool) -> It
     request = replace(asked, format=one.format.name, every_end=True)
     request = viewed(request, one.format, "samples") if ledger is not None and ledger.unit == "samples" else request
     try:
-        reader = open_one(request).reader
+        reader = open_dataset(request).reader
     except TokfmtError:  # reported where the dataset itself is read
         return
     try:
@@ -885,7 +885,8 @@ class Corpus:
         self.handle, self.jobs, self.progress = handle, jobs, progress
         self.ignore_order, self.processes = ignore_order, processes
         # only documents are compared, so the user need not allow the loss of other fields
-        self.source = open_one(replace(request.accepting(READS["diff"]), every_end=True), jobs=jobs, progress=progress)
+        asked = replace(request.accepting(READS["diff"]), every_end=True)
+        self.source = open_dataset(asked, Reading(jobs=jobs, progress=progress))
         reader = self.source.reader
         if handle is None and isinstance(reader, RecordReader) and reader.info.kind == "text":
             raise OptionError(

@@ -20,7 +20,7 @@ from tokfmt.commands.convert.request import Conversion, Request
 from tokfmt.commands.destination import guard, refuse_foreign, strangers_in
 from tokfmt.commands.source.discover import check_unchanged, find_sources, found_at, snapshot
 from tokfmt.commands.source.manifest import extent, found_as_written, manifest_path, written_files
-from tokfmt.commands.source.open import open_one
+from tokfmt.commands.source.open import open_dataset
 from tokfmt.commands.source.request import (
     EosChoice,
     SourceFiles,
@@ -205,7 +205,7 @@ class _Plan:
         elif self.format.patches():
             self.format.patch(self.path, read_options(self.format, self.patch_source()), dry_run=True)
         else:
-            open_one(self.source(self.path, "none")).reader.close()
+            open_dataset(self.source(self.path, "none")).reader.close()
 
     def part(self) -> tuple[SourceRequest, Source]:
         """Return the request that reads the complete sequences of a damaged dataset, and the source, which is closed.
@@ -217,7 +217,7 @@ class _Plan:
         asked = self.request.source
         request = replace(self.source(self.path, asked.eos, asked.allow_loss | READS["fix"]), allow_partial=True)
         try:
-            opened = open_one(request)
+            opened = open_dataset(request)
             opened.reader.close()
         except SeparatorUnknownError:
             raise
@@ -257,7 +257,7 @@ class _Job:
         options: Any = parse_options(plan.format.write_options, written, plan.format.name)
         if plan.format.writer_traits(options).separators.separated:
             source = replace(source, eos=plan.once)
-        opened = open_one(source)
+        opened = open_dataset(source)
         if isinstance(opened.reader, RecordReader):
             raise TypeError(f"{plan.format.name} has no separators")
         facts, names = opened.reader.info.facts, option_names(plan.format.write_options)
@@ -382,9 +382,9 @@ class _Job:
         """Return the manifest of the copy; None if no reader can count it (shuffled samples)."""
         request = self.plan.source(staging.path, self.plan.request.source.eos)
         try:
-            source = open_one(request)
+            source = open_dataset(request)
         except SeparatorUnknownError:
-            source = open_one(replace(request, eos="none"))
+            source = open_dataset(replace(request, eos="none"))
         except TokfmtError:
             return None
         reader = source.reader

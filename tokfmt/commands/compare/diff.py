@@ -14,8 +14,8 @@ from tokfmt.commands.compare.alignment import Difference, Kind, Surplus, align, 
 from tokfmt.commands.compare.fingerprint import AxisSide, Read, Side, Utf8, hands, read_records
 from tokfmt.commands.prepare.prepare import prepared_in
 from tokfmt.commands.source.draft import TextRecipe
-from tokfmt.commands.source.open import find_one, open_found, presuming
-from tokfmt.commands.source.request import SourceRequest, option_names, viewed
+from tokfmt.commands.source.open import find_one, open_dataset, presuming
+from tokfmt.commands.source.request import Reading, SourceRequest, option_names, viewed
 from tokfmt.commands.source.stored import Source, boundaries_of, tokenizer_of
 from tokfmt.core.format import Encoder, Format
 from tokfmt.core.losses import READS, WRITES
@@ -248,7 +248,7 @@ def open_both(
     a, b = _as_rows(a, b, formats), _as_rows(b, a, formats[::-1])
     samples = samples or any(one.options.get("view") == "samples" for one in (a, b))
     sources = [
-        open_found(group, _asked(one, group[0].format, formats, samples=samples), handle, jobs, progress)
+        open_dataset(_asked(one, group[0].format, formats, samples=samples), Reading(handle, jobs, progress), group)
         for one, group in zip((a, b), found, strict=True)
     ]
     scratch = list[Scratch]()

@@ -11,8 +11,8 @@ from tokfmt.commands.convert.request import Request
 from tokfmt.commands.source.content import Manifest
 from tokfmt.commands.source.discover import find_sources
 from tokfmt.commands.source.manifest import own_manifest
-from tokfmt.commands.source.open import open_sources, text_recipe_of, with_named
-from tokfmt.commands.source.request import SourceFiles
+from tokfmt.commands.source.open import open_datasets, text_recipe_of, with_named
+from tokfmt.commands.source.request import Reading, SourceFiles
 from tokfmt.commands.source.stored import Source, agreed_tokenizer, files_of_sources
 from tokfmt.core.reader import TokenReader
 from tokfmt.core.records import RecordInfo, RecordReader
@@ -131,7 +131,7 @@ def _opened(
     request: Request, tokenizer: TokenizerHandle | None, named: Sequence[SourceFiles], notes: Notes
 ) -> Sequence[Source]:
     try:
-        return open_sources(request.source, tokenizer, request.jobs, notes, found=named, collect_invalid=True)
+        return open_datasets(request.source, Reading(tokenizer, request.jobs, notes, collect_invalid=True), named)
     except SeparatorUnknownError as error:
         if error.remedy != NAME_SEPARATOR:  # A recipe names its keys.
             raise

@@ -23,8 +23,9 @@ from tokfmt.commands.search.query import Hit, LengthQuery, Query, SameQuery, Sea
 from tokfmt.commands.search.search import Spelling, find, find_records
 from tokfmt.commands.source.discover import format_of
 from tokfmt.commands.source.ingest import encoded, encoder_of, tokenized
-from tokfmt.commands.source.open import find_one, open_found, open_one
+from tokfmt.commands.source.open import find_one, open_dataset
 from tokfmt.commands.source.request import (
+    Reading,
     Selection,
     SourceRequest,
     needed,
@@ -129,7 +130,7 @@ def show(
 
     def opened(every_end: bool) -> Source:
         asked = replace(request, every_end=every_end)
-        return open_one(asked, handle, progress=progress, max_sequences=most, few_sequences=query is None)
+        return open_dataset(asked, Reading(handle, None, progress, max_sequences=most, few_sequences=query is None))
 
     source = opened(isinstance(query, (LengthQuery, SameQuery)))  # These compare lengths, and read few tokens.
     reader = source.reader
@@ -536,7 +537,7 @@ def samples(source: SourceRequest, selection: str | None = None, *, tokenizer: s
     handle, path = tokenizer_of(tokenizer), source.paths[0]
     files = find_one(source)
     chosen = files[0].format
-    found = open_found(files, viewed(replace(source, format=chosen.name), chosen, "samples"), handle)
+    found = open_dataset(viewed(replace(source, format=chosen.name), chosen, "samples"), Reading(handle), files)
     reader, decoder = found.reader, handle.decoder(lenient=True) if handle else None
     if isinstance(reader, RecordReader) or reader.info.layout is not Layout.SAMPLES:
         raise OptionError(f"{printable(path)}: {chosen.name} stores no samples here. Leave out --samples")

@@ -19,7 +19,7 @@ from tokfmt.commands.search.search import Spelling
 from tokfmt.commands.show.show import Look
 from tokfmt.commands.source.discover import format_of
 from tokfmt.commands.source.draft import TextRecipe
-from tokfmt.commands.source.open import open_one
+from tokfmt.commands.source.open import open_dataset
 from tokfmt.commands.source.recipe import Deferred
 from tokfmt.commands.source.request import EosChoice, Options, SourceRequest, viewed
 from tokfmt.commands.source.stored import tokenizer_of
@@ -152,7 +152,7 @@ def show_step(
         raise OptionError("no samples are selected. Add --sample K, or --step S with --batch-size B")
     handle = tokenizer_of(tokenizer)
     decoder = handle.decoder() if handle is not None else None
-    source = open_one(SourceRequest.of(path, format, eos, options, allow_loss=allow_loss, bos=bos))
+    source = open_dataset(SourceRequest.of(path, format, eos, options, allow_loss=allow_loss, bos=bos))
     reader = source.reader
     if isinstance(reader, TextRecipe):
         raise reader.unprepared()

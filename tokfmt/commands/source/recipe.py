@@ -25,6 +25,7 @@ from tokfmt.commands.source.ingest import as_stored, ingested
 from tokfmt.commands.source.manifest import manifest_path
 from tokfmt.commands.source.request import (
     Found,
+    Reading,
     SourceFiles,
     SourceRequest,
     expanded,
@@ -82,16 +83,10 @@ _NAMED = 12  # fields that a message names
 
 
 class Opener(Protocol):
-    """Open the sources that a request names, as `commands.source.open.open_sources` does. Picklable."""
+    """Open the datasets that a request names, as `commands.source.open.open_datasets` does. Picklable."""
 
     def __call__(
-        self,
-        request: SourceRequest,
-        tokenizer: TokenizerHandle | None = None,
-        jobs: int | None = None,
-        *,
-        found: Sequence[SourceFiles] | None = None,
-        collect_invalid: bool = False,
+        self, request: SourceRequest, reading: Reading = ..., files: Sequence[SourceFiles] | None = None
     ) -> list[Opened]: ...
 
 
@@ -405,7 +400,7 @@ def _opened(
     if plain and (known := _recalled(key, entry.name, request, entry.select, opener)):
         return known[0], [known[1]]
     places = places or find_sources(request, named)
-    parts = opener(request, handle, hints.jobs, found=places, collect_invalid=hints.collect_invalid)
+    parts = opener(request, Reading(handle, hints.jobs, collect_invalid=hints.collect_invalid), places)
     for part in parts:
         _refuse_other_recipe(part, handle, hints.allow_loss)
     kinds = _kinds(entry, parts)

@@ -9,9 +9,9 @@ import glob
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from tokfmt import registry
 from tokfmt.base.options import choices, fit, given_options, nearest, parse_count, parse_options
@@ -24,6 +24,10 @@ from tokfmt.files.file import MANIFEST, File, matching, natural_key
 from tokfmt.files.listing import Listing
 from tokfmt.files.place import LocalPlace, Place, PlaceLike, place_of
 from tokfmt.wording import printable
+
+if TYPE_CHECKING:
+    from tokfmt.run.progress import Progress
+    from tokfmt.text.tokenizer import TokenizerHandle
 
 EosChoice = int | Literal["none"] | None
 Options = Iterable[str] | Mapping[str, object]
@@ -129,6 +133,41 @@ class SourceRequest:
         """Return the request for one split of the same sources."""
         others = {name: value for name, value in self.options.items() if name != "split"}
         return replace(self, options=others, split=split)
+
+
+class Reading(NamedTuple):
+    """What a command reads of the datasets that it opens, and with what.
+
+    Attributes:
+        tokenizer: The tokenizer in use. It gives the separator, and is compared with the one that made the token IDs.
+        jobs: Number of threads that scan streams.
+        progress: Receives the progress of that scan.
+        collect_invalid: Leave out and count invalid records instead of raising; see `Hints`.
+        max_sequences: The number of sequences that the command reads, from the first; a stream is not scanned beyond
+            them. None: all.
+        few_sequences: The command reads few sequences; see `Hints`.
+        as_stored: The reader has the axis as it is stored, with the separators. No count is compared with a manifest.
+        looks: Read the ends of sequences to infer a separator; with `SourceRequest.allow_partial`, read the whole
+            dataset to find damage. False reads only what opening takes.
+    """
+
+    tokenizer: TokenizerHandle | None = None
+    jobs: int | None = None
+    progress: Progress | None = None
+    collect_invalid: bool = False
+    max_sequences: int | None = None
+    few_sequences: bool = False
+    as_stored: bool = False
+    looks: bool = True
+
+    @property
+    def tokenizer_eos(self) -> int | None:
+        """The end of text of the tokenizer; None without one."""
+        return None if self.tokenizer is None else self.tokenizer.eos_id
+
+
+CONTENTS = Reading()
+"""All sequences without separators, as most commands read them."""
 
 
 def is_pipe(path: PlaceLike) -> bool:
@@ -420,6 +459,13 @@ class SourceFiles(NamedTuple):
     manifest: Manifest | None = None
     inspections: Inspections | None = None
 
+    def asking(self, listing: Listing) -> SourceFiles:
+        """Return the same with places that ask a listing."""
+        if self.path.listing is listing:
+            return self
+        files = tuple(file.asking(listing) for file in self.files)
+        return self._replace(path=self.path.asking(listing), files=files)
+
     def close(self) -> None:
         """Close the files that no reader took. They are opened again if they are needed."""
         for file in self.opened.values():
@@ -434,15 +480,3 @@ class SourceFiles(NamedTuple):
 
 Found = Mapping[tuple[Place, str | None], SourceFiles]
 """Datasets that were found already, by path and the given name of the format."""
-
-
-@contextmanager
-def asking_once(found: Sequence[SourceFiles]) -> Iterator[Sequence[SourceFiles]]:
-    """Yield datasets whose places ask each question once inside this context; see `files.listing`."""
-    with found[0].path.listing or Listing() as listing:
-        yield [
-            one
-            if one.path.listing is listing
-            else one._replace(path=one.path.asking(listing), files=tuple(file.asking(listing) for file in one.files))
-            for one in found
-        ]

@@ -20,8 +20,8 @@ from tokfmt.base.seeds import check_seed
 from tokfmt.commands.source.discover import check_unchanged, dataset_at, dataset_paths, snapshot
 from tokfmt.commands.source.ingest import as_stored, encoder_for, ingest
 from tokfmt.commands.source.manifest import extent
-from tokfmt.commands.source.open import contradicted, open_stored, presuming
-from tokfmt.commands.source.request import SourceFiles, SourceRequest
+from tokfmt.commands.source.open import contradicted, open_dataset, presuming
+from tokfmt.commands.source.request import Reading, SourceFiles, SourceRequest
 from tokfmt.commands.source.stored import (
     NO_SEPARATOR,
     Source,
@@ -126,7 +126,7 @@ def stats(request: StatsRequest, progress: Progress | None = None) -> StatsRepor
 def _stats(request: StatsRequest, progress: Progress) -> StatsReport:
     jobs = worker_count(request.jobs)
     request = _checked(request)
-    reading = request.source.accepting(READS["stats"])
+    asked = request.source.accepting(READS["stats"])
     handle = tokenizer_of(request.tokenizer)
     with Scratch() as scratch, make_executor(request.executor, jobs) as executor:
         workers = Workers(executor, jobs, scratch)
@@ -138,7 +138,7 @@ def _stats(request: StatsRequest, progress: Progress) -> StatsReport:
             def opened(path: Place) -> tuple[SourceFiles, dict[Place, Identity], Source] | TokfmtError:
                 try:
                     one = dataset_at(path, request.source)
-                    return one, snapshot([one]), open_stored([one], reading, handle, jobs)
+                    return one, snapshot([one]), open_dataset(asked, Reading(handle, jobs, as_stored=True), [one])
                 except (FormatError, DetectionError) as error:
                     return error
 
@@ -167,7 +167,7 @@ def stats_of(
     most_compared: int | None = None,
     keep: Keep | None = None,
 ) -> Statistics:
-    """Compute the statistics of a dataset that is already open, by `open_source` or `open_stored`.
+    """Compute the statistics of a dataset that is already open, by `open_dataset`.
 
     Args:
         source: The opened dataset.
@@ -411,7 +411,7 @@ def glance(source: Source) -> Statistics:
     """Return the statistics of an opened dataset that follow from its header and index. No token is read.
 
     Args:
-        source: A dataset opened by `open_stored` or `open_source`, not text.
+        source: A dataset opened by `open_dataset`, not text.
 
     Returns:
         Statistics whose `ids`, `first_tokens`, `last_tokens` and `duplicates` are None. `lengths` is exact if it
