@@ -175,14 +175,14 @@ def _table() -> list[tuple[str, Signature | None]]:
 
 def detect(path: PlaceLike) -> Format:
     """Return the format of an existing file or directory, by its content; see `detected`."""
-    format_, file = detected(path)
-    if file is not None:
+    format_, files = detected(path)
+    for file in files.values():
         file.close()
     return format_
 
 
-def detected(path: PlaceLike) -> tuple[Format, File | None]:
-    """Return the format of an existing file or directory, by its content, and the file, which is still open.
+def detected(path: PlaceLike) -> tuple[Format, dict[Place, File]]:
+    """Return the format of an existing file or directory, by its content, and the open files that were looked at.
 
     Raises:
         FormatError: If the path cannot be read.
@@ -191,7 +191,7 @@ def detected(path: PlaceLike) -> tuple[Format, File | None]:
     """
     probe = look(path)
     with nullcontext() if probe.file is None else probe.file.at_hand():
-        return _recognized(path, probe, candidates(probe)), probe.file
+        return _recognized(path, probe, candidates(probe)), probe.files or {}
 
 
 def _recognized(path: PlaceLike, probe: Probe, claims: Mapping[str, int]) -> Format:

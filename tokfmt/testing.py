@@ -41,7 +41,7 @@ from tokfmt.base.options import parse_options
 from tokfmt.commands.convert.convert import convert_files
 from tokfmt.commands.convert.request import Request
 from tokfmt.commands.convert.separators import stored_axis
-from tokfmt.commands.source.discover import found_at
+from tokfmt.commands.source.discover import dataset_at
 from tokfmt.commands.source.ingest import tokenized
 from tokfmt.commands.source.open import open_dataset
 from tokfmt.commands.source.request import EosChoice, SourceRequest
@@ -151,7 +151,7 @@ def read(
         TokfmtError: If the dataset cannot be read.
     """
     request = SourceRequest((path,), eos=eos_id, options=options, allow_partial=partial)
-    source = open_dataset(request, files=[found_at(LocalPlace(path), format_, request)])
+    source = open_dataset(request, files=[dataset_at(LocalPlace(path), request, format_)])
     return tokenized(source.reader, None) if isinstance(source.reader, RecordReader) else source.reader
 
 
@@ -741,7 +741,7 @@ class FormatContract:
                 self._write(path, Ragged.of([[1]] * count), self.sharded, size=1)
             request = SourceRequest((path,), eos=self.eos_id, options=self.read_options(self.sharded or {}))
             assert self.format.sniff(look(path)) is not None
-            found = found_at(path, self.format, request)
+            found = dataset_at(path, request, self.format)
             assert len(found.files) >= count
             unrelated_files(self.format, path)
             source = open_dataset(request, files=[found])
@@ -846,7 +846,7 @@ class FormatContract:
             home.mkdir()
             path = self._write(home / self.filename, Ragged.of(lists), options)
             asked = SourceRequest((path,), eos=self.eos_id, options=self.read_options(options))
-            source = open_dataset(asked, files=[found_at(path, self.format, asked)])
+            source = open_dataset(asked, files=[dataset_at(path, asked, self.format)])
             request = Request(asked, LocalPlace(home / "lines.jsonl"), to="jsonl", verify=True)
             given: Any = [source], source.reader  # The format need not be installed, so detection is skipped.
             done = convert_files(request, Progress(), given=given)

@@ -76,7 +76,7 @@ def test_what_runs(verb: Callable[[Path, Path], None], tmp_path: Path) -> None:
     seen = Most(len(ran.functions), ran.calls.total(), ran.repeated)
     print(f"{verb.__name__}: {seen} (at most {most}) in {len(ran.files)} files")
     assert "registry.py" in ran.files
-    assert ran.opened[str(pack)] <= (2 if verb is converted else 1)  # a conversion hashes its sources in the end
+    assert ran.opened[str(pack)] == 1
     assert all(found <= bound for found, bound in zip(seen, most, strict=True)), seen
 
 

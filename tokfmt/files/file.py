@@ -254,6 +254,15 @@ class File:
             if _Open.count > _MOST_OPEN:
                 self.close()
 
+    def duplicate(self) -> File:
+        """Return the same file with a descriptor of its own, without opening it again."""
+        file, fd = known_file(self.path, self.identity), self._fd
+        file.expect(may_be_page=self.may_be_page)
+        with _Open.lock:
+            if fd is not None and _Open.count < _MOST_OPEN:
+                file._fd, _Open.count = os.dup(fd), _Open.count + 1  # noqa: SLF001 - it is a file too
+        return file
+
     def expect(self, *, may_be_page: bool) -> None:
         """State anew whether the file may be a page; its beginning is looked at again when it is read."""
         self.may_be_page, self._is_looked_at = may_be_page, False

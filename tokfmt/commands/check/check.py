@@ -44,7 +44,7 @@ from tokfmt.commands.check.cross_checks import (
     unfinished_findings,
     width_findings,
 )
-from tokfmt.commands.source.discover import dataset_paths, found_at, identified
+from tokfmt.commands.source.discover import dataset_at, dataset_paths
 from tokfmt.commands.source.ingest import as_stored, ingested, some_ids
 from tokfmt.commands.source.manifest import (
     found_as_written,
@@ -275,7 +275,7 @@ class _Checking:
         try:
             if self.request.format:  # else the detection looks at it
                 look(registry.of_prefix(self.path))
-            format_, file, manifest = identified(self.path, self.request.format)
+            one = dataset_at(self.path, self.request)._replace(inspections=self.inspections)
         except FormatError as error:
             self.found.add([Finding.of("TF900", error)], meanings(None))
             return self.found
@@ -283,9 +283,8 @@ class _Checking:
             why = str(error).partition(": ")[2] or str(error)
             self.found.add([Finding("TF900", "error", str(self.path), why)], meanings(None))
             return self.found
-        self.found.format = format_.name
-        known = meanings(format_)
-        one = found_at(self.path, format_, self.request, file, manifest)._replace(inspections=self.inspections)
+        format_ = one.format
+        self.found.format, known = format_.name, meanings(format_)
         self.request, _ = found_as_written(one, self.request)
         self.found.add(self._own(one, read_options(format_, self.request)), known)
         self.found.add(file_findings(one, self.deep, self.jobs, self.progress, self.splits), known)
@@ -336,7 +335,8 @@ class _Checking:
         if one.inspections is None:
             found = one.format.audit(path, options, how)
         else:
-            hints = hints_of(one, self.request, known)._replace(files=one.opened, jobs=self.jobs)
+            hints = hints_of(one, self.request, known)
+            hints = hints._replace(files=one.hand_out(keep=self.deep), jobs=self.jobs)
             found = one.inspections.of(one.format, [path], options, hints).findings(how)
         yield from _guarded(found)
 

@@ -139,7 +139,7 @@ def file_findings(one: SourceFiles, deep: bool, jobs: int, progress: Progress, s
             yield Finding("TF911", "error", str(path), f"has {' and '.join(differences)}", _COPY)
         elif deep:
             progress.phase(f"checksum of {path.name}", 0, "bytes")
-            digest = fingerprint(path, written_files(one.format, path, one.files), jobs)["xxh3_128"]
+            digest = fingerprint(path, written_files(one.format, path, one.files), jobs, one.opened)["xxh3_128"]
             if digest != manifest.output.get("xxh3_128"):
                 yield Finding(
                     "TF912",

@@ -18,7 +18,7 @@ from tokfmt.commands.convert.inputs import Given
 from tokfmt.commands.convert.manifests import manifests
 from tokfmt.commands.convert.request import Conversion, Request
 from tokfmt.commands.destination import guard, refuse_foreign, strangers_in
-from tokfmt.commands.source.discover import check_unchanged, find_sources, found_at, snapshot
+from tokfmt.commands.source.discover import check_unchanged, dataset_at, find_sources, snapshot
 from tokfmt.commands.source.manifest import extent, found_as_written, manifest_path, written_files
 from tokfmt.commands.source.open import open_dataset
 from tokfmt.commands.source.request import (
@@ -136,7 +136,7 @@ def repairable(report: CheckReport, request: CheckRequest) -> Saved:
         return ""
     try:
         plan = _plan(report, request)
-        one = found_at(plan.path, plan.format, plan.request.source)
+        one = dataset_at(plan.path, plan.request.source, plan.format)
         if not request.deep and extent(written_files(one.format, one.path, one.files))["bytes"] > _ASKED_BYTES:
             return "unknown"
         plan.prove()
@@ -153,7 +153,7 @@ def _plan(report: CheckReport, request: CheckRequest) -> _Plan:
     hopeless = sorted(errors - repairs.keys())
     chosen = {code: repairs[code] for code in sorted(report.counts) if code in repairs and not hopeless}
     path = local_path(report.path, "a dataset to repair")
-    source, _ = found_as_written(found_at(path, format_, request.source), request.source)  # the copy has no manifest
+    source, _ = found_as_written(dataset_at(path, request.source, format_), request.source)  # the copy has no manifest
     written = {name: value for name, value in source.options.items() if name not in request.source.options}
     fixed = hopeless or format_.read_only or (chosen and format_.patches())  # A second run takes the copy of the first.
     once = None if fixed else report.doubled

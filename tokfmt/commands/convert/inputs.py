@@ -131,7 +131,8 @@ def _opened(
     request: Request, tokenizer: TokenizerHandle | None, named: Sequence[SourceFiles], notes: Notes
 ) -> Sequence[Source]:
     try:
-        return open_datasets(request.source, Reading(tokenizer, request.jobs, notes, collect_invalid=True), named)
+        reading = Reading(tokenizer, request.jobs, notes, collect_invalid=True, keeps_files=True)
+        return open_datasets(request.source, reading, named)
     except SeparatorUnknownError as error:
         if error.remedy != NAME_SEPARATOR:  # A recipe names its keys.
             raise

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from tokfmt import registry
 from tokfmt.base.options import given_options
-from tokfmt.commands.source.discover import format_of, found_at
+from tokfmt.commands.source.discover import dataset_at, format_of
 from tokfmt.commands.source.manifest import found_as_written
 from tokfmt.commands.source.request import Options, SourceRequest, read_options
 from tokfmt.core.annotation import Listed, Part, shown
@@ -112,7 +112,7 @@ def sections(path: PlaceLike, *, format: str | None = None, options: Options = (
     except DetectionError as error:
         return Raw(place, None, (str(error),), [_facts(probe)])
     asked = SourceRequest((place,), options=given_options(options))
-    request, notes = found_as_written(found_at(place, chosen, asked), asked)
+    request, notes = found_as_written(dataset_at(place, asked, chosen), asked)
     parsed = read_options(chosen, request)
     sections = chosen.sections(place, parsed)
     if sections is None:

@@ -49,9 +49,9 @@ from tokfmt.commands.source.request import SourceFiles, SourceRequest, given_to,
 from tokfmt.core.format import Format
 from tokfmt.core.reader import Damage
 from tokfmt.errors import ContradictionError, CorruptError, FormatError, OptionError, TokfmtError
-from tokfmt.files.file import MANIFEST, open_file, read_whole, reading_error
+from tokfmt.files.file import MANIFEST, File, open_file, read_whole, reading_error
 from tokfmt.files.named import place_named
-from tokfmt.files.place import AnyPlace, LocalPlace, Place, PlaceLike, is_address
+from tokfmt.files.place import AnyPlace, LocalPlace, Place, PlaceLike, is_address, place_of
 from tokfmt.wording import grouped, printable
 
 SCHEMA = "tokfmt.manifest/1"
@@ -529,32 +529,38 @@ class Measured(NamedTuple):
     digest: str
 
 
-def fingerprint(path: Place, files: Sequence[Place], jobs: int = 1) -> dict[str, Any]:
+def fingerprint(
+    path: Place, files: Sequence[Place], jobs: int = 1, opened: dict[Place, File] | None = None
+) -> dict[str, Any]:
     """Return the size, number and checksum of the files of a dataset.
 
     Args:
         path: The dataset.
         files: Its files.
         jobs: Number of files that are read at a time.
+        opened: Those that are open already, by path. They are taken out and closed.
     """
-    return combined(measured(path, files, jobs), single=list(files) == [path])
+    return combined(measured(path, files, jobs, opened), single=list(files) == [path])
 
 
-def measured(path: Place, files: Sequence[Place], jobs: int = 1) -> list[Measured]:
+def measured(
+    path: Place, files: Sequence[Place], jobs: int = 1, opened: dict[Place, File] | None = None
+) -> list[Measured]:
     """Return the size and the checksum of each file of a dataset, sorted by name.
 
     Args:
         path: The dataset.
         files: Its files.
         jobs: Number of files that are read at a time.
+        opened: As for `fingerprint`.
     """
     if list(files) == [path]:  # a thread would take longer than most files of a conversion from thousands of files
-        return [Measured(path.name, *digest_of_file(path))]
+        return [Measured(path.name, *digest_of_file(path, opened))]
     base = path if path.is_dir() else path.parent
     below = ((file.relative(base), file) for file in files)
     named = [(file.name if names is None else names.as_posix(), file) for names, file in below]
     named.sort(key=lambda one: (one[0], one[1].parts))
-    digests = in_threads(digest_of_file, [file for _, file in named], jobs)
+    digests = in_threads(lambda file: digest_of_file(file, opened), [file for _, file in named], jobs)
     return [Measured(name, *digest) for (name, _), digest in zip(named, digests, strict=True)]
 
 
@@ -576,11 +582,12 @@ def combined(files: Sequence[Measured], *, single: bool) -> dict[str, Any]:
     return {"bytes": total, "files": len(files), "xxh3_128": tree.hexdigest()}
 
 
-def digest_of_file(path: PlaceLike) -> tuple[int, str]:
-    """Return the size and the XXH3-128 of a file."""
+def digest_of_file(path: PlaceLike, opened: dict[Place, File] | None = None) -> tuple[int, str]:
+    """Return the size and the XXH3-128 of a file. If it is open already, it is taken out of `opened`."""
     import xxhash
 
-    file, state = open_file(path, may_be_page=True), xxhash.xxh3_128()
+    file, state = (opened or {}).pop(place_of(path), None) or open_file(path), xxhash.xxh3_128()
+    file.expect(may_be_page=True)
     buffer = bytearray(min(_PIECE, file.size))
     try:
         for offset in range(0, file.size, _PIECE):

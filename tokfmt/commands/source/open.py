@@ -53,7 +53,7 @@ from tokfmt.errors import (
     TokfmtError,
     UnendedError,
 )
-from tokfmt.files.file import File, refuse_stand_in
+from tokfmt.files.file import refuse_stand_in
 from tokfmt.files.listing import Listing
 from tokfmt.files.place import Place, place_of
 from tokfmt.files.shard_names import names_by_directory, notes_on_shards, refuse_incomplete
@@ -148,17 +148,15 @@ def open_dataset(
     """
     with (files and files[0].path.listing) or Listing() as listing:
         files = find_one(request, listing) if files is None else [one.asking(listing) for one in files]
-        format_, opened = files[0].format, files[0].opened
-        with next((file.at_hand() for file in opened.values()), nullcontext()):
+        format_ = files[0].format
+        with next((file.at_hand() for file in files[0].opened.values()), nullcontext()):
             manifests, ignored = manifests_beside(files, request)
             request, written = as_written(format_, request, manifests)
             known = known_separator(request.eos, [one.path for one in files], manifests)
-            stored, damage = _inspected(files, request, known, reading), tuple[Damage, ...]()
-            missing = _missing_shards(files, request, stored.info)
-            if request.allow_partial and reading.looks:
-                stored, damage = _readable(stored, files, manifests)
-                damage += tuple(map(Damage, missing))
-            _refuse_others(files, request)
+            hints = hints_of(files[0], request, known, reading)
+            opened = {place: file for one in files for place, file in one.hand_out(keep=reading.keeps_files).items()}
+            stored = _inspected(files, read_options(format_, request), hints._replace(files=opened))
+            stored, damage = _complete(stored, files, request, manifests, looks=reading.looks)
             info = stored.info
             source = Source(
                 tuple(one.path for one in files),
@@ -172,7 +170,7 @@ def open_dataset(
                 bos_id=request.bos if isinstance(request.bos, int) else None,
                 manifests=tuple(manifests),
             )
-            source = _with_separator(source, request, known, reading)
+            source = _with_separator(source, request, known, hints, reading)
         return source if reading.as_stored else _contents(source, files, request, reading)
 
 
@@ -282,7 +280,7 @@ def hints_of(one: SourceFiles, request: SourceRequest, known: Separator | None, 
         no_eos=known is not None and known.eos_id is None,
         jobs=reading.jobs,
         collect_invalid=reading.collect_invalid,
-        tokenizer_eos=reading.tokenizer_eos,
+        tokenizer_eos=None if reading.tokenizer is None else reading.tokenizer.eos_id,
         open_recipe=partial(_recipe_reader, one.named, request.every_end) if one.format.is_computed else None,
         allow_partial=request.allow_partial,
         few_sequences=reading.few_sequences,
@@ -290,20 +288,13 @@ def hints_of(one: SourceFiles, request: SourceRequest, known: Separator | None, 
     )
 
 
-def _inspected(
-    files: Sequence[SourceFiles], request: SourceRequest, known: Separator | None, reading: Reading
-) -> TokenReader | RecordReader:
+def _inspected(files: Sequence[SourceFiles], options: Any, hints: Hints) -> TokenReader | RecordReader:
     """Return the reader of the format, which takes the files that are open already.
 
     Raises:
         FormatError: The dataset is not valid.
     """
-    places, opened, first = tuple(one.path for one in files), dict[Place, File](), files[0]
-    options = read_options(first.format, request)
-    for one in files:
-        opened |= one.opened
-        one.opened.clear()
-    hints = hints_of(first, request, known, reading)._replace(files=opened)
+    places, first = tuple(one.path for one in files), files[0]
     try:
         inspect = first.format.inspect if first.inspections is None else partial(first.inspections.of, first.format)
         return inspect(places, options, hints).open(hints.allow_loss)
@@ -312,33 +303,51 @@ def _inspected(
         refuse_stand_in(path, may_be_empty=is_stated or places != (path,))
         raise
     finally:
-        for file in opened.values():  # The format did not take them.
+        for file in (hints.files or {}).values():  # The format did not take them.
             file.close()
 
 
-def _missing_shards(files: Sequence[SourceFiles], request: SourceRequest, info: Info | RecordInfo) -> list[str]:
-    """Return in words which files are missing between those of each directory, with `SourceRequest.allow_partial`.
+def _complete(
+    stored: TokenReader | RecordReader,
+    files: Sequence[SourceFiles],
+    request: SourceRequest,
+    manifests: Sequence[Manifest],
+    *,
+    looks: bool,
+) -> tuple[TokenReader | RecordReader, tuple[Damage, ...]]:
+    """Return a reader of the sequences that are certain to be complete, and the damage of the others.
 
     Raises:
-        FormatError: Some are missing, and the request does not allow it.
+        FormatError: Files of a directory are missing, and the request does not allow it; or there are others, whose
+            loss it does not accept.
     """
-    named = [
-        refuse_incomplete(directory, names, partial=request.allow_partial, left_out=info.other_splits)
+    left_out, damage = stored.info.other_splits, tuple[Damage, ...]()
+    missing = [
+        refuse_incomplete(directory, names, partial=request.allow_partial, left_out=left_out)
         for one in files
         if one.path.is_dir()
         for directory, names in names_by_directory(one.files).items()
     ]
-    return [holes for holes in named if holes]
-
-
-def _refuse_others(files: Sequence[SourceFiles], request: SourceRequest) -> None:
-    """Refuse a directory that holds files outside its dataset, unless their loss is accepted."""
+    if request.allow_partial and looks:
+        damage = stored.info.damage
+        if isinstance(stored, RecordReader):
+            damage += tuple(stored.damaged_records())
+        else:
+            stored, more = readable(stored)
+            damage += more
+        signs = (shrunk(one, manifest) for one, manifest in zip(files, manifests, strict=True))
+        damage = (
+            *damage,
+            *(sign for sign in signs if sign is not None),
+            *(Damage(holes) for holes in missing if holes),
+        )
     for one in files:
         if one.left_out and "other-files" not in request.allow_loss:
             deeper = "--recursive reads the directories below as well; " if one.below else ""
             what = f"is read as {one.format.name}, and holds {one.left_out}"
             remedy = f"{deeper}--allow-loss other-files leaves out what is not read"
             raise FormatError(one.path, what, remedy=remedy)
+    return stored, damage
 
 
 def _notes(
@@ -356,7 +365,9 @@ def _notes(
     yield from (loss.note for loss in info.lost)
 
 
-def _with_separator(source: Source, request: SourceRequest, known: Separator | None, reading: Reading) -> Source:
+def _with_separator(
+    source: Source, request: SourceRequest, known: Separator | None, hints: Hints, reading: Reading
+) -> Source:
     """Return a source with its separator, and with notes on it and on the tokenizers that made its token IDs.
 
     The separator of text follows from the tokenizer, so no manifest states it.
@@ -366,7 +377,7 @@ def _with_separator(source: Source, request: SourceRequest, known: Separator | N
         ConversionError: The manifest or the tokenizer contradicts the dataset.
         TokenizerMismatchError: Another tokenizer made the dataset.
     """
-    stored, default, manifests = source.reader, reading.tokenizer_eos, source.manifests
+    stored, default, manifests = source.reader, hints.tokenizer_eos, source.manifests
     is_text = isinstance(stored, RecordReader) and stored.info.kind == "text"
     notes = source.notes
     if reading.tokenizer is not None and not is_text:
@@ -410,9 +421,16 @@ def _contents(source: Source, files: Sequence[SourceFiles], request: SourceReque
     stored, path, each = source.reader, source.paths[0], request.every_end
     if isinstance(stored, RecordReader):
         return _with_partial(_contents_of_records(source, stored), files, request)
-    beginning = _beginning(source, stored, reading)
-    if beginning is not None:
-        return source._replace(reader=beginning)
+    eos_id, most, info = source.separator.eos_id, reading.max_sequences, stored.info
+    if most is not None and eos_id is not None and info.separators is Separators.BETWEEN and info.tokens > _LITTLE:
+        from tokfmt.model.select import Beginning
+
+        beginning = Beginning(stored, eos_id, most)
+        if not beginning.whole:
+            first: TokenReader = ContentReader(from_reader(beginning, eos_id, jobs=reading.jobs))
+            if source.bos_id is not None:
+                first, _ = without_leads(first, source.bos_id, path, each=True)
+            return source._replace(reader=first)
     if source.dataset is not None and source.dataset.gap.looked < source.dataset.gap.of:
         source = _with_count(source, source.dataset, request)
     reader, notes = stored, list[str]()
@@ -436,22 +454,6 @@ def _contents(source: Source, files: Sequence[SourceFiles], request: SourceReque
     if request.allow_partial and stored.info.separators.alone:
         source = _closed(source, stored, files)
     return _with_partial(source, files, request) if source.damage else counted(source, request)
-
-
-def _beginning(source: Source, stored: TokenReader, reading: Reading) -> TokenReader | None:
-    """Return the first sequences of a long stream, if the command reads no more; else None."""
-    eos_id, info = source.separator.eos_id, stored.info
-    if reading.max_sequences is None or eos_id is None or info.separators is not Separators.BETWEEN:
-        return None
-    if info.tokens <= _LITTLE:
-        return None
-    from tokfmt.model.select import Beginning
-
-    beginning = Beginning(stored, eos_id, reading.max_sequences)
-    if beginning.whole:
-        return None
-    reader: TokenReader = ContentReader(from_reader(beginning, eos_id, jobs=reading.jobs))
-    return reader if source.bos_id is None else without_leads(reader, source.bos_id, source.paths[0], each=True)[0]
 
 
 def _contents_of_records(source: Source, records: RecordReader) -> Source:
@@ -508,20 +510,6 @@ def _with_partial(source: Source, found: Sequence[SourceFiles], request: SourceR
             counts = manifest.counts(source.reader.info.split)
     partial = partial_of(source.paths[0], len(source.paths) - 1, source.reader, source.damage, counts)
     return source if partial is None else source._replace(partial=partial, notes=(*source.notes, partial.sentence()))
-
-
-def _readable(
-    stored: TokenReader | RecordReader, found: Sequence[SourceFiles], manifests: Sequence[Manifest]
-) -> tuple[TokenReader | RecordReader, tuple[Damage, ...]]:
-    """Return a reader of the sequences that are certain to be complete, and the damage of the others."""
-    damage = stored.info.damage
-    if not isinstance(stored, RecordReader):
-        stored, more = readable(stored)
-        damage += more
-    else:
-        damage += tuple(stored.damaged_records())
-    signs = (shrunk(one, manifest) for one, manifest in zip(found, manifests, strict=True))
-    return stored, (*damage, *(sign for sign in signs if sign is not None))
 
 
 def open_recipe(

@@ -146,6 +146,7 @@ class Reading(NamedTuple):
         max_sequences: The number of sequences that the command reads, from the first; a stream is not scanned beyond
             them. None: all.
         few_sequences: The command reads few sequences; see `Hints`.
+        keeps_files: The files that were looked at to detect the format stay open for checksums; see `SourceFiles`.
         as_stored: The reader has the axis as it is stored, with the separators. No count is compared with a manifest.
         looks: Read the ends of sequences to infer a separator; with `SourceRequest.allow_partial`, read the whole
             dataset to find damage. False reads only what opening takes.
@@ -157,13 +158,9 @@ class Reading(NamedTuple):
     collect_invalid: bool = False
     max_sequences: int | None = None
     few_sequences: bool = False
+    keeps_files: bool = False
     as_stored: bool = False
     looks: bool = True
-
-    @property
-    def tokenizer_eos(self) -> int | None:
-        """The end of text of the tokenizer; None without one."""
-        return None if self.tokenizer is None else self.tokenizer.eos_id
 
 
 CONTENTS = Reading()
@@ -198,35 +195,31 @@ def several(paths: object) -> tuple[PlaceLike, ...]:
     return tuple(found)
 
 
-def asked_by(path: PlaceLike, listing: Listing | None) -> Place:
-    """Return the place of a path, which carries a listing: its own if that answers, else the given one."""
-    place = place_of(path)
-    return place if listing is None or (place.listing is not None and place.listing.depth) else place.asking(listing)
-
-
 _BESIDE = (MANIFEST, ".ledger", ".ledger.json")
 """Suffixes of manifests and ledgers, which are beside datasets but are not datasets."""
 
 
-def expanded(paths: Iterable[PlaceLike], listing: Listing | None = None) -> tuple[PlaceLike, ...]:
-    """Replace quoted patterns (`'part-*.jsonl'`) by the paths that they match, in natural order.
+def expanded(paths: Iterable[PlaceLike], listing: Listing | None = None) -> tuple[Place, ...]:
+    """Return the places of paths; those of a quoted pattern (`'part-*.jsonl'`) are what it matches, in natural order.
 
     Args:
         paths: The paths and patterns.
-        listing: The listing that the places of a pattern carry, unless the pattern carries one that answers.
+        listing: The listing that the places carry, unless they carry one that answers.
 
     Raises:
         FormatError: A pattern matches nothing.
         OptionError: A path is empty, or is the URL of a store that is not registered.
     """
-    found: list[PlaceLike] = []
+    found = list[Place]()
     for path in paths:
         if not isinstance(path, Place) and not os.fspath(path):
             raise OptionError("a path is empty. Check that the variable is set; the current directory is .")
-        place = asked_by(path, listing)
+        place = place_of(path)
+        if listing is not None and (place.listing is None or not place.listing.depth):
+            place = place.asking(listing)
         names = place.parts if place.is_local else place.parts[1:]
         if not any(map(glob.has_magic, names)) or place.is_there():
-            found.append(path)
+            found.append(place)
             continue
         matches = sorted(
             (match for match in _matching(place) if not match.name.endswith(_BESIDE)),
@@ -444,7 +437,7 @@ class SourceFiles(NamedTuple):
         left_out: The other files in the directory, which are not read, in words; "" without any.
         below: Some of the other files are in directories below.
         named: The datasets that a recipe names, if they were found already; see `find_sources`.
-        opened: The file in which the format was detected, by its path, until a reader takes it; see `format.Hints`.
+        opened: The open files that were looked at to detect the format, by path; see `hand_out`.
         manifest: The manifest beside it, if it was read already.
         inspections: Its inspections, if the caller has more use for them.
     """
@@ -465,6 +458,14 @@ class SourceFiles(NamedTuple):
             return self
         files = tuple(file.asking(listing) for file in self.files)
         return self._replace(path=self.path.asking(listing), files=files)
+
+    def hand_out(self, *, keep: bool) -> dict[Place, File]:
+        """Return the open files for a reader to take. If they are kept, it gets duplicates."""
+        if keep:
+            return {place: file.duplicate() for place, file in self.opened.items()}
+        files = dict(self.opened)
+        self.opened.clear()
+        return files
 
     def close(self) -> None:
         """Close the files that no reader took. They are opened again if they are needed."""
