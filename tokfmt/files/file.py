@@ -256,11 +256,12 @@ class File:
 
     def duplicate(self) -> File:
         """Return the same file with a descriptor of its own, without opening it again."""
-        file, fd = known_file(self.path, self.identity), self._fd
-        file.expect(may_be_page=self.may_be_page)
+        file = object.__new__(type(self))
+        vars(file).update(vars(self), _fd=None)
         with _Open.lock:
-            if fd is not None and _Open.count < _MOST_OPEN:
-                file._fd, _Open.count = os.dup(fd), _Open.count + 1  # noqa: SLF001 - it is a file too
+            if self._fd is not None and _Open.count < _MOST_OPEN:
+                file._fd = os.dup(self._fd)
+                _Open.count += 1
         return file
 
     def expect(self, *, may_be_page: bool) -> None:

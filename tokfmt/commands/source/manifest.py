@@ -240,7 +240,7 @@ def manifests_beside(found: Sequence[SourceFiles], request: SourceRequest) -> tu
     for one in found:
         manifest = manifest_of(one, of_folder)
         differences = file_differences(one, manifest) if one.files else ()
-        wrong = next((_contradiction(one.path, manifest, *difference) for difference in differences), None)
+        wrong = next((contradiction(one.path, manifest, *difference) for difference in differences), None)
         if wrong is not None:
             kept = request.allow_partial and not request.ignore_manifest and shrunk(one, manifest) is not None
             if not kept and not request.ignore_manifest:
@@ -410,7 +410,7 @@ def checksum_contradiction(path: Place, manifest: Manifest, measured: Mapping[st
     expected, found = manifest.output.get("xxh3_128"), measured["xxh3_128"]
     if not alike or not isinstance(expected, str) or expected == found:
         return None
-    return _contradiction(path, manifest, "the checksum", expected, found)
+    return contradiction(path, manifest, "the checksum", expected, found)
 
 
 def shrunk(one: SourceFiles, manifest: Manifest) -> Damage | None:
@@ -445,38 +445,8 @@ def describes(manifest: Manifest, format_: Format, path: Place) -> bool:
     return next(file_differences(one, manifest), None) is None
 
 
-def count_contradiction(
-    path: Place,
-    manifest: Manifest,
-    split: object,
-    known: tuple[int, int | None],
-    ids: tuple[int | None, int | None],
-    *,
-    samples: bool = False,
-) -> CorruptError | None:
-    """Return the error of a manifest that contradicts the counts of its dataset; None if it does not.
-
-    Counts under another separator or lead than those of the manifest cannot be compared.
-
-    Args:
-        path: The dataset.
-        manifest: Its manifest.
-        split: The split that was counted, if the dataset has several.
-        known: Number of sequences, and of tokens without separators (None if it is not known).
-        ids: The separator and the lead of these counts.
-        samples: The sequences that were counted are samples, as they are stored.
-    """
-    if manifest.ids != ids:
-        return None
-    counts = manifest.counts(split, samples=samples)
-    for key, found in zip(("sequences", "tokens"), known, strict=True):
-        expected = counts.get(key)
-        if isinstance(expected, int) and found is not None and expected != found:
-            return _contradiction(path, manifest, key, expected, found)
-    return None
-
-
-def _contradiction(path: Place, manifest: Manifest, what: str, expected: object, found: object) -> CorruptError:
+def contradiction(path: Place, manifest: Manifest, what: str, expected: object, found: object) -> CorruptError:
+    """Return the error of a manifest that states another fact than its dataset shows."""
     may_be_cut = what in ("files", "bytes")
     return (CorruptError if may_be_cut else ContradictionError)(
         path,

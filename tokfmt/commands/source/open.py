@@ -16,7 +16,7 @@ from tokfmt.commands.source.discover import find_sources
 from tokfmt.commands.source.manifest import (
     IGNORED,
     as_written,
-    count_contradiction,
+    contradiction,
     describes,
     manifests_beside,
     shrunk,
@@ -547,7 +547,8 @@ def text_recipe_of(source: Source) -> TextRecipe | None:
 def contradicted(source: Source, sequences: int, tokens: int | None) -> CorruptError | None:
     """Return the error of a manifest that contradicts the counts of its source; None if it does not.
 
-    Sources of several paths and records are not compared.
+    Sources of several paths and records are not compared, nor are counts under another separator or lead than those of
+    the manifest.
 
     Args:
         source: The opened dataset.
@@ -557,9 +558,15 @@ def contradicted(source: Source, sequences: int, tokens: int | None) -> CorruptE
     reader = source.reader
     if len(source.manifests) != 1 or isinstance(reader, RecordReader):
         return None
-    split, samples = reader.info.split, reader.info.layout is Layout.SAMPLES
-    (path,), (manifest,), ids = source.paths, source.manifests, (source.separator.eos_id, source.bos_id)
-    return count_contradiction(path, manifest, split, (sequences, tokens), ids, samples=samples)
+    (path,), (manifest,) = source.paths, source.manifests
+    if manifest.ids != (source.separator.eos_id, source.bos_id):
+        return None
+    stated = manifest.counts(reader.info.split, samples=reader.info.layout is Layout.SAMPLES)
+    for key, count in (("sequences", sequences), ("tokens", tokens)):
+        expected = stated.get(key)
+        if isinstance(expected, int) and count is not None and expected != count:
+            return contradiction(path, manifest, key, expected, count)
+    return None
 
 
 def counted(source: Source, request: SourceRequest) -> Source:
