@@ -99,7 +99,6 @@ def open(  # noqa: A001 - the verb that users expect
         from tokfmt.core.losses import READS
         from tokfmt.core.records import RecordReader
         from tokfmt.dataset import Dataset
-        from tokfmt.model.readers import ContentReader
 
         if not isinstance(path, (str, os.PathLike)) and "zarr" in sys.modules:
             from tokfmt.zarr_groups import is_zarr, local_path, open_zarr
@@ -133,9 +132,7 @@ def open(  # noqa: A001 - the verb that users expect
             )
         guessed = (*reader.info.inferred, *source.separator.guess)
         notes = tuple(note for note in source.notes if note not in guessed)
-        again = (
-            partial(_opened_again, wanted, handle) if isinstance(reader, ContentReader) and reader.presumes else None
-        )
+        again = partial(_opened_again, wanted, handle) if reader.presumes else None
         return Dataset(reader, source.format.name, inferred=guessed, notes=notes, origin=(source,), again=again)
 
 

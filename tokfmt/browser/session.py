@@ -64,7 +64,6 @@ from tokfmt.files.file import natural_key, read_whole
 from tokfmt.files.named import place_named
 from tokfmt.files.place import Place, place_of
 from tokfmt.files.store import Identity, Kind
-from tokfmt.model.readers import ContentReader
 from tokfmt.model.select import Rows
 from tokfmt.run.progress import Progress
 from tokfmt.wording import printable
@@ -230,8 +229,7 @@ def open_in_full(
     if isinstance(reader, RecordReader):
         return Opened(format_, (_records(reader, reader.count()),), source.separator, source.notes)
     name = "documents" if reader.info.layout is not Layout.SAMPLES else "samples"
-    presumes = isinstance(reader, ContentReader) and reader.presumes
-    again = partial(_opened_again, wanted, tokenizer) if presumes else None
+    again = partial(_opened_again, wanted, tokenizer) if reader.presumes else None
     return Opened(format_, (View(name, Viewport(reader, again)),), source.separator, source.notes)
 
 

@@ -85,7 +85,6 @@ from tokfmt.errors import (
 )
 from tokfmt.files.listing import Listing
 from tokfmt.files.place import Place
-from tokfmt.model.readers import is_split
 from tokfmt.run.execute import worker_count
 from tokfmt.run.progress import Progress
 from tokfmt.wording import printable
@@ -386,7 +385,7 @@ class _Checking:
             return opened(None, handle) if handle is not None else opened("none")
         if isinstance(source.reader, RecordReader) or handle is None or self.request.eos is not None:
             return source
-        unused = is_split(source.reader) and source.reader.info.sequences <= 1
+        unused = source.reader.is_split and source.reader.info.sequences <= 1
         if unused or source.separator.eos_id is None:
             # the separator is unknown, or comes from a convention that this dataset does not follow
             source.reader.close()
@@ -440,7 +439,7 @@ class _Checking:
             yield from self._new(unfinished_findings(self.path, reader))
             yield from doubled_findings(self.path, reader)
             # every token of a stream is read when it is opened
-            if self.deep and (vocabulary is not None or searches or not is_split(reader)):
+            if self.deep and (vocabulary is not None or searches or not reader.is_split):
                 max_id = yield from self._walked(reader, vocabulary, searches)
             if "TF945" in self.found.counts:
                 self.found.doubled = next((one.eos_id for one in searches if isinstance(one, Endings)), info.eos_id)

@@ -58,7 +58,7 @@ from tokfmt.files.shard_names import names_by_directory, shard_problem
 from tokfmt.formats.flat import FlatFormat
 from tokfmt.model.batch import SEP
 from tokfmt.model.gap import Gap
-from tokfmt.model.readers import ContentReader, dataset_of, is_split, is_unfinished
+from tokfmt.model.readers import ContentReader, dataset_of, is_unfinished
 from tokfmt.run.progress import Progress
 from tokfmt.wording import grouped, printable
 
@@ -363,7 +363,7 @@ class Endings:
     def of(source: Source) -> Endings | None:
         """Return a search; None for streams and samples, or if no ID ends most sequences."""
         reader = source.reader
-        if isinstance(reader, RecordReader) or reader.info.layout is not Layout.DOCUMENTS or is_split(reader):
+        if isinstance(reader, RecordReader) or reader.info.layout is not Layout.DOCUMENTS or reader.is_split:
             return None
         if source.format.is_computed:
             return None
@@ -474,7 +474,7 @@ def missing_findings(path: Place, source: Source) -> Iterator[Finding]:
 
 def doubled_findings(path: Place, reader: TokenReader) -> Iterator[Finding]:
     """Report the documents of a stream that have two separators, if most of them have two."""
-    found = doubled_in(reader) if is_split(reader) else Doubled(0, 0, -1)
+    found = doubled_in(reader) if reader.is_split else Doubled(0, 0, -1)
     if found.documents > found.of / 2:
         yield _doubled_finding(path, found, reader.info.eos_id or 0, dataset_of(reader).gap.side)
 

@@ -267,7 +267,7 @@ def _continued(first: Iterator[Shown], again: Callable[[UnendedError], Iterator[
 
 def _sequences(reader: TokenReader, chosen: Iterator[Chosen], look: Look, *, together: int = 1) -> Iterator[Shown]:
     """Yield sequences. The ends of `together` of them are looked at before the first of these is shown."""
-    presuming = reader if isinstance(reader, ContentReader) and reader.presumes else None
+    presuming = reader if reader.presumes and isinstance(reader, ContentReader) else None
     while block := list(islice(chosen, together)):
         if presuming is not None:
             numbers = np.unique([number for number, _ in block])

@@ -622,7 +622,7 @@ def _of_stream(
     raise SeparatorUnknownError(path, "a stream of tokens whose separator is not known")
 
 
-def unfinished(eos_id: int) -> str:
+def unfinished(eos_id: int | None) -> str:
     """Return the note on a stream that ends without its separator."""
     return f"its last document is not finished: no separator {eos_id} follows it"
 

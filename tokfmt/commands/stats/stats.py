@@ -61,7 +61,7 @@ from tokfmt.files.store import Identity
 from tokfmt.mix.documents import Documents
 from tokfmt.mix.samples import Samples
 from tokfmt.mix.tree import explain
-from tokfmt.model.readers import ContentReader, is_split
+from tokfmt.model.readers import ContentReader
 from tokfmt.run.execute import make_executor, worker_count
 from tokfmt.run.plan import Workers
 from tokfmt.run.progress import Progress
@@ -257,7 +257,7 @@ class _Run:
                 if survey.error is not None:
                     raise survey.error
                 notes = (*subject.notes, *survey.notes)
-                if isinstance(subject.axis, Streamed) and drawn is None and subject.axis.is_unfinished(survey.stats):
+                if drawn is None and subject.axis.is_unfinished(survey.stats):
                     notes += (unfinished(subject.axis.eos_id),)
                 noted = replace(subject, notes=notes)
                 one = Surveyed(noted, survey, drawn.weight if drawn else 1.0)
@@ -425,7 +425,7 @@ def glance(source: Source) -> Statistics:
     if isinstance(reader, RecordReader):
         raise OptionError(f"{printable(path)}: holds records, whose tokens are not counted yet. Run tokfmt stats")
     axis, notes = axis_to_walk(source, reader)
-    if is_split(reader):
+    if reader.is_split:
         axis = Indexed(reader, None, str(path))  # the stream has been split when it was opened
     return outlined(Subject(source, axis, size_of(source), (*source.notes, *notes)))
 
@@ -540,7 +540,7 @@ def figures_of(seen: Surveyed) -> Figures:
     padding_counts = stored.padding_counts() or PaddingCounts(None, 0)
     separator = seen.subject.source.separator.eos_id
     eos_id = separator if separator is not None else -1
-    made = padding_counts.separators - (stored.trimmed if isinstance(stored, ContentReader) else 0)
+    made = padding_counts.separators - (stored.trimmed or 0)
     read_ids = stats.ids.without(eos_id, axis.separators(stats))
     return Figures(
         read_ids=read_ids,
@@ -567,13 +567,13 @@ def _padding(seen: Surveyed, left_out: PaddingCounts) -> tuple[int, int] | None:
 def outlined(subject: Subject) -> Statistics:
     """Return the statistics of a dataset that need no tokens."""
     heading, axis, info = _heading(subject), subject.axis, subject.axis.info
-    if isinstance(axis, Streamed):
+    tokens = axis.content_tokens
+    if tokens is None:
         return replace(heading, tokens=info.tokens, bytes_per_token=_ratio(subject.size, info.tokens, [subject]))
     lengths = Table.empty()
     ended = axis.eos_id is not None
     for a, b in windows(0, info.sequences):
         lengths += Table.of(np.diff(axis.stored.offsets(a, b)) - ended)
-    tokens = axis.content_tokens
     return replace(
         heading,
         sequences=info.sequences,
@@ -586,9 +586,9 @@ def outlined(subject: Subject) -> Statistics:
     )
 
 
-def _between(axis: Indexed) -> Share | None:
+def _between(axis: StatsAxis) -> Share | None:
     """Return the number and share of separators if a scan has counted them, else None."""
-    if isinstance(axis.stored, ContentReader) and is_split(axis.stored):
+    if isinstance(axis.stored, ContentReader) and axis.stored.is_split:
         stored = axis.stored.source
         counts = stored.padding_counts()
         made = 0 if counts is None else counts.separators
@@ -617,13 +617,9 @@ def described(seen: Surveyed, wanted: Wanted, keep: Keep | None = None) -> Stati
 def _seen(seen: Surveyed) -> str:
     """Return how many of all sequences have the separator, as a full walk has counted; "" without these numbers."""
     axis, dataset = seen.survey.axis, seen.subject.source.dataset
-    if isinstance(axis, Streamed) or seen.weight != 1 or dataset is None or dataset.gap.lead is not None:
+    if seen.weight != 1 or dataset is None or dataset.gap.lead is not None:
         return ""
-    count, closed = seen.survey.stats.lengths.total, None
-    if axis.eos_id is not None:  # The walk refuses a sequence without it.
-        closed = count
-    elif isinstance(axis.stored, ContentReader) and not is_split(axis.stored):
-        closed = axis.stored.trimmed
+    count, closed = seen.survey.stats.lengths.total, axis.closed(seen.survey.stats)
     if closed is None:
         return ""
     return replace(dataset.gap, looked=count, of=count, closed=closed, lack=count - closed, empty=0).seen

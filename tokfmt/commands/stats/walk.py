@@ -356,6 +356,16 @@ class Indexed:
         """Return the statistics unchanged, because the regions have counted empty sequences as well."""
         return stats
 
+    def is_unfinished(self, stats: Stats) -> bool:  # noqa: ARG002 - the index bounds the last sequence
+        """Return whether tokens follow the last separator of a stream that ends documents."""
+        return False
+
+    def closed(self, stats: Stats) -> int | None:
+        """Return the number of sequences that have the separator; None if it is not known, as in a stream."""
+        if self.eos_id is not None:  # The walk refuses a sequence without it.
+            return stats.lengths.total
+        return None if self.stored.is_split else self.stored.trimmed
+
     def separators(self, stats: Stats) -> int:
         """Return the number of separators on the axis that are not part of a sequence."""
         return stats.lengths.total if self.eos_id is not None else 0
@@ -392,6 +402,8 @@ class Streamed:
 
     stored: TokenReader
     eos_id: int
+    content_tokens = None
+    """Not known before the walk."""
 
     @property
     def info(self) -> Info:
@@ -451,6 +463,9 @@ class Streamed:
         """Return whether tokens follow the last separator of a stream that ends documents; `stats` are those of all."""
         is_behind, end = self.info.separators is not Separators.BEFORE, self.info.tokens
         return is_behind and any(span.stop == end and 0 <= span.last < end - 1 for span in stats.spans)
+
+    def closed(self, stats: Stats) -> None:
+        """Return None, because the walk does not count the sequences of a stream that have the separator."""
 
     def content(self, loose: Loose, last: Tokens) -> Loose:  # noqa: ARG002
         """Return a loose sequence unchanged, because it includes no separator."""
@@ -590,7 +605,7 @@ def measure(
     """
     progress.phase("counting", sum(axis.info.tokens for axis in axes), "tokens")
     surveys: list[Survey] = []
-    known = sum(axis.info.sequences for axis in axes if isinstance(axis, Indexed))
+    known = sum(axis.info.sequences for axis in axes if axis.content_tokens is not None)
     full, held = duplicates and too_many(known, most), 0
     for axis in axes:
         survey = Survey(axis, Stats(), Store() if duplicates and not full else None)
