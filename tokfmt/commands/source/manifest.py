@@ -166,12 +166,16 @@ class LocatedTokenizer(NamedTuple):
     problem: str = ""
 
 
-def located_tokenizer(path: Place) -> LocatedTokenizer:
+def located_tokenizer(path: Place, manifest: Manifest | None = None) -> LocatedTokenizer:
     """Find the tokenizer that made a dataset among the files of this machine, by the manifest of the dataset.
 
     A file with the digest of the manifest precedes any other. tokfmt does not use the network for this.
+
+    Args:
+        path: The dataset.
+        manifest: Its manifest, if it was read already.
     """
-    made = read_manifest(path).tokenizer
+    made = (read_manifest(path) if manifest is None else manifest).tokenizer
     name = made.get("name") if made is not None else None
     if made is None or not isinstance(name, str) or not name or "\0" in name:
         return LocatedTokenizer()

@@ -273,7 +273,7 @@ def manifest_tokenizer(sources: Sequence[Source]) -> TokenizerHandle | None:
     if made is None:
         return None
     with suppress(TokfmtError):
-        found = tokenizer_of(located_tokenizer(sources[0].paths[0]).place)
+        found = tokenizer_of(located_tokenizer(sources[0].paths[0], next(iter(sources[0].manifests), None)).place)
         return found if found is not None and found.digest == made["digest"] else None
     return None
 
