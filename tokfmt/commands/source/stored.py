@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from tokfmt.commands.source.content import Manifest
+from tokfmt.commands.source.content import Manifest, dataset_path
 from tokfmt.commands.source.endings import LITTLE, few_runs
 from tokfmt.commands.source.manifest import (
     located_tokenizer,
@@ -272,8 +272,10 @@ def manifest_tokenizer(sources: Sequence[Source]) -> TokenizerHandle | None:
     made, _ = agreed_tokenizer(sources, None, frozenset({"tokenizers"})) if sources else (None, "")
     if made is None:
         return None
+    path, manifest = sources[0].paths[0], sources[0].manifests[0]
+    own = manifest if dataset_path(manifest.path) == path.normalized() else None  # Else it is that of the directory.
     with suppress(TokfmtError):
-        found = tokenizer_of(located_tokenizer(sources[0].paths[0], next(iter(sources[0].manifests), None)).place)
+        found = tokenizer_of(located_tokenizer(path, own).place)
         return found if found is not None and found.digest == made["digest"] else None
     return None
 
