@@ -303,13 +303,16 @@ class Megatron(FlatFormat):
         return path.suffix not in self.suffixes and path.is_file()
 
     def members(self, path: Place) -> list[Place]:
-        found = super().members(path)  # In a folder, an index of text has the same suffix and is left out.
-        return [one for one in found if one.is_file() or not path.is_dir() or _is_index(self.names(one)[1])]
+        found = super().members(path)
+        if not path.is_dir():
+            return found
+        # An index of text has the same suffix and is left out.
+        return [one for one in found if one.is_file() or _is_index(self.names(one)[1])]
 
     def files(self, path: Place) -> list[Place]:
         if not self._is_list(path):
             own = super().files(path)
-            beside = [path / name for name in (LISTED, SIZES) if path.is_dir() and (path / name).is_file()]
+            beside = [path / name for name in (LISTED, SIZES) if (path / name).is_file()] if path.is_dir() else []
             return [*own, *(one for one in beside if one.name == SIZES or _lists_only(one, own))]
         try:
             prefixes = {located(path, one.prefix): None for split in SPLITS for one in read_blend(path, split)}
