@@ -199,7 +199,7 @@ class Many:
     def first(self):
         import tokfmt
         import tokfmt.formats.modalities
-        import tokfmt.commands.source.recipe
+        import tokfmt.mix.open
         import tokfmt.recipe_dataset  # noqa: F401 - imports are not counted
 
         began = time.perf_counter()

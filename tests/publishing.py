@@ -8,11 +8,12 @@ import pytest
 from steps import KINDS, Steps
 
 from tokfmt import registry
+from tokfmt.commands.destination import StoredFormat
 from tokfmt.errors import ConversionError, DestinationExistsError
-from tokfmt.run.plan import Journal
+from tokfmt.files.journal import Journal
 
 KILLED = {"kill": 1}
-PAIR = registry.get("megatron")
+PAIR = StoredFormat(registry.get("megatron"))
 
 
 def name_of(fault):

@@ -17,7 +17,7 @@ PUBLIC = {
     "tokfmt.model", "tokfmt.plugin", "tokfmt.sample", "tokfmt.testing", "tokfmt.torch",
 }  # fmt: skip
 """`tokfmt.cli.main` is what click's CliRunner runs; docs/python.md lists the others."""
-FOLDERS = {"remote": "tokfmt.stores", "run": "tokfmt.run", "text": "tokfmt.text"}
+FOLDERS = {"recipe": "tokfmt.mix", "remote": "tokfmt.stores", "run": "tokfmt.run", "text": "tokfmt.text"}
 """Folders that are named after a package: their files may import all modules of it."""
 PACKAGES = ("formats", "commands")
 """Their modules are parts of what they lie in: `tokfmt.formats.hdf5.table` is a part of `tokfmt.formats.hdf5`."""

@@ -34,12 +34,12 @@ if TYPE_CHECKING:
     from tokfmt.commands.convert.request import Conversion
     from tokfmt.commands.info import Overview
     from tokfmt.commands.show.show import Preview
-    from tokfmt.commands.source.draft import TextRecipe
     from tokfmt.commands.source.request import EosChoice, Options, Selection, SourceRequest
     from tokfmt.commands.stats.report import StatsReport
     from tokfmt.core.reader import TokenReader
     from tokfmt.dataset import Dataset
     from tokfmt.files.place import PlaceLike
+    from tokfmt.mix import TextRecipe
     from tokfmt.model.separator import ToEos
     from tokfmt.run.progress import Progress
     from tokfmt.text.tokenizer import TokenizerHandle

@@ -10,18 +10,25 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.commands.source.draft import TextRecipe
-from tokfmt.commands.source.open import open_recipe
 from tokfmt.commands.source.request import check_losses, selection_words
 from tokfmt.core.format import Hints
 from tokfmt.core.reader import TokenReader
 from tokfmt.dataset import Dataset, sequence_numbers
 from tokfmt.errors import OptionError
 from tokfmt.files.place import LocalPlace
-from tokfmt.mix.documents import Source, Span
-from tokfmt.mix.fields import Ids, check_fields
-from tokfmt.mix.language import RecipeFile, parse_recipe
-from tokfmt.mix.samples import DEFAULT, Samples, Where
+from tokfmt.mix import (
+    DEFAULT_FIELDS,
+    Ids,
+    RecipeFile,
+    Samples,
+    Span,
+    TextRecipe,
+    TokenSource,
+    Where,
+    check_fields,
+    open_recipe,
+    parse_recipe,
+)
 from tokfmt.settings import settings
 
 if TYPE_CHECKING:
@@ -51,7 +58,7 @@ class Recipe(Dataset):
         self,
         reader: Samples,
         *,
-        fields: Sequence[str] = DEFAULT,
+        fields: Sequence[str] = DEFAULT_FIELDS,
         inferred: tuple[str, ...] = (),
         notes: tuple[str, ...] = (),
         origin: tuple[Opened, ...] = (),
@@ -78,7 +85,7 @@ class Recipe(Dataset):
         return self._samples.file
 
     @property
-    def sources(self) -> tuple[Source, ...]:
+    def sources(self) -> tuple[TokenSource, ...]:
         """The sources, in the order of the recipe. `Span.source` is an index into them."""
         return self._samples.sources
 
@@ -151,7 +158,7 @@ class Recipe(Dataset):
     def samples(
         self,
         samples: Sequence[int] | NDArray[np.integer] | range,
-        fields: Iterable[str] = DEFAULT,
+        fields: Iterable[str] = DEFAULT_FIELDS,
         dtype: Ids = np.int32,
     ) -> Sample:
         """Return several samples as a dict of arrays [len(samples), seq_len].

@@ -51,7 +51,7 @@ def _package(point: EntryPoint) -> str:
 
 
 def _is_own(point: EntryPoint) -> bool:
-    return point.value.startswith("tokfmt.formats.")
+    return point.value.startswith("tokfmt.")
 
 
 def _warn(text: str) -> None:
@@ -133,7 +133,8 @@ def _files_of(error: BaseException | None) -> Iterator[str]:
 @functools.cache  # `EntryPoint.module` parses the entry point by a regular expression, 2 per format and file otherwise
 def _signature(name: str) -> Signature | None:
     """Return the signature of a format without importing the format; None if it has no signature."""
-    package = _points()[name].module.rpartition(".")[0]
+    point = _points()[name]
+    package = "tokfmt.formats" if _is_own(point) else point.module.rpartition(".")[0]
     return _signatures(package).get(name) if package else None
 
 

@@ -23,7 +23,7 @@ FUNCTIONS = {
 """The functions of `tokfmt.__all__`, and their files."""
 CLASSES = {
     "tokfmt.Dataset": "tokfmt/dataset.py",
-    "tokfmt.torch.Loader": "tokfmt/torch.py",
+    "tokfmt.torch.Loader": "tokfmt/mix/torch.py",
 }
 RESULTS = {
     "Overview": "tokfmt/commands/info.py",

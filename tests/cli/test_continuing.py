@@ -20,7 +20,8 @@ SCRIPT = """
 import os, resource, signal, sys
 from tokfmt.core import format
 from tokfmt.commands.convert import request, resume, verify
-from tokfmt.run import plan, shuffle
+from tokfmt.files import journal
+from tokfmt.run import shuffle
 from tokfmt.text import ingest
 
 LARGE, SMALL = format.REGION, 1 << 14
@@ -32,7 +33,7 @@ if limit:
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     resource.setrlimit(resource.RLIMIT_FSIZE, (limit, limit))
 
-class Journal(plan.Journal):
+class Journal(journal.Journal):
     def add(self, *line):
         global after
         super().add(*line)
@@ -41,7 +42,7 @@ class Journal(plan.Journal):
             self.sync()
             os.kill(os.getpid(), number)
 
-plan.Journal = resume.Journal = Journal
+resume.Journal = Journal
 from tokfmt.cli.main import run
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ from tokfmt.commands.source.request import SourceRequest
 from tokfmt.core.records import RecordReader
 from tokfmt.errors import ConversionError, OptionError
 from tokfmt.formats.jsonl.index import write_index
-from tokfmt.mix.order import numbers
+from tokfmt.mix.order import samples_of_step
 from tokfmt.recipe_dataset import Recipe
 
 SERIAL = {"executor": "serial", "jobs": 1}
@@ -220,7 +220,9 @@ def by_loader(part, home):
 
             rows = [row for batch in Loader(recipe, 1, rank=0, world_size=1) for row in batch["input_ids"].tolist()]
         else:
-            chosen = [n for step in range(len(recipe) // 2) for rank in range(2) for n in numbers(step, 2, rank, 2)]
+            chosen = [
+                n for step in range(len(recipe) // 2) for rank in range(2) for n in samples_of_step(step, 2, rank, 2)
+            ]
             chosen += range(len(chosen), len(recipe))
             rows = recipe.samples(chosen)["input_ids"].tolist()
         mask = recipe.samples(range(len(recipe)), ["labels"])["labels"].reshape(-1)

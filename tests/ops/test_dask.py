@@ -45,7 +45,7 @@ from tokfmt.commands.convert.convert import convert_files
 from tokfmt.commands.convert.request import Request
 from tokfmt.run.progress import Progress
 from tokfmt.commands.source.request import SourceRequest
-from tokfmt.run.plan import Journal
+from tokfmt.files.journal import Journal
 
 given = json.loads(sys.argv[1])
 victim, done, add = given.pop("victim", 0), [], Journal.add

@@ -195,7 +195,7 @@ def test_a_resumed_conversion_that_was_killed_before_and_after(late, tmp_path):
 KILLED = """
 import os, signal, sys
 import tokfmt
-from tokfmt.run.plan import Journal
+from tokfmt.files.journal import Journal
 
 add, left = Journal.add, [int(sys.argv[3])]
 

@@ -334,7 +334,7 @@ def test_killed_and_continued(corpora, tmp_path):
 KILLED = """
 import os, signal, sys
 import tokfmt
-from tokfmt.run.plan import Journal
+from tokfmt.files.journal import Journal
 
 add, left = Journal.add, [int(sys.argv[3])]
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from recipe import oracle
 
 from tokfmt.core.reader import Info, Layout, check_interval
-from tokfmt.mix.documents import Documents, Source
+from tokfmt.mix.documents import Documents, TokenSource
 from tokfmt.mix.fields import FIELDS
 from tokfmt.mix.language import parse_recipe
 from tokfmt.mix.samples import Samples
@@ -52,7 +52,7 @@ def opened(found, **words):
     ]
     file = parse_recipe({**words, "source": entries}, Path("mix.toml"))
     held = [
-        Source(f"s{k}", (Path(f"s{k}"),), "held", Held(sequences), None, [k], {"name": k})
+        TokenSource(f"s{k}", (Path(f"s{k}"),), "held", Held(sequences), None, [k], {"name": k})
         for k, sequences in enumerate(found)
     ]
     if file.seq_len is None:
@@ -104,7 +104,7 @@ def languages(draw):
 
 def source_of(name, reader):
     """A source of a recipe, that lies nowhere."""
-    return Source(name, (Path(name),), "held", reader, None, [name, id(reader)], {"name": name})
+    return TokenSource(name, (Path(name),), "held", reader, None, [name, id(reader)], {"name": name})
 
 
 def samples_of(words, readers):

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from recipe.held import Held, languages, source_of, sources
 
 from tokfmt.errors import TokfmtError
-from tokfmt.mix.documents import Documents, quotas
+from tokfmt.mix.documents import Documents, with_quotas
 from tokfmt.mix.language import parse_recipe
 from tokfmt.mix.samples import Samples
 
@@ -45,7 +45,7 @@ def mixes(draw, weighted=True):
     file = parse_recipe({**table, "source": entries}, Path("mix.toml"))
     held = [source_of(f"s{k}", reader) for k, reader in enumerate(readers)]
     try:
-        held = quotas(file, held)
+        held = with_quotas(file, held)
         return Samples(file, held) if file.seq_len else Documents(file, held, None)
     except TokfmtError:  # less than was asked for, or no sample
         return None
@@ -68,7 +68,7 @@ def cut(view):
     """Documents in the result that lie in more than one sample of a pass; documents by source and number."""
     drawn = {}
     for sample in range(view.count):
-        turn, _, number = view._place(sample)
+        turn, _, number = view._locate(sample)
         drawn.setdefault(id(turn.packing), set()).add(number)
     found = set()
     for turn in view._turns:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from recipe.held import explain, languages, sources
 from recipe.mixes import Documents, counted, cut, mixes, whole_passes
 
-from tokfmt.mix.amounts import amounts
+from tokfmt.mix.amounts import amounts_of
 
 
 def told(found):
@@ -25,9 +25,9 @@ def test_contributions_equal_counts_of_the_result(view, data):
     if view is None:
         return
     count = view.info.sequences
-    assert told(amounts(view)) == counted(view, range(count))
+    assert told(amounts_of(view)) == counted(view, range(count))
     low, high = sorted((data.draw(st.integers(0, count)), data.draw(st.integers(0, count))))
-    assert told(amounts(view, low, high)) == counted(view, range(low, high))
+    assert told(amounts_of(view, low, high)) == counted(view, range(low, high))
     whole, *rows = explain(view)
     top = [row for row in rows if row.depth == 1]
     assert [row.drawn for row in top] == [counted(view, range(count))[k] for k in range(len(top))]

@@ -10,7 +10,7 @@ import registered
 
 import tokfmt
 from tokfmt.errors import ConversionError, FormatError, TokfmtError
-from tokfmt.mix.language import entries_of, is_recipe, parse_recipe, read_recipe, written
+from tokfmt.mix.language import entries_of, in_toml, is_recipe, parse_recipe, read_recipe
 from tokfmt.plugin import LocalPlace
 
 BASE = {"source": [{"path": "a.pbin"}]}
@@ -103,7 +103,7 @@ def test_written_recipe_reads_back(tmp_path):
         ],
     }  # fmt: skip
     recipe = parse_recipe(table, tmp_path / "mix.toml")
-    (tmp_path / "mix.toml").write_text(written(recipe))
+    (tmp_path / "mix.toml").write_text(in_toml(recipe))
     assert read_recipe(tmp_path / "mix.toml") == recipe
     assert recipe.sources[0].weight == Fraction(7, 10)
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from recipe.held import opened, samples_of
 
 from tokfmt.errors import ConversionError, OptionError
-from tokfmt.mix.order import ORDER_SAMPLES, EvenTree, Permutation, numbers
+from tokfmt.mix.order import ORDER_SAMPLES, EvenTree, Permutation, samples_of_step
 from tokfmt.plugin import Info, Layout, TokenReader
 
 WEIGHTS = st.lists(st.fractions(Fraction(1, 10**6), 10**6), min_size=1, max_size=9)
@@ -156,7 +156,7 @@ def test_weights_without_a_budget_end_before_the_first_sample_beyond_a_cap():
 def test_every_world_slices_the_same_order(world):
     batch = 840
     for step in (0, 7):
-        taken = [k for rank in range(world) for k in numbers(step, batch, rank, world)]
+        taken = [k for rank in range(world) for k in samples_of_step(step, batch, rank, world)]
         assert taken == list(range(step * batch, (step + 1) * batch))
 
 

@@ -20,9 +20,10 @@ from tokfmt.commands.convert.convert import convert_files
 from tokfmt.commands.convert.request import Request
 from tokfmt.commands.source.request import SourceRequest
 from tokfmt.errors import TokfmtError
+from tokfmt.files import journal
+from tokfmt.files.journal import Task, read_journal
 from tokfmt.files.place import LocalPlace
 from tokfmt.run import plan, shuffle
-from tokfmt.run.plan import Task, read_journal
 from tokfmt.run.progress import Progress
 from tokfmt.testing import tree
 
@@ -56,7 +57,7 @@ class Moments:
         self.count, self.fatal = 0, fatal
         for name in COUNTED:
             setattr(os, name, self.wrapped(name, getattr(os, name)))
-        plan.sync_file_system = lambda path: self.step()
+        journal.sync_file_system = lambda path: self.step()
         sys.addaudithook(self.hook)
 
     def wrapped(self, name, function):
@@ -105,7 +106,7 @@ def child(work, fatal=0):
 
 def request(case, out, **more):
     shuffle.REGION = case.get("spill", shuffle.REGION)
-    plan.FLUSH_SHARE = case.get("flush", plan.FLUSH_SHARE)
+    journal.FLUSH_SHARE = case.get("flush", journal.FLUSH_SHARE)
     source = SourceRequest(
         tuple(case["sources"]), eos=case.get("eos"), allow_loss=frozenset(case.get("allow_loss", ()))
     )

@@ -14,7 +14,7 @@ from steps import KINDS, Steps
 
 import tokfmt
 from tokfmt.errors import ConversionError, TokfmtError
-from tokfmt.files.publisher import Publisher, publish_all
+from tokfmt.files.publisher import LocalPublisher, publish_all
 
 
 class TestLocal(PublisherContract):
@@ -23,7 +23,7 @@ class TestLocal(PublisherContract):
         self.home, self.steps = tmp_path, Steps(tmp_path)
 
     def publisher(self, *, overwrite=False, keep=False):
-        return Publisher(self.home / DATA, overwrite=overwrite, kept="resume" if keep else "", companions=[INDEX])
+        return LocalPublisher(self.home / DATA, overwrite=overwrite, kept="resume" if keep else "", companions=[INDEX])
 
     def seen(self):
         return {path.name: path.read_bytes() for path in self.home.iterdir() if not path.name.startswith(".")}
@@ -52,7 +52,7 @@ def test_several_appear_together_unless_the_process_is_killed(tmp_path):
 
     def run():
         with contextlib.ExitStack() as stack:
-            several = [stack.enter_context(Publisher(tmp_path / name, overwrite=True)) for name in names]
+            several = [stack.enter_context(LocalPublisher(tmp_path / name, overwrite=True)) for name in names]
             for one in several:
                 one.path.write_bytes(b"new")
             publish_all({one: {f"{one.destination.name}.json": b"new"} for one in several})
@@ -92,7 +92,7 @@ def test_a_directory(tmp_path, overwrite):
         out.mkdir()
         (out / "part").write_text("old")
     for gains in (True, False):
-        with contextlib.suppress(TokfmtError), Publisher(out, overwrite=overwrite, objection=strangers) as one:
+        with contextlib.suppress(TokfmtError), LocalPublisher(out, overwrite=overwrite, objection=strangers) as one:
             one.path.mkdir()
             (one.path / "part").write_text("new")
             if gains and overwrite:
@@ -111,7 +111,7 @@ def test_what_a_replaced_directory_gains_at_the_end_is_kept(tmp_path):
     out = tmp_path / "out"
     out.mkdir()
     (out / "old").write_text("old")
-    with Publisher(out, overwrite=True, objection=lambda path: "") as one:
+    with LocalPublisher(out, overwrite=True, objection=lambda path: "") as one:
         one.path.mkdir()
         (one.path / "new").write_text("new")
         one.publish()
@@ -126,7 +126,7 @@ def test_a_directory_of_somebody_else_that_has_the_name(tmp_path):
     home = tmp_path / ".out.tokfmt-work"
     home.mkdir(mode=0o700)
     (home / "thesis.tex").write_text("three years")
-    with pytest.raises(ConversionError, match="is not a directory of tokfmt"), Publisher(tmp_path / "out"):
+    with pytest.raises(ConversionError, match="is not a directory of tokfmt"), LocalPublisher(tmp_path / "out"):
         pass
     assert (home / "thesis.tex").read_text() == "three years"
 
@@ -137,11 +137,11 @@ def test_dead_leftovers_go_and_living_ones_stay(tmp_path):
     (home / "build" / "out").write_text("half")
     lock = os.open(home / "lock", os.O_RDWR | os.O_CREAT)
     fcntl.flock(lock, fcntl.LOCK_EX)
-    with pytest.raises(ConversionError, match="another tokfmt is writing it now"), Publisher(tmp_path / "out"):
+    with pytest.raises(ConversionError, match="another tokfmt is writing it now"), LocalPublisher(tmp_path / "out"):
         pass
     os.close(lock)
     home.chmod(0o700)
-    with Publisher(tmp_path / "out") as one:
+    with LocalPublisher(tmp_path / "out") as one:
         assert not one.path.exists()
     assert os.listdir(tmp_path) == []
 
@@ -149,7 +149,7 @@ def test_dead_leftovers_go_and_living_ones_stay(tmp_path):
 def test_no_directory_to_write_to(tmp_path):
     with (
         pytest.raises(ConversionError, match="the directory it should go to does not exist"),
-        Publisher(tmp_path / "no" / "out"),
+        LocalPublisher(tmp_path / "no" / "out"),
     ):
         pass
 
@@ -166,7 +166,7 @@ def test_conversions_where_there_are_no_locks(tmp_path, monkeypatch, code):
     source = FIXTURES / "modalities" / "D_2byte_gpt2.pbin"
     tokfmt.convert(source, tmp_path / "a.zarr", resume=True)
     tokfmt.convert(source, tmp_path / "a.zarr", overwrite=True, shuffle=1)
-    with Publisher(tmp_path / "e.zarr"):
+    with LocalPublisher(tmp_path / "e.zarr"):
         tokfmt.convert(source, tmp_path / "b.zarr")
     for task in ((0, 2), (1, 2)):
         tokfmt.convert(source, tmp_path / "c.zarr", task=task)
@@ -174,7 +174,7 @@ def test_conversions_where_there_are_no_locks(tmp_path, monkeypatch, code):
     assert {name for name in os.listdir(tmp_path) if not name.endswith(".json")} == {"a.zarr", "b.zarr", "c.zarr"}
     holder = f"process {os.getpid()} on {os.uname().nodename}"
     with (
-        Publisher(tmp_path / "d.zarr", kept="resume"),
+        LocalPublisher(tmp_path / "d.zarr", kept="resume"),
         pytest.raises(ConversionError, match=f"locked by {holder}"),
     ):
         tokfmt.convert(source, tmp_path / "d.zarr", resume=True)

@@ -15,6 +15,7 @@ LOCAL_STORE = {
     "files/file.py": "reads local files",
     "files/durable.py": "flushes and renames local files",
     "files/publisher.py": "publishes local files",
+    "files/journal.py": "is in the hidden directory of a destination, which is local",
     "files/replacing.py": "looks at what a local destination replaces",
     "core/output.py": "writes local files",
     "files/locks.py": "makes locks and private directories, which are local",
@@ -66,20 +67,19 @@ ALLOWED = {
     "commands/convert/spread.py": {"rglob": OWN},
     "commands/convert/status.py": {"stat": OWN},
     "commands/convert/tasks_in_stores.py": dict.fromkeys(("open", "os.open", "read_bytes"), OWN),
-    "commands/convert/upload.py": dict.fromkeys(("read_bytes", "read_text", "stat"), OWN),
-    "commands/convert/space.py": dict.fromkeys(("os.lstat", "os.path.lexists", "os.walk"), DESTINATION),
+    "files/store_publisher.py": dict.fromkeys(("read_bytes", "read_text", "stat"), OWN),
     "commands/destination.py": dict.fromkeys(
-        ("open", "os.lstat", "os.path.abspath", "os.path.islink", "os.path.join",
+        ("open", "os.lstat", "os.path.abspath", "os.path.islink", "os.path.join", "os.path.lexists", "os.walk",
          "os.path.realpath", "os.path.split", "os.stat"), DESTINATION
     ),
-    "commands/prepare/prepare.py": dict.fromkeys(("open", "stat"), OWN),
-    "commands/prepare/rejects.py": {"open": OWN, **dict.fromkeys(("os.path.isabs", "os.path.relpath"), WORDS)},
-    "commands/provenance.py": dict.fromkeys(
+    "mix/prepare.py": dict.fromkeys(("open", "stat"), OWN),
+    "mix/rejects.py": {"open": OWN, **dict.fromkeys(("os.path.isabs", "os.path.relpath"), WORDS)},
+    "mix/ledger.py": dict.fromkeys(
         ("os.path.abspath", "os.path.normpath", "os.path.realpath", "os.path.relpath", "os.path.samefile"),
         "a ledger names local files relative to it",
     ),
     "commands/show/export.py": dict.fromkeys(("open", "os.stat"), DESTINATION),
-    "commands/show/step.py": dict.fromkeys(
+    "mix/trace.py": dict.fromkeys(
         ("os.path.exists", "os.path.normpath", "os.path.samefile"), "a local path, made shorter to be shown"
     ),
     "commands/stats/report.py": {"File": "a report is a local file"},

@@ -25,9 +25,7 @@ from tokfmt.files.place import place_of
 from tokfmt.wording import columns, printable, short
 
 if TYPE_CHECKING:
-    from tokfmt.mix.amounts import Amount
-    from tokfmt.mix.documents import Documents
-    from tokfmt.mix.samples import Samples
+    from tokfmt.mix import Amount, Documents, Samples
 
 MOST = 4096
 """Maximum number of parts of a row."""
@@ -106,7 +104,7 @@ class RowParts:
 
 def samples_of(recipe: Samples | Documents) -> Samples | None:
     """Return a recipe of samples; None for one of documents."""
-    from tokfmt.mix.samples import Samples
+    from tokfmt.mix import Samples
 
     return recipe if isinstance(recipe, Samples) else None
 
@@ -131,7 +129,7 @@ def _shift(recipe: Samples | Documents) -> int:
 
 
 def _of_recipe(recipe: Samples | Documents, row: int, length: int) -> RowParts:
-    from tokfmt.commands.show.step import traced  # imports half of tokfmt, which only recipes need
+    from tokfmt.mix import traced  # imports half of tokfmt, which only recipes need
 
     names, samples = [source.name for source in recipe.sources], samples_of(recipe)
     filled = length if samples is None else samples.filled(row)
@@ -189,7 +187,7 @@ def target_of(session: Session, where: Where) -> Target:
 
 
 def _in_source(recipe: Samples | Documents, where: Where) -> Target:
-    from tokfmt.commands.show.step import request_of, shortest, stored_sequence, traced
+    from tokfmt.mix import shortest, stored_sequence, traced, traced_request
 
     row, unit = where
     at, shift = 0, _shift(recipe)
@@ -202,13 +200,13 @@ def _in_source(recipe: Samples | Documents, where: Where) -> Target:
             path = place_of(shortest(held.dataset or one.source.paths[0]))
             inside = max(0, one.span.start + unit - at - shift)
             view = "samples" if recipe.file.pack == "stored" else "documents"
-            return Target(request_of(one, path), Landing(held.number, min(inside, held.length - 1), view))
+            return Target(traced_request(one, path), Landing(held.number, min(inside, held.length - 1), view))
         at = stop
     raise OptionError("padding comes from no document")
 
 
 def _in_ledger(session: Session, where: Where) -> Target:
-    from tokfmt.commands.provenance import listed_request, read_ledger
+    from tokfmt.mix import listed_request, read_ledger
 
     view, (row, unit) = session.view, where
     if isinstance(view.reader, RecordReader):
@@ -266,9 +264,9 @@ def source_rows(recipe: Samples | Documents) -> list[tuple[str, str]]:
     A line has the share of the tokens that the recipe asks for, the actual share, the passes, the tokens, and the
     files. Complete passes are counted from indexes; others are walked over, which takes long for many sequences.
     """
-    from tokfmt.mix.amounts import amounts
+    from tokfmt.mix import amounts_of
 
-    found = amounts(recipe)
+    found = amounts_of(recipe)
     rows = [("", "asked", "actual", "passes", "tokens", ""), *_rows(recipe, found, sum(one.tokens for one in found))]
     lines = columns([row[1:5] for row in rows])
     return [(row[0], f"{line}  {row[5]}") for row, line in zip(rows, lines, strict=True)]

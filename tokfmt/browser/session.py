@@ -72,8 +72,7 @@ if TYPE_CHECKING:
     from tokfmt.commands.check import CheckReport
     from tokfmt.commands.stats import Statistics
     from tokfmt.commands.stats.lists import Lists
-    from tokfmt.mix.documents import Documents
-    from tokfmt.mix.samples import Samples
+    from tokfmt.mix import Documents, Samples
     from tokfmt.text.tokenizer import TokenizerHandle
 
 
@@ -691,8 +690,7 @@ def recipe_of(reader: TokenReader | RecordReader) -> Samples | Documents | None:
     """Return the recipe that a reader computes; None for another dataset, which needs no module of recipes."""
     if not type(reader).__module__.startswith("tokfmt.mix."):
         return None
-    from tokfmt.mix.documents import Documents
-    from tokfmt.mix.samples import Samples
+    from tokfmt.mix import Documents, Samples
 
     return reader if isinstance(reader, (Samples, Documents)) else None
 

@@ -14,10 +14,8 @@ from tokfmt.cli.parameters import PLACE, Command, Count, Eos, Words, allow_loss,
 from tokfmt.cli.table import Table
 
 if TYPE_CHECKING:
-    from tokfmt.commands.source.draft import TextRecipe
     from tokfmt.files.place import Place
-    from tokfmt.mix.language import RecipeFile
-    from tokfmt.mix.tree import Row
+    from tokfmt.mix import RecipeFile, TextRecipe, TreeRow
 
 _WRITTEN = (
     "seq_len", "pack", "labels", "tail", "long", "shuffle", "seed", "tokens", "epochs", "to_eos", "to_bos",
@@ -95,7 +93,7 @@ def command(
     """
     from tokfmt.errors import OptionError
     from tokfmt.files.spool import publish_text
-    from tokfmt.mix.language import written
+    from tokfmt.mix import in_toml
 
     keys = {key: given_keys[key] for key in _WRITTEN if given_keys[key] is not None}
     file, given = _file(words, output, split, keys, {} if eos is None else {"eos": eos})
@@ -111,11 +109,11 @@ def command(
             "--allow-loss has no effect without --explain. Add --explain, or use it when you read the recipe"
         )
     if output is not None:
-        publish_text(output, written(file), overwrite=overwrite)
+        publish_text(output, in_toml(file), overwrite=overwrite)
         if not quiet:
             click.echo(f"{output}: {len(file.sources)} source{'s' * (len(file.sources) != 1)}", err=True)
     elif not given and not explain:
-        click.echo(written(file), nl=False)
+        click.echo(in_toml(file), nl=False)
 
 
 def _file(
@@ -133,7 +131,7 @@ def _file(
     from tokfmt.errors import OptionError
     from tokfmt.files.file import open_file
     from tokfmt.files.place import destination_of, place_of
-    from tokfmt.mix.language import entries_of, entries_of_blend, is_recipe, parse_recipe, read_recipe
+    from tokfmt.mix import entries_of, entries_of_blend, is_recipe, parse_recipe, read_recipe
     from tokfmt.wording import printable
 
     where = destination_of(output or "recipe")
@@ -181,12 +179,9 @@ def _listed(path: Place, split: str) -> list[tuple[float | None, str]] | None:
 
 
 def _explain(file: RecipeFile, allow_loss: Sequence[str], *, as_json: bool) -> None:
-    from tokfmt.commands.source.draft import TextRecipe
-    from tokfmt.commands.source.open import open_recipe
     from tokfmt.commands.source.request import check_losses
     from tokfmt.core.format import Hints
-    from tokfmt.mix.samples import Samples
-    from tokfmt.mix.tree import explain
+    from tokfmt.mix import Samples, TextRecipe, explain, open_recipe
 
     reader, _ = open_recipe(file, Hints(allow_loss=check_losses(allow_loss), collect_invalid=True))
     if isinstance(reader, TextRecipe):
@@ -257,7 +252,7 @@ def _head(count: int, file: RecipeFile) -> str:
     return f"{count:,} samples of {file.seq_len:,}: {count * file.seq_len:,} tokens; {kind}"
 
 
-def table_of(rows: Sequence[Row]) -> Table:
+def table_of(rows: Sequence[TreeRow]) -> Table:
     """Return the table of a recipe: one row per source, indented by depth."""
     heads = ("source", "sequences", "tokens", "drawn", "share", "passes", "samples", "cut", "padded")
     cells = []
@@ -269,7 +264,7 @@ def table_of(rows: Sequence[Row]) -> Table:
     return Table(heads, cells)
 
 
-def _left_out(whole: Row) -> list[str]:
+def _left_out(whole: TreeRow) -> list[str]:
     """Return a line for each kind of token of a pass that no sample holds; a note counts empty sequences."""
     whys = {
         "tail": "tokens at the end of a pass are in no sample",

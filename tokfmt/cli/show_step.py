@@ -16,8 +16,8 @@ from tokfmt.wording import counted, printable, shortened, visible
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from tokfmt.commands.provenance import Origin
     from tokfmt.commands.show.step import Step, StepPart, StepSample
+    from tokfmt.mix import Origin
 
 _COLORS = ("cyan", "green", "yellow", "magenta", "blue")
 """Colors of sources, in the order of their first sample."""

@@ -2,8 +2,6 @@
 
     source       open the datasets that a request names
     destination  refuse to replace or overwrite what a command must not touch
-    prepare      filter, draw and tokenize recipes of text
-    provenance   the ledger, which records where each sequence comes from
     compare      `tokfmt diff`
     search       `tokfmt search`
     show         `tokfmt show`, and records and samples as JSON
@@ -12,5 +10,6 @@
     stats        `tokfmt stats`
     check        `tokfmt check`
 
-`tokfmt.dataset`, `tokfmt.recipe_dataset` and `tokfmt.api` import this package. They are the Python interface.
+What they need of recipes, they import from `tokfmt.mix`. `tokfmt.dataset`, `tokfmt.recipe_dataset` and `tokfmt.api`
+import this package. They are the Python interface.
 """

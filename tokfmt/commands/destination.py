@@ -1,18 +1,20 @@
-"""Refuse a destination that is a source, or that holds files which do not belong to a dataset."""
+"""Refuse a destination that is a source, that holds files which do not belong to a dataset, or that does not fit."""
 
 from __future__ import annotations
 
 import contextlib
+import fnmatch
 import os
 import stat
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from tokfmt import registry
-from tokfmt.commands.source.manifest import SCHEMA, ledger_paths, manifest_path, read_manifest
+from tokfmt.commands.source.manifest import SCHEMA, digest_of_file, ledger_paths, manifest_path, read_manifest
 from tokfmt.commands.source.request import SourceFiles
 from tokfmt.core.format import Confidence, Format, look, unrelated_files
-from tokfmt.errors import ConversionError, DetectionError, OptionError
+from tokfmt.errors import ConversionError, DetectionError, OptionError, OutageError
 from tokfmt.files.file import everything_in, open_file
 from tokfmt.files.place import LocalPlace, Place, PlaceLike, Url, place_of, writable_store
 from tokfmt.files.replacing import Objection, resolve_link
@@ -33,33 +35,81 @@ def strangers_in(destination: Place) -> Objection:
         if not held or (written is not None and _extent(held) == written):
             return ""
         format_ = _format_of(place, manifest.content.get("format"))
-        found = held if format_ is None else unrelated_files(format_, place)
-        if not found:
-            return ""
-        more = f" and {len(found) - 1:,} more, which belong" if len(found) > 1 else ", which belongs"
-        return f"it holds {printable(found[0].relative(place))}{more} to no dataset there"
+        return _strangers(held if format_ is None else unrelated_files(format_, place), place)
 
     return objection
 
 
-def strangers_in_store(destination: Place, stated: str) -> str:
-    """Return the reason not to replace what is at an address: the first object that does not belong to the dataset.
+@dataclass(frozen=True, slots=True)
+class StoredFormat:
+    """The format of a destination in a store: a `files.store_publisher.StoredKind`.
 
-    Args:
-        destination: The address.
-        stated: The format that the claim of an earlier run states; "" without one.
+    Attributes:
+        format: The format that is written.
     """
-    if not destination.is_dir():
-        return ""
-    manifest = read_manifest(destination)
-    format_ = _format_of(destination, manifest.content.get("format") or stated or None)
-    own = {str(one.get("key")) for one in manifest.objects}
-    found = everything_in(destination) if format_ is None else unrelated_files(format_, destination)
-    found = [file for file in found if isinstance(file, Url) and file.key not in own]
+
+    format: Format
+
+    @property
+    def name(self) -> str:
+        """Name of the format."""
+        return self.format.name
+
+    @property
+    def entries(self) -> Sequence[str]:
+        """See `Format.entries`."""
+        return self.format.entries
+
+    def is_entry(self, name: str) -> bool:
+        """Return whether a file of this name is an entry of a dataset of any format."""
+        return any(fnmatch.fnmatchcase(name, pattern) for one in registry.list_formats() for pattern in one.entries)
+
+    def beside(self, url: Url) -> Sequence[Url]:
+        """Return the addresses of the manifest and of the ledger of a dataset, which need not exist."""
+        return manifest_path(url), *ledger_paths(url)
+
+    def objects(self, url: Url, stated: str) -> Sequence[Url]:
+        """Return the objects of the dataset at an address, as its format and its manifest list them.
+
+        Args:
+            url: The address.
+            stated: Its format, if there is no manifest: that of the claim of an earlier run.
+        """
+        manifest, found = read_manifest(url), list[Place]()
+        if url.is_there():
+            with contextlib.suppress(OptionError):  # The plug-in that wrote it is not installed.
+                format_ = registry.get(str(manifest.content.get("format") or stated or self.name))
+                found = [*format_.files(url), *(one for one in format_.companions(url) if one.is_there())]
+        keys = [str(one.get("key")) for one in manifest.objects]
+        own = [key for key in keys if key == url.key or key.startswith((f"{url.key}/", f"{url.key}."))]
+        urls = [one for one in found if isinstance(one, Url)]
+        return list(dict.fromkeys([*urls, *(Url(url.scheme, url.authority, key) for key in own)]))
+
+    def strangers(self, url: Url, stated: str) -> str:
+        """Return the reason not to replace what is at an address: the first object that belongs to no dataset there.
+
+        Args:
+            url: The address.
+            stated: As for `objects`; "" if no claim states it either.
+        """
+        if not url.is_dir():
+            return ""
+        manifest = read_manifest(url)
+        format_ = _format_of(url, manifest.content.get("format") or stated or None)
+        own = {str(one.get("key")) for one in manifest.objects}
+        found = everything_in(url) if format_ is None else unrelated_files(format_, url)
+        return _strangers([file for file in found if isinstance(file, Url) and file.key not in own], url)
+
+    def measured(self, file: Path) -> tuple[int, str]:
+        """Return the size and the checksum of a file."""
+        return digest_of_file(file)
+
+
+def _strangers(found: Sequence[Place], place: Place) -> str:
     if not found:
         return ""
     more = f" and {len(found) - 1:,} more, which belong" if len(found) > 1 else ", which belongs"
-    return f"it holds {printable(found[0].relative(destination))}{more} to no dataset there"
+    return f"it holds {printable(found[0].relative(place))}{more} to no dataset there"
 
 
 def _extent(files: Iterable[Place]) -> tuple[int, int] | None:
@@ -247,3 +297,54 @@ def _replaced_objects(destination: Url) -> str:
         what = f"{len(held):,} object{'s' * (len(held) != 1)}, "
         what += f"{sum(path.status().size for path in held):,} bytes. Until the new ones are complete, there is none"
     return what + (", and its manifest" if manifest_path(destination).is_there() else "")
+
+
+def free_bytes(place: Path) -> int | None:
+    """Return the free bytes on the file system of a path, which need not exist; None if they are not reported."""
+    for parent in (place, *place.absolute().parents):
+        try:
+            found = os.statvfs(parent)
+        except OSError:
+            continue
+        return found.f_bavail * found.f_frsize if found.f_blocks else None
+    return None
+
+
+def taken_bytes(place: Path) -> int:
+    """Return the bytes that a file, or all files below a directory, take on disk; holes take none."""
+    places = [place, *(Path(base, name) for base, _, names in os.walk(place) for name in names)]
+    return sum(os.lstat(one).st_blocks * 512 for one in places if os.path.lexists(one))
+
+
+def need_room(destination: Place, built: Path, minimum_bytes: int | None) -> None:
+    """Refuse a destination that does not fit on its file system.
+
+    Args:
+        destination: The path that the user named.
+        built: The path where it is built; bytes that an earlier run left there count as free.
+        minimum_bytes: Minimum size of the destination in bytes; None if it is not known.
+
+    Raises:
+        ConversionError: The file system has less free space.
+        OutageError: The spool of a destination in a store has less.
+    """
+    free = None if minimum_bytes is None else free_bytes(built)
+    if minimum_bytes is None or free is None or minimum_bytes <= free:
+        return
+    if minimum_bytes > free + taken_bytes(built) and not destination.is_local:
+        raise OutageError(
+            f"{printable(destination)}: needs at least {sized(minimum_bytes)} in the spool {printable(built.parent)}, "
+            f"which has {sized(free)} free. Name another directory with --spool DIR"
+        )
+    if minimum_bytes > free + taken_bytes(built):
+        raise ConversionError(
+            f"{printable(destination)}: does not fit on its file system (expected at least {sized(minimum_bytes)}, "
+            f"found {sized(free)} free). Free some space, or name another DST"
+        )
+
+
+def sized(count: int) -> str:
+    """Format a number of bytes with a decimal unit: `950 bytes`, `1.2 MB`, `10.0 TB`."""
+    units = {10**15: "PB", 10**12: "TB", 10**9: "GB", 10**6: "MB", 10**3: "kB"}
+    size = next((size for size in units if count >= size), 1)
+    return f"{count / size:,.1f} {units[size]}" if size > 1 else f"{count:,} bytes"

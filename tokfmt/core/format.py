@@ -196,8 +196,9 @@ class Hints(NamedTuple):
         collect_invalid: Invalid records do not raise. Batches report them as `records.SkippedRecords`.
         tokenizer_eos: The end of text of the tokenizer. It overrides a convention of the format, but not what the
             dataset itself states.
-        open_recipe: A function that opens the sources of a parsed recipe (`tokfmt.mix`) and returns the reader of
-            the result.
+        every_end: The command looks at the end of every sequence.
+        source_files: The files of a dataset that is computed from others, and of those as far as they were found: a
+            `commands.source.request.SourceFiles`.
         allow_partial: Read what is certain of a damaged dataset, and report the rest in `Info.damage`.
         few_sequences: The caller reads few sequences. A reader may then read only the needed entries of a long index,
             and `Info.notes` lists what it did not compare.
@@ -211,7 +212,8 @@ class Hints(NamedTuple):
     jobs: int | None = None
     collect_invalid: bool = False
     tokenizer_eos: int | None = None
-    open_recipe: Callable[[Any, Hints], TokenReader | RecordReader] | None = None
+    every_end: bool = False
+    source_files: Any = None
     allow_partial: bool = False
     few_sequences: bool = False
     max_sequences: int | None = None

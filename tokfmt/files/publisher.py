@@ -1,10 +1,20 @@
 """Publish a destination: it is complete, or not written.
 
-A destination `DST` is built in a hidden sibling directory, and appears by one rename:
+`Publisher` builds a destination in a hidden directory, which a backend then publishes: `LocalPublisher` by renames, and
+`files.store_publisher.StorePublisher` by uploads.
+
+    with LocalPublisher(target) as out:
+        write(out.path)
+        out.publish({"target.tokfmt.json": manifest})
+
+The hidden directory is beside a local destination `DST`, and in the spool of one in a store (`files.spool`):
 
     .DST.tokfmt-work/
         lock                     locked with flock by the process that writes DST
         conversion.json          the request, if a later run may continue this one (`--resume`, `--task`)
+        journal-0-of-1 ...       the finished work of such a run: see `files.journal`
+        published                the inode of what such a run is about to publish
+        run                      the run that its claim names, if DST is in a store
         build/DST                the output while it is written
         scratch/                 shards of tokenized text, spilled arrays
 
@@ -28,12 +38,13 @@ import errno
 import os
 import re
 import time
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from types import MappingProxyType, TracebackType
-from typing import TypeVar
+from typing import Self, TypeVar
 
 from tokfmt.errors import ConversionError, DestinationExistsError, OutageError, TokfmtError, replace_paths
 from tokfmt.files.durable import (
@@ -48,6 +59,7 @@ from tokfmt.files.durable import (
     write_new,
 )
 from tokfmt.files.file import everything_in, write_error, write_reason, writing
+from tokfmt.files.journal import NullJournal
 from tokfmt.files.locks import (
     check_private,
     holder,
@@ -75,66 +87,59 @@ finished: deque[PlaceLike] = deque(maxlen=1000)
 """The last destinations of this process. A signal handler that runs after the work reports that they are complete."""
 
 
-class Publisher:
-    """A context manager that builds `destination` in a hidden sibling. Without `publish`, it leaves no file behind.
+class Publisher(ABC):
+    """A context manager that builds a destination in a hidden directory. Without `publish`, it leaves no file behind.
 
     Attributes:
-        destination: Path of the output; links are followed.
-        home: Path of the hidden sibling.
+        destination: Path of the output, or the path that an output in a store has in the spool.
+        home: Path of the hidden directory.
         path: Path at which the output is built. It has the name of the destination.
         given: The destination as the user gave it, for messages.
         scratch: A directory for intermediate files, removed at the end.
-        keep: Keep the sibling at the end. Needs `kept`, which sets it from the start.
+        keep: Keep the hidden directory at the end. Needs `kept`, which sets it from the start.
+        readable: Permissions that a new output on this machine has at most: those of its sources.
         removed: The unfinished work of an earlier run was removed.
+        journal: The finished work of a run that may be continued.
     """
 
     def __init__(
         self,
-        destination: str | os.PathLike[str],
+        destination: LocalPlace,
+        given: PlaceLike,
         *,
         overwrite: bool = False,
-        objection: Objection = no_directory,
-        readable: int = ANYBODY,
         kept: str = "",
         shared: bool = False,
         companions: Sequence[str] = (),
-        given: Place | None = None,
+        spool: Path | None = None,
     ) -> None:
-        """Choose the hidden sibling of `destination`. Creates no file yet.
+        """Choose the hidden directory. Creates no file yet.
 
         Args:
-            destination: The destination.
-            overwrite: Allow the replacement of an existing file or directory.
-            objection: Returns the reason not to replace an existing one. By default, directories are not replaced.
-            readable: Permissions that a new output has at most: those of its sources. A replacement takes over the
-                permissions of what it replaces.
-            kept: The sibling outlives its process: of a run that may be continued ("resume"), or of tasks ("tasks").
-            shared: Several processes work in the sibling at the same time.
-            companions: Names of files that belong to the destination, and appear after it if they were built. If one
-                was not built, an existing file of that name is removed.
-            given: The destination for messages (default: `destination`).
-
-        Raises:
-            ConversionError: If the destination is a link that must not be followed.
+            destination: The path beside which the output is built.
+            given: The destination for messages.
+            overwrite: Allow the replacement of an existing destination.
+            kept: The directory outlives its process: of a run that may be continued ("resume"), or of tasks ("tasks").
+            shared: Several processes work in the directory at the same time.
+            companions: Names of files that belong to the destination, and appear with it if they were built.
+            spool: The private directory that holds the hidden one, of a destination in a store. It is removed at the
+                end if it is empty.
         """
-        self.destination = resolve_link(destination)
-        self.given: PlaceLike = destination if given is None else given
-        self.overwrite, self.objection, self.readable = overwrite, objection, readable
-        self.companions = tuple(companions)
-        self.keep, self.removed = bool(kept), False
+        self.destination, self.given, self.overwrite, self.spool = destination, given, overwrite, spool
+        self.companions, self.readable = tuple(companions), ANYBODY
+        self.keep, self.removed, self.journal = bool(kept), False, NullJournal()
         self.home = hidden_sibling(self.destination)
         self.path = self._built = self.home / "build" / self.destination.name
         self.scratch = self.home / "scratch"
         self._kept, self._shared, self._lock, self._new = kept, shared, -1, False
-        self._inode, self._replaced, self._published, self._sealed = _UNKNOWN, _ABSENT, False, False
-        self._placed: dict[Path, int] = {}
+        self._published = False
 
-    def __enter__(self) -> Publisher:
+    def __enter__(self) -> Self:
         self._new = not os.path.lexists(self.home)
         if self._kept and not self._new:
             with writing(self.given):
                 check_private(self.home)
-            self._inode = self._recorded_inode()
+            self._recall()
         if not self.published:
             self.check_replaceable()
         try:
@@ -151,6 +156,9 @@ class Publisher:
             self.path = self.destination
         return self
 
+    # The steps of `publish_all`, which each backend has.
+
+    @abstractmethod
     def check_replaceable(self) -> None:
         """Raise an error for an existing destination that must not be replaced.
 
@@ -159,21 +167,38 @@ class Publisher:
             ConversionError: If it is of a kind that is never replaced, or holds files that do not belong to the
                 dataset.
         """
-        try:
-            why = obstacle(self.destination, self.objection)
-        except TokfmtError as error:  # The existing directory cannot be listed.
-            replace_paths(error, self.destination, self.given)
-            raise
-        if os.path.lexists(self.destination) and not self.overwrite:
-            raise DestinationExistsError(self.given, why)
-        if why:
-            raise self._not_replaced(why)
-        for companion in map(self.destination.with_name, self.companions):
-            why = obstacle(companion, no_directory)
-            if os.path.lexists(companion) and not self.overwrite and not self.published:
-                raise DestinationExistsError(companion, why)
-            if why:
-                raise ConversionError(f"{printable(companion)}: is not replaced: {why}. Choose another destination")
+
+    @abstractmethod
+    def prepare(self, beside: Beside) -> Beside:
+        """Do all that takes time and that no reader sees, and return the files beside the output."""
+
+    @abstractmethod
+    def appear(self, beside: Beside) -> None:
+        """Make the output visible. It has no manifest yet."""
+
+    @abstractmethod
+    def accompany(self, drafts: Beside, *, companions: bool) -> None:
+        """Make files beside the output visible, the last one last.
+
+        Args:
+            drafts: What `prepare` returned.
+            companions: Those that are part of the dataset, or else all others.
+        """
+
+    def withdraw(self) -> None:
+        """Undo `appear` and `accompany`, as far as they came: the destination is again what it was before."""
+        self._published = False
+
+    def settle(self) -> None:  # noqa: B027
+        """Make the publication survive a crash, and remove what it has replaced."""
+
+    @property
+    def published(self) -> bool:
+        """True if the destination is complete: now, or since an earlier run that was killed before its end."""
+        return self._published
+
+    def _recall(self) -> None:  # noqa: B027
+        """Take over what an earlier process has recorded in the hidden directory."""
 
     def _not_replaced(self, why: str) -> ConversionError:
         return ConversionError(f"{printable(self.given)}: is not replaced: {why}. Choose another destination")
@@ -204,6 +229,9 @@ class Publisher:
         )
 
     def _make_home(self) -> None:
+        if self.spool is not None:
+            with writing(self.spool):
+                make_private(self.spool, taken_over=True)  # Another run removes it if it is empty.
         make_private(self.home, taken_over=True)
 
     def _locked(self) -> bool:
@@ -216,15 +244,16 @@ class Publisher:
             is_continued = (self.home / REQUEST).exists()
             if not is_continued or not self._kept:
                 self.removed = is_continued
-                old = replaced_path(self._built)
-                if os.path.lexists(old) and not os.path.lexists(self.destination):
-                    os.rename(old, self.destination)  # A process died between two renames that replace in two steps.
+                self._put_back()
                 empty(self.home, but="lock")
             if self._shared:
                 self._unlock()
         if self._shared:
             self._lock = take_lock(lock, shared=True)
         return self._lock >= 0
+
+    def _put_back(self) -> None:  # noqa: B027
+        """Give an old destination its name again, if a process has died while it was replaced."""
 
     def _unlock(self) -> None:
         lock, self._lock = self._lock, -1
@@ -276,12 +305,99 @@ class Publisher:
         """
         publish_all({self: beside})
 
+    @contextlib.contextmanager
+    def explained(self) -> Iterator[None]:
+        """Raise an OSError inside the context as an error with the destination and its state."""
+        try:
+            yield
+        except FileExistsError as error:
+            raise DestinationExistsError(self.destination) from error
+        except OSError as error:
+            if not self.published:
+                raise write_error(self.given, error) from error
+            what = "may not survive a crash, or lack the files beside it"
+            raise ConversionError(f"{printable(self.given)}: {what}: {write_reason(error)}") from error
+
+    def _leave(self) -> None:
+        if self._lock >= 0:
+            if not self.keep:
+                self._discard()
+            self._unlock()
+        elif self._new and not self.keep:  # A signal came before it was locked.
+            _remove_unlocked(self.home, {"lock", "build", "scratch"})
+        if self.spool is not None:
+            with contextlib.suppress(OSError):
+                self.spool.rmdir()
+
+    def _discard(self) -> None:
+        with contextlib.suppress(OSError):  # Without it, what a killed process leaves is not continued.
+            os.unlink(self.home / REQUEST)
+        remove_private(self.home, self._lock)
+
+
+class LocalPublisher(Publisher):
+    """Publish a file or a directory of this machine by renames.
+
+    A process that is killed
+
+    - before the rename leaves the old destination, or none, and a hidden directory that the next run takes over;
+    - between the rename and the last companion leaves the new destination without it, and without a manifest;
+    - before the manifest has its name leaves the new destination without one. The older one is gone before the rename;
+    - later leaves only the hidden directory.
+    """
+
+    def __init__(
+        self,
+        destination: str | os.PathLike[str],
+        *,
+        overwrite: bool = False,
+        objection: Objection = no_directory,
+        readable: int = ANYBODY,
+        kept: str = "",
+        shared: bool = False,
+        companions: Sequence[str] = (),
+    ) -> None:
+        """Choose the hidden sibling of `destination`. Creates no file yet.
+
+        Args:
+            destination: The destination. Links are followed.
+            overwrite: Allow the replacement of an existing file or directory.
+            objection: Returns the reason not to replace an existing one. By default, directories are not replaced.
+            readable: As for `Publisher`. A replacement takes over the permissions of what it replaces.
+            kept: As for `Publisher`.
+            shared: As for `Publisher`.
+            companions: As for `Publisher`. If one was not built, an existing file of that name is removed.
+
+        Raises:
+            ConversionError: If the destination is a link that must not be followed.
+        """
+        super().__init__(
+            resolve_link(destination), destination, overwrite=overwrite, kept=kept, shared=shared, companions=companions
+        )
+        self.objection, self.readable = objection, readable
+        self._inode, self._replaced, self._sealed = _UNKNOWN, _ABSENT, False
+        self._placed: dict[Path, int] = {}
+
+    def check_replaceable(self) -> None:
+        try:
+            why = obstacle(self.destination, self.objection)
+        except TokfmtError as error:  # The existing directory cannot be listed.
+            replace_paths(error, self.destination, self.given)
+            raise
+        if os.path.lexists(self.destination) and not self.overwrite:
+            raise DestinationExistsError(self.given, why)
+        if why:
+            raise self._not_replaced(why)
+        for companion in map(self.destination.with_name, self.companions):
+            why = obstacle(companion, no_directory)
+            if os.path.lexists(companion) and not self.overwrite and not self.published:
+                raise DestinationExistsError(companion, why)
+            if why:
+                raise ConversionError(f"{printable(companion)}: is not replaced: {why}. Choose another destination")
+
     @property
     def published(self) -> bool:
-        """True if the destination is complete: now, or since an earlier run that was killed before its end.
-
-        A rename keeps the inode, so the property is right from the rename on, even if a signal comes directly after it.
-        """
+        """As for `Publisher`. A rename keeps the inode, so it is right even if a signal comes directly after it."""
         self._published = self._published or self._is_own()
         return self._published
 
@@ -289,20 +405,20 @@ class Publisher:
         """Return whether the destination is what was built here."""
         return self._inode != _UNKNOWN and _inode(self.destination) == self._inode
 
-    def _recorded_inode(self) -> int:
-        """Return the inode that an earlier run was about to publish from this sibling; -1 without one."""
-        try:
-            return int((self.home / _INODE).read_bytes())
-        except (OSError, ValueError):
-            return _UNKNOWN
+    def _recall(self) -> None:
+        with contextlib.suppress(OSError, ValueError):  # An earlier run was about to publish what has this inode.
+            self._inode = int((self.home / _INODE).read_bytes())
 
-    # The steps of `publish_all`.
+    def _put_back(self) -> None:
+        old = replaced_path(self._built)
+        if os.path.lexists(old) and not os.path.lexists(self.destination):
+            os.rename(old, self.destination)  # A process died between two renames that replace in two steps.
 
     def prepare(self, beside: Beside) -> Beside:
         """Flush the output, and the files beside it, to the disk under hidden names.
 
         Args:
-            beside: See `publish`.
+            beside: As for `publish`.
 
         Returns:
             The draft of each file beside the destination, companions first.
@@ -402,19 +518,6 @@ class Publisher:
         """Make the renames survive a crash."""
         sync_directory(self.destination.parent)
 
-    @contextlib.contextmanager
-    def explained(self) -> Iterator[None]:
-        """Raise an OSError inside the context as an error with the destination and its state."""
-        try:
-            yield
-        except FileExistsError as error:
-            raise DestinationExistsError(self.destination) from error
-        except OSError as error:
-            if not self.published:
-                raise write_error(self.given, error) from error
-            what = "may not survive a crash, or lack the files beside it"
-            raise ConversionError(f"{printable(self.given)}: {what}: {write_reason(error)}") from error
-
     def _old(self) -> Path | None:
         """Return the path of the replaced output, which waits for its removal; None without one."""
         return next((p for p in (replaced_path(self._built), self._built) if os.path.lexists(p)), None)
@@ -437,21 +540,11 @@ class Publisher:
         restrict(draft, os.stat(self.destination if self.published else self.path).st_mode)
         return draft
 
-    def _leave(self) -> None:
-        if self._lock >= 0:
-            if not self.keep:
-                self._discard()
-            self._unlock()
-        elif self._new and not self.keep:  # A signal came before it was locked.
-            _remove_unlocked(self.home, {"lock", "build", "scratch"})
-
     def _discard(self) -> None:
         old = self._old() if self.published else None
         if old is not None and old.is_dir():
             self._remove_old(old)
-        with contextlib.suppress(OSError):  # Without it, what a killed process leaves is not continued.
-            os.unlink(self.home / REQUEST)
-        remove_private(self.home, self._lock)
+        super()._discard()
 
     def _remove_old(self, old: Path) -> None:
         """Remove the files of a replaced dataset. If it gained files since the last check, rename it instead."""

@@ -3,7 +3,6 @@
     SPOOL/tokfmt-spool-16hexdigits/      of one address and one user, 0700
         .DST.tokfmt-work/                as for a local destination: see `files.publisher`
             build/DST
-            run                          the run that the claim names, if it may be continued
 
 The spool is named by --spool, TOKFMT_SPOOL or $TMPDIR. No local destination ever appears in it.
 
@@ -14,17 +13,14 @@ it can be continued.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import tempfile
 from pathlib import Path
-from types import MappingProxyType
 
 from tokfmt.errors import DestinationExistsError, UnsupportedError
 from tokfmt.files.file import writing
-from tokfmt.files.locks import make_private
-from tokfmt.files.place import PlaceLike, Url, destination_of, local_path, writable_store
-from tokfmt.files.publisher import Beside, Publisher
+from tokfmt.files.place import LocalPlace, PlaceLike, Url, destination_of, local_path, writable_store
+from tokfmt.files.publisher import Beside, LocalPublisher, Publisher
 from tokfmt.files.replacing import ANYBODY, Objection, no_directory
 from tokfmt.files.store import IF_ABSENT, PUT_AT_ONCE
 
@@ -62,7 +58,10 @@ def records_of(destination: Url) -> Url:
 
 
 class SmallObject(Publisher):
-    """Build one small object, such as a page or an index, in the spool of this machine, and upload it."""
+    """Build one small object, such as a page or an index, in the spool of this machine, and upload it.
+
+    A process that is killed leaves the old object or the new one.
+    """
 
     def __init__(self, url: Url, *, overwrite: bool, objection: Objection) -> None:
         """Choose a hidden directory in the spool. Creates no file, and sends no request yet.
@@ -70,39 +69,28 @@ class SmallObject(Publisher):
         Raises:
             OptionError: If the address cannot be written.
         """
-        self.url, self._store, self._spool = url, writable_store(url), spool_of(url, None)
-        super().__init__(self._spool / url.name, overwrite=overwrite, objection=objection, given=url)
-
-    def _make_home(self) -> None:
-        with writing(self._spool):
-            make_private(self._spool, taken_over=True)  # Another run removes it if it is empty.
-        super()._make_home()
+        writable_store(url)
+        self.url, self._objection, spool = url, objection, spool_of(url, None)
+        super().__init__(LocalPlace(spool / url.name), url, overwrite=overwrite, spool=spool)
 
     def check_replaceable(self) -> None:
         if not self.url.is_there():
             return
-        why = self.objection(self.url)
+        why = self._objection(self.url)
         if not self.overwrite:
             raise DestinationExistsError(self.url, why)
         if why:
             raise self._not_replaced(why)
 
-    def publish(self, beside: Beside = MappingProxyType({})) -> None:  # noqa: ARG002
+    def prepare(self, beside: Beside) -> Beside:
+        return beside
+
+    def appear(self, beside: Beside) -> None:  # noqa: ARG002
         put_small(self.url, self.path, overwrite=self.overwrite)
         self._published = True
 
-    @property
-    def published(self) -> bool:
-        """True once the object is in the store."""
-        return self._published
-
-    def _leave(self) -> None:
-        super()._leave()
-        with contextlib.suppress(OSError):
-            self._spool.rmdir()
-
-    def _old(self) -> Path | None:
-        return None  # Nothing is replaced locally.
+    def accompany(self, drafts: Beside, *, companions: bool) -> None:
+        """Put nothing beside the object."""
 
 
 def staging_for(
@@ -118,14 +106,14 @@ def staging_for(
         destination: A path or an address.
         overwrite: Allow the replacement of an existing one.
         objection: Returns the reason not to replace an existing one.
-        readable: As for `Publisher`.
+        readable: As for `LocalPublisher`.
 
     Raises:
         OptionError: If it is an address that cannot be written.
     """
     place = destination_of(destination)
     if not isinstance(place, Url):
-        return Publisher(
+        return LocalPublisher(
             destination if isinstance(destination, str) else local_path(place, "a file to write"),
             overwrite=overwrite,
             objection=objection,

@@ -29,8 +29,6 @@ import msgspec
 
 from tokfmt.api import convert
 from tokfmt.base.options import given_options
-from tokfmt.commands.prepare.prepare import selected_records
-from tokfmt.commands.source.draft import TextRecipe, TextSource
 from tokfmt.commands.source.manifest import extent, manifest_path, read_manifest
 from tokfmt.commands.source.open import open_datasets
 from tokfmt.commands.source.request import EosChoice, Options, Reading, SourceRequest, check_losses, several
@@ -42,7 +40,8 @@ from tokfmt.errors import ConversionError, OptionError, missing_package
 from tokfmt.files.durable import replace_file
 from tokfmt.files.file import names_in, write_error, writing
 from tokfmt.files.place import LocalPlace, local_path, place_of
-from tokfmt.files.publisher import Publisher
+from tokfmt.files.publisher import LocalPublisher
+from tokfmt.mix import TextRecipe, TextSource, selected_records
 from tokfmt.model.readers import batches_of
 from tokfmt.wording import printable
 
@@ -311,7 +310,7 @@ class TokfmtWriter(PipelineStep):  # type: ignore[misc] # datatrove is not a dep
             home.mkdir(exist_ok=True)
         part, files = home / _part(rank, world_size), dict[str | None, None]()
         texts = part if self.tokenizer is None else part.with_name(f"{part.name}.texts")
-        with Publisher(texts, overwrite=True) as staging:
+        with LocalPublisher(texts, overwrite=True) as staging:
             with open(staging.path, "wb") as file:
                 for document in data or ():
                     with self.track_time():

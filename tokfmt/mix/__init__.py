@@ -1,12 +1,132 @@
-"""Compute datasets from recipes: a recipe lists sources, and how they are mixed, cut into samples and ordered.
+"""Recipes: list sources, and how they are mixed, cut into samples and ordered; prepare texts; write and read ledgers.
 
-language     the TOML file as frozen dataclasses
-documents    the joined axis of sources, quotas, and the reader of a recipe without `seq_len`
-order        permutations, the tree of weights, and the samples that a rank takes at a step
-packing      the intervals of the axis in a sample: stream, document, bestfit, stored
-samples      the reader of a recipe with `seq_len`: sequence k is sample k
-fields       the arrays of samples: input_ids, labels, loss_mask, position_ids, document_ids, cu_seqlens
-amounts      the contribution of each source to a recipe, or to a range of it
-tree         the same as the rows of `tokfmt recipe`, with the sources of recipes
-cache        arrays that are computed once per machine, and mapped by all processes
+This module is the only one of the package that other parts of tokfmt import, besides the format `recipe` and
+`tokfmt.torch`. Its names are imported on first use. Each module imports only those above it:
+
+language   the TOML file as frozen dataclasses; `key_lines`: the place of each key in it
+order      permutations, the tree of weights, and the samples that a rank takes at a step
+cache      arrays that are computed once per machine, and mapped by all processes
+documents  the joined axis of sources, quotas, and the reader of a recipe without `seq_len`
+packing    the intervals of the axis in a sample: stream, document, bestfit, stored
+fields     the arrays of samples: input_ids, labels, loss_mask, position_ids, document_ids, cu_seqlens
+samples    the reader of a recipe with `seq_len`: sequence k is sample k
+amounts    the contribution of each source to a recipe, or to a range of it
+tree       the same as the rows of `tokfmt recipe`, with the sources of recipes
+draft      a recipe of text before it is prepared
+open       the sources of a recipe, and its reader
+format     recipes as a format that tokfmt detects
+prepare    filter, compare, draw and tokenize texts; `draw`, `report` and `rejects` are its parts
+trace      the spans of samples, through nested recipes, to the datasets that store them
+ledger     the file beside a dataset that has the origin of each sequence
+state      the state of a loader
 """
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tokfmt.mix.amounts import Amount, amounts_of
+    from tokfmt.mix.documents import Documents, Span, TokenSource
+    from tokfmt.mix.draft import TextRecipe, TextSource
+    from tokfmt.mix.fields import Ids, check_fields
+    from tokfmt.mix.language import (
+        RecipeFile,
+        entries_of,
+        entries_of_blend,
+        in_toml,
+        is_recipe,
+        parse_recipe,
+        read_recipe,
+    )
+    from tokfmt.mix.ledger import (
+        Ledgers,
+        Origin,
+        compare_ledger,
+        ledger_files,
+        listed_request,
+        read_ledger,
+        write_ledger,
+    )
+    from tokfmt.mix.open import named_by, open_recipe
+    from tokfmt.mix.order import samples_of_step
+    from tokfmt.mix.prepare import prepared, prepared_in, selected_records
+    from tokfmt.mix.report import padded_positions, rows_of_ids, with_amounts
+    from tokfmt.mix.samples import DEFAULT_FIELDS, PackedRows, Samples, Where
+    from tokfmt.mix.trace import Traced, shortest, stored_sequence, traced, traced_request
+    from tokfmt.mix.tree import TreeRow, explain
+
+__all__ = [
+    "DEFAULT_FIELDS",
+    "Amount",
+    "Documents",
+    "Ids",
+    "Ledgers",
+    "Origin",
+    "PackedRows",
+    "RecipeFile",
+    "Samples",
+    "Span",
+    "TextRecipe",
+    "TextSource",
+    "TokenSource",
+    "Traced",
+    "TreeRow",
+    "Where",
+    "amounts_of",
+    "check_fields",
+    "compare_ledger",
+    "entries_of",
+    "entries_of_blend",
+    "explain",
+    "in_toml",
+    "is_recipe",
+    "ledger_files",
+    "listed_request",
+    "named_by",
+    "open_recipe",
+    "padded_positions",
+    "parse_recipe",
+    "prepared",
+    "prepared_in",
+    "read_ledger",
+    "read_recipe",
+    "rows_of_ids",
+    "samples_of_step",
+    "selected_records",
+    "shortest",
+    "stored_sequence",
+    "traced",
+    "traced_request",
+    "with_amounts",
+    "write_ledger",
+]
+
+_NAMES = {
+    "amounts": ("Amount", "amounts_of"),
+    "documents": ("Documents", "Span", "TokenSource"),
+    "draft": ("TextRecipe", "TextSource"),
+    "fields": ("Ids", "check_fields"),
+    "language": (
+        "RecipeFile", "entries_of", "entries_of_blend", "in_toml", "is_recipe", "parse_recipe", "read_recipe",
+    ),
+    "ledger": (
+        "Ledgers", "Origin", "compare_ledger", "ledger_files", "listed_request", "read_ledger", "write_ledger",
+    ),
+    "open": ("named_by", "open_recipe"),
+    "order": ("samples_of_step",),
+    "prepare": ("prepared", "prepared_in", "selected_records"),
+    "report": ("padded_positions", "rows_of_ids", "with_amounts"),
+    "samples": ("DEFAULT_FIELDS", "PackedRows", "Samples", "Where"),
+    "trace": ("Traced", "shortest", "stored_sequence", "traced", "traced_request"),
+    "tree": ("TreeRow", "explain"),
+}  # fmt: skip
+"""The names of each module that other parts import."""
+
+
+def __getattr__(name: str) -> Any:
+    from importlib import import_module
+
+    for module, names in _NAMES.items():
+        if name in names:
+            found = globals()[name] = getattr(import_module(f"tokfmt.mix.{module}"), name)
+            return found
+    raise AttributeError(f"module 'tokfmt.mix' has no attribute {name!r}")

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from tokfmt.core.reader import TokenReader, windows
 from tokfmt.mix.cache import Numbers
 from tokfmt.mix.documents import Documents
-from tokfmt.mix.packing import Packing, Some
+from tokfmt.mix.packing import Packing, Selection
 from tokfmt.mix.samples import Drawn, Samples
 
 _AT_ONCE = 1 << 18  # documents per window
@@ -55,7 +55,9 @@ class Amount:
             mine.add(more)
 
 
-def amounts(view: Samples | Documents, first: int = 0, last: int | None = None, *, cut: bool = False) -> list[Amount]:
+def amounts_of(
+    view: Samples | Documents, first: int = 0, last: int | None = None, *, cut: bool = False
+) -> list[Amount]:
     """Return the contribution of each source to the samples or documents `first <= k < last`.
 
     Args:
@@ -68,7 +70,7 @@ def amounts(view: Samples | Documents, first: int = 0, last: int | None = None, 
     return _of_samples(view, first, last, cut=cut) if isinstance(view, Samples) else _of_documents(view, first, last)
 
 
-def filled(reader: TokenReader) -> int:
+def nonempty(reader: TokenReader) -> int:
     """Return the number of sequences that are not empty."""
     count = reader.info.sequences
     return sum(int(np.count_nonzero(np.diff(reader.offsets(a, b)))) for a, b in windows(0, count, _AT_ONCE))
@@ -121,11 +123,11 @@ class _Tally:
     def given(self, whole: _Tally) -> list[Amount]:
         """Return the contribution of each source; `whole` is the tally of one pass over the outer recipe."""
         found = list[Amount]()
-        once = amounts(self.recipe) if isinstance(self.recipe, Samples) else None
+        once = amounts_of(self.recipe) if isinstance(self.recipe, Samples) else None
         for k, source in enumerate(self.recipe.sources):
             tokens, of_pass = int(self.tokens[k]), int(whole.tokens[k])
             passes = tokens / of_pass if of_pass else 0.0
-            passes *= once[k].passes if once else int(whole.sequences[k]) / max(1, filled(source.distinct))
+            passes *= once[k].passes if once else int(whole.sequences[k]) / max(1, nonempty(source.distinct))
             found.append(Amount(tokens, passes, inner=self.inside(k, whole)))
         return found
 
@@ -207,11 +209,11 @@ def _of_pass(view: Samples, one: Drawn, cuts: _Cuts | None) -> _Tally:
     return tally
 
 
-def _walked(view: Samples, packing: Packing, some: Some, cuts: _Cuts | None) -> _Tally:
+def _walked(view: Samples, packing: Packing, selection: Selection, cuts: _Cuts | None) -> _Tally:
     """Return the tally of the selected samples of a pass."""
     tally, names = _Tally(view), np.array(packing.axis.numbers, np.int64)
-    for held in packing.held(some):
-        source, numbers = packing.axis.located(held.places)
+    for held in packing.held(selection):
+        source, numbers = packing.axis.located(held.sequences)
         tally.add(names[source], numbers, held.tokens)
         if cuts:
             cuts.add(names[source], numbers, held.cut)

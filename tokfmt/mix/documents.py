@@ -81,7 +81,7 @@ class TextPart(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Source:
+class TokenSource:
     """An opened source of a recipe.
 
     Attributes:
@@ -148,14 +148,14 @@ class Source:
         """The reader of a source of IDs, without the passes after the first that a quota adds."""
         return self.all_of_it if self.once < self.info.sequences else self.reader
 
-    def place(self, number: int) -> int:
+    def index_of(self, number: int) -> int:
         """Return the first sequence of `reader` that has a number in the source; see `numbered`."""
         if self.drawn is None or (number < len(self.drawn) and int(self.drawn.array[number]) == number):
             return number  # the reader begins with a complete pass
         return int(np.searchsorted(self.drawn.array, number))
 
 
-def numbered(sources: Sequence[Source], source: Numbers, sequences: Numbers) -> Numbers:
+def numbered(sources: Sequence[TokenSource], source: Numbers, sequences: Numbers) -> Numbers:
     """Return the numbers in their sources of sequences of readers.
 
     Args:
@@ -244,15 +244,15 @@ class Slow(NamedTuple):
 
     Attributes:
         source: The source.
-        place: The index of the part.
+        part: The index of the part on the axis.
         key: The cache key of a copy of its tokens.
         dtype: The dtype of a copy.
         tokens: The length of the part.
         marks: The cache key of a copy of its marks; "" if the source has none.
     """
 
-    source: Source
-    place: int
+    source: TokenSource
+    part: int
     key: str
     dtype: np.dtype[Any]
     tokens: int
@@ -363,7 +363,7 @@ class Axis:
 
     def __init__(
         self,
-        sources: Sequence[Source],
+        sources: Sequence[TokenSource],
         numbers: Sequence[int],
         eos_id: int | None,
         key: str,
@@ -384,9 +384,9 @@ class Axis:
         self.sources, self.numbers, self.eos_id, self.width = list(sources), list(numbers), eos_id, width
         counts = [source.info.sequences for source in self.sources]
         self.firsts = offsets_of(counts)  # of all sequences
-        self.starts, self._numbers, ends = self._found(key)
-        self.places, self.begins = [0, *ends.array[::2].tolist()], [0, *ends.array[1::2].tolist()]
-        self.tokens, self.sequences = self.begins[-1], self.places[-1]
+        self.starts, self._numbers, ends = self._starts_and_ends(key)
+        self.sequences_before, self.begins = [0, *ends.array[::2].tolist()], [0, *ends.array[1::2].tolist()]
+        self.tokens, self.sequences = self.begins[-1], self.sequences_before[-1]
         self.empty = int(self.firsts[-1]) - self.sequences
         self.dtype = np.result_type(
             U16 if eos_id is None else smallest(eos_id), *(source.info.dtype for source in self.sources)
@@ -398,7 +398,7 @@ class Axis:
         self._find_parts(key)
         self.slow = self._slow_parts(key) if shuffled else []
 
-    def _found(self, key: str) -> tuple[Column, Column, Column]:
+    def _starts_and_ends(self, key: str) -> tuple[Column, Column, Column]:
         """Return the starts of sequences, their numbers in the list if some are empty, and the ends of sources."""
         if self.width:
             ends = np.repeat(self.firsts[1:], 2) * np.tile([1, self.width], len(self.sources))
@@ -409,7 +409,7 @@ class Axis:
         return starts, numbers, ends
 
     def _walk(self) -> Iterator[tuple[Numbers, Numbers, Numbers]]:
-        extra, at, place, none = int(self.eos_id is not None), 0, 0, np.empty(0, np.int64)
+        extra, at, count, none = int(self.eos_id is not None), 0, 0, np.empty(0, np.int64)
         regular = True
         for k, source in enumerate(self.sources):
             for a, b in windows(0, source.info.sequences, _AT_ONCE):
@@ -417,11 +417,11 @@ class Axis:
                 there = np.flatnonzero(lengths)
                 if regular and len(there) < b - a:
                     regular = False  # numbers are kept from here on; before, index and number are the same
-                    yield none, np.arange(place, dtype=np.int64), none
+                    yield none, np.arange(count, dtype=np.int64), none
                 found = offsets_of(lengths[there] + extra) + at
                 yield found[:-1], none if regular else there + (int(self.firsts[k]) + a), none
-                at, place = int(found[-1]), place + len(there)
-            yield none, none, np.array([place, at], np.int64)
+                at, count = int(found[-1]), count + len(there)
+            yield none, none, np.array([count, at], np.int64)
         yield np.array([at], np.int64), none, none
 
     def _find_parts(self, key: str) -> None:
@@ -437,7 +437,7 @@ class Axis:
         self.masked = any(source.masked for source in self.sources)
         for k, parts in zip(self._occupied(), laid, strict=True):
             begin = self.begins[k]
-            made = _Made(self.sources[k].reader, self.eos_id, self.starts, self.places[k], begin)
+            made = _Made(self.sources[k].reader, self.eos_id, self.starts, self.sequences_before[k], begin)
             self._marks[k] = _Marked(made) if self.sources[k].masked else None
             found: Sequence[tuple[_Stored | _Made | _Copied, int]] = [(made, 0)] if parts is None else parts
             for part, length in found:
@@ -451,53 +451,53 @@ class Axis:
 
     def _slow_parts(self, key: str) -> list[Slow]:
         """Return the parts whose tokens are decoded in blocks. Parts that are in the cache are read from there."""
-        found = []
-        for place, part in enumerate(self._parts):
-            tokens = self._at[place + 1] - self._at[place]
+        parts = []
+        for index, part in enumerate(self._parts):
+            tokens = self._at[index + 1] - self._at[index]
             if not isinstance(part, _Made) or tokens < _LARGE:
                 continue
-            k = bisect.bisect_right(self.begins, self._at[place]) - 1
+            k = bisect.bisect_right(self.begins, self._at[index]) - 1
             source = self.sources[k]
             if not source.decoded:
                 continue
             top = source.info.max_id
             dtype = U32 if top is None else np.result_type(smallest(max(top, self.eos_id or 0)), U16)
-            marks = key_of(key, "marks", place) if source.masked else ""
-            one = Slow(source, place, key_of(key, "tokens", place), dtype, tokens, marks)
-            if not self._copied(one, None, None):
-                found.append(one)
-        return found
+            marks = key_of(key, "marks", index) if source.masked else ""
+            slow = Slow(source, index, key_of(key, "tokens", index), dtype, tokens, marks)
+            if not self._copied(slow, None, None):
+                parts.append(slow)
+        return parts
 
-    def copy(self, one: Slow) -> bool:
+    def copy(self, slow: Slow) -> bool:
         """Copy the tokens of a slow part to the cache, and read it from there. Return False if that is not possible."""
-        part = self._parts[one.place]
+        part = self._parts[slow.part]
 
         def parts() -> Iterator[Sequence[Tokens]]:
-            for a, b in windows(0, one.tokens):
+            for a, b in windows(0, slow.tokens):
                 out = np.empty(b - a, self.dtype)
                 part.read(a, b, out)
-                if (top := largest_id(out)) > np.iinfo(one.dtype).max:
-                    raise TokenRangeError(str(one.source.paths[0]), top, int(np.iinfo(one.dtype).max), a)
+                if (top := largest_id(out)) > np.iinfo(slow.dtype).max:
+                    raise TokenRangeError(str(slow.source.paths[0]), top, int(np.iinfo(slow.dtype).max), a)
                 yield (out,)
 
         def marks() -> Iterator[Sequence[Marks]]:
-            for a, b in windows(self._at[one.place], self._at[one.place + 1]):
+            for a, b in windows(self._at[slow.part], self._at[slow.part + 1]):
                 out = np.empty(b - a, np.uint8)
                 self.read_marks(a, b, out)
                 yield (out,)
 
-        return self._copied(one, parts, marks)
+        return self._copied(slow, parts, marks)
 
-    def _copied(self, one: Slow, tokens: Parts | None, marks: Parts | None) -> bool:
+    def _copied(self, slow: Slow, tokens: Parts | None, marks: Parts | None) -> bool:
         """Read a part and its marks from copies in the cache. Return False if there are none and none can be made."""
-        copies = [copied_tokens(one.key, one.dtype, tokens)]
-        copies += [copied_tokens(one.marks, U8, marks)] if one.marks else []
-        if any(copy is None or len(copy) != one.tokens for copy in copies):
+        copies = [copied_tokens(slow.key, slow.dtype, tokens)]
+        copies += [copied_tokens(slow.marks, U8, marks)] if slow.marks else []
+        if any(copy is None or len(copy) != slow.tokens for copy in copies):
             return False
         laid = [_Copied(copy) for copy in copies if copy is not None]
-        self._parts[one.place] = laid[0]
-        if one.marks:
-            self._marks[bisect.bisect_right(self.begins, self._at[one.place]) - 1] = laid[1]
+        self._parts[slow.part] = laid[0]
+        if slow.marks:
+            self._marks[bisect.bisect_right(self.begins, self._at[slow.part]) - 1] = laid[1]
         return True
 
     def _cached_parts(self, key: str) -> list[StoredParts | None] | None:
@@ -521,7 +521,7 @@ class Axis:
         stored = source.reader if self.eos_id is None else stored_reader(source.reader, self.eos_id, raw=True)
         if stored is None or stored.info.tokens < tokens:
             return None
-        if self.places[k + 1] - self.places[k] < source.info.sequences and self.eos_id is not None:
+        if self.sequences_before[k + 1] - self.sequences_before[k] < source.info.sequences and self.eos_id is not None:
             return None  # the separators of empty sequences are in between
         pieces = stored.pieces(0, tokens)
         if pieces is None:
@@ -569,15 +569,15 @@ class Axis:
         first, last = self._sequence(starts), self._sequence(stops - 1) + 1
         count = np.where(starts < stops, last - first, 0)
         row = np.repeat(np.arange(len(starts)), count)
-        place = first[row] + np.arange(len(row)) - offsets_of(count)[row]
-        begin, end = self._begin(place), self._begin(place + 1)
-        source, sequence = self.located(place)
+        on_axis = first[row] + np.arange(len(row)) - offsets_of(count)[row]
+        begin, end = self._begin(on_axis), self._begin(on_axis + 1)
+        source, sequence = self.located(on_axis)
         start, stop = np.maximum(starts[row], begin) - begin, np.minimum(stops[row], end) - begin
         return SpanTable(row, np.array(self.numbers, np.int64)[source], sequence, start, stop)
 
-    def located(self, places: Numbers) -> tuple[Numbers, Numbers]:
+    def located(self, sequences: Numbers) -> tuple[Numbers, Numbers]:
         """Return for sequences of the axis the index of the source in `sources`, and the number in that source."""
-        numbers = self._numbers.array[places] if len(self._numbers) else places
+        numbers = self._numbers.array[sequences] if len(self._numbers) else sequences
         source = np.searchsorted(self.firsts, numbers, side="right") - 1
         return source, numbered(self.sources, source, numbers - self.firsts[source])
 
@@ -587,9 +587,9 @@ class Axis:
             return positions // self.width
         return np.searchsorted(self.starts.array, positions, side="right") - 1
 
-    def _begin(self, places: Numbers) -> Numbers:
+    def _begin(self, sequences: Numbers) -> Numbers:
         """Return the positions at which sequences of the axis begin."""
-        return places * self.width if self.width else self.starts.array[places]
+        return sequences * self.width if self.width else self.starts.array[sequences]
 
     def to_source(self, position: int) -> tuple[TokenReader, int] | None:
         """Return the reader of the source and the position in it; None for an inserted separator."""
@@ -597,9 +597,9 @@ class Axis:
         reader, local = self.sources[k].reader, position - self.begins[k]
         if self.eos_id is None:
             return reader, local
-        place = self._sequence(np.array(position))
-        last = int(self._begin(place + 1)) - 1
-        return None if position == last else (reader, local - (int(place) - self.places[k]))
+        sequence = self._sequence(np.array(position))
+        last = int(self._begin(sequence + 1)) - 1
+        return None if position == last else (reader, local - (int(sequence) - self.sequences_before[k]))
 
     def close(self) -> None:
         """Release open files."""
@@ -610,7 +610,7 @@ class Axis:
                 part.file.close()
 
 
-def drawn(file: RecipeFile, number: int, source: Source, quota: int) -> Source:
+def with_quota(file: RecipeFile, number: int, source: TokenSource, quota: int) -> TokenSource:
     """Return a source with the documents that fill a quota of tokens, in the order of the source.
 
     Documents are drawn in an order that depends only on the seed and their numbers, up to the first that exceeds the
@@ -626,14 +626,14 @@ def drawn(file: RecipeFile, number: int, source: Source, quota: int) -> Source:
         ShortfallError: If the allowed passes over the source have fewer tokens. The error states the difference.
     """
     reader, info = source.reader, source.info
-    whole, rest = passes(file, number, source.name, info.tokens, quota)
+    whole, rest = passes_in_quota(file, number, source.name, info.tokens, quota)
     order = np.argsort(draws(file.seed, DRAWN, 0, info.sequences), kind="stable")
     lengths = np.diff(reader.offsets(0, info.sequences))
     sums = np.cumsum(lengths[order])
     # with no rest, a search would draw empty documents again
     fits = int(np.searchsorted(sums, rest, side="right")) if rest else 0
     taken = whole * info.tokens + int(sums[fits - 1] if fits else 0)
-    notes = filled(file, source.name, quota, taken, int(lengths[order[fits]]) if fits < len(order) else None)
+    notes = notes_on_quota(file, source.name, quota, taken, int(lengths[order[fits]]) if fits < len(order) else None)
     chosen = np.zeros(info.sequences, np.bool_)
     chosen[order[:fits]] = True
     every = [np.arange(info.sequences)] * whole
@@ -667,7 +667,7 @@ class Documents(TokenReader):
     def __init__(
         self,
         file: RecipeFile,
-        sources: Sequence[Source],
+        sources: Sequence[TokenSource],
         eos_id: int | None,
         vocabulary: Vocabulary | None = None,
         made_by: Mapping[str, Any] | None = None,
@@ -741,7 +741,7 @@ class Documents(TokenReader):
             low, high = (middle, high) if self._offset(middle) <= budget else (low, middle)
         taken = self._offset(low)
         beyond = self._offset(low + 1) - taken if low < count else None
-        return low, taken, filled(self.file, None, budget, taken, beyond)
+        return low, taken, notes_on_quota(self.file, None, budget, taken, beyond)
 
     def in_ranges(self, first: int, last: int) -> bool:
         """Return True if documents `first <= k < last` are ranges of the sources: not shuffled, or all of them."""
@@ -806,10 +806,10 @@ class Documents(TokenReader):
 
     def origins(self, sequences: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the sources of documents, and their numbers in the sources; int64[n] each."""
-        source, inside = self.drawn(sequences)
+        source, inside = self.in_readers(sequences)
         return source, numbered(self.sources, source, inside)
 
-    def drawn(self, sequences: Numbers) -> tuple[Numbers, Numbers]:
+    def in_readers(self, sequences: Numbers) -> tuple[Numbers, Numbers]:
         """Return the sources of documents, and their numbers in the readers of the sources; int64[n] each."""
         numbers = sequences if self._order is None else self._order.array[sequences]
         turn = np.searchsorted(self._firsts, numbers, side="right") - 1
@@ -828,8 +828,8 @@ class Documents(TokenReader):
         check_position(position, self.info.tokens)
         if self._starts is None or self._begins is None:
             return self._base, position
-        place = int(np.searchsorted(self._starts.array, position, side="right")) - 1
-        return self._base, position + int(self._begins.array[place]) - int(self._starts.array[place])
+        sequence = int(np.searchsorted(self._starts.array, position, side="right")) - 1
+        return self._base, position + int(self._begins.array[sequence]) - int(self._starts.array[sequence])
 
     def find(self, place: Place, byte: int) -> int | None:
         """See `Axis.find`. None for shuffled documents: a token may be here once per pass, or not at all."""
@@ -855,7 +855,7 @@ class _InSources:
     def __getitem__(self, chosen: Any) -> Any:
         if isinstance(chosen, slice):
             return self[np.arange(*chosen.indices(len(self)))]
-        sources, inside = self.recipe.drawn(np.atleast_1d(chosen))
+        sources, inside = self.recipe.in_readers(np.atleast_1d(chosen))
         found = self.firsts[sources] + numbered(self.sources, sources, inside)
         return found if np.ndim(chosen) else found[0]
 
@@ -866,7 +866,7 @@ class _InSources:
 class _MarksOf(View):
     """The marks of a source instead of its tokens; every token of a source without loss masks counts."""
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: TokenSource) -> None:
         super().__init__(source.reader, replace(source.info, dtype=U8))
         self.masked = source.masked
 
@@ -875,7 +875,7 @@ class _MarksOf(View):
         return np.full(stop - start, TARGET, np.uint8) if found is None else found
 
 
-def masks_of_sources(sources: Sequence[Source]) -> str:
+def masks_of_sources(sources: Sequence[TokenSource]) -> str:
     """Return the loss masks of sources in words; "" if none has any."""
     return "loss masks of its sources" if any(source.masked for source in sources) else ""
 
@@ -889,7 +889,7 @@ def quota_of(file: RecipeFile, number: int) -> int | None:
     return entry.tokens
 
 
-def passes(file: RecipeFile, number: int, name: str, tokens: int, quota: int) -> tuple[int, int]:
+def passes_in_quota(file: RecipeFile, number: int, name: str, tokens: int, quota: int) -> tuple[int, int]:
     """Return the number of complete passes over a source in a quota, and the number of tokens that remain to draw.
 
     Args:
@@ -913,7 +913,7 @@ def passes(file: RecipeFile, number: int, name: str, tokens: int, quota: int) ->
     return divmod(quota, max(1, tokens))
 
 
-def filled(file: RecipeFile, name: str | None, quota: int, taken: int, beyond: int | None) -> tuple[str, ...]:
+def notes_on_quota(file: RecipeFile, name: str | None, quota: int, taken: int, beyond: int | None) -> tuple[str, ...]:
     """Return a note if complete documents miss a quota by more than 1 %.
 
     Args:
@@ -939,10 +939,10 @@ def filled(file: RecipeFile, name: str | None, quota: int, taken: int, beyond: i
     )
 
 
-def quotas(file: RecipeFile, sources: Sequence[Source]) -> list[Source]:
+def with_quotas(file: RecipeFile, sources: Sequence[TokenSource]) -> list[TokenSource]:
     """Return the sources, with documents drawn from those that have a quota."""
-    found: list[Source] = []
+    found: list[TokenSource] = []
     for number, source in enumerate(sources):
         quota = quota_of(file, number)
-        found.append(source if quota is None else drawn(file, number, source, quota))
+        found.append(source if quota is None else with_quota(file, number, source, quota))
     return found

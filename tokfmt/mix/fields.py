@@ -23,12 +23,11 @@ from tokfmt.core.loss_mask import IGNORED, padding_of
 from tokfmt.core.reader import INT32_MAX, TokenReader, smallest
 from tokfmt.errors import OptionError, TokenRangeError
 from tokfmt.mix.language import RecipeFile
-from tokfmt.mix.packing import Packing, Rows, Run
+from tokfmt.mix.packing import Packing, Run, StoredSamples
 
 FIELDS = ("input_ids", "labels", "loss_mask", "position_ids", "document_ids", "cu_seqlens")
 _PIECEWISE = {"position_ids", "document_ids", "cu_seqlens"}
 
-Numbers = NDArray[np.int32]
 Ids = type[np.int32] | type[np.int64]
 """The dtypes that input_ids and labels may have."""
 PackedSample = tuple[Packing, int]
@@ -53,7 +52,7 @@ class Grid:
     """The tokens of some samples, one row per sample.
 
     Attributes:
-        places: The packing and the number of each sample.
+        samples: The packing and the number of each sample.
         tokens: [n, width + 1], the tokens, with one more if the last label is read; padding elsewhere.
         filled: The number of positions of each row before its padding.
         runs: The runs of each sample.
@@ -61,17 +60,17 @@ class Grid:
             samples.
     """
 
-    def __init__(self, places: Sequence[PackedSample], recipe: RecipeFile, pad: int, dtype: np.dtype[Any]) -> None:
+    def __init__(self, samples: Sequence[PackedSample], recipe: RecipeFile, pad: int, dtype: np.dtype[Any]) -> None:
         """Read samples; if all files have one dtype, `dtype` is it, so that no token is converted."""
-        self.places, self.recipe, self.width, self.pad = places, recipe, recipe.seq_len or 1, pad
-        self.tokens: NDArray[Any] = np.empty((len(places), self.width + 1), dtype)
-        masked = any(packing.axis.masked for packing, _ in places) and recipe.pack != "stored"
+        self.samples, self.recipe, self.width, self.pad = samples, recipe, recipe.seq_len or 1, pad
+        self.tokens: NDArray[Any] = np.empty((len(samples), self.width + 1), dtype)
+        masked = any(packing.axis.masked for packing, _ in samples) and recipe.pack != "stored"
         self.marks = np.ones(self.tokens.shape, np.uint8) if masked else None
         self.filled: list[int] = []
         self.runs: list[Sequence[Run]] = []
         self._ends: list[int] = []  # flat indexes of labels that are not the next token of the row
         self._last: list[int] = []  # the values of these labels
-        for row, (packing, sample) in enumerate(places):
+        for row, (packing, sample) in enumerate(samples):
             self._fill(row, packing, sample)
         if dtype.itemsize > 2 and self.tokens.size and int(self.tokens.max()) > INT32_MAX:
             raise TokenRangeError("recipe", int(self.tokens.max()), INT32_MAX, 0, "Samples are int32")
@@ -93,10 +92,10 @@ class Grid:
             self._last.append(int(line[end]) if more and (marks is None or marks[end]) else IGNORED)
         if end < self.width or not more:
             line[end:] = self.pad
-        self.filled.append(self._real(packing, sample) if isinstance(packing, Rows) else end)
+        self.filled.append(self._real(packing, sample) if isinstance(packing, StoredSamples) else end)
         self.runs.append(runs)
 
-    def _real(self, packing: Rows, sample: int) -> int:
+    def _real(self, packing: StoredSamples, sample: int) -> int:
         """Return the number of positions of a stored row before its padding."""
         reader, start = row_of(packing, sample)
         padding = padding_of(reader, start, start + self.width)
@@ -127,7 +126,7 @@ class Grid:
             found = self.rows.astype(dtype)
             if self.marks is not None:
                 found[self.marks[:, : self.width] == 0] = IGNORED
-            if convention == "same" and not all(packing.inner for packing, _ in self.places):
+            if convention == "same" and not all(packing.inner for packing, _ in self.samples):
                 found.reshape(-1)[self.begins()] = IGNORED  # the model shifts labels, and another part is before it
         else:
             found = self.tokens[:, 1:].astype(dtype)
@@ -155,7 +154,7 @@ class Grid:
         loss mask of the ID is 0.
         """
         found = np.empty(self.rows.shape, dtype)
-        for row, (packing, sample) in enumerate(self.places):
+        for row, (packing, sample) in enumerate(self.samples):
             reader, start = row_of(packing, sample)
             if reader.has_labels:
                 labels, mask = reader.labels(start, start + self.width), reader.masks(start, start + self.width)
@@ -173,12 +172,12 @@ class Grid:
     def begins(self) -> NDArray[np.int64]:
         """Return the flat indexes at which parts begin, ascending: those of rows, inner sequences and padding."""
         width = self.width
-        found = [np.arange(len(self.places), dtype=np.int64) * width]
+        found = [np.arange(len(self.samples), dtype=np.int64) * width]
         found.append(np.array([k * width + end for k, end in enumerate(self.filled) if end < width], np.int64))
         starts, columns, bases, packings = list[int](), list[int](), list[int](), set[Packing]()
-        for row, ((packing, sample), runs) in enumerate(zip(self.places, self.runs, strict=True)):
+        for row, ((packing, sample), runs) in enumerate(zip(self.samples, self.runs, strict=True)):
             base = row * width
-            if isinstance(packing, Rows):
+            if isinstance(packing, StoredSamples):
                 found.append(self._inside(row, packing, sample) + base)
                 continue
             found.append(np.array([base + run.column for run in runs[1:] if run.length], np.int64))
@@ -188,12 +187,12 @@ class Grid:
                 bases.append(base)
                 packings.add(packing)
         for packing in packings:
-            mine = [k for k, base in enumerate(bases) if self.places[base // width][0] is packing]
+            mine = [k for k, base in enumerate(bases) if self.samples[base // width][0] is packing]
             a, n, at = (np.array([values[k] for k in mine], np.int64) for values in (starts, columns, bases))
             found.append(_inner(packing.axis.starts.array, a, a + n, at))
         return np.unique(np.concatenate(found))
 
-    def _inside(self, row: int, packing: Rows, sample: int) -> NDArray[np.int64]:
+    def _inside(self, row: int, packing: StoredSamples, sample: int) -> NDArray[np.int64]:
         """Return where documents begin inside a stored row: as its reader reports, or after each separator."""
         reader, start = row_of(packing, sample)
         if reader is not None and reader.has_begins:
@@ -204,17 +203,17 @@ class Grid:
         ends = np.flatnonzero(self.rows[row] == eos) + 1
         return ends[ends < self.width]
 
-    def piecewise(self, names: Iterable[str]) -> dict[str, Numbers]:
+    def piecewise(self, names: Iterable[str]) -> dict[str, NDArray[np.int32]]:
         """Return the fields that start over in each part."""
-        begins, found = self.begins(), dict[str, Numbers]()
-        count, width = len(self.places), self.width
+        begins, found = self.begins(), dict[str, NDArray[np.int32]]()
+        count, width = len(self.samples), self.width
         lengths = np.diff(begins, append=count * width)
         rows = begins // width
         inside = np.arange(len(begins)) - np.searchsorted(rows, np.arange(count))[rows]  # number in its row
         if "position_ids" in names:
-            places = np.arange(count * width, dtype=np.int32)
-            places -= np.repeat(begins.astype(np.int32), lengths)
-            found["position_ids"] = places.reshape(count, width)
+            positions = np.arange(count * width, dtype=np.int32)
+            positions -= np.repeat(begins.astype(np.int32), lengths)
+            found["position_ids"] = positions.reshape(count, width)
         if "document_ids" in names:
             documents = np.repeat(inside.astype(np.int32), lengths).reshape(count, width)
             self._pad(documents, -1)

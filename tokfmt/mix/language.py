@@ -240,19 +240,19 @@ def parse_recipe(table: Mapping[str, Any], where: Place) -> RecipeFile:
 
 def _entry(table: Any, where: Place, number: int) -> SourceEntry:
     name = table.get("name") if isinstance(table, Mapping) else None
-    place = f'[[source]] "{printable(name)}"' if isinstance(name, str) else f"[[source]] {number + 1}"
+    title = f'[[source]] "{printable(name)}"' if isinstance(name, str) else f"[[source]] {number + 1}"
     options = table.get("options") if isinstance(table, Mapping) else None
     if isinstance(options, Mapping) and all(isinstance(value, str | int | float) for value in options.values()):
         table = {**table, "options": [f"{key}={value}" for key, value in options.items()]}
-    entry = SourceEntry(**_values(SourceEntry, table, where, place))
+    entry = SourceEntry(**_values(SourceEntry, table, where, title))
     if not entry.path or not all(entry.path):
-        raise FormatError(where, f"{place}: has no path", remedy='Add path = "corpus.pbin", or a list of paths')
+        raise FormatError(where, f"{title}: has no path", remedy='Add path = "corpus.pbin", or a list of paths')
     if wrong := [path for path in entry.path if "\0" in path]:
-        raise FormatError(where, f'{place}: "{printable(wrong[0])}" is not a path: it holds a null character')
+        raise FormatError(where, f'{title}: "{printable(wrong[0])}" is not a path: it holds a null character')
     if entry.weight is not None and entry.weight <= 0:
         raise FormatError(
             where,
-            f"{place}: its weight is {float(entry.weight):g}",
+            f"{title}: its weight is {float(entry.weight):g}",
             expected="more than 0",
             remedy="Leave out a source that shall not be read",
         )
@@ -376,13 +376,13 @@ _PLACES = (
 )
 
 
-def _keys(table: Any, known: Sequence[str], where: Place, place: str) -> dict[str, Any]:
+def _keys(table: Any, known: Sequence[str], where: Place, title: str) -> dict[str, Any]:
     """Return a table as a dict.
 
     Raises:
         FormatError: If a key is unknown. The error has the nearest key.
     """
-    at = f"{place}: " if place else ""
+    at = f"{title}: " if title else ""
     if not isinstance(table, Mapping):
         raise FormatError(where, f"{at}is not a table", found=type(table).__name__)
     for key in table:
@@ -396,13 +396,13 @@ def _keys(table: Any, known: Sequence[str], where: Place, place: str) -> dict[st
     return dict(table)
 
 
-def _values(kind: type, table: Any, where: Place, place: str) -> dict[str, Any]:
+def _values(kind: type, table: Any, where: Place, title: str) -> dict[str, Any]:
     """Return the fields of a dataclass from a table, each checked for its type and its bounds."""
-    given, found = _keys(table, _names(kind), where, place), {}
+    given, found = _keys(table, _names(kind), where, title), {}
     for one in fields(kind):
         if given.get(one.name) is None:
             continue
-        what = f"{place}: {one.name}" if place else one.name
+        what = f"{title}: {one.name}" if title else one.name
         try:
             found[one.name] = value = fit(what, given[one.name], hints_of(kind)[one.name], one.metadata)
         except OptionError as error:
@@ -445,7 +445,7 @@ def _word(value: str) -> str:
     return value if value.isdecimal() or value.isupper() else f'"{value}"'
 
 
-def written(recipe: RecipeFile) -> str:
+def in_toml(recipe: RecipeFile) -> str:
     """Return a recipe as TOML, without the keys that have their defaults."""
     lines = [f"tokfmt = {VERSION}"]
     lines += [

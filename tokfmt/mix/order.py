@@ -37,14 +37,14 @@ class Permutation:
         size: The number of numbers.
         seed: The seed of the keys.
         purpose: The purpose of the keys.
-        place: The index of the permutation: each list and epoch has its own.
+        number: The number of the permutation: each list and epoch has its own.
     """
 
-    def __init__(self, size: int, seed: int, purpose: int, place: int) -> None:
+    def __init__(self, size: int, seed: int, purpose: int, number: int) -> None:
         self.size = size
         self.high = max(1, math.isqrt(max(size - 1, 0)) + 1)
         self.low = max(1, -(-size // self.high))
-        self.keys: list[int] = draws(seed, purpose, place * _ROUNDS, (place + 1) * _ROUNDS).tolist()
+        self.keys: list[int] = draws(seed, purpose, number * _ROUNDS, (number + 1) * _ROUNDS).tolist()
         self._pairs = list(zip(self.keys[::2], self.keys[1::2], strict=True))
 
     def __call__(self, number: int) -> int:
@@ -76,18 +76,18 @@ class Permutation:
             beyond = beyond[found[beyond] >= self.size]
         return found
 
-    def inverse(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
-        """Return the numbers whose images are `places`, int64[n]."""
-        found = self._round_back(places)
+    def inverse(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Return the numbers whose images are `positions`, int64[n]."""
+        found = self._round_back(positions)
         beyond = np.flatnonzero(found >= self.size)
         while len(beyond):
             found[beyond] = self._round_back(found[beyond])
             beyond = beyond[found[beyond] >= self.size]
         return found
 
-    def _round_back(self, places: NDArray[np.int64]) -> NDArray[np.int64]:
+    def _round_back(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
         a, b = np.uint64(self.high), np.uint64(self.low)
-        high, low = np.divmod(places.astype(np.uint64), b)
+        high, low = np.divmod(positions.astype(np.uint64), b)
         for k in reversed(range(0, _ROUNDS, 2)):
             low = (low + (b - _hashes(high, self.keys[k + 1]) % b)) % b
             high = (high + (a - _hashes(low, self.keys[k]) % a)) % a
@@ -111,16 +111,16 @@ def _hashes(numbers: NDArray[np.uint64], key: int) -> NDArray[np.uint64]:
 
 
 @functools.lru_cache(maxsize=1024)
-def permutation(size: int, seed: int, purpose: int, place: int) -> Permutation:
+def permutation(size: int, seed: int, purpose: int, number: int) -> Permutation:
     """Return a permutation; the last 1,024 are cached.
 
     Args:
         size: As for `Permutation`.
         seed: As for `Permutation`.
         purpose: As for `Permutation`.
-        place: As for `Permutation`.
+        number: As for `Permutation`.
     """
-    return Permutation(size, seed, purpose, place)
+    return Permutation(size, seed, purpose, number)
 
 
 class _Node(NamedTuple):
@@ -159,7 +159,7 @@ class EvenTree:
 
     def __init__(self, weights: Sequence[Fraction]) -> None:
         self.count, self.nodes = len(weights), list[_Node]()
-        left = [(weight, place, place) for place, weight in enumerate(weights)]
+        left = [(weight, index, index) for index, weight in enumerate(weights)]
         while len(left) > 1:
             left.sort(key=lambda part: part[:2])
             (light, second, b), (heavy, first, a) = left[:2]
@@ -205,7 +205,7 @@ class EvenTree:
         return low
 
 
-def numbers(step: int, batch_size: int, rank: int = 0, world_size: int = 1, start: int = 0) -> range:
+def samples_of_step(step: int, batch_size: int, rank: int = 0, world_size: int = 1, start: int = 0) -> range:
     """Return the samples that a rank takes at a step.
 
     Args:

@@ -51,17 +51,17 @@ class Held(NamedTuple):
     """The sequences in some samples of a pass, each sequence once.
 
     Attributes:
-        places: int64[n], the indexes of the sequences on the axis.
+        sequences: int64[n], the indexes of the sequences on the axis.
         tokens: int64[n], the number of positions of each sequence in these samples.
         cut: bool[n], True if the sequence is in more than one sample of the pass, of which one is among these.
     """
 
-    places: Numbers
+    sequences: Numbers
     tokens: Numbers
     cut: NDArray[np.bool_]
 
 
-Some = Callable[[int, int], NDArray[np.bool_]]
+Selection = Callable[[int, int], NDArray[np.bool_]]
 """A function of a and b that returns bool[b - a]: True for the selected samples `a <= s < b` of a pass."""
 
 
@@ -89,7 +89,7 @@ class Packing(Protocol):
     def left_out(self) -> dict[str, int]:
         """Return the number of positions of the axis that are in no sample of a pass, by reason."""
 
-    def held(self, some: Some) -> Iterator[Held]:
+    def held(self, selection: Selection) -> Iterator[Held]:
         """Yield the sequences in the selected samples of a pass, in windows of sequences."""
 
 
@@ -130,11 +130,11 @@ class Stream:
             rest = 0  # the last label
         return {"tail": rest} if rest else {}
 
-    def held(self, some: Some) -> Iterator[Held]:
-        for a, b, tokens, cut in self._held(self.axis.starts.array, some):
+    def held(self, selection: Selection) -> Iterator[Held]:
+        for a, b, tokens, cut in self._held(self.axis.starts.array, selection):
             yield Held(np.arange(a, b), tokens, cut)
 
-    def _held(self, starts: Numbers, some: Some) -> Iterator[tuple[int, int, Numbers, NDArray[np.bool_]]]:
+    def _held(self, starts: Numbers, selection: Selection) -> Iterator[tuple[int, int, Numbers, NDArray[np.bool_]]]:
         """Yield `a`, `b`, and for sequences `a <= k < b` their positions in the selected samples and their cuts."""
         a, count, step = 0, len(starts) - 1, self.step
         while a < count:
@@ -142,7 +142,7 @@ class Stream:
             b = min(max(b, a + 1), a + _AT_ONCE, count)
             bounds = np.minimum(starts[a : b + 1], self.tokens)
             low, high = int(bounds[0]) // step, -(-int(bounds[-1]) // step)
-            meant = np.append(some(low, high), False) if low < high else np.zeros(1, np.bool_)
+            meant = np.append(selection(low, high), False) if low < high else np.zeros(1, np.bool_)
             sample, inside = np.divmod(bounds - low * step, step)
             before = offsets_of(meant[:-1].view(np.int8))[sample] * step + np.where(meant[sample], inside, 0)
             tokens = np.diff(before)
@@ -153,20 +153,20 @@ class Stream:
 class ShuffledStream(Stream):
     """A stream whose sequences are shuffled once, by the seed; samples are cut from the shuffled stream."""
 
-    def __init__(self, axis: Axis, recipe: RecipeFile, place: int, key: str) -> None:
-        """Shuffle the sequences; `place` is the number of the list among those that are packed separately."""
+    def __init__(self, axis: Axis, recipe: RecipeFile, list_number: int, key: str) -> None:
+        """Shuffle the sequences; `list_number` is the number of the list among those that are packed separately."""
         super().__init__(axis, recipe)
-        self.place, self.seed = place, recipe.seed
-        key = key_of(key, "documents", recipe.seed, place)
+        self.list_number, self.seed = list_number, recipe.seed
+        key = key_of(key, "documents", recipe.seed, list_number)
         self._order, self._starts = columns(key, 16 * (axis.sequences + 1), ("order", "ordered"), self._walk)
 
     def _walk(self) -> Iterator[tuple[Numbers, Numbers]]:
-        order, at = permutation(max(1, self.axis.sequences), self.seed, ORDER_DOCUMENTS, self.place), 0
+        order, at = permutation(max(1, self.axis.sequences), self.seed, ORDER_DOCUMENTS, self.list_number), 0
         for a, b in windows(0, self.axis.sequences, _AT_ONCE):
-            places = order.many(np.arange(a, b))
+            sequences = order.many(np.arange(a, b))
             starts = self.axis.starts.array
-            found = offsets_of(starts[places + 1] - starts[places]) + at
-            yield places, found[:-1]
+            found = offsets_of(starts[sequences + 1] - starts[sequences]) + at
+            yield sequences, found[:-1]
             at = int(found[-1])
         yield np.empty(0, np.int64), np.array([at], np.int64)
 
@@ -193,8 +193,8 @@ class ShuffledStream(Stream):
         ((start, stop),) = super().intervals(sample)
         return list(self._drawn(start, stop))
 
-    def held(self, some: Some) -> Iterator[Held]:
-        for a, b, tokens, cut in self._held(self._starts.array, some):
+    def held(self, selection: Selection) -> Iterator[Held]:
+        for a, b, tokens, cut in self._held(self._starts.array, selection):
             yield Held(self._order.array[a:b], tokens, cut)
 
 
@@ -220,12 +220,12 @@ class Planned:
 
     inner = False
 
-    def __init__(self, axis: Axis, recipe: RecipeFile, place: int, key: str) -> None:
-        self.axis, self.recipe, self.place = axis, recipe, place
+    def __init__(self, axis: Axis, recipe: RecipeFile, list_number: int, key: str) -> None:
+        self.axis, self.recipe, self.list_number = axis, recipe, list_number
         self.width, self.fits = recipe.seq_len or 1, recipe.pack == "bestfit"
         self.shuffled = recipe.shuffle == "documents"
         names = ("pieces", "lengths", "order", "samples", "totals")
-        drawn = (recipe.seed, place) if self.shuffled else ()
+        drawn = (recipe.seed, list_number) if self.shuffled else ()
         key = key_of(key, recipe.pack, self.width, recipe.convention, recipe.long, *drawn)
         size_bytes = 32 * (axis.sequences + axis.tokens // self.width + 2)
         self._starts, self._lengths, self._order, self._firsts, totals = columns(key, size_bytes, names, self._walk)
@@ -253,11 +253,11 @@ class Planned:
     def _counted(self) -> Iterator[tuple[Numbers, Numbers]]:
         """Yield sequences in the order of their parts, and the number of parts of each."""
         bounds = self.axis.starts.array
-        order = permutation(max(1, self.axis.sequences), self.recipe.seed, ORDER_DOCUMENTS, self.place)
+        order = permutation(max(1, self.axis.sequences), self.recipe.seed, ORDER_DOCUMENTS, self.list_number)
         for a, b in windows(0, self.axis.sequences, _AT_ONCE):
-            places = order.many(np.arange(a, b)) if self.shuffled else np.arange(a, b)
-            pieces = -(-(bounds[places + 1] - bounds[places] - self._predicts) // self.width)
-            yield places, np.minimum(pieces, 1) if self.recipe.long == "truncate" else pieces
+            sequences = order.many(np.arange(a, b)) if self.shuffled else np.arange(a, b)
+            pieces = -(-(bounds[sequences + 1] - bounds[sequences] - self._predicts) // self.width)
+            yield sequences, np.minimum(pieces, 1) if self.recipe.long == "truncate" else pieces
 
     @property
     def _predicts(self) -> int:
@@ -268,10 +268,10 @@ class Planned:
         """Yield the starts of parts, length · 2 + cut, and the totals (tokens, truncated, targetless)."""
         bounds, width = self.axis.starts.array, self.width
         follows, truncates = self.recipe.convention == "next", self.recipe.long == "truncate"
-        for places, pieces in self._counted():
-            begins, whole = bounds[places], bounds[places + 1] - bounds[places]
+        for sequences, pieces in self._counted():
+            begins, whole = bounds[sequences], bounds[sequences + 1] - bounds[sequences]
             first = offsets_of(pieces)
-            which = np.repeat(np.arange(len(places)), pieces)
+            which = np.repeat(np.arange(len(sequences)), pieces)
             inside = (np.arange(first[-1]) - first[which]) * width
             lengths = np.minimum(whole[which] - inside, width)
             ends = inside + lengths
@@ -282,17 +282,17 @@ class Planned:
             totals = [int(lengths.sum()), truncated, int(rest.sum()) - truncated]
             yield begins[which] + inside, lengths * 2 + cut, np.array(totals, np.int64)
 
-    def held(self, some: Some) -> Iterator[Held]:
-        first, meant = 0, self._selected_pieces(some) if self.fits else some
-        for places, pieces in self._counted():
+    def held(self, selection: Selection) -> Iterator[Held]:
+        first, meant = 0, self._selected_pieces(selection) if self.fits else selection
+        for sequences, pieces in self._counted():
             ends = np.cumsum(pieces)
             stop = first + int(ends[-1])
             held = offsets_of((self._lengths.array[first:stop] >> 1) * meant(first, stop))
             tokens = held[ends] - held[ends - pieces]
-            yield Held(places, tokens, (pieces > 1) & (tokens > 0))
+            yield Held(sequences, tokens, (pieces > 1) & (tokens > 0))
             first = stop
 
-    def _selected_pieces(self, some: Some) -> Some:
+    def _selected_pieces(self, selection: Selection) -> Selection:
         """Return the selection of the parts of selected samples of best fit.
 
         It must be called in order, because it holds one group of parts at a time.
@@ -305,7 +305,7 @@ class Planned:
             while a < b:
                 if a // GROUP != group:
                     group = a // GROUP
-                    held = self._of_group(group * GROUP, some)
+                    held = self._of_group(group * GROUP, selection)
                 end = min(b, (group + 1) * GROUP)
                 found[len(found) - (b - a) :][: end - a] = held[a - group * GROUP : end - group * GROUP]
                 a = end
@@ -313,14 +313,14 @@ class Planned:
 
         return selected
 
-    def _of_group(self, first: int, some: Some) -> NDArray[np.bool_]:
+    def _of_group(self, first: int, selection: Selection) -> NDArray[np.bool_]:
         """Return the selection of the parts of one group; no sample has parts of two groups."""
         firsts, stop = self._firsts.array, min(first + GROUP, len(self._order))
         found = np.zeros(stop - first, np.bool_)
         low, high = np.searchsorted(firsts, (first, stop)).tolist()
         for a, b in windows(low, high, _AT_ONCE):
             pieces = self._order.array[firsts[a] : firsts[b]]
-            found[pieces - first] = np.repeat(some(a, b), np.diff(firsts[a : b + 1]))
+            found[pieces - first] = np.repeat(selection(a, b), np.diff(firsts[a : b + 1]))
         return found
 
     def runs(self, sample: int) -> Sequence[Run]:
@@ -343,7 +343,7 @@ class Planned:
         return {word: count for word, count in found.items() if count}
 
 
-class Rows:
+class StoredSamples:
     """The packing `stored`: samples as they are stored."""
 
     inner = True
@@ -361,25 +361,25 @@ class Rows:
     def left_out(self) -> dict[str, int]:
         return {}
 
-    def held(self, some: Some) -> Iterator[Held]:
+    def held(self, selection: Selection) -> Iterator[Held]:
         for a, b in windows(0, self.samples, _AT_ONCE):
-            yield Held(np.arange(a, b), some(a, b) * np.int64(self.width), np.zeros(b - a, np.bool_))
+            yield Held(np.arange(a, b), selection(a, b) * np.int64(self.width), np.zeros(b - a, np.bool_))
 
 
-def packed(axis: Axis, recipe: RecipeFile, place: int, key: str) -> Packing:
+def packed(axis: Axis, recipe: RecipeFile, list_number: int, key: str) -> Packing:
     """Return the packing of a list of sources.
 
     Args:
         axis: The joined axis of the list.
         recipe: The recipe.
-        place: The number of the list among those that are packed separately.
+        list_number: The number of the list among those that are packed separately.
         key: The cache key of arrays that depend on the axis.
     """
     if recipe.pack == "stored":
-        return Rows(axis, recipe)
+        return StoredSamples(axis, recipe)
     if recipe.pack in ("document", "bestfit"):
-        return Planned(axis, recipe, place, key)
-    return ShuffledStream(axis, recipe, place, key) if recipe.shuffle == "documents" else Stream(axis, recipe)
+        return Planned(axis, recipe, list_number, key)
+    return ShuffledStream(axis, recipe, list_number, key) if recipe.shuffle == "documents" else Stream(axis, recipe)
 
 
 def best_fit(lengths: Iterable[Numbers], width: int) -> Iterator[tuple[Numbers, Numbers]]:
@@ -403,10 +403,10 @@ def best_fit(lengths: Iterable[Numbers], width: int) -> Iterator[tuple[Numbers, 
         samples, and the indexes of the parts that are the first of a sample.
     """
     held, count, base = list[NDArray[np.int32]](), 0, 0
-    for some in lengths:
+    for some_lengths in lengths:
         done = 0
-        while done < len(some):
-            held.append(some[done : done + GROUP - count].astype(np.int32))
+        while done < len(some_lengths):
+            held.append(some_lengths[done : done + GROUP - count].astype(np.int32))
             count, done = count + len(held[-1]), done + len(held[-1])
             if count == GROUP:
                 yield from _planned(held, width, base)
@@ -436,9 +436,9 @@ def fitted(lengths: NDArray[np.int32], width: int) -> NDArray[np.int32]:
     rooms = _Rooms(width)
     at = 0
     for room in np.flatnonzero(counts).tolist():
-        some = order[at : at + int(counts[room])]
-        at += len(some)
-        _place(some, width - room, rooms, sample)
+        alike = order[at : at + int(counts[room])]
+        at += len(alike)
+        _place(alike, width - room, rooms, sample)
     del order
     first = np.full(rooms.samples, count, np.int32)
     for a, b in windows(0, count):

@@ -34,11 +34,11 @@ from tokfmt.errors import (
     TokenizerMismatchError,
 )
 from tokfmt.mix.cache import has_room, key_of
-from tokfmt.mix.documents import Axis, Slow, Source, Span, SpanTable, Vocabulary, masks_of_sources
+from tokfmt.mix.documents import Axis, Slow, Span, SpanTable, TokenSource, Vocabulary, masks_of_sources
 from tokfmt.mix.fields import Grid, Ids, PackedSample, arrays, check_fields, sampled_beneath
 from tokfmt.mix.language import VERSION, RecipeFile
-from tokfmt.mix.order import ORDER_SAMPLES, EvenTree, Permutation, numbers, permutation
-from tokfmt.mix.packing import Packing, Rows, Some, packed
+from tokfmt.mix.order import ORDER_SAMPLES, EvenTree, Permutation, permutation, samples_of_step
+from tokfmt.mix.packing import Packing, Selection, StoredSamples, packed
 from tokfmt.wording import counted, human_bytes, printable
 
 _WINDOW = 1 << 18  # tokens read at once
@@ -47,7 +47,7 @@ _FEW = 0.5  # seconds of slow reads after which tokens are copied, however few t
 _COPIED_PER_SECOND = 2e8  # tokens of a source per second of slow reads, at most, before they are copied
 _TRIED = 3  # intervals that are read to measure a source
 _NAMED = 5  # sources that a message names
-DEFAULT = ("input_ids", "labels")
+DEFAULT_FIELDS = ("input_ids", "labels")
 CHOOSE_SEPARATOR = 'Write to_eos = ID above the first [[source]] to replace all by one, or to_eos = "none"'
 """The remedy if sources have different separators."""
 
@@ -83,13 +83,13 @@ class _Turn(NamedTuple):
 
     Attributes:
         packing: The packing of the list.
-        place: The number of the list, for the keys of its permutations.
+        list_number: The number of the list, for the keys of its permutations.
         first: The first pass.
         passes: The number of passes.
     """
 
     packing: Packing
-    place: int
+    list_number: int
     first: int
     passes: int
 
@@ -109,7 +109,7 @@ class Drawn(NamedTuple):
     first: int
     drawn: int
     whole: int
-    parts: list[Some]
+    parts: list[Selection]
 
 
 class Samples(TokenReader):
@@ -134,7 +134,7 @@ class Samples(TokenReader):
     def __init__(
         self,
         file: RecipeFile,
-        sources: Sequence[Source],
+        sources: Sequence[TokenSource],
         vocabulary: Vocabulary | None = None,
         made_by: Mapping[str, Any] | None = None,
     ) -> None:
@@ -179,7 +179,7 @@ class Samples(TokenReader):
             before = passes
         return turns
 
-    def _packed(self, members: Sequence[int], place: int) -> Packing:
+    def _packed(self, members: Sequence[int], list_number: int) -> Packing:
         file, sources = self.file, [self.sources[k] for k in members]
         key = key_of(VERSION, self.after, [source.state for source in sources])
         if file.pack == "stored":
@@ -188,7 +188,7 @@ class Samples(TokenReader):
         own = file.pack == "stored" and any(map(_has_labels, sources))  # labels are read from the source anyway
         width = self.seq_len if file.pack == "stored" else 0
         axis = Axis(sources, members, self.after, key, width, shuffled=file.shuffle != "none" and not own)
-        packing = packed(axis, file, place, key)
+        packing = packed(axis, file, list_number, key)
         if not packing.samples:
             named = f'source "{printable(sources[0].name)}"' if len(sources) == 1 else "the sources"
             raise FormatError(
@@ -287,7 +287,7 @@ class Samples(TokenReader):
             f"({human_bytes(one.size_bytes)}) does not fit into the cache. Convert it to a .pbin, which is read fast"
         )
 
-    def _as_stored(self, source: Source) -> Iterator[str]:
+    def _as_stored(self, source: TokenSource) -> Iterator[str]:
         """Yield notes on a source whose sequences are samples that are stored without labels."""
         count, tokens = source.info.sequences, source.info.tokens
         if self.file.pack == "stored":
@@ -307,7 +307,7 @@ class Samples(TokenReader):
                     f'separator {self.after} is put after each. pack = "stored" takes each as a sample'
                 )
 
-    def _unlike(self, source: Source) -> Iterator[str]:
+    def _unlike(self, source: TokenSource) -> Iterator[str]:
         """Yield the note on a source whose documents have other separators in the samples than in its data."""
         file, others = self.file, [eos_id for eos_id in source.removed if eos_id != self.after]
         for lead in source.leads:
@@ -381,11 +381,11 @@ class Samples(TokenReader):
         return self.count
 
     @property
-    def places(self) -> int:
+    def advance(self) -> int:
         """The number of positions that a full sample advances by: `seq_len`, or one more with labels = "disjoint"."""
         return self.seq_len + (self.file.convention == "disjoint")
 
-    def _place(self, sample: int) -> tuple[_Turn, int, int]:
+    def _locate(self, sample: int) -> tuple[_Turn, int, int]:
         """Return the list of a sample, the pass over the list, and the number of the sample in the packing."""
         if self._tree is not None:
             k, number = self._tree.locate(sample)
@@ -403,7 +403,7 @@ class Samples(TokenReader):
         """Return the order of the samples of a pass over a list; None if they are not shuffled."""
         if self.file.shuffle == "none":
             return None
-        return permutation(turn.packing.samples, self.file.seed, ORDER_SAMPLES, turn.place << 32 | epoch)
+        return permutation(turn.packing.samples, self.file.seed, ORDER_SAMPLES, turn.list_number << 32 | epoch)
 
     def lists(self, first: int = 0, last: int | None = None) -> list[Drawn]:
         """Return what samples `first <= k < last` draw from each list; a `last` of None is the end."""
@@ -417,7 +417,7 @@ class Samples(TokenReader):
 
     def _drawn(self, turn: _Turn, first: int, last: int) -> Drawn:
         """Return samples `first <= k < last` of a list, counted over its passes."""
-        count, whole, parts = turn.packing.samples, 0, list[Some]()
+        count, whole, parts = turn.packing.samples, 0, list[Selection]()
         for epoch in dict.fromkeys((first // count, last // count)):
             low, high = max(first - epoch * count, 0), min(last - epoch * count, count)
             if low < high and high - low < count:
@@ -435,7 +435,7 @@ class Samples(TokenReader):
     def _packings(self, samples: Iterable[int]) -> list[PackedSample]:
         found = []
         for sample in samples:
-            turn, _, number = self._place(self._check(sample))
+            turn, _, number = self._locate(self._check(sample))
             found.append((turn.packing, number))
         return found
 
@@ -451,7 +451,7 @@ class Samples(TokenReader):
         """Return the spans of some samples; `row` is the index in `samples`. No span holds padding."""
         found: dict[int, tuple[Axis, list[tuple[int, int, int]]]] = {}
         for row, sample in enumerate(samples.tolist()):
-            turn, _, number = self._place(self._check(sample))
+            turn, _, number = self._locate(self._check(sample))
             axis = turn.packing.axis
             found.setdefault(id(axis), (axis, []))[1].extend((row, *one) for one in turn.packing.intervals(number))
         tables = []
@@ -468,7 +468,7 @@ class Samples(TokenReader):
             IndexError: If there is no such sample.
         """
         sample = self._check(sample)
-        turn, epoch, number = self._place(sample)
+        turn, epoch, number = self._locate(sample)
         source = self.sources[turn.packing.axis.numbers[0]].name if self._tree is not None else ""
         packing = turn.packing
         spans = [span for a, b in packing.intervals(number) for span in packing.axis.spans(a, b)]
@@ -488,7 +488,7 @@ class Samples(TokenReader):
             OptionError: If there is no such step or rank, or the batch is not a multiple of `world_size`.
         """
         try:
-            taken = numbers(step, batch_size, rank, world_size, start)
+            taken = samples_of_step(step, batch_size, rank, world_size, start)
         except ValueError as error:
             raise OptionError(str(error)) from error
         if (start + (step + 1) * batch_size) > self.count:
@@ -499,7 +499,7 @@ class Samples(TokenReader):
     def samples(
         self,
         samples: Sequence[int] | NDArray[np.integer] | range,
-        fields: Iterable[str] = DEFAULT,
+        fields: Iterable[str] = DEFAULT_FIELDS,
         dtype: Ids = np.int32,
     ) -> dict[str, NDArray[Any]]:
         """Read samples as arrays with one row per sample.
@@ -589,7 +589,7 @@ class Samples(TokenReader):
     def filled(self, sample: int) -> int:
         """Return the number of positions of a sample before its padding."""
         ((packing, number),) = self._packings([sample])
-        if isinstance(packing, Rows):
+        if isinstance(packing, StoredSamples):
             return self.grid([sample]).filled[0]
         return max((run.column + run.length for run in packing.runs(number)), default=0)
 
@@ -604,7 +604,7 @@ class Samples(TokenReader):
         """See `TokenReader.begins`."""
 
         def flags(grid: Grid) -> NDArray[np.bool_]:
-            found = np.zeros((len(grid.places), self.seq_len), np.bool_)
+            found = np.zeros((len(grid.samples), self.seq_len), np.bool_)
             found.reshape(-1)[grid.begins()] = True
             for row, end in enumerate(grid.filled):
                 found[row, end:] = False
@@ -633,7 +633,7 @@ class Samples(TokenReader):
         """See `TokenReader.to_source`; None in padding as well."""
         check_position(position, self.info.tokens)
         sample, column = divmod(position, self.seq_len)
-        turn, _, number = self._place(sample)
+        turn, _, number = self._locate(sample)
         column -= self.file.convention == "starts"  # inputs are shifted right by one
         for run in turn.packing.runs(number):
             if run.column <= column < run.column + run.length:
@@ -704,10 +704,10 @@ class PackedRows(TokenReader):
         marks = counts * np.uint8(TARGET)
         marks[begins] = BEGINS
         more = labels[ends - 1] != IGNORED
-        places = np.cumsum(ends - begins)[more]
+        after = np.cumsum(ends - begins)[more]
         lengths = np.bincount(begins // width, ends - begins + more, last - first).astype(np.int64)
-        tokens = np.insert(inputs[real], places, labels[ends - 1][more].astype(self._dtype))
-        return lengths, tokens, np.insert(marks[real], places, TARGET)
+        tokens = np.insert(inputs[real], after, labels[ends - 1][more].astype(self._dtype))
+        return lengths, tokens, np.insert(marks[real], after, TARGET)
 
     @property
     def _dtype(self) -> np.dtype[Any]:
@@ -740,18 +740,18 @@ class PackedRows(TokenReader):
         self.samples.close()
 
 
-def _selected(order: Permutation | None, first: int, last: int) -> Some:
+def _selected(order: Permutation | None, first: int, last: int) -> Selection:
     """Return the selection of the samples that are at positions `first <= k < last` in the order of a pass."""
 
     def those(a: int, b: int) -> NDArray[np.bool_]:
-        places = np.arange(a, b)
-        places = places if order is None else order.inverse(places)
-        return (places >= first) & (places < last)
+        positions = np.arange(a, b)
+        positions = positions if order is None else order.inverse(positions)
+        return (positions >= first) & (positions < last)
 
     return those
 
 
-def _refuse_leads(file: RecipeFile, sources: Sequence[Source]) -> None:
+def _refuse_leads(file: RecipeFile, sources: Sequence[TokenSource]) -> None:
     """Refuse a source that has a lead, if the recipe does not state the one that it puts in front of documents.
 
     Raises:
@@ -787,11 +787,11 @@ def has_labels(reader: TokenReader) -> bool:
     return bool(reader.info.tokens) and sampled_beneath(reader, 0)[0].has_labels
 
 
-def _has_labels(source: Source) -> bool:
+def _has_labels(source: TokenSource) -> bool:
     return has_labels(source.reader)
 
 
-def _check_rows(source: Source, width: int, labels: str | None) -> None:
+def _check_rows(source: TokenSource, width: int, labels: str | None) -> None:
     """Check that the sequences of a source are samples of one length that can be taken as they are stored.
 
     Raises:

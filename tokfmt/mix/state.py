@@ -21,7 +21,7 @@ import numpy as np
 
 from tokfmt.errors import OptionError, SourceChangedError
 from tokfmt.mix.fields import arrays
-from tokfmt.mix.samples import DEFAULT, Samples
+from tokfmt.mix.samples import DEFAULT_FIELDS, Samples
 from tokfmt.wording import printable
 
 _COMPARED_TOKENS = 1 << 16  # tokens of the samples that are compared
@@ -54,7 +54,7 @@ def content_of(view: Samples) -> list[list[Any]]:
 
 
 def _hash(view: Samples, number: int) -> str:
-    found = arrays(view.grid([number]), DEFAULT, np.int64)
+    found = arrays(view.grid([number]), DEFAULT_FIELDS, np.int64)
     return hashlib.sha256(b"".join(array.astype("<i8").tobytes() for array in found.values())).hexdigest()[:16]
 
 

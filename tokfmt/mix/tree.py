@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from tokfmt.core.reader import TokenReader
-from tokfmt.mix.amounts import Amount, amounts, filled
+from tokfmt.mix.amounts import Amount, amounts_of, nonempty
 from tokfmt.mix.documents import Documents
 from tokfmt.mix.samples import Samples
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class TreeRow:
     """A row of the tree: a source, or the complete recipe.
 
     Attributes:
@@ -46,7 +45,7 @@ class Row:
     left_out: dict[str, int] = field(default_factory=dict)
 
 
-def explain(reader: TokenReader) -> list[Row]:
+def explain(reader: object) -> list[TreeRow]:
     """Return the rows of a recipe's tree: the recipe, then each source, followed by its sources.
 
     Returns:
@@ -54,14 +53,14 @@ def explain(reader: TokenReader) -> list[Row]:
     """
     if not isinstance(reader, (Samples, Documents)):
         return []
-    found = amounts(reader, cut=True)
+    found = amounts_of(reader, cut=True)
     total = sum(amount.tokens for amount in found)
     rows = [row for k, amount in enumerate(found) for row in _tree(reader, reader, k, amount, 1, total)]
     if isinstance(reader, Samples):
         rows = list(_with_samples(reader, rows))
     top = [row for row in rows if row.depth == 1]
     once = sum(row.drawn / row.passes if row.passes else row.tokens for row in top)
-    whole = Row(
+    whole = TreeRow(
         "",
         0,
         "recipe",
@@ -78,7 +77,7 @@ def explain(reader: TokenReader) -> list[Row]:
             whole,
             samples=reader.count,
             cut=sum(row.cut or 0 for row in top),
-            padded=reader.count * reader.places - total,
+            padded=reader.count * reader.advance - total,
             left_out=_joined(lists),
         )
     return [whole, *rows]
@@ -86,15 +85,15 @@ def explain(reader: TokenReader) -> list[Row]:
 
 def _tree(
     view: Samples | Documents, recipe: Samples | Documents, k: int, amount: Amount, depth: int, total: int
-) -> Iterator[Row]:
+) -> Iterator[TreeRow]:
     """Yield the rows of source k of a recipe and of its sources; `view` is the outermost recipe."""
     source, held = recipe.sources[k], recipe.sources[k].distinct
     count, tokens = held.info.sequences, held.info.tokens
     there = count
     if isinstance(view, Samples):
-        there = _on_the_row(view, k) if depth == 1 and held is source.reader else filled(held)
+        there = _on_the_row(view, k) if depth == 1 and held is source.reader else nonempty(held)
         tokens += there if view.after is not None else 0
-    yield Row(
+    yield TreeRow(
         source.name,
         depth,
         source.format,
@@ -116,10 +115,10 @@ def _on_the_row(view: Samples, k: int) -> int:
     """Return the number of sequences of source k that are not empty."""
     axis = next(one.packing.axis for one in view.lists() if k in one.packing.axis.numbers)
     at = axis.numbers.index(k)
-    return int(axis.places[at + 1]) - int(axis.places[at])
+    return int(axis.sequences_before[at + 1]) - int(axis.sequences_before[at])
 
 
-def _with_samples(view: Samples, rows: Sequence[Row]) -> Iterator[Row]:
+def _with_samples(view: Samples, rows: Sequence[TreeRow]) -> Iterator[TreeRow]:
     """Add counts of samples to the rows of sources, if each sample is drawn from one source."""
     lists = iter(view.lists())
     for row in rows:
@@ -128,7 +127,7 @@ def _with_samples(view: Samples, rows: Sequence[Row]) -> Iterator[Row]:
             row
             if one is None
             else replace(
-                row, samples=one.drawn, padded=one.drawn * view.places - row.drawn, left_out=one.packing.left_out()
+                row, samples=one.drawn, padded=one.drawn * view.advance - row.drawn, left_out=one.packing.left_out()
             )
         )
 

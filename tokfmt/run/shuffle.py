@@ -46,7 +46,8 @@ from tokfmt.core.ragged import Offsets, Ragged, Tokens, offsets_of, reordered
 from tokfmt.core.reader import WINDOW, TokenReader, check_interval, windows
 from tokfmt.errors import ConversionError, IncompleteWriteError
 from tokfmt.files.file import File
-from tokfmt.run.plan import Kind, Workers, journaled, of_part
+from tokfmt.files.journal import of_part
+from tokfmt.run.plan import Kind, Workers, journaled
 
 ENTRY = np.dtype([("key", "<u8"), ("start", "<i8"), ("length", "<i8")])
 LONG = WINDOW

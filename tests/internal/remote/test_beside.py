@@ -24,5 +24,5 @@ def drawn(fresh, bucket):
 
 
 def test_one_row_of_a_ledger_is_read_by_ranges(drawn, fresh, monkeypatch):
-    monkeypatch.setattr("tokfmt.commands.provenance.np.memmap", None)
+    monkeypatch.setattr("tokfmt.mix.ledger.np.memmap", None)
     assert run("show", "s3://bkt/out.pbin", "3", "--origin").exit_code == 0

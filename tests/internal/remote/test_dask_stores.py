@@ -16,8 +16,8 @@ from paths import ROOT
 from processes import running
 
 import tokfmt
+from tokfmt.files.journal import read_journal
 from tokfmt.files.place import close_stores
-from tokfmt.run.plan import read_journal
 from tokfmt.testing import tree
 
 pytestmark = [

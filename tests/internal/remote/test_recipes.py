@@ -9,8 +9,8 @@ from paths import FIXTURES
 from remote.conftest import forget
 
 import tokfmt
-from tokfmt.commands.source import recipe as sources
 from tokfmt.errors import UnreachableError
+from tokfmt.mix import open as sources
 from tokfmt.stores import clients
 
 RECIPE = """tokfmt = 1

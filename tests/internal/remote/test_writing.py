@@ -157,7 +157,7 @@ WORDS = ["convert", PACK, "s3://bkt/m", "--to", "mds", "--eos", EOS, "--to-opt",
 
 
 def test_a_full_spool(bucket, tmp_path, monkeypatch):
-    from tokfmt.commands.convert import space
+    from tokfmt.commands import destination as space
 
     monkeypatch.setattr(space, "free_bytes", lambda _: 100)
     with pytest.raises(
@@ -269,7 +269,7 @@ def test_a_run_that_uploads_early_is_continued(server, bucket, tmp_path, spool, 
 
 def test_an_early_object_that_changes_is_not_published(server, bucket, large, monkeypatch):
     small_regions(monkeypatch)
-    monkeypatch.setattr("tokfmt.commands.convert.upload._UNSYNCED", 0)
+    monkeypatch.setattr("tokfmt.files.store_publisher._UNSYNCED", 0)
     how = {"to_format": "mds", "eos": EOS, "to_options": STREAMED["mds"], "resume": True}
     server.forever["PUT bkt/mds/index.json"] = "400"
     with pytest.raises(OutageError):

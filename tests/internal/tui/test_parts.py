@@ -17,7 +17,7 @@ from tokfmt.browser.parts import parts_of, source_rows
 from tokfmt.browser.rows import Viewport
 from tokfmt.cli.main import cli
 from tokfmt.commands.show.parts import sections
-from tokfmt.mix.amounts import amounts
+from tokfmt.mix.amounts import amounts_of
 
 MIX = FIXTURES / "recipe" / "mix.toml"
 MEGATRON = FIXTURES / "megatron" / "gpt2_text_document.bin"
@@ -170,7 +170,7 @@ def test_a_document_leads_to_its_record(tmp_path):
 
 def test_the_facts_of_a_recipe_list_its_sources():
     reader = open_source([MIX]).reader
-    found = amounts(reader)
+    found = amounts_of(reader)
     total = sum(amount.tokens for amount in found)
 
     async def steps(app, press):

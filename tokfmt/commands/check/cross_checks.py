@@ -193,7 +193,7 @@ def ledger_findings(one: SourceFiles, asked: SourceRequest, *, deep: bool) -> It
             what = f"has no ledger {printable(about.name)}; its manifest lists one"
             yield Finding("TF916", "warning", str(one.path), what, "Copy it again, or convert again with --ledger")
         return
-    from tokfmt.commands.provenance import compare, read_ledger  # imports every module of recipes
+    from tokfmt.mix import compare_ledger, read_ledger  # imports every module of recipes
 
     try:
         ledger = read_ledger(one.path, one.format.name)
@@ -214,7 +214,7 @@ def ledger_findings(one: SourceFiles, asked: SourceRequest, *, deep: bool) -> It
         return
     try:
         if ledger is not None and isinstance(reader, TokenReader):
-            compare(ledger, reader)
+            compare_ledger(ledger, reader)
     except FormatError as error:
         yield Finding.of("TF916", error)
     finally:

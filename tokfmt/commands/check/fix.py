@@ -47,7 +47,7 @@ from tokfmt.errors import (
 )
 from tokfmt.files.file import writing
 from tokfmt.files.place import LocalPlace, Place, PlaceLike, destination_of, local_path, place_of
-from tokfmt.files.publisher import Publisher
+from tokfmt.files.publisher import LocalPublisher, Publisher
 from tokfmt.files.replacing import readable_by
 from tokfmt.files.spool import staging_for
 from tokfmt.formats.jsonl.index import index_path, write_index
@@ -340,7 +340,7 @@ class _Job:
         refuse_foreign(self.destination)
         before = snapshot(found)
         objection = strangers_in(self.destination)
-        with Publisher(
+        with LocalPublisher(
             local_path(self.destination, "a copy"),
             overwrite=self.overwrite,
             objection=objection,

@@ -12,8 +12,6 @@ from typing import Any, Literal
 
 from tokfmt.commands.compare.alignment import Difference, Kind, Surplus, align, first_unlike, multisets
 from tokfmt.commands.compare.fingerprint import AxisSide, Read, Side, Utf8, hands, read_records
-from tokfmt.commands.prepare.prepare import prepared_in
-from tokfmt.commands.source.draft import TextRecipe
 from tokfmt.commands.source.open import find_one, open_dataset, presuming
 from tokfmt.commands.source.request import Reading, SourceRequest, option_names, viewed
 from tokfmt.commands.source.stored import Source, boundaries_of, tokenizer_of
@@ -24,7 +22,6 @@ from tokfmt.core.records import RecordReader
 from tokfmt.errors import OptionError
 from tokfmt.files.locks import Scratch
 from tokfmt.files.place import place_of
-from tokfmt.mix.language import read_recipe
 from tokfmt.run.execute import worker_count
 from tokfmt.run.plan import Workers
 from tokfmt.run.progress import Progress
@@ -252,10 +249,7 @@ def open_both(
         for one, group in zip((a, b), found, strict=True)
     ]
     scratch = list[Scratch]()
-    for k, source in enumerate(sources):
-        if isinstance(source.reader, TextRecipe):
-            scratch.append(Scratch())
-            sources[k] = source._replace(reader=prepared_in(scratch[-1].path, source.reader, jobs, progress))
+    sources = [_prepared(source, scratch, jobs, progress) for source in sources]
     packed = _pack_samples(sources)
     for source in sources if samples else ():
         if isinstance(source.reader, RecordReader) or source.reader.info.layout is not Layout.SAMPLES:
@@ -296,6 +290,18 @@ def _beside(reader: TokenReader, *, masked: bool, packed: bool) -> Sequence[Any]
     return ()
 
 
+def _prepared(source: Source, scratch: list[Scratch], jobs: int, progress: Progress) -> Source:
+    """Return a recipe of text with the reader of what it makes, and add its directory; return other sources as is."""
+    if not source.format.is_computed:
+        return source
+    from tokfmt.mix import TextRecipe, prepared_in  # only recipes need these imports
+
+    if not isinstance(source.reader, TextRecipe):
+        return source
+    scratch.append(Scratch())
+    return source._replace(reader=prepared_in(scratch[-1].path, source.reader, jobs, progress))
+
+
 def _pack_samples(sources: list[Source]) -> bool:
     """Read the samples of a recipe as packed rows (parts, marks, no padding) if the other dataset holds packed rows.
 
@@ -304,7 +310,7 @@ def _pack_samples(sources: list[Source]) -> bool:
     """
     if all(not source.format.is_computed for source in sources):
         return False
-    from tokfmt.mix.samples import PackedRows, Samples  # only recipes need these imports
+    from tokfmt.mix import PackedRows, Samples  # only recipes need these imports
 
     for k, (one, other) in enumerate(zip(tuple(sources), sources[::-1], strict=True)):
         info = other.reader.info
@@ -318,7 +324,11 @@ def _as_rows(one: SourceRequest, other: SourceRequest, formats: Sequence[Format]
     """Return a request that reads samples of the recipe's length if the other dataset is a recipe of samples."""
     mine, others = formats
     rows = viewed(one, mine, "samples") if others.is_computed else one
-    width = read_recipe(place_of(other.paths[0])).seq_len if rows is not one else None
+    if rows is one:
+        return one
+    from tokfmt.mix import read_recipe  # only recipes need these imports
+
+    width = read_recipe(place_of(other.paths[0])).seq_len
     if width is None:
         return one
     lengths = {"seq_len": width} if "seq_len" in option_names(mine.read_options) else {}

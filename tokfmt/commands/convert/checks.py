@@ -15,10 +15,9 @@ from pathlib import Path
 
 from tokfmt import registry
 from tokfmt.commands.convert.destination import Destination
-from tokfmt.commands.convert.inputs import Inputs
+from tokfmt.commands.convert.inputs import Inputs, text_recipe_of
 from tokfmt.commands.convert.request import Request
 from tokfmt.commands.destination import guard, refuse_foreign
-from tokfmt.commands.source.open import text_recipe_of
 from tokfmt.commands.source.request import STREAM, SourceFiles
 from tokfmt.commands.source.stored import Source
 from tokfmt.core.records import RecordReader

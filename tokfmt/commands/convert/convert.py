@@ -34,14 +34,13 @@ from tokfmt.commands.convert.parts import (
     write_part,
 )
 from tokfmt.commands.convert.pipes import printed, unpiped
-from tokfmt.commands.convert.publish import Proof, publish
-from tokfmt.commands.convert.report import dry_run, finished_before, read_from_stores
+from tokfmt.commands.convert.publish import Proof, Workplace, publish, publishers_of, workers_of, workplace
+from tokfmt.commands.convert.report import PortionCounts, Written, dry_run, finished_before, read_from_stores
 from tokfmt.commands.convert.request import Conversion, Request
 from tokfmt.commands.convert.resume import facts_of, published_by_finish, request_of_tasks
 from tokfmt.commands.convert.separators import stored_axis
 from tokfmt.commands.convert.tokenizer_notes import try_tokenizer
-from tokfmt.commands.convert.workplace import Workplace, hidden_directories, workers_of, workplace
-from tokfmt.commands.convert.write import PortionCounts, Written, write_ledger, write_portion
+from tokfmt.commands.convert.write import write_ledger, write_portion
 from tokfmt.commands.source.discover import snapshot
 from tokfmt.commands.source.ingest import first_look
 from tokfmt.commands.source.open import advise_partial, presuming
@@ -125,7 +124,7 @@ def convert_files(
             found = find_files(request, given, listing)
             check_places(request, destination, found.files)
             before = snapshot(found.files)
-            stagings = hidden_directories(request, destination, before, notes)
+            publishers = publishers_of(request, destination, before, notes)
             listing.forget_stored()
             inputs = open_inputs(request, found, before, tokenizer, given, notes)
         destination = choose_contents(request, inputs, destination)
@@ -146,7 +145,7 @@ def convert_files(
 
         # Runs that write nothing themselves.
         if request.dry_run:
-            return dry_run(request, inputs, destination, losses, stagings, notes, read_from_stores() - downloaded)
+            return dry_run(request, inputs, destination, losses, publishers, notes, read_from_stores() - downloaded)
         facts = facts_of(request, destination.facts(inputs), before) if request.keeps_work else {}
         if request.resume and request.task is None:
             done = finished_before(request, inputs, destination, facts, notes)
@@ -156,7 +155,7 @@ def convert_files(
             return shared
 
         # Write, then publish.
-        with workplace(request, stagings, facts, notes) as place:
+        with workplace(request, publishers, facts, notes) as place:
             with workers_of(request, inputs, place) as workers:
                 if destination.copies_lines:
                     from tokfmt.commands.convert.lines import copy_lines  # it imports the format jsonl

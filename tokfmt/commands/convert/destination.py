@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tokfmt import registry
 from tokfmt.base.options import parse_options
 from tokfmt.commands.convert.arrangement import SplitTarget, portions
-from tokfmt.commands.convert.inputs import Inputs, name_separator
+from tokfmt.commands.convert.inputs import Inputs, name_separator, text_recipe_of
 from tokfmt.commands.convert.request import Request
-from tokfmt.commands.source.open import text_recipe_of
 from tokfmt.commands.source.request import option_names, parse_selection
 from tokfmt.commands.source.stored import GIVEN, NO_SEPARATOR, Separator, Source, refuse_other_ends
 from tokfmt.core.format import Format, Target, TokenWriter, WriterTraits
@@ -26,7 +25,7 @@ from tokfmt.model.separator import SeparatorNeededError, lead_to_write, separato
 from tokfmt.wording import counted, printable
 
 if TYPE_CHECKING:
-    from tokfmt.mix.samples import PackedRows, Samples
+    from tokfmt.mix import PackedRows, Samples
     from tokfmt.text.tokenizer import TokenizerHandle
 
 
@@ -169,7 +168,7 @@ def with_rows(destination: Destination, source: Source, request: Request) -> Des
     For a recipe of text only the options change, because its samples do not exist yet.
     """
     if not isinstance(source.reader, RecordReader) and source.reader.has_labels:
-        from tokfmt.mix.samples import Samples  # only recipes need what it imports
+        from tokfmt.mix import Samples  # only recipes need what it imports
 
         return _with_samples(destination, source.reader, request) if isinstance(source.reader, Samples) else destination
     recipe = text_recipe_of(source)
@@ -183,7 +182,7 @@ def _with_samples(destination: Destination, samples: Samples, request: Request) 
     laid = _with_samples_of_length(destination, samples.seq_len, request)
     if laid is None:
         return destination
-    from tokfmt.mix.samples import PackedRows  # only recipes need what it imports
+    from tokfmt.mix import PackedRows  # only recipes need what it imports
 
     packs = laid.traits.pack_size
     traits = laid.format.row_traits(laid.options) if laid.format.stores_rows else laid.traits

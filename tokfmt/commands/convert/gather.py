@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from tokfmt.commands.convert.destination import Destination
-from tokfmt.commands.convert.inputs import Inputs
+from tokfmt.commands.convert.inputs import Inputs, text_recipe_of
 from tokfmt.commands.convert.request import Request
 from tokfmt.commands.source.ingest import as_stored, encoder_for, encoder_of, ingest
-from tokfmt.commands.source.open import text_recipe_of
 from tokfmt.commands.source.request import parse_selection
 from tokfmt.commands.source.stored import Source, paths_of, without_ends, without_leads, without_separators
 from tokfmt.core.format import Format
@@ -33,7 +32,7 @@ class Gathered(NamedTuple):
         skipped: Each source of records, with what was left out of it.
         encoded: False if the losses will be refused, and the rest of the text was parsed without being encoded.
         notes: Notes on separators that sequences end with already, and on quotas that documents do not fill.
-        report: What each source of a recipe gives; see `commands.prepare.report`.
+        report: What each source of a recipe gives; see `mix.report`.
         counts: Each source of records, the number of its records that were read, and the number that was selected
             (None: all of them).
         made: Recipes of text, each with the reader of its prepared sequences or samples.
@@ -76,7 +75,7 @@ def gather(
     counts, made = list[tuple[Source, int, int | None]](), list[Source]()
     for number, source in enumerate(sources):
         if (draft := text_recipe_of(source)) is not None:
-            from tokfmt.commands.prepare.prepare import prepared
+            from tokfmt.mix import prepared
 
             done = prepared(draft, encoder_of(draft, tokenizer), workers, progress, number, rejects)
             readers.append(done.reader)
@@ -171,14 +170,14 @@ def _report(
     found, padded, before = list[Mapping[str, Any]](), 0, 0
     for number, (source, reader) in enumerate(zip(sources, readers, strict=True)):
         if source.format.is_computed and number in rows:
-            from tokfmt.commands.prepare.report import padding, rows_of_ids, with_amounts
+            from tokfmt.mix import padded_positions, rows_of_ids, with_amounts
 
             recipe, of_ids = rows_of_ids(rows[number][0])
             if recipe is not None:
                 first, last = (min(max(0, k - before), recipe.info.sequences) for k in chosen)
                 ended = isinstance(reader, ContentReader)
                 amounts = with_amounts(rows[number][1] or of_ids, recipe, first, last, ended=ended)
-                found, padded = [*found, *amounts], padded + padding(amounts, rows[number][0], last - first)
+                found, padded = [*found, *amounts], padded + padded_positions(amounts, rows[number][0], last - first)
         before += reader.info.sequences
     return found, padded
 

@@ -11,7 +11,7 @@ from tokfmt.commands.convert.request import Request
 from tokfmt.commands.source.content import Manifest
 from tokfmt.commands.source.discover import find_sources
 from tokfmt.commands.source.manifest import own_manifest
-from tokfmt.commands.source.open import open_datasets, text_recipe_of, with_named
+from tokfmt.commands.source.open import open_datasets
 from tokfmt.commands.source.request import Reading, SourceFiles
 from tokfmt.commands.source.stored import Source, agreed_tokenizer, files_of_sources
 from tokfmt.core.reader import TokenReader
@@ -23,6 +23,7 @@ from tokfmt.files.store import Identity
 from tokfmt.wording import printable
 
 if TYPE_CHECKING:
+    from tokfmt.mix import TextRecipe
     from tokfmt.text.tokenizer import TokenizerHandle
 
 _NOTES = 20  # number of notes on sources that are reported one by one
@@ -91,7 +92,10 @@ def find_files(request: Request, given: Given | None, listing: Listing) -> Found
         TokfmtError: There is no such dataset, or tokfmt does not know its format.
     """
     named = files_of_sources(given[0], listing) if given else find_sources(request.source, listing=listing)
-    named = [with_named(one) if one.format.is_computed else one for one in named]
+    if any(one.format.is_computed for one in named):
+        from tokfmt.mix import named_by  # only recipes need what it imports
+
+        named = [one._replace(named=named_by(one.path)) if one.format.is_computed else one for one in named]
     return FoundFiles(named, tuple(one for dataset in named for one in dataset.all()))
 
 
@@ -158,6 +162,15 @@ def encode_again(source: str = "SRC", destination: str = "DST", tokenizer: str =
         f"To encode them again, name the tokenizer that made them for OLD: tokfmt convert {source} text.jsonl "
         f"--tokenizer OLD, then tokfmt convert text.jsonl {destination} --tokenizer {tokenizer}"
     )
+
+
+def text_recipe_of(source: Source) -> TextRecipe | None:
+    """Return the recipe of text that a source is, whose samples do not exist yet; None for any other source."""
+    if not source.format.is_computed:
+        return None
+    from tokfmt.mix import TextRecipe  # only recipes need what it imports
+
+    return source.reader if isinstance(source.reader, TextRecipe) else None
 
 
 def _named_tokenizer(sources: Sequence[Source], tokenizer: TokenizerHandle | None) -> TokenizerHandle | None:

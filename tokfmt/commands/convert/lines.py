@@ -17,9 +17,10 @@ from tokfmt.commands.convert.destination import Destination
 from tokfmt.commands.convert.inputs import Inputs
 from tokfmt.commands.convert.losses import record_losses
 from tokfmt.commands.convert.notes import Notes
+from tokfmt.commands.convert.publish import Workplace
+from tokfmt.commands.convert.report import PortionCounts, Written
 from tokfmt.commands.convert.request import Request
-from tokfmt.commands.convert.workplace import Workplace
-from tokfmt.commands.convert.write import PortionCounts, Written, region_size, write_regions
+from tokfmt.commands.convert.write import region_size, write_regions
 from tokfmt.commands.source.request import parse_selection
 from tokfmt.commands.source.stored import paths_of
 from tokfmt.core.format import Receipt, Region, Target, TokenWriter
@@ -81,7 +82,7 @@ def copy_lines(
     sources, is_plain = inputs.sources, request.arrangement.plain
     readers = [source.reader for source in sources if isinstance(source.reader, RecordReader)]
     first = destination.portions[0]
-    path = place.stagings[first.destination].path
+    path = place.publishers[first.destination].path
     copy = path if is_plain else copies_in(workers) / "lines"
     copied = copy_records(readers, copy, request.select, paths_of(sources), workers, notes)
     skipped = [(source, copied.skipped[k]) for k, source in enumerate(sources)]

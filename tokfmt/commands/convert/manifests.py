@@ -33,7 +33,7 @@ _LISTED = 20_000  # sources listed one by one: tokfmt reads a manifest of at mos
 def manifests(
     done: Conversion,
     sources: Sequence[SourceFiles],
-    stagings: Mapping[Place, Publisher],
+    publishers: Mapping[Place, Publisher],
     given: Mapping[str, object],
     progress: Progress,
     jobs: int,
@@ -47,7 +47,7 @@ def manifests(
     Args:
         done: The result of the conversion.
         sources: The sources, and the datasets that recipes among them name.
-        stagings: The destinations, which are not published yet.
+        publishers: The destinations, which are not published yet.
         given: Further keys: options, selection, shares, the request.
         progress: Receives the number of datasets whose checksum is done.
         jobs: Number of files that are read at a time for checksums.
@@ -59,18 +59,17 @@ def manifests(
     Raises:
         CorruptError: A source has another checksum than its manifest states, and is not read in part.
     """
-    progress.phase("checksums", len(sources) + len(stagings), "files")
+    progress.phase("checksums", len(sources) + len(publishers), "files")
     if outputs is None:
         format_ = registry.get(done.format)
         outputs = {
-            path: fingerprint(staging.path, written_files(format_, staging.path), jobs)
-            for path, staging in stagings.items()
+            path: fingerprint(one.path, written_files(format_, one.path), jobs) for path, one in publishers.items()
         }
     read = checksums or sum(extent(one.files)["bytes"] for one in sources) <= LITTLE
     described = _described(sources, progress, jobs if read else 0, {} if done.partial else stated or {})
     found = {}
-    for path in stagings:
-        part = done if len(stagings) == 1 else _part(done, path)
+    for path in publishers:
+        part = done if len(publishers) == 1 else _part(done, path)
         found[path] = _manifest(part, path.parent, {**described, "output": outputs[path], **given})
         progress.advance(1)
     return found

@@ -35,10 +35,10 @@ from tokfmt.core.format import Format
 from tokfmt.core.records import RecordReader
 from tokfmt.errors import ConversionError, DestinationExistsError, OptionError
 from tokfmt.files.claims import claim_url
+from tokfmt.files.journal import Task
 from tokfmt.files.place import Place, Url, writable_store
 from tokfmt.files.spool import is_named
 from tokfmt.files.store import Identity, Kind, Store
-from tokfmt.run.plan import Task
 from tokfmt.wording import printable
 
 SUFFIXES = {

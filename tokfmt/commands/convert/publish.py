@@ -1,36 +1,184 @@
-"""Stage 4 of a conversion, Written to its result: describe what was written, and make it visible in one step."""
+"""Build the destinations of a conversion in hidden directories, describe what was written, and publish it.
+
+`publishers_of` chooses the directories, `workplace` makes them or continues in them, `workers_of` starts the workers,
+and `publish` makes the result visible.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from tokfmt.commands.convert.arrangement import SplitTarget
 from tokfmt.commands.convert.destination import Destination
 from tokfmt.commands.convert.inputs import Inputs
-from tokfmt.commands.convert.manifests import manifests
+from tokfmt.commands.convert.manifests import manifests, with_objects
 from tokfmt.commands.convert.notes import Notes
-from tokfmt.commands.convert.report import result_of
+from tokfmt.commands.convert.report import Written, result_of
 from tokfmt.commands.convert.request import Conversion, Request
-from tokfmt.commands.convert.resume import digest_of, digest_of_sources
+from tokfmt.commands.convert.resume import Facts, digest_of, digest_of_sources, resumed
 from tokfmt.commands.convert.tasks_in_stores import agree, remove, send
-from tokfmt.commands.convert.upload import StorePublisher
-from tokfmt.commands.convert.workplace import Workplace
-from tokfmt.commands.convert.write import Written
-from tokfmt.commands.destination import remove_manifest_of_link
+from tokfmt.commands.destination import StoredFormat, need_room, remove_manifest_of_link, strangers_in
 from tokfmt.commands.source.discover import check_unchanged
-from tokfmt.commands.source.manifest import ledger_paths, manifest_path
+from tokfmt.commands.source.ingest import blocks_of
+from tokfmt.commands.source.manifest import Measured, combined, ledger_paths, manifest_path, measured, written_files
 from tokfmt.commands.source.request import words_of
-from tokfmt.core.reader import Separators
-from tokfmt.files.place import LocalPlace, Place, Url
-from tokfmt.files.publisher import Beside, Publisher, publish_all
+from tokfmt.core.format import Format, Target, TokenWriter
+from tokfmt.core.reader import Separators, TokenReader
+from tokfmt.core.records import RecordReader
+from tokfmt.errors import ConversionError
+from tokfmt.files.file import everything_in
+from tokfmt.files.place import LocalPlace, Place, Url, local_path
+from tokfmt.files.publisher import Beside, LocalPublisher, Publisher, publish_all
+from tokfmt.files.replacing import readable_by
 from tokfmt.files.spool import put_small
+from tokfmt.files.store import Identity
+from tokfmt.files.store_publisher import StorePublisher
+from tokfmt.run.execute import ClusterExecutor, make_executor
+from tokfmt.run.plan import Share, Sink, Stretch, Workers
+from tokfmt.wording import printable
 
 Proof = Callable[[Publisher], Mapping[str, Path]]
 """A check of the built destination, which raises to prevent publication.
 
 It returns files that are built already and appear beside the destination, by name.
 """
+
+
+def publishers_of(
+    request: Request, destination: Destination, before: Mapping[Place, Identity], notes: Notes
+) -> dict[Place, Publisher]:
+    """Return the publisher of each destination, after a check that the destination may be replaced.
+
+    If the request keeps its work, `resumed` makes that check instead.
+
+    Args:
+        request: The request.
+        destination: The destination with its portions.
+        before: The identity of each source file; a destination gets no permissions that a source file lacks.
+        notes: Receives notes on destinations in stores.
+    """
+    found = dict[Place, Publisher]()
+    for path in destination.paths:
+        how: dict[str, Any] = {
+            "overwrite": request.overwrite,
+            "kept": "" if not request.keeps_work else "tasks" if request.in_tasks else "resume",
+            "shared": request.task is not None,
+            "companions": [companion.name for companion in destination.format.companions(path)],
+        }
+        if isinstance(path, Url):
+            kind = StoredFormat(destination.format)
+            found[path] = StorePublisher(path, kind, spool=request.spool, note=notes.note, **how)
+            continue
+        place = local_path(path, "a destination")
+        found[path] = LocalPublisher(place, objection=strangers_in(path), readable=readable_by(before), **how)
+    for one in found.values() if request.dry_run or not request.keeps_work else ():
+        one.check_replaceable()
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Workplace:
+    """The hidden directories where the portions of a conversion are built.
+
+    Attributes:
+        publishers: The publisher of each destination, by path.
+        facts: The facts that a run has to repeat to continue this one; empty if no run can continue it.
+        sinks: The publishers that upload files as soon as they are complete, by path.
+    """
+
+    publishers: Mapping[Place, Publisher]
+    facts: Facts
+    sinks: Mapping[Place, Sink] = field(default_factory=dict)
+
+    @property
+    def first(self) -> Publisher:
+        """The publisher of the first destination. In its directory, the text of all portions is tokenized."""
+        return next(iter(self.publishers.values()))
+
+    def of(self, portion: SplitTarget, workers: Workers) -> tuple[Path, Workers]:
+        """Return the path to write a portion to, and the workers with the scratch and journal of its destination."""
+        one, sink = self.publishers[portion.destination], self.sinks.get(portion.destination)
+        return one.path, replace(workers, scratch=one.scratch, journal=one.journal, sink=sink)
+
+    def writers(self, destination: Destination, target: Target) -> list[TokenWriter]:
+        """Return the writer of each portion, in the order of the portions."""
+        return [
+            destination.writer(self.publishers[portion.destination].path, portion, target)
+            for portion in destination.portions
+        ]
+
+    def need_room(self, portion: SplitTarget, writer: TokenWriter, stored: TokenReader) -> None:
+        """Refuse a portion that does not fit where it is built, unless its files are uploaded as they are complete.
+
+        Raises:
+            ConversionError: The file system has less free space.
+        """
+        if portion.destination in self.sinks and writer.finishes_files:
+            return
+        need_room(portion.destination, self.publishers[portion.destination].path, writer.minimum_bytes(stored))
+
+
+@contextmanager
+def workplace(
+    request: Request, publishers: Mapping[Place, Publisher], facts: Facts, notes: Notes
+) -> Iterator[Workplace]:
+    """Make a hidden directory for each destination, or continue in the one that an earlier run kept."""
+    with ExitStack() as stack:
+        for one in publishers.values():
+            stack.enter_context(resumed(one, request, facts, notes.note) if request.keeps_work else one)
+            if one.removed:
+                what = f"{one.home.name}, which an unfinished conversion had left"
+                notes.note(f"removed {what}; --resume would have continued it")
+        sinks = {
+            path: one
+            for path, one in publishers.items()
+            if isinstance(one, StorePublisher) and _uploads_early(request, one)
+        }
+        yield Workplace(publishers, facts, sinks)
+
+
+def _uploads_early(request: Request, one: StorePublisher) -> bool:
+    """Return whether files are uploaded before all are complete, after what an earlier run has uploaded is taken over.
+
+    That is not done if the files are read back (--verify), or if an old dataset is readable until they are complete.
+
+    Raises:
+        ConversionError: The files are to be read back, and an earlier run, or a task, has uploaded some already.
+    """
+    if request.verify and request.task is None:
+        if one.has_early_uploads:
+            raise ConversionError(
+                f"{printable(one.url)}: its files were uploaded as they were complete, so --verify cannot "
+                "read them back. Leave it out, and compare with tokfmt diff"
+            )
+        return False
+    if request.overwrite and (request.task is not None or not _has_nothing_readable(request, one)):
+        return False
+    one.recall()
+    return True
+
+
+def _has_nothing_readable(request: Request, one: StorePublisher) -> bool:
+    return one.has_early_uploads if request.finish else one.continues or not one.url.is_there()
+
+
+@contextmanager
+def workers_of(request: Request, inputs: Inputs, place: Workplace) -> Iterator[Workers]:
+    """Start the workers of a conversion, which share the scratch of its first destination."""
+    first = place.first
+    with make_executor(request.executor, request.jobs) as executor:
+        slots = executor.slots if isinstance(executor, ClusterExecutor) else request.jobs
+        share = Share(request.task) if request.task else Stretch(request.part) if request.part else None
+        texts = first.home / "scratch"  # all tasks share this directory
+        workers = Workers(executor, slots, first.scratch, first.journal, texts, share)
+        if isinstance(share, Stretch):
+            readers = [source.reader for source in inputs.read]
+            share.total = sum(len(blocks_of(one, workers)) for one in readers if isinstance(one, RecordReader))
+        yield workers
 
 
 def publish(
@@ -49,7 +197,7 @@ def publish(
         TokfmtError: A manifest or a name could not be written. Nothing was published.
     """
     done = result_of(request, inputs, destination, written, notes)
-    uploads = {path: one for path, one in place.stagings.items() if isinstance(one, StorePublisher)}
+    uploads = {path: one for path, one in place.publishers.items() if isinstance(one, StorePublisher)}
     if request.task is not None:
         check_unchanged(inputs.before, inputs.files)
         for one in uploads.values():
@@ -58,10 +206,7 @@ def publish(
             agree(one)
             send(one.url, one.home / request.task.journal)
         return done
-    for one in uploads.values():
-        one.measure(request.jobs)
-        one.progress = notes
-    sums = {path: one.summary() for path, one in uploads.items()}
+    sums = {path: _measure(one, destination.format, request.jobs, notes.advance) for path, one in uploads.items()}
     texts = (
         _manifests(request, inputs, destination, written, place, done, notes, sums or None) if request.manifest else {}
     )
@@ -69,19 +214,43 @@ def publish(
     if request.rejects is not None:
         _write_rejects(request.rejects, request, place)
     files: dict[Publisher, Beside] = {}
-    for path, staging in place.stagings.items():
+    for path, out in place.publishers.items():
         manifest = texts.get(path)
-        proven = {} if prove is None else prove(staging)
-        stated = staging.listed(manifest) if isinstance(staging, StorePublisher) and manifest else manifest
-        named = {manifest_path(staging.destination).name: stated}
-        files[staging] = {**_ledger(written, destination, staging, manifest), **proven, **named}
+        proven = {} if prove is None else prove(out)
+        stated = _with_objects(out, manifest) if isinstance(out, StorePublisher) and manifest else manifest
+        named = {manifest_path(out.destination).name: stated}
+        files[out] = {**_ledger(written, destination, out, manifest), **proven, **named}
+    if uploads:
+        notes.phase("uploading", sum(size for one in uploads.values() for size, _ in one.files.values()), "bytes")
     publish_all(files)
-    for path in place.stagings:
+    for path in place.publishers:
         remove_manifest_of_link(path)
     if request.finish:
         for one in uploads.values():
             remove(one.url, request.finish)
     return done
+
+
+def _measure(out: StorePublisher, format_: Format, jobs: int, advance: Callable[[int], None]) -> dict[str, Any]:
+    """Let a publisher know the files of its dataset, and return their size, number and checksum.
+
+    Files that were uploaded already are taken as they were then.
+    """
+    built, is_folder = out.path, out.path.is_dir()
+    above = f"{built.name}/" if is_folder else ""
+    beside = {place.key for place in (manifest_path(out.url), *ledger_paths(out.url))}
+    uploaded = {out.name_of(key): one for key, one in out.uploaded.items() if key not in beside}
+    files = everything_in(built) if is_folder else written_files(format_, built)  # All files in a folder appear.
+    left = [file for file in files if file.is_file() and str(file.relative(built.parent)) not in uploaded]
+    early = [Measured(name.removeprefix(above), one.size, one.digest) for name, one in uploaded.items()]
+    found = sorted([*early, *measured(built, left, jobs)])
+    out.files, out.advance = {f"{above}{one.name}": (one.size, one.digest) for one in found}, advance
+    return combined(found, single=len(found) == 1 and not is_folder)
+
+
+def _with_objects(out: StorePublisher, manifest: bytes) -> Callable[[], bytes]:
+    """Return a function that returns the manifest with the objects of the dataset, once they are uploaded."""
+    return lambda: with_objects(manifest, out.objects())
 
 
 def _write_rejects(to: Place, request: Request, place: Workplace) -> None:
@@ -98,13 +267,13 @@ def _write_rejects(to: Place, request: Request, place: Workplace) -> None:
     put_small(to, copy, overwrite=request.overwrite)
 
 
-def _ledger(written: Written, destination: Destination, staging: Publisher, manifest: bytes | None) -> Beside:
+def _ledger(written: Written, destination: Destination, out: Publisher, manifest: bytes | None) -> Beside:
     """Return the files of the ledger by name; without a ledger, None for each, which removes that of a predecessor."""
     if written.ledger is None:
-        return dict.fromkeys(path.name for path in ledger_paths(staging.destination))
-    from tokfmt.commands.provenance import built
+        return dict.fromkeys(path.name for path in ledger_paths(out.destination))
+    from tokfmt.mix import ledger_files
 
-    return built(written.ledger, destination.format, staging, manifest)
+    return ledger_files(written.ledger, destination.format, out, manifest)
 
 
 def _manifests(
@@ -131,14 +300,14 @@ def _manifests(
     }
     if request.resume:
         given["request"] = {"digest": digest_of(place.facts), "verified": request.verify}
-        if any(isinstance(path, Url) for path in place.stagings):  # a store does not tell when a source has changed
+        if any(isinstance(path, Url) for path in place.publishers):  # a store does not tell when a source has changed
             given["request"] = {**given["request"], "sources": digest_of_sources(place.facts)}
     if written.ledger is not None:
         given["ledger"] = {"unit": written.ledger["unit"], "rows": written.ledger["rows"]}
     made = manifests(
         done,
         inputs.files,
-        place.stagings,
+        place.publishers,
         given,
         notes,
         request.jobs,

@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from pathlib import Path
 from typing import Any
 
-from tokfmt.commands.convert.arrangement import portion_of
+from tokfmt.commands.convert.arrangement import SplitTarget, portion_of
 from tokfmt.commands.convert.destination import NO_LEAD, Destination
 from tokfmt.commands.convert.gather import gather
 from tokfmt.commands.convert.inputs import Inputs
@@ -19,9 +19,7 @@ from tokfmt.commands.convert.notes import Notes
 from tokfmt.commands.convert.request import Conversion, Request
 from tokfmt.commands.convert.resume import Facts, digest_of, finished, finished_in_stores
 from tokfmt.commands.convert.separators import stored_axis
-from tokfmt.commands.convert.space import free_bytes, need_room
-from tokfmt.commands.convert.write import PortionCounts, Written
-from tokfmt.commands.destination import replaced
+from tokfmt.commands.destination import free_bytes, need_room, replaced
 from tokfmt.commands.source.stored import unknown_id
 from tokfmt.core.tokenizer_ids import TokenizerIds
 from tokfmt.errors import Loss
@@ -35,6 +33,57 @@ _LISTED = 16  # losses of one name that the result lists
 
 
 _NO_LEAD: dict[str, object] = {"bos_id": None, "stored": None}
+
+
+@dataclass(frozen=True, slots=True)
+class PortionCounts:
+    """The numbers of one portion that was written, or that a dry run would write.
+
+    Attributes:
+        portion: The portion.
+        sequences: Number of sequences; None if it is not known yet.
+        tokens: Number of tokens without separators; None if it is not known yet, or if text is copied.
+        max_id: Largest token ID written; None if it is not known.
+        tasks: Number of regions that were written.
+        minimum_bytes: Minimum size of the portion in bytes; see `TokenWriter.minimum_bytes`. None if that is not known.
+        passes: How often a run reads the tokens of the portion.
+        lost: What the writer lost because the user accepted it; see `TokenWriter.lost`.
+        separators: What became of the separators of its sequences; None before it is written, and if it holds lines, or
+            samples of a recipe as they are.
+        leads: What became of their leads; None as well if neither the sources nor the portion have a lead.
+        compared: Numbers of what was read back and compared.
+    """
+
+    portion: SplitTarget
+    sequences: int | None
+    tokens: int | None
+    max_id: int | None = None
+    tasks: int = 0
+    minimum_bytes: int | None = None
+    passes: int = 1
+    lost: Sequence[Loss] = ()
+    separators: Counts | None = None
+    leads: Counts | None = None
+    compared: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What was built and is not visible yet, or what a dry run would build.
+
+    Attributes:
+        portions: The numbers of each portion.
+        losses: The losses that were accepted, in words, by their --allow-loss name.
+        report: What each source of a recipe gives; see `tokfmt.mix.report`.
+        padded: Positions of samples that hold padding.
+        ledger: "unit", and what `provenance.write_rows` returns; None without --ledger.
+    """
+
+    portions: Sequence[PortionCounts]
+    losses: Mapping[str, str]
+    report: Sequence[Mapping[str, Any]] = ()
+    padded: int = 0
+    ledger: Mapping[str, Any] | None = None
 
 
 def result_of(request: Request, inputs: Inputs, destination: Destination, written: Written, notes: Notes) -> Conversion:
@@ -223,7 +272,7 @@ def dry_run(
     inputs: Inputs,
     destination: Destination,
     known: Sequence[Loss],
-    stagings: Mapping[Place, Publisher],
+    publishers: Mapping[Place, Publisher],
     notes: Notes,
     opened: int,
 ) -> Conversion:
@@ -234,7 +283,7 @@ def dry_run(
         inputs: The sources.
         destination: The destination.
         known: The losses of sources that hold tokens.
-        stagings: The directories where the destinations would be built.
+        publishers: The publishers, which choose where the destinations would be built.
         notes: Receives notes.
         opened: Bytes that were read from stores to open the sources.
 
@@ -242,7 +291,7 @@ def dry_run(
         TokfmtError: A run would refuse the conversion.
     """
     built_at = [
-        one.destination if isinstance(one.destination, LocalPlace) else stagings[one.destination].path
+        one.destination if isinstance(one.destination, LocalPlace) else publishers[one.destination].path
         for one in destination.portions
     ]
     if inputs.holds_records:  # Records are counted when they are read. If there are none, the counts are 0.

@@ -14,9 +14,9 @@ from tokfmt.commands.convert.arrangement import AS_IT_IS, Arrangement
 from tokfmt.commands.source.request import EosChoice, SourceRequest, option_names
 from tokfmt.core.format import REGION, Format
 from tokfmt.errors import OptionError
+from tokfmt.files.journal import Task
 from tokfmt.files.place import Place
 from tokfmt.model.separator import ToEos
-from tokfmt.run.plan import Task
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +130,7 @@ class Conversion:
         recipe: Fingerprint of the recipe whose samples are stored as they are; None if sequences are stored.
         labels: "recipe" if a recipe made the labels and loss masks of these samples, "stored" if its sources have them.
         replaces: What a run would replace (`dry_run`), in words, by path.
-        prepared: What each source of a recipe gives, and what filters left out; see `tokfmt.commands.prepare.report`.
+        prepared: What each source of a recipe gives, and what filters left out; see `tokfmt.mix.report`.
         padded: Positions that hold padding in the samples of recipes. They are counted in `tokens`.
         partial: What was saved and lost of each damaged source; see `commands.source.partial.Partial`.
     """

@@ -24,7 +24,7 @@ from tokfmt.base.options import given_options
 from tokfmt.base.version import __version__
 from tokfmt.commands.convert.arrangement import AS_IT_IS
 from tokfmt.commands.convert.request import Request
-from tokfmt.commands.convert.tasks_in_stores import fetch, uploading
+from tokfmt.commands.convert.tasks_in_stores import begun, fetch
 from tokfmt.commands.source.content import Manifest
 from tokfmt.commands.source.manifest import extent, file_differences, read_manifest
 from tokfmt.commands.source.request import SourceFiles, SourceRequest, words_of
@@ -44,13 +44,13 @@ from tokfmt.errors import (
     VerificationError,
 )
 from tokfmt.files.durable import replace_file
+from tokfmt.files.journal import Journal, Task, keep_only, read_journal
 from tokfmt.files.locks import check_private, make_private
 from tokfmt.files.place import LocalPlace, Place, Url, local_path, place_of
 from tokfmt.files.publisher import REQUEST, Publisher, hidden_sibling, remove_leftover
 from tokfmt.files.replacing import resolve_link
 from tokfmt.files.spool import spool_of
 from tokfmt.files.store import Identity
-from tokfmt.run.plan import Journal, NullJournal, Task, keep_only, read_journal
 from tokfmt.wording import printable
 
 SCHEMA = "tokfmt.conversion/1"
@@ -239,9 +239,7 @@ def _absolute(request: Request) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def resumed(
-    place: Publisher, request: Request, facts: Facts, note: Callable[[str], None]
-) -> Iterator[tuple[Publisher, NullJournal]]:
+def resumed(place: Publisher, request: Request, facts: Facts, note: Callable[[str], None]) -> Iterator[None]:
     """Enter the hidden directory of a conversion that keeps its work when it is interrupted.
 
     Args:
@@ -249,9 +247,6 @@ def resumed(
         request: The request of this run.
         facts: The facts of this run; see `facts_of`.
         note: A function that reports a note.
-
-    Yields:
-        The entered directory, and its journal.
 
     Raises:
         ConversionError: The directory has the work of another request, another process uses it, or tasks are missing.
@@ -269,12 +264,13 @@ def resumed(
         new = _agree(staging, request, facts, kept, note)
         task = request.task or Task()
         also = [Task(k, request.finish) for k in range(request.finish)]
-        with Journal(staging.home, task, also) as journal, uploading(staging, journal, request):
+        with Journal(staging.home, task, also) as journal, begun(staging, request.task):
+            staging.journal = journal
             try:
                 _tidy(staging, task, everything=in_tasks)
                 if not new and not in_tasks:
                     note(f"continuing the work in {staging.home.name}")
-                yield staging, journal
+                yield
             except BaseException as error:
                 curable = isinstance(error, _CURED_BY_OPTIONS) or bool(getattr(error, "accepted_by", ""))
                 hopeless = not _text_kinds(staging) if curable else isinstance(error, _HOPELESS)

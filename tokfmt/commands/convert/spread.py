@@ -30,17 +30,17 @@ from tokfmt.commands.convert.parts import count_of_parts, is_in_parts, withdraw_
 from tokfmt.commands.convert.request import Conversion, Request
 from tokfmt.commands.convert.resume import facts_of, is_complete, read_conversion
 from tokfmt.commands.convert.tasks_in_stores import fetch, refuse_others, remove, send
-from tokfmt.commands.convert.upload import KIND
 from tokfmt.core.records import RecordReader
 from tokfmt.errors import DestinationExistsError, TokfmtError
 from tokfmt.files import named
 from tokfmt.files.claims import Claim
+from tokfmt.files.journal import Task, read_journal
 from tokfmt.files.locks import Scratch
 from tokfmt.files.place import Place, Url, close_stores, writable_store
 from tokfmt.files.spool import run_of_tasks
 from tokfmt.files.store import Identity
+from tokfmt.files.store_publisher import OBJECT
 from tokfmt.run.execute import ClusterExecutor, connected, counted, is_stopped, naming_worker, outage_of, received
-from tokfmt.run.plan import Task, read_journal
 from tokfmt.run.progress import Progress
 from tokfmt.stores import clients, disk, options
 from tokfmt.wording import printable
@@ -254,7 +254,7 @@ def _withdraw(url: Url, count: int, claim: Claim, home: Path, notes: Notes, *, i
             return
         fetch(url, home)
         entries = [one for k in range(count) for one in read_journal(home / Task(k, count).journal)[0]]
-        uploaded = {facts[0]: Identity(*facts[1:3]) for kind, _, facts in entries if kind == KIND}
+        uploaded = {facts[0]: Identity(*facts[1:3]) for kind, _, facts in entries if kind == OBJECT}
         store.delete([key for key, one in uploaded.items() if store.identity(key) == one])
         remove(url, count)
         claim.release()

@@ -15,12 +15,12 @@ from tokfmt.commands.convert.tasks_in_stores import begun_of, content_of, record
 from tokfmt.commands.source.manifest import manifest_path
 from tokfmt.errors import ConversionError
 from tokfmt.files.claims import claim_at, claim_url
+from tokfmt.files.journal import Task, entries_of
 from tokfmt.files.locks import holder, release, take_lock
 from tokfmt.files.place import PlaceLike, Url, destination_of, local_path, writable_store
 from tokfmt.files.publisher import REQUEST, hidden_sibling
 from tokfmt.files.replacing import resolve_link
 from tokfmt.files.spool import records_of
-from tokfmt.run.plan import Task, entries_of
 from tokfmt.wording import printable
 
 State = Literal["done", "running", "missing"]

@@ -19,16 +19,15 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from tokfmt.commands.convert.request import Request
-from tokfmt.commands.convert.upload import StorePublisher
 from tokfmt.errors import ConversionError, CorruptError, FormatError, OptionError, TokfmtError
 from tokfmt.files.claims import claim_content
 from tokfmt.files.file import open_file, writing
+from tokfmt.files.journal import Task
 from tokfmt.files.locks import make_private
 from tokfmt.files.place import Url, writable_store
 from tokfmt.files.publisher import Publisher
 from tokfmt.files.spool import is_named, records_of
-from tokfmt.run.plan import NullJournal, Task
+from tokfmt.files.store_publisher import StorePublisher
 from tokfmt.wording import printable
 
 _REQUEST = "conversion.json"
@@ -85,25 +84,23 @@ def refuse_one_file(destination: Url) -> None:
 
 
 @contextlib.contextmanager
-def uploading(staging: Publisher, journal: NullJournal, request: Request) -> Iterator[None]:
-    """Let a run that keeps its work record what it uploads; of a task, compare the request, and state that it runs.
+def begun(out: Publisher, task: Task | None) -> Iterator[None]:
+    """Compare the request of a task with that of the others, and state in the store that the task runs.
 
     Raises:
         ConversionError: As for `agree`.
     """
-    if isinstance(staging, StorePublisher):
-        staging.journal = journal
-    if not isinstance(staging, StorePublisher) or request.task is None:
+    if not isinstance(out, StorePublisher) or task is None:
         yield
         return
-    agree(staging)
-    place = begun_of(staging.url, request.task)
-    staging.store.put(place.key, claim_content("", "", ""))
+    agree(out)
+    place = begun_of(out.url, task)
+    out.store.put(place.key, claim_content("", "", ""))
     try:
         yield
     except BaseException:
         with contextlib.suppress(TokfmtError):
-            staging.store.delete([place.key])
+            out.store.delete([place.key])
         raise
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,72 +15,23 @@ from tokfmt.commands.convert.destination import NO_LEAD, Destination
 from tokfmt.commands.convert.inputs import Inputs
 from tokfmt.commands.convert.losses import Content
 from tokfmt.commands.convert.notes import Notes
+from tokfmt.commands.convert.publish import Workplace
+from tokfmt.commands.convert.report import PortionCounts
 from tokfmt.commands.convert.request import Request
 from tokfmt.commands.convert.separators import count_beside, stored_axis
-from tokfmt.commands.convert.workplace import Workplace
 from tokfmt.commands.source.request import option_names
 from tokfmt.core.format import Receipt, Target, TokenWriter
 from tokfmt.core.reader import Separators, TokenReader
-from tokfmt.errors import Loss, TokenRangeError
+from tokfmt.errors import TokenRangeError
+from tokfmt.files.journal import Task
 from tokfmt.model import Boundaries
-from tokfmt.model.batch import LEAD, Counts
+from tokfmt.model.batch import LEAD
 from tokfmt.model.readers import LaidReader
-from tokfmt.run.plan import Task, Workers, plan, run
+from tokfmt.run.plan import Workers, plan, run
 from tokfmt.run.progress import Progress
 from tokfmt.wording import printable
 
 _KEPT, _SPREAD = 1 << 20, 64  # a region of a run that keeps its work has at least 2^20 tokens, or 1/64 of the axis
-
-
-@dataclass(frozen=True, slots=True)
-class PortionCounts:
-    """The numbers of one portion that was written, or that a dry run would write.
-
-    Attributes:
-        portion: The portion.
-        sequences: Number of sequences; None if it is not known yet.
-        tokens: Number of tokens without separators; None if it is not known yet, or if text is copied.
-        max_id: Largest token ID written; None if it is not known.
-        tasks: Number of regions that were written.
-        minimum_bytes: Minimum size of the portion in bytes; see `TokenWriter.minimum_bytes`. None if that is not known.
-        passes: How often a run reads the tokens of the portion.
-        lost: What the writer lost because the user accepted it; see `TokenWriter.lost`.
-        separators: What became of the separators of its sequences; None before it is written, and if it holds lines, or
-            samples of a recipe as they are.
-        leads: What became of their leads; None as well if neither the sources nor the portion have a lead.
-        compared: Numbers of what was read back and compared.
-    """
-
-    portion: SplitTarget
-    sequences: int | None
-    tokens: int | None
-    max_id: int | None = None
-    tasks: int = 0
-    minimum_bytes: int | None = None
-    passes: int = 1
-    lost: Sequence[Loss] = ()
-    separators: Counts | None = None
-    leads: Counts | None = None
-    compared: Mapping[str, int] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Written:
-    """What was built and is not visible yet, or what a dry run would build.
-
-    Attributes:
-        portions: The numbers of each portion.
-        losses: The losses that were accepted, in words, by their --allow-loss name.
-        report: What each source of a recipe gives; see `tokfmt.commands.prepare.report`.
-        padded: Positions of samples that hold padding.
-        ledger: "unit", and what `provenance.write_rows` returns; None without --ledger.
-    """
-
-    portions: Sequence[PortionCounts]
-    losses: Mapping[str, str]
-    report: Sequence[Mapping[str, Any]] = ()
-    padded: int = 0
-    ledger: Mapping[str, Any] | None = None
 
 
 def write_portion(
@@ -171,10 +122,10 @@ def write_ledger(
     inputs: Inputs, destination: Destination, content: Content, scratch: Path, progress: Progress
 ) -> Mapping[str, Any]:
     """Write the rows of the ledger of a recipe to scratch, and return their facts; see `Written.ledger`."""
-    from tokfmt.commands.provenance import write_rows  # it imports all of tokfmt.mix
+    from tokfmt.mix import write_ledger  # it imports all of tokfmt.mix
 
     recipe = destination.rows or inputs.sources[0].reader
-    facts = write_rows(scratch, recipe, content.axis, content.reader, content.losses, progress)
+    facts = write_ledger(scratch, recipe, content.axis, content.reader, content.losses, progress)
     return {"unit": "sequences" if destination.rows is None else "samples", **facts}
 
 

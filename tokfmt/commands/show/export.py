@@ -21,7 +21,7 @@ from tokfmt.core.reader import TokenReader
 from tokfmt.core.records import RecordReader
 from tokfmt.files.file import writing
 from tokfmt.files.place import LocalPlace, PlaceLike, place_of
-from tokfmt.files.publisher import Publisher
+from tokfmt.files.publisher import LocalPublisher
 from tokfmt.files.replacing import readable_by
 from tokfmt.model.select import Chosen, Slice
 from tokfmt.run.execute import SerialExecutor
@@ -73,7 +73,7 @@ def export(
     rows = np.asarray(rows, np.int64)
     order = np.argsort(rows, kind="stable")
     # readers raise their own errors, which `writing` does not change
-    with writing(place), Publisher(place, overwrite=overwrite, readable=readable_by(before)) as staging:
+    with writing(place), LocalPublisher(place, overwrite=overwrite, readable=readable_by(before)) as staging:
         if isinstance(source, RecordReader):
             _copy(source, rows[order], staging.path, watched)
         else:
@@ -103,7 +103,7 @@ def _chosen(source: TokenReader, rows: Numbers) -> TokenReader:
     return Chosen(part, mask)
 
 
-def _write(reader: TokenReader, staging: Publisher, decoder: Decoder | None, progress: Progress) -> None:
+def _write(reader: TokenReader, staging: LocalPublisher, decoder: Decoder | None, progress: Progress) -> None:
     jsonl = registry.get("jsonl")
     writer = jsonl.writer(staging.path, parse_options(jsonl.write_options, (), "jsonl"), Target(decoder=decoder))
     with SerialExecutor() as executor:
@@ -123,7 +123,7 @@ def _copy(records: RecordReader, rows: Numbers, path: Path, progress: Progress) 
             progress.advance(len(lines))
 
 
-def _put_in_order(staging: Publisher, places: Numbers, progress: Progress) -> None:
+def _put_in_order(staging: LocalPublisher, places: Numbers, progress: Progress) -> None:
     """Put the lines of the written file in another order.
 
     Args:

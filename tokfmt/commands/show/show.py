@@ -49,7 +49,7 @@ from tokfmt.text.decoding import DecodeError, TextDecoder, VocabularyDecoder
 from tokfmt.wording import printable
 
 if TYPE_CHECKING:
-    from tokfmt.commands.provenance import Origin
+    from tokfmt.mix import Origin
 
 DEFAULT = 5
 """Sequences shown without a selection."""
@@ -176,7 +176,7 @@ def show_origins(given: SourceRequest, selection: Selection = None, **how: Any) 
     Raises:
         FormatError: If the ledger is missing, damaged, cut, or of another dataset.
     """
-    from tokfmt.commands.provenance import Ledgers  # imports every module of recipes
+    from tokfmt.mix import Ledgers  # imports every module of recipes
 
     (path,) = given.paths
     format_ = format_of(path, given.format)

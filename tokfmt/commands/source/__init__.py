@@ -8,8 +8,6 @@ manifest   the manifest beside a dataset
 discover   the datasets that a request names, their formats and files
 stored     an opened dataset, its separator and its tokenizer
 ingest     records as a token axis
-draft      a recipe of text before it is prepared
-recipe     the sources of a recipe, and the reader of its samples
 open       `open_dataset`, which every command calls; its docstring lists the steps
 
 `open_dataset` returns a `stored.Source`.

@@ -26,7 +26,7 @@
 - `output` of a dataset in a store also has `objects`: the key, bytes, ETag and xxh3_128 of each, if they are at most
   20,000.
 - `partial` exists if a source is damaged. It has what was saved of each; see `tokfmt.commands.source.partial`.
-- `ledger` exists if one was written: {"unit", "rows"}; see `tokfmt.commands.provenance`.
+- `ledger` exists if one was written: {"unit", "rows"}; see `tokfmt.mix.ledger`.
 - `more_sources` exists if there are more than 20,000 sources. Its hash is over lines `path size digest` of the sources
   that are not listed, in order, with each path as given.
 """
@@ -82,7 +82,7 @@ def manifest_path(path: AnyPlace) -> AnyPlace:
 def ledger_paths(path: AnyPlace) -> tuple[AnyPlace, AnyPlace]:
     """Return the paths of the ledger of a dataset: its rows, and the JSON file that explains them.
 
-    They need not exist; see `tokfmt.commands.provenance`.
+    They need not exist; see `tokfmt.mix.ledger`.
     """
     return path.parent / f"{path.name}.ledger", path.parent / f"{path.name}.ledger.json"
 

@@ -7,7 +7,7 @@ from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -24,7 +24,6 @@ from tokfmt.commands.source.manifest import (
 from tokfmt.commands.source.partial import closed, partial_of, readable
 from tokfmt.commands.source.request import (
     CONTENTS,
-    Found,
     Reading,
     SourceFiles,
     SourceRequest,
@@ -60,13 +59,6 @@ from tokfmt.files.shard_names import names_by_directory, notes_on_shards, refuse
 from tokfmt.model.dataset import Dataset
 from tokfmt.model.readers import ContentReader, dataset_of, from_reader
 from tokfmt.wording import printable
-
-if TYPE_CHECKING:
-    from tokfmt.commands.source.draft import TextRecipe
-    from tokfmt.mix.documents import Documents
-    from tokfmt.mix.language import RecipeFile
-    from tokfmt.mix.samples import Samples
-
 
 T = TypeVar("T")
 
@@ -128,7 +120,7 @@ def open_dataset(
 
     1. Find the files and detect the format (`find_one`).
     2. Read the manifests, compare them with the files, and take the options and the lead that they state.
-    3. Let the format inspect the files and return its reader; a recipe opens its sources, by `Hints.open_recipe`.
+    3. Let the format inspect the files and return its reader; that of a recipe opens its sources.
     4. Look for damage and for other files in the directory.
     5. Decide which ID separates sequences.
     6. Take separators and leads out, unless the reading is as stored.
@@ -281,7 +273,8 @@ def hints_of(one: SourceFiles, request: SourceRequest, known: Separator | None, 
         jobs=reading.jobs,
         collect_invalid=reading.collect_invalid,
         tokenizer_eos=None if reading.tokenizer is None else reading.tokenizer.eos_id,
-        open_recipe=partial(_recipe_reader, one.named, request.every_end) if one.format.is_computed else None,
+        every_end=request.every_end,
+        source_files=one if one.format.is_computed else None,
         allow_partial=request.allow_partial,
         few_sequences=reading.few_sequences,
         max_sequences=reading.max_sequences,
@@ -512,38 +505,6 @@ def _with_partial(source: Source, found: Sequence[SourceFiles], request: SourceR
     return source if partial is None else source._replace(partial=partial, notes=(*source.notes, partial.sentence()))
 
 
-def open_recipe(
-    file: RecipeFile, hints: Hints, named: Found | None = None, *, every_end: bool = False
-) -> tuple[Samples | Documents | TextRecipe, list[Source]]:
-    """Open a recipe, and return its reader and its sources; see `commands.source.recipe.assemble`.
-
-    Args:
-        file: The recipe.
-        hints: The accepted losses, and the number of threads that open sources.
-        named: The datasets of its sources, from `named_by`, if they were found already.
-        every_end: See `SourceRequest`.
-
-    Raises:
-        TokfmtError: A source cannot be opened, or the sources do not go together.
-    """
-    from tokfmt.commands.source.recipe import assemble
-
-    return assemble(file, hints, open_datasets, named, every_end=every_end)
-
-
-def _recipe_reader(named: Found | None, every_end: bool, file: Any, hints: Hints) -> TokenReader | RecordReader:
-    return open_recipe(file, hints, named, every_end=every_end)[0]
-
-
-def text_recipe_of(source: Source) -> TextRecipe | None:
-    """Return the recipe of text that a source is, whose samples do not exist yet; None for any other source."""
-    if not source.format.is_computed:
-        return None
-    from tokfmt.commands.source.draft import TextRecipe
-
-    return source.reader if isinstance(source.reader, TextRecipe) else None
-
-
 def contradicted(source: Source, sequences: int, tokens: int | None) -> CorruptError | None:
     """Return the error of a manifest that contradicts the counts of its source; None if it does not.
 
@@ -586,10 +547,3 @@ def counted(source: Source, request: SourceRequest) -> Source:
     if any(IGNORED in note for note in source.notes):  # a note on its files reports it already
         return source
     return source._replace(notes=(*source.notes, f"the dataset {wrong.what}; {IGNORED}"))
-
-
-def with_named(one: SourceFiles) -> SourceFiles:
-    """Return the files of a recipe with the datasets that it names."""
-    from tokfmt.commands.source.recipe import named_by
-
-    return one._replace(named=named_by(one.path))

@@ -415,7 +415,7 @@ class Inspections:
 
     def of(self, format_: Format, places: Sequence[Place], options: Any, hints: Hints) -> Inspection:
         """Return the inspection for these arguments of `Format.inspect`, from an earlier call with the same."""
-        key = tuple(places), options, hints._replace(jobs=None, files=None)
+        key = tuple(places), options, hints._replace(jobs=None, files=None, source_files=None)
         if key not in self._made:
             self._made[key] = format_.inspect(places, options, hints)
         return self._made[key]
@@ -437,6 +437,7 @@ class SourceFiles(NamedTuple):
         left_out: The other files in the directory, which are not read, in words; "" without any.
         below: Some of the other files are in directories below.
         named: The datasets that a recipe names, if they were found already; see `find_sources`.
+        within: The recipes that name this recipe; see `mix.open.Nesting`.
         opened: The open files that were looked at to detect the format, by path; see `hand_out`.
         manifest: The manifest beside it, if it was read already.
         inspections: Its inspections, if the caller has more use for them.
@@ -448,6 +449,7 @@ class SourceFiles(NamedTuple):
     left_out: str = ""
     below: bool = False
     named: Found | None = None
+    within: Any = None
     opened: dict[Place, File] = {}  # noqa: RUF012 - never changed: files are taken from those that are given
     manifest: Manifest | None = None
     inspections: Inspections | None = None

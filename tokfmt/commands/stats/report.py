@@ -21,7 +21,7 @@ from typing import Any
 from tokfmt.base.options import nearest, parse_count
 from tokfmt.errors import CorruptError, OptionError, TokfmtError, UnsafeError
 from tokfmt.files.file import File
-from tokfmt.mix.tree import Row
+from tokfmt.mix import TreeRow
 
 SCHEMA_VERSION = 1
 
@@ -334,7 +334,7 @@ class Statistics:
     packing: Packing | None = None
     text: TextFacts | None = None
     sampled: SampleFacts | None = None
-    recipe: Sequence[Row] = ()
+    recipe: Sequence[TreeRow] = ()
     notes: Sequence[str] = field(default_factory=tuple)
 
     def as_json(self) -> dict[str, Any]:

@@ -58,9 +58,6 @@ from tokfmt.files.locks import Scratch
 from tokfmt.files.place import Place, PlaceLike
 from tokfmt.files.side_by_side import side_by_side
 from tokfmt.files.store import Identity
-from tokfmt.mix.documents import Documents
-from tokfmt.mix.samples import Samples
-from tokfmt.mix.tree import explain
 from tokfmt.model.readers import ContentReader
 from tokfmt.run.execute import make_executor, worker_count
 from tokfmt.run.plan import Workers
@@ -68,6 +65,7 @@ from tokfmt.run.progress import Progress
 from tokfmt.wording import printable
 
 if TYPE_CHECKING:
+    from tokfmt.mix import TreeRow
     from tokfmt.text.tokenizer import TokenizerHandle
 
 
@@ -639,14 +637,23 @@ def _heading(subject: Subject) -> Statistics:
         eos_seen=source.separator.seen,
         eos_inferred=source.separator.inferred,
         sample_length=info.sample_length,
-        recipe=explain(source.reader) if isinstance(source.reader, (Samples, Documents)) else (),
+        recipe=_tree(source),
         notes=subject.notes,
     )
 
 
+def _tree(source: Source) -> Sequence[TreeRow]:
+    """Return the contribution of each source of a recipe; nothing for another dataset."""
+    if not source.format.is_computed:
+        return ()
+    from tokfmt.mix import explain  # only recipes need what it imports
+
+    return explain(source.reader)
+
+
 def _ratio(size: int, tokens: int, subjects: Sequence[Subject]) -> float | None:
     """Return bytes per token; None if the files also hold other splits, and for recipes, which hold no tokens."""
-    unknown = any(one.axis.info.other_splits or isinstance(one.source.reader, (Samples, Documents)) for one in subjects)
+    unknown = any(one.axis.info.other_splits or one.source.format.is_computed for one in subjects)
     return size / tokens if tokens and not unknown else None
 
 

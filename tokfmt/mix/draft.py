@@ -12,7 +12,7 @@ from tokfmt.commands.source.stored import Source as Opened
 from tokfmt.core.records import Block, RecordInfo, RecordReader, SkippedRecords
 from tokfmt.errors import Loss, OptionError
 from tokfmt.files.place import Place
-from tokfmt.mix.documents import Source
+from tokfmt.mix.documents import TokenSource
 from tokfmt.mix.language import RecipeFile, SourceEntry
 from tokfmt.mix.samples import separator_of
 from tokfmt.text.filter_rules import FilterRules
@@ -31,9 +31,9 @@ class TextSource:
         entry: The table of the source in the recipe.
         parts: The opened datasets of its paths, in order; their records are numbered through.
         filters: Name and thresholds of each filter.
-        eos_id: As in `mix.documents.Source`.
-        state: As in `mix.documents.Source`.
-        facts: As in `mix.documents.Source`.
+        eos_id: As in `mix.documents.TokenSource`.
+        state: As in `mix.documents.TokenSource`.
+        facts: As in `mix.documents.TokenSource`.
     """
 
     entry: SourceEntry
@@ -126,7 +126,7 @@ class TextRecipe(RecordReader):
     def __init__(
         self,
         file: RecipeFile,
-        sources: Sequence[TextSource | Source],
+        sources: Sequence[TextSource | TokenSource],
         tokenizer: TokenizerHandle | None,
         made_by: Mapping[str, Any] | None = None,
     ) -> None:
@@ -180,9 +180,9 @@ class TextRecipe(RecordReader):
         raise self.unprepared()
 
     @property
-    def of_ids(self) -> list[Source]:
+    def of_ids(self) -> list[TokenSource]:
         """The sources that hold token IDs."""
-        return [source for source in self.sources if isinstance(source, Source)]
+        return [source for source in self.sources if isinstance(source, TokenSource)]
 
     def looks(self) -> list[SourcePreview]:
         """Run the filters over some texts of each source, from places spread over it."""

@@ -63,9 +63,9 @@ class RecipeInspection(Inspection):
         Raises:
             OptionError: The separator of the recipe is another than that of `Hints`.
         """
-        if self.recipe is None or self.hints.open_recipe is None:
-            raise OptionError(f"{self.path}: a recipe needs all formats to open its sources. Use tokfmt.open")
-        reader = self.hints.open_recipe(self.recipe, self.hints)
+        from tokfmt.mix.open import open_recipe  # its parts and its problems need none of its imports
+
+        reader, _ = open_recipe(self.recipe or read_recipe(self.path), self.hints)
         stated, given = reader.info.eos_id, "none" if self.hints.no_eos else self.hints.eos_id
         if stated is not None and given not in (None, stated):
             what = f"--eos {given} contradicts the recipe, whose separator is {stated}"

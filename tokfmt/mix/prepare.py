@@ -27,10 +27,6 @@ from numpy.typing import NDArray
 
 from tokfmt.base.resources import share
 from tokfmt.base.seeds import DRAWN, draws
-from tokfmt.commands.prepare.draw import Drawing, Kept, draw, in_order
-from tokfmt.commands.prepare.rejects import Rejects
-from tokfmt.commands.prepare.report import Row, row_of, row_of_ids
-from tokfmt.commands.source.draft import TextRecipe, TextSource
 from tokfmt.commands.source.ingest import ingest
 from tokfmt.commands.source.request import parse_selection
 from tokfmt.commands.source.stored import Source as Opened
@@ -41,7 +37,11 @@ from tokfmt.core.records import Block, RecordBatch, RecordInfo, RecordReader, Re
 from tokfmt.errors import TokfmtError
 from tokfmt.files.place import Place
 from tokfmt.mix.cache import Column
-from tokfmt.mix.documents import Documents, Source, TextPart, drawn, filled, passes, quota_of
+from tokfmt.mix.documents import Documents, TextPart, TokenSource, notes_on_quota, passes_in_quota, quota_of, with_quota
+from tokfmt.mix.draft import TextRecipe, TextSource
+from tokfmt.mix.draw import Drawing, Kept, draw, in_order
+from tokfmt.mix.rejects import Rejects
+from tokfmt.mix.report import Row, row_of, row_of_ids
 from tokfmt.mix.samples import Samples, separator_of
 from tokfmt.model.select import Chosen, Concat, Picked
 from tokfmt.run.execute import make_executor
@@ -77,7 +77,7 @@ class Prepared:
     notes: list[str]
 
 
-class Read(NamedTuple):
+class ReadRecords(NamedTuple):
     """All records, or some records, of a source after they were read.
 
     Attributes:
@@ -162,7 +162,7 @@ def prepared(
     encoder: Encoder | None,
     workers: Workers,
     progress: Progress,
-    place: int = 0,
+    recipe_number: int = 0,
     rejects: Path | None = None,
 ) -> Prepared:
     """Prepare a recipe of text.
@@ -172,14 +172,14 @@ def prepared(
         encoder: The encoder of its texts; None if it has only token IDs.
         workers: The executor and the scratch. The files in scratch have to stay while the reader is used.
         progress: Receives phases and counts.
-        place: The number of the recipe among the sources of a conversion.
+        recipe_number: The number of the recipe among the sources of a conversion.
         rejects: A file that gets the texts that filters and `dedup` leave out; see `rejects`. None to list none.
 
     Raises:
         ConversionError: A source has fewer tokens than its quota; the message states by how much.
         FormatError: A record cannot be read.
     """
-    return Preparation(draft, encoder, workers, progress, place, rejects).run()
+    return Preparation(draft, encoder, workers, progress, recipe_number, rejects).run()
 
 
 def prepared_in(directory: Path, draft: TextRecipe, jobs: int, progress: Progress) -> TokenReader:
@@ -198,11 +198,12 @@ class Preparation:
         encoder: Encoder | None,
         workers: Workers,
         progress: Progress,
-        place: int,
+        recipe_number: int,
         rejects: Path | None,
     ) -> None:
-        self.draft, self.encoder, self.workers, self.progress, self.place = draft, encoder, workers, progress, place
-        self.home = workers.scratch / f"prepared-{place}"
+        self.draft, self.encoder, self.workers, self.progress = draft, encoder, workers, progress
+        self.recipe_number = recipe_number
+        self.home = workers.scratch / f"prepared-{recipe_number}"
         self.home.mkdir(exist_ok=True)
         listed = rejects is not None
         self.kept = Kept(self.home, share() // _SHARE, numbered=listed) if draft.file.dedup == "exact" else None
@@ -227,7 +228,7 @@ class Preparation:
             reader = Documents(file, sources, separator_of(file, sources))
         return Prepared(reader, self.report, self.skipped, self.notes)
 
-    def _source(self, number: int, source: TextSource | Source) -> Source:
+    def _source(self, number: int, source: TextSource | TokenSource) -> TokenSource:
         """Return a source of the recipe with the documents that were drawn from it."""
         quota = quota_of(self.draft.file, number)
         if isinstance(source, TextSource):
@@ -237,7 +238,7 @@ class Preparation:
             return self._drawn(number, source, read, drawing)
         if self.kept is not None:
             return self._drawn(number, source, *self._draw(number, self._compared(number, source)))
-        done = source if quota is None else drawn(self.draft.file, number, source, quota)
+        done = source if quota is None else with_quota(self.draft.file, number, source, quota)
         self._note(source.name, done.notes[len(source.notes) :])
         self.report.append(row_of_ids(done, quota))
         return done
@@ -245,7 +246,7 @@ class Preparation:
     def _note(self, name: str, notes: Iterable[str]) -> None:
         self.notes += [f"{printable(name)}: {note}" for note in notes]
 
-    def _draw(self, number: int, read: Read) -> tuple[Read, Drawing]:
+    def _draw(self, number: int, read: ReadRecords) -> tuple[ReadRecords, Drawing]:
         file = self.draft.file
         quota = quota_of(file, number)
         return read, draw(read.entries, read.order(file.seed), quota, number, self.kept, read.numbers)
@@ -259,7 +260,7 @@ class Preparation:
             shards = self._read(f"{number}", source, None)
             self.skipped += [(part, one.skipped) for part, one in zip(source.parts, shards, strict=True)]
 
-    def _all(self, number: int, source: TextSource) -> tuple[Read, Drawing]:
+    def _all(self, number: int, source: TextSource) -> tuple[ReadRecords, Drawing]:
         """Read all records of a source of text, and draw from them."""
         before, self.kept = self.kept, self.kept.branch() if self.kept is not None else None
         done = self._drawn_of_all(number, source, f"{number}", self._ration(number, source))
@@ -322,10 +323,10 @@ class Preparation:
 
     def _drawn_of_all(
         self, number: int, source: TextSource, name: str, ration: QuotaBudget | None
-    ) -> tuple[Read, Drawing]:
+    ) -> tuple[ReadRecords, Drawing]:
         shards = self._read(name, source, ration)
         entries = _joined([shard for one in shards for shard in one.shards], self.home / f"entries-{number}")
-        read = Read(_concat(shards), entries, self._sieve(source), files=_files(source, shards))
+        read = ReadRecords(_concat(shards), entries, self._sieve(source), files=_files(source, shards))
         done = self._draw(number, read)
         if not done[1].short:
             self.skipped += [(part, one.skipped) for part, one in zip(source.parts, shards, strict=True)]
@@ -339,14 +340,14 @@ class Preparation:
             found.append(self._ingest(f"{name}-{k}", source, records, *window, ration))
         return found
 
-    def _some(self, number: int, source: TextSource) -> tuple[Read, Drawing] | None:
+    def _some(self, number: int, source: TextSource) -> tuple[ReadRecords, Drawing] | None:
         """Read the records of a source that are drawn first, until its quota is full; None if all have to be read."""
-        waves, skipped = list[Read](), SkippedRecords()
+        waves, skipped = list[ReadRecords](), SkippedRecords()
         for bounds in self._waves(number, source):
             shards, numbers, keys = self._wave(number, source, len(waves), bounds)
             skipped += shards.skipped
             entries = _joined(shards.shards, self.home / f"entries-{number}-{len(waves)}")
-            waves.append(Read(shards, entries, self._sieve(source), numbers, keys))
+            waves.append(ReadRecords(shards, entries, self._sieve(source), numbers, keys))
             read = _together(waves)._replace(files=_files(source, ()))
             before, self.kept = self.kept, self.kept.branch() if self.kept is not None else None
             done = self._draw(number, read)
@@ -376,7 +377,7 @@ class Preparation:
         self.progress.phase(f"tokenizing {printable(source.name)}", len(numbers) // self.workers.tasks, "documents")
         return self._ingest(f"{number}-part-{wave}", source, SomeRecords(records, numbers), 0, None), numbers, keys
 
-    def _reject(self, rejects: Rejects, number: int, source: TextSource, read: Read, drawing: Drawing) -> None:
+    def _reject(self, rejects: Rejects, number: int, source: TextSource, read: ReadRecords, drawing: Drawing) -> None:
         """List the texts that were drawn and not kept, in order of the source; read them again for that."""
         out = np.flatnonzero(drawing.looked & ~drawing.chosen)
         numbers = out if read.numbers is None else read.numbers[out]
@@ -432,7 +433,7 @@ class Preparation:
             self.workers,
             first=first,
             last=last,
-            name=f"source-{self.place}-{name}",
+            name=f"source-{self.recipe_number}-{name}",
             sieve=self._sieve(source),
             ration=ration,
             progress=lambda shard: self.progress.advance(shard.size),
@@ -441,7 +442,7 @@ class Preparation:
     def _sieve(self, source: TextSource) -> FilterChain:
         return FilterChain(source.filters, self.kept is not None)
 
-    def _compared(self, number: int, source: Source) -> Read:
+    def _compared(self, number: int, source: TokenSource) -> ReadRecords:
         """Return the entries of a source of token IDs, with a hash of each sequence."""
         count, path, workers = source.info.sequences, self.home / f"entries-{number}", self.workers
         self.progress.phase(f"comparing {printable(source.name)}", source.info.tokens, "tokens")
@@ -450,11 +451,11 @@ class Preparation:
         ranges = list(windows(0, count, _RANGE))
         for tokens in workers.map(_hash, (source.reader, path), ranges):
             self.progress.advance(tokens)
-        return Read(
+        return ReadRecords(
             source.reader, np.memmap(path, ENTRY, "r") if count else np.empty(0, ENTRY), FilterChain(hashed=True)
         )
 
-    def _drawn(self, number: int, source: TextSource | Source, read: Read, drawing: Drawing) -> Source:
+    def _drawn(self, number: int, source: TextSource | TokenSource, read: ReadRecords, drawing: Drawing) -> TokenSource:
         """Return a source with the documents that were drawn, in as many passes as its quota needs; report its row.
 
         Raises:
@@ -466,7 +467,7 @@ class Preparation:
         self.report.append(row_of(source.name, names, read.sieve, tally, quota, text=text))
         whole, rest, taken, beyond = 1, 0, tally.tokens, tally.beyond
         if quota is not None and looked.all():
-            whole, rest = passes(file, number, source.name, tally.tokens, quota)
+            whole, rest = passes_in_quota(file, number, source.name, tally.tokens, quota)
             taken = whole * tally.tokens
         masks = [chosen] * whole
         if rest:  # the last pass draws a part of the kept documents, in the same order
@@ -476,10 +477,10 @@ class Preparation:
             masks.append(drawn_again.chosen)
             taken, beyond = taken + drawn_again.tally.tokens, drawn_again.tally.beyond
         if quota is not None:
-            self._note(source.name, filled(file, source.name, quota, taken, beyond))
+            self._note(source.name, notes_on_quota(file, source.name, quota, taken, beyond))
         parts = [read.those(mask) for mask in masks]
         reader, column = _concat([part for part, _ in parts]), Column(np.concatenate([found for _, found in parts]))
-        if isinstance(source, Source):
+        if isinstance(source, TokenSource):
             return replace(
                 source,
                 reader=reader,
@@ -488,7 +489,7 @@ class Preparation:
                 facts={**source.facts, "dedup": file.dedup, "quota": quota},
                 whole=source.reader,
             )
-        return Source(
+        return TokenSource(
             source.name,
             source.paths,
             source.parts[0].format.name,
@@ -554,11 +555,11 @@ def _between(seed: int, count: int, low: int, high: int) -> tuple[NDArray[np.int
     return np.concatenate(numbers), np.concatenate(keys)
 
 
-def _together(waves: Sequence[Read]) -> Read:
+def _together(waves: Sequence[ReadRecords]) -> ReadRecords:
     """Join records that were read in several waves."""
     numbers = [wave.numbers for wave in waves if wave.numbers is not None]
     keys = [wave.keys for wave in waves if wave.keys is not None]
-    return Read(
+    return ReadRecords(
         _concat([wave.axis for wave in waves]),
         np.concatenate([wave.entries for wave in waves]),
         waves[0].sieve,

@@ -6,7 +6,7 @@ from unittest.mock import MagicMock
 from amount import FUZZ_ONLY
 
 import tokfmt
-from tokfmt.commands import provenance
+from tokfmt.mix import ledger
 
 
 @FUZZ_ONLY
@@ -20,7 +20,7 @@ def test_memory_does_not_grow_with_rows(tmp_path):
         with tokfmt.open(tmp_path / "mix.toml") as dataset:
             reader = dataset.reader
             tracemalloc.start()
-            told = provenance.write_rows(tmp_path, reader, reader, reader, {}, MagicMock())
+            told = ledger.write_ledger(tmp_path, reader, reader, reader, {}, MagicMock())
             peaks.append(tracemalloc.get_traced_memory()[1])
             tracemalloc.stop()
         assert told["rows"] == count

@@ -20,11 +20,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.commands.prepare.draw import Kept
-from tokfmt.commands.source.draft import TextSource
 from tokfmt.core.ragged import Offsets, offsets_of
 from tokfmt.files.place import Place, Url
 from tokfmt.mix.documents import TextPart
+from tokfmt.mix.draft import TextSource
+from tokfmt.mix.draw import Kept
 from tokfmt.mix.language import RecipeFile
 from tokfmt.text.filters import FilterChain, value_of
 
@@ -44,7 +44,7 @@ class _Files(NamedTuple):
     parts: tuple[TextPart, ...]
     firsts: Offsets
 
-    def place(self, record: int) -> dict[str, Any]:
+    def locate(self, record: int) -> dict[str, Any]:
         """Return the file of a record of the source, and the number of the record in the file."""
         k = int(np.searchsorted(self.firsts, record, side="right")) - 1
         return {"file": self.paths[k], "record": self.parts[k].first + record - int(self.firsts[k])}
@@ -100,7 +100,7 @@ class Rejects:
                 filter_, name = sieve.rule(rule) if rule else ("dedup", "exact")
                 line = {
                     "source": source.name,
-                    **files.place(number),
+                    **files.locate(number),
                     "byte_offset": None if byte < 0 else byte,
                     "filter": filter_,
                     "rule": name,
@@ -113,7 +113,7 @@ class Rejects:
 
     def _twin(self, source: int, record: int) -> dict[str, Any]:
         files = self._files[source]
-        return {"source": files.name, **files.place(record)}
+        return {"source": files.name, **files.locate(record)}
 
 
 def _seen_from(home: Place, file: Place) -> str:

@@ -8,7 +8,7 @@ from drawn import ENTRY
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tokfmt.commands.prepare.draw import Kept, draw, in_order
+from tokfmt.mix.draw import Kept, draw, in_order
 
 
 def order(seed, count):

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tokfmt.commands.prepare.draw import Tally
-from tokfmt.mix.amounts import amounts
-from tokfmt.mix.documents import Documents, Source, quota_of
+from tokfmt.mix.amounts import amounts_of
+from tokfmt.mix.documents import Documents, TokenSource, quota_of
+from tokfmt.mix.draw import Tally
 from tokfmt.mix.samples import PackedRows, Samples
 from tokfmt.text.filters import FilterChain
 
@@ -41,7 +41,7 @@ def row_of(name: str, names: Sequence[str], sieve: FilterChain, tally: Tally, qu
     }
 
 
-def row_of_ids(source: Source, quota: int | None) -> Row:
+def row_of_ids(source: TokenSource, quota: int | None) -> Row:
     """Return the row of a source of token IDs that is not compared, so that only its quota leaves documents out."""
     return {
         "source": source.name,
@@ -74,13 +74,13 @@ def with_amounts(
         last: Number after the last one.
         ended: Documents end with the separator that the destination stores; it does not count as a token then.
     """
-    found = amounts(recipe, first, last)
+    found = amounts_of(recipe, first, last)
     return [
         {**row, "tokens": amount.tokens - amount.documents * ended, "passes": amount.passes}
         for row, amount in zip(rows, found, strict=True)
     ]
 
 
-def padding(rows: Sequence[Mapping[str, Any]], reader: object, count: int) -> int:
+def padded_positions(rows: Sequence[Mapping[str, Any]], reader: object, count: int) -> int:
     """Return the positions that hold padding in `count` samples of a recipe with these rows; 0 for any other reader."""
-    return count * reader.places - sum(row["tokens"] for row in rows) if isinstance(reader, Samples) else 0
+    return count * reader.advance - sum(row["tokens"] for row in rows) if isinstance(reader, Samples) else 0

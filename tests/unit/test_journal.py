@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tokfmt.errors import ConversionError
-from tokfmt.run.plan import WHOLE, Journal, NullJournal, Task, read_journal
+from tokfmt.files.journal import WHOLE, Journal, NullJournal, Task, read_journal
 
 
 def filled(home, count=3):

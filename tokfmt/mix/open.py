@@ -1,4 +1,4 @@
-"""Open the sources of a recipe with the functions that every command uses, and make the recipe's reader.
+"""Open a recipe: open its sources as every command opens its own, and make the recipe's reader.
 
 The user's cache stores the facts on large sources, so that their files are opened only when tokens are read. A thousand
 files, or an index of ten million documents, take seconds to open, and every rank of a training opens them. An entry of
@@ -10,19 +10,17 @@ from __future__ import annotations
 import threading
 import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
 from tokfmt import registry
 from tokfmt.base.options import given_options
 from tokfmt.commands.source.discover import dataset_at, dataset_paths, find_sources, snapshot
-from tokfmt.commands.source.draft import TextRecipe, TextSource, filters_of
 from tokfmt.commands.source.ingest import as_stored, ingested
 from tokfmt.commands.source.manifest import manifest_path
+from tokfmt.commands.source.open import open_datasets
 from tokfmt.commands.source.request import (
     Found,
     Reading,
@@ -63,7 +61,8 @@ from tokfmt.files.named import place_named
 from tokfmt.files.place import Place, place_of
 from tokfmt.files.store import Identity
 from tokfmt.mix.cache import key_of, recalled, remember, unkept
-from tokfmt.mix.documents import Documents, Source, Vocabulary, quotas
+from tokfmt.mix.documents import Documents, TokenSource, Vocabulary, with_quotas
+from tokfmt.mix.draft import TextRecipe, TextSource, filters_of
 from tokfmt.mix.language import VERSION, RecipeFile, SourceEntry, in_keys, read_recipe
 from tokfmt.mix.samples import CHOOSE_SEPARATOR, Samples, has_labels, separator_of
 from tokfmt.model.dataset import Dataset
@@ -82,25 +81,13 @@ _READING = 5
 _NAMED = 12  # fields that a message names
 
 
-class Opener(Protocol):
-    """Open the datasets that a request names, as `commands.source.open.open_datasets` does. Picklable."""
-
-    def __call__(
-        self, request: SourceRequest, reading: Reading = ..., files: Sequence[SourceFiles] | None = None
-    ) -> list[Opened]: ...
-
-
-def assemble(
-    file: RecipeFile, hints: Hints, opener: Opener, named: Found | None = None, *, every_end: bool = False
-) -> tuple[Samples | Documents | TextRecipe, list[Opened]]:
+def open_recipe(file: RecipeFile, hints: Hints) -> tuple[Samples | Documents | TextRecipe, list[Opened]]:
     """Open the sources of a recipe, and return its reader with them.
 
     Args:
         file: The recipe.
-        hints: The accepted losses, and the number of threads that open sources.
-        opener: A function that opens the datasets of a source.
-        named: The datasets of its sources, from `named_by`, if they were found already.
-        every_end: See `SourceRequest`.
+        hints: The accepted losses, the number of threads that open sources, and the datasets that it names, if they
+            were found already.
 
     Returns:
         `Samples`, `Documents` if the recipe has no `seq_len`, or a `TextRecipe` if it has text or `dedup`; and the
@@ -110,7 +97,7 @@ def assemble(
         TokfmtError: A source cannot be opened, or the sources do not go together.
     """
     with unkept() as notes:
-        reader, opened, mixed = _laid(file, hints, opener, named, every_end=every_end)
+        reader, opened, mixed = _laid(file, hints)
     lost = list(_lost(opened, hints.allow_loss, cut=file.pack != "stored"))
     lost += [Loss("tokenizers", mixed)] if mixed else []
     if isinstance(reader, TextRecipe):
@@ -142,13 +129,15 @@ def _lost(parts: Sequence[Opened], allow_loss: frozenset[str], *, cut: bool) -> 
             yield loss_in(part.paths[0], "loss-mask", what)
 
 
-def _refuse_ended(file: RecipeFile, sources: Sequence[Source | TextSource], parts: Sequence[Sequence[Opened]]) -> None:
+def _refuse_ended(
+    file: RecipeFile, sources: Sequence[TokenSource | TextSource], parts: Sequence[Sequence[Opened]]
+) -> None:
     """Refuse a source without a separator whose sequences end with that of the other sources.
 
     Raises:
         ConversionError: There is one.
     """
-    unknown = [k for k, source in enumerate(sources) if source.eos_id is None and isinstance(source, Source)]
+    unknown = [k for k, source in enumerate(sources) if source.eos_id is None and isinstance(source, TokenSource)]
     if file.to_eos is not None or not file.separates or not 0 < len(unknown) < len(sources):
         return
     to_eos = separator_of(file, sources)
@@ -167,36 +156,34 @@ def _masks_of(info: Info) -> str:
     return info.loss_masks
 
 
-def _laid(
-    file: RecipeFile, hints: Hints, opener: Opener, named: Found | None, *, every_end: bool
-) -> tuple[Samples | Documents | TextRecipe, list[Opened], str]:
+def _laid(file: RecipeFile, hints: Hints) -> tuple[Samples | Documents | TextRecipe, list[Opened], str]:
     """Return the reader of a recipe, its parts, and accepted differences between their tokenizers in words."""
-    with _entered(file.where):
-        found, opened, of_each = list[Source | TextSource](), list[Opened](), list[list[Opened]]()
-        handle = _tokenizer(file)
-        for entry in file.sources:
-            try:
-                source, parts = _opened(file, entry, handle, hints, opener, named, every_end=every_end)
-            except _NestingError:
-                raise
-            except TokfmtError as error:
-                if isinstance(error, OptionError):  # its message has no path to begin with
-                    where = f'{printable(file.where)}: source "{printable(entry.name)}": '
-                    error.args = (f"{where}{error.args[0]}",)
-                else:
-                    error.add_note(_which(entry, file.where))
-                reword(error, in_keys)
-                raise
-            found.append(source)
-            opened += parts
-            of_each.append(parts)
-        _refuse_ended(file, found, of_each)
-        vocabulary = _agreed_vocabulary(opened, handle, hints.allow_loss)
-        made_by, mixed = agreed_tokenizer(opened, handle, hints.allow_loss)
-    of_ids = [source for source in found if isinstance(source, Source)]
+    nesting = _entered(file.where, None if hints.source_files is None else hints.source_files.within)
+    found, opened, of_each = list[TokenSource | TextSource](), list[Opened](), list[list[Opened]]()
+    handle = _tokenizer(file)
+    for entry in file.sources:
+        try:
+            source, parts = _opened(file, entry, handle, hints, nesting)
+        except _NestingError:
+            raise
+        except TokfmtError as error:
+            if isinstance(error, OptionError):  # its message has no path to begin with
+                where = f'{printable(file.where)}: source "{printable(entry.name)}": '
+                error.args = (f"{where}{error.args[0]}",)
+            else:
+                error.add_note(_which(entry, file.where))
+            reword(error, in_keys)
+            raise
+        found.append(source)
+        opened += parts
+        of_each.append(parts)
+    _refuse_ended(file, found, of_each)
+    vocabulary = _agreed_vocabulary(opened, handle, hints.allow_loss)
+    made_by, mixed = agreed_tokenizer(opened, handle, hints.allow_loss)
+    of_ids = [source for source in found if isinstance(source, TokenSource)]
     if len(of_ids) < len(found) or file.dedup != "none":
         return TextRecipe(file, found, handle, made_by), opened, mixed
-    of_ids = quotas(file, of_ids)
+    of_ids = with_quotas(file, of_ids)
     if file.seq_len is not None:
         return Samples(file, of_ids, vocabulary, made_by), opened, mixed
     return Documents(file, of_ids, separator_of(file, of_ids), vocabulary, made_by), opened, mixed
@@ -270,12 +257,12 @@ class _NestingError(FormatError):
     """Recipes are nested too deep, or are too many."""
 
 
-class _Nesting(NamedTuple):
-    """The recipes that are being opened.
+class Nesting(NamedTuple):
+    """The recipes that are being opened, each a source of the one before.
 
     Attributes:
         outermost: The path of the outermost recipe, as given.
-        places: Absolute paths; each recipe is a source of the one before.
+        places: Their absolute paths.
         opened: A list with one item, the number of recipes that were opened so far. All levels share it.
     """
 
@@ -284,55 +271,60 @@ class _Nesting(NamedTuple):
     opened: list[int]
 
 
-_UNDER_WAY: ContextVar[_Nesting | None] = ContextVar("recipes being opened", default=None)
+def _entered(recipe: Place, above: Nesting | None) -> Nesting:
+    """Return the recipes that are being opened, with another one.
 
-
-@contextmanager
-def _entered(recipe: Place) -> Iterator[None]:
-    """Enter one level of nested recipes.
+    Args:
+        recipe: The recipe.
+        above: The recipes that name it; None for the outermost one.
 
     Raises:
         FormatError: The recipe includes itself, or the outermost recipe nests too deep or includes too many.
     """
-    place, above = recipe.normalized(), _UNDER_WAY.get() or _Nesting(recipe, (), [0])
+    place, above = recipe.normalized(), above or Nesting(recipe, (), [0])
     if place in above.places:
         raise FormatError(recipe, "includes itself", remedy="A recipe may name others, but not in a circle")
     above.opened[0] += 1
-    for what, maximum, found in (
+    for what, maximum, count in (
         ("recipes, each a source of the one before", _MAX_DEPTH, len(above.places) + 1),
         ("recipes", _MAX_RECIPES, above.opened[0]),
     ):
-        if found > maximum:
+        if count > maximum:
             remedy = "Name the sources of some of them instead, or store some first with tokfmt convert"
             raise _NestingError(above.outermost, f"is made of more than {maximum:,} {what}", remedy=remedy)
-    token = _UNDER_WAY.set(above._replace(places=(*above.places, place)))
-    try:
-        yield
-    finally:
-        _UNDER_WAY.reset(token)
+    return above._replace(places=(*above.places, place))
 
 
-def named_by(recipe: Place) -> Found:
+def named_by(recipe: Place, above: Nesting | None = None) -> Found:
     """Find the datasets that a recipe names; recipes among them have the datasets that they name in turn.
+
+    Args:
+        recipe: The recipe.
+        above: The recipes that name it; None for the outermost one.
 
     Raises:
         FormatError: The recipe or a path in it cannot be read, or recipes are nested too deep.
     """
-    found = dict[tuple[Place, str | None], SourceFiles]()
-    with _entered(recipe):
-        for entry in read_recipe(recipe).sources:
-            request = SourceRequest(expanded([place_named(recipe, path) for path in entry.path]), entry.format)
-            try:
-                for path in dataset_paths(request):
-                    one = dataset_at(path, request)
-                    named = named_by(path) if one.format.is_computed else None
-                    found[path, entry.format] = one._replace(named=named)
-            except _NestingError:
-                raise
-            except TokfmtError as error:
-                error.add_note(_which(entry, recipe))
-                raise
+    found, nesting = dict[tuple[Place, str | None], SourceFiles](), _entered(recipe, above)
+    for entry in read_recipe(recipe).sources:
+        request = SourceRequest(expanded([place_named(recipe, path) for path in entry.path]), entry.format)
+        try:
+            for path in dataset_paths(request):
+                files = dataset_at(path, request)
+                named = named_by(path, nesting) if files.format.is_computed else None
+                found[path, entry.format] = files._replace(named=named)
+        except _NestingError:
+            raise
+        except TokfmtError as error:
+            error.add_note(_which(entry, recipe))
+            raise
     return found
+
+
+def _find(request: SourceRequest, hints: Hints, nesting: Nesting) -> list[SourceFiles]:
+    """Find the datasets of a source, unless they were found already; recipes among them are nested."""
+    found = find_sources(request, None if hints.source_files is None else hints.source_files.named)
+    return [files._replace(within=nesting) if files.format.is_computed else files for files in found]
 
 
 def _which(entry: SourceEntry, recipe: Place) -> str:
@@ -367,16 +359,13 @@ def _opened(
     entry: SourceEntry,
     handle: TokenizerHandle | None,
     hints: Hints,
-    opener: Opener,
-    named: Found | None,
-    *,
-    every_end: bool,
-) -> tuple[Source | TextSource, list[Opened]]:
+    nesting: Nesting,
+) -> tuple[TokenSource | TextSource, list[Opened]]:
     """Open the datasets of one source, in the order of its paths; return the source and its parts."""
     paths = expanded([place_named(file.where, path) for path in entry.path])
     # Samples are read without a look at separators, so that these are looked at once, and the cache remembers it. A
     # store would be read as a whole: what it holds is looked at whenever it is read.
-    every_end = every_end or all(path.is_local for path in map(place_of, paths))
+    every_end = hints.every_end or all(path.is_local for path in map(place_of, paths))
     request = SourceRequest(
         tuple(paths),
         entry.format,
@@ -389,23 +378,23 @@ def _opened(
     )
     # Only inputs of labels = "starts" begin with another lead. Else a document keeps the one that it has.
     request = replace(request, bos=entry.bos if file.convention == "starts" else "none")
-    places = find_sources(request, named) if file.pack == "stored" else []
-    if places:
-        request = viewed(request, places[0].format, "samples")
+    datasets = _find(request, hints, nesting) if file.pack == "stored" else []
+    if datasets:
+        request = viewed(request, datasets[0].format, "samples")
     places_named = [place_of(path).normalized().text for path in paths]
     read = [entry.format, entry.options, entry.split, entry.select, entry.eos, file.pack == "stored"]
     read += [file.to_eos, request.bos]  # Rows are compared with the separator that is put after them.
     key = key_of(VERSION, _READING, "source", places_named, read, sorted(hints.allow_loss), every_end)
     plain = file.pack != "stored" and handle is None and not entry.filter
-    if plain and (known := _recalled(key, entry.name, request, entry.select, opener)):
+    if plain and (known := _recalled(key, entry.name, request, entry.select)):
         return known[0], [known[1]]
-    places = places or find_sources(request, named)
-    parts = opener(request, Reading(handle, hints.jobs, collect_invalid=hints.collect_invalid), places)
+    datasets = datasets or _find(request, hints, nesting)
+    parts = open_datasets(request, Reading(handle, hints.jobs, collect_invalid=hints.collect_invalid), datasets)
     for part in parts:
         _refuse_other_recipe(part, handle, hints.allow_loss)
     kinds = _kinds(entry, parts)
     if "text" in kinds:
-        return _text_source(file, entry, parts, places, handle), parts
+        return _text_source(file, entry, parts, datasets, handle), parts
     if handle is not None and entry.select is None and "tokenizers" not in hints.allow_loss:
         _refuse_beyond(parts, handle)
     records = any(isinstance(part.reader, RecordReader) for part in parts)
@@ -426,7 +415,7 @@ def _opened(
     leads = tuple(sorted({part.bos_id for part in parts if part.bos_id is not None}))
     reader = _joined(readers, entry.select)
     inner = [_inner_state(one) for one in readers]
-    stats = snapshot(places)
+    stats = snapshot(datasets)
     checksums = tuple(manifest.output.get("xxh3_128") for part in parts for manifest in part.manifests)
     checksums += tuple(one for reader in readers for source in _inner(reader) for one in source.checksums)
     sizes = (
@@ -435,13 +424,13 @@ def _opened(
         else [size for size, *_ in stats.values()]
     )
     counts = [reader.info.sequences, reader.info.tokens]
-    found = Source(
+    found = TokenSource(
         entry.name,
         tuple(map(place_of, paths)),
         parts[0].format.name,
         reader,
         separators[0] if len(separators) == 1 else None,
-        [str(file.where.parent.normalized()), _on_disk(places), read, inner],
+        [str(file.where.parent.normalized()), _on_disk(datasets), read, inner],
         {"format": [part.format.name for part in parts], "sizes": sizes, "counts": counts, "options": read[1]}
         | {key: found for key, found in (("eos", removed), ("bos", leads), ("masked", masked)) if found},
         _notes(entry, parts, readers, reader, handle),
@@ -509,7 +498,7 @@ def _text_source(
     file: RecipeFile,
     entry: SourceEntry,
     parts: Sequence[Opened],
-    places: Sequence[SourceFiles],
+    datasets: Sequence[SourceFiles],
     handle: TokenizerHandle | None,
 ) -> TextSource:
     """Return a source that holds text. A command that stores the recipe prepares it.
@@ -532,12 +521,12 @@ def _text_source(
     tokenizer = handle.describe()
     facts = [
         [part.format.name for part in parts],
-        [size for size, *_ in snapshot(places).values()],
+        [size for size, *_ in snapshot(datasets).values()],
         read,
         [tokenizer["digest"], tokenizer["special_tokens"]],
         unicodedata.unidata_version if filters else None,
     ]
-    state = [str(file.where.parent.normalized()), _on_disk(places), facts]
+    state = [str(file.where.parent.normalized()), _on_disk(datasets), facts]
     eos_id = None if entry.eos == "none" else entry.eos if isinstance(entry.eos, int) else handle.eos_id
     return TextSource(entry, tuple(parts), filters, eos_id, state, facts)
 
@@ -670,7 +659,7 @@ def _is_decoded(reader: TokenReader) -> bool:
     return any(one.length and one.pieces(0, 1) is None for one in dataset_of(reader).axis.readers())
 
 
-def _inner(reader: TokenReader) -> Sequence[Source]:
+def _inner(reader: TokenReader) -> Sequence[TokenSource]:
     """Return the sources of a nested recipe; nothing for any other reader."""
     return reader.sources if isinstance(reader, (Samples, Documents)) else ()
 
@@ -678,8 +667,8 @@ def _inner(reader: TokenReader) -> Sequence[Source]:
 class Deferred(TokenReader):
     """A reader that opens its files when tokens are first read. Picklable; threads may share it."""
 
-    def __init__(self, info: Info, request: SourceRequest, select: str | None, opener: Opener) -> None:
-        self.info, self.request, self.select, self.opener = info, request, select, opener
+    def __init__(self, info: Info, request: SourceRequest, select: str | None) -> None:
+        self.info, self.request, self.select = info, request, select
         self._open()
 
     def _open(self) -> None:
@@ -691,7 +680,7 @@ class Deferred(TokenReader):
         """The opened reader."""
         with self._lock:
             if self._reader is None:
-                self._reader = _joined([part.reader for part in self.opener(self.request)], self.select)
+                self._reader = _joined([part.reader for part in open_datasets(self.request)], self.select)
             return self._reader
 
     def tokens(self, start: int, stop: int) -> Tokens:
@@ -725,7 +714,7 @@ class Deferred(TokenReader):
             self._reader.close()
 
     def __getstate__(self) -> dict[str, object]:
-        return {"info": self.info, "request": self.request, "select": self.select, "opener": self.opener}
+        return {"info": self.info, "request": self.request, "select": self.select}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
@@ -738,9 +727,7 @@ def _joined(readers: Sequence[Any], select: str | None) -> TokenReader:
     return reader if select is None else Slice(reader, *parse_selection(select, reader.info.sequences))
 
 
-def _recalled(
-    key: str, name: str, request: SourceRequest, select: str | None, opener: Opener
-) -> tuple[Source, Opened] | None:
+def _recalled(key: str, name: str, request: SourceRequest, select: str | None) -> tuple[TokenSource, Opened] | None:
     """Return a source from the cache; None if there is no entry, or if a file has changed since.
 
     Args:
@@ -748,7 +735,6 @@ def _recalled(
         name: The name of the source in the recipe.
         request: The paths and options to open it with later.
         select: The selected sequences `A:B`; None for all.
-        opener: A function that opens the datasets of a request.
     """
     try:
         known = recalled(key)
@@ -765,8 +751,8 @@ def _recalled(
             }
         )
         separator, notes = Separator(*known["separator"]), tuple(known["notes"])
-        paths, reader = tuple(map(place_of, request.paths)), Deferred(info, request, select, opener)
-        source = Source(
+        paths, reader = tuple(map(place_of, request.paths)), Deferred(info, request, select)
+        source = TokenSource(
             name,
             paths,
             known["format"],
@@ -789,12 +775,12 @@ def _recalled(
     return source, Opened(paths, format_, reader, separator, notes, tokenizers=made)
 
 
-def _on_disk(places: Sequence[SourceFiles]) -> list[list[Any]]:
+def _on_disk(datasets: Sequence[SourceFiles]) -> list[list[Any]]:
     """Return the identities of the files and manifests of a source, because its order may depend on them."""
-    return _seen([*(path for one in places for path in one.files), *(manifest_path(one.path) for one in places)])
+    return _seen([*(path for one in datasets for path in one.files), *(manifest_path(one.path) for one in datasets)])
 
 
-def _kept(key: str, source: Source, parts: Sequence[Opened], files: Collection[Place]) -> Source:
+def _kept(key: str, source: TokenSource, parts: Sequence[Opened], files: Collection[Place]) -> TokenSource:
     """Store the facts on a source in the cache if opening it takes long; return the source, marked as cached."""
     kinds = {(part.format.name, part.separator.stated) for part in parts}
     if len(kinds) > 1 or (len(parts) < _FILES and source.info.sequences < _SEQUENCES):

@@ -32,7 +32,6 @@ from tokfmt.base.options import fit, given_options
 from tokfmt.commands.source.discover import format_of
 from tokfmt.commands.source.manifest import LITTLE, extent, fingerprint, ledger_paths, read_manifest, written_files
 from tokfmt.commands.source.open import open_dataset
-from tokfmt.commands.source.recipe import Deferred
 from tokfmt.commands.source.request import EosChoice, SourceRequest, viewed, words_of
 from tokfmt.commands.source.stored import Source as Opened
 from tokfmt.core.format import Format
@@ -45,7 +44,8 @@ from tokfmt.files.file import File, open_file
 from tokfmt.files.named import place_named
 from tokfmt.files.place import LocalPlace, Place, Url, place_of
 from tokfmt.mix.cache import Numbers
-from tokfmt.mix.documents import Documents, Source, SpanTable
+from tokfmt.mix.documents import Documents, SpanTable, TokenSource
+from tokfmt.mix.open import Deferred
 from tokfmt.mix.samples import Samples
 from tokfmt.model.select import Concat, Slice
 from tokfmt.run.progress import Progress
@@ -200,7 +200,7 @@ def _clipped(inner: SpanTable, spans: SpanTable) -> SpanTable:
     return _those(moved, start < stop)
 
 
-def _leaves(source: Source) -> tuple[Sequence[TokenReader], int]:
+def _leaves(source: TokenSource) -> tuple[Sequence[TokenReader], int]:
     """Return the readers of the datasets in a source of token IDs, and the number of sequences before its first one."""
     reader, first = source.whole or source.reader, 0
     while isinstance(reader, (Deferred, Slice)):
@@ -210,7 +210,7 @@ def _leaves(source: Source) -> tuple[Sequence[TokenReader], int]:
     return (reader.sources if several and isinstance(reader, Concat) else [reader]), first
 
 
-def write_rows(
+def write_ledger(
     scratch: Path,
     opened: object,
     axis: TokenReader,
@@ -275,13 +275,13 @@ def _table(recipe: Documents | Samples, numbers: Numbers) -> SpanTable:
     return SpanTable(row, source, sequence, np.zeros(len(row), np.int64), lengths)
 
 
-def built(
+def ledger_files(
     ledger: Mapping[str, Any], format_: Format, staging: Publisher, manifest: bytes | None
 ) -> Mapping[str, bytes | Path]:
     """Return the files of the ledger beside a destination, by name.
 
     Args:
-        ledger: "unit", and the values of `write_rows`.
+        ledger: "unit", and the values of `write_ledger`.
         format_: The format of the destination.
         staging: The hidden directory of the destination; its scratch holds the rows.
         manifest: The manifest of the destination, which has checksums of sources; None if there is no manifest.
@@ -358,7 +358,7 @@ class Origin:
     via: tuple[tuple[str, int], ...] = ()
 
 
-class StoredRows:
+class LedgerRows:
     """The rows of a ledger that cannot be mapped. Rows and slices are read by byte offset.
 
     Args:
@@ -395,7 +395,7 @@ class Ledger(NamedTuple):
     unit: str
     sequences: int
     sources: Sequence[Mapping[str, Any]]
-    rows: NDArray[np.void] | StoredRows
+    rows: NDArray[np.void] | LedgerRows
 
     def pieces(self, sequence: int, start: int, stop: int | None) -> list[tuple[int, int, int, int]]:
         """Return source, record, start and stop of each piece of positions `start <= p < stop` of a sequence.
@@ -455,10 +455,10 @@ def read_ledger(path: Place, name: str | None) -> Ledger | None:
     if file.size > size or file.read(0, _HEAD) != _head(rows):
         what = f"does not match {printable(about_at.name)}, which states {rows:,} rows"
         raise CorruptError(rows_at, what, remedy=_AGAIN)
-    held: NDArray[np.void] | StoredRows = np.empty(0, ROW)
+    held: NDArray[np.void] | LedgerRows = np.empty(0, ROW)
     if rows:
         mapped = isinstance(rows_at, Path)
-        held = np.memmap(rows_at, ROW, "r", _HEAD, (rows,)) if mapped else StoredRows(file, rows)  # type: ignore[call-overload]
+        held = np.memmap(rows_at, ROW, "r", _HEAD, (rows,)) if mapped else LedgerRows(file, rows)  # type: ignore[call-overload]
     return Ledger(rows_at, about_at.parent.real(), content["unit"], count, sources, held)
 
 
@@ -489,7 +489,7 @@ def _described(listed: Mapping[str, Any]) -> Mapping[str, Any]:
     return {**listed, **found, "options": given_options(found["options"])}
 
 
-def compare(ledger: Ledger, reader: TokenReader) -> None:
+def compare_ledger(ledger: Ledger, reader: TokenReader) -> None:
     """Compare all rows of a ledger with its dataset, in 8 bytes of memory per sequence.
 
     Args:
