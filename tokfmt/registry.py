@@ -340,14 +340,13 @@ def candidates(probe: Probe) -> dict[str, int]:
 
 
 def _claim(format_: Format, probe: Probe) -> Confidence | None:
-    if _is_own(_points()[format_.name]):
-        return format_.sniff(probe)
     try:
         return format_.sniff(probe)
-    except Exception as error:  # noqa: BLE001 - A plug-in may raise any error for a file of another format.
-        _warn(
-            f"the format {format_.name} of {_package(_points()[format_.name])} fails at {probe.path}: {_text_of(error)}"
-        )
+    except Exception as error:  # A plug-in may raise any error for a file of another format.
+        point = _points()[format_.name]
+        if _is_own(point):
+            raise
+        _warn(f"the format {format_.name} of {_package(point)} fails at {probe.path}: {_text_of(error)}")
         return None
 
 

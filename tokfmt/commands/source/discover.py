@@ -64,7 +64,8 @@ def identified(path: PlaceLike, name: str | None) -> tuple[Format, dict[Place, F
     if name:
         return registry.get(name), {}, None
     place = registry.of_prefix(place_of(path))
-    announce_manifest(place)
+    if not place.is_local:
+        announce_manifest(place)
     try:
         return *registry.detected(place), None
     except DetectionError:

@@ -99,8 +99,6 @@ def read_manifest(path: Place) -> Manifest:
 
 def announce_manifest(path: Place) -> None:
     """Announce the manifest beside a dataset in a store, before its format is known: .idx may stand for .bin."""
-    if path.is_local:
-        return
     names = {place.name: place for place in path.beside()}
     own = [name for name in (f"{path.name}{MANIFEST}", f"{path.stem}.bin{MANIFEST}") if name in names][:1]
     for place in map(names.__getitem__, own):

@@ -139,7 +139,10 @@ def open_dataset(
         TokenizerMismatchError: Another tokenizer made the dataset.
     """
     with (files and files[0].path.listing) or Listing() as listing:
-        files = find_one(request, listing) if files is None else [one.asking(listing) for one in files]
+        if files is None:
+            files = find_one(request, listing)
+        elif files[0].path.listing is not listing:
+            files = [one.asking(listing) for one in files]
         format_ = files[0].format
         with next((file.at_hand() for file in files[0].opened.values()), nullcontext()):
             manifests, ignored = manifests_beside(files, request)
@@ -353,7 +356,8 @@ def _notes(
     yield from (f"left out: {one.left_out}" for one in files if one.left_out)
     if request.split is not None and "split" not in option_names(files[0].format.read_options):
         yield f"--split is not used: {files[0].format.name} has no splits"
-    yield from (note for one in files for file in one.files or (one.path,) for note in file.notes())
+    stored = (file for one in files if not one.path.is_local for file in one.files or (one.path,))
+    yield from (note for file in stored for note in file.notes())
     yield from (note for manifest in manifests if (note := manifest.partial))
     yield from (loss.note for loss in info.lost)
 

@@ -456,8 +456,6 @@ class SourceFiles(NamedTuple):
 
     def asking(self, listing: Listing) -> SourceFiles:
         """Return the same with places that ask a listing."""
-        if self.path.listing is listing:
-            return self
         files = tuple(file.asking(listing) for file in self.files)
         return self._replace(path=self.path.asking(listing), files=files)
 
