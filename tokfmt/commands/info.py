@@ -17,7 +17,7 @@ from tokfmt.commands.source.content import Manifest
 from tokfmt.commands.source.manifest import extent
 from tokfmt.commands.source.open import counted, find_one, open_dataset
 from tokfmt.commands.source.request import Reading, SourceFiles, SourceRequest
-from tokfmt.commands.source.stored import Source, tokenizer_of, without_leads, without_separators
+from tokfmt.commands.source.stored import Source, contents_of, tokenizer_of
 from tokfmt.core.losses import READS
 from tokfmt.core.ragged import Tokens
 from tokfmt.core.reader import Info, Layout, TokenReader, largest_id, windows
@@ -222,10 +222,7 @@ def _of_tokens(source: Source, stored: TokenReader, request: SourceRequest, mani
     axis, notes = stored, source.notes
     divided = not about.separators.alone or (eos_id is not None and about.tokens <= _COUNTED)
     if divided:
-        axis, decided = without_separators(stored, source.separator, source.dataset, source.paths[0])
-        if source.bos_id is not None:
-            axis, noted = without_leads(axis, source.bos_id, source.paths[0])
-            decided += noted
+        axis, decided = contents_of(source, stored)
         notes = (*notes, *decided)
         counted(source._replace(reader=axis), request)
     counts: Mapping[str, Any] = {}

@@ -61,10 +61,9 @@ from tokfmt.commands.source.request import (
 )
 from tokfmt.commands.source.stored import (
     Source,
+    contents_of,
     known_separator,
     tokenizer_of,
-    without_leads,
-    without_separators,
 )
 from tokfmt.core.findings import Audit, Code, Finding
 from tokfmt.core.format import REGION, look
@@ -413,9 +412,7 @@ class _Checking:
             yield _refusal(str(self.path), error)
             return
         with closing(axis):
-            contents, _ = without_separators(axis, source.separator, None, self.path, every_end=True)
-            if source.bos_id is not None:
-                contents, _ = without_leads(contents, source.bos_id, self.path, each=True)
+            contents, _ = contents_of(source, axis, every_end=True)
             yield from self._of_content(one, source._replace(reader=contents))
 
     def _of_content(self, one: SourceFiles, source: Source) -> Iterator[Finding]:

@@ -34,11 +34,11 @@ from tokfmt.commands.source.stored import (
     GIVEN,
     Separator,
     Source,
+    contents_of,
     decided,
     known_separator,
     notes_on_tokenizers,
     without_leads,
-    without_separators,
 )
 from tokfmt.core.format import Hints
 from tokfmt.core.reader import Damage, Info, Layout, Separators, TokenReader, windows
@@ -57,6 +57,7 @@ from tokfmt.files.listing import Listing
 from tokfmt.files.place import Place, place_of
 from tokfmt.files.shard_names import names_by_directory, notes_on_shards, refuse_incomplete
 from tokfmt.model.dataset import Dataset
+from tokfmt.model.gap import Gap
 from tokfmt.model.readers import ContentReader, dataset_of, from_reader
 from tokfmt.wording import printable
 
@@ -415,7 +416,7 @@ def _contents(source: Source, files: Sequence[SourceFiles], request: SourceReque
             manifest.
         TruncatedError: No sequence of a damaged dataset is certain to be complete.
     """
-    stored, path, each = source.reader, source.paths[0], request.every_end
+    stored = source.reader
     if isinstance(stored, RecordReader):
         return _with_partial(_contents_of_records(source, stored), files, request)
     eos_id, most, info = source.separator.eos_id, reading.max_sequences, stored.info
@@ -426,27 +427,17 @@ def _contents(source: Source, files: Sequence[SourceFiles], request: SourceReque
         if not beginning.whole:
             first: TokenReader = ContentReader(from_reader(beginning, eos_id, jobs=reading.jobs))
             if source.bos_id is not None:
-                first, _ = without_leads(first, source.bos_id, path, each=True)
+                first, _ = without_leads(first, source.bos_id, source.paths[0], each=True)
             return source._replace(reader=first)
     if source.dataset is not None and source.dataset.gap.looked < source.dataset.gap.of:
         source = _with_count(source, source.dataset, request)
     reader, notes = stored, list[str]()
     if not source.format.is_computed:  # Each source of a recipe is read without its own separators already.
-        reader, notes = without_separators(
-            stored,
-            source.separator,
-            source.dataset,
-            path,
-            reading.jobs,
-            reading.progress,
-            few_sequences=reading.few_sequences,
-            every_end=each,
-        )
-    if isinstance(reader, ContentReader) and not reader.dataset.gap.alone:  # Counts of lost tokens exclude separators.
+        few, each = reading.few_sequences, request.every_end
+        reader, notes = contents_of(source, stored, reading.jobs, reading.progress, few_sequences=few, every_end=each)
+    gap = reader.dataset.gap if isinstance(reader, ContentReader) else Gap()
+    if gap.id is not None and not gap.alone:  # Counts of lost tokens exclude separators.
         source = source._replace(damage=tuple(one.without_separators() for one in source.damage))
-    if source.bos_id is not None:
-        reader, noted = without_leads(reader, source.bos_id, path, each=each)
-        notes += noted
     source = source._replace(reader=reader, notes=(*source.notes, *notes))
     if request.allow_partial and stored.info.separators.alone:
         source = _closed(source, stored, files)

@@ -538,6 +538,38 @@ def without_separators(
     return _of_index(stored, separator, dataset, path, few_sequences=few_sequences, every_end=every_end)
 
 
+def contents_of(
+    source: Source,
+    stored: TokenReader,
+    jobs: int | None = None,
+    progress: Progress | None = None,
+    *,
+    few_sequences: bool = False,
+    every_end: bool = False,
+) -> tuple[TokenReader, list[str]]:
+    """Return the stored axis of a source without its separators and leads, and notes on how they were found.
+
+    Args:
+        source: The source, with the separator and the lead.
+        stored: The axis, or its records as one.
+        jobs: As for `without_separators`.
+        progress: As for `without_separators`.
+        few_sequences: As for `without_separators`.
+        every_end: See `SourceRequest`.
+
+    Raises:
+        TokfmtError: As `without_separators` and `without_leads`.
+    """
+    separator, dataset, path = source.separator, source.dataset, source.paths[0]
+    reader, notes = without_separators(
+        stored, separator, dataset, path, jobs, progress, few_sequences=few_sequences, every_end=every_end
+    )
+    if source.bos_id is None:
+        return reader, notes
+    reader, noted = without_leads(reader, source.bos_id, path, each=every_end)
+    return reader, notes + noted
+
+
 def _of_index(
     stored: TokenReader, separator: Separator, dataset: Dataset, path: Place, *, few_sequences: bool, every_end: bool
 ) -> tuple[TokenReader, list[str]]:
@@ -624,7 +656,7 @@ def _of_stream(
     raise SeparatorUnknownError(path, "a stream of tokens whose separator is not known")
 
 
-def unfinished(eos_id: int | None) -> str:
+def unfinished(eos_id: int) -> str:
     """Return the note on a stream that ends without its separator."""
     return f"its last document is not finished: no separator {eos_id} follows it"
 

@@ -25,11 +25,10 @@ from tokfmt.commands.source.request import Reading, SourceFiles, SourceRequest
 from tokfmt.commands.source.stored import (
     NO_SEPARATOR,
     Source,
+    contents_of,
     manifest_tokenizer,
     tokenizer_of,
     unfinished,
-    without_leads,
-    without_separators,
 )
 from tokfmt.commands.stats.duplicates import (
     LISTED_GROUPS,
@@ -255,7 +254,7 @@ class _Run:
                 if survey.error is not None:
                     raise survey.error
                 notes = (*subject.notes, *survey.notes)
-                if drawn is None and subject.axis.is_unfinished(survey.stats):
+                if drawn is None and subject.axis.is_stream and subject.axis.is_unfinished(survey.stats):
                     notes += (unfinished(subject.axis.eos_id),)
                 noted = replace(subject, notes=notes)
                 one = Surveyed(noted, survey, drawn.weight if drawn else 1.0)
@@ -398,10 +397,7 @@ def axis_to_walk(source: Source, stored: TokenReader, *, every_end: bool = False
         splits = "no separator known; --eos ID splits it"
         why = NO_SEPARATOR if separator.source == NO_SEPARATOR else splits
         return Indexed(stored, None, str(path)), [f"read as one sequence ({why})"]
-    reader, notes = without_separators(stored, separator, source.dataset, path, every_end=every_end)
-    if lead is not None:
-        reader, noted = without_leads(reader, lead, path)
-        notes += noted
+    reader, notes = contents_of(source, stored, every_end=every_end)
     return axis_of(reader, str(path)), notes
 
 
@@ -565,13 +561,13 @@ def _padding(seen: Surveyed, left_out: PaddingCounts) -> tuple[int, int] | None:
 def outlined(subject: Subject) -> Statistics:
     """Return the statistics of a dataset that need no tokens."""
     heading, axis, info = _heading(subject), subject.axis, subject.axis.info
-    tokens = axis.content_tokens
-    if tokens is None:
+    if axis.is_stream:
         return replace(heading, tokens=info.tokens, bytes_per_token=_ratio(subject.size, info.tokens, [subject]))
     lengths = Table.empty()
     ended = axis.eos_id is not None
     for a, b in windows(0, info.sequences):
         lengths += Table.of(np.diff(axis.stored.offsets(a, b)) - ended)
+    tokens = axis.content_tokens
     return replace(
         heading,
         sequences=info.sequences,

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, TypeVar
+from typing import ClassVar, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -234,8 +234,10 @@ class Indexed:
         stored: The reader, whose sequences include their separators.
         eos_id: The separator at the end of every sequence; None without one.
         path: The path, for messages.
+        is_stream: False: the number of sequences is known before the walk.
     """
 
+    is_stream: ClassVar[Literal[False]] = False
     stored: TokenReader
     eos_id: int | None
     path: str
@@ -356,10 +358,6 @@ class Indexed:
         """Return the statistics unchanged, because the regions have counted empty sequences as well."""
         return stats
 
-    def is_unfinished(self, stats: Stats) -> bool:  # noqa: ARG002 - the index bounds the last sequence
-        """Return whether tokens follow the last separator of a stream that ends documents."""
-        return False
-
     def closed(self, stats: Stats) -> int | None:
         """Return the number of sequences that have the separator; None if it is not known, as in a stream."""
         if self.eos_id is not None:  # The walk refuses a sequence without it.
@@ -398,12 +396,12 @@ class Streamed:
     Attributes:
         stored: The reader.
         eos_id: The separator.
+        is_stream: True: the number of sequences is known after the walk.
     """
 
+    is_stream: ClassVar[Literal[True]] = True
     stored: TokenReader
     eos_id: int
-    content_tokens = None
-    """Not known before the walk."""
 
     @property
     def info(self) -> Info:
@@ -605,7 +603,7 @@ def measure(
     """
     progress.phase("counting", sum(axis.info.tokens for axis in axes), "tokens")
     surveys: list[Survey] = []
-    known = sum(axis.info.sequences for axis in axes if axis.content_tokens is not None)
+    known = sum(axis.info.sequences for axis in axes if not axis.is_stream)
     full, held = duplicates and too_many(known, most), 0
     for axis in axes:
         survey = Survey(axis, Stats(), Store() if duplicates and not full else None)
