@@ -15,7 +15,7 @@ INDEXED = {
     "flat-tokens": "x.zarr", "parquet": "x.parquet", "arrow": "x.arrow", "olmo": "x", "levanter": "x",
 }  # fmt: skip
 """The formats whose index bounds documents: what a document ends with is not needed to find its end."""
-STREAMS = {"nanogpt": "train.bin", "llmc": "x.bin", "stage1": "stage1_block_0000.bin", "hdf5": "x.h5"}
+STREAMS = {"array": "x.npy", "nanogpt": "train.bin", "llmc": "x.bin", "stage1": "stage1_block_0000.bin", "hdf5": "x.h5"}
 """The formats in which only separators mark boundaries."""
 TEXTS = {"jsonl", "text", "recipe"}
 """The formats of records, and of what is computed."""
@@ -51,6 +51,8 @@ def stream(home, name, ids):
         head = np.zeros(256, "<i4")
         head[:3] = 20240520, 1, len(ids)
         path.write_bytes(head.tobytes() + np.array(ids, "<u2").tobytes())
+    elif name == "array":
+        np.save(path, np.array(ids, "<u2"))
     else:
         options = {"seq_len": len(ids)} if name == "stage1" else {}
         np.array(ids, "<i4" if name == "stage1" else "<u2").tofile(path)

@@ -38,9 +38,9 @@ import numpy as np
 
 from tokfmt import registry
 from tokfmt.base.options import parse_options
+from tokfmt.commands.convert.arrangement import stored_axis
 from tokfmt.commands.convert.convert import convert_files
 from tokfmt.commands.convert.request import Request
-from tokfmt.commands.convert.separators import stored_axis
 from tokfmt.commands.source.discover import dataset_at
 from tokfmt.commands.source.ingest import tokenized
 from tokfmt.commands.source.open import open_dataset

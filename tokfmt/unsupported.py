@@ -13,7 +13,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tokfmt.core.annotation import NUMPY_IDS
 from tokfmt.core.format import ZSTANDARD, Probe
 from tokfmt.core.ragged import Tokens
 from tokfmt.core.raw_ids import kind_of, places
@@ -111,10 +110,6 @@ def _shard(probe: Probe) -> bool:
     return end == probe.size and 4 * (count + 2) <= begin <= end and right
 
 
-def _numpy(probe: Probe) -> bool:
-    return probe.head.startswith(b"\x93NUMPY") and b"{" in (probe.head[10:11], probe.head[12:13])
-
-
 def _part(probe: Probe) -> bool:
     """Recognize PREFIX-00000-of-00002.bin beside an index PREFIX.idx of Megatron-LM."""
     match = re.fullmatch(r"(.+)-\d+-of-\d+\.bin", probe.path.name)
@@ -125,11 +120,6 @@ def _part(probe: Probe) -> bool:
         return file.read(0, min(file.size, 8)).startswith((b"MMIDIDX", b"TNTIDX"))
     finally:
         file.close()
-
-
-def _token_array(probe: Probe) -> bool:
-    """Recognize an array that llmc reads: little-endian integers of one dimension."""
-    return _numpy(probe) and NUMPY_IDS.search(probe.head[:256]) is not None
 
 
 def _pickle(probe: Probe) -> bool:
@@ -153,16 +143,6 @@ _FILES: list[tuple[Sign, tuple[bytes, ...] | Callable[[Probe], bool]]] = [
     (Sign("an encrypted Parquet file", "Write it without encryption"), (b"PARE",)),
     (Sign("an index of Megatron-LM, which belongs to a .bin", "Name it as the .bin, with .idx at the end"),
      (b"MMIDIDX\0", b"TNTIDX\0")),
-    (Sign("a numpy array of pickled objects (code, if it is loaded)", _NEXT),
-     lambda probe: _numpy(probe) and b"'|O'" in probe.head[:256]),
-    (Sign("a numpy array of floats, not token IDs", _NEXT), lambda probe: _numpy(probe) and b"'<f" in probe.head[:256]),
-    (Sign("a numpy array of integers of one dimension (.npy)",
-          "--from llmc --eos ID reads it, split at the token ID that begins documents",
-          readable=True), _token_array),
-    (Sign("a numpy array (.npy)", "numpy.load(PATH).astype('<i4').tofile('x.bin') writes its token IDs; " + _STREAM),
-     (b"\x93NUMPY",)),
-    (Sign("a numpy archive (.npz)", "Save the array of token IDs with .astype('<i4').tofile('x.bin'); " + _STREAM),
-     lambda probe: _zip_holds(probe, b".npy")),
     (Sign("a PyTorch file (.pt)", "torch.load(PATH, weights_only=True), then " + _LINES),
      lambda probe: _zip_holds(probe, b"data.pkl")),
     (Sign("a zip archive", "Unzip it, and name what is in it"), (b"PK\3\4", b"PK\5\6")),
@@ -221,7 +201,6 @@ _DIRECTORIES: list[tuple[Sign, *tuple[str, ...]]] = [
      r".*\.(hdf5|hdf|H5)"),
     (Sign("a Lance dataset", "lance.dataset(PATH).to_table() reads it; " + _COLUMNS), "_versions", "data"),
     (Sign("an LMDB database", _NEXT), r"data\.mdb"),
-    (Sign("a directory of .npy files", "Name the files, one by one"), r".*\.npy"),
     (Sign("a directory of .bin files", "Name the files, one by one; stage1 reads a directory of stage1_block_NNNN.bin",
           readable=True), r".*\.bin"),
 ]  # fmt: skip

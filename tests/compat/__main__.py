@@ -95,6 +95,7 @@ EXCHANGES = {
         PLAIN, "numpy: dataloader.h and data_common.py of llm.c, restated", "{}_train_000001.bin",
         write_wide=("variant=llama3",),
     ),
+    "array": Exchange(PLAIN, "numpy: load, save", "{}.npy"),
     "flat-tokens": Exchange(PLAIN, "zarr: loader and writer of seqax, restated", "{}.zarr"),
     "hdf5": Exchange(PLAIN, "h5py: samples of Cerebras ModelZoo, restated", "{}.h5", cannot="ours theirs"),
 }  # fmt: skip

@@ -119,5 +119,5 @@ def test_every_file_is_expected():
             "README.md",
             "__pycache__",
         }
-        beside = {n for n in names if n.endswith((".idx", ".tokfmt.json")) or n.startswith("outside")}
+        beside = {n for n in names if n.endswith((".idx", ".tokfmt.json", ".bin.json")) or n.startswith("outside")}
         assert names - beside <= {name for f, name in EXPECTED if f == format_}

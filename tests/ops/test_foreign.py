@@ -80,24 +80,6 @@ def test_unknown_magic_number(tmp_path, dtype):
         tokfmt.info(tmp_path / "x")
 
 
-@pytest.mark.parametrize("dtype", ["<u2", "<u4", "<i4", "<i8"])
-def test_numpy_array(tmp_path, dtype):
-    """The option that is named reads it."""
-    np.save(tmp_path / "tokens.npy", np.array([0, 5, 6, 0, 7], dtype))
-    with pytest.raises(TokfmtError, match="numpy array.*llmc") as raised:
-        tokfmt.info(tmp_path / "tokens.npy")
-    assert "which tokfmt does not read" not in str(raised.value)
-    with tokfmt.open(tmp_path / "tokens.npy", format="llmc", eos=0) as dataset:
-        assert [ids.tolist() for ids in dataset] == [[5, 6], [7]]
-
-
-@pytest.mark.parametrize("array", [np.zeros((2, 3), "<u2"), np.zeros(5, "<f4"), np.zeros(5, ">u2")], ids=str)
-def test_numpy_array_that_no_option_reads(tmp_path, array):
-    np.save(tmp_path / "tokens.npy", array)
-    with pytest.raises(TokfmtError, match="numpy array.*which tokfmt does not read"):
-        tokfmt.info(tmp_path / "tokens.npy")
-
-
 RNG = np.random.default_rng(3)
 COUNT = 40 * 8192
 IDS = np.minimum(RNG.zipf(1.2, COUNT), 50_255)
@@ -119,20 +101,10 @@ def archive(kind, **members):
     return out.getvalue()
 
 
-def npy(array):
-    out = io.BytesIO()
-    np.save(out, array)
-    return out.getvalue()
-
-
 HEADER = json.dumps({"ids": {"dtype": "I32", "shape": [4], "data_offsets": [0, 16]}}).encode()
 FILES = {
     "an encrypted Parquet file": b"PARE" + bytes(range(200)) + b"PARE",
     "an index of Megatron-LM": b"MMIDIDX\0\0" + bytes(40),
-    "a numpy array": npy(IDS.astype("u2")),
-    "a numpy array of floats, not token IDs": npy(IDS.astype("<f8")),
-    "a numpy array of pickled objects (code, if it is loaded)": npy(np.array([{}, "x"], object)),
-    "a numpy archive": archive("zip", **{"ids.npy": npy(IDS[:99])}),
     "a PyTorch file": archive("zip", **{"archive/data.pkl": b"\x80\2."}),
     "a zip archive": archive("zip", **{"a.txt": b"a"}),
     "a pickle": pickle.dumps({"stoi": {"a": 1}}, 4),

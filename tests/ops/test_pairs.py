@@ -33,6 +33,7 @@ NAMES = {
     "llmc": "x_train_000001.bin",
     "nanogpt": "train.bin",
     "olmo": "part-0-00000.npy",
+    "array": "x.npy",
     "datatrove": "x.ds",
     "litdata": "chunks",
     "mds": "shards",
@@ -45,13 +46,14 @@ LIMITS = dict.fromkeys(NAMES, 2**31 - 1) | {
     "llmc": 2**32 - 1,
     "nanogpt": 65535,
     "olmo": 2**32 - 1,
+    "array": 2**32 - 1,
     "datatrove": 2**32 - 1,
     "litdata": 2**32 - 1,
     "mds": 2**32 - 1,
 }
 SMALL = {"stage1": {"seq_len": 8}, "hdf5": {"seq_len": 8}, "flat-tokens": {"chunk": 16, "starts_chunk": 8}}
 NO_EMPTY = ("stage1", "hdf5")
-BY_SEPARATOR = (*NO_EMPTY, "llmc", "nanogpt")
+BY_SEPARATOR = (*NO_EMPTY, "llmc", "nanogpt", "array")
 SCANNED = (*BY_SEPARATOR, "olmo")  # by others too, who split there: refused unless told
 PAIRS = list(itertools.product(NAMES, NAMES))
 HUB = "jsonl"

@@ -9,7 +9,7 @@ from paths import TOKENIZER
 
 import tokfmt
 from tokfmt.cli.main import cli as command
-from tokfmt.commands.convert.parts import SUFFIXES
+from tokfmt.commands.convert.tasks import SUFFIXES
 from tokfmt.errors import ConversionError, DestinationExistsError, OptionError
 from tokfmt.testing import tree
 

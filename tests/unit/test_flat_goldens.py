@@ -392,11 +392,13 @@ def test_missing_shard_is_noted(tmp_path, numbers, told):
         assert any("000003.bin is read after x_train_000001.bin" in note for note in dataset.info.notes) is told
 
 
-def test_a_big_endian_array_is_refused(tmp_path):
+def test_a_big_endian_array_is_no_shard(tmp_path):
     path = tmp_path / "x_train_000001.npy"
     np.save(path, np.array([50256, 1, 2], ">u2"))
     with pytest.raises(FormatError, match=r"is not a one-dimensional array of token IDs.*>u2"):
-        tokfmt.open(path)
+        tokfmt.open(path, format="llmc")
+    with tokfmt.open(path, eos=50256, options={"side": "before"}) as dataset:
+        assert (dataset.format, dataset[:].tolist()) == ("array", [[1, 2]])
 
 
 def test_a_folder_of_nanogpt_is_read_without_its_pickle(tmp_path):

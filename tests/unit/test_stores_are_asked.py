@@ -56,17 +56,16 @@ ALLOWED = {
         ("os.path.dirname", "os.path.isfile", "os.path.realpath", "os.stat"), "sources beside a local dataset"
     ),
     "commands/convert/lines.py": {"File": OWN},
-    "commands/convert/manifests.py": dict.fromkeys(
+    "commands/convert/report.py": dict.fromkeys(
         ("os.path.exists", "os.path.realpath", "os.path.relpath"), "a tokenizer of this machine"
     ),
-    "commands/convert/pipes.py": dict.fromkeys(("open", "os.open", "stat"), "pipes, and copies of them"),
+    "commands/convert/inputs.py": dict.fromkeys(("open", "os.open", "stat"), "pipes, and copies of them"),
     "commands/convert/resume.py": dict.fromkeys(
         ("glob", "os.path.abspath", "os.path.exists", "os.path.lexists", "os.scandir", "os.stat",
          "read_bytes"), DESTINATION
     ),
     "commands/convert/spread.py": {"rglob": OWN},
-    "commands/convert/status.py": {"stat": OWN},
-    "commands/convert/tasks_in_stores.py": dict.fromkeys(("open", "os.open", "read_bytes"), OWN),
+    "commands/convert/tasks.py": dict.fromkeys(("open", "os.open", "os.path.lexists", "read_bytes", "stat"), OWN),
     "files/store_publisher.py": dict.fromkeys(("read_bytes", "read_text", "stat"), OWN),
     "commands/destination.py": dict.fromkeys(
         ("open", "os.lstat", "os.path.abspath", "os.path.islink", "os.path.join", "os.path.lexists", "os.walk",

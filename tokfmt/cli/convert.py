@@ -172,7 +172,7 @@ def _status(
 
     Exit with 1 if some are not done.
     """
-    from tokfmt.commands.convert.status import status_of_tasks
+    from tokfmt.commands.convert.tasks import status_of_tasks
 
     if not finishing or sources:
         context.fail("--status goes with --finish and DST alone. Use --finish --status DST")

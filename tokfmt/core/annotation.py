@@ -363,7 +363,9 @@ def first_tokens(extents: Sequence[Extent], tokens: int) -> list[Extent]:
     return kept
 
 
-def whole_tokens(file: File, dtype: np.dtype[Any], code: str, what: str = "a stream") -> tuple[Extent, list[Problem]]:
+def whole_tokens(
+    file: File, dtype: np.dtype[Any], code: str, what: str = "a stream", *, begin: int = 0
+) -> tuple[Extent, list[Problem]]:
     """Return the tokens of a file without a header, which states their number nowhere.
 
     Bytes after the last complete token are a problem that `--allow-loss tail` accepts.
@@ -373,19 +375,18 @@ def whole_tokens(file: File, dtype: np.dtype[Any], code: str, what: str = "a str
         dtype: Dtype in the file.
         code: Code of the problem.
         what: Description of the file, for the message.
+        begin: Byte offset of the first token.
     """
-    count, rest = divmod(file.size, dtype.itemsize)
+    count, rest = divmod(file.size - begin, dtype.itemsize)
     problems = []
     if rest:
         what = f"{what} is whole {dtype} tokens, but the file ends inside one"
-        size, remedy = (
-            f"a size that is a multiple of {dtype.itemsize}",
-            "--allow-loss tail reads up to the last whole token",
-        )
+        size = f"a size that is {f'{begin:,} bytes and ' if begin else ''}a multiple of {dtype.itemsize}"
+        remedy = "--allow-loss tail reads up to the last whole token"
         error = TruncatedError(file.path, what, offset=file.size - rest, expected=size, found=file.size, remedy=remedy)
         lost = f"the last {counted(rest, 'byte')}, from byte {file.size - rest:,} on"
         problems.append(fatal(code, error, "tail", is_truncated=True, lost=lost))
-    return Extent(file, 0, count, dtype), problems
+    return Extent(file, begin, count, dtype), problems
 
 
 def stated_tokens(

@@ -208,7 +208,10 @@ class Publisher(ABC):
         missing: FileNotFoundError | None = None
         for _ in range(_TRIES):
             try:
-                self._make_home()
+                if self.spool is not None:
+                    with writing(self.spool):
+                        make_private(self.spool, taken_over=True)  # Another run removes it if it is empty.
+                make_private(self.home, taken_over=True)
                 if self._locked():
                     return
                 missing = None
@@ -228,12 +231,6 @@ class Publisher(ABC):
             "Wait for it, or stop it"
         )
 
-    def _make_home(self) -> None:
-        if self.spool is not None:
-            with writing(self.spool):
-                make_private(self.spool, taken_over=True)  # Another run removes it if it is empty.
-        make_private(self.home, taken_over=True)
-
     def _locked(self) -> bool:
         """Lock the sibling, and return whether that was possible. Of tasks that begin, the first one empties it."""
         lock = self.home / "lock"
@@ -244,16 +241,15 @@ class Publisher(ABC):
             is_continued = (self.home / REQUEST).exists()
             if not is_continued or not self._kept:
                 self.removed = is_continued
-                self._put_back()
+                old = replaced_path(self._built)
+                if os.path.lexists(old) and not os.path.lexists(self.destination):
+                    os.rename(old, self.destination)  # A process died between two renames that replace in two steps.
                 empty(self.home, but="lock")
             if self._shared:
                 self._unlock()
         if self._shared:
             self._lock = take_lock(lock, shared=True)
         return self._lock >= 0
-
-    def _put_back(self) -> None:  # noqa: B027
-        """Give an old destination its name again, if a process has died while it was replaced."""
 
     def _unlock(self) -> None:
         lock, self._lock = self._lock, -1
@@ -321,7 +317,10 @@ class Publisher(ABC):
     def _leave(self) -> None:
         if self._lock >= 0:
             if not self.keep:
-                self._discard()
+                self._remove_old()
+                with contextlib.suppress(OSError):  # Without it, what a killed process leaves is not continued.
+                    os.unlink(self.home / REQUEST)
+                remove_private(self.home, self._lock)
             self._unlock()
         elif self._new and not self.keep:  # A signal came before it was locked.
             _remove_unlocked(self.home, {"lock", "build", "scratch"})
@@ -329,10 +328,8 @@ class Publisher(ABC):
             with contextlib.suppress(OSError):
                 self.spool.rmdir()
 
-    def _discard(self) -> None:
-        with contextlib.suppress(OSError):  # Without it, what a killed process leaves is not continued.
-            os.unlink(self.home / REQUEST)
-        remove_private(self.home, self._lock)
+    def _remove_old(self) -> None:  # noqa: B027
+        """Remove what was replaced, and is in the hidden directory since."""
 
 
 class LocalPublisher(Publisher):
@@ -375,7 +372,7 @@ class LocalPublisher(Publisher):
             resolve_link(destination), destination, overwrite=overwrite, kept=kept, shared=shared, companions=companions
         )
         self.objection, self.readable = objection, readable
-        self._inode, self._replaced, self._sealed = _UNKNOWN, _ABSENT, False
+        self._inode, self._replaced = _UNKNOWN, _ABSENT
         self._placed: dict[Path, int] = {}
 
     def check_replaceable(self) -> None:
@@ -409,11 +406,6 @@ class LocalPublisher(Publisher):
         with contextlib.suppress(OSError, ValueError):  # An earlier run was about to publish what has this inode.
             self._inode = int((self.home / _INODE).read_bytes())
 
-    def _put_back(self) -> None:
-        old = replaced_path(self._built)
-        if os.path.lexists(old) and not os.path.lexists(self.destination):
-            os.rename(old, self.destination)  # A process died between two renames that replace in two steps.
-
     def prepare(self, beside: Beside) -> Beside:
         """Flush the output, and the files beside it, to the disk under hidden names.
 
@@ -436,18 +428,12 @@ class LocalPublisher(Publisher):
                 restrict(self.path, self.readable)
         drafts: Beside = {name: None if text is None else self._draft(name, text) for name, text in beside.items()}
         if not self.published:
-            self.seal()
+            with writing(self.given):
+                sync_tree(self.path)
             self._inode = os.lstat(self.path).st_ino
             if self._kept:
                 replace_file(self.home / _INODE, str(self._inode).encode())
         return drafts
-
-    def seal(self) -> None:
-        """Flush the output to the disk. No write may follow."""
-        if not self._sealed:
-            with writing(self.given):
-                sync_tree(self.path)
-            self._sealed = True
 
     def appear(self, beside: Beside) -> None:
         """Rename the output to its destination in one step. Does no work that takes time.
@@ -540,14 +526,11 @@ class LocalPublisher(Publisher):
         restrict(draft, os.stat(self.destination if self.published else self.path).st_mode)
         return draft
 
-    def _discard(self) -> None:
-        old = self._old() if self.published else None
-        if old is not None and old.is_dir():
-            self._remove_old(old)
-        super()._discard()
-
-    def _remove_old(self, old: Path) -> None:
+    def _remove_old(self) -> None:
         """Remove the files of a replaced dataset. If it gained files since the last check, rename it instead."""
+        old = self._old() if self.published else None
+        if old is None or not old.is_dir():
+            return
         try:
             gone = not self.objection(LocalPlace(old)) and remove(
                 old, [local_path(file, "a dataset") for file in everything_in(old)]

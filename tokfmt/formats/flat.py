@@ -74,7 +74,7 @@ from tokfmt.core.reader import (
     windows,
 )
 from tokfmt.core.widths import contradicted_width
-from tokfmt.errors import NO_DAMAGE, ConversionError, CorruptError, FormatError
+from tokfmt.errors import NO_DAMAGE, ConversionError, CorruptError, FormatError, UnsafeError
 from tokfmt.files.fields import Section
 from tokfmt.files.file import Ends, File, everything_in, names_in, natural_key
 from tokfmt.files.place import AnyPlace, Place
@@ -737,6 +737,7 @@ class FlatFormat(Format):
             certain.
         meanings: For each code of a problem, its title and text.
         unreadable: Code for errors that `examine` raises.
+        unsafe: Code for those of them that are `UnsafeError`; "": as `unreadable`.
         masked: Code for invalid loss masks.
         other_index: Code for an index that seems to belong to other tokens; "" if the format has no indexes.
         inspection: A subclass of `FlatInspection`, if a check looks at more.
@@ -751,6 +752,7 @@ class FlatFormat(Format):
     runs_on: ClassVar[bool] = True
     meanings: ClassVar[Mapping[str, Code]]
     unreadable: ClassVar[str]
+    unsafe: ClassVar[str] = ""
     masked: ClassVar[str] = ""
     other_index: ClassVar[str] = ""
     inspection: ClassVar[type[FlatInspection]] = FlatInspection
@@ -921,7 +923,8 @@ class FlatFormat(Format):
         try:
             layout = self.examine(paths, options, hints)
         except FormatError as error:
-            return Unreadable(self.unreadable, paths[0], error)
+            is_unsafe = self.unsafe and isinstance(error, UnsafeError)
+            return Unreadable(self.unsafe if is_unsafe else self.unreadable, paths[0], error)
         layout = certain(layout) if hints.allow_partial else layout
         if getattr(options, "rows", None) == "blocks":
             layout = replace(layout, starts=None, entries=None, separators=Separators.AFTER)

@@ -29,6 +29,7 @@ from typing import Any, Literal
 import numpy as np
 
 from tokfmt.base.options import option
+from tokfmt.core.annotation import NUMPY_IDS
 from tokfmt.core.findings import Code, Problem
 from tokfmt.core.format import Confidence, Hints, Probe, WriterTraits
 from tokfmt.core.reader import Separators
@@ -132,8 +133,8 @@ class Llmc(FlatFormat):
     }
 
     def recognize(self, probe: Probe) -> Confidence | None:
-        if probe.head.startswith(b"\x93NUMPY\x01\x00") and re.fullmatch(_SHARD, probe.path.name):
-            return Confidence.STRUCTURE
+        if re.fullmatch(_SHARD, probe.path.name) and NUMPY_IDS.search(probe.head[:256]):
+            return Confidence.CERTAIN  # The name says more than an array of any other name has: `array`.
         magics = {int.from_bytes(probe.head[:4], order) for order in ("little", "big")}
         # Other files of llm.c are recognized as well, so that opening them reports what they are.
         used = 16 if magics & _MAGICS.keys() else 256 if magics & _OTHERS.keys() else 0

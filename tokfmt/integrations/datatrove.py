@@ -103,14 +103,12 @@ class TokfmtReader(BaseReader):  # type: ignore[misc] # datatrove is not a depen
     """Read any dataset that tokfmt opens as documents: text unchanged, token IDs decoded.
 
     A recipe of text yields the records of its sources in the order of its file, unchanged: not filtered, drawn,
-        compared or
-    shuffled. `metadata["recipe_source"]` is the name of the source in the recipe. Any other recipe yields its
-    sequences.
+    compared or shuffled. `metadata["recipe_source"]` is the name of the source in the recipe. Any other recipe yields
+    its sequences.
 
     A task reads whole blocks: about 1 MiB of lines or rows, one compressed file, or 1,024 sequences. Other fields of
-        JSON
-    lines, and other columns of Parquet and Arrow, become the ID and the metadata, as in datatrove's readers. A document
-    without an ID gets one of file and position that does not depend on the number of tasks.
+    JSON lines, and other columns of Parquet and Arrow, become the ID and the metadata, as in datatrove's readers. A
+    document without an ID gets one of file and position that does not depend on the number of tasks.
     """
 
     name = "tokfmt"

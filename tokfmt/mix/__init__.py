@@ -47,9 +47,8 @@ if TYPE_CHECKING:
         write_ledger,
     )
     from tokfmt.mix.open import named_by, open_recipe
-    from tokfmt.mix.order import samples_of_step
     from tokfmt.mix.prepare import prepared, prepared_in, selected_records
-    from tokfmt.mix.report import padded_positions, rows_of_ids, with_amounts
+    from tokfmt.mix.report import report_on
     from tokfmt.mix.samples import DEFAULT_FIELDS, PackedRows, Samples, Where
     from tokfmt.mix.trace import Traced, shortest, stored_sequence, traced, traced_request
     from tokfmt.mix.tree import TreeRow, explain
@@ -83,20 +82,17 @@ __all__ = [
     "listed_request",
     "named_by",
     "open_recipe",
-    "padded_positions",
     "parse_recipe",
     "prepared",
     "prepared_in",
     "read_ledger",
     "read_recipe",
-    "rows_of_ids",
-    "samples_of_step",
+    "report_on",
     "selected_records",
     "shortest",
     "stored_sequence",
     "traced",
     "traced_request",
-    "with_amounts",
     "write_ledger",
 ]
 
@@ -112,9 +108,8 @@ _NAMES = {
         "Ledgers", "Origin", "compare_ledger", "ledger_files", "listed_request", "read_ledger", "write_ledger",
     ),
     "open": ("named_by", "open_recipe"),
-    "order": ("samples_of_step",),
     "prepare": ("prepared", "prepared_in", "selected_records"),
-    "report": ("padded_positions", "rows_of_ids", "with_amounts"),
+    "report": ("report_on",),
     "samples": ("DEFAULT_FIELDS", "PackedRows", "Samples", "Where"),
     "trace": ("Traced", "shortest", "stored_sequence", "traced", "traced_request"),
     "tree": ("TreeRow", "explain"),
@@ -127,6 +122,6 @@ def __getattr__(name: str) -> Any:
 
     for module, names in _NAMES.items():
         if name in names:
-            found = globals()[name] = getattr(import_module(f"tokfmt.mix.{module}"), name)
-            return found
+            value = globals()[name] = getattr(import_module(f"tokfmt.mix.{module}"), name)
+            return value
     raise AttributeError(f"module 'tokfmt.mix' has no attribute {name!r}")

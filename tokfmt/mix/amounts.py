@@ -83,7 +83,7 @@ class _Tally:
         self.recipe, count = recipe, len(recipe.sources)
         self.sequences, self.tokens = np.zeros(count, np.int64), np.zeros(count, np.int64)
         readers = [source.all_of_it for source in recipe.sources]
-        self.inner = {k: _Tally(one) for k, one in enumerate(readers) if isinstance(one, (Documents, Samples))}
+        self.inner = {k: _Tally(reader) for k, reader in enumerate(readers) if isinstance(reader, (Documents, Samples))}
 
     def add(self, source: Numbers, numbers: Numbers, tokens: Numbers) -> None:
         """Count sequences that contribute tokens.
@@ -93,11 +93,11 @@ class _Tally:
             numbers: int64[n], its number in the source.
             tokens: int64[n], the number of tokens that it contributes; sequences with 0 do not count.
         """
-        count, given = len(self.tokens), np.flatnonzero(tokens)
-        self.sequences += np.bincount(source[given], minlength=count)
+        count, contributing = len(self.tokens), np.flatnonzero(tokens)
+        self.sequences += np.bincount(source[contributing], minlength=count)
         self.tokens += np.bincount(source, tokens, count).astype(np.int64)
         for k, inner in self.inner.items():
-            mine = given[source[given] == k]
+            mine = contributing[source[contributing] == k]
             inner.follow(numbers[mine], tokens[mine])
 
     def follow(self, numbers: Numbers, tokens: Numbers) -> None:
@@ -122,14 +122,14 @@ class _Tally:
 
     def given(self, whole: _Tally) -> list[Amount]:
         """Return the contribution of each source; `whole` is the tally of one pass over the outer recipe."""
-        found = list[Amount]()
+        amounts = list[Amount]()
         once = amounts_of(self.recipe) if isinstance(self.recipe, Samples) else None
         for k, source in enumerate(self.recipe.sources):
             tokens, of_pass = int(self.tokens[k]), int(whole.tokens[k])
             passes = tokens / of_pass if of_pass else 0.0
             passes *= once[k].passes if once else int(whole.sequences[k]) / max(1, nonempty(source.distinct))
-            found.append(Amount(tokens, passes, inner=self.inside(k, whole)))
-        return found
+            amounts.append(Amount(tokens, passes, inner=self.inside(k, whole)))
+        return amounts
 
 
 def _of_documents(view: Documents, first: int, last: int) -> list[Amount]:
@@ -182,39 +182,39 @@ def _every(a: int, b: int) -> NDArray[np.bool_]:
 
 
 def _of_samples(view: Samples, first: int, last: int, *, cut: bool) -> list[Amount]:
-    found, lists = [Amount() for _ in view.sources], view.lists(first, last)
+    amounts, lists = [Amount() for _ in view.sources], view.lists(first, last)
     cuts = _Cuts(view, lists) if cut else None
-    for one in lists:
-        numbers = one.packing.axis.numbers
-        of_pass, drawn = _of_pass(view, one, cuts if one.whole else None), _Tally(view)
-        drawn.plus(of_pass, one.whole)
-        for part in one.parts:
-            drawn.plus(_walked(view, one.packing, part, None if one.whole else cuts))
+    for drawn_list in lists:
+        numbers = drawn_list.packing.axis.numbers
+        of_pass, drawn = _of_pass(view, drawn_list, cuts if drawn_list.whole else None), _Tally(view)
+        drawn.plus(of_pass, drawn_list.whole)
+        for part in drawn_list.parts:
+            drawn.plus(_walked(view, drawn_list.packing, part, None if drawn_list.whole else cuts))
         for k in numbers:
             source, tokens, each = view.sources[k], int(drawn.tokens[k]), int(of_pass.tokens[k])
             repeated = source.info.sequences / max(1, source.once)
             passes = tokens / each * repeated if each else 0.0
-            found[k].add(Amount(tokens, passes, inner=drawn.inside(k, of_pass)))
-    for k, amount in enumerate(found):
+            amounts[k].add(Amount(tokens, passes, inner=drawn.inside(k, of_pass)))
+    for k, amount in enumerate(amounts):
         amount.cut = cuts.of(k) if cuts else None
-    return found
+    return amounts
 
 
-def _of_pass(view: Samples, one: Drawn, cuts: _Cuts | None) -> _Tally:
+def _of_pass(view: Samples, drawn_list: Drawn, cuts: _Cuts | None) -> _Tally:
     """Return the tally of one pass over a list."""
-    tally, (k, *others) = _Tally(view), one.packing.axis.numbers
+    tally, (k, *others) = _Tally(view), drawn_list.packing.axis.numbers
     if others or k in tally.inner or cuts:
-        return _walked(view, one.packing, _every, cuts)
-    tally.tokens[k] = one.packing.tokens
+        return _walked(view, drawn_list.packing, _every, cuts)
+    tally.tokens[k] = drawn_list.packing.tokens
     return tally
 
 
 def _walked(view: Samples, packing: Packing, selection: Selection, cuts: _Cuts | None) -> _Tally:
     """Return the tally of the selected samples of a pass."""
     tally, names = _Tally(view), np.array(packing.axis.numbers, np.int64)
-    for held in packing.held(selection):
-        source, numbers = packing.axis.located(held.sequences)
-        tally.add(names[source], numbers, held.tokens)
+    for window in packing.sequences_in(selection):
+        source, numbers = packing.axis.located(window.sequences)
+        tally.add(names[source], numbers, window.tokens)
         if cuts:
-            cuts.add(names[source], numbers, held.cut)
+            cuts.add(names[source], numbers, window.cut)
     return tally

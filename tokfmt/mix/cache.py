@@ -242,11 +242,11 @@ def _exist(paths: Sequence[Path]) -> bool:
 
 
 def _joined(parts: Iterator[Sequence[NDArray[Any]]], count: int) -> list[Numbers]:
-    found: list[list[Numbers]] = [[np.empty(0, np.int64)] for _ in range(count)]
+    arrays: list[list[Numbers]] = [[np.empty(0, np.int64)] for _ in range(count)]
     for part in parts:
-        for array, piece in zip(found, part, strict=True):
+        for array, piece in zip(arrays, part, strict=True):
             array.append(piece)
-    return [np.concatenate(array) for array in found]
+    return [np.concatenate(array) for array in arrays]
 
 
 def _write(paths: Sequence[Path], parts: Iterator[Sequence[NDArray[Any]]]) -> None:

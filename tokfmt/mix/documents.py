@@ -163,11 +163,11 @@ def numbered(sources: Sequence[TokenSource], source: Numbers, sequences: Numbers
         source: int64[n], the index of the source of each sequence.
         sequences: int64[n], the number of each sequence in `sources[source[i]].reader`.
     """
-    found = sequences.copy()
+    numbers = sequences.copy()
     for k in np.unique(source).tolist():
         if (drawn := sources[k].drawn) is not None:
-            found[source == k] = drawn.array[sequences[source == k]]
-    return found
+            numbers[source == k] = drawn.array[sequences[source == k]]
+    return numbers
 
 
 class Span(NamedTuple):
@@ -281,10 +281,10 @@ def _from_json(value: Any) -> StoredParts | None:
     """Return stored parts from the JSON of the cache. Their files are opened on first use, and must be unchanged."""
     if value is None:
         return None
-    found: StoredParts = []
-    for path, identity, at, dtype, length in value:
-        found.append((_Stored(known_file(place_of(path), Identity(*identity)), at, np.dtype(dtype)), length))
-    return found
+    parts: StoredParts = []
+    for path, identity, offset, dtype, length in value:
+        parts.append((_Stored(known_file(place_of(path), Identity(*identity)), offset, np.dtype(dtype)), length))
+    return parts
 
 
 class _Made(NamedTuple):
@@ -316,12 +316,12 @@ class _Made(NamedTuple):
     def read_marks(self, start: int, stop: int) -> Marks:
         """Return the marks of positions `start <= p < stop` of the part."""
         if self.eos_id is None:
-            found = self.reader.marks(start, stop)
-            return np.ones(stop - start, np.uint8) if found is None else found & _TARGET
+            marks_read = self.reader.marks(start, stop)
+            return np.ones(stop - start, np.uint8) if marks_read is None else marks_read & _TARGET
         lead = max(start - 1, 0)  # the token before `start` has the mark of a separator at `start`
         plain, first, last = self._between(lead, stop)
-        found = self.reader.marks(first, last)
-        marks = np.ones(last - first, np.uint8) if found is None else found
+        marks_read = self.reader.marks(first, last)
+        marks = np.ones(last - first, np.uint8) if marks_read is None else marks_read
         return separated(marks, plain)[start - lead :] & _TARGET
 
     def _between(self, start: int, stop: int) -> tuple[NDArray[np.bool_], int, int]:
@@ -409,7 +409,7 @@ class Axis:
         return starts, numbers, ends
 
     def _walk(self) -> Iterator[tuple[Numbers, Numbers, Numbers]]:
-        extra, at, count, none = int(self.eos_id is not None), 0, 0, np.empty(0, np.int64)
+        extra, position, count, none = int(self.eos_id is not None), 0, 0, np.empty(0, np.int64)
         regular = True
         for k, source in enumerate(self.sources):
             for a, b in windows(0, source.info.sequences, _AT_ONCE):
@@ -418,18 +418,18 @@ class Axis:
                 if regular and len(there) < b - a:
                     regular = False  # numbers are kept from here on; before, index and number are the same
                     yield none, np.arange(count, dtype=np.int64), none
-                found = offsets_of(lengths[there] + extra) + at
-                yield found[:-1], none if regular else there + (int(self.firsts[k]) + a), none
-                at, count = int(found[-1]), count + len(there)
-            yield none, none, np.array([count, at], np.int64)
-        yield np.array([at], np.int64), none, none
+                begins = offsets_of(lengths[there] + extra) + position
+                yield begins[:-1], none if regular else there + (int(self.firsts[k]) + a), none
+                position, count = int(begins[-1]), count + len(there)
+            yield none, none, np.array([count, position], np.int64)
+        yield np.array([position], np.int64), none, none
 
     def _find_parts(self, key: str) -> None:
         """Find the parts of the axis. Those of large lists are in the cache, so that no source has to be opened."""
         laid = self._cached_parts(key) if self.large else None
-        known = laid is not None and len(laid) == len(self._occupied())
-        laid = laid if laid is not None and known else [self._stored(k) for k in self._occupied()]
-        if self.large and not known:
+        cached = laid is not None and len(laid) == len(self._occupied())
+        laid = laid if laid is not None and cached else [self._stored(k) for k in self._occupied()]
+        if self.large and not cached:
             remember(f"{key}-laid", [_to_json(parts) for parts in laid])
         self._parts: list[_Stored | _Made | _Copied] = []
         self._at: list[int] = []
@@ -439,8 +439,8 @@ class Axis:
             begin = self.begins[k]
             made = _Made(self.sources[k].reader, self.eos_id, self.starts, self.sequences_before[k], begin)
             self._marks[k] = _Marked(made) if self.sources[k].masked else None
-            found: Sequence[tuple[_Stored | _Made | _Copied, int]] = [(made, 0)] if parts is None else parts
-            for part, length in found:
+            pieces: Sequence[tuple[_Stored | _Made | _Copied, int]] = [(made, 0)] if parts is None else parts
+            for part, length in pieces:
                 self._at.append(begin)
                 self._parts.append(part)
                 begin += length
@@ -531,15 +531,15 @@ class Axis:
 
     def read(self, start: int, stop: int, out: NDArray[Any]) -> None:
         """Read positions `start <= p < stop` of the axis into a contiguous array of that length."""
-        at = self._at
-        k = bisect.bisect_right(at, start) - 1
-        begin = at[k]
-        if stop <= at[k + 1]:
+        begins = self._at
+        k = bisect.bisect_right(begins, start) - 1
+        begin = begins[k]
+        if stop <= begins[k + 1]:
             self._parts[k].read(start - begin, stop - begin, out)
             return
         done = start
         while done < stop:
-            begin, end = at[k], min(at[k + 1], stop)
+            begin, end = begins[k], min(begins[k + 1], stop)
             if done < end:
                 self._parts[k].read(done - begin, end - begin, out[done - start : end - start])
                 done = end
@@ -711,17 +711,17 @@ class Documents(TokenReader):
 
     def _walk(self) -> Iterator[tuple[Numbers, Numbers, Numbers]]:
         """Yield the shuffled documents: their numbers, their starts here, and their starts in the joined sources."""
-        count, at = int(self._firsts[-1]), 0
+        count, position = int(self._firsts[-1]), 0
         order = permutation(max(1, count), self.file.seed, ORDER_DOCUMENTS, 0)
         begins = self._base.offsets(0, count)
         lengths = np.diff(begins)
         for a, b in windows(0, count, _AT_ONCE):
             numbers = order.many(np.arange(a, b))
-            found = offsets_of(lengths[numbers]) + at
-            yield numbers, found[:-1], begins[numbers]
-            at = int(found[-1])
+            starts = offsets_of(lengths[numbers]) + position
+            yield numbers, starts[:-1], begins[numbers]
+            position = int(starts[-1])
         none = np.empty(0, np.int64)
-        yield none, np.array([at], np.int64), none
+        yield none, np.array([position], np.int64), none
 
     def _within(self, count: int, budget: int) -> tuple[int, int, tuple[str, ...]]:
         """Return the number of sequences and of tokens within a budget, and notes.
@@ -757,8 +757,8 @@ class Documents(TokenReader):
                 yield k, a - begin, b - begin, int(high[0]) - int(low[0])
 
     def _offset(self, sequence: int) -> int:
-        found = self._base.offsets(sequence, sequence) if self._starts is None else self._starts.array[sequence:]
-        return int(found[0])
+        offsets = self._base.offsets(sequence, sequence) if self._starts is None else self._starts.array[sequence:]
+        return int(offsets[0])
 
     @cached_property
     def fingerprint(self) -> str:
@@ -819,9 +819,9 @@ class Documents(TokenReader):
         """See `TokenReader.as_dataset`."""
         if not drawn:
             return None
-        found = concat([dataset_of(source.all_of_it) for source in self.sources])
+        joined = concat([dataset_of(source.all_of_it) for source in self.sources])
         numbers: Any = _InSources(self)
-        return replace(found, spans=Taken(found.spans, numbers))
+        return replace(joined, spans=Taken(joined.spans, numbers))
 
     def to_source(self, position: int) -> tuple[TokenReader, int]:
         """See `TokenReader.to_source`."""
@@ -856,8 +856,8 @@ class _InSources:
         if isinstance(chosen, slice):
             return self[np.arange(*chosen.indices(len(self)))]
         sources, inside = self.recipe.in_readers(np.atleast_1d(chosen))
-        found = self.firsts[sources] + numbered(self.sources, sources, inside)
-        return found if np.ndim(chosen) else found[0]
+        numbers = self.firsts[sources] + numbered(self.sources, sources, inside)
+        return numbers if np.ndim(chosen) else numbers[0]
 
     def __array__(self, *_: Any, **__: Any) -> Numbers:
         return np.asarray(self[:])
@@ -871,8 +871,8 @@ class _MarksOf(View):
         self.masked = source.masked
 
     def tokens(self, start: int, stop: int) -> Tokens:
-        found = self.source.marks(start, stop) if self.masked else None
-        return np.full(stop - start, TARGET, np.uint8) if found is None else found
+        marks = self.source.marks(start, stop) if self.masked else None
+        return np.full(stop - start, TARGET, np.uint8) if marks is None else marks
 
 
 def masks_of_sources(sources: Sequence[TokenSource]) -> str:
@@ -884,7 +884,7 @@ def quota_of(file: RecipeFile, number: int) -> int | None:
     """Return the quota of a source in tokens: its own, or its share of the budget by weight; None without one."""
     entry = file.sources[number]
     if file.seq_len is None and file.tokens is not None and entry.weight is not None:
-        total: Any = sum(one.weight or 0 for one in file.sources)
+        total: Any = sum(source.weight or 0 for source in file.sources)
         return int(entry.weight / total * file.tokens)
     return entry.tokens
 
@@ -941,8 +941,8 @@ def notes_on_quota(file: RecipeFile, name: str | None, quota: int, taken: int, b
 
 def with_quotas(file: RecipeFile, sources: Sequence[TokenSource]) -> list[TokenSource]:
     """Return the sources, with documents drawn from those that have a quota."""
-    found: list[TokenSource] = []
+    filled: list[TokenSource] = []
     for number, source in enumerate(sources):
         quota = quota_of(file, number)
-        found.append(source if quota is None else with_quota(file, number, source, quota))
-    return found
+        filled.append(source if quota is None else with_quota(file, number, source, quota))
+    return filled

@@ -95,8 +95,8 @@ class SourcePreview:
 def _look(source: TextSource) -> SourcePreview:
     texts, notes = list[str](), list[str]()
     for part in source.parts:
-        found, skipped = first_look(part)
-        texts += found
+        texts_of_part, skipped = first_look(part)
+        texts += texts_of_part
         if skipped.invalid and isinstance(part.reader, RecordReader) and part.reader.describes_lines:
             lines = counted(skipped.invalid, "invalid line")
             error = part.reader.record_error(skipped.faults[0])
@@ -141,13 +141,13 @@ class TextRecipe(RecordReader):
 
     @property
     def info(self) -> RecordInfo:  # type: ignore[override]
-        held = sum(reader.info.size for reader in self._readers)
-        held += sum(source.info.tokens for source in self.of_ids)
+        size = sum(reader.info.size for reader in self._readers)
+        size += sum(source.info.tokens for source in self.of_ids)
         used = {name for entry in self.file.sources for name in entry.filter}
         unused = [f"no source has the filter {name}" for name in self.file.filters if name not in used]
         return RecordInfo(
             "text" if self._readers else "ids",
-            held,
+            size,
             None,
             False,
             lost=self.lost,
@@ -192,8 +192,8 @@ class TextRecipe(RecordReader):
         """See `commands.source.ingest.Lookable`."""
         texts, skipped = list[str](), SkippedRecords()
         for part in (part for source in self.of_text for part in source.parts):
-            found, more = first_look(part)
-            texts, skipped = [*texts, *found], skipped + more
+            texts_of_part, more = first_look(part)
+            texts, skipped = [*texts, *texts_of_part], skipped + more
         return texts, skipped
 
     def close(self) -> None:

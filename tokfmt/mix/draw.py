@@ -84,20 +84,20 @@ class Kept:
         return self._of_equal(entries, "record")
 
     def _of_equal(self, entries: NDArray[np.void], column: str) -> NDArray[np.int64]:
-        found = np.full(len(entries), -1, np.int64)
+        values = np.full(len(entries), -1, np.int64)
         order = np.argsort(entries["high"], kind="stable")
         high, low = entries["high"][order], entries["low"][order]
         for run in self._runs:
-            at = np.searchsorted(run["high"], high)
-            open_ = np.arange(len(at))
+            candidates = np.searchsorted(run["high"], high)
+            open_ = np.arange(len(candidates))
             while len(open_):  # one pass, unless the first 64 bits of different documents agree
-                open_ = open_[at[open_] < len(run)]
-                open_ = open_[run["high"][at[open_]] == high[open_]]
-                same = run["low"][at[open_]] == low[open_]
-                found[order[open_[same]]] = run[column][at[open_[same]]]
+                open_ = open_[candidates[open_] < len(run)]
+                open_ = open_[run["high"][candidates[open_]] == high[open_]]
+                same = run["low"][candidates[open_]] == low[open_]
+                values[order[open_[same]]] = run[column][candidates[open_[same]]]
                 open_ = open_[~same]
-                at[open_] += 1
-        return found
+                candidates[open_] += 1
+        return values
 
     def add(self, entries: NDArray[np.void], source: int, records: NDArray[np.int64]) -> None:
         """Add documents of a source that are kept, with their numbers in it."""
@@ -115,7 +115,7 @@ class Kept:
             merged = np.concatenate((runs.pop(), runs.pop()))
             merged.sort(order=("high", "low"))
             runs.append(merged)
-        if sum(held.nbytes for held in runs[files:]) > self._limit_bytes:
+        if sum(sorted_run.nbytes for sorted_run in runs[files:]) > self._limit_bytes:
             spilled = np.concatenate(runs[files:])
             spilled.sort(order=("high", "low"))
             path = self._home / f"kept-{os.urandom(6).hex()}"

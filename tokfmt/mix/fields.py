@@ -40,12 +40,12 @@ def check_fields(names: Iterable[str]) -> tuple[str, ...]:
     Raises:
         OptionError: If a name is unknown. The error proposes the nearest one.
     """
-    found = (names,) if isinstance(names, str) else tuple(names)
-    for name in found:
+    fields = (names,) if isinstance(names, str) else tuple(names)
+    for name in fields:
         if name not in FIELDS:
-            known = ", ".join(FIELDS)
-            raise OptionError(f"samples have no field {name!r} (they have {known})", nearest=nearest(name, FIELDS))
-    return found
+            listed = ", ".join(FIELDS)
+            raise OptionError(f"samples have no field {name!r} (they have {listed})", nearest=nearest(name, FIELDS))
+    return fields
 
 
 class Grid:
@@ -111,11 +111,11 @@ class Grid:
         if self.recipe.convention != "starts":
             return self.rows
         lead = self.recipe.lead
-        found = np.full(self.rows.shape, self.pad, np.promote_types(self.tokens.dtype, smallest(lead)))
-        found[:, 1:] = self.tokens[:, : self.width - 1]
-        found.reshape(-1)[self.begins()] = lead
-        self._pad(found, self.pad)
-        return found
+        inputs = np.full(self.rows.shape, self.pad, np.promote_types(self.tokens.dtype, smallest(lead)))
+        inputs[:, 1:] = self.tokens[:, : self.width - 1]
+        inputs.reshape(-1)[self.begins()] = lead
+        self._pad(inputs, self.pad)
+        return inputs
 
     def labels(self, dtype: Ids = np.int32) -> NDArray[Any]:
         """Return the labels, [n, width], in a signed dtype."""
@@ -123,19 +123,19 @@ class Grid:
         if self.recipe.pack == "stored":
             return self._stored_labels(dtype)
         if convention in ("starts", "same"):
-            found = self.rows.astype(dtype)
+            rows = self.rows.astype(dtype)
             if self.marks is not None:
-                found[self.marks[:, : self.width] == 0] = IGNORED
+                rows[self.marks[:, : self.width] == 0] = IGNORED
             if convention == "same" and not all(packing.inner for packing, _ in self.samples):
-                found.reshape(-1)[self.begins()] = IGNORED  # the model shifts labels, and another part is before it
+                rows.reshape(-1)[self.begins()] = IGNORED  # the model shifts labels, and another part is before it
         else:
-            found = self.tokens[:, 1:].astype(dtype)
+            rows = self.tokens[:, 1:].astype(dtype)
             if self.marks is not None:
-                found[self.marks[:, 1:] == 0] = IGNORED
+                rows[self.marks[:, 1:] == 0] = IGNORED
             if self._ends:
-                found.reshape(-1)[self._ends] = self._last
-        self._pad(found, IGNORED)
-        return found
+                rows.reshape(-1)[self._ends] = self._last
+        self._pad(rows, IGNORED)
+        return rows
 
     def _pad(self, rows: NDArray[Any], value: int) -> None:
         for row, end in enumerate(self.filled):
@@ -144,8 +144,8 @@ class Grid:
 
     def mask(self) -> NDArray[np.uint8]:
         """Return the loss mask, uint8[n, width]: 1 where the label counts."""
-        found: NDArray[np.uint8] = np.not_equal(self.labels(), IGNORED).view(np.uint8)
-        return found
+        mask: NDArray[np.uint8] = np.not_equal(self.labels(), IGNORED).view(np.uint8)
+        return mask
 
     def _stored_labels(self, dtype: Ids) -> NDArray[Any]:
         """Return the labels of stored samples.
@@ -153,34 +153,34 @@ class Grid:
         Stored labels are -100 where the stored mask is 0. Without stored labels, they are the IDs, and -100 where the
         loss mask of the ID is 0.
         """
-        found = np.empty(self.rows.shape, dtype)
+        labels_of_rows = np.empty(self.rows.shape, dtype)
         for row, (packing, sample) in enumerate(self.samples):
             reader, start = row_of(packing, sample)
             if reader.has_labels:
                 labels, mask = reader.labels(start, start + self.width), reader.masks(start, start + self.width)
-                found[row] = np.where(mask, labels, IGNORED)
+                labels_of_rows[row] = np.where(mask, labels, IGNORED)
                 continue
-            found[row] = self.rows[row]
+            labels_of_rows[row] = self.rows[row]
             if packing.axis.masked:
                 marks = np.empty(self.width, np.uint8)
                 packing.axis.read_marks(sample * self.width, (sample + 1) * self.width, marks)
-                found[row][marks == 0] = IGNORED
+                labels_of_rows[row][marks == 0] = IGNORED
             if self.recipe.convention == "next":
-                found[row, :-1], found[row, -1] = found[row, 1:].copy(), IGNORED
-        return found
+                labels_of_rows[row, :-1], labels_of_rows[row, -1] = labels_of_rows[row, 1:].copy(), IGNORED
+        return labels_of_rows
 
     def begins(self) -> NDArray[np.int64]:
         """Return the flat indexes at which parts begin, ascending: those of rows, inner sequences and padding."""
         width = self.width
-        found = [np.arange(len(self.samples), dtype=np.int64) * width]
-        found.append(np.array([k * width + end for k, end in enumerate(self.filled) if end < width], np.int64))
+        parts = [np.arange(len(self.samples), dtype=np.int64) * width]
+        parts.append(np.array([k * width + end for k, end in enumerate(self.filled) if end < width], np.int64))
         starts, columns, bases, packings = list[int](), list[int](), list[int](), set[Packing]()
         for row, ((packing, sample), runs) in enumerate(zip(self.samples, self.runs, strict=True)):
             base = row * width
             if isinstance(packing, StoredSamples):
-                found.append(self._inside(row, packing, sample) + base)
+                parts.append(self._inside(row, packing, sample) + base)
                 continue
-            found.append(np.array([base + run.column for run in runs[1:] if run.length], np.int64))
+            parts.append(np.array([base + run.column for run in runs[1:] if run.length], np.int64))
             if packing.inner and len(runs) == 1:
                 starts.append(runs[0].start)
                 columns.append(runs[0].length)
@@ -188,9 +188,9 @@ class Grid:
                 packings.add(packing)
         for packing in packings:
             mine = [k for k, base in enumerate(bases) if self.samples[base // width][0] is packing]
-            a, n, at = (np.array([values[k] for k in mine], np.int64) for values in (starts, columns, bases))
-            found.append(_inner(packing.axis.starts.array, a, a + n, at))
-        return np.unique(np.concatenate(found))
+            a, n, first_columns = (np.array([values[k] for k in mine], np.int64) for values in (starts, columns, bases))
+            parts.append(_inner(packing.axis.starts.array, a, a + n, first_columns))
+        return np.unique(np.concatenate(parts))
 
     def _inside(self, row: int, packing: StoredSamples, sample: int) -> NDArray[np.int64]:
         """Return where documents begin inside a stored row: as its reader reports, or after each separator."""
@@ -205,7 +205,7 @@ class Grid:
 
     def piecewise(self, names: Iterable[str]) -> dict[str, NDArray[np.int32]]:
         """Return the fields that start over in each part."""
-        begins, found = self.begins(), dict[str, NDArray[np.int32]]()
+        begins, fields = self.begins(), dict[str, NDArray[np.int32]]()
         count, width = len(self.samples), self.width
         lengths = np.diff(begins, append=count * width)
         rows = begins // width
@@ -213,33 +213,33 @@ class Grid:
         if "position_ids" in names:
             positions = np.arange(count * width, dtype=np.int32)
             positions -= np.repeat(begins.astype(np.int32), lengths)
-            found["position_ids"] = positions.reshape(count, width)
+            fields["position_ids"] = positions.reshape(count, width)
         if "document_ids" in names:
             documents = np.repeat(inside.astype(np.int32), lengths).reshape(count, width)
             self._pad(documents, -1)
-            found["document_ids"] = documents
+            fields["document_ids"] = documents
         if "cu_seqlens" in names:
             bounds = np.full((count, width + 1), width, np.int32)
             bounds[rows, inside] = begins - rows * width
-            found["cu_seqlens"] = bounds
-        return found
+            fields["cu_seqlens"] = bounds
+        return fields
 
 
 def _inner(
-    bounds: NDArray[np.int64], starts: NDArray[np.int64], stops: NDArray[np.int64], at: NDArray[np.int64]
+    bounds: NDArray[np.int64], starts: NDArray[np.int64], stops: NDArray[np.int64], begins: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Return the flat indexes of the bounds inside intervals of the axis, of which each begins at a flat index `at`."""
+    """Return the flat indexes of bounds inside intervals of the axis; `begins` has the flat index of each interval."""
     low = np.searchsorted(bounds, starts, side="right")
     counts = np.searchsorted(bounds, stops, side="left") - low
     before = np.cumsum(counts) - counts
     which = np.repeat(low - before, counts) + np.arange(int(counts.sum()))
-    return bounds[which] - np.repeat(starts - at, counts)
+    return bounds[which] - np.repeat(starts - begins, counts)
 
 
 def row_of(packing: Packing, sample: int) -> tuple[Any, int]:
     """Return the reader of a stored row, and the position in it at which the row begins."""
-    found = packing.axis.to_source(sample * packing.axis.width)
-    return sampled_beneath(*found) if found else (None, 0)
+    source = packing.axis.to_source(sample * packing.axis.width)
+    return sampled_beneath(*source) if source else (None, 0)
 
 
 def sampled_beneath(reader: TokenReader, position: int) -> tuple[TokenReader, int]:
@@ -252,15 +252,15 @@ def sampled_beneath(reader: TokenReader, position: int) -> tuple[TokenReader, in
 
 def arrays(grid: Grid, names: Sequence[str], dtype: Ids = np.int32) -> Mapping[str, NDArray[Any]]:
     """Return fields by name; `dtype` is the dtype of input_ids and labels."""
-    found: dict[str, NDArray[Any]] = {}
+    fields: dict[str, NDArray[Any]] = {}
     piecewise = grid.piecewise(names) if not _PIECEWISE.isdisjoint(names) else {}
     for name in names:
         if name == "input_ids":
-            found[name] = grid.inputs().astype(dtype)
+            fields[name] = grid.inputs().astype(dtype)
         elif name == "labels":
-            found[name] = grid.labels(dtype)
+            fields[name] = grid.labels(dtype)
         elif name == "loss_mask":
-            found[name] = grid.mask()
+            fields[name] = grid.mask()
         else:
-            found[name] = piecewise[name]
-    return found
+            fields[name] = piecewise[name]
+    return fields

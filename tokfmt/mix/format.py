@@ -66,10 +66,10 @@ class RecipeInspection(Inspection):
         from tokfmt.mix.open import open_recipe  # its parts and its problems need none of its imports
 
         reader, _ = open_recipe(self.recipe or read_recipe(self.path), self.hints)
-        stated, given = reader.info.eos_id, "none" if self.hints.no_eos else self.hints.eos_id
-        if stated is not None and given not in (None, stated):
-            what = f"--eos {given} contradicts the recipe, whose separator is {stated}"
-            raise OptionError(f"{self.path}: {what}. --to-eos {given} writes {given} in its place", name="eos")
+        stated, asked = reader.info.eos_id, "none" if self.hints.no_eos else self.hints.eos_id
+        if stated is not None and asked not in (None, stated):
+            what = f"--eos {asked} contradicts the recipe, whose separator is {stated}"
+            raise OptionError(f"{self.path}: {what}. --to-eos {asked} writes {asked} in its place", name="eos")
         return reader
 
     def sections(self) -> Sequence[Section]:
@@ -80,8 +80,10 @@ class RecipeInspection(Inspection):
         except FormatError as error:
             failed = broken(error)
             return [Part("recipe", self.path, lambda: (failed,))]
-        held, more = tables[:_TABLES], tables[_TABLES:]
-        parts = [Part(printable(table.title), self.path, partial(_fields, [table])) for table in held if table.keys]
+        shown_tables, more = tables[:_TABLES], tables[_TABLES:]
+        parts = [
+            Part(printable(table.title), self.path, partial(_fields, [table])) for table in shown_tables if table.keys
+        ]
         return [*parts, Part(f"{len(more):,} more tables", self.path, partial(_fields, more))] if more else parts
 
 

@@ -53,25 +53,27 @@ def tables_of(text: bytes) -> Iterator[Table]:
     yield Table("recipe", tuple(_keys(text, 0, bounds[0], _known(RecipeFile))))
     sources = 0
     for (_, begin, name), end in zip(heads, bounds[1:], strict=True):
-        known = _known(SourceEntry) if name == "source" else _known(FilterRules) if name.startswith("filter") else None
-        if known is None and not name.startswith("source"):
+        allowed = (
+            _known(SourceEntry) if name == "source" else _known(FilterRules) if name.startswith("filter") else None
+        )
+        if allowed is None and not name.startswith("source"):
             continue
-        keys = tuple(_keys(text, begin, end, known))
+        keys = tuple(_keys(text, begin, end, allowed))
         if name == "source":
-            given = next((key.value.strip("\"'") for key in keys if key.name == "name"), "")
-            yield Table(f"source {sources}{f' ({given})' if given else ''}", keys)
+            source_name = next((key.value.strip("\"'") for key in keys if key.name == "name"), "")
+            yield Table(f"source {sources}{f' ({source_name})' if source_name else ''}", keys)
             sources += 1
         else:
             yield Table(name, keys)
 
 
 def _known(kind: type) -> frozenset[str]:
-    return frozenset(one.name for one in fields(kind))
+    return frozenset(key.name for key in fields(kind))
 
 
-def _keys(text: bytes, begin: int, end: int, known: frozenset[str] | None) -> Iterator[KeyLine]:
-    found = [match for match in _KEY.finditer(text, begin, end) if known is None or match[1].decode() in known]
-    for match, stop in zip(found, [*(match.start() for match in found[1:]), end], strict=True):
+def _keys(text: bytes, begin: int, end: int, allowed: frozenset[str] | None) -> Iterator[KeyLine]:
+    matches = [match for match in _KEY.finditer(text, begin, end) if allowed is None or match[1].decode() in allowed]
+    for match, stop in zip(matches, [*(match.start() for match in matches[1:]), end], strict=True):
         value = _without_tail(text[match.end() : stop])
         offset = match.start(1)
         yield KeyLine(match[1].decode(), offset, match.end() + len(value) - offset, value.decode("utf-8", "replace"))

@@ -176,8 +176,8 @@ def is_recipe(head: bytes, *, toml: bool) -> bool:
         return False
     if toml and _SOURCE.search(head) is not None and _VERSION.search(head) is not None:
         return True  # of any version: an unknown one is an error of `read_recipe`
-    found = _SIGN.search(head) is not None and (toml or _SOURCE.search(head) is not None)
-    return found and (toml or _KEY.match(head) is not None)  # not a text that quotes a recipe
+    signed = _SIGN.search(head) is not None and (toml or _SOURCE.search(head) is not None)
+    return signed and (toml or _KEY.match(head) is not None)  # not a text that quotes a recipe
 
 
 def read_recipe(path: Place) -> RecipeFile:
@@ -224,7 +224,7 @@ def parse_recipe(table: Mapping[str, Any], where: Place) -> RecipeFile:
         raise FormatError(where, "has no source", remedy="Add a table [[source]] with a path")
     if not isinstance(rules, Mapping):
         raise FormatError(where, "filter is not a table", remedy="Write its rules below [filter.NAME]")
-    found = RecipeFile(
+    recipe = RecipeFile(
         where=where,
         sources=_named([_entry(entry, where, number) for number, entry in enumerate(entries)]),
         filters={
@@ -233,9 +233,9 @@ def parse_recipe(table: Mapping[str, Any], where: Place) -> RecipeFile:
         },
         **_values(RecipeFile, tables, where, ""),
     )
-    for wrong, remedy in _contradictions(found):
+    for wrong, remedy in _contradictions(recipe):
         raise FormatError(where, wrong, remedy=remedy)
-    return found
+    return recipe
 
 
 def _entry(table: Any, where: Place, number: int) -> SourceEntry:
@@ -275,7 +275,7 @@ def _named(entries: Sequence[SourceEntry]) -> tuple[SourceEntry, ...]:
     The name for `web/*.jsonl` is web, for `*.jsonl` it is jsonl, and for `../*` it is source.
     """
     taken = Counter(entry.name for entry in entries if entry.name)
-    found = []
+    named = []
     for entry in entries:
         name = entry.name
         if not name:
@@ -285,9 +285,9 @@ def _named(entries: Sequence[SourceEntry]) -> tuple[SourceEntry, ...]:
                 count += 1
                 name = f"{base}-{count}"
             taken[name] += 1
-        values = {one.name: getattr(entry, one.name) for one in fields(entry)}
-        found.append(SourceEntry(**{**values, "name": name}))
-    return tuple(found)
+        values = {key.name: getattr(entry, key.name) for key in fields(entry)}
+        named.append(SourceEntry(**{**values, "name": name}))
+    return tuple(named)
 
 
 def _contradictions(recipe: RecipeFile) -> Iterator[tuple[str, str]]:
@@ -366,7 +366,7 @@ def _of_documents(recipe: RecipeFile) -> Iterator[tuple[str, str]]:
 
 
 def _names(kind: type) -> list[str]:
-    return [one.name for one in fields(kind) if one.name not in ("where", "sources", "filters")]
+    return [key.name for key in fields(kind) if key.name not in ("where", "sources", "filters")]
 
 
 _PLACES = (
@@ -376,41 +376,41 @@ _PLACES = (
 )
 
 
-def _keys(table: Any, known: Sequence[str], where: Place, title: str) -> dict[str, Any]:
+def _keys(table: Any, allowed: Sequence[str], where: Place, title: str) -> dict[str, Any]:
     """Return a table as a dict.
 
     Raises:
         FormatError: If a key is unknown. The error has the nearest key.
     """
-    at = f"{title}: " if title else ""
+    prefix = f"{title}: " if title else ""
     if not isinstance(table, Mapping):
-        raise FormatError(where, f"{at}is not a table", found=type(table).__name__)
+        raise FormatError(where, f"{prefix}is not a table", found=type(table).__name__)
     for key in table:
-        if key not in known:
-            near = nearest(str(key), known)
-            hint = f"Did you mean {near}?" if near else f"Write one of {', '.join(known)}"
+        if key not in allowed:
+            near = nearest(str(key), allowed)
+            hint = f"Did you mean {near}?" if near else f"Write one of {', '.join(allowed)}"
             hint = next((f"Write it {there}" for kind, there in _PLACES if key in _names(kind)), hint)
-            if f"to_{key}" in known:
+            if f"to_{key}" in allowed:
                 hint = f"Write to_{key} for what the recipe writes, or {key} below a [[source]] for what its data has"
-            raise FormatError(where, f'{at}unknown key "{printable(key)}"', remedy=hint)
+            raise FormatError(where, f'{prefix}unknown key "{printable(key)}"', remedy=hint)
     return dict(table)
 
 
 def _values(kind: type, table: Any, where: Place, title: str) -> dict[str, Any]:
     """Return the fields of a dataclass from a table, each checked for its type and its bounds."""
-    given, found = _keys(table, _names(kind), where, title), {}
-    for one in fields(kind):
-        if given.get(one.name) is None:
+    table_values, values = _keys(table, _names(kind), where, title), {}
+    for key in fields(kind):
+        if table_values.get(key.name) is None:
             continue
-        what = f"{title}: {one.name}" if title else one.name
+        what = f"{title}: {key.name}" if title else key.name
         try:
-            found[one.name] = value = fit(what, given[one.name], hints_of(kind)[one.name], one.metadata)
+            values[key.name] = value = fit(what, table_values[key.name], hints_of(kind)[key.name], key.metadata)
         except OptionError as error:
             remedy = f"Did you mean {error.nearest}?" if error.nearest else None
             raise FormatError(where, what, expected=error.expected, found=error.found, remedy=remedy) from error
         if isinstance(value, str) and not value.strip():
             raise FormatError(where, f"{what} is empty", remedy="Leave it out, or give it a value")
-    return found
+    return values
 
 
 _NAMED_OPTION = re.compile(
@@ -428,15 +428,15 @@ def in_keys(message: str) -> str:
     return _NAMED_OPTION.sub(_as_key, message) if "--" in message else message
 
 
-def _as_key(found: re.Match[str]) -> str:
-    if found["option"]:
-        return f"options = {{ {found['option']} = {_word(found['value'])} }}"
-    if found["key"]:
-        key, value = found["key"].replace("-", "_"), found["id"]
+def _as_key(match: re.Match[str]) -> str:
+    if match["option"]:
+        return f"options = {{ {match['option']} = {_word(match['value'])} }}"
+    if match["key"]:
+        key, value = match["key"].replace("-", "_"), match["id"]
         return key if value is None else f"{key} = {_word(value)}"
     names = ("options", "format", "text", "split", "tokenizer")
-    key = next(name for name in names if found[name])
-    word = found["word"] or ("NAME" if key == "tokenizer" else None)
+    key = next(name for name in names if match[name])
+    word = match["word"] or ("NAME" if key == "tokenizer" else None)
     return f'{key} = "{word}"' if word else key
 
 
@@ -527,23 +527,23 @@ def entries_of_blend(listed: Sequence[tuple[float | None, str]], directory: Plac
         listed: The weight of each source, or None, and its path.
         directory: The directory of the recipe.
     """
-    found = [{"path": _seen_from(directory, path), "weight": weight} for weight, path in listed]
-    return [{key: value for key, value in entry.items() if value is not None} for entry in found]
+    entries = [{"path": _seen_from(directory, path), "weight": weight} for weight, path in listed]
+    return [{key: value for key, value in entry.items() if value is not None} for entry in entries]
 
 
 def _typed_entry(word: str, directory: Place) -> dict[str, Any]:
     match = _WORD.fullmatch(word)
     if match is None:
         raise OptionError(f"{printable(word)!r} is not of the form NAME=PATH:WEIGHT")
-    found: dict[str, Any] = {"path": _seen_from(directory, match["path"])}
+    entry: dict[str, Any] = {"path": _seen_from(directory, match["path"])}
     if match["name"]:
-        found["name"] = match["name"]
+        entry["name"] = match["name"]
     if match["weight"] is not None:
         weight = _number(match["weight"])
         if weight is None:
             raise OptionError(f"{printable(word)}: {match['weight']} is not a weight")
-        found["weight"] = weight
-    return found
+        entry["weight"] = weight
+    return entry
 
 
 def _seen_from(directory: Place, path: str) -> str:

@@ -106,15 +106,15 @@ class Tracer:
     def _list(self, number: int, listed: list[dict[str, Any]], outer: str) -> Listed:
         source, file = self.recipe.sources[number], self.recipe.file
         entry, targets = file.sources[number], list[int | Tracer]()
-        found: list[tuple[list[Place], str | None, TokenReader | None]]
-        given: dict[str, object] = {
+        parts: list[tuple[list[Place], str | None, TokenReader | None]]
+        reading: dict[str, object] = {
             "text": entry.text,
             "split": None,
             "eos": None,
             "allow_loss": sorted(self.allow_loss),
         }
         if source.files:
-            found = [([part.path], part.format, None) for part in source.files]
+            parts = [([part.path], part.format, None) for part in source.files]
             firsts = [part.first for part in source.files]
             begins = offsets_of([part.records for part in source.files])[:-1]
         else:
@@ -122,11 +122,11 @@ class Tracer:
             files = [registry.of_prefix(path) for path in source.paths]
             paths = [[path] for path in files] if len(leaves) > 1 else [files]
             name = source.format if len(leaves) == 1 else entry.format  # several datasets can have different formats
-            found = [(places, name, leaf) for places, leaf in zip(paths, leaves, strict=True)]
+            parts = [(places, name, leaf) for places, leaf in zip(paths, leaves, strict=True)]
             firsts, begins = [0] * len(leaves), offsets_of([leaf.info.sequences for leaf in leaves])[:-1] - first
-            given |= {"split": entry.split, "eos": entry.eos}
+            reading |= {"split": entry.split, "eos": entry.eos}
         options = given_options(entry.options)
-        for named, name, leaf in found:
+        for named, name, leaf in parts:
             if isinstance(leaf, (Documents, Samples)):
                 targets.append(Tracer(leaf, self.allow_loss, listed, f"{outer}{source.name}/"))
                 continue
@@ -135,7 +135,7 @@ class Tracer:
             request = SourceRequest(tuple(places), options=options)
             if file.pack == "stored":
                 request = viewed(request, format_, "samples")
-            held = extent(one for path in places for one in format_.files(path))
+            extent_of_files = extent(file_ for path in places for file_ in format_.files(path))
             targets.append(len(listed))
             listed.append(
                 {
@@ -143,11 +143,11 @@ class Tracer:
                     "kind": "text" if source.files else "ids",
                     "paths": [path.text for path in places],
                     "format": format_.name,
-                    "bytes": held["bytes"],
-                    "files": held["files"],
+                    "bytes": extent_of_files["bytes"],
+                    "files": extent_of_files["files"],
                     "xxh3_128": read_manifest(places[0]).output.get("xxh3_128") if len(places) == 1 else None,
                     "options": words_of(request.options),
-                    **given,
+                    **reading,
                 }
             )
         return Listed(np.asarray(begins, np.int64), np.array(firsts, np.int64), targets)
@@ -157,18 +157,18 @@ class Tracer:
 
         In the result, `source` is the number in the list, and `sequence` the number of the record.
         """
-        keyed, found = spans._replace(row=np.arange(len(spans.row))), list[SpanTable]()
+        keyed, tables = spans._replace(row=np.arange(len(spans.row))), list[SpanTable]()
         for k in np.unique(spans.source).tolist():
             listed, of_source = self._sources[k], _those(keyed, keyed.source == k)
             parts = np.searchsorted(listed.begins, of_source.sequence, side="right") - 1
             for p in np.unique(parts).tolist():
-                one, target = _those(of_source, parts == p), listed.targets[p]
-                one = one._replace(sequence=one.sequence - listed.begins[p] + listed.firsts[p])
+                of_part, target = _those(of_source, parts == p), listed.targets[p]
+                of_part = of_part._replace(sequence=of_part.sequence - listed.begins[p] + listed.firsts[p])
                 if isinstance(target, Tracer):
-                    found.append(target.within(one))
+                    tables.append(target.within(of_part))
                 else:
-                    found.append(one._replace(source=np.full(len(one.row), target, np.int64)))
-        together = SpanTable.joined(found)
+                    tables.append(of_part._replace(source=np.full(len(of_part.row), target, np.int64)))
+        together = SpanTable.joined(tables)
         return together._replace(row=spans.row[together.row])
 
     def within(self, spans: SpanTable) -> SpanTable:
@@ -193,10 +193,12 @@ def _clipped(inner: SpanTable, spans: SpanTable) -> SpanTable:
     lengths = inner.stop - inner.start
     ends = np.cumsum(lengths)
     before = ends - lengths
-    at = before - before[np.searchsorted(inner.row, inner.row)] if len(before) else before
-    start = np.maximum(spans.start[inner.row], at)
-    stop = np.minimum(spans.stop[inner.row], at + lengths)
-    moved = inner._replace(row=spans.row[inner.row], start=inner.start + start - at, stop=inner.start + stop - at)
+    position = before - before[np.searchsorted(inner.row, inner.row)] if len(before) else before
+    start = np.maximum(spans.start[inner.row], position)
+    stop = np.minimum(spans.stop[inner.row], position + lengths)
+    moved = inner._replace(
+        row=spans.row[inner.row], start=inner.start + start - position, stop=inner.start + stop - position
+    )
     return _those(moved, start < stop)
 
 
@@ -254,12 +256,12 @@ def write_ledger(
                 there = np.diff(written.offsets(first, last)) > 0
             table = _table(recipe, numbers)
             table = tracer.follow(_those(table, there[table.row]))
-            found = np.empty(len(table.row), ROW)
-            found["sequence"] = sequences + (np.cumsum(there) - 1)[table.row]
-            found["source"], found["record"] = table.source, table.sequence
-            found["start"], found["stop"] = table.start, table.stop
-            file.write(found.data)
-            sequences, rows = sequences + int(there.sum()), rows + len(found)
+            written_rows = np.empty(len(table.row), ROW)
+            written_rows["sequence"] = sequences + (np.cumsum(there) - 1)[table.row]
+            written_rows["source"], written_rows["record"] = table.source, table.sequence
+            written_rows["start"], written_rows["stop"] = table.start, table.stop
+            file.write(written_rows.data)
+            sequences, rows = sequences + int(there.sum()), rows + len(written_rows)
             progress.advance(last - first)
         file.seek(0)
         file.write(_head(rows))
@@ -288,14 +290,14 @@ def ledger_files(
     """
     content: dict[str, Any] = json.loads(manifest) if manifest else {}
     output = content["output"] if manifest else extent(written_files(format_, staging.path))
-    digests = {one["path"]: one["xxh3_128"] for one in content.get("sources", ())}
+    digests = {source["path"]: source["xxh3_128"] for source in content.get("sources", ())}
     in_store = not place_of(staging.given).is_local
     home, sources = "" if in_store else os.path.realpath(staging.destination.parent), list[dict[str, Any]]()
-    for one in ledger["sources"]:
-        (path, *_), digest = one["paths"], one["xxh3_128"]
-        if one["kind"] == "text" and any(digests.values()):  # the manifest may have the directory, not the file
-            digest = digests.get(path) or _digest_of(place_of(path), registry.get(one["format"]))
-        sources.append({**one, "xxh3_128": digest, "paths": [_relative(path, home) for path in one["paths"]]})
+    for source in ledger["sources"]:
+        (path, *_), digest = source["paths"], source["xxh3_128"]
+        if source["kind"] == "text" and any(digests.values()):  # the manifest may have the directory, not the file
+            digest = digests.get(path) or _digest_of(place_of(path), registry.get(source["format"]))
+        sources.append({**source, "xxh3_128": digest, "paths": [_relative(path, home) for path in source["paths"]]})
     described = {
         "schema": SCHEMA,
         "unit": ledger["unit"],
@@ -322,8 +324,8 @@ def _relative(path: str, home: str) -> str:
     if isinstance(place_of(path), Url):
         return path
     short = os.path.abspath(path)
-    found = short if os.path.samefile(short, path) else os.path.realpath(path)
-    return os.path.relpath(found, home) if home else found
+    real = short if os.path.samefile(short, path) else os.path.realpath(path)
+    return os.path.relpath(real, home) if home else real
 
 
 # Reading a ledger.
@@ -374,8 +376,8 @@ class LedgerRows:
 
     def __getitem__(self, rows: int | slice) -> Any:
         first, last, _ = (rows if isinstance(rows, slice) else slice(rows, rows + 1)).indices(self._count)
-        found = self._file.array(_HEAD + first * ROW.itemsize, max(0, last - first), ROW)
-        return found if isinstance(rows, slice) else found[0]
+        read = self._file.array(_HEAD + first * ROW.itemsize, max(0, last - first), ROW)
+        return read if isinstance(rows, slice) else read[0]
 
 
 class Ledger(NamedTuple):
@@ -402,15 +404,15 @@ class Ledger(NamedTuple):
 
         A separator without a row belongs to the end of the last piece.
         """
-        rows, found, at = self.rows, list[tuple[int, int, int, int]](), 0
+        rows, pieces, position = self.rows, list[tuple[int, int, int, int]](), 0
         k = bisect.bisect_left(range(len(rows)), sequence, key=lambda row: int(rows[row]["sequence"]))
         while k < len(rows) and int((row := rows[k])["sequence"]) == sequence:
             _, source, record, a, b = row.tolist()
-            low, high = max(start, at), at + b - a if stop is None else min(stop, at + b - a)
+            low, high = max(start, position), position + b - a if stop is None else min(stop, position + b - a)
             if low < high or a == b:
-                found.append((source, record, a + low - at, a + high - at))
-            last, at, k = (source, record, b, b), at + b - a, k + 1
-        return found or ([last] if at and start >= at else [])
+                pieces.append((source, record, a + low - position, a + high - position))
+            last, position, k = (source, record, b, b), position + b - a, k + 1
+        return pieces or ([last] if position and start >= position else [])
 
 
 def read_ledger(path: Place, name: str | None) -> Ledger | None:
@@ -431,14 +433,14 @@ def read_ledger(path: Place, name: str | None) -> Ledger | None:
     file = open_file(about_at)
     try:
         content = json.loads(file.read(0, min(file.size, _LIMIT)))
-        known = content["schema"] == SCHEMA and content["unit"] in ("sequences", "samples")
+        valid = content["schema"] == SCHEMA and content["unit"] in ("sequences", "samples")
         count, rows, dataset = int(content["sequences"]), int(content["rows"]), dict(content["dataset"])
-        sources = [_described(one) for one in content["sources"]]
+        sources = [_described(source) for source in content["sources"]]
     except (OptionError, ValueError, KeyError, TypeError, RecursionError):
-        known = False
+        valid = False
     finally:
         file.close()
-    if not known:
+    if not valid:
         raise CorruptError(about_at, "is not a ledger of tokfmt", remedy=_AGAIN)
     found = {
         **extent(written_files(format_of(path, name), path)),
@@ -455,11 +457,11 @@ def read_ledger(path: Place, name: str | None) -> Ledger | None:
     if file.size > size or file.read(0, _HEAD) != _head(rows):
         what = f"does not match {printable(about_at.name)}, which states {rows:,} rows"
         raise CorruptError(rows_at, what, remedy=_AGAIN)
-    held: NDArray[np.void] | LedgerRows = np.empty(0, ROW)
+    stored_rows: NDArray[np.void] | LedgerRows = np.empty(0, ROW)
     if rows:
         mapped = isinstance(rows_at, Path)
-        held = np.memmap(rows_at, ROW, "r", _HEAD, (rows,)) if mapped else LedgerRows(file, rows)  # type: ignore[call-overload]
-    return Ledger(rows_at, about_at.parent.real(), content["unit"], count, sources, held)
+        stored_rows = np.memmap(rows_at, ROW, "r", _HEAD, (rows,)) if mapped else LedgerRows(file, rows)  # type: ignore[call-overload]
+    return Ledger(rows_at, about_at.parent.real(), content["unit"], count, sources, stored_rows)
 
 
 _DESCRIPTION = {
@@ -483,10 +485,10 @@ def _described(listed: Mapping[str, Any]) -> Mapping[str, Any]:
         OptionError: A value has another type, or the source has no path.
         KeyError: A value is missing.
     """
-    found = {key: fit(key, listed[key], hint) for key, hint in _DESCRIPTION.items()}
-    if not found["paths"] or not all(found["paths"]):
+    values = {key: fit(key, listed[key], hint) for key, hint in _DESCRIPTION.items()}
+    if not values["paths"] or not all(values["paths"]):
         raise OptionError("a source without a path", name="paths")
-    return {**listed, **found, "options": given_options(found["options"])}
+    return {**listed, **values, "options": given_options(values["options"])}
 
 
 def compare_ledger(ledger: Ledger, reader: TokenReader) -> None:
@@ -503,7 +505,7 @@ def compare_ledger(ledger: Ledger, reader: TokenReader) -> None:
     if info.sequences != count:
         what = f"does not have the {ledger.unit} of the dataset"
         raise CorruptError(ledger.path, what, expected=f"{info.sequences:,}", found=f"{count:,}", remedy=_AGAIN)
-    held = np.zeros(count, np.int64)
+    tokens_of_rows = np.zeros(count, np.int64)
     for a, b in windows(0, len(ledger.rows)):
         sequence, source, record, start, stop = (
             np.asarray(ledger.rows[a:b][name], np.int64) for name in ROW.names or ()
@@ -514,15 +516,17 @@ def compare_ledger(ledger: Ledger, reader: TokenReader) -> None:
             row = a + int(np.argmax(wrong))
             what = f"row {row:,} names a sequence, source or record that cannot exist"
             raise CorruptError(ledger.path, what, offset=_HEAD + row * ROW.itemsize, remedy=_AGAIN)
-        np.add.at(held, sequence, stop - start)
+        np.add.at(tokens_of_rows, sequence, stop - start)
         before = int(sequence[-1])
     for a, b in windows(0, count):
         lengths = np.diff(reader.offsets(a, b))
-        wrong = held[a:b] != lengths if ledger.unit == "sequences" else held[a:b] > lengths  # rows hold no padding
+        wrong = (
+            tokens_of_rows[a:b] != lengths if ledger.unit == "sequences" else tokens_of_rows[a:b] > lengths
+        )  # rows hold no padding
         if wrong.any():
-            at = a + int(np.argmax(wrong))
-            what = f"the rows of sequence {at:,} do not hold as many tokens as the sequence"
-            expected, found = f"{int(lengths[at - a]):,}", f"{int(held[at]):,}"
+            wrong_sequence = a + int(np.argmax(wrong))
+            what = f"the rows of sequence {wrong_sequence:,} do not hold as many tokens as the sequence"
+            expected, found = f"{int(lengths[wrong_sequence - a]):,}", f"{int(tokens_of_rows[wrong_sequence]):,}"
             raise CorruptError(ledger.path, what, expected=expected, found=found, remedy=_AGAIN)
 
 
@@ -545,12 +549,12 @@ class Ledgers:
         Raises:
             FormatError: A source of the ledger is missing, has changed since, or cannot be read.
         """
-        found = list[Origin]()
+        origins = list[Origin]()
         for number, record, a, b in ledger.pieces(sequence, start, stop):
             if not 0 <= number < len(ledger.sources):
                 raise CorruptError(ledger.path, f"names source {number}", found=f"{len(ledger.sources)} sources")
-            found += self._origins(ledger, number, record, (a, b))
-        return found
+            origins += self._origins(ledger, number, record, (a, b))
+        return origins
 
     def _origins(self, ledger: Ledger, number: int, record: int, span: tuple[int, int]) -> list[Origin]:
         opened, name = self._source(ledger, number), str(ledger.sources[number]["name"])
@@ -572,7 +576,7 @@ class Ledgers:
         inner = self.of(path, opened.format.name) if len(opened.paths) == 1 else None
         if inner is not None and inner.sequences == count:
             below = self.origins(inner, record, *span)
-            return [replace(one, via=((shown_path(path), record), *one.via)) for one in below]
+            return [replace(origin, via=((shown_path(path), record), *origin.via)) for origin in below]
         begin, end = reader.offsets(record, record + 1).tolist()
         place = reader.locate(begin) if begin < end else None
         return [Origin(name, shown_path(path if place is None else place.path), record, *span)]
@@ -609,7 +613,7 @@ def listed_request(ledger: Ledger, listed: Mapping[str, Any]) -> SourceRequest:
         frozenset(listed["allow_loss"]),
     )
     expected, text = listed["bytes"], listed["kind"] == "text"
-    size = extent(one for path in paths for one in format_.files(path))["bytes"]
+    size = extent(place for path in paths for place in format_.files(path))["bytes"]
     if size != expected:
         what = "has changed since the ledger was written"
         raise SourceChangedError(paths[0], what, expected=f"{expected:,} bytes", found=f"{size:,}", remedy=_AGAIN)
@@ -632,5 +636,5 @@ def shown_path(path: Place) -> str:
     """Return a path for messages, relative to the working directory if it is below that."""
     if not path.is_local:
         return str(path)
-    found = os.path.relpath(path.text)
-    return str(path) if found.startswith(os.pardir) else found
+    relative = os.path.relpath(path.text)
+    return str(path) if relative.startswith(os.pardir) else relative

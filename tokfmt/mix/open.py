@@ -159,7 +159,7 @@ def _masks_of(info: Info) -> str:
 def _laid(file: RecipeFile, hints: Hints) -> tuple[Samples | Documents | TextRecipe, list[Opened], str]:
     """Return the reader of a recipe, its parts, and accepted differences between their tokenizers in words."""
     nesting = _entered(file.where, None if hints.source_files is None else hints.source_files.within)
-    found, opened, of_each = list[TokenSource | TextSource](), list[Opened](), list[list[Opened]]()
+    sources, opened, of_each = list[TokenSource | TextSource](), list[Opened](), list[list[Opened]]()
     handle = _tokenizer(file)
     for entry in file.sources:
         try:
@@ -174,15 +174,15 @@ def _laid(file: RecipeFile, hints: Hints) -> tuple[Samples | Documents | TextRec
                 error.add_note(_which(entry, file.where))
             reword(error, in_keys)
             raise
-        found.append(source)
+        sources.append(source)
         opened += parts
         of_each.append(parts)
-    _refuse_ended(file, found, of_each)
+    _refuse_ended(file, sources, of_each)
     vocabulary = _agreed_vocabulary(opened, handle, hints.allow_loss)
     made_by, mixed = agreed_tokenizer(opened, handle, hints.allow_loss)
-    of_ids = [source for source in found if isinstance(source, TokenSource)]
-    if len(of_ids) < len(found) or file.dedup != "none":
-        return TextRecipe(file, found, handle, made_by), opened, mixed
+    of_ids = [source for source in sources if isinstance(source, TokenSource)]
+    if len(of_ids) < len(sources) or file.dedup != "none":
+        return TextRecipe(file, sources, handle, made_by), opened, mixed
     of_ids = with_quotas(file, of_ids)
     if file.seq_len is not None:
         return Samples(file, of_ids, vocabulary, made_by), opened, mixed
@@ -201,8 +201,8 @@ def _agreed_vocabulary(
     """
     inner = list(map(_vocabulary_of, opened))
     assumed = [
-        part if known is None else part._replace(tokenizers=(known.made,))
-        for part, known in zip(opened, inner, strict=True)
+        part if vocabulary is None else part._replace(tokenizers=(vocabulary.made,))
+        for part, vocabulary in zip(opened, inner, strict=True)
     ]
     made, _ = agreed_tokenizer(assumed, handle, allow_loss)
     if "tokenizers" in allow_loss:
@@ -211,9 +211,9 @@ def _agreed_vocabulary(
         return Vocabulary(handle.name, handle.ids, handle.describe())
     if made is None:
         return None
-    for known in inner:
-        if known is not None and known.made["digest"] == made["digest"]:
-            return known
+    for vocabulary in inner:
+        if vocabulary is not None and vocabulary.made["digest"] == made["digest"]:
+            return vocabulary
     ids = TokenizerIds.stated(made)
     return None if ids is None else Vocabulary(str(made.get("name")), ids, made)
 
@@ -248,9 +248,9 @@ def _refuse_beyond(parts: Sequence[Opened], handle: TokenizerHandle) -> None:
             continue
         for path, manifest in zip(part.paths, part.manifests, strict=True):
             top = part.reader.info.max_id
-            found = manifest.content.get("max_id") if top is None else top
-            if isinstance(found, int) and handle.ids.lacks_largest(found, part.separator.eos_id):
-                raise unknown_id(path, handle.name, handle.ids, found)
+            largest = manifest.content.get("max_id") if top is None else top
+            if isinstance(largest, int) and handle.ids.lacks_largest(largest, part.separator.eos_id):
+                raise unknown_id(path, handle.name, handle.ids, largest)
 
 
 class _NestingError(FormatError):
@@ -305,26 +305,26 @@ def named_by(recipe: Place, above: Nesting | None = None) -> Found:
     Raises:
         FormatError: The recipe or a path in it cannot be read, or recipes are nested too deep.
     """
-    found, nesting = dict[tuple[Place, str | None], SourceFiles](), _entered(recipe, above)
+    datasets, nesting = dict[tuple[Place, str | None], SourceFiles](), _entered(recipe, above)
     for entry in read_recipe(recipe).sources:
         request = SourceRequest(expanded([place_named(recipe, path) for path in entry.path]), entry.format)
         try:
             for path in dataset_paths(request):
                 files = dataset_at(path, request)
                 named = named_by(path, nesting) if files.format.is_computed else None
-                found[path, entry.format] = files._replace(named=named)
+                datasets[path, entry.format] = files._replace(named=named)
         except _NestingError:
             raise
         except TokfmtError as error:
             error.add_note(_which(entry, recipe))
             raise
-    return found
+    return datasets
 
 
 def _find(request: SourceRequest, hints: Hints, nesting: Nesting) -> list[SourceFiles]:
     """Find the datasets of a source, unless they were found already; recipes among them are nested."""
-    found = find_sources(request, None if hints.source_files is None else hints.source_files.named)
-    return [files._replace(within=nesting) if files.format.is_computed else files for files in found]
+    datasets = find_sources(request, None if hints.source_files is None else hints.source_files.named)
+    return [files._replace(within=nesting) if files.format.is_computed else files for files in datasets]
 
 
 def _which(entry: SourceEntry, recipe: Place) -> str:
@@ -386,8 +386,8 @@ def _opened(
     read += [file.to_eos, request.bos]  # Rows are compared with the separator that is put after them.
     key = key_of(VERSION, _READING, "source", places_named, read, sorted(hints.allow_loss), every_end)
     plain = file.pack != "stored" and handle is None and not entry.filter
-    if plain and (known := _recalled(key, entry.name, request, entry.select)):
-        return known[0], [known[1]]
+    if plain and (cached := _recalled(key, entry.name, request, entry.select)):
+        return cached[0], [cached[1]]
     datasets = datasets or _find(request, hints, nesting)
     parts = open_datasets(request, Reading(handle, hints.jobs, collect_invalid=hints.collect_invalid), datasets)
     for part in parts:
@@ -424,7 +424,7 @@ def _opened(
         else [size for size, *_ in stats.values()]
     )
     counts = [reader.info.sequences, reader.info.tokens]
-    found = TokenSource(
+    token_source = TokenSource(
         entry.name,
         tuple(map(place_of, paths)),
         parts[0].format.name,
@@ -432,7 +432,7 @@ def _opened(
         separators[0] if len(separators) == 1 else None,
         [str(file.where.parent.normalized()), _on_disk(datasets), read, inner],
         {"format": [part.format.name for part in parts], "sizes": sizes, "counts": counts, "options": read[1]}
-        | {key: found for key, found in (("eos", removed), ("bos", leads), ("masked", masked)) if found},
+        | {key: value for key, value in (("eos", removed), ("bos", leads), ("masked", masked)) if value},
         _notes(entry, parts, readers, reader, handle),
         checksums=checksums,
         decoded=any(map(_is_decoded, readers)),
@@ -444,8 +444,8 @@ def _opened(
     )
     lossy = any(_lost(parts, hints.allow_loss, cut=file.pack != "stored"))  # The cache stores no losses.
     if plain and kinds == {"ids"} and not (any(inner) or records or lossy):
-        found = _kept(key, found, parts, stats)
-    return found, parts
+        token_source = _kept(key, token_source, parts, stats)
+    return token_source, parts
 
 
 def _kinds(entry: SourceEntry, parts: Sequence[Opened]) -> set[str]:
@@ -545,15 +545,15 @@ def _axis(part: Opened, allow_loss: frozenset[str]) -> Opened:
     skipped, path = axis.skipped, part.paths[0]
     if skipped.invalid and "invalid-lines" not in allow_loss and records.describes_lines:
         raise records.record_error(skipped.faults[0])
-    found = list[Loss]()
+    losses = list[Loss]()
     if skipped.others:
         names = ", ".join(f'"{name}"' for name in sorted(skipped.fields)[:_NAMED])
-        found.append(Loss("fields", f"fields beside the IDs of {counted(skipped.others, 'record')} ({names})"))
+        losses.append(Loss("fields", f"fields beside the IDs of {counted(skipped.others, 'record')} ({names})"))
         if "fields" not in allow_loss:
-            raise LossyConversionError(str(path), found)
+            raise LossyConversionError(str(path), losses)
     if skipped.invalid:
-        found.append(loss_in(path, "invalid-lines", counted(skipped.invalid, "invalid line")))
-    axis.info = replace(axis.info, notes=records.info.notes, lost=(*records.info.lost, *found))
+        losses.append(loss_in(path, "invalid-lines", counted(skipped.invalid, "invalid line")))
+    axis.info = replace(axis.info, notes=records.info.notes, lost=(*records.info.lost, *losses))
     return part._replace(reader=axis)
 
 
@@ -562,8 +562,8 @@ def _trimmed(part: Opened, to_eos: int | Literal["none"] | None) -> Opened:
     reader, written = part.reader, to_eos if isinstance(to_eos, int) else None
     if isinstance(reader, RecordReader) or part.format.is_computed:
         return part
-    known = part.separator.eos_id
-    reader, notes = without_ends(part, reader, written if known is None else known)
+    stored_eos = part.separator.eos_id
+    reader, notes = without_ends(part, reader, written if stored_eos is None else stored_eos)
     if part.bos_id is not None:
         reader, noted = without_leads(reader, part.bos_id, part.paths[0])
         notes += [note for note in noted if note not in part.notes]
@@ -656,7 +656,7 @@ def _is_decoded(reader: TokenReader) -> bool:
     """Return True if a reader decodes tokens in blocks: if the file of its first token does not have it as it is."""
     if isinstance(reader, (Samples, Documents)):
         return any(source.decoded for source in reader.sources)
-    return any(one.length and one.pieces(0, 1) is None for one in dataset_of(reader).axis.readers())
+    return any(stored.length and stored.pieces(0, 1) is None for stored in dataset_of(reader).axis.readers())
 
 
 def _inner(reader: TokenReader) -> Sequence[TokenSource]:
@@ -737,10 +737,10 @@ def _recalled(key: str, name: str, request: SourceRequest, select: str | None) -
         select: The selected sequences `A:B`; None for all.
     """
     try:
-        known = recalled(key)
-        if known is None or known["seen"] != _seen(path for path, _ in known["seen"]):
+        cached = recalled(key)
+        if cached is None or cached["seen"] != _seen(path for path, _ in cached["seen"]):
             return None
-        kept = known["info"]
+        kept = cached["info"]
         info = Info(
             **{
                 **kept,
@@ -750,26 +750,26 @@ def _recalled(key: str, name: str, request: SourceRequest, select: str | None) -
                 "tokenizers": tuple(kept["tokenizers"]),
             }
         )
-        separator, notes = Separator(*known["separator"]), tuple(known["notes"])
+        separator, notes = Separator(*cached["separator"]), tuple(cached["notes"])
         paths, reader = tuple(map(place_of, request.paths)), Deferred(info, request, select)
         source = TokenSource(
             name,
             paths,
-            known["format"],
+            cached["format"],
             reader,
             separator.eos_id,
-            known["state"],
-            known["facts"],
+            cached["state"],
+            cached["facts"],
             notes,
             kept=True,
-            checksums=tuple(known["checksums"]),
-            decoded=bool(known["decoded"]),
-            masked=bool(known["masked"]),
-            removed=tuple(known["removed"]),
-            leads=tuple(known["leads"]),
-            seen={place_of(path): Identity(*identity) for path, identity in known["seen"][: known["files"]]},
+            checksums=tuple(cached["checksums"]),
+            decoded=bool(cached["decoded"]),
+            masked=bool(cached["masked"]),
+            removed=tuple(cached["removed"]),
+            leads=tuple(cached["leads"]),
+            seen={place_of(path): Identity(*identity) for path, identity in cached["seen"][: cached["files"]]},
         )
-        made, format_ = tuple(known["tokenizers"]), registry.get(known["format"])
+        made, format_ = tuple(cached["tokenizers"]), registry.get(cached["format"])
     except (KeyError, TypeError, ValueError):  # the entry is damaged, or another version wrote it
         return None
     return source, Opened(paths, format_, reader, separator, notes, tokenizers=made)
@@ -777,7 +777,9 @@ def _recalled(key: str, name: str, request: SourceRequest, select: str | None) -
 
 def _on_disk(datasets: Sequence[SourceFiles]) -> list[list[Any]]:
     """Return the identities of the files and manifests of a source, because its order may depend on them."""
-    return _seen([*(path for one in datasets for path in one.files), *(manifest_path(one.path) for one in datasets)])
+    return _seen(
+        [*(path for files in datasets for path in files.files), *(manifest_path(files.path) for files in datasets)]
+    )
 
 
 def _kept(key: str, source: TokenSource, parts: Sequence[Opened], files: Collection[Place]) -> TokenSource:
@@ -826,11 +828,11 @@ def _kept(key: str, source: TokenSource, parts: Sequence[Opened], files: Collect
 
 def _seen(paths: Iterable[Place | str]) -> list[list[Any]]:
     """Return each path with its identity; None if the file does not exist."""
-    found = list[list[Any]]()
+    identities = list[list[Any]]()
     for path in paths:
         place = place_of(path)
         try:
-            found.append([place.text, list(place.status_now().identity)])
+            identities.append([place.text, list(place.status_now().identity)])
         except OSError:
-            found.append([place.text, None])
-    return found
+            identities.append([place.text, None])
+    return identities

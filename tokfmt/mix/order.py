@@ -69,21 +69,21 @@ class Permutation:
         """Return the images of numbers, int64[n]."""
         if len(numbers) < _FEW:
             return np.array([self(number) for number in numbers.tolist()], np.int64)
-        found = self._round(numbers)
-        beyond = np.flatnonzero(found >= self.size)
+        images = self._round(numbers)
+        beyond = np.flatnonzero(images >= self.size)
         while len(beyond):
-            found[beyond] = self._round(found[beyond])
-            beyond = beyond[found[beyond] >= self.size]
-        return found
+            images[beyond] = self._round(images[beyond])
+            beyond = beyond[images[beyond] >= self.size]
+        return images
 
     def inverse(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the numbers whose images are `positions`, int64[n]."""
-        found = self._round_back(positions)
-        beyond = np.flatnonzero(found >= self.size)
+        images = self._round_back(positions)
+        beyond = np.flatnonzero(images >= self.size)
         while len(beyond):
-            found[beyond] = self._round_back(found[beyond])
-            beyond = beyond[found[beyond] >= self.size]
-        return found
+            images[beyond] = self._round_back(images[beyond])
+            beyond = beyond[images[beyond] >= self.size]
+        return images
 
     def _round_back(self, positions: NDArray[np.int64]) -> NDArray[np.int64]:
         a, b = np.uint64(self.high), np.uint64(self.low)
@@ -172,28 +172,28 @@ class EvenTree:
 
     def locate(self, number: int) -> tuple[int, int]:
         """Return the source of a sample, and the number of the sample among those of that source."""
-        at = self.root
-        while at < 0:
-            node = self.nodes[-1 - at]
+        node_number = self.root
+        while node_number < 0:
+            node = self.nodes[-1 - node_number]
             before = node.before(number)
             if node.before(number + 1) > before:
-                at, number = node.heavy, before
+                node_number, number = node.heavy, before
             else:
-                at, number = node.light, number - before
-        return at, number
+                node_number, number = node.light, number - before
+        return node_number, number
 
     def counts(self, number: int) -> list[int]:
         """Return the number of samples of each source among the first `number` samples."""
-        found, left = [0] * self.count, [(self.root, number)]
+        counts, left = [0] * self.count, [(self.root, number)]
         while left:
-            at, many = left.pop()
-            if at >= 0:
-                found[at] = many
+            node_number, many = left.pop()
+            if node_number >= 0:
+                counts[node_number] = many
                 continue
-            node = self.nodes[-1 - at]
+            node = self.nodes[-1 - node_number]
             heavy = node.before(many)
             left += [(node.heavy, heavy), (node.light, many - heavy)]
-        return found
+        return counts
 
     def maximum(self, caps: Sequence[int]) -> int:
         """Return the maximum number of samples for which no source exceeds its cap."""

@@ -47,7 +47,7 @@ class Run(NamedTuple):
     more: bool
 
 
-class Held(NamedTuple):
+class SequencesInSamples(NamedTuple):
     """The sequences in some samples of a pass, each sequence once.
 
     Attributes:
@@ -89,7 +89,7 @@ class Packing(Protocol):
     def left_out(self) -> dict[str, int]:
         """Return the number of positions of the axis that are in no sample of a pass, by reason."""
 
-    def held(self, selection: Selection) -> Iterator[Held]:
+    def sequences_in(self, selection: Selection) -> Iterator[SequencesInSamples]:
         """Yield the sequences in the selected samples of a pass, in windows of sequences."""
 
 
@@ -130,11 +130,11 @@ class Stream:
             rest = 0  # the last label
         return {"tail": rest} if rest else {}
 
-    def held(self, selection: Selection) -> Iterator[Held]:
-        for a, b, tokens, cut in self._held(self.axis.starts.array, selection):
-            yield Held(np.arange(a, b), tokens, cut)
+    def sequences_in(self, selection: Selection) -> Iterator[SequencesInSamples]:
+        for a, b, tokens, cut in self._windows(self.axis.starts.array, selection):
+            yield SequencesInSamples(np.arange(a, b), tokens, cut)
 
-    def _held(self, starts: Numbers, selection: Selection) -> Iterator[tuple[int, int, Numbers, NDArray[np.bool_]]]:
+    def _windows(self, starts: Numbers, selection: Selection) -> Iterator[tuple[int, int, Numbers, NDArray[np.bool_]]]:
         """Yield `a`, `b`, and for sequences `a <= k < b` their positions in the selected samples and their cuts."""
         a, count, step = 0, len(starts) - 1, self.step
         while a < count:
@@ -161,14 +161,14 @@ class ShuffledStream(Stream):
         self._order, self._starts = columns(key, 16 * (axis.sequences + 1), ("order", "ordered"), self._walk)
 
     def _walk(self) -> Iterator[tuple[Numbers, Numbers]]:
-        order, at = permutation(max(1, self.axis.sequences), self.seed, ORDER_DOCUMENTS, self.list_number), 0
+        order, position = permutation(max(1, self.axis.sequences), self.seed, ORDER_DOCUMENTS, self.list_number), 0
         for a, b in windows(0, self.axis.sequences, _AT_ONCE):
             sequences = order.many(np.arange(a, b))
             starts = self.axis.starts.array
-            found = offsets_of(starts[sequences + 1] - starts[sequences]) + at
-            yield sequences, found[:-1]
-            at = int(found[-1])
-        yield np.empty(0, np.int64), np.array([at], np.int64)
+            begins = offsets_of(starts[sequences + 1] - starts[sequences]) + position
+            yield sequences, begins[:-1]
+            position = int(begins[-1])
+        yield np.empty(0, np.int64), np.array([position], np.int64)
 
     def runs(self, sample: int) -> Sequence[Run]:
         ((_, start, length, more),) = super().runs(sample)
@@ -186,16 +186,16 @@ class ShuffledStream(Stream):
         first = int(np.searchsorted(bounds, start, side="right")) - 1
         last = int(np.searchsorted(bounds, stop, side="left"))
         begins = self.axis.starts.array[self._order.array[first:last]].tolist()
-        for at, (a, b) in zip(begins, itertools.pairwise(bounds[first : last + 1].tolist()), strict=True):
-            yield at + max(start, a) - a, at + min(stop, b) - a
+        for begin, (a, b) in zip(begins, itertools.pairwise(bounds[first : last + 1].tolist()), strict=True):
+            yield begin + max(start, a) - a, begin + min(stop, b) - a
 
     def intervals(self, sample: int) -> Sequence[tuple[int, int]]:
         ((start, stop),) = super().intervals(sample)
         return list(self._drawn(start, stop))
 
-    def held(self, selection: Selection) -> Iterator[Held]:
-        for a, b, tokens, cut in self._held(self._starts.array, selection):
-            yield Held(self._order.array[a:b], tokens, cut)
+    def sequences_in(self, selection: Selection) -> Iterator[SequencesInSamples]:
+        for a, b, tokens, cut in self._windows(self._starts.array, selection):
+            yield SequencesInSamples(self._order.array[a:b], tokens, cut)
 
 
 def _with_label(runs: list[Run], length: int) -> list[Run]:
@@ -282,14 +282,14 @@ class Planned:
             totals = [int(lengths.sum()), truncated, int(rest.sum()) - truncated]
             yield begins[which] + inside, lengths * 2 + cut, np.array(totals, np.int64)
 
-    def held(self, selection: Selection) -> Iterator[Held]:
+    def sequences_in(self, selection: Selection) -> Iterator[SequencesInSamples]:
         first, meant = 0, self._selected_pieces(selection) if self.fits else selection
         for sequences, pieces in self._counted():
             ends = np.cumsum(pieces)
             stop = first + int(ends[-1])
-            held = offsets_of((self._lengths.array[first:stop] >> 1) * meant(first, stop))
-            tokens = held[ends] - held[ends - pieces]
-            yield Held(sequences, tokens, (pieces > 1) & (tokens > 0))
+            tokens_before = offsets_of((self._lengths.array[first:stop] >> 1) * meant(first, stop))
+            tokens = tokens_before[ends] - tokens_before[ends - pieces]
+            yield SequencesInSamples(sequences, tokens, (pieces > 1) & (tokens > 0))
             first = stop
 
     def _selected_pieces(self, selection: Selection) -> Selection:
@@ -297,31 +297,31 @@ class Planned:
 
         It must be called in order, because it holds one group of parts at a time.
         """
-        group, held = -1, np.empty(0, np.bool_)
+        group, flags_of_group = -1, np.empty(0, np.bool_)
 
         def selected(a: int, b: int) -> NDArray[np.bool_]:
-            nonlocal group, held
-            found = np.empty(b - a, np.bool_)
+            nonlocal group, flags_of_group
+            flags = np.empty(b - a, np.bool_)
             while a < b:
                 if a // GROUP != group:
                     group = a // GROUP
-                    held = self._of_group(group * GROUP, selection)
+                    flags_of_group = self._of_group(group * GROUP, selection)
                 end = min(b, (group + 1) * GROUP)
-                found[len(found) - (b - a) :][: end - a] = held[a - group * GROUP : end - group * GROUP]
+                flags[len(flags) - (b - a) :][: end - a] = flags_of_group[a - group * GROUP : end - group * GROUP]
                 a = end
-            return found
+            return flags
 
         return selected
 
     def _of_group(self, first: int, selection: Selection) -> NDArray[np.bool_]:
         """Return the selection of the parts of one group; no sample has parts of two groups."""
         firsts, stop = self._firsts.array, min(first + GROUP, len(self._order))
-        found = np.zeros(stop - first, np.bool_)
+        flags = np.zeros(stop - first, np.bool_)
         low, high = np.searchsorted(firsts, (first, stop)).tolist()
         for a, b in windows(low, high, _AT_ONCE):
             pieces = self._order.array[firsts[a] : firsts[b]]
-            found[pieces - first] = np.repeat(selection(a, b), np.diff(firsts[a : b + 1]))
-        return found
+            flags[pieces - first] = np.repeat(selection(a, b), np.diff(firsts[a : b + 1]))
+        return flags
 
     def runs(self, sample: int) -> Sequence[Run]:
         if not self.fits:
@@ -339,8 +339,8 @@ class Planned:
         return [(run.start, run.start + run.length) for run in self.runs(sample)]
 
     def left_out(self) -> dict[str, int]:
-        found = {"truncated": self._truncated, "targetless": self._targetless}
-        return {word: count for word, count in found.items() if count}
+        counts = {"truncated": self._truncated, "targetless": self._targetless}
+        return {word: count for word, count in counts.items() if count}
 
 
 class StoredSamples:
@@ -361,9 +361,9 @@ class StoredSamples:
     def left_out(self) -> dict[str, int]:
         return {}
 
-    def held(self, selection: Selection) -> Iterator[Held]:
+    def sequences_in(self, selection: Selection) -> Iterator[SequencesInSamples]:
         for a, b in windows(0, self.samples, _AT_ONCE):
-            yield Held(np.arange(a, b), selection(a, b) * np.int64(self.width), np.zeros(b - a, np.bool_))
+            yield SequencesInSamples(np.arange(a, b), selection(a, b) * np.int64(self.width), np.zeros(b - a, np.bool_))
 
 
 def packed(axis: Axis, recipe: RecipeFile, list_number: int, key: str) -> Packing:
@@ -402,24 +402,24 @@ def best_fit(lengths: Iterable[Numbers], width: int) -> Iterator[tuple[Numbers, 
         After each array of lengths, a pair of empty arrays. For each group, the numbers of its parts in the order of
         samples, and the indexes of the parts that are the first of a sample.
     """
-    held, count, base = list[NDArray[np.int32]](), 0, 0
+    group, count, base = list[NDArray[np.int32]](), 0, 0
     for some_lengths in lengths:
         done = 0
         while done < len(some_lengths):
-            held.append(some_lengths[done : done + GROUP - count].astype(np.int32))
-            count, done = count + len(held[-1]), done + len(held[-1])
+            group.append(some_lengths[done : done + GROUP - count].astype(np.int32))
+            count, done = count + len(group[-1]), done + len(group[-1])
             if count == GROUP:
-                yield from _planned(held, width, base)
+                yield from _planned(group, width, base)
                 count, base = 0, base + count
         yield _NONE, _NONE
     if count:
-        yield from _planned(held, width, base)
+        yield from _planned(group, width, base)
 
 
-def _planned(held: list[NDArray[np.int32]], width: int, base: int) -> Iterator[tuple[Numbers, Numbers]]:
+def _planned(group: list[NDArray[np.int32]], width: int, base: int) -> Iterator[tuple[Numbers, Numbers]]:
     """Plan one group. The list of lengths is emptied, so that no array is held twice."""
-    lengths = np.concatenate(held)
-    held.clear()
+    lengths = np.concatenate(group)
+    group.clear()
     sample = fitted(lengths, width)
     del lengths
     order, counts = _ordered(sample, int(sample.max()) + 1)
@@ -456,12 +456,12 @@ def _ordered(values: NDArray[np.int32], kinds: int) -> tuple[NDArray[np.int32], 
     counts = np.zeros(kinds, np.int64)
     for a, b in windows(0, len(values)):
         counts += np.bincount(values[a:b], minlength=kinds)
-    order, at = np.empty(len(values), np.int32), np.cumsum(counts) - counts
+    order, nexts = np.empty(len(values), np.int32), np.cumsum(counts) - counts
     for a, b in windows(0, len(values)):
         local = np.argsort(values[a:b], kind="stable")
         sorted_, here = values[a:b][local], np.bincount(values[a:b], minlength=kinds)
-        order[(at - np.cumsum(here) + here)[sorted_] + np.arange(b - a)] = local + a
-        at += here
+        order[(nexts - np.cumsum(here) + here)[sorted_] + np.arange(b - a)] = local + a
+        nexts += here
     return order, counts
 
 
@@ -480,8 +480,8 @@ class _Rooms:
 
     def minimum(self, length: int) -> int:
         """Return the least room of an open sample that is enough for a length; 0 without one."""
-        found = int(np.argmax(self._set[length:]))
-        return length + found if self._set[length + found] else 0
+        extra = int(np.argmax(self._set[length:]))
+        return length + extra if self._set[length + extra] else 0
 
     def take(self, room: int, count: int) -> NDArray[np.int32]:
         """Remove and return up to `count` open samples of a room, the first by number."""

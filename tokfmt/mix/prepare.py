@@ -150,8 +150,8 @@ class SomeRecords(RecordView):
 
     def _each(self, block: Block, read: Callable[[Block], Iterator[RecordBatch]]) -> Iterator[RecordBatch]:
         for number in self.numbers[block.start : block.stop].tolist():
-            for one in self.records.blocks(_BLOCK, number, number + 1):
-                yield from read(one)
+            for block_of_record in self.records.blocks(_BLOCK, number, number + 1):
+                yield from read(block_of_record)
 
     def record(self, index: int) -> str | list[int]:
         return self.records.record(int(self.numbers[index]))
@@ -258,7 +258,7 @@ class Preparation:
             self.skipped.append((source.parts[0], self._wave(number, source, 0, waves[0])[0].skipped))
         else:
             shards = self._read(f"{number}", source, None)
-            self.skipped += [(part, one.skipped) for part, one in zip(source.parts, shards, strict=True)]
+            self.skipped += [(part, tokenized.skipped) for part, tokenized in zip(source.parts, shards, strict=True)]
 
     def _all(self, number: int, source: TextSource) -> tuple[ReadRecords, Drawing]:
         """Read all records of a source of text, and draw from them."""
@@ -298,19 +298,19 @@ class Preparation:
         """
         sieve, tokens, sizes, records, every = self._sieve(source), list[float](), list[float](), 0.0, 0
         for reader in source.readers:
-            known = reader.info.records
-            every += reader.info.size if known is None else known
+            record_count = reader.info.records
+            every += reader.info.size if record_count is None else record_count
             for block in reader.blocks(-(-source.size // _PLACES)):
                 texts = next((batch.texts[:_TEXTS] for batch in reader.texts(block) if batch.texts), ())
                 passed = np.flatnonzero(sieve.entries(texts)["rule"] == 0).tolist()
-                found = self.encoder.encode([texts[k] for k in passed]) if self.encoder is not None else ()
+                encoded = self.encoder.encode([texts[k] for k in passed]) if self.encoder is not None else ()
                 size = len(texts)
-                if known is None:
+                if record_count is None:
                     lines = next((batch.lines[:size] for batch in reader.lines(block) if batch.lines), ())
                     size = sum(map(len, lines), len(lines))
                 # A place represents its whole block. The texts that are read are a part of it, by bytes or characters.
-                scale = (block.stop - block.start) / max(1, size if known is None else sum(map(len, texts)))
-                tokens.append(sum(map(len, found)) * scale)
+                scale = (block.stop - block.start) / max(1, size if record_count is None else sum(map(len, texts)))
+                tokens.append(sum(map(len, encoded)) * scale)
                 sizes.append(size * scale)
                 records += len(texts) * scale
         places, total = len(sizes), sum(sizes)
@@ -325,20 +325,22 @@ class Preparation:
         self, number: int, source: TextSource, name: str, ration: QuotaBudget | None
     ) -> tuple[ReadRecords, Drawing]:
         shards = self._read(name, source, ration)
-        entries = _joined([shard for one in shards for shard in one.shards], self.home / f"entries-{number}")
+        entries = _joined(
+            [shard for tokenized in shards for shard in tokenized.shards], self.home / f"entries-{number}"
+        )
         read = ReadRecords(_concat(shards), entries, self._sieve(source), files=_files(source, shards))
         done = self._draw(number, read)
         if not done[1].short:
-            self.skipped += [(part, one.skipped) for part, one in zip(source.parts, shards, strict=True)]
+            self.skipped += [(part, tokenized.skipped) for part, tokenized in zip(source.parts, shards, strict=True)]
         return done
 
     def _read(self, name: str, source: TextSource, ration: QuotaBudget | None) -> list[ShardReader]:
         """Tokenize the records of each part in order, up to the limit of a ration."""
         self.progress.phase(f"tokenizing {printable(source.name)}", source.size // self.workers.tasks, "bytes")
-        found = list[ShardReader]()
+        shards = list[ShardReader]()
         for k, (records, window) in enumerate(zip(source.readers, selected_records(source), strict=True)):
-            found.append(self._ingest(f"{name}-{k}", source, records, *window, ration))
-        return found
+            shards.append(self._ingest(f"{name}-{k}", source, records, *window, ration))
+        return shards
 
     def _some(self, number: int, source: TextSource) -> tuple[ReadRecords, Drawing] | None:
         """Read the records of a source that are drawn first, until its quota is full; None if all have to be read."""
@@ -405,18 +407,18 @@ class Preparation:
             for batch in some.texts(Block(0, 0, len(numbers))):
                 yield from _begun(batch)
             return
-        wanted, at = np.append(numbers, -1), 0
+        wanted, next_wanted = np.append(numbers, -1), 0
         every = (
-            one
+            text_and_byte
             for records, window in zip(source.readers, selected_records(source), strict=True)
             for block in records.blocks(_BLOCK, *window)
             for batch in records.texts(block)
-            for one in _begun(batch)
+            for text_and_byte in _begun(batch)
         )
-        for number, one in enumerate(every):
-            if number == wanted[at]:
-                yield one
-                at += 1
+        for number, text_and_byte in enumerate(every):
+            if number == wanted[next_wanted]:
+                yield text_and_byte
+                next_wanted += 1
 
     def _ingest(
         self,
@@ -463,7 +465,7 @@ class Preparation:
         """
         file, quota = self.draft.file, quota_of(self.draft.file, number)
         chosen, looked, tally, _ = drawing
-        names, text = [one.name for one in self.draft.sources], isinstance(source, TextSource)
+        names, text = [other.name for other in self.draft.sources], isinstance(source, TextSource)
         self.report.append(row_of(source.name, names, read.sieve, tally, quota, text=text))
         whole, rest, taken, beyond = 1, 0, tally.tokens, tally.beyond
         if quota is not None and looked.all():
@@ -479,7 +481,7 @@ class Preparation:
         if quota is not None:
             self._note(source.name, notes_on_quota(file, source.name, quota, taken, beyond))
         parts = [read.those(mask) for mask in masks]
-        reader, column = _concat([part for part, _ in parts]), Column(np.concatenate([found for _, found in parts]))
+        reader, column = _concat([part for part, _ in parts]), Column(np.concatenate([numbers for _, numbers in parts]))
         if isinstance(source, TokenSource):
             return replace(
                 source,
@@ -526,7 +528,7 @@ def _files(source: TextSource, shards: Sequence[ShardReader]) -> tuple[TextPart,
 
     Readers count the records of each file. If they do not know them and the whole source was read, the entries do.
     """
-    found = list[TextPart]()
+    parts = list[TextPart]()
     for k, (part, records, (first, last)) in enumerate(
         zip(source.parts, source.readers, selected_records(source), strict=True)
     ):
@@ -540,18 +542,18 @@ def _files(source: TextSource, shards: Sequence[ShardReader]) -> tuple[TextPart,
             files, counts = tuple(records.files), list(records.file_counts())
         for path, (a, b) in zip(files, itertools.pairwise(offsets_of(counts).tolist()), strict=True):
             start, stop = min(max(first, a), b), b if last is None else min(max(last, a), b)
-            found.append(TextPart(path, part.format.name, start - a, stop - start))
-    return tuple(found)
+            parts.append(TextPart(path, part.format.name, start - a, stop - start))
+    return tuple(parts)
 
 
 def _between(seed: int, count: int, low: int, high: int) -> tuple[NDArray[np.int64], NDArray[np.uint64]]:
     """Return the records with keys `low <= key < high`, in order of their numbers, and these keys."""
     numbers, keys = [np.empty(0, np.int64)], [np.empty(0, np.uint64)]
     for a, b in windows(0, count):
-        found = draws(seed, DRAWN, a, b)
-        inside = np.flatnonzero((found >= np.uint64(low)) & (found < np.uint64(high)))
+        drawn = draws(seed, DRAWN, a, b)
+        inside = np.flatnonzero((drawn >= np.uint64(low)) & (drawn < np.uint64(high)))
         numbers.append(inside + a)
-        keys.append(found[inside])
+        keys.append(drawn[inside])
     return np.concatenate(numbers), np.concatenate(keys)
 
 
@@ -583,16 +585,16 @@ def _hash(shared: tuple[TokenReader, Path], interval: tuple[int, int]) -> int:
     from xxhash import xxh3_128_digest
 
     (reader, path), (first, last) = shared, interval
-    found, at = np.zeros(last - first, ENTRY), 0
+    entries, done = np.zeros(last - first, ENTRY), 0
     for batch in batches(reader, first, last):
         lengths = np.diff(batch.offsets)
-        digests = b"".join(xxh3_128_digest(np.ascontiguousarray(one, "<u4").data, seed=1) for one in batch)
+        digests = b"".join(xxh3_128_digest(np.ascontiguousarray(sequence, "<u4").data, seed=1) for sequence in batch)
         words = np.frombuffer(digests, "<u8").reshape(-1, 2)
-        part = found[at : at + len(lengths)]
+        part = entries[done : done + len(lengths)]
         part["tokens"] = part["chars"] = lengths
         part["high"], part["low"] = words[:, 0], words[:, 1]
-        at += len(lengths)
+        done += len(lengths)
     with open(path, "r+b") as file:
         file.seek(first * ENTRY.itemsize)
-        file.write(found.data)
-    return int(found["tokens"].sum(dtype=np.int64))
+        file.write(entries.data)
+    return int(entries["tokens"].sum(dtype=np.int64))

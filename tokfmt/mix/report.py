@@ -54,33 +54,28 @@ def row_of_ids(source: TokenSource, quota: int | None) -> Row:
     }
 
 
-def rows_of_ids(reader: object) -> tuple[Samples | Documents | None, list[Row]]:
-    """Return a recipe of token IDs and a row for each of its sources; None and no rows for any other reader."""
-    recipe = reader.samples if isinstance(reader, PackedRows) else reader
-    if not isinstance(recipe, (Samples, Documents)):
-        return None, []
-    return recipe, [row_of_ids(source, quota_of(recipe.file, k)) for k, source in enumerate(recipe.sources)]
+def report_on(
+    reader: object, rows: Sequence[Row], first: int, last: int, *, ended: bool = False
+) -> tuple[list[Mapping[str, Any]], int]:
+    """Return the rows of a range of samples or documents of a recipe, and its number of positions that hold padding.
 
-
-def with_amounts(
-    rows: Sequence[Row], recipe: Samples | Documents, first: int, last: int, *, ended: bool = False
-) -> list[Mapping[str, Any]]:
-    """Add "tokens" and "passes" to rows: the amounts that each source gives to samples or documents of a range.
+    The rows get "tokens" and "passes": the amounts that each source gives to the range.
 
     Args:
-        rows: One row per source.
-        recipe: The recipe.
+        reader: The reader of the recipe; nothing is returned for any other reader.
+        rows: One row per source, if the recipe was prepared; else [].
         first: Number of the first sample or document.
-        last: Number after the last one.
+        last: Number after the last one. Both are moved into the recipe.
         ended: Documents end with the separator that the destination stores; it does not count as a token then.
     """
-    found = amounts_of(recipe, first, last)
-    return [
+    recipe = reader.samples if isinstance(reader, PackedRows) else reader
+    if not isinstance(recipe, (Samples, Documents)):
+        return [], 0
+    first, last = (min(max(0, number), recipe.info.sequences) for number in (first, last))
+    rows = rows or [row_of_ids(source, quota_of(recipe.file, k)) for k, source in enumerate(recipe.sources)]
+    counted: list[Mapping[str, Any]] = [
         {**row, "tokens": amount.tokens - amount.documents * ended, "passes": amount.passes}
-        for row, amount in zip(rows, found, strict=True)
+        for row, amount in zip(rows, amounts_of(recipe, first, last), strict=True)
     ]
-
-
-def padded_positions(rows: Sequence[Mapping[str, Any]], reader: object, count: int) -> int:
-    """Return the positions that hold padding in `count` samples of a recipe with these rows; 0 for any other reader."""
-    return count * reader.advance - sum(row["tokens"] for row in rows) if isinstance(reader, Samples) else 0
+    positions = (last - first) * reader.advance if isinstance(reader, Samples) else None
+    return counted, 0 if positions is None else positions - sum(row["tokens"] for row in counted)

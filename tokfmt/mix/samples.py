@@ -155,7 +155,7 @@ class Samples(TokenReader):
         self._tree: EvenTree | None = None
         self._turns = self._pack_lists()
         axes = dict.fromkeys(turn.packing.axis for turn in self._turns)
-        self._slow = [(axis, one) for axis in axes for one in axis.slow]
+        self._slow = [(axis, slow) for axis in axes for slow in axis.slow]
         if file.weighted:
             self._tree = EvenTree([self._samples_of(turn, k) for k, turn in enumerate(self._turns)])
         self._bounds = [0, *itertools.accumulate(turn.packing.samples * turn.passes for turn in self._turns)]
@@ -253,7 +253,7 @@ class Samples(TokenReader):
         notes += [f"{source.name}: {note}" for source in self.sources for note in source.notes]
         notes += [f"{printable(source.name)}: {note}" for source in self.sources for note in self._as_stored(source)]
         notes += [f"{printable(source.name)}: {note}" for source in self.sources for note in self._unlike(source)]
-        notes += [self._slowly(one) for _, one in self._slow]
+        notes += [self._slowly(slow) for _, slow in self._slow]
         stored = [source.info for source in self.sources if file.pack == "stored"]
         return Info(
             layout=Layout.SAMPLES,
@@ -271,20 +271,20 @@ class Samples(TokenReader):
             extras={"pack": file.pack or "stream", "labels": file.labels_from},
         )
 
-    def _slowly(self, one: Slow) -> str:
+    def _slowly(self, slow: Slow) -> str:
         """Return the note on a source that takes long to read in another order."""
-        what = f"{printable(one.source.name)}: shuffled samples of {one.source.format}"
-        if has_room(one.size_bytes):
-            copy = human_bytes(one.size_bytes)
+        what = f"{printable(slow.source.name)}: shuffled samples of {slow.source.format}"
+        if has_room(slow.size_bytes):
+            copy = human_bytes(slow.size_bytes)
             return f"{what} take long to decode. Training first copies its tokens to the cache, once: {copy}"
-        reader, tokens = one.source.reader, one.source.info.tokens
+        reader, tokens = slow.source.reader, slow.source.info.tokens
         begun, read, length = time.thread_time(), 0, min(self.seq_len, tokens)
         for start in np.linspace(0, tokens - length, _TRIED).astype(np.int64).tolist():
             read += len(reader.tokens(start, start + length))
         speed = read / max(time.thread_time() - begun, 1e-6) / 1e6
         return (
             f"{what} are read at about {speed:,.2g} million tokens per second, and a copy of its tokens "
-            f"({human_bytes(one.size_bytes)}) does not fit into the cache. Convert it to a .pbin, which is read fast"
+            f"({human_bytes(slow.size_bytes)}) does not fit into the cache. Convert it to a .pbin, which is read fast"
         )
 
     def _as_stored(self, source: TokenSource) -> Iterator[str]:
@@ -433,11 +433,11 @@ class Samples(TokenReader):
         return sample % self.count
 
     def _packings(self, samples: Iterable[int]) -> list[PackedSample]:
-        found = []
+        packings = []
         for sample in samples:
             turn, _, number = self._locate(self._check(sample))
-            found.append((turn.packing, number))
-        return found
+            packings.append((turn.packing, number))
+        return packings
 
     def spans(self, sample: int) -> list[Span]:
         """Return the spans of sequences that a sample advances by, in order. No span holds padding.
@@ -449,13 +449,15 @@ class Samples(TokenReader):
 
     def table(self, samples: NDArray[np.int64]) -> SpanTable:
         """Return the spans of some samples; `row` is the index in `samples`. No span holds padding."""
-        found: dict[int, tuple[Axis, list[tuple[int, int, int]]]] = {}
+        intervals_of: dict[int, tuple[Axis, list[tuple[int, int, int]]]] = {}
         for row, sample in enumerate(samples.tolist()):
             turn, _, number = self._locate(self._check(sample))
             axis = turn.packing.axis
-            found.setdefault(id(axis), (axis, []))[1].extend((row, *one) for one in turn.packing.intervals(number))
+            intervals_of.setdefault(id(axis), (axis, []))[1].extend(
+                (row, *interval) for interval in turn.packing.intervals(number)
+            )
         tables = []
-        for axis, intervals in found.values():
+        for axis, intervals in intervals_of.values():
             rows, starts, stops = np.array(intervals, np.int64).reshape(-1, 3).T
             table = axis.table(starts, stops)
             tables.append(table._replace(row=rows[table.row]))
@@ -554,12 +556,12 @@ class Samples(TokenReader):
 
     def grid(self, samples: Iterable[int]) -> Grid:
         """Read some samples. If reads of slow sources have taken long by then, copy their tokens first."""
-        if self._slow and self._seconds > max(_FEW, sum(one.tokens for _, one in self._slow) / _COPIED_PER_SECOND):
+        if self._slow and self._seconds > max(_FEW, sum(slow.tokens for _, slow in self._slow) / _COPIED_PER_SECOND):
             self.copy_slow_sources()
         begun = time.thread_time()
-        found = Grid(self._packings(samples), self.file, self.pad_id, self._dtype)
+        grid = Grid(self._packings(samples), self.file, self.pad_id, self._dtype)
         self._seconds += time.thread_time() - begun
-        return found
+        return grid
 
     def tokens(self, start: int, stop: int) -> Tokens:
         check_interval(start, stop, self.info.tokens)
@@ -568,8 +570,8 @@ class Samples(TokenReader):
     def masks(self, start: int, stop: int) -> NDArray[np.uint8]:
         """See `TokenReader.masks`."""
         check_interval(start, stop, self.info.tokens)
-        found: NDArray[np.uint8] = self._flat(start, stop, Grid.mask)
-        return found
+        mask: NDArray[np.uint8] = self._flat(start, stop, Grid.mask)
+        return mask
 
     def marks(self, start: int, stop: int) -> NDArray[np.uint8] | None:
         """See `TokenReader.marks`. Return None unless a source has loss masks or labels."""
@@ -597,18 +599,18 @@ class Samples(TokenReader):
         """See `TokenReader.is_padding`."""
         check_interval(start, stop, self.info.tokens)
         columns = np.arange(self.seq_len)
-        found = self._flat(start, stop, lambda grid: columns >= np.array(grid.filled)[:, None])
-        return found.astype(np.bool_, copy=False)
+        padding = self._flat(start, stop, lambda grid: columns >= np.array(grid.filled)[:, None])
+        return padding.astype(np.bool_, copy=False)
 
     def begins(self, start: int, stop: int) -> NDArray[np.bool_]:
         """See `TokenReader.begins`."""
 
         def flags(grid: Grid) -> NDArray[np.bool_]:
-            found = np.zeros((len(grid.samples), self.seq_len), np.bool_)
-            found.reshape(-1)[grid.begins()] = True
+            flags_of_rows = np.zeros((len(grid.samples), self.seq_len), np.bool_)
+            flags_of_rows.reshape(-1)[grid.begins()] = True
             for row, end in enumerate(grid.filled):
-                found[row, end:] = False
-            return found
+                flags_of_rows[row, end:] = False
+            return flags_of_rows
 
         check_interval(start, stop, self.info.tokens)
         flat: NDArray[np.bool_] = self._flat(start, stop, flags)
@@ -616,13 +618,13 @@ class Samples(TokenReader):
 
     def _flat(self, start: int, stop: int, field: Any) -> NDArray[Any]:
         """Return a field for an interval of positions, read in windows of samples."""
-        width, found = self.seq_len, list[NDArray[Any]]()
+        width, parts = self.seq_len, list[NDArray[Any]]()
         first, last = start // width, -(-stop // width) if stop > start else start // width
         for a, b in windows(first, last, max(1, _WINDOW // width)):
-            found.append(field(self.grid(range(a, b))).reshape(-1))
-        if not found:
+            parts.append(field(self.grid(range(a, b))).reshape(-1))
+        if not parts:
             return np.empty(0, self.info.dtype)
-        flat = found[0] if len(found) == 1 else np.concatenate(found)
+        flat = parts[0] if len(parts) == 1 else np.concatenate(parts)
         return flat[start - first * width : stop - first * width]
 
     def offsets(self, first: int, last: int) -> Offsets:
@@ -699,8 +701,8 @@ class PackedRows(TokenReader):
         counts[begins] = False
         real = np.arange(len(inputs)) < filled
         if (wrong := np.flatnonzero(counts & real & (np.append(0, labels[:-1]) != inputs))).size:
-            at = int(wrong[0])
-            raise other_label(first * width + at - 1, int(inputs[at]), int(labels[at - 1]))
+            unlike = int(wrong[0])
+            raise other_label(first * width + unlike - 1, int(inputs[unlike]), int(labels[unlike - 1]))
         marks = counts * np.uint8(TARGET)
         marks[begins] = BEGINS
         more = labels[ends - 1] != IGNORED
@@ -718,11 +720,11 @@ class PackedRows(TokenReader):
         check_interval(start, stop, self.info.tokens)
         first, last = np.searchsorted(self._offsets, (start, stop), side="right").tolist()
         first, last = first - 1, min(last, self.samples.count)
-        found = [self._rows(a, b)[part] for a, b in windows(first, last, self._at_once)]
+        parts = [self._rows(a, b)[part] for a, b in windows(first, last, self._at_once)]
         if start == stop:
             return np.empty(0, self._dtype if part == _TOKENS else np.uint8)
         base = int(self._offsets[first])
-        return np.concatenate(found)[start - base : stop - base]
+        return np.concatenate(parts)[start - base : stop - base]
 
     def tokens(self, start: int, stop: int) -> Tokens:
         return self._window(start, stop, _TOKENS)
@@ -771,15 +773,17 @@ def separator_of(file: RecipeFile, sources: Sequence[Ending]) -> int | None:
     """
     if file.to_eos is not None:
         return None if file.to_eos == "none" else int(file.to_eos)
-    known: dict[int, Ending] = {}
+    first_with: dict[int, Ending] = {}
     for source in sources:
         if source.eos_id is not None:
-            known.setdefault(source.eos_id, source)
-    if len(known) > 1 and file.separates:
-        listed = ", ".join(f'{eos_id} in "{printable(source.name)}"' for eos_id, source in list(known.items())[:_NAMED])
+            first_with.setdefault(source.eos_id, source)
+    if len(first_with) > 1 and file.separates:
+        listed = ", ".join(
+            f'{eos_id} in "{printable(source.name)}"' for eos_id, source in list(first_with.items())[:_NAMED]
+        )
         where = printable(file.where)
         raise ConversionError(f"{where}: the sources have different separators ({listed}). {CHOOSE_SEPARATOR}")
-    return next(iter(known)) if len(known) == 1 else None
+    return next(iter(first_with)) if len(first_with) == 1 else None
 
 
 def has_labels(reader: TokenReader) -> bool:

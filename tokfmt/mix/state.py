@@ -54,16 +54,16 @@ def content_of(view: Samples) -> list[list[Any]]:
 
 
 def _hash(view: Samples, number: int) -> str:
-    found = arrays(view.grid([number]), DEFAULT_FIELDS, np.int64)
-    return hashlib.sha256(b"".join(array.astype("<i8").tobytes() for array in found.values())).hexdigest()[:16]
+    fields = arrays(view.grid([number]), DEFAULT_FIELDS, np.int64)
+    return hashlib.sha256(b"".join(array.astype("<i8").tobytes() for array in fields.values())).hexdigest()[:16]
 
 
 def _facts(view: Samples) -> dict[str, Any]:
     """Return the facts of the fingerprint by name, in one level. Long ones are hashes."""
-    found = {key: value for key, value in view.facts.items() if key != "sources"}
+    facts_by_name = {key: value for key, value in view.facts.items() if key != "sources"}
     for number, facts in enumerate(view.facts["sources"], 1):
-        found |= {f"{key} of source {number}": _brief(value) for key, value in facts.items()}
-    return found
+        facts_by_name |= {f"{key} of source {number}": _brief(value) for key, value in facts.items()}
+    return facts_by_name
 
 
 def _brief(value: Any) -> Any:

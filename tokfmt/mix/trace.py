@@ -59,13 +59,13 @@ def _followed(recipe: Samples | Documents, span: Span, eos_id: int | None, outer
         (inner,) = reader.spans(reader.sequence_at(position))
         yield from _followed(reader, inner._replace(start=span.start, stop=span.stop), eos_id, f"{name}/")
     elif isinstance(reader, Samples):
-        at = 0
+        done = 0
         for inner in reader.spans(position // reader.seq_len):
-            a, b = max(span.start, at), min(span.stop, at + inner.stop - inner.start)
+            a, b = max(span.start, done), min(span.stop, done + inner.stop - inner.start)
             if a < b:
-                part = inner._replace(start=inner.start + a - at, stop=inner.start + b - at)
+                part = inner._replace(start=inner.start + a - done, stop=inner.start + b - done)
                 yield from _followed(reader, part, reader.eos_id, f"{name}/")
-            at += inner.stop - inner.start
+            done += inner.stop - inner.start
     else:
         yield Traced(name, recipe, span, eos_id)
 
@@ -103,27 +103,27 @@ class StoredSequence(NamedTuple):
     sequences: int
 
 
-def stored_sequence(one: Traced) -> StoredSequence:
+def stored_sequence(traced_span: Traced) -> StoredSequence:
     """Find the sequence of a span in its dataset. Reads."""
-    source, span = one.source, one.span
+    source, span = traced_span.source, traced_span.span
     begin, index = _begin(source, span), source.index_of(span.sequence)
     length = int(source.reader.offsets(index + 1, index + 1)[0]) - begin
     # the file of a separator is that of the last token
-    found = source.reader.locate(begin + min(span.start, length - 1))
-    file = found.path if found is not None else source.paths[0]
+    located = source.reader.locate(begin + min(span.start, length - 1))
+    file = located.path if located is not None else source.paths[0]
     home = next((path for path in source.paths if registry.of_prefix(path) in (file, *file.parents)), None)
     dataset, position = _dataset(source.reader, begin)
     return StoredSequence(home, file, dataset.sequence_at(position), begin, length, dataset.info.sequences)
 
 
-def traced_request(one: Traced, path: Place) -> SourceRequest:
+def traced_request(traced_span: Traced, path: Place) -> SourceRequest:
     """Return the request that opens a dataset of the source of a span, as its recipe reads it.
 
     Args:
-        one: The span.
+        traced_span: The span.
         path: A path of the source.
     """
-    file, entry = one.recipe.file, one.recipe.file.sources[one.span.source]
+    file, entry = traced_span.recipe.file, traced_span.recipe.file.sources[traced_span.span.source]
     options = given_options(entry.options)
     request = SourceRequest((path,), entry.format, entry.eos, options, entry.text, entry.split)
     return viewed(request, format_of(path, entry.format), "samples") if file.pack == "stored" else request

@@ -53,9 +53,9 @@ def explain(reader: object) -> list[TreeRow]:
     """
     if not isinstance(reader, (Samples, Documents)):
         return []
-    found = amounts_of(reader, cut=True)
-    total = sum(amount.tokens for amount in found)
-    rows = [row for k, amount in enumerate(found) for row in _tree(reader, reader, k, amount, 1, total)]
+    amounts = amounts_of(reader, cut=True)
+    total = sum(amount.tokens for amount in amounts)
+    rows = [row for k, amount in enumerate(amounts) for row in _tree(reader, reader, k, amount, 1, total)]
     if isinstance(reader, Samples):
         rows = list(_with_samples(reader, rows))
     top = [row for row in rows if row.depth == 1]
@@ -72,7 +72,7 @@ def explain(reader: object) -> list[TreeRow]:
         total / (once or 1),
     )
     if isinstance(reader, Samples):
-        lists = [one.packing.left_out() for one in reader.lists() if not one.first]
+        lists = [drawn_list.packing.left_out() for drawn_list in reader.lists() if not drawn_list.first]
         whole = replace(
             whole,
             samples=reader.count,
@@ -87,11 +87,11 @@ def _tree(
     view: Samples | Documents, recipe: Samples | Documents, k: int, amount: Amount, depth: int, total: int
 ) -> Iterator[TreeRow]:
     """Yield the rows of source k of a recipe and of its sources; `view` is the outermost recipe."""
-    source, held = recipe.sources[k], recipe.sources[k].distinct
-    count, tokens = held.info.sequences, held.info.tokens
+    source, distinct = recipe.sources[k], recipe.sources[k].distinct
+    count, tokens = distinct.info.sequences, distinct.info.tokens
     there = count
     if isinstance(view, Samples):
-        there = _on_the_row(view, k) if depth == 1 and held is source.reader else nonempty(held)
+        there = _on_the_row(view, k) if depth == 1 and distinct is source.reader else nonempty(distinct)
         tokens += there if view.after is not None else 0
     yield TreeRow(
         source.name,
@@ -113,28 +113,31 @@ def _tree(
 
 def _on_the_row(view: Samples, k: int) -> int:
     """Return the number of sequences of source k that are not empty."""
-    axis = next(one.packing.axis for one in view.lists() if k in one.packing.axis.numbers)
-    at = axis.numbers.index(k)
-    return int(axis.sequences_before[at + 1]) - int(axis.sequences_before[at])
+    axis = next(drawn_list.packing.axis for drawn_list in view.lists() if k in drawn_list.packing.axis.numbers)
+    index = axis.numbers.index(k)
+    return int(axis.sequences_before[index + 1]) - int(axis.sequences_before[index])
 
 
 def _with_samples(view: Samples, rows: Sequence[TreeRow]) -> Iterator[TreeRow]:
     """Add counts of samples to the rows of sources, if each sample is drawn from one source."""
     lists = iter(view.lists())
     for row in rows:
-        one = next(lists) if row.depth == 1 and view.file.weighted else None
+        drawn_list = next(lists) if row.depth == 1 and view.file.weighted else None
         yield (
             row
-            if one is None
+            if drawn_list is None
             else replace(
-                row, samples=one.drawn, padded=one.drawn * view.advance - row.drawn, left_out=one.packing.left_out()
+                row,
+                samples=drawn_list.drawn,
+                padded=drawn_list.drawn * view.advance - row.drawn,
+                left_out=drawn_list.packing.left_out(),
             )
         )
 
 
-def _joined(found: Iterable[dict[str, int]]) -> dict[str, int]:
+def _joined(counts: Iterable[dict[str, int]]) -> dict[str, int]:
     total: dict[str, int] = {}
-    for one in found:
-        for word, count in one.items():
+    for counts_of_list in counts:
+        for word, count in counts_of_list.items():
             total[word] = total.get(word, 0) + count
     return total

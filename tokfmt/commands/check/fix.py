@@ -15,7 +15,7 @@ from tokfmt.commands.check.check import CheckReport, CheckRequest, check
 from tokfmt.commands.check.doubled import once
 from tokfmt.commands.convert.convert import convert_files
 from tokfmt.commands.convert.inputs import Given
-from tokfmt.commands.convert.manifests import manifests
+from tokfmt.commands.convert.report import manifests
 from tokfmt.commands.convert.request import Conversion, Request
 from tokfmt.commands.destination import guard, refuse_foreign, strangers_in
 from tokfmt.commands.source.discover import check_unchanged, dataset_at, find_sources, snapshot

@@ -17,12 +17,14 @@ from tokfmt import registry
 from tokfmt.commands.convert.destination import Destination
 from tokfmt.commands.convert.inputs import Inputs, text_recipe_of
 from tokfmt.commands.convert.request import Request
+from tokfmt.commands.convert.tasks import SUFFIXES
 from tokfmt.commands.destination import guard, refuse_foreign
 from tokfmt.commands.source.request import STREAM, SourceFiles
 from tokfmt.commands.source.stored import Source
 from tokfmt.core.records import RecordReader
 from tokfmt.errors import ConversionError, DestinationExistsError, OptionError
 from tokfmt.files.place import LocalPlace, Place, PlaceLike, Url, writable_store
+from tokfmt.files.spool import is_named
 from tokfmt.wording import printable
 
 
@@ -180,19 +182,106 @@ def _check_task(sources: Sequence[Source], destination: Destination) -> None:
 def _check_shared(request: Request, url: Url, inputs: Inputs, destination: Destination, *, by_request: bool) -> None:
     """Refuse tasks, and a cluster, that share nothing but the store and cannot write whole files of the destination.
 
-    `parts.refuse_parts` does that for text.
+    `check_parts` does that for text.
     """
-    from tokfmt.commands.convert.tasks_in_stores import refuse_one_file, refuse_overwrite, refuse_unshared
-
     if request.task is None and not (request.is_spread and by_request):
-        refuse_unshared(url, request.spool, "its workers write to the spool")
+        _refuse_unshared(url, request.spool, "its workers write to the spool")
         return
     if inputs.holds_records:
         return
     if request.overwrite:
-        refuse_overwrite(url)
+        _refuse_overwrite(url)
     if destination.writer(Path(url.name), destination.portions[0], destination.target(request)).finishes_files:
         return
     if request.task:
-        refuse_one_file(url)
-    refuse_unshared(url, request.spool, "each writes a part of one file")
+        _refuse_one_file(url)
+    _refuse_unshared(url, request.spool, "each writes a part of one file")
+
+
+def _refuse_unshared(destination: Url, spool: Path | None, why: str) -> None:
+    """Refuse workers of a cluster that need a common directory, unless the user names the spool.
+
+    Args:
+        destination: The destination.
+        spool: The spool that the user gave.
+        why: What the workers share.
+
+    Raises:
+        OptionError: If no spool is named.
+    """
+    if not is_named(spool):
+        raise OptionError(
+            f"{printable(destination)}: --executor dask:ADDRESS needs a directory that all tasks see, because {why}. "
+            "Name it with --spool DIR"
+        )
+
+
+def _refuse_overwrite(destination: Url) -> None:
+    """Refuse tasks that replace a dataset in a store, which stays readable until all of them are complete.
+
+    Raises:
+        OptionError: Always.
+    """
+    raise OptionError(
+        f"{printable(destination)}: --task does not go with --overwrite in a store, because the old dataset would be "
+        "gone while tasks run. Choose another destination, or delete the old dataset"
+    )
+
+
+def _refuse_one_file(destination: Url) -> None:
+    """Refuse tasks that write into the same file.
+
+    Raises:
+        OptionError: Always.
+    """
+    folder = "Write a folder of several files: --to mds, --to flat-tokens"
+    raise OptionError(
+        f"{printable(destination)}: --task does not go with one file or a pair in a store, because all tasks "
+        f"would write into the same file. {folder}, or --to-opt shard_size=N where a format has it, such as "
+        "megatron. Or leave out --task; --resume continues a run"
+    )
+
+
+def check_parts(given: Request, request: Request, inputs: Inputs, destination: Destination) -> None:
+    """Refuse a task of text whose part cannot be a file of its own.
+
+    Args:
+        given: The request with the destination that the user gave.
+        request: The request with the destination path that the format gives it.
+        inputs: The sources.
+        destination: The destination.
+
+    Raises:
+        OptionError: Always, if the format has no folders of files, if DST is not a folder, or with an option that needs
+            all parts.
+    """
+    name = destination.format.name
+    folders = ", ".join(sorted(SUFFIXES))
+    place = printable(given.destination)
+    if name not in SUFFIXES:
+        raise OptionError(
+            f"{place}: a task of text writes a file of its own, and a folder of files of {name} is not a dataset. "
+            f"Write one of {folders}, and convert that by tasks. Or leave out --task"
+        )
+    if given.destination.suffix == SUFFIXES[name]:
+        raise OptionError(f"{place}: --task does not go with one file. Name a folder, with --to {name}")
+    if "shard_size" in request.to_options:
+        raise OptionError(
+            f"{place}: a task of text writes one file, so the number of tasks decides on its size. Leave out shard_size"
+        )
+    if destination.copies_lines or not all(
+        isinstance(source.reader, RecordReader) and not source.format.is_computed for source in inputs.sources
+    ):
+        raise OptionError(
+            f"{place}: --task does not go with copied lines, recipes, or sources of which some hold token IDs, if DST "
+            "is in a store. Leave out --task, or write to a directory that all machines see"
+        )
+    for option, is_given in (
+        ("--select", request.select is not None),
+        ("--ledger", request.ledger),
+        ("--overwrite", request.overwrite),
+        ("--no-manifest", not request.manifest),
+    ):
+        if is_given:
+            what = f"{place}: --task does not go with {option} if text is written to a store"
+            raise OptionError(f"{what}. Leave it out, or write to a directory that all machines see")

@@ -13,7 +13,8 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from tokfmt.commands.convert.checks import check_options, check_places, check_request, check_streams
+from tokfmt.commands.convert.arrangement import stored_axis
+from tokfmt.commands.convert.checks import check_options, check_parts, check_places, check_request, check_streams
 from tokfmt.commands.convert.destination import (
     Destination,
     choose_contents,
@@ -22,24 +23,27 @@ from tokfmt.commands.convert.destination import (
     with_rows,
 )
 from tokfmt.commands.convert.gather import gather
-from tokfmt.commands.convert.inputs import Given, Inputs, find_files, open_inputs
-from tokfmt.commands.convert.losses import accept_losses, known_losses, record_losses, refuse_known_losses
-from tokfmt.commands.convert.notes import Notes
-from tokfmt.commands.convert.parts import (
+from tokfmt.commands.convert.inputs import Given, Inputs, find_files, open_inputs, printed, unpiped
+from tokfmt.commands.convert.losses import (
+    accept_losses,
+    known_losses,
+    record_losses,
+    refuse_known_losses,
+    try_tokenizer,
+)
+from tokfmt.commands.convert.publish import Proof, Workplace, publish, publishers_of, workers_of, workplace
+from tokfmt.commands.convert.report import PortionCounts, Written, dry_run, finished_before, read_from_stores
+from tokfmt.commands.convert.request import Conversion, Notes, Request
+from tokfmt.commands.convert.resume import facts_of
+from tokfmt.commands.convert.tasks import (
     conversion_of,
     finish_parts,
     is_in_parts,
     parts_record,
-    refuse_parts,
+    published_by_finish,
+    request_of_tasks,
     write_part,
 )
-from tokfmt.commands.convert.pipes import printed, unpiped
-from tokfmt.commands.convert.publish import Proof, Workplace, publish, publishers_of, workers_of, workplace
-from tokfmt.commands.convert.report import PortionCounts, Written, dry_run, finished_before, read_from_stores
-from tokfmt.commands.convert.request import Conversion, Request
-from tokfmt.commands.convert.resume import facts_of, published_by_finish, request_of_tasks
-from tokfmt.commands.convert.separators import stored_axis
-from tokfmt.commands.convert.tokenizer_notes import try_tokenizer
 from tokfmt.commands.convert.write import write_ledger, write_portion
 from tokfmt.commands.source.discover import snapshot
 from tokfmt.commands.source.ingest import first_look
@@ -171,7 +175,7 @@ def _run_in_tasks(
 ) -> Conversion | None:
     """Run a task that writes a file of its own, or all tasks on a cluster; None if the request is for neither."""
     if is_in_parts(request, inputs):
-        refuse_parts(asked, request, inputs, destination)
+        check_parts(asked, request, inputs, destination)
         if request.task:
             return write_part(asked, inputs, destination, lambda part: convert_files(part, notes.fresh()))
     if request.is_spread and not is_named(request.spool):

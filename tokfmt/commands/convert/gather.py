@@ -170,14 +170,11 @@ def _report(
     found, padded, before = list[Mapping[str, Any]](), 0, 0
     for number, (source, reader) in enumerate(zip(sources, readers, strict=True)):
         if source.format.is_computed and number in rows:
-            from tokfmt.mix import padded_positions, rows_of_ids, with_amounts
+            from tokfmt.mix import report_on  # only recipes need what it imports
 
-            recipe, of_ids = rows_of_ids(rows[number][0])
-            if recipe is not None:
-                first, last = (min(max(0, k - before), recipe.info.sequences) for k in chosen)
-                ended = isinstance(reader, ContentReader)
-                amounts = with_amounts(rows[number][1] or of_ids, recipe, first, last, ended=ended)
-                found, padded = [*found, *amounts], padded + padded_positions(amounts, rows[number][0], last - first)
+            first, last = (limit - before for limit in chosen)
+            counted, padding = report_on(*rows[number], first, last, ended=isinstance(reader, ContentReader))
+            found, padded = [*found, *counted], padded + padding
         before += reader.info.sequences
     return found, padded
 

@@ -16,10 +16,9 @@ from tokfmt.commands.convert.arrangement import SplitTarget, arranged
 from tokfmt.commands.convert.destination import Destination
 from tokfmt.commands.convert.inputs import Inputs
 from tokfmt.commands.convert.losses import record_losses
-from tokfmt.commands.convert.notes import Notes
 from tokfmt.commands.convert.publish import Workplace
 from tokfmt.commands.convert.report import PortionCounts, Written
-from tokfmt.commands.convert.request import Request
+from tokfmt.commands.convert.request import Notes, Request
 from tokfmt.commands.convert.write import region_size, write_regions
 from tokfmt.commands.source.request import parse_selection
 from tokfmt.commands.source.stored import paths_of

@@ -9,18 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tokfmt.commands.convert.arrangement import SplitTarget
 from tokfmt.commands.convert.destination import Destination
 from tokfmt.commands.convert.inputs import Inputs
-from tokfmt.commands.convert.manifests import manifests, with_objects
-from tokfmt.commands.convert.notes import Notes
-from tokfmt.commands.convert.report import Written, result_of
-from tokfmt.commands.convert.request import Conversion, Request
+from tokfmt.commands.convert.report import Written, manifests, result_of, with_objects
+from tokfmt.commands.convert.request import Conversion, Notes, Request
 from tokfmt.commands.convert.resume import Facts, digest_of, digest_of_sources, resumed
-from tokfmt.commands.convert.tasks_in_stores import agree, remove, send
+from tokfmt.commands.convert.tasks import agree, begun, remove, send
 from tokfmt.commands.destination import StoredFormat, need_room, remove_manifest_of_link, strangers_in
 from tokfmt.commands.source.discover import check_unchanged
 from tokfmt.commands.source.ingest import blocks_of
@@ -129,7 +128,10 @@ def workplace(
     """Make a hidden directory for each destination, or continue in the one that an earlier run kept."""
     with ExitStack() as stack:
         for one in publishers.values():
-            stack.enter_context(resumed(one, request, facts, notes.note) if request.keeps_work else one)
+            if request.keeps_work:
+                stack.enter_context(resumed(one, request, facts, notes.note, partial(begun, one, request.task)))
+            else:
+                stack.enter_context(one)
             if one.removed:
                 what = f"{one.home.name}, which an unfinished conversion had left"
                 notes.note(f"removed {what}; --resume would have continued it")

@@ -9,25 +9,19 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import itertools
 import json
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from tokfmt import registry
-from tokfmt.base.options import given_options
 from tokfmt.base.version import __version__
-from tokfmt.commands.convert.arrangement import AS_IT_IS
 from tokfmt.commands.convert.request import Request
-from tokfmt.commands.convert.tasks_in_stores import begun, fetch
 from tokfmt.commands.source.content import Manifest
 from tokfmt.commands.source.manifest import extent, file_differences, read_manifest
-from tokfmt.commands.source.request import SourceFiles, SourceRequest, words_of
+from tokfmt.commands.source.request import SourceFiles, words_of
 from tokfmt.core.format import Format
 from tokfmt.errors import (
     ConversionError,
@@ -44,12 +38,11 @@ from tokfmt.errors import (
     VerificationError,
 )
 from tokfmt.files.durable import replace_file
-from tokfmt.files.journal import Journal, Task, keep_only, read_journal
-from tokfmt.files.locks import check_private, make_private
-from tokfmt.files.place import LocalPlace, Place, Url, local_path, place_of
+from tokfmt.files.journal import Journal, Task, keep_only
+from tokfmt.files.locks import make_private
+from tokfmt.files.place import LocalPlace, Place, local_path, place_of
 from tokfmt.files.publisher import REQUEST, Publisher, hidden_sibling, remove_leftover
 from tokfmt.files.replacing import resolve_link
-from tokfmt.files.spool import spool_of
 from tokfmt.files.store import Identity
 from tokfmt.wording import printable
 
@@ -219,7 +212,7 @@ def _clear(destination: Path, digest: str) -> None:
         remove_leftover(resolve_link(destination))
 
 
-def _here() -> str:
+def here() -> str:
     """Return the working directory; "" if it no longer exists, which does not matter for absolute paths."""
     try:
         return os.getcwd()
@@ -239,7 +232,13 @@ def _absolute(request: Request) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def resumed(place: Publisher, request: Request, facts: Facts, note: Callable[[str], None]) -> Iterator[None]:
+def resumed(
+    place: Publisher,
+    request: Request,
+    facts: Facts,
+    note: Callable[[str], None],
+    begun: Callable[[], contextlib.AbstractContextManager[None]],
+) -> Iterator[None]:
     """Enter the hidden directory of a conversion that keeps its work when it is interrupted.
 
     Args:
@@ -247,6 +246,7 @@ def resumed(place: Publisher, request: Request, facts: Facts, note: Callable[[st
         request: The request of this run.
         facts: The facts of this run; see `facts_of`.
         note: A function that reports a note.
+        begun: Returns a context in which the store states that a task runs.
 
     Raises:
         ConversionError: The directory has the work of another request, another process uses it, or tasks are missing.
@@ -264,7 +264,7 @@ def resumed(place: Publisher, request: Request, facts: Facts, note: Callable[[st
         new = _agree(staging, request, facts, kept, note)
         task = request.task or Task()
         also = [Task(k, request.finish) for k in range(request.finish)]
-        with Journal(staging.home, task, also) as journal, begun(staging, request.task):
+        with Journal(staging.home, task, also) as journal, begun():
             staging.journal = journal
             try:
                 _tidy(staging, task, everything=in_tasks)
@@ -305,7 +305,7 @@ def _agree(staging: Publisher, request: Request, facts: Facts, kept: Facts | Non
         ConversionError: Another fact differs.
     """
     path = staging.home / REQUEST
-    asked = {"request": _absolute(request), "here": _here(), "given": plain(request)}
+    asked = {"request": _absolute(request), "here": here(), "given": plain(request)}
     written = json.dumps({"schema": SCHEMA, "facts": facts, **asked}).encode()
     if kept is None:
         replace_file(path, written)
@@ -380,7 +380,7 @@ def _nameless(value: object) -> object:
 
 def _change(what: str, was: object, now: object) -> str:
     if what.startswith("the source "):
-        name = printable(f"the source {what.removeprefix('the source ').removeprefix(_here() + os.sep)}")
+        name = printable(f"the source {what.removeprefix('the source ').removeprefix(here() + os.sep)}")
         return f"{name} {'is new' if was is None else 'is gone' if now is None else 'has changed since'}"
     name = what if " " in what else f"--{what}"
     return f"{name} was {printable(_short(was))} and is {printable(_short(now))} now"
@@ -406,126 +406,16 @@ def read_conversion(path: Path) -> dict[str, Any] | None:
     except ValueError:
         content = None
     if not isinstance(content, dict) or content.get("schema") != SCHEMA:
-        raise _unknown_request(path)
+        raise unknown_request(path)
     if not all(isinstance(content.get(part), dict) for part in ("facts", "given", "request")):
-        raise _unknown_request(path)
+        raise unknown_request(path)
     return content
 
 
-def _unknown_request(path: Path) -> CorruptError:
+def unknown_request(path: Path) -> CorruptError:
+    """Return the error for a `conversion.json` that is damaged."""
     what = "does not state what is converted: the file is damaged"
     return CorruptError(path, what, remedy=f"Delete {printable(path.parent)} to start over")
-
-
-def published_by_finish(destination: Place) -> Mapping[str, Any] | None:
-    """Return the manifest of a destination whose --finish was killed while it removed the work of the tasks.
-
-    What is left of that work is removed. None if no such work is there.
-    """
-    if not destination.is_local:
-        return None
-    built = resolve_link(local_path(destination, "a destination"))
-    home = hidden_sibling(built)
-    if not built.is_there() or not os.path.lexists(home) or os.path.lexists(home / REQUEST):
-        return None
-    content = read_manifest(built).content
-    if content:
-        remove_leftover(built)
-    return content if content and not os.path.lexists(home) else None  # A process may work there.
-
-
-def request_of_tasks(destination: Place, spool: Path | None) -> Request:
-    """Return the request that all tasks of a destination share, after a check that all are complete.
-
-    Raises:
-        ConversionError: There are no tasks, another version of tokfmt wrote them, or some are missing (the message
-            names them).
-        CorruptError: Nothing states which request they are of.
-    """
-    by_prefix = (one.canonical(destination) for one in registry.list_formats() if one.prefix)
-    for place in itertools.chain([destination], by_prefix):
-        built = (
-            spool_of(place, spool) / place.name
-            if isinstance(place, Url)
-            else resolve_link(local_path(place, "a destination"))
-        )
-        home = hidden_sibling(built)
-        if isinstance(place, Url):
-            fetch(place, home)
-        if os.path.lexists(home):
-            check_private(home)
-            break
-    kept = read_conversion(home / REQUEST)
-    if kept is None or not kept["given"].get("task"):
-        raise ConversionError(f"{printable(destination)}: it has no tasks. Write them first with --task I/N")
-    version = kept["facts"].get("the version of tokfmt")
-    if version != __version__:
-        raise ConversionError(
-            f"{printable(destination)}: its tasks were written by tokfmt {version}, this is {__version__}"
-        )
-    named = "given" if kept.get("here") == _here() else "request"  # messages then name paths as the user gave them
-    try:
-        request = replace(_rebuilt(kept[named]), destination=destination, spool=spool)
-    except (KeyError, TypeError, ValueError) as error:
-        raise _unknown_request(home / REQUEST) from error
-    _need_all(home, request.destination, request.finish)
-    return request
-
-
-def _rebuilt(stored: Mapping[str, Any]) -> Request:
-    """Return the request that all tasks share, from its values in JSON."""
-    given = dict(stored["source"])
-    given |= {"paths": tuple(given["paths"]), "allow_loss": frozenset(given["allow_loss"])}
-    given["options"] = given_options(given["options"])
-    return Request(
-        **{
-            **stored,
-            "source": SourceRequest(**given),
-            "to_options": given_options(stored["to_options"]),
-            "arrangement": AS_IT_IS,
-            "task": None,
-            "rejects": None if stored["rejects"] is None else place_of(stored["rejects"]),
-            "spool": None,
-            "piped": {},
-            "finish": int(stored["task"]["count"]),
-        }
-    )
-
-
-def _need_all(home: Path, destination: Place, count: int) -> None:
-    missing = [task for task in (Task(k, count) for k in range(count)) if not is_complete(home, task)]
-    if not missing:
-        return
-    begun = [task.index for task in missing if (home / task.journal).exists()]
-    raise missing_of(destination, [task.index for task in missing], count, begun)
-
-
-def missing_of(destination: Place, missing: Sequence[int], count: int, begun: Sequence[int]) -> ConversionError:
-    """Return the error for a destination of which tasks are missing, and some of these have begun."""
-    which = (
-        f"task {missing[0]} of {count} is missing"
-        if len(missing) == 1
-        else f"tasks {_listed(missing)} of {count} are missing"
-    )
-    why = f" (begun, not finished: {_listed(begun)})" if begun else ""
-    return ConversionError(
-        f"{printable(destination)}: {which}{why}. Run it with the same words and --task {missing[0]}/{count}"
-    )
-
-
-def is_complete(home: Path, task: Task) -> bool:
-    """Return whether the journal in a directory states that its task is complete."""
-    return is_ended(read_journal(home / task.journal)[0])
-
-
-def is_ended(entries: Sequence[tuple[str, int, Any]]) -> bool:
-    """Return whether the entries of a journal state that its task is complete."""
-    return any(kind == "task" for kind, _, _ in entries)
-
-
-def _listed(numbers: Sequence[int], limit: int = 20) -> str:
-    more = f" and {len(numbers) - limit} more" if len(numbers) > limit else ""
-    return ", ".join(map(str, numbers[:limit])) + more
 
 
 def _tidy(staging: Publisher, task: Task, *, everything: bool) -> None:

@@ -25,11 +25,18 @@ from typing import Any
 
 from tokfmt.commands.convert.destination import Destination
 from tokfmt.commands.convert.inputs import Inputs
-from tokfmt.commands.convert.notes import Notes
-from tokfmt.commands.convert.parts import count_of_parts, is_in_parts, withdraw_parts
-from tokfmt.commands.convert.request import Conversion, Request
-from tokfmt.commands.convert.resume import facts_of, is_complete, read_conversion
-from tokfmt.commands.convert.tasks_in_stores import fetch, refuse_others, remove, send
+from tokfmt.commands.convert.request import Conversion, Notes, Request
+from tokfmt.commands.convert.resume import facts_of, read_conversion
+from tokfmt.commands.convert.tasks import (
+    count_of_parts,
+    fetch,
+    is_complete,
+    is_in_parts,
+    refuse_others,
+    remove,
+    send,
+    withdraw_parts,
+)
 from tokfmt.core.records import RecordReader
 from tokfmt.errors import DestinationExistsError, TokfmtError
 from tokfmt.files import named

@@ -12,8 +12,8 @@ from xxhash import xxh3_128, xxh3_128_digest
 
 from tokfmt.base.options import given_options
 from tokfmt.commands.compare.fingerprint import Fingerprints, Hashing, RecordSide, Utf8, cuts, fingerprints, hash_axis
+from tokfmt.commands.convert.arrangement import stored_axis
 from tokfmt.commands.convert.losses import Content
-from tokfmt.commands.convert.separators import stored_axis
 from tokfmt.commands.source.ingest import as_stored
 from tokfmt.commands.source.open import open_dataset
 from tokfmt.commands.source.request import EosChoice, Options, SourceRequest

@@ -10,15 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.commands.convert.arrangement import Shares, SplitTarget, arranged
+from tokfmt.commands.convert.arrangement import Shares, SplitTarget, arranged, count_beside, stored_axis
 from tokfmt.commands.convert.destination import NO_LEAD, Destination
 from tokfmt.commands.convert.inputs import Inputs
 from tokfmt.commands.convert.losses import Content
-from tokfmt.commands.convert.notes import Notes
 from tokfmt.commands.convert.publish import Workplace
 from tokfmt.commands.convert.report import PortionCounts
-from tokfmt.commands.convert.request import Request
-from tokfmt.commands.convert.separators import count_beside, stored_axis
+from tokfmt.commands.convert.request import Notes, Request
 from tokfmt.commands.source.request import option_names
 from tokfmt.core.format import Receipt, Target, TokenWriter
 from tokfmt.core.reader import Separators, TokenReader

@@ -25,7 +25,6 @@ from tokfmt.mix import (
     TextRecipe,
     Traced,
     Where,
-    samples_of_step,
     shortest,
     stored_sequence,
     traced,
@@ -160,14 +159,12 @@ def show_step(
             f"{printable(path)}: is not a recipe of samples, so it has no steps. `tokfmt recipe --seq-len N` writes one"
         )
     if step is not None and batch_size is not None:
-        found: Sequence[Where] = reader.where_at(step, batch_size, rank, world_size)
-        taken = samples_of_step(step, batch_size, rank, world_size)
+        origins: Sequence[Where] = reader.where_at(step, batch_size, rank, world_size)
     else:
         number = sample or 0
         if not -len(reader) <= number < len(reader):
             raise OptionError(f"--sample {number}: {printable(path)} has samples 0 to {len(reader) - 1:,}")
-        found = [reader.where(number)]
-        taken = range(found[0].sample, found[0].sample + 1)
+        origins = [reader.where(number)]
     look, ledgers = Look(None, decoder, Spelling(decoder) if decoder is not None else None), Ledgers()
     return Step(
         str(path),
@@ -178,41 +175,43 @@ def show_step(
         batch_size,
         rank,
         world_size,
-        taken.start,
-        taken.stop,
+        origins[0].sample,
+        origins[-1].sample + 1,
         source.notes,
-        (_drawn(reader, where, look, ledgers) for where in found),
+        (_drawn(reader, where, look, ledgers) for where in origins),
     )
 
 
 def _drawn(reader: Samples, where: Where, look: Look, ledgers: Ledgers) -> StepSample:
-    found = list(traced(reader, where.sample))
-    held = sum(one.span.stop - one.span.start for one in found)
+    spans = list(traced(reader, where.sample))
+    length = sum(part.span.stop - part.span.start for part in spans)
     return StepSample(
         where.sample,
         where.source,
         where.epoch,
-        max(0, reader.seq_len - held),
-        (_part(one, look, ledgers) for one in found),
+        max(0, reader.seq_len - length),
+        (_part(part, look, ledgers) for part in spans),
     )
 
 
-def _part(one: Traced, look: Look, ledgers: Ledgers) -> StepPart:
-    source, span, held = one.source, one.span, stored_sequence(one)
-    begin, length = held.begin, held.length
+def _part(traced_span: Traced, look: Look, ledgers: Ledgers) -> StepPart:
+    source, span, stored = traced_span.source, traced_span.span, stored_sequence(traced_span)
+    begin, length = stored.begin, stored.length
     ids = source.reader.tokens(begin + span.start, begin + min(span.stop, length))
     text = look.spelled(ids).decode("utf-8", "backslashreplace") if look.decoder is not None else None
-    if span.stop > length and one.eos_id is not None:
-        ids = np.append(ids, np.array(one.eos_id, np.promote_types(ids.dtype, np.min_scalar_type(one.eos_id))))
+    if span.stop > length and traced_span.eos_id is not None:
+        ids = np.append(
+            ids, np.array(traced_span.eos_id, np.promote_types(ids.dtype, np.min_scalar_type(traced_span.eos_id)))
+        )
     origins = list[Origin]()
-    ledger = ledgers.of(held.dataset) if held.dataset is not None else None
-    if ledger is not None and ledger.sequences == held.sequences:
-        origins = ledgers.origins(ledger, held.number, span.start, span.stop)
+    ledger = ledgers.of(stored.dataset) if stored.dataset is not None else None
+    if ledger is not None and ledger.sequences == stored.sequences:
+        origins = ledgers.origins(ledger, stored.number, span.start, span.stop)
     return StepPart(
-        one.name,
-        shortest(held.file),
+        traced_span.name,
+        shortest(stored.file),
         span.sequence,
-        held.number,
+        stored.number,
         span.start,
         span.stop,
         length,

@@ -26,6 +26,8 @@ _MEMBER = 1 << 28
 
 _JSON_BYTES = 1 << 20
 
+_PIECE = 1 << 23  # bytes of a member that are read at once
+
 _ANNOUNCED = 1 << 22
 """Maximum bytes that are requested before they are needed."""
 
@@ -227,6 +229,32 @@ class Zipped:
         member, begin = self._members[key], self._begin(self._members[key], key)
         return (key, 0 if member.deflated else offset - begin) if begin <= offset < begin + member.stored else None
 
+    def length(self, key: str) -> int:
+        """Return the number of bytes of an existing key."""
+        return self._members[key].size
+
+    def beginning(self, key: str, size: int) -> bytes:
+        """Return up to `size` bytes from the beginning of an existing key, without a look at its checksum."""
+        member = self._members[key]
+        raw = self._file.read(self._begin(member, key), min(member.stored, size))
+        try:
+            return zlib.decompressobj(-15).decompress(raw, size) if member.deflated else raw
+        except zlib.error as error:
+            raise CorruptError(self.root / key, "cannot be inflated", remedy="Copy the zip again") from error
+
+    def damage(self, key: str) -> CorruptError | None:
+        """Return the error of an existing key whose bytes do not fit their checksum, read in pieces; None if they do.
+
+        A compressed member is compared whenever it is read.
+        """
+        member, crc = self._members[key], 0
+        begin = self._begin(member, key)
+        for at in range(begin, begin + member.stored, _PIECE) if not member.deflated else ():
+            crc = zlib.crc32(self._file.read(at, min(_PIECE, begin + member.stored - at)), crc)
+        if member.deflated or crc == member.crc:
+            return None
+        return CorruptError(self.root / key, "does not fit its checksum in the zip", remedy="Copy the zip again")
+
     def _begin(self, member: _Member, key: str) -> int:
         """Return the byte offset of a member's bytes in the zip, after its local header."""
         head = self._file.read(member.header, 30)
@@ -261,17 +289,22 @@ class Zipped:
                 found=entry.compress_type,
                 remedy="Make the zip again",
             )
-        if entry.file_size > min(_MEMBER, entry.compress_size * _RATIO + 64):
+        stored = entry.compress_type == zipfile.ZIP_STORED
+        if entry.file_size > (entry.compress_size if stored else min(_MEMBER, entry.compress_size * _RATIO + 64)):
             raise UnsafeError(
                 where,
                 f"states that its {entry.compress_size:,} bytes inflate to {entry.file_size:,}",
                 remedy="Unpack the zip by other means, if it is to be trusted",
             )
-        return _Member(entry.header_offset, entry.compress_size, entry.file_size, entry.CRC, entry.compress_type != 0)
+        return _Member(entry.header_offset, entry.compress_size, entry.file_size, entry.CRC, not stored)
 
     def _content(self, member: _Member, key: str) -> bytes:
         """Return the bytes of a zip member after a check of its size and checksum."""
         where = self.root / key
+        if member.size > _MEMBER:
+            raise UnsafeError(
+                where, "is too large for a chunk", expected=f"at most {_MEMBER:,} bytes", found=member.size
+            )
         raw = self._file.read(self._begin(member, key), member.stored)
         if member.deflated:
             try:

@@ -1,0 +1,202 @@
+"""array under the laws of every format; the oracle is numpy.load and a split."""
+
+import numpy as np
+import pytest
+
+import tokfmt
+from tokfmt.errors import TokfmtError
+from tokfmt.formats.array import FORMAT
+from tokfmt.testing import FormatContract
+
+
+def ended(stream, eos):
+    """Sequences that each end with the separator, empty ones too."""
+    assert not stream or stream[-1] == eos
+    found, held = [], []
+    for token in stream:
+        if token == eos:
+            found.append(held)
+            held = []
+        else:
+            held.append(token)
+    return found
+
+
+class TestFile(FormatContract):
+    format = FORMAT
+    filename = "x.npy"
+    eos_id = 50256
+    max_id = 2**32 - 1
+    write_variants = ({}, {"dtype": "uint32"})
+
+    def oracle(self, path, options):
+        array = np.load(path, allow_pickle=False)
+        assert array.ndim == 1
+        assert array.dtype == options.get("dtype", array.dtype)
+        return ended(array.tolist(), self.eos_id)
+
+
+class TestSigned(TestFile):
+    eos_id = 0
+    max_id = 2**31 - 1
+    write_variants = ({"dtype": "int32"}, {"dtype": "int64"})
+
+
+class TestShards(FormatContract):
+    """Documents run on across shards."""
+
+    format = FORMAT
+    filename = "arrays"
+    sharded = {"shard_size": 1}
+    eos_id = 0
+    max_id = 2**32 - 1
+    write_variants = ({"shard_size": 7},)
+    long_options = {"shard_size": 1 << 20}
+
+    def oracle(self, path, options):
+        shards = sorted(path.iterdir())
+        assert [p.name for p in shards] == [f"shard_{k:05d}.npy" for k in range(len(shards))]
+        held = [np.load(p, allow_pickle=False).tolist() for p in shards]
+        assert all(len(part) == 7 for part in held[:-1])
+        return ended([t for part in held for t in part], self.eos_id)
+
+
+class TestPair(FormatContract):
+    format = FORMAT
+    filename = "pair"
+    eos_id = 50256
+    max_id = 2**32 - 1
+    write_variants = ({"boundaries": "cu_seqlens"},)
+    long_options = {"boundaries": "cu_seqlens"}
+
+    def oracle(self, path, options):
+        assert sorted(p.name for p in path.iterdir()) == ["cu_seqlens.npy", "tokens.npy"]
+        tokens, ends = (np.load(path / name, allow_pickle=False) for name in ("tokens.npy", "cu_seqlens.npy"))
+        assert (ends.dtype, ends[0], ends[-1]) == (np.int64, 0, len(tokens))
+        found = [tokens[a:b].tolist() for a, b in zip(ends, ends[1:])]
+        assert all(one[-1] == self.eos_id for one in found if one)
+        return [one[:-1] for one in found]
+
+
+@pytest.mark.parametrize("dtype", ["<u2", "<i4", "<u8", ">u4", ">i8", "|u1"])
+@pytest.mark.parametrize("version", [(1, 0), (2, 0), (3, 0)])
+def test_what_numpy_writes(tmp_path, dtype, version):
+    array = np.array([5, 6, 0, 7, 0], dtype)
+    with open(tmp_path / "x.npy", "wb") as out:
+        np.lib.format.write_array(out, array, version)
+    with tokfmt.open(tmp_path / "x.npy", eos=0) as dataset:
+        assert dataset.format == "array"
+        assert [one.tolist() for one in dataset] == [[5, 6], [7]]
+    with tokfmt.open(tmp_path / "x.npy", eos=5, options={"side": "before"}) as dataset:
+        assert [one.tolist() for one in dataset] == [[6, 0, 7, 0]]
+
+
+def test_written_bytes_are_those_of_numpy(tmp_path):
+    source, out = tmp_path / "x.jsonl", tmp_path / "x.npy"
+    source.write_text('{"input_ids": [1, 2]}\n{"input_ids": [3]}\n')
+    tokfmt.convert(source, out, eos=0, to_format="array")
+    np.save(tmp_path / "y.npy", np.array([1, 2, 0, 3, 0], "<u2"))
+    assert out.read_bytes() == (tmp_path / "y.npy").read_bytes()
+
+
+@pytest.mark.parametrize("overlap", [0, 1, 3])
+def test_rows(tmp_path, overlap):
+    """Rows are samples, or one stream; what each repeats of the row before is then read once, from any position."""
+    stream = np.arange(1, 400, dtype="<u4")
+    row, step = 17, 17 - overlap
+    rows = np.stack([stream[at : at + row] for at in range(0, len(stream) - row, step)])
+    np.save(tmp_path / "x.npy", rows)
+    with tokfmt.open(tmp_path / "x.npy") as dataset:
+        assert dataset[:].tolist() == rows.tolist()
+        assert any("--from-opt overlap=1" in note for note in dataset.info.notes) == (overlap == 1)
+    options = {"view": "documents", "overlap": overlap}
+    with tokfmt.open(tmp_path / "x.npy", options=options, eos="none") as dataset:
+        whole = stream[: step * (len(rows) - 1) + row]
+        assert dataset[0].tolist() == whole.tolist()
+        source = dataset.reader
+        for a in range(0, len(whole), 5):
+            for b in (a, a + 1, a + 16, a + 40, len(whole)):
+                assert source.tokens(a, min(b, len(whole))).tolist() == whole[a:b].tolist()
+            byte = source.locate(a)
+            raw = (tmp_path / "x.npy").read_bytes()
+            assert int.from_bytes(raw[byte.offset : byte.offset + 4], "little") == whole[a]
+            assert source.find(byte.path, byte.offset) == a
+
+
+def test_rows_of_a_recipe_are_rows(tmp_path):
+    source, out = tmp_path / "x.jsonl", tmp_path / "x.npy"
+    source.write_text("".join(f'{{"input_ids": [{k}, {k + 1}, {k + 2}]}}\n' for k in range(1, 30)))
+    (tmp_path / "x.toml").write_text(
+        'tokfmt = 1\nseq_len = 8\nto_eos = 0\nlabels = "same"\n[[source]]\npath = "x.jsonl"\n'
+    )
+    with tokfmt.open(tmp_path / "x.toml") as mixed:
+        expected = [one["input_ids"].tolist() for one in mixed]
+    tokfmt.convert(tmp_path / "x.toml", out, to_format="array")
+    rows = np.load(out, allow_pickle=False)
+    assert rows.shape == (len(expected), 8)
+    assert rows.tolist() == expected
+    with tokfmt.open(out) as dataset:
+        assert dataset[:].tolist() == expected
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_archives(tmp_path, save):
+    """The array that is read is stated, and arr_10 comes after arr_9."""
+    documents = [list(range(k, k + k % 4)) for k in range(1, 14)]
+    save(tmp_path / "many.npz", *(np.array(one, "<u2") for one in documents))
+    with tokfmt.open(tmp_path / "many.npz", eos="none") as dataset:
+        assert dataset[:].tolist() == documents
+    ends = np.cumsum([0, *map(len, documents)])
+    flat = np.concatenate([np.array(one, "<i8") for one in documents])
+    for name, bounds in (("cu_seqlens", ends), ("offsets", ends), ("lengths", np.diff(ends))):
+        save(tmp_path / f"{name}.npz", tokens=flat, **{name: bounds})
+        with tokfmt.open(tmp_path / f"{name}.npz", eos="none") as dataset:
+            assert dataset[:].tolist() == documents
+            assert dataset.info.extras["boundaries"] == name
+    save(tmp_path / "named.npz", a=flat, b=flat[:5])
+    with pytest.raises(TokfmtError, match="holds several arrays.*found a, b.*member=a"):
+        tokfmt.open(tmp_path / "named.npz")
+    with tokfmt.open(tmp_path / "named.npz", options={"member": "b"}, eos="none") as dataset:
+        assert dataset[:].tolist() == [flat[:5].tolist()]
+    (finding,) = tokfmt.check(damaged(tmp_path / "many.npz"), deep=True)[0].findings
+    assert (finding.code, finding.severity) == ("TF791", "error")
+
+
+def damaged(path):
+    """Flip a bit of the last array of an archive."""
+    raw = bytearray(path.read_bytes())
+    at = raw.rindex(b"PK\1\2")
+    first = raw.index(b"PK\1\2")
+    raw[first - 3] ^= 1
+    assert at > first
+    path.write_bytes(raw)
+    return path
+
+
+def test_bare_integers(tmp_path):
+    """Options state what the file does not: width, order, header and rows."""
+    ids = [7, 8, 9, 0, 5, 0]
+    (tmp_path / "x.dat").write_bytes(b"abc" + np.array(ids, ">u4").tobytes())
+    options = {"bare": "uint32", "order": "big", "header": 3}
+    with tokfmt.open(tmp_path / "x.dat", format="array", options=options, eos=0) as dataset:
+        assert dataset[:].tolist() == [[7, 8, 9], [5]]
+    with tokfmt.open(tmp_path / "x.dat", format="array", options={**options, "row": 3}) as dataset:
+        assert dataset[:].tolist() == [ids[:3], ids[3:]]
+    with pytest.raises(TokfmtError, match="its last row has 2 of 4 tokens"):
+        tokfmt.open(tmp_path / "x.dat", format="array", options={**options, "row": 4})
+    with pytest.raises(TokfmtError, match="a size that is 5 bytes and a multiple of 8"):
+        tokfmt.open(tmp_path / "x.dat", format="array", options={**options, "bare": "int64", "header": 5})
+
+
+def test_zeros_that_fill_a_file_of_tatm(tmp_path):
+    """Few zeros may be tokens: the user says."""
+    home = tmp_path / "wiki"
+    home.mkdir()
+    (home / "metadata.yaml").write_text("name: x\ntokenized_info:\n  dtype: uint16\n  file_prefix: /a/b/w\n")
+    np.array([1, 2, 3, *[0] * 9], "<u2").tofile(home / "w_2.bin")
+    np.array([4, 5, 0, 0], "<u2").tofile(home / "w_10.bin")
+    with pytest.raises(TokfmtError, match="w_10.bin: ends with 2 zeros.*fill=drop or fill=keep"):
+        tokfmt.open(home)
+    for fill, expected in (("drop", [1, 2, 3, 4, 5]), ("keep", [1, 2, 3, *[0] * 9, 4, 5, 0, 0])):
+        with tokfmt.open(home, options={"fill": fill}, eos="none") as dataset:
+            assert dataset[:].tolist() == [expected]

@@ -1,0 +1,55 @@
+"""Formats whose goldens state their documents, or rows, in full: each is read as upstream wrote it."""
+
+import hashlib
+import json
+
+import numpy as np
+import pytest
+from paths import FIXTURES
+
+import tokfmt
+
+HOMES = ("array",)
+CASES = {
+    (home, case["name"]): case
+    for home in HOMES
+    for case in json.loads((FIXTURES / home / "expected.json").read_text())["cases"]
+    if "defect" not in case
+}
+REFUSED = {("array", "fortran_ODD"): r"stores columns, not rows"}
+READING: dict[tuple[str, str], dict[str, object]] = {
+    ("array", "build_nanogpt"): {"eos": 50256},
+    ("array", "kempnerforge"): {"eos": 2},
+    ("array", "tatm"): {"eos": 1, "options": {"side": "before"}},
+}
+"""What the files do not state: the separator, and how else they have to be read."""
+
+
+def digest(ids):
+    return hashlib.sha256(np.asarray(ids, "<u4").tobytes()).hexdigest()
+
+
+def test_the_goldens_are_there():
+    for (home, _), case in CASES.items():
+        for file in case["files"]:
+            assert hashlib.sha256((FIXTURES / home / file["path"]).read_bytes()).hexdigest() == file["sha256"]
+
+
+@pytest.mark.parametrize("key", [key for key in CASES if key not in REFUSED], ids="-".join)
+def test_documents(key):
+    case, how = CASES[key], {"eos": "none", **READING.get(key, {})}
+    with tokfmt.open(FIXTURES / key[0] / case["entry"], **how) as dataset:
+        held, separator, side = dataset[:].tolist(), dataset.info.eos_id, how.get("options", {}).get("side")
+    if separator is not None:
+        before = side == "before" or key[1] == "build_nanogpt"
+        held = [[separator, *one] if before else [*one, separator] for one in held]
+    expected = case.get("documents", case.get("rows"))
+    assert held == expected or (held == [[]] and not expected)
+    assert [len(one) for one in held if one] == [length for length in case["lengths"] if length]
+    assert digest([token for one in held for token in one]) == case["tokens_sha256_le_u32"]
+
+
+@pytest.mark.parametrize("key", list(REFUSED), ids="-".join)
+def test_what_is_refused(key):
+    with pytest.raises(tokfmt.TokfmtError, match=REFUSED[key]):
+        tokfmt.open(FIXTURES / key[0] / CASES[key]["entry"])

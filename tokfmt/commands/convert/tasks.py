@@ -1,0 +1,598 @@
+"""Tasks of a conversion (`--task I/N`): their records and their states, and their publication (`--finish`).
+
+On one file system, tasks share the hidden directory of the destination: see `files.publisher` and `files.journal`. If
+the destination is in a store, they share only the store, and their records are beside the destination:
+
+    DST.tokfmt-tasks/conversion.json    the request that all tasks share; see `resume`
+    DST.tokfmt-tasks/begun-3-of-8       the process that runs task 3 of 8, as a claim states it
+    DST.tokfmt-tasks/journal-3-of-8     the journal of task 3 of 8, once the task has ended
+
+Each task builds its files in a spool of its own, and uploads each as soon as it is complete. --finish copies the
+records to its spool, where it finds them as if it had run the tasks. Formats whose files are complete only at the end
+are refused. Tasks that tokenize text into a folder in a store write files of their own:
+
+    DST/part-00003-of-00008.bin               the records of task 3 of 8: one file of the format, or a pair
+    DST/part-00003-of-00008.bin.tokfmt.json   its receipt, until --finish: an ordinary manifest, which is uploaded last
+    DST/part-00003-of-00008.bin.tokfmt-writing   its claim, while the task runs
+    DST.tokfmt.json                           the manifest of the folder, which --finish writes
+
+The records of all sources are cut into blocks in order, and each task has consecutive blocks. So the folder, whose
+files are read in the order of their names, has the sequences in the order of the sources. A task is an ordinary
+conversion. If it runs again, it takes over the claim of the run before, and a run that has lost its claim publishes
+nothing. --finish compares the receipts with the objects that are there, and reads no token.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from tokfmt import registry
+from tokfmt.base.options import given_options
+from tokfmt.base.version import __version__
+from tokfmt.commands.convert.arrangement import AS_IT_IS
+from tokfmt.commands.convert.destination import Destination
+from tokfmt.commands.convert.inputs import Inputs
+from tokfmt.commands.convert.report import with_objects
+from tokfmt.commands.convert.request import Conversion, Request
+from tokfmt.commands.convert.resume import SCHEMA, facts_of, here, read_conversion, unknown_request
+from tokfmt.commands.source.content import Manifest
+from tokfmt.commands.source.manifest import Measured, combined, manifest_path, read_manifest
+from tokfmt.commands.source.request import SourceRequest
+from tokfmt.core.format import Format
+from tokfmt.errors import (
+    ConversionError,
+    CorruptError,
+    DestinationExistsError,
+    FormatError,
+    TokfmtError,
+)
+from tokfmt.files.claims import claim_at, claim_content, claim_url
+from tokfmt.files.file import open_file, writing
+from tokfmt.files.journal import Task, entries_of, read_journal
+from tokfmt.files.locks import check_private, holder, make_private, release, take_lock
+from tokfmt.files.place import Place, PlaceLike, Url, destination_of, local_path, place_of, writable_store
+from tokfmt.files.publisher import REQUEST, Publisher, hidden_sibling, remove_leftover
+from tokfmt.files.replacing import resolve_link
+from tokfmt.files.spool import is_named, records_of, spool_of
+from tokfmt.files.store import Identity, Store
+from tokfmt.files.store_publisher import StorePublisher, identities_below
+from tokfmt.wording import printable
+
+_LARGEST = 1 << 30  # Bytes of a record.
+
+
+def record_of(destination: Url) -> Url:
+    """Return the address of the request that all tasks of a destination share."""
+    return records_of(destination) / REQUEST
+
+
+@contextlib.contextmanager
+def begun(out: Publisher, task: Task | None) -> Iterator[None]:
+    """Compare the request of a task with that of the others, and state in the store that the task runs.
+
+    Raises:
+        ConversionError: As for `agree`.
+    """
+    if not isinstance(out, StorePublisher) or task is None:
+        yield
+        return
+    agree(out)
+    place = begun_of(out.url, task)
+    out.store.put(place.key, claim_content("", "", ""))
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(TokfmtError):
+            out.store.delete([place.key])
+        raise
+
+
+def begun_of(destination: Url, task: Task) -> Url:
+    """Return the address of the record that states which process runs a task, and since when."""
+    return records_of(destination) / f"begun-{task.index}-of-{task.count}"
+
+
+def agree(staging: StorePublisher) -> None:
+    """Record the request of the tasks, or compare it with that of the tasks before.
+
+    Raises:
+        ConversionError: If tasks of another request have begun to write the destination.
+    """
+    place, ours = record_of(staging.url), (staging.home / REQUEST).read_bytes()
+    conditional = staging.claim.taken
+    with contextlib.suppress(FileExistsError):
+        if conditional or staging.store.identity(place.key) is None:
+            staging.store.put(place.key, ours, if_absent=conditional)
+            return
+    refuse_others(staging.url, json.loads(ours)["facts"], request_in(place)["facts"])
+
+
+def request_in(place: Url) -> Mapping[str, Any]:
+    """Return the request that the first task recorded.
+
+    Raises:
+        CorruptError: If the record is damaged.
+    """
+    try:
+        found = json.loads(content_of(place))
+    except ValueError:
+        found = None
+    if not isinstance(found, dict) or not isinstance(found.get("facts"), dict):
+        remedy = f"Delete {printable(place.parent)}, and run all tasks again"
+        raise CorruptError(place, "is not a record of tasks", remedy=remedy)
+    return found
+
+
+def refuse_others(destination: Url, ours: Mapping[str, object], theirs: Mapping[str, object]) -> None:
+    """Refuse to continue the work of tasks of another request.
+
+    Raises:
+        ConversionError: If the facts of this request differ from those in the store.
+    """
+    differs = [key for key in {**ours, **theirs} if ours.get(key) != theirs.get(key)]
+    if differs:
+        raise ConversionError(
+            f"{printable(destination)}: tasks of another request have begun to write it (another "
+            f"{printable(differs[0])}). Ask for the same; to start over, delete {printable(records_of(destination))}"
+        )
+
+
+def send(destination: Url, journal: Path) -> None:
+    """Upload the journal of a task. It states whether the task is complete.
+
+    Raises:
+        OutageError: If it cannot be uploaded.
+    """
+    writable_store(destination).put((records_of(destination) / journal.name).key, journal)
+
+
+def fetch(destination: Url, home: Path) -> None:
+    """Copy the records of tasks to the hidden directory in which --finish looks for them, unless they are there.
+
+    Raises:
+        CorruptError: If the record of the request is damaged.
+        FormatError: If the store cannot be asked.
+    """
+    store, records = writable_store(destination), records_of(destination)
+    try:
+        names = [entry.name for entry in store.entries(records.key)]
+    except FileNotFoundError:
+        return
+    if REQUEST in names:
+        request_in(records / REQUEST)
+    with writing(home):
+        for directory in (home.parent, home):
+            make_private(directory, taken_over=True)
+        (home / "lock").touch()
+        for name in names:
+            if not (home / name).exists() and (name == REQUEST or name.startswith("journal-")):
+                fd = os.open(home / name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+                with open(fd, "wb") as file:
+                    file.write(content_of(records / name))
+
+
+def remove(destination: Url, count: int) -> None:
+    """Delete the records of all tasks of a destination."""
+    records, tasks = records_of(destination), [Task(k, count) for k in range(count)]
+    places = [records / REQUEST, *(records / one.journal for one in tasks), *(begun_of(destination, k) for k in tasks)]
+    writable_store(destination).delete([place.key for place in places])
+
+
+def content_of(place: Url) -> bytes:
+    file = open_file(place)
+    try:
+        if file.size > _LARGEST:
+            raise FormatError(place, "is too large for a record of tasks", expected=_LARGEST, found=file.size)
+        return file.read(0, file.size)
+    finally:
+        file.close()
+
+
+def published_by_finish(destination: Place) -> Mapping[str, Any] | None:
+    """Return the manifest of a destination whose --finish was killed while it removed the work of the tasks.
+
+    What is left of that work is removed. None if no such work is there.
+    """
+    if not destination.is_local:
+        return None
+    built = resolve_link(local_path(destination, "a destination"))
+    home = hidden_sibling(built)
+    if not built.is_there() or not os.path.lexists(home) or os.path.lexists(home / REQUEST):
+        return None
+    content = read_manifest(built).content
+    if content:
+        remove_leftover(built)
+    return content if content and not os.path.lexists(home) else None  # A process may work there.
+
+
+def request_of_tasks(destination: Place, spool: Path | None) -> Request:
+    """Return the request that all tasks of a destination share, after a check that all are complete.
+
+    Raises:
+        ConversionError: There are no tasks, another version of tokfmt wrote them, or some are missing (the message
+            names them).
+        CorruptError: Nothing states which request they are of.
+    """
+    by_prefix = (one.canonical(destination) for one in registry.list_formats() if one.prefix)
+    for place in itertools.chain([destination], by_prefix):
+        built = (
+            spool_of(place, spool) / place.name
+            if isinstance(place, Url)
+            else resolve_link(local_path(place, "a destination"))
+        )
+        home = hidden_sibling(built)
+        if isinstance(place, Url):
+            fetch(place, home)
+        if os.path.lexists(home):
+            check_private(home)
+            break
+    kept = read_conversion(home / REQUEST)
+    if kept is None or not kept["given"].get("task"):
+        raise ConversionError(f"{printable(destination)}: it has no tasks. Write them first with --task I/N")
+    version = kept["facts"].get("the version of tokfmt")
+    if version != __version__:
+        raise ConversionError(
+            f"{printable(destination)}: its tasks were written by tokfmt {version}, this is {__version__}"
+        )
+    named = "given" if kept.get("here") == here() else "request"  # messages then name paths as the user gave them
+    try:
+        request = replace(_rebuilt(kept[named]), destination=destination, spool=spool)
+    except (KeyError, TypeError, ValueError) as error:
+        raise unknown_request(home / REQUEST) from error
+    _need_all(home, request.destination, request.finish)
+    return request
+
+
+def _rebuilt(stored: Mapping[str, Any]) -> Request:
+    """Return the request that all tasks share, from its values in JSON."""
+    given = dict(stored["source"])
+    given |= {"paths": tuple(given["paths"]), "allow_loss": frozenset(given["allow_loss"])}
+    given["options"] = given_options(given["options"])
+    return Request(
+        **{
+            **stored,
+            "source": SourceRequest(**given),
+            "to_options": given_options(stored["to_options"]),
+            "arrangement": AS_IT_IS,
+            "task": None,
+            "rejects": None if stored["rejects"] is None else place_of(stored["rejects"]),
+            "spool": None,
+            "piped": {},
+            "finish": int(stored["task"]["count"]),
+        }
+    )
+
+
+def _need_all(home: Path, destination: Place, count: int) -> None:
+    missing = [task for task in (Task(k, count) for k in range(count)) if not is_complete(home, task)]
+    if not missing:
+        return
+    begun = [task.index for task in missing if (home / task.journal).exists()]
+    raise missing_of(destination, [task.index for task in missing], count, begun)
+
+
+def missing_of(destination: Place, missing: Sequence[int], count: int, begun: Sequence[int]) -> ConversionError:
+    """Return the error for a destination of which tasks are missing, and some of these have begun."""
+    which = (
+        f"task {missing[0]} of {count} is missing"
+        if len(missing) == 1
+        else f"tasks {_numbered(missing)} of {count} are missing"
+    )
+    why = f" (begun, not finished: {_numbered(begun)})" if begun else ""
+    return ConversionError(
+        f"{printable(destination)}: {which}{why}. Run it with the same words and --task {missing[0]}/{count}"
+    )
+
+
+def is_complete(home: Path, task: Task) -> bool:
+    """Return whether the journal in a directory states that its task is complete."""
+    return is_ended(read_journal(home / task.journal)[0])
+
+
+def is_ended(entries: Sequence[tuple[str, int, Any]]) -> bool:
+    """Return whether the entries of a journal state that its task is complete."""
+    return any(kind == "task" for kind, _, _ in entries)
+
+
+def _numbered(numbers: Sequence[int], limit: int = 20) -> str:
+    more = f" and {len(numbers) - limit} more" if len(numbers) > limit else ""
+    return ", ".join(map(str, numbers[:limit])) + more
+
+
+SUFFIXES = {
+    "parquet": ".parquet",
+    "arrow": ".arrow",
+    "megatron": ".bin",
+    "datatrove": ".ds",
+    "olmo": ".npy",
+    "hdf5": ".h5",
+    "jsonl": ".jsonl",
+}
+"""Formats of which a folder of files is one dataset, and the suffix of a file."""
+_SUMS = ("separators", "leads")
+
+
+def part_of(folder: Url, format_: Format, task: Task) -> Url:
+    """Return the destination of a task."""
+    return folder / f"part-{task.index:05}-of-{task.count:05}{SUFFIXES[format_.name]}"
+
+
+def is_in_parts(request: Request, inputs: Inputs) -> bool:
+    """Return whether tasks tokenize text into a folder in a store: this run is one of them, or spreads them."""
+    in_tasks = request.task is not None or (request.is_spread and not is_named(request.spool))
+    return in_tasks and isinstance(request.destination, Url) and inputs.holds_records
+
+
+def write_part(
+    given: Request, inputs: Inputs, destination: Destination, convert_part: Callable[[Request], Conversion]
+) -> Conversion:
+    """Run a task: convert its records to a file of its own, unless it is complete.
+
+    Args:
+        given: The request with the destination that the user gave.
+        inputs: The sources.
+        destination: The destination.
+        convert_part: Runs a conversion.
+
+    Raises:
+        DestinationExistsError: If the folder is published already.
+        ConversionError: If tasks of another request have begun to write the folder.
+    """
+    folder, task, format_ = given.destination, given.task, destination.format
+    assert isinstance(folder, Url)
+    assert task is not None
+    if manifest_path(folder).is_there():
+        raise DestinationExistsError(folder, "its tasks are published", has_overwrite=False)
+    _agree_on_parts(folder, given, inputs, destination)
+    part, store = part_of(folder, format_, task), writable_store(folder)
+    manifest = read_manifest(part)
+    if manifest.content and not any(_changed(store, manifest)):
+        return conversion_of(part, manifest.content, task.count)
+    request = replace(given, destination=part, to=format_.name, task=None, part=task, overwrite=True)
+    return convert_part(request)
+
+
+def _agree_on_parts(folder: Url, given: Request, inputs: Inputs, destination: Destination) -> None:
+    """Record the request of the tasks, or compare it with that of the tasks before."""
+    place, facts = record_of(folder), facts_of(given, destination.facts(inputs), inputs.before)
+    ours = {"schema": SCHEMA, "facts": facts, "parts": {"format": destination.format.name}}
+    try:
+        writable_store(folder).put(place.key, json.dumps(ours).encode(), if_absent=True)
+    except FileExistsError:
+        refuse_others(folder, facts, request_in(place)["facts"])
+
+
+def _changed(store: Store, manifest: Manifest, there: Mapping[str, Identity] | None = None) -> list[str]:
+    """Return the keys of the objects that are not as a receipt states them."""
+    found = list[str]()
+    for one in manifest.objects:
+        key = str(one.get("key"))
+        identity = store.identity(key) if there is None else there.get(key)
+        if identity is None or (identity.size, identity.tag) != (one.get("bytes"), one.get("etag")):
+            found.append(key)
+    return found
+
+
+def parts_record(folder: Url) -> Mapping[str, Any] | None:
+    """Return the request of the tasks that write a folder of parts; None if no such tasks have begun.
+
+    Raises:
+        CorruptError: If the record is damaged.
+    """
+    place = record_of(folder)
+    if writable_store(folder).identity(place.key) is None:
+        return None
+    record = request_in(place)
+    return record if isinstance(record.get("parts"), dict) else None
+
+
+def count_of_parts(folder: Url) -> int:
+    """Return the number of tasks that have begun to write a folder; 0 if none have."""
+    record = parts_record(folder)
+    return 0 if record is None else int(record["facts"]["the number of tasks"])
+
+
+def finish_parts(folder: Url, record: Mapping[str, Any]) -> Conversion:
+    """Publish the folder whose tasks are complete: write its manifest, and delete their receipts.
+
+    Args:
+        folder: The folder.
+        record: The request of the tasks.
+
+    Raises:
+        ConversionError: If tasks are missing, or an object is not as its receipt states it.
+    """
+    count, store = int(record["facts"]["the number of tasks"]), writable_store(folder)
+    format_ = registry.get(str(record["parts"]["format"]))
+    parts = [part_of(folder, format_, Task(k, count)) for k in range(count)]
+    there = {f"{folder.key}/{name}": identity for name, identity in listed(store, folder).items()}
+    manifests = [_receipt(part, there) for part in parts]
+    missing = [k for k, manifest in enumerate(manifests) if not manifest.content]
+    if missing and _is_published(folder, parts):  # The run before was killed while it deleted receipts.
+        _forget_tasks(store, folder, parts)
+        return conversion_of(folder, read_manifest(folder).content, count)
+    if missing:
+        begun = [k for k in _running(parts, there) if k in missing]
+        raise missing_of(folder, missing, count, begun)
+    for k, manifest in enumerate(manifests):
+        if changed := _changed(store, manifest, there):
+            raise ConversionError(
+                f"{printable(folder)}: {printable(changed[0])} has changed or is gone since task {k} wrote it. Run the "
+                f"task again: --task {k}/{count}"
+            )
+    content = _joined(folder, [manifest.content for manifest in manifests])
+    _put_manifest(store, folder, content, [one for manifest in manifests for one in manifest.objects])
+    _forget_tasks(store, folder, parts)
+    return conversion_of(folder, content, count)
+
+
+def _is_published(folder: Url, parts: Sequence[Url]) -> bool:
+    """Return whether the manifest of the folder lists all parts."""
+    listed_keys = {one.get("key") for one in read_manifest(folder).objects}
+    return listed_keys.issuperset(part.key for part in parts)
+
+
+def _forget_tasks(store: Store, folder: Url, parts: Sequence[Url]) -> None:
+    """Delete the receipts of the tasks of a published folder, and then their request."""
+    store.delete([manifest_path(part).key for part in parts])
+    store.delete([record_of(folder).key])
+
+
+def withdraw_parts(folder: Url, count: int) -> None:
+    """Delete what tasks have written to a folder that is not published, and their records."""
+    store = writable_store(folder)
+    names = [name for name in listed(store, folder) if re.match(rf"part-\d{{5}}-of-{count:05}\.", name)]
+    store.delete([*(f"{folder.key}/{name}" for name in names), record_of(folder).key])
+
+
+def _put_manifest(store: Store, folder: Url, content: Mapping[str, Any], objects: Sequence[Mapping[str, Any]]) -> None:
+    """Write the manifest of the folder, or go on with the same one that a killed run has written."""
+    text, place = with_objects(json.dumps(content).encode(), objects), manifest_path(folder)
+    try:
+        store.put(place.key, text, if_absent=True)
+    except FileExistsError as error:
+        if read_manifest(folder).content != json.loads(text):
+            raise DestinationExistsError(place) from error
+
+
+def _receipt(part: Url, there: Mapping[str, Identity]) -> Manifest:
+    return read_manifest(part) if manifest_path(part).key in there else Manifest({})
+
+
+def listed(store: Store, folder: Url) -> dict[str, Identity]:
+    """Return the identities of the objects of a folder by name."""
+    return {key.removeprefix(f"{folder.key}/"): one for key, one in identities_below(store, folder.key).items()}
+
+
+def _running(parts: Sequence[Url], there: Mapping[str, Identity]) -> list[int]:
+    return [k for k, part in enumerate(parts) if claim_url(part).key in there]
+
+
+def _joined(folder: Url, parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the manifest of a folder, given those of its parts."""
+    joined = dict(parts[0])
+    for name in ("sequences", "tokens"):
+        joined[name] = sum(one.get(name) or 0 for one in parts)
+    tops = [one["max_id"] for one in parts if one.get("max_id") is not None]
+    joined["max_id"] = max(tops, default=None)
+    for name in _SUMS:
+        counts = [one[name] for one in parts if one.get(name)]
+        joined[name] = {key: sum(one[key] for one in counts) for key in counts[0]} if counts else None
+    joined["notes"] = list(dict.fromkeys(note for one in parts for note in one.get("notes", ())))
+    losses = dict[str, dict[str, None]]()
+    for one in parts:
+        for name, what in one.get("losses", {}).items():
+            losses.setdefault(name, {})[what] = None
+    joined["losses"] = {name: "; ".join(words) for name, words in losses.items()}
+    objects = [one for part in parts for one in part["output"].get("objects", ())]
+    files = [Measured(str(one["key"]).removeprefix(f"{folder.key}/"), one["bytes"], one["xxh3_128"]) for one in objects]
+    joined["output"] = combined(sorted(files), single=False)
+    return joined
+
+
+def conversion_of(place: Place, content: Mapping[str, Any], count: int = 0) -> Conversion:
+    """Return the result of a conversion by `count` tasks whose manifest is known."""
+    return Conversion(
+        destination=str(place),
+        format=content["format"],
+        sources=[{"path": one["path"], "format": one["format"]} for one in content.get("sources", ())],
+        sequences=content["sequences"],
+        tokens=content["tokens"],
+        max_id=content["max_id"],
+        separator={"eos_id": content["eos_id"], "from": content["eos_from"], "inferred": False, "seen": None},
+        separators=content.get("separators"),
+        lead={"bos_id": content.get("bos_id"), "stored": content.get("bos_stored")},
+        leads=content.get("leads"),
+        losses=dict(content.get("losses", {})),
+        notes=list(content.get("notes", ())),
+        plan={"tasks": count, "executor": "serial", "jobs": 1},
+        tokenizer=content.get("tokenizer"),
+    )
+
+
+State = Literal["done", "running", "missing"]
+
+
+@dataclass(frozen=True, slots=True)
+class TaskStatus:
+    """The state of a task.
+
+    Attributes:
+        index: Its number, from 0.
+        state: A task that was killed is running, until it runs again.
+        owner: Who runs it, and since when: `process 4711 on node7, since 2026-11-25 12:03 UTC`.
+    """
+
+    index: int
+    state: State
+    owner: str = ""
+
+
+def status_of_tasks(destination: PlaceLike) -> Sequence[TaskStatus]:
+    """Return the state of each task of a destination.
+
+    Raises:
+        ConversionError: If no task has begun.
+    """
+    place = destination_of(destination)
+    places = [place, *(one.canonical(place) for one in registry.list_formats() if one.prefix)]
+    for one in dict.fromkeys(places):
+        found = _status_in_store(one) if isinstance(one, Url) else _local_status(local_path(one, "a destination"))
+        if found:
+            return found
+    raise ConversionError(f"{printable(place)}: it has no tasks. Write them first with --task I/N")
+
+
+def _status_in_store(url: Url) -> list[TaskStatus]:
+    store, records = writable_store(url), listed(writable_store(url), records_of(url))
+    if record_of(url).name not in records:
+        return []
+    record = request_in(record_of(url))
+    tasks = [Task(k, _count_of(record)) for k in range(_count_of(record))]
+    claims: list[Url] = [begun_of(url, task) for task in tasks]
+    if "parts" in record:
+        there, format_ = listed(store, url), registry.get(str(record["parts"]["format"]))
+        parts = [part_of(url, format_, task) for task in tasks]
+        claims = [claim_url(part) for part in parts]
+        done = [manifest_path(part).name in there for part in parts]
+    else:
+        there, journals = records, [records_of(url) / task.journal for task in tasks]
+        done = [one.name in there and is_ended(entries_of(content_of(one))[0]) for one in journals]
+    found = list[TaskStatus]()
+    for task, claim, is_done in zip(tasks, claims, done, strict=True):
+        claimed = claim_at(store, claim) if not is_done and claim.name in there else None
+        state: State = "done" if is_done else "missing" if claimed is None else "running"
+        found.append(TaskStatus(task.index, state, "" if claimed is None else claimed.owner()))
+    return found
+
+
+def _local_status(path: Path) -> list[TaskStatus]:
+    home = hidden_sibling(resolve_link(path))
+    record = read_conversion(home / REQUEST)
+    if record is None or not _count_of(record):
+        return []
+    found = list[TaskStatus]()
+    for task in [Task(k, _count_of(record)) for k in range(_count_of(record))]:
+        place = home / f"lock-of-{task.journal}"
+        is_begun, is_done = place.exists(), is_complete(home, task)
+        lock = take_lock(place, existing=True) if is_begun and not is_done else -1
+        if lock >= 0:
+            release(lock)
+        is_running = is_begun and not is_done and lock < 0
+        since = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(place.stat().st_mtime)) if is_running else ""
+        owner = f"{holder(place)}, since {since}" if is_running else ""
+        found.append(TaskStatus(task.index, "done" if is_done else "running" if is_running else "missing", owner))
+    return found
+
+
+def _count_of(record: Mapping[str, Any]) -> int:
+    return int(record["facts"].get("the number of tasks") or 0)

@@ -1,0 +1,856 @@
+"""Arrays of token IDs as people save them: NumPy's `.npy` and `.npz`, and bare integers.
+
+    X.npy         0 .. 5   93 4E 55 4D 50 59     6, 7   version: 1.0, 2.0 or 3.0
+                  8 ..     length of the header, u16 (1.0) or u32 (2.0, 3.0), little-endian
+                  10, 12   {'descr': '<u2', 'fortran_order': False, 'shape': (N,), }, spaces, 0A
+                  ..       the integers; the header states their dtype and byte order
+    X.npz         a zip of NAME.npy, stored or deflated
+    FOLDER        *.npy, one stream in natural order of their names; or one of these:
+                  tokens.npy (N,) and cu_seqlens.npy (D + 1,): 0, the ends of D documents, N
+                  tokens.bin, metadata.json {"dtype"} and index.npy (D, 2): first token and length of each document
+                  PREFIX_K.bin and metadata.yaml with tokenized_info (tatm): each file ends in zeros that fill it
+    X and X.json  rows of seq_length + 1 u32, num_samples of them (Model-Optimizer), each of which begins with the last
+                  token of the row before; a new stream begins at row num_samples * w // workers of worker w
+
+- One dimension is a stream. Two are rows, which are samples; `view=documents` reads them as one stream.
+- Of an .npz: the only array; or `tokens` or `input_ids`, with `cu_seqlens`, `offsets` or `lengths`; or arr_0, arr_1
+  and so on, one document each, in the order of their numbers; or `member=NAME`.
+- Nothing states the separator. `--eos ID` splits a stream, after the ID or, with `side=before`, before it.
+- `bare=DTYPE` reads any file as bare integers, with `order=big`, `header=BYTES` to leave out, and `row=N`.
+- An array of objects is a pickle, which runs code; tokfmt never loads it. NumPy's own reader ignores trailing bytes.
+Source: numpy 2.4.6, build-nanogpt 6104ab1, KempnerForge 5666d0d1, tatm 5a2a4f9f, Model-Optimizer 66aca27d, run.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+
+from tokfmt.base.options import option
+from tokfmt.core.annotation import Part, bounded_entries, shown
+from tokfmt.core.findings import Audit, Code, Finding, Problem, fatal
+from tokfmt.core.format import Confidence, Hints, Probe, Target, TokenWriter, WriterTraits
+from tokfmt.core.ragged import Offsets, offsets_of
+from tokfmt.core.reader import Separators, TokenReader, windows
+from tokfmt.errors import CorruptError, OptionError, UnsafeError, UnsupportedError
+from tokfmt.files.fields import Field, Section
+from tokfmt.files.file import File, names_in, natural_key, open_file
+from tokfmt.files.place import AnyPlace, Place
+from tokfmt.formats.flat import (
+    Column,
+    Cut,
+    Extent,
+    FileLayout,
+    FlatFormat,
+    FlatInspection,
+    FlatOptions,
+    FlatWriter,
+    Pieces,
+    files_named,
+    joined,
+    stated_tokens,
+    whole_tokens,
+)
+from tokfmt.formats.folders import json_object, whole_number
+from tokfmt.formats.zarr_arrays.store import Zipped
+from tokfmt.wording import counted, printable
+
+MAGIC = b"\x93NUMPY"
+HEAD = 128
+"""Bytes before the integers of the files that are written: what NumPy writes for one dimension, and for two."""
+
+TOKENS, BOUNDARIES, INDEX, TATM = "tokens.npy", "cu_seqlens.npy", "index.npy", "metadata.yaml"
+Dtype = Literal["uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64"]
+_HEADER = 10_000  # bytes of a header, as NumPy limits it
+_ITEM = re.compile(
+    r"\s*(['\"])(descr|fortran_order|shape)\1\s*:\s*(['\"][^'\"]*['\"]|\[.*\]|True|False|\([-\d, L]*\))\s*"
+)
+_IDS = ("tokens", "input_ids")
+_ENDS = ("cu_seqlens", "offsets", "lengths")
+_LOOKED_AT = 1 << 20  # IDs whose rows are compared with their neighbors
+_FEW_ROWS, _FEW_ZEROS = 8, 8  # that many say enough: neighbors with one token in common, zeros that fill a file
+_LOOKED_INTO = 64  # arrays of an .npz that are not read, whose headers are looked at
+_TEXT = 1 << 20  # bytes of a description, at most
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """Options for reading arrays."""
+
+    bare: Dtype | None = option(None, "dtype of bare integers, whatever their header; auto: as the header states")
+    order: Literal["little", "big"] = option("little", "byte order of bare integers")
+    header: int | None = option(None, "bytes before the first of bare integers; auto: none", minimum=1)
+    row: int | None = option(None, "tokens per row of bare integers; auto: one stream", minimum=1)
+    member: str | None = option(
+        None, "array of an .npz to read; auto: the only one, tokens, input_ids, or arr_0, arr_1, ..."
+    )
+    view: Literal["samples", "documents"] = option("samples", "rows are samples, or one stream that --eos splits")
+    overlap: int | None = option(
+        None, "tokens of a row that repeat the row before, which view=documents leaves out; auto: as stated", minimum=0
+    )  # fmt: skip
+    side: Literal["after", "before"] = option("after", "the separator of a stream is after documents, or before them")
+    fill: Literal["drop", "keep"] | None = option(None, "zeros at the end of files of tatm; auto: dropped if 8 or more")
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions(FlatOptions):
+    """Options for writing arrays."""
+
+    dtype: Literal["uint16", "int32", "uint32", "int64"] | None = option(
+        None, "dtype; auto: uint16 if all IDs fit, else uint32"
+    )
+    boundaries: Literal["separator", "cu_seqlens"] = option(
+        "separator", "what bounds documents: the separator, or tokens.npy and cu_seqlens.npy in a folder"
+    )
+    shard_size: int | None = option(None, "tokens per file of a folder; auto: one file", minimum=1)
+    seq_len: int = option(2048, "tokens per row, if samples of a recipe are written as rows", minimum=1)
+
+
+class Header(NamedTuple):
+    """What a header states.
+
+    Attributes:
+        dtype: Of the integers, in their byte order.
+        shape: One or two dimensions.
+        begin: Byte offset of the first integer.
+    """
+
+    dtype: np.dtype[Any]
+    shape: tuple[int, ...]
+    begin: int
+
+
+def header_of(file: File, begin: int = 0, size: int | None = None) -> Header:
+    """Parse the header of a `.npy` file, or of a member of a zip that is stored as it is.
+
+    Args:
+        file: The file.
+        begin: Byte offset of its magic number.
+        size: Bytes of the array with its header; None: the file from there to its end.
+
+    Raises:
+        FormatError: It is damaged, or does not describe one or two dimensions of integers.
+    """
+    size = file.size - begin if size is None else size
+    head = file.read(begin, min(size, 12))
+    if not head.startswith(MAGIC):
+        remedy = "--from-opt bare=DTYPE reads it as bare integers"
+        raise UnsupportedError(
+            file.path, "has no header of NumPy", offset=begin, found=head[:6].hex(" "), remedy=remedy
+        )
+    version = tuple(head[6:8])
+    if version not in ((1, 0), (2, 0), (3, 0)):
+        found = ".".join(map(str, version)) or "nothing"
+        raise UnsupportedError(
+            file.path, "version of NumPy's format", offset=6, expected="1.0, 2.0 or 3.0", found=found
+        )
+    text = 10 if version == (1, 0) else 12
+    length = int.from_bytes(head[8:text], "little")
+    if length > _HEADER:
+        raise UnsafeError(file.path, "length of the header", offset=8, expected=f"at most {_HEADER:,}", found=length)
+    raw = file.read(begin + text, length) if size >= text + length else b""
+    if len(raw) < length or not raw:
+        raise CorruptError(file.path, "ends inside its header", offset=begin + size, remedy="Copy it again")
+    values = _literal(raw.decode("latin-1" if version < (3, 0) else "utf-8", "replace").strip())
+    if values is None:
+        expected, found = "a dictionary of descr, fortran_order and shape", printable(raw[:60].decode("latin-1"))
+        raise CorruptError(file.path, "header", offset=begin + text, expected=expected, found=found)
+    descr, shape = (
+        values["descr"].strip("'\""),
+        [int(n.strip(" L")) for n in values["shape"][1:-1].split(",") if n.strip()],
+    )
+    if re.fullmatch(r"[|=<>]?O\d*", descr):
+        remedy = "Write its IDs as integers, or, of Megatron-Bridge, write packed Parquet, which tokfmt reads"
+        raise UnsafeError(file.path, "holds pickled objects, which can run code when they are loaded", remedy=remedy)
+    kind = re.fullmatch(r"[|=<>]?([iu])([1248])", descr)
+    if not kind or not 1 <= len(shape) <= 2 or min(shape) < 0:
+        found, remedy = f"{shown(descr)} of shape {shown(values['shape'])}", "Write its IDs as integers"
+        expected = "integers in one or two dimensions"
+        raise UnsupportedError(file.path, "is not an array of token IDs", expected=expected, found=found, remedy=remedy)
+    if values["fortran_order"] == "True" and len(shape) > 1:
+        what, remedy = (
+            "stores columns, not rows (fortran_order)",
+            "numpy.save(PATH, numpy.ascontiguousarray(ARRAY)) writes rows",
+        )
+        raise UnsupportedError(file.path, what, remedy=remedy)
+    return Header(np.dtype(descr), tuple(shape), text + length)
+
+
+def _literal(text: str) -> Mapping[str, str] | None:
+    """Return the three values of a header as text; None if it is anything but a dictionary of them."""
+    if not (text.startswith("{") and text.endswith("}")):
+        return None
+    inner, at, values = text[1:-1], 0, dict[str, str]()
+    while found := _ITEM.match(inner, at):
+        values[found[2]], at = found[3], found.end()
+        if at < len(inner) and inner[at] == ",":
+            at += 1
+    return values if len(values) == 3 and not inner[at:].strip() and values["shape"][:1] == "(" else None
+
+
+def header_bytes(dtype: np.dtype[Any], *shape: int) -> bytes:
+    """Return the header that NumPy writes, of `HEAD` bytes."""
+    out = io.BytesIO()
+    np.lib.format.write_array_header_1_0(out, {"descr": dtype.str, "fortran_order": False, "shape": shape})
+    return out.getvalue()
+
+
+class Virtual(File):
+    """A file whose bytes are computed from those of another one. Picklable."""
+
+    is_plain = False
+    base: File
+
+    def __init__(self, base: File, **state: object) -> None:
+        self.__setstate__({"path": base.path, "identity": base.identity, "may_be_page": False, "base": base, **state})
+
+    def __getstate__(self) -> dict[str, object]:
+        return {name: value for name, value in vars(self).items() if not name.startswith("_")}
+
+    def close(self) -> None:
+        super().close()
+        self.base.close()
+
+
+class Inflated(Virtual):
+    """The content of a deflated member of a zip, of which the last that was read is in memory."""
+
+    store: Zipped
+    key: str
+    _content = b""
+
+    @property
+    def size(self) -> int:
+        return self.store.length(self.key)
+
+    def read_into(self, offset: int, buffer: memoryview) -> None:
+        content = self._content
+        if not content:
+            blob = self.store.blob(self.key)
+            self._content = content = b"" if blob is None else blob.read(0, blob.size)
+        buffer.cast("B")[:] = content[offset : offset + buffer.nbytes]
+
+    def close(self) -> None:
+        super().close()
+        self._content = b""
+
+    def to_stored_offset(self, offset: int) -> int | None:  # noqa: ARG002 - of no byte
+        return None
+
+
+class Unrepeated(Virtual):
+    """Rows without the tokens at their beginning that repeat the row before."""
+
+    begin: int
+    rows: int
+    row: int
+    overlap: int
+    width: int
+
+    @property
+    def size(self) -> int:
+        return (self.overlap + self.rows * (self.row - self.overlap)) * self.width if self.rows else 0
+
+    def to_stored_offset(self, offset: int) -> int | None:
+        token, byte = divmod(offset, self.width)
+        step = self.row - self.overlap
+        row, column = divmod(token - self.overlap, step) if token >= self.overlap else (0, token - self.overlap)
+        return self.base.to_stored_offset(self.begin + (row * self.row + self.overlap + column) * self.width + byte)
+
+    def from_stored_offset(self, offset: int) -> int | None:
+        stored = self.base.from_stored_offset(offset)
+        if stored is None or not 0 <= stored - self.begin < self.rows * self.row * self.width:
+            return None
+        token, byte = divmod(stored - self.begin, self.width)
+        row, column = divmod(token, self.row)
+        if row and column < self.overlap:  # It repeats the end of the row before.
+            row, column = row - 1, column + self.row - self.overlap
+        return (row * (self.row - self.overlap) + column) * self.width + byte
+
+    def read_into(self, offset: int, buffer: memoryview) -> None:
+        out, step = buffer.cast("B"), (self.row - self.overlap) * self.width
+        lead = self.overlap * self.width
+        first = max(0, min(lead - offset, len(out)))
+        out[:first] = self.base.read(self.begin + offset, first)
+        if len(out) == first:
+            return
+        start = offset + first - lead
+        row, last = start // step, -(-(start + len(out) - first) // step)
+        size = self.row * self.width
+        stored = np.frombuffer(self.base.read(self.begin + row * size, (last - row) * size), np.uint8).reshape(-1, size)
+        out[first:] = stored[:, lead:].reshape(-1)[start - row * step :][: len(out) - first].data
+
+
+class Writer(FlatWriter):
+    """A writer of X.npy, or of shards in a folder: one stream with the separator after each sequence."""
+
+    separators, suffix, begin, needs_max_id = Separators.AFTER, ".npy", HEAD, True
+    names = "shard_{number:05d}.npy"
+
+    def header(self, cut: Cut, dtype: np.dtype[Any]) -> bytes:
+        return header_bytes(dtype, cut.tokens)
+
+
+class RowWriter(Writer):
+    """A writer of samples as the rows of one array."""
+
+    separators, names = Separators.NONE, "shard_00000.npy"
+
+    @classmethod
+    def traits(cls, options: WriteOptions) -> WriterTraits:
+        """See `Format.writer_traits`."""
+        return replace(super().traits(options), sample_length=options.seq_len)
+
+    def file_tokens(self) -> int | None:
+        return None
+
+    def header(self, cut: Cut, dtype: np.dtype[Any]) -> bytes:
+        return header_bytes(dtype, cut.tokens // self.options.seq_len, self.options.seq_len)
+
+
+class PairWriter(Writer):
+    """A writer of a folder with tokens.npy, and with the ends of documents in cu_seqlens.npy."""
+
+    separators, names, suffix = Separators.TRAILING, TOKENS, ""
+
+    @property
+    def folder(self) -> bool:
+        return True
+
+    @classmethod
+    def traits(cls, options: WriteOptions) -> WriterTraits:
+        """See `Format.writer_traits`."""
+        return replace(super().traits(options), file_suffixes=())
+
+    def file_tokens(self) -> int | None:
+        return None
+
+    def index(self, stored: TokenReader, dtype: np.dtype[Any]) -> Pieces:  # noqa: ARG002 - of any
+        path, count = self.path / BOUNDARIES, stored.info.sequences
+        ends = np.dtype("<i8")
+        yield path, 0, header_bytes(ends, count + 1)
+        if not count:
+            yield path, HEAD, bytes(8)
+        for a, b in windows(0, count, 1 << 20):
+            yield path, HEAD + 8 * a, stored.offsets(a, b).astype(ends)
+
+
+class ArrayInspection(FlatInspection):
+    """The inspection of arrays."""
+
+    def look(self, how: Audit) -> Iterator[Finding]:
+        """See `Inspection.look`. A deep check compares the checksums of an .npz."""
+        yield from super().look(how)
+        for path in self.paths if how.deep and not self.is_fatal else ():
+            if path.suffix == ".npz" and not path.is_dir():
+                store = Zipped(path)
+                yield from (
+                    Finding.of("TF791", error) for name in _arrays(store) if (error := store.damage(f"{name}.npy"))
+                )
+
+
+class ArrayFormat(FlatFormat):
+    """The format of arrays of token IDs."""
+
+    name = "array"
+    title = "NumPy arrays (.npy, .npz) and bare integers"
+    extensions = (".npy",)
+    joins_files = numbers_files = stores_rows = True
+    stores = "sequences in order, empty ones too; samples of a recipe as rows; IDs up to 2^32-1"
+    cannot_store = "sequences that contain the separator, unless boundaries=cu_seqlens"
+    read_options, write_options, Writer = ReadOptions, WriteOptions, Writer
+    pattern, unreadable = r"(?![._]).+\.npy", "TF791"
+    member, inspection, unsafe = "X.npy", ArrayInspection, "TF795"
+    meanings = {
+        "TF791": Code(
+            "not an array of token IDs",
+            "It has no header of NumPy, a damaged one, or one of floats, objects or more than two dimensions; or a "
+            "member of an .npz cannot be read. The message has the cause.",
+        ),
+        "TF792": Code(
+            "the size contradicts the header",
+            "The file was cut, or something was appended, which NumPy's reader ignores. --allow-loss tail reads the "
+            "tokens that are there, and leaves out what is too much.",
+        ),
+        "TF793": Code(
+            "the boundaries contradict the tokens",
+            "cu_seqlens begins with 0, never decreases, and ends with the number of tokens; an index of offsets and "
+            "lengths lists documents one after the other. Write both files again.",
+        ),
+        "TF794": Code(
+            "the description contradicts the file",
+            "The .json of Model-Optimizer states another size, another version, or that the file is not complete; or "
+            "metadata.yaml or metadata.json lacks the dtype. Upstream refuses it, too. Build it again.",
+        ),
+        "TF795": Code(
+            "unsafe to read",
+            "An array of objects is a pickle, which can run code when it is loaded; or a header or a member of an .npz "
+            "states a size that would exhaust memory. tokfmt does not read it. Write its IDs as integers.",
+            unsafe=True,
+        ),
+    }
+
+    def writer(self, path: Path, options: WriteOptions, target: Target) -> TokenWriter:
+        return (PairWriter if options.boundaries == "cu_seqlens" else Writer)(path, options, target)
+
+    def writer_traits(self, options: WriteOptions) -> WriterTraits:
+        return (PairWriter if options.boundaries == "cu_seqlens" else Writer).traits(options)
+
+    def row_writer(self, path: Path, options: WriteOptions, target: Target, shifted: bool) -> RowWriter:  # noqa: ARG002
+        """See `Format.row_writer`. Labels are not stored, as they follow from the rows."""
+        return RowWriter(path, options, target)
+
+    def row_traits(self, options: WriteOptions) -> WriterTraits:
+        """See `Format.row_traits`."""
+        return RowWriter.traits(options)
+
+    def destination(self, path: AnyPlace, options: WriteOptions) -> AnyPlace:
+        if options.boundaries == "cu_seqlens" and path.suffix == ".npy":
+            raise OptionError(f"{path.name}: boundaries=cu_seqlens writes two files. Name a folder without .npy")
+        return path
+
+    # Detection, and the files of a dataset
+
+    def sniff(self, probe: Probe) -> Confidence | None:
+        if not probe.is_directory:
+            return self.recognize(probe)
+        if _kind_of(probe.entries) != "arrays":
+            return Confidence.CERTAIN if self._is_described(probe) else None
+        return super().sniff(probe)
+
+    def _is_described(self, probe: Probe) -> bool:
+        """Return whether the files that state the boundaries or the dtype in a folder are what their names say."""
+        if TATM in probe.entries:
+            described = probe.entry(TATM)
+            return described is not None and b"\ntokenized_info:" in described.head
+        array = probe.entry(BOUNDARIES if BOUNDARIES in probe.entries else INDEX)
+        return array is not None and array.head.startswith(MAGIC)
+
+    def recognize(self, probe: Probe) -> Confidence | None:
+        if probe.path.name in (TOKENS, BOUNDARIES, INDEX) and _kind_of(names_in(probe.path.parent)) in (
+            "pair",
+            "index",
+        ):
+            return None  # The folder is the dataset.
+        if probe.head.startswith(MAGIC) and b"{" in (probe.head[10:11], probe.head[12:13]):
+            return Confidence.STRUCTURE
+        first = probe.head[30 : 30 + int.from_bytes(probe.head[26:28], "little")]
+        if probe.head.startswith(b"PK\3\4") and re.fullmatch(rb"[^/]+\.npy", first):
+            return Confidence.STRUCTURE
+        beside = probe.path.with_name(f"{probe.path.name}.json")
+        if probe.path.suffix == ".bin" and beside.is_file():
+            file = open_file(beside)
+            head = file.read(0, min(file.size, 1 << 12))
+            return Confidence.CERTAIN if b'"num_samples"' in head and b'"seq_length"' in head else None
+        return None
+
+    def members(self, path: Place) -> list[Place]:
+        if not path.is_dir():
+            return [path]
+        names = names_in(path)
+        kind = _kind_of(names)
+        if kind == "pair":
+            return [path / TOKENS]
+        if kind == "index":
+            return [path / "tokens.bin"]
+        if kind == "tatm":
+            with_prefix = _tatm(path / TATM)["pattern"]
+            return files_named(path, re.compile(with_prefix))
+        return super().members(path)
+
+    def files(self, path: Place) -> list[Place]:
+        if not path.is_dir():
+            return [path, *(place for place in self.companions(path) if place.is_file())]
+        beside = {"pair": [BOUNDARIES], "index": [INDEX, "metadata.json"], "tatm": [TATM]}
+        described = (path / name for name in beside.get(_kind_of(names_in(path)), ()))
+        return [*self.members(path), *(place for place in described if place.is_file())]
+
+    def companions(self, path: Place) -> Sequence[Place]:
+        """See `Format.companions`. Only a .bin has one, the .json of Model-Optimizer."""
+        return [path.with_name(f"{path.name}.json")] if path.suffix == ".bin" else []
+
+    # Reading
+
+    def examine(self, paths: Sequence[Place], options: ReadOptions, hints: Hints) -> FileLayout:
+        path = paths[0]
+        kind = _kind_of(names_in(path)) if len(paths) == 1 and path.is_dir() else ""
+        if options.bare is None and kind == "pair":
+            return self._pair(path, options, hints)
+        if options.bare is None and kind == "index":
+            return self._indexed(path, options, hints)
+        if options.bare is None and kind == "tatm":
+            return self._tatm(path, options, hints)
+        layout = super().examine(paths, options, hints)
+        if layout.sample_length and "row" not in layout.extras:  # Only extras on which all files agree are kept.
+            what, remedy = "holds arrays whose rows differ in length", "Name the files of one length"
+            raise UnsupportedError(path, what, expected=f"rows of {layout.sample_length:,}", remedy=remedy)
+        return layout
+
+    def examine_file(self, file: File, options: ReadOptions, hints: Hints) -> FileLayout:  # noqa: ARG002
+        if options.bare is not None:
+            return _bare(file, options)
+        if file.read(0, min(file.size, 4)) == b"PK\3\4":
+            return _zipped(file, options)
+        beside = file.path.with_name(f"{file.path.name}.json")
+        if not file.read(0, min(file.size, 6)).startswith(MAGIC) and beside.is_file():
+            return _described(file, json_object(open_file(beside), _TEXT), options)
+        return _array(file, options)
+
+    def _pair(self, path: Place, options: ReadOptions, hints: Hints) -> FileLayout:
+        """Return the layout of tokens.npy and cu_seqlens.npy."""
+        tokens, index = self.open_tokens(path / TOKENS, hints), open_file(path / BOUNDARIES)
+        layout, ends = _array(tokens, options), header_of(index)
+        extent, problems = stated_tokens(index, ends.dtype, _length(index, ends), "TF792", begin=ends.begin)
+        bounded_entries(index.path, extent.tokens, tokens)
+        stated = sum(one.tokens for one in layout.extents)
+        starts, wrong = _boundaries(BOUNDARIES, extent, stated)
+        return replace(
+            layout,
+            starts=starts,
+            sample_length=None,
+            separators=Separators.TRAILING,
+            problems=[*layout.problems, *problems, *wrong],
+            sections=[
+                *layout.sections,
+                *_sections(index, ends),
+                Column(BOUNDARIES, index, ends.begin, ends.dtype, extent.tokens),
+            ],
+            extras={**layout.extras, "boundaries": BOUNDARIES},
+        )
+
+    def _indexed(self, path: Place, options: ReadOptions, hints: Hints) -> FileLayout:  # noqa: ARG002
+        """Return the layout of tokens.bin, index.npy and metadata.json."""
+        tokens, index = self.open_tokens(path / "tokens.bin", hints), open_file(path / INDEX)
+        described = path / "metadata.json"
+        stated = json_object(open_file(described), _TEXT) if described.is_file() else {}
+        extent, problems = whole_tokens(tokens, _dtype(described, stated.get("dtype")), "TF792")
+        header = header_of(index)
+        if len(header.shape) != 2 or header.shape[1] != 2:
+            expected, found = "a first token and a length for each document", f"shape {header.shape}"
+            raise CorruptError(index.path, "is not an index", expected=expected, found=found)
+        rows = header.shape[0]
+        bounded_entries(index.path, rows, tokens)
+        _, cut = stated_tokens(index, header.dtype, 2 * rows, "TF792", begin=header.begin)
+        if cut:
+            raise cut[0].error
+        pairs = index.ids(header.begin, 2 * rows, header.dtype).reshape(rows, 2).astype(np.int64)
+        starts = offsets_of(pairs[:, 1])
+        if rows and (away := np.flatnonzero(pairs[:, 0] != starts[:-1])).size:
+            k = int(away[0])
+            what = f"document {k:,} does not begin where the one before ends"
+            error = CorruptError(index.path, what, expected=int(starts[k]), found=int(pairs[k, 0]))
+            problems.append(fatal("TF793", error))
+        if int(starts[-1]) != extent.tokens:
+            what = "tokens of the documents in the index"
+            problems.append(
+                fatal("TF793", CorruptError(index.path, what, expected=extent.tokens, found=int(starts[-1])))
+            )
+        return FileLayout(
+            extents=[extent], starts=starts, separators=Separators.TRAILING, problems=problems,
+            sections=_sections(index, header), extras={"dtype": extent.dtype.name, "boundaries": INDEX},
+        )  # fmt: skip
+
+    def _tatm(self, path: Place, options: ReadOptions, hints: Hints) -> FileLayout:
+        """Return the layout of a folder of tatm, without the zeros that fill its files."""
+        stated = _tatm(path / TATM)
+        dtype, parts = _dtype(path / TATM, stated.get("dtype")), list[FileLayout]()
+        for place in self.all_files([path]):
+            extent, problems = whole_tokens(self.open_tokens(place, hints), dtype, "TF792")
+            fill = 0 if options.fill == "keep" else _zeros_at_end(extent)
+            if options.fill is None and 0 < fill < _FEW_ZEROS:
+                what, remedy = f"ends with {counted(fill, 'zero')}", "--from-opt fill=drop or fill=keep says which"
+                expected = "tatm fills files with zeros, and 0 may be a token"
+                raise UnsupportedError(place, what, expected=expected, remedy=remedy)
+            note = f"{place.name} ends with {fill:,} zeros, which tatm fills files with: they are left out; "
+            note += "--from-opt fill=keep reads them"
+            parts.append(FileLayout(
+                extents=[extent._replace(tokens=extent.tokens - fill)], separators=_side(options), problems=problems,
+                notes=(note,) if fill else (), extras={"dtype": dtype.name},
+            ))  # fmt: skip
+        tokenizer = stated.get("tokenizer", "")
+        layout = replace(joined(parts), tokenizers=(shown(tokenizer),) if tokenizer else ())
+        return replace(layout, extras={**layout.extras, self.counted: len(parts), "written by": "tatm"})
+
+
+def _kind_of(names: Sequence[str]) -> str:
+    """Return what the names in a folder show: which of the layouts of the page it may have."""
+    if {TOKENS, BOUNDARIES} <= set(names):
+        return "pair"
+    if {"tokens.bin", INDEX} <= set(names):
+        return "index"
+    return "tatm" if TATM in names and not any(name.endswith(".npy") for name in names) else "arrays"
+
+
+def _side(options: ReadOptions) -> Separators:
+    return Separators.BEFORE if options.side == "before" else Separators.AFTER
+
+
+def _length(file: File, header: Header) -> int:
+    """Return the number of entries of a one-dimensional array."""
+    if len(header.shape) != 1:
+        raise CorruptError(file.path, "dimensions", expected=1, found=len(header.shape))
+    return header.shape[0]
+
+
+def _array(file: File, options: ReadOptions) -> FileLayout:
+    """Return the layout of a `.npy` file."""
+    header = header_of(file)
+    count = int(np.prod([int(n) for n in header.shape], dtype=object))
+    extent, problems = stated_tokens(file, header.dtype, count, "TF792", begin=header.begin, short=True)
+    layout = _shaped(extent, header.shape[1] if len(header.shape) > 1 else None, options)
+    return replace(layout, problems=problems, sections=_sections(file, header))
+
+
+def _shaped(extent: Extent, row: int | None, options: ReadOptions, stated: int | None = None) -> FileLayout:
+    """Return the layout of the integers of an array: one stream, or rows of `row`.
+
+    Args:
+        extent: The integers.
+        row: Integers per row; None for a stream.
+        options: The parsed read options.
+        stated: Tokens that each row repeats, as a description states.
+    """
+    extras: dict[str, object] = {"dtype": f"{'big-endian ' * (extent.dtype.byteorder == '>')}{extent.dtype.name}"}
+    if not row:
+        return FileLayout(extents=[extent], separators=_side(options), extras=extras)
+    extras["row"] = row
+    overlap = stated if options.overlap is None else options.overlap
+    if overlap is not None and overlap >= row:
+        raise OptionError(f"overlap={overlap}: a row has only {counted(row, 'token')}")
+    if options.view == "samples":
+        last = "last token" if overlap == 1 else f"last {overlap} tokens"
+        repeated = f"each row begins with the {last} of the row before; --from-opt view=documents reads them once"
+        note = repeated if overlap else _shared(extent, row) if overlap is None else ""
+        return FileLayout(extents=[extent], sample_length=row, notes=(note,) * bool(note), extras=extras)
+    if overlap:
+        rows, width = extent.tokens // row, extent.dtype.itemsize
+        file = Unrepeated(extent.file, begin=extent.begin, rows=rows, row=row, overlap=overlap, width=width)
+        extent = Extent(file, 0, file.size // width, extent.dtype)
+    return FileLayout(extents=[extent], separators=_side(options), extras=extras)
+
+
+def _shared(extent: Extent, row: int) -> str:
+    """Return a note if all neighboring rows at the beginning have the token between them in common."""
+    rows = min(extent.tokens, _LOOKED_AT) // row
+    if rows <= _FEW_ROWS or row == 1:
+        return ""
+    looked = extent.file.array(extent.begin, rows * row, extent.dtype).reshape(rows, row)
+    if not (looked[1:, 0] == looked[:-1, -1]).all() or (looked[:, 0] == looked[0, 0]).all():
+        return ""
+    note = f"each of {rows - 1:,} rows looked at begins with the last token of the row before; "
+    return note + "--from-opt view=documents --from-opt overlap=1 reads it once"
+
+
+def _bare(file: File, options: ReadOptions) -> FileLayout:
+    """Return the layout of bare integers, of which the options state all."""
+    dtype = np.dtype(options.bare).newbyteorder("<" if options.order == "little" else ">")
+    extent, problems = whole_tokens(file, dtype, "TF792", "the array", begin=min(options.header or 0, file.size))
+    if options.row and (rest := extent.tokens % options.row):
+        what = f"its last row has {rest:,} of {counted(options.row, 'token')}"
+        remedy, lost = "--allow-loss tail leaves them out", f"the last {counted(rest, 'token')}, of an incomplete row"
+        problems.append(fatal("TF792", CorruptError(file.path, what, remedy=remedy), "tail", lost=lost))
+        extent = extent._replace(tokens=extent.tokens - rest)
+    return replace(_shaped(extent, options.row, options), problems=problems)
+
+
+def _described(file: File, stated: Mapping[str, Any], options: ReadOptions) -> FileLayout:
+    """Return the layout of rows that a .json of Model-Optimizer describes."""
+    beside = file.path.with_name(f"{file.path.name}.json")
+    for key, expected in (("status", "complete"), ("version", 1), ("dtype", "uint32")):
+        if stated.get(key) != expected:
+            found = shown(stated.get(key))
+            raise UnsupportedError(beside, key, expected=expected, found=found, remedy="Build it to its end")
+    count, length = (whole_number(beside, key, stated.get(key)) for key in ("num_samples", "seq_length"))
+    workers, dtype = max(1, min(count, int(stated.get("workers") or 1))), np.dtype("<u4")
+    extent, wrong = stated_tokens(file, dtype, count * (length + 1), "TF794")
+    tokenizer = stated.get("tokenizer_path")
+    parts, row = list[FileLayout](), length + 1
+    firsts = [count * worker // workers for worker in range(workers + 1)] if options.view == "documents" else [0, count]
+    for first, last in zip(firsts, firsts[1:], strict=False):
+        part = Extent(file, 4 * first * row, max(0, min(extent.tokens, last * row) - first * row), dtype)
+        parts.append(_shaped(part, row, options, 1))
+    layout, streams = joined(parts), sum(part.extents[0].tokens > 0 for part in parts)
+    border = f"{streams} streams are read one after the other: a document at their border may have tokens of both"
+    return replace(
+        layout,
+        notes=(*layout.notes, border) if streams > 1 else layout.notes,
+        problems=[problem._replace(accepted_by="") for problem in wrong],
+        sections=[
+            Part(
+                "description",
+                beside,
+                lambda: [Field(shown(key), None, 0, shown(value)) for key, value in stated.items()],
+            )
+        ],
+        tokenizers=(shown(tokenizer),) if tokenizer else (),
+    )
+
+
+def _zipped(file: File, options: ReadOptions) -> FileLayout:
+    """Return the layout of an `.npz`: one array, one with boundaries, or one document in each of several."""
+    store = Zipped(file.path)
+    arrays = _arrays(store)
+    chosen = options.member or next((name for name in _IDS if name in arrays), "")
+    chosen = chosen or (arrays[0] if len(arrays) == 1 else "")
+    if chosen and chosen not in arrays:
+        raise UnsupportedError(file.path, f"has no array {printable(chosen)}", found=_names(arrays))
+    if not chosen and all(re.fullmatch(r"arr_\d+", name) for name in arrays):
+        looks = [_member(file, store, name) for name in arrays]
+        for (extent, shape, _), name in zip(looks, arrays, strict=True):
+            if len(shape) > 1:
+                what, remedy = (
+                    f"{name} has rows, and is one of several arrays",
+                    "--from-opt member=NAME reads one array",
+                )
+                raise UnsupportedError(extent.file.path, what, remedy=remedy)
+        extents = [extent for extent, _, _ in looks]
+        return FileLayout(
+            extents=extents,
+            starts=offsets_of([extent.tokens for extent in extents]),
+            separators=Separators.TRAILING,
+            problems=[problem for _, _, wrong in looks for problem in wrong],
+            extras={"arrays": len(extents)},
+        )
+    if not chosen:
+        what, remedy = "holds several arrays", f"--from-opt member={printable((arrays or ['NAME'])[0])} reads one"
+        raise UnsupportedError(
+            file.path, what, expected="tokens, input_ids, or arr_0, arr_1, ...", found=_names(arrays), remedy=remedy
+        )
+    extent, shape, problems = _member(file, store, chosen)
+    layout = _shaped(extent, shape[1] if len(shape) > 1 else None, options)
+    ends = next((name for name in _ENDS if name in arrays and name != chosen), None)
+    others = [name for name in arrays if name not in (chosen, ends)]
+    for name in () if options.member else others[:_LOOKED_INTO]:
+        _refuse_pickle(file.path, name, store.beginning(f"{name}.npy", 1 << 8))
+    notes = (*layout.notes, *((f"other arrays are not read: {_names(others)}",) if others else ()))
+    layout = replace(layout, problems=problems, notes=notes, extras={**layout.extras, "array": printable(chosen)})
+    if ends is None or len(shape) > 1:
+        return layout
+    index, _, wrong = _member(file, store, ends)
+    bounded_entries(file.path, index.tokens, extent.file)
+    starts, contradicted = _boundaries(ends, index, extent.tokens)
+    problems = [*problems, *wrong, *contradicted]
+    extras = {**layout.extras, "boundaries": ends}
+    return replace(layout, starts=starts, separators=Separators.TRAILING, problems=problems, extras=extras)
+
+
+def _refuse_pickle(path: Place, name: str, head: bytes) -> None:
+    """Raise an error if an array that is not read holds pickled objects, as whoever opens it might load them."""
+    if head.startswith(MAGIC) and re.search(rb"'descr'\s*:\s*'[|=<>]?O", head):
+        what = f"holds pickled objects in {printable(name)}, which can run code when they are loaded"
+        raise UnsafeError(path, what, remedy="--from-opt member=NAME reads one array, and never those")
+
+
+def _arrays(store: Zipped) -> list[str]:
+    """Return the names of the arrays of an `.npz`, without .npy, in natural order."""
+    return sorted((name[:-4] for name in store.names("") if name.endswith(".npy")), key=natural_key)
+
+
+def _names(arrays: Sequence[str]) -> str:
+    shown_ = ", ".join(printable(name) for name in arrays[:9])
+    return f"{shown_}, ... ({len(arrays):,})" if len(arrays) > 9 else shown_ or "nothing"
+
+
+def _member(file: File, store: Zipped, name: str) -> tuple[Extent, tuple[int, ...], list[Problem]]:
+    """Return the integers of an array of an `.npz`, its shape, and its problems."""
+    key = f"{name}.npy"
+    origin, size = store.origin(key), store.length(key)
+    base: File = file if origin.exact else Inflated(file, store=store, key=key)
+    begin = origin.start if origin.exact else 0
+    header = header_of(base, begin, size)
+    count = int(np.prod([int(n) for n in header.shape], dtype=object))
+    problems, stored = list[Problem](), size - header.begin
+    if stored != count * header.dtype.itemsize:
+        what = f"bytes of {printable(key)}"
+        error = CorruptError(file.path, what, expected=count * header.dtype.itemsize, found=stored)
+        problems, count = [fatal("TF792", error)], 0
+    return Extent(base, begin + header.begin, count, header.dtype), header.shape, problems
+
+
+def _boundaries(name: str, index: Extent, tokens: int) -> tuple[Offsets, list[Problem]]:
+    """Return the starts of documents that an array states, and what contradicts the tokens.
+
+    Args:
+        name: Of the array: lengths, or 0 and the ends of all documents.
+        index: The array.
+        tokens: Number of tokens.
+    """
+    values = index.file.array(index.begin, index.tokens, index.dtype).astype(np.int64)
+    starts = offsets_of(values) if name == "lengths" and (values >= 0).all() else values
+    wrong = ""
+    if not len(starts) or starts[0]:
+        wrong, expected, found = (
+            f"{name} does not begin with 0",
+            "0 and the ends of documents",
+            shown(values[:3].tolist()),
+        )
+    elif (falls := np.flatnonzero(np.diff(starts) < 0)).size:
+        k = int(falls[0])
+        wrong, expected, found = (
+            f"{name} decreases at document {k:,}",
+            f"{int(starts[k]):,} or more",
+            shown(int(starts[k + 1])),
+        )
+    elif int(starts[-1]) != tokens:
+        wrong, expected, found = f"tokens up to the last end in {name}", shown(tokens), shown(int(starts[-1]))
+    if not wrong:
+        return starts, []
+    error = CorruptError(index.file.path, wrong, expected=expected, found=found)
+    return offsets_of([tokens]), [fatal("TF793", error)]
+
+
+def _dtype(path: Place, name: object) -> np.dtype[Any]:
+    """Return the dtype that a description names."""
+    if not isinstance(name, str) or not re.fullmatch(r"u?int(8|16|32|64)", name):
+        remedy = "--from-opt bare=DTYPE on its files reads them"
+        raise CorruptError(path, "dtype", expected="an integer dtype", found=shown(name), remedy=remedy)
+    return np.dtype(name).newbyteorder("<")
+
+
+def _tatm(path: Place) -> Mapping[str, str]:
+    """Return what the plain lines of tokenized_info in a metadata.yaml state, and the pattern of the files."""
+    file = open_file(path)
+    text = file.read(0, min(file.size, _TEXT)).decode("utf-8", "replace")
+    block = re.search(r"^tokenized_info:[ \t]*\n((?:[ \t-].*\n?)*)", text, re.MULTILINE)
+    lines = re.findall(r"^  (\w+):[ \t]*(['\"]?)(.*?)\2[ \t]*$", block[1] if block else "", re.MULTILINE)
+    stated = {key: value for key, _, value in lines}
+    prefix, ending = stated.get("file_prefix", "").rpartition("/")[2], stated.get("file_extension", "bin")
+    return {**stated, "pattern": rf"{re.escape(prefix)}_(\d+)\.{re.escape(ending)}"}
+
+
+def _zeros_at_end(extent: Extent) -> int:
+    """Return the number of zeros at the end of a file."""
+    end, width, piece = extent.tokens, extent.dtype.itemsize, 1 << 20
+    while end:
+        begin = max(0, end - piece)
+        ids = np.flatnonzero(extent.file.array(extent.begin + begin * width, end - begin, extent.dtype))
+        if len(ids):
+            return extent.tokens - begin - int(ids[-1]) - 1
+        end = begin
+    return extent.tokens
+
+
+def _sections(file: File, header: Header) -> list[Section]:
+    """Return the header of a `.npy` file as a section."""
+
+    def fields() -> list[Field]:
+        raw = file.read(0, header.begin)
+        width = 2 if raw[6] == 1 else 4
+        text = 8 + width
+        return [
+            Field("magic number", 0, 6, raw[:6].hex(" ")),
+            Field("version", 6, 2, f"{raw[6]}.{raw[7]}"),
+            Field("length of the header", 8, width, shown(header.begin - text)),
+            Field("header", text, header.begin - text, shown(raw[text:].decode("latin-1").strip())),
+        ]
+
+    return [Part(f"header of {file.path.name}", file.path, fields)]
+
+
+FORMAT = ArrayFormat()
