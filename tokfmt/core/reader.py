@@ -427,6 +427,13 @@ class TokenReader(Axis):
         """True if separators are presumed where no token was read; a sequence without its own raises UnendedError."""
         return False
 
+    def look_at(self, numbers: Offsets) -> None:
+        """Compare the ends of some sequences with what is presumed. Reads one token of each.
+
+        Raises:
+            UnendedError: A sequence does not end with the separator.
+        """
+
     @property
     def is_readable(self) -> bool:
         """True if no token has to be decoded, and all are within the files. Others are read completely to know it."""

@@ -43,7 +43,6 @@ from tokfmt.core.reader import Layout, TokenReader, windows
 from tokfmt.core.records import RecordReader
 from tokfmt.errors import CorruptError, FormatError, OptionError, UnendedError
 from tokfmt.files.place import Place, place_of
-from tokfmt.model.readers import ContentReader
 from tokfmt.run.progress import Progress
 from tokfmt.text.decoding import DecodeError, TextDecoder, VocabularyDecoder
 from tokfmt.wording import printable
@@ -267,12 +266,11 @@ def _continued(first: Iterator[Shown], again: Callable[[UnendedError], Iterator[
 
 def _sequences(reader: TokenReader, chosen: Iterator[Chosen], look: Look, *, together: int = 1) -> Iterator[Shown]:
     """Yield sequences. The ends of `together` of them are looked at before the first of these is shown."""
-    presuming = reader if reader.presumes and isinstance(reader, ContentReader) else None
     while block := list(islice(chosen, together)):
-        if presuming is not None:
+        if reader.presumes:
             numbers = np.unique([number for number, _ in block])
             behind = np.minimum(numbers + 1, reader.info.sequences - 1)  # It is looked at when they are read.
-            presuming.look_at(np.unique(np.concatenate([numbers, behind])))
+            reader.look_at(np.unique(np.concatenate([numbers, behind])))
         yield from _shown(reader, block, look)
 
 
