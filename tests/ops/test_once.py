@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from paths import CORPUS, FIXTURES, ROOT, TOKENIZER
+from reads import asked_of
 
 import tokfmt
 
@@ -130,6 +131,16 @@ def test_a_conversion_looks_at_everything_once(pair):
     assert opened == {"in.bin": 1, "in.bin.tokfmt.json": 1, "in.idx": 1}  # To detect, to read and for the checksum.
     assert found["read"] == ["in.bin.tokfmt.json"]
     assert found["made"] == 1, "a writer is made to write, not to be asked"
+
+
+@pytest.mark.parametrize("deep", [False, True])
+def test_a_check_opens_every_file_once(pair, deep):
+    """To detect, to examine, to read and for the checksum."""
+    with asked_of(pair.parent) as asked:
+        (report,) = tokfmt.check(pair, deep=deep)
+    assert not report.errors
+    names = Counter(Path(path).name for path in asked.opened)
+    assert names == {"in.bin": 1, "in.bin.tokfmt.json": 1, "in.idx": 1}
 
 
 @pytest.mark.parametrize("source", COLD)

@@ -415,7 +415,9 @@ class Inspections:
 
     def of(self, format_: Format, places: Sequence[Place], options: Any, hints: Hints) -> Inspection:
         """Return the inspection for these arguments of `Format.inspect`, from an earlier call with the same."""
-        key = tuple(places), options, hints._replace(jobs=None, files=None, source_files=None)
+        every_end = hints.every_end and format_.is_computed  # Only a recipe looks at ends when it is inspected.
+        asked = hints._replace(jobs=None, files=None, source_files=None, every_end=every_end)
+        key = tuple(places), options, asked
         if key not in self._made:
             self._made[key] = format_.inspect(places, options, hints)
         return self._made[key]
