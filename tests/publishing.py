@@ -36,11 +36,13 @@ class PublisherContract:
     Attributes:
         takes_over: A run goes on after one that was killed. Otherwise it has to say that it overwrites.
         replaces_in_one_step: The old dataset is readable until the new one is.
+        meanwhile: The error if another program writes the destination in the meantime.
     """
 
     home: Path
     steps: Steps
     takes_over = replaces_in_one_step = True
+    meanwhile: type[ConversionError] = DestinationExistsError
 
     def publisher(self, *, overwrite=False, keep=False):
         """Return a publisher of the data, with the index as a companion."""
@@ -84,10 +86,10 @@ class PublisherContract:
             if not request.exists():
                 request.write_text("{}")
                 one.keep = True
-            if not one.published and not (one.home / "built").exists():
-                self.build(one)
-                (one.home / "built").touch()
             with self.journal(one):
+                if not one.published and not (one.home / "built").exists():
+                    self.build(one)
+                    (one.home / "built").touch()
                 self.publish(one)
             one.keep = False
 
@@ -170,7 +172,7 @@ class PublisherContract:
         """Written by another program."""
         for name in (DATA, INDEX):
             self.clear()
-            with pytest.raises(DestinationExistsError), self.publisher() as one:
+            with pytest.raises(self.meanwhile), self.publisher() as one:
                 self.build(one)
                 self.put({name: b"mine"})
                 self.publish(one)

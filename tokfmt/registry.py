@@ -239,7 +239,8 @@ def _whole(probe: Probe, claims: Mapping[str, int]) -> str:
 
     A file that has the name of a dataset of that format is a dataset, whatever its content.
     """
-    alone = bool(claims) and probe.path.suffix != ".json"  # The index of many directory formats is one line of JSON.
+    # The index of many directory formats is one line of JSON, and that of WebDataset is a line for each shard.
+    alone = bool(claims) and probe.path.suffix != ".json" and probe.path.name != "manifest.jsonl"
     whole = "" if probe.is_directory or alone else _around(probe.path)
     return "" if not whole or whole in dict(_named(probe.path.name)) else whole
 
@@ -368,7 +369,8 @@ def for_destination(path: PlaceLike) -> Format:
     fitting = _named(name)
     if not fitting:
         known = ", ".join(f"{one.extensions[0]} ({one.name})" for one in list_formats() if one.extensions)
-        nameless = " and ".join(one.name for one in list_formats() if not (one.extensions or one.read_only))
+        *several, last = (one.name for one in list_formats() if not (one.extensions or one.read_only))
+        nameless = f"{', '.join(several)} and {last}"
         raise OptionError(
             f"cannot tell the format of {name!r} from its name. Use --to NAME, or a name like {known}; "
             f"{nameless} have no such name"

@@ -194,7 +194,7 @@ _DIRECTORIES: list[tuple[Sign, *tuple[str, ...]]] = [
      _SHARD_NAMES, r"index\.json"),
     (Sign("a folder of chunks of LitData or shards of MDS without index.json", "Copy index.json into it"),
      _SHARD_NAMES),
-    (Sign("a directory of tar archives (WebDataset)", _NEXT), r".*\.tar(\.gz)?"),
+    (Sign("a directory of tar archives whose samples are not token IDs", _NEXT), r".*\.tar(\.gz)?"),
     (Sign("a tokbin source (bare shards of one stream, and offsets)",
           "cat train-*.bin > train.bin, then " + _BARE), r"meta\.json", r"train-offsets\.npy"),
     (Sign("a directory of HDF5 files, and none is named *.h5", "Rename them: trainers look for *.h5"),

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 
 FORMATS = [
     "stage1", "modalities", "hdf5", "jsonl", "flat-tokens", "megatron", "llmc", "nanogpt", "olmo", "datatrove", "litdata", "mds",
-    "levanter", "array", "parquet", "arrow", "text",
+    "levanter", "webdataset", "array", "parquet", "arrow", "text",
 ]  # fmt: skip
 BATCH = 50_000
 

@@ -10,7 +10,7 @@ from publishing import DATA, INDEX, OLD, PAIR, PublisherContract, journal_of
 from steps import Steps
 
 import tokfmt
-from tokfmt.errors import OutageError
+from tokfmt.errors import ConversionError, OutageError
 from tokfmt.files.store_publisher import StorePublisher
 
 
@@ -35,9 +35,11 @@ class TestStore(PublisherContract):
         return journal_of(publisher)
 
     def publish(self, publisher):
+        built = [publisher.path.with_name(name) for name in (DATA, INDEX)]
         publisher.files = {
-            name: PAIR.measured(path) for name in (DATA, INDEX) if (path := publisher.path.with_name(name)).exists()
+            publisher.name_of(key): one.measured for key, one in publisher.uploaded.items() if key in OLD
         }
+        publisher.files |= {path.name: PAIR.measured(path) for path in built if path.exists()}
         super().publish(publisher)
 
     def seen(self):
@@ -53,6 +55,30 @@ class TestStore(PublisherContract):
         self.held.clear()
         for path in self.home.iterdir():
             shutil.rmtree(path)
+
+
+class TestStoreEarly(TestStore):
+    """The data are uploaded, and removed from the spool, as soon as they are complete, if no old dataset is there."""
+
+    meanwhile = ConversionError
+
+    def is_early(self, publisher):
+        return publisher.continues or not publisher.url.is_there()
+
+    def build(self, publisher):
+        early = self.is_early(publisher)
+        if early:
+            publisher.recall()
+        super().build(publisher)
+        if early:
+            data = publisher.path.with_name(DATA)
+            publisher.take([data])
+            publisher.drop([data])
+
+    def publish(self, publisher):
+        if self.is_early(publisher):
+            publisher.recall()
+        super().publish(publisher)
 
 
 def test_a_run_that_lacks_its_manifest_only_is_continued(tmp_path, monkeypatch):

@@ -9,7 +9,7 @@ from paths import FIXTURES
 
 import tokfmt
 
-HOMES = ("array",)
+HOMES = ("webdataset", "array")
 CASES = {
     (home, case["name"]): case
     for home in HOMES

@@ -70,6 +70,11 @@ class Uploaded(NamedTuple):
         """The identity that the store states."""
         return Identity(self.size, self.tag)
 
+    @property
+    def measured(self) -> tuple[int, str]:
+        """Its size and its checksum."""
+        return self.size, self.digest
+
 
 class StoredKind(Protocol):
     """The format of a destination, and what a publisher asks of the dataset that it replaces."""
@@ -316,7 +321,10 @@ class StorePublisher(Publisher):
             _, digest = self.files.get(name, (0, None))
             if there.get(key) == one.identity and digest in (None, one.digest):
                 self.uploaded[key] = one
-            elif digest is None and self.has_early_uploads and not self._is_kept(self.path.parent / name, one):
+                continue
+            file = self.path.parent / name  # The spool may still have it.
+            is_kept = digest is not None or (file.is_file() and self._kind.measured(file) == one.measured)
+            if self.has_early_uploads and not is_kept:
                 again = "Run once with --overwrite and without --resume"
                 if self.of_tasks:
                     again = f"Delete {printable(records_of(self.url))}, and run all tasks again"
@@ -324,10 +332,6 @@ class StorePublisher(Publisher):
                     f"{printable(self.url)}: an object that an earlier run uploaded has changed or is gone "
                     f"({printable(key)}), and its file is not kept. {again}"
                 )
-
-    def _is_kept(self, file: Path, one: Uploaded) -> bool:
-        """Return whether the spool still has the file that was uploaded."""
-        return file.is_file() and self._kind.measured(file) == (one.size, one.digest)
 
     def _stated(self, keys: Mapping[str, object]) -> dict[str, Identity]:
         """Return what the store states of objects of the dataset, by key. One that does not exist is left out."""
@@ -363,17 +367,14 @@ class StorePublisher(Publisher):
     def _upload(self, files: Mapping[str, tuple[int, str]]) -> None:
         """Upload files that were not uploaded as they are."""
         names = {self._key(name): name for name in files}
-        left = [key for key, name in names.items() if self._sized(key) != files[name]]
+        there = {key: one.measured for key, one in self.uploaded.items()}
+        left = [key for key, name in names.items() if there.get(key) != files[name]]
 
         def done(key: str, identity: Identity) -> None:
             self._record(key, identity, files[names[key]][1])
             self.advance(identity.size)
 
         self.store.upload([(key, self.path.parent / names[key]) for key in left], done)
-
-    def _sized(self, key: str) -> tuple[int, str] | None:
-        one = self.uploaded.get(key)
-        return None if one is None else (one.size, one.digest)
 
     def _put_file(self, name: str) -> None:
         size, digest = self.files[name]
@@ -412,25 +413,22 @@ class StorePublisher(Publisher):
         self.journal.add(OBJECT, number, [key, *self.uploaded[key]])
 
     def _leave(self) -> None:
-        if self._published or not (self.keep and self.uploaded):
-            try:
-                self._clean_up()
-            except (TokfmtError, OSError) as error:
-                self._note(f"{printable(self.url)}: not cleaned up: {error}")
-        super()._leave()
-
-    def _clean_up(self) -> None:
         """Delete the claim, and before it the objects of a run that fails, if they are still ours."""
-        if not self._published:
-            keys = [key for key, one in self.uploaded.items() if self.store.identity(key) == one.identity]
-            # A run that has taken over and still writes notices what is deleted. One that has published does not.
-            if keys and (self.claim.is_ours() or read_claim(self.store, self.url) is not None):
-                self.store.delete(keys)
-                keys = []
-            if not keys:
-                self.uploaded.clear()
-        if self._published or not self.of_tasks:
-            self.claim.release()
+        is_kept = not self._published and self.keep and bool(self.uploaded)
+        try:
+            if not self._published and not is_kept:
+                keys = [key for key, one in self.uploaded.items() if self.store.identity(key) == one.identity]
+                # A run that has taken over and still writes notices what is deleted. One that has published does not.
+                if keys and (self.claim.is_ours() or read_claim(self.store, self.url) is not None):
+                    self.store.delete(keys)
+                    keys = []
+                if not keys:
+                    self.uploaded.clear()
+            if self._published or not (self.of_tasks or is_kept):
+                self.claim.release()
+        except (TokfmtError, OSError) as error:
+            self._note(f"{printable(self.url)}: not cleaned up: {error}")
+        super()._leave()
 
     def _note_state(self, error: BaseException) -> None:
         super()._note_state(error)

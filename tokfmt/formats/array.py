@@ -23,12 +23,11 @@ Source: numpy 2.4.6, build-nanogpt 6104ab1, KempnerForge 5666d0d1, tatm 5a2a4f9f
 
 from __future__ import annotations
 
-import io
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 
@@ -58,19 +57,12 @@ from tokfmt.formats.flat import (
     whole_tokens,
 )
 from tokfmt.formats.folders import json_object, whole_number
+from tokfmt.formats.npy import HEAD, MAGIC, Header, header_bytes, header_of
 from tokfmt.formats.zarr_arrays.store import Zipped
 from tokfmt.wording import counted, printable
 
-MAGIC = b"\x93NUMPY"
-HEAD = 128
-"""Bytes before the integers of the files that are written: what NumPy writes for one dimension, and for two."""
-
 TOKENS, BOUNDARIES, INDEX, TATM = "tokens.npy", "cu_seqlens.npy", "index.npy", "metadata.yaml"
 Dtype = Literal["uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64"]
-_HEADER = 10_000  # bytes of a header, as NumPy limits it
-_ITEM = re.compile(
-    r"\s*(['\"])(descr|fortran_order|shape)\1\s*:\s*(['\"][^'\"]*['\"]|\[.*\]|True|False|\([-\d, L]*\))\s*"
-)
 _IDS = ("tokens", "input_ids")
 _ENDS = ("cu_seqlens", "offsets", "lengths")
 _LOOKED_AT = 1 << 20  # IDs whose rows are compared with their neighbors
@@ -110,95 +102,6 @@ class WriteOptions(FlatOptions):
     )
     shard_size: int | None = option(None, "tokens per file of a folder; auto: one file", minimum=1)
     seq_len: int = option(2048, "tokens per row, if samples of a recipe are written as rows", minimum=1)
-
-
-class Header(NamedTuple):
-    """What a header states.
-
-    Attributes:
-        dtype: Of the integers, in their byte order.
-        shape: One or two dimensions.
-        begin: Byte offset of the first integer.
-    """
-
-    dtype: np.dtype[Any]
-    shape: tuple[int, ...]
-    begin: int
-
-
-def header_of(file: File, begin: int = 0, size: int | None = None) -> Header:
-    """Parse the header of a `.npy` file, or of a member of a zip that is stored as it is.
-
-    Args:
-        file: The file.
-        begin: Byte offset of its magic number.
-        size: Bytes of the array with its header; None: the file from there to its end.
-
-    Raises:
-        FormatError: It is damaged, or does not describe one or two dimensions of integers.
-    """
-    size = file.size - begin if size is None else size
-    head = file.read(begin, min(size, 12))
-    if not head.startswith(MAGIC):
-        remedy = "--from-opt bare=DTYPE reads it as bare integers"
-        raise UnsupportedError(
-            file.path, "has no header of NumPy", offset=begin, found=head[:6].hex(" "), remedy=remedy
-        )
-    version = tuple(head[6:8])
-    if version not in ((1, 0), (2, 0), (3, 0)):
-        found = ".".join(map(str, version)) or "nothing"
-        raise UnsupportedError(
-            file.path, "version of NumPy's format", offset=6, expected="1.0, 2.0 or 3.0", found=found
-        )
-    text = 10 if version == (1, 0) else 12
-    length = int.from_bytes(head[8:text], "little")
-    if length > _HEADER:
-        raise UnsafeError(file.path, "length of the header", offset=8, expected=f"at most {_HEADER:,}", found=length)
-    raw = file.read(begin + text, length) if size >= text + length else b""
-    if len(raw) < length or not raw:
-        raise CorruptError(file.path, "ends inside its header", offset=begin + size, remedy="Copy it again")
-    values = _literal(raw.decode("latin-1" if version < (3, 0) else "utf-8", "replace").strip())
-    if values is None:
-        expected, found = "a dictionary of descr, fortran_order and shape", printable(raw[:60].decode("latin-1"))
-        raise CorruptError(file.path, "header", offset=begin + text, expected=expected, found=found)
-    descr, shape = (
-        values["descr"].strip("'\""),
-        [int(n.strip(" L")) for n in values["shape"][1:-1].split(",") if n.strip()],
-    )
-    if re.fullmatch(r"[|=<>]?O\d*", descr):
-        remedy = "Write its IDs as integers, or, of Megatron-Bridge, write packed Parquet, which tokfmt reads"
-        raise UnsafeError(file.path, "holds pickled objects, which can run code when they are loaded", remedy=remedy)
-    kind = re.fullmatch(r"[|=<>]?([iu])([1248])", descr)
-    if not kind or not 1 <= len(shape) <= 2 or min(shape) < 0:
-        found, remedy = f"{shown(descr)} of shape {shown(values['shape'])}", "Write its IDs as integers"
-        expected = "integers in one or two dimensions"
-        raise UnsupportedError(file.path, "is not an array of token IDs", expected=expected, found=found, remedy=remedy)
-    if values["fortran_order"] == "True" and len(shape) > 1:
-        what, remedy = (
-            "stores columns, not rows (fortran_order)",
-            "numpy.save(PATH, numpy.ascontiguousarray(ARRAY)) writes rows",
-        )
-        raise UnsupportedError(file.path, what, remedy=remedy)
-    return Header(np.dtype(descr), tuple(shape), text + length)
-
-
-def _literal(text: str) -> Mapping[str, str] | None:
-    """Return the three values of a header as text; None if it is anything but a dictionary of them."""
-    if not (text.startswith("{") and text.endswith("}")):
-        return None
-    inner, at, values = text[1:-1], 0, dict[str, str]()
-    while found := _ITEM.match(inner, at):
-        values[found[2]], at = found[3], found.end()
-        if at < len(inner) and inner[at] == ",":
-            at += 1
-    return values if len(values) == 3 and not inner[at:].strip() and values["shape"][:1] == "(" else None
-
-
-def header_bytes(dtype: np.dtype[Any], *shape: int) -> bytes:
-    """Return the header that NumPy writes, of `HEAD` bytes."""
-    out = io.BytesIO()
-    np.lib.format.write_array_header_1_0(out, {"descr": dtype.str, "fortran_order": False, "shape": shape})
-    return out.getvalue()
 
 
 class Virtual(File):

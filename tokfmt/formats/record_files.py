@@ -32,7 +32,7 @@ from tokfmt.core.output import whole
 from tokfmt.core.ragged import Ragged
 from tokfmt.core.reader import Damage, TokenReader, batches, check_ids, check_interval
 from tokfmt.core.records import Block, RecordBatch, RecordInfo, RecordReader
-from tokfmt.errors import NO_DAMAGE, CorruptError, FormatError, TruncatedError
+from tokfmt.errors import NO_DAMAGE, CorruptError, FormatError, TruncatedError, UnsafeError
 from tokfmt.files.file import open_file
 from tokfmt.files.place import Place
 
@@ -279,9 +279,15 @@ class RecordFilesWriter(TokenWriter):
 class RecordFilesInspection(Inspection):
     """The inspection of such files. Only reading a file shows its problems."""
 
-    def __init__(self, damaged: str, reader: RecordFiles) -> None:
-        """Hold the reader of the dataset; `damaged` is the code for a file whose records cannot be read."""
-        self._damaged, self._reader = damaged, reader
+    def __init__(self, damaged: str, reader: RecordFiles, unsafe: str = "") -> None:
+        """Hold the reader of the dataset.
+
+        Args:
+            damaged: Code for a file whose records cannot be read.
+            reader: The reader.
+            unsafe: Code for a file that is not read because it could run code or exhaust memory; "": as `damaged`.
+        """
+        self._damaged, self._reader, self._unsafe = damaged, reader, unsafe or damaged
 
     def reader(self) -> RecordFiles:
         return self._reader
@@ -292,8 +298,12 @@ class RecordFilesInspection(Inspection):
             try:
                 for record in self._reader.read(block):
                     how.advance(len(record))
+                    self.see(record)
             except FormatError as error:
-                yield Finding.of(self._damaged, error)
+                yield Finding.of(self._unsafe if isinstance(error, UnsafeError) else self._damaged, error)
+
+    def see(self, record: Record) -> None:
+        """Look at a record that a deep check read; a subclass yields what it saw in `look`."""
 
 
 class RecordFilesFormat(Format):
@@ -302,21 +312,26 @@ class RecordFilesFormat(Format):
     Attributes:
         Reader: A subclass of `RecordFiles` that takes (paths, options, hints).
         Writer: A subclass of `RecordFilesWriter`; not needed if the format is `read_only`.
+        inspection: A subclass of `RecordFilesInspection`, if a check looks at more.
         unreadable: Code for a dataset that cannot be opened.
         damaged: Code for a file whose records cannot be read.
+        unsafe: Code for either of them if the error is an `UnsafeError`; "": the same codes.
     """
 
     Reader: ClassVar[type[Any]]
     Writer: ClassVar[type[Any]]
     unreadable: ClassVar[str]
     damaged: ClassVar[str]
+    unsafe: ClassVar[str] = ""
+    inspection: ClassVar[type[RecordFilesInspection]] = RecordFilesInspection
 
     def inspect(self, paths: Sequence[Place], options: Any, hints: Hints) -> Inspection:
         """See `Format.inspect`."""
         try:
-            return RecordFilesInspection(self.damaged, self.Reader(paths, options, hints))
+            return self.inspection(self.damaged, self.Reader(paths, options, hints), self.unsafe)
         except FormatError as error:
-            return Unreadable(self.unreadable, paths[0], error)
+            is_unsafe = self.unsafe and isinstance(error, UnsafeError)
+            return Unreadable(self.unsafe if is_unsafe else self.unreadable, paths[0], error)
 
     def writer(self, path: Path, options: Any, target: Target) -> TokenWriter:
         """See `Format.writer`."""

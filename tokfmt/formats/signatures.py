@@ -33,5 +33,6 @@ SIGNATURES = {
     "olmo": Signature((".npy",)),
     "parquet": Signature((".parquet", ".pq"), starts=(b"PAR1",)),
     "recipe": Signature(words=(b"tokfmt",)),
+    "webdataset": Signature((".tar",), starts=(b"ustar",), at=(257,)),
     "text": Signature((".txt", ".text", ".md", ".markdown", ".rst")),
 }

@@ -12,6 +12,7 @@ fields     the arrays of samples: input_ids, labels, loss_mask, position_ids, do
 samples    the reader of a recipe with `seq_len`: sequence k is sample k
 amounts    the contribution of each source to a recipe, or to a range of it
 tree       the same as the rows of `tokfmt recipe`, with the sources of recipes
+deferred   sources whose files are opened when tokens are first read, by facts in the cache
 draft      a recipe of text before it is prepared
 open       the sources of a recipe, and its reader
 format     recipes as a format that tokfmt detects
@@ -19,6 +20,7 @@ prepare    filter, compare, draw and tokenize texts; `draw`, `report` and `rejec
 trace      the spans of samples, through nested recipes, to the datasets that store them
 ledger     the file beside a dataset that has the origin of each sequence
 state      the state of a loader
+torch      the loader of PyTorch
 """
 
 from typing import TYPE_CHECKING, Any

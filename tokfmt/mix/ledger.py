@@ -44,8 +44,8 @@ from tokfmt.files.file import File, open_file
 from tokfmt.files.named import place_named
 from tokfmt.files.place import LocalPlace, Place, Url, place_of
 from tokfmt.mix.cache import Numbers
+from tokfmt.mix.deferred import Deferred
 from tokfmt.mix.documents import Documents, SpanTable, TokenSource
-from tokfmt.mix.open import Deferred
 from tokfmt.mix.samples import Samples
 from tokfmt.model.select import Concat, Slice
 from tokfmt.run.progress import Progress

@@ -1,25 +1,15 @@
-"""Open a recipe: open its sources as every command opens its own, and make the recipe's reader.
-
-The user's cache stores the facts on large sources, so that their files are opened only when tokens are read. A thousand
-files, or an index of ten million documents, take seconds to open, and every rank of a training opens them. An entry of
-the cache is valid as long as each file, and each manifest beside one, has the same size, modification time and inode.
-"""
+"""Open a recipe: open its sources as every command opens its own, and make the recipe's reader."""
 
 from __future__ import annotations
 
-import threading
 import unicodedata
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
-import numpy as np
-
-from tokfmt import registry
 from tokfmt.base.options import given_options
 from tokfmt.commands.source.discover import dataset_at, dataset_paths, find_sources, snapshot
 from tokfmt.commands.source.ingest import as_stored, ingested
-from tokfmt.commands.source.manifest import manifest_path
 from tokfmt.commands.source.open import open_datasets
 from tokfmt.commands.source.request import (
     Found,
@@ -27,11 +17,10 @@ from tokfmt.commands.source.request import (
     SourceFiles,
     SourceRequest,
     expanded,
-    parse_selection,
     viewed,
 )
+from tokfmt.commands.source.stored import Source as Opened
 from tokfmt.commands.source.stored import (
-    Separator,
     agreed_tokenizer,
     boundaries_of,
     refuse_other_ends,
@@ -39,12 +28,9 @@ from tokfmt.commands.source.stored import (
     without_ends,
     without_leads,
 )
-from tokfmt.commands.source.stored import Source as Opened
 from tokfmt.core.findings import loss_in
 from tokfmt.core.format import Hints
-from tokfmt.core.loss_mask import Marks
-from tokfmt.core.ragged import Offsets, Tokens
-from tokfmt.core.reader import Info, Layout, Piece, Separators, TokenReader, windows
+from tokfmt.core.reader import Info, TokenReader, windows
 from tokfmt.core.records import RecordReader
 from tokfmt.core.tokenizer_ids import TokenizerIds
 from tokfmt.errors import (
@@ -59,23 +45,19 @@ from tokfmt.errors import (
 )
 from tokfmt.files.named import place_named
 from tokfmt.files.place import Place, place_of
-from tokfmt.files.store import Identity
-from tokfmt.mix.cache import key_of, recalled, remember, unkept
+from tokfmt.mix.cache import key_of, unkept
+from tokfmt.mix.deferred import joined, on_disk, recalled_source, remember_source
 from tokfmt.mix.documents import Documents, TokenSource, Vocabulary, with_quotas
 from tokfmt.mix.draft import TextRecipe, TextSource, filters_of
 from tokfmt.mix.language import VERSION, RecipeFile, SourceEntry, in_keys, read_recipe
 from tokfmt.mix.samples import CHOOSE_SEPARATOR, Samples, has_labels, separator_of
-from tokfmt.model.dataset import Dataset
 from tokfmt.model.readers import dataset_of
-from tokfmt.model.select import Concat, Slice
 from tokfmt.wording import counted, printable
 
 if TYPE_CHECKING:
     from tokfmt.text.tokenizer import TokenizerHandle
 
 _MAX_DEPTH, _MAX_RECIPES = 32, 1024  # nested recipes in a chain; and in all, because each recipe may name several
-_FILES, _SEQUENCES = 64, 1 << 16
-"""The cache stores a source of at least so many files or sequences."""
 _READING = 5
 """Version of the rules that turn files into sequences; an entry of the cache with another version is not used."""
 _NAMED = 12  # fields that a message names
@@ -355,38 +337,19 @@ def _beside(recipe: Place, tokenizer: str) -> Place:
 
 
 def _opened(
-    file: RecipeFile,
-    entry: SourceEntry,
-    handle: TokenizerHandle | None,
-    hints: Hints,
-    nesting: Nesting,
+    file: RecipeFile, entry: SourceEntry, handle: TokenizerHandle | None, hints: Hints, nesting: Nesting
 ) -> tuple[TokenSource | TextSource, list[Opened]]:
     """Open the datasets of one source, in the order of its paths; return the source and its parts."""
-    paths = expanded([place_named(file.where, path) for path in entry.path])
-    # Samples are read without a look at separators, so that these are looked at once, and the cache remembers it. A
-    # store would be read as a whole: what it holds is looked at whenever it is read.
-    every_end = hints.every_end or all(path.is_local for path in map(place_of, paths))
-    request = SourceRequest(
-        tuple(paths),
-        entry.format,
-        entry.eos,
-        given_options(entry.options),
-        entry.text,
-        entry.split,
-        hints.allow_loss,
-        every_end=every_end,
-    )
-    # Only inputs of labels = "starts" begin with another lead. Else a document keeps the one that it has.
-    request = replace(request, bos=entry.bos if file.convention == "starts" else "none")
-    datasets = _find(request, hints, nesting) if file.pack == "stored" else []
+    request, stored = _request_of(file, entry, hints), file.pack == "stored"
+    datasets = _find(request, hints, nesting) if stored else []
     if datasets:
         request = viewed(request, datasets[0].format, "samples")
-    places_named = [place_of(path).normalized().text for path in paths]
-    read = [entry.format, entry.options, entry.split, entry.select, entry.eos, file.pack == "stored"]
+    read = [entry.format, entry.options, entry.split, entry.select, entry.eos, stored]
     read += [file.to_eos, request.bos]  # Rows are compared with the separator that is put after them.
-    key = key_of(VERSION, _READING, "source", places_named, read, sorted(hints.allow_loss), every_end)
-    plain = file.pack != "stored" and handle is None and not entry.filter
-    if plain and (cached := _recalled(key, entry.name, request, entry.select)):
+    names = [place_of(path).normalized().text for path in request.paths]
+    key = key_of(VERSION, _READING, "source", names, read, sorted(hints.allow_loss), request.every_end)
+    is_plain = not stored and handle is None and not entry.filter
+    if is_plain and (cached := recalled_source(key, entry.name, request, entry.select)):
         return cached[0], [cached[1]]
     datasets = datasets or _find(request, hints, nesting)
     parts = open_datasets(request, Reading(handle, hints.jobs, collect_invalid=hints.collect_invalid), datasets)
@@ -397,55 +360,95 @@ def _opened(
         return _text_source(file, entry, parts, datasets, handle), parts
     if handle is not None and entry.select is None and "tokenizers" not in hints.allow_loss:
         _refuse_beyond(parts, handle)
-    records = any(isinstance(part.reader, RecordReader) for part in parts)
+    gathers = any(isinstance(part.reader, RecordReader) for part in parts)
     parts = [_axis(part, hints.allow_loss) for part in parts]
-    if file.pack != "stored":
+    if not stored:
         parts = [_trimmed(part, file.to_eos) for part in parts]
+    source = _token_source(file, entry, parts, hints.allow_loss, handle)
+    nested = any(_inner(part.reader) for part in parts)
+    files = snapshot(datasets)
+    sizes = [_fingerprint(part.reader) for part in parts] if nested else [size for size, *_ in files.values()]
+    inner_states = [[inner.state for inner in _inner(part.reader)] or None for part in parts]
+    source = replace(
+        source,
+        paths=tuple(map(place_of, request.paths)),
+        state=[str(file.where.parent.normalized()), on_disk(datasets), read, inner_states],
+        facts={"format": [part.format.name for part in parts], "sizes": sizes, **source.facts},
+        seen={**files, **source.seen},
+    )
+    is_lossy = any(_lost(parts, hints.allow_loss, cut=not stored))  # The cache stores no losses.
+    if is_plain and kinds == {"ids"} and not (nested or gathers or is_lossy):
+        source = remember_source(key, source, parts, files)
+    return source, parts
+
+
+def _request_of(file: RecipeFile, entry: SourceEntry, hints: Hints) -> SourceRequest:
+    """Return the request that opens the datasets of a source."""
+    paths = expanded([place_named(file.where, path) for path in entry.path])
+    return SourceRequest(
+        tuple(paths),
+        entry.format,
+        entry.eos,
+        given_options(entry.options),
+        entry.text,
+        entry.split,
+        hints.allow_loss,
+        # Only inputs of labels = "starts" begin with another lead. Else a document keeps the one that it has.
+        bos=entry.bos if file.convention == "starts" else "none",
+        # Samples are read without a look at separators, so that these are looked at once, and the cache remembers it. A
+        # store would be read as a whole: what it holds is looked at whenever it is read.
+        every_end=hints.every_end or all(place_of(path).is_local for path in paths),
+    )
+
+
+def _token_source(
+    file: RecipeFile,
+    entry: SourceEntry,
+    parts: Sequence[Opened],
+    allow_loss: frozenset[str],
+    handle: TokenizerHandle | None,
+) -> TokenSource:
+    """Return a source of token IDs; its state, and the facts on the files of its own, are still missing.
+
+    Raises:
+        TokfmtError: The recipe cannot take its sequences as they are.
+    """
+    stored = file.pack == "stored"
     readers: list[TokenReader] = [part.reader for part in parts if not isinstance(part.reader, RecordReader)]
     _refuse_samples(file, readers, parts)
-    if file.pack != "stored":
+    if not stored:
         _refuse_unclear(parts)
-        _refuse_borders(readers, parts, hints.allow_loss)
-    masked = _are_masked(readers, parts, hints.allow_loss, stored=file.pack == "stored")
+        _refuse_borders(readers, parts, allow_loss)
+    masked = _are_masked(readers, parts, allow_loss, stored=stored)
     separators = sorted({part.separator.eos_id for part in parts if part.separator.eos_id is not None})
     if len(separators) > 1 and file.to_eos is None and file.separates:
         listed = ", ".join(map(str, separators))
         raise OptionError(f"its files have different separators ({listed}). {CHOOSE_SEPARATOR}")
-    removed = tuple(sorted({eos_id for one in readers for eos_id in _removed(one)}))
+    removed = tuple(sorted({eos_id for reader in readers for eos_id in _removed(reader)}))
     leads = tuple(sorted({part.bos_id for part in parts if part.bos_id is not None}))
-    reader = _joined(readers, entry.select)
-    inner = [_inner_state(one) for one in readers]
-    stats = snapshot(datasets)
-    checksums = tuple(manifest.output.get("xxh3_128") for part in parts for manifest in part.manifests)
-    checksums += tuple(one for reader in readers for source in _inner(reader) for one in source.checksums)
-    sizes = (
-        [one.fingerprint if isinstance(one, (Samples, Documents)) else None for one in readers]
-        if any(inner)
-        else [size for size, *_ in stats.values()]
-    )
-    counts = [reader.info.sequences, reader.info.tokens]
-    token_source = TokenSource(
+    reader, inner = joined(readers, entry.select), [source for reader in readers for source in _inner(reader)]
+    facts = {
+        "counts": [reader.info.sequences, reader.info.tokens],
+        "options": entry.options,
+        **{key: value for key, value in (("eos", removed), ("bos", leads), ("masked", masked)) if value},
+    }
+    checksums = [manifest.output.get("xxh3_128") for part in parts for manifest in part.manifests]
+    return TokenSource(
         entry.name,
-        tuple(map(place_of, paths)),
+        (),
         parts[0].format.name,
         reader,
         separators[0] if len(separators) == 1 else None,
-        [str(file.where.parent.normalized()), _on_disk(datasets), read, inner],
-        {"format": [part.format.name for part in parts], "sizes": sizes, "counts": counts, "options": read[1]}
-        | {key: value for key, value in (("eos", removed), ("bos", leads), ("masked", masked)) if value},
+        None,
+        facts,
         _notes(entry, parts, readers, reader, handle),
-        checksums=checksums,
+        checksums=(*checksums, *(checksum for source in inner for checksum in source.checksums)),
         decoded=any(map(_is_decoded, readers)),
         masked=masked,
         removed=removed,
         leads=leads,
-        seen=dict(stats)
-        | {file: seen for one in readers for source in _inner(one) for file, seen in source.seen.items()},
+        seen={place: identity for source in inner for place, identity in source.seen.items()},
     )
-    lossy = any(_lost(parts, hints.allow_loss, cut=file.pack != "stored"))  # The cache stores no losses.
-    if plain and kinds == {"ids"} and not (any(inner) or records or lossy):
-        token_source = _kept(key, token_source, parts, stats)
-    return token_source, parts
 
 
 def _kinds(entry: SourceEntry, parts: Sequence[Opened]) -> set[str]:
@@ -526,7 +529,7 @@ def _text_source(
         [tokenizer["digest"], tokenizer["special_tokens"]],
         unicodedata.unidata_version if filters else None,
     ]
-    state = [str(file.where.parent.normalized()), _on_disk(datasets), facts]
+    state = [str(file.where.parent.normalized()), on_disk(datasets), facts]
     eos_id = None if entry.eos == "none" else entry.eos if isinstance(entry.eos, int) else handle.eos_id
     return TextSource(entry, tuple(parts), filters, eos_id, state, facts)
 
@@ -647,9 +650,9 @@ def _removed(reader: TokenReader) -> Iterator[int]:
             yield gap.id
 
 
-def _inner_state(reader: TokenReader) -> Any:
-    """Return the states of the sources of a nested recipe; None for any other reader."""
-    return [source.state for source in _inner(reader)] or None
+def _fingerprint(reader: object) -> str | None:
+    """Return the fingerprint of a nested recipe; None for any other reader."""
+    return reader.fingerprint if isinstance(reader, (Samples, Documents)) else None
 
 
 def _is_decoded(reader: TokenReader) -> bool:
@@ -659,180 +662,6 @@ def _is_decoded(reader: TokenReader) -> bool:
     return any(stored.length and stored.pieces(0, 1) is None for stored in dataset_of(reader).axis.readers())
 
 
-def _inner(reader: TokenReader) -> Sequence[TokenSource]:
+def _inner(reader: object) -> Sequence[TokenSource]:
     """Return the sources of a nested recipe; nothing for any other reader."""
     return reader.sources if isinstance(reader, (Samples, Documents)) else ()
-
-
-class Deferred(TokenReader):
-    """A reader that opens its files when tokens are first read. Picklable; threads may share it."""
-
-    def __init__(self, info: Info, request: SourceRequest, select: str | None) -> None:
-        self.info, self.request, self.select = info, request, select
-        self._open()
-
-    def _open(self) -> None:
-        self._reader: TokenReader | None = None
-        self._lock = threading.Lock()
-
-    @property
-    def reader(self) -> TokenReader:
-        """The opened reader."""
-        with self._lock:
-            if self._reader is None:
-                self._reader = _joined([part.reader for part in open_datasets(self.request)], self.select)
-            return self._reader
-
-    def tokens(self, start: int, stop: int) -> Tokens:
-        return self.reader.tokens(start, stop)
-
-    def offsets(self, first: int, last: int) -> Offsets:
-        return self.reader.offsets(first, last)
-
-    def as_dataset(self, *, drawn: bool = False) -> Dataset:
-        """See `TokenReader.as_dataset`."""
-        return dataset_of(self.reader, drawn=drawn)
-
-    def pieces(self, start: int, stop: int) -> Sequence[Piece] | None:
-        """See `TokenReader.pieces`."""
-        return self.reader.pieces(start, stop)
-
-    def marks(self, start: int, stop: int) -> Marks | None:
-        """See `TokenReader.marks`."""
-        return self.reader.marks(start, stop)
-
-    def to_source(self, position: int) -> tuple[TokenReader, int]:
-        """See `TokenReader.to_source`."""
-        return self.reader, position
-
-    def find(self, place: Place, byte: int) -> int | None:
-        return self.reader.find(place, byte)
-
-    def close(self) -> None:
-        """Release open files."""
-        if self._reader is not None:
-            self._reader.close()
-
-    def __getstate__(self) -> dict[str, object]:
-        return {"info": self.info, "request": self.request, "select": self.select}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        self._open()
-
-
-def _joined(readers: Sequence[Any], select: str | None) -> TokenReader:
-    """Return the concatenation of readers, or the selected sequences of it."""
-    reader: TokenReader = readers[0] if len(readers) == 1 else Concat(readers)
-    return reader if select is None else Slice(reader, *parse_selection(select, reader.info.sequences))
-
-
-def _recalled(key: str, name: str, request: SourceRequest, select: str | None) -> tuple[TokenSource, Opened] | None:
-    """Return a source from the cache; None if there is no entry, or if a file has changed since.
-
-    Args:
-        key: The key of the paths and options of the source, from `mix.cache.key_of`.
-        name: The name of the source in the recipe.
-        request: The paths and options to open it with later.
-        select: The selected sequences `A:B`; None for all.
-    """
-    try:
-        cached = recalled(key)
-        if cached is None or cached["seen"] != _seen(path for path, _ in cached["seen"]):
-            return None
-        kept = cached["info"]
-        info = Info(
-            **{
-                **kept,
-                "layout": Layout(kept["layout"]),
-                "dtype": np.dtype(kept["dtype"]),
-                "separators": Separators(kept["separators"]),
-                "tokenizers": tuple(kept["tokenizers"]),
-            }
-        )
-        separator, notes = Separator(*cached["separator"]), tuple(cached["notes"])
-        paths, reader = tuple(map(place_of, request.paths)), Deferred(info, request, select)
-        source = TokenSource(
-            name,
-            paths,
-            cached["format"],
-            reader,
-            separator.eos_id,
-            cached["state"],
-            cached["facts"],
-            notes,
-            kept=True,
-            checksums=tuple(cached["checksums"]),
-            decoded=bool(cached["decoded"]),
-            masked=bool(cached["masked"]),
-            removed=tuple(cached["removed"]),
-            leads=tuple(cached["leads"]),
-            seen={place_of(path): Identity(*identity) for path, identity in cached["seen"][: cached["files"]]},
-        )
-        made, format_ = tuple(cached["tokenizers"]), registry.get(cached["format"])
-    except (KeyError, TypeError, ValueError):  # the entry is damaged, or another version wrote it
-        return None
-    return source, Opened(paths, format_, reader, separator, notes, tokenizers=made)
-
-
-def _on_disk(datasets: Sequence[SourceFiles]) -> list[list[Any]]:
-    """Return the identities of the files and manifests of a source, because its order may depend on them."""
-    return _seen(
-        [*(path for files in datasets for path in files.files), *(manifest_path(files.path) for files in datasets)]
-    )
-
-
-def _kept(key: str, source: TokenSource, parts: Sequence[Opened], files: Collection[Place]) -> TokenSource:
-    """Store the facts on a source in the cache if opening it takes long; return the source, marked as cached."""
-    kinds = {(part.format.name, part.separator.stated) for part in parts}
-    if len(kinds) > 1 or (len(parts) < _FILES and source.info.sequences < _SEQUENCES):
-        return source
-    names = (
-        "sequences",
-        "tokens",
-        "max_id",
-        "sample_length",
-        "eos_id",
-        "eos_from",
-        "free_of",
-        "pad_id",
-        "tokenizers",
-    )
-    info, manifests = source.info, [manifest_path(path) for part in parts for path in part.paths]
-    remember(
-        key,
-        {
-            "seen": _seen([*files, *manifests]),
-            "files": len(files),
-            "format": source.format,
-            "separator": list(parts[0].separator.stated),
-            "state": source.state,
-            "facts": source.facts,
-            "checksums": list(source.checksums),
-            "decoded": source.decoded,
-            "masked": source.masked,
-            "removed": source.removed,
-            "leads": source.leads,
-            "notes": source.notes,
-            "tokenizers": [made and dict(made) for part in parts for made in part.tokenizers],
-            "info": {
-                **{name: getattr(info, name) for name in names},
-                "layout": info.layout.value,
-                "dtype": info.dtype.str,
-                "separators": info.separators.value,
-            },
-        },
-    )
-    return replace(source, kept=True)
-
-
-def _seen(paths: Iterable[Place | str]) -> list[list[Any]]:
-    """Return each path with its identity; None if the file does not exist."""
-    identities = list[list[Any]]()
-    for path in paths:
-        place = place_of(path)
-        try:
-            identities.append([place.text, list(place.status_now().identity)])
-        except OSError:
-            identities.append([place.text, None])
-    return identities

@@ -10,7 +10,7 @@ from remote.conftest import forget
 
 import tokfmt
 from tokfmt.errors import UnreachableError
-from tokfmt.mix import open as sources
+from tokfmt.mix import deferred as sources
 from tokfmt.stores import clients
 
 RECIPE = """tokfmt = 1

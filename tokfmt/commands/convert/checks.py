@@ -4,6 +4,7 @@
     check_options  the options alone
     check_places   the files of the sources and of the destination, before any is opened
     check_request  the open sources, before a token is read
+    check_parts    tasks of text that write files of their own
 
 `losses` refuses what would be lost, and `destination` a separator or a lead that the format cannot store.
 """

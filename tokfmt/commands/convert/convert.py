@@ -155,7 +155,8 @@ def convert_files(
             done = finished_before(request, inputs, destination, facts, notes)
             if done is not None:
                 return done
-        if (shared := _run_in_tasks(asked, request, inputs, destination, notes)) is not None:
+        shared = _run_in_tasks(asked, request, inputs, destination, notes)
+        if shared is not None:
             return shared
 
         # Write, then publish.
@@ -174,6 +175,8 @@ def _run_in_tasks(
     asked: Request, request: Request, inputs: Inputs, destination: Destination, notes: Notes
 ) -> Conversion | None:
     """Run a task that writes a file of its own, or all tasks on a cluster; None if the request is for neither."""
+    if request.task is None and not request.is_spread:
+        return None
     if is_in_parts(request, inputs):
         check_parts(asked, request, inputs, destination)
         if request.task:

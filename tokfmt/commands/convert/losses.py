@@ -1,4 +1,8 @@
-"""State what a conversion loses, ask whether the user accepts it, and note what a tokenizer changes.
+"""Find what a conversion would lose, refuse losses that the user does not accept, and note what a tokenizer changes.
+
+    refuse_known_losses  before a token is read
+    try_tokenizer        on some texts or documents, before all are read
+    accept_losses        once all sources are one axis, before a byte is written
 
 Not every tokenizer gives back what it encodes or decodes: SentencePiece models drop a space at the start of a text,
 others lower its case, and one that lacks a token for a character drops the character.

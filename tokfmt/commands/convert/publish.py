@@ -31,7 +31,7 @@ from tokfmt.core.records import RecordReader
 from tokfmt.errors import ConversionError
 from tokfmt.files.file import everything_in
 from tokfmt.files.place import LocalPlace, Place, Url, local_path
-from tokfmt.files.publisher import Beside, LocalPublisher, Publisher, publish_all
+from tokfmt.files.publisher import REQUEST, Beside, LocalPublisher, Publisher, publish_all
 from tokfmt.files.replacing import readable_by
 from tokfmt.files.spool import put_small
 from tokfmt.files.store import Identity
@@ -205,7 +205,7 @@ def publish(
         for one in uploads.values():
             one.journal.sync()
             one.claim.check()
-            agree(one)
+            agree(one.url, (one.home / REQUEST).read_bytes(), conditional=one.claim.taken)
             send(one.url, one.home / request.task.journal)
         return done
     sums = {path: _measure(one, destination.format, request.jobs, notes.advance) for path, one in uploads.items()}

@@ -68,6 +68,20 @@ from tokfmt.files.store_publisher import StorePublisher, identities_below
 from tokfmt.wording import printable
 
 _LARGEST = 1 << 30  # Bytes of a record.
+SUFFIXES = {
+    "parquet": ".parquet",
+    "arrow": ".arrow",
+    "megatron": ".bin",
+    "datatrove": ".ds",
+    "olmo": ".npy",
+    "hdf5": ".h5",
+    "jsonl": ".jsonl",
+}
+"""Formats of which a folder of files is one dataset, and the suffix of a file."""
+_SUMS = ("separators", "leads")
+
+
+# Records in a store
 
 
 def record_of(destination: Url) -> Url:
@@ -85,7 +99,7 @@ def begun(out: Publisher, task: Task | None) -> Iterator[None]:
     if not isinstance(out, StorePublisher) or task is None:
         yield
         return
-    agree(out)
+    agree(out.url, (out.home / REQUEST).read_bytes(), conditional=out.claim.taken)
     place = begun_of(out.url, task)
     out.store.put(place.key, claim_content("", "", ""))
     try:
@@ -101,19 +115,23 @@ def begun_of(destination: Url, task: Task) -> Url:
     return records_of(destination) / f"begun-{task.index}-of-{task.count}"
 
 
-def agree(staging: StorePublisher) -> None:
+def agree(destination: Url, ours: bytes, *, conditional: bool = True) -> None:
     """Record the request of the tasks, or compare it with that of the tasks before.
+
+    Args:
+        destination: The destination.
+        ours: The record of this request.
+        conditional: The store writes an object only if there is none.
 
     Raises:
         ConversionError: If tasks of another request have begun to write the destination.
     """
-    place, ours = record_of(staging.url), (staging.home / REQUEST).read_bytes()
-    conditional = staging.claim.taken
+    place, store = record_of(destination), writable_store(destination)
     with contextlib.suppress(FileExistsError):
-        if conditional or staging.store.identity(place.key) is None:
-            staging.store.put(place.key, ours, if_absent=conditional)
+        if conditional or store.identity(place.key) is None:
+            store.put(place.key, ours, if_absent=conditional)
             return
-    refuse_others(staging.url, json.loads(ours)["facts"], request_in(place)["facts"])
+    refuse_others(destination, json.loads(ours)["facts"], request_in(place)["facts"])
 
 
 def request_in(place: Url) -> Mapping[str, Any]:
@@ -195,6 +213,9 @@ def content_of(place: Url) -> bytes:
         return file.read(0, file.size)
     finally:
         file.close()
+
+
+# What --finish publishes
 
 
 def published_by_finish(destination: Place) -> Mapping[str, Any] | None:
@@ -308,17 +329,7 @@ def _numbered(numbers: Sequence[int], limit: int = 20) -> str:
     return ", ".join(map(str, numbers[:limit])) + more
 
 
-SUFFIXES = {
-    "parquet": ".parquet",
-    "arrow": ".arrow",
-    "megatron": ".bin",
-    "datatrove": ".ds",
-    "olmo": ".npy",
-    "hdf5": ".h5",
-    "jsonl": ".jsonl",
-}
-"""Formats of which a folder of files is one dataset, and the suffix of a file."""
-_SUMS = ("separators", "leads")
+# Parts of a folder in a store
 
 
 def part_of(folder: Url, format_: Format, task: Task) -> Url:
@@ -352,23 +363,14 @@ def write_part(
     assert task is not None
     if manifest_path(folder).is_there():
         raise DestinationExistsError(folder, "its tasks are published", has_overwrite=False)
-    _agree_on_parts(folder, given, inputs, destination)
+    facts = facts_of(given, destination.facts(inputs), inputs.before)
+    agree(folder, json.dumps({"schema": SCHEMA, "facts": facts, "parts": {"format": format_.name}}).encode())
     part, store = part_of(folder, format_, task), writable_store(folder)
     manifest = read_manifest(part)
     if manifest.content and not any(_changed(store, manifest)):
         return conversion_of(part, manifest.content, task.count)
     request = replace(given, destination=part, to=format_.name, task=None, part=task, overwrite=True)
     return convert_part(request)
-
-
-def _agree_on_parts(folder: Url, given: Request, inputs: Inputs, destination: Destination) -> None:
-    """Record the request of the tasks, or compare it with that of the tasks before."""
-    place, facts = record_of(folder), facts_of(given, destination.facts(inputs), inputs.before)
-    ours = {"schema": SCHEMA, "facts": facts, "parts": {"format": destination.format.name}}
-    try:
-        writable_store(folder).put(place.key, json.dumps(ours).encode(), if_absent=True)
-    except FileExistsError:
-        refuse_others(folder, facts, request_in(place)["facts"])
 
 
 def _changed(store: Store, manifest: Manifest, there: Mapping[str, Identity] | None = None) -> list[str]:
@@ -520,6 +522,9 @@ def conversion_of(place: Place, content: Mapping[str, Any], count: int = 0) -> C
 
 
 State = Literal["done", "running", "missing"]
+
+
+# States
 
 
 @dataclass(frozen=True, slots=True)

@@ -332,7 +332,7 @@ def as_written(
         f"read with {word}, by the manifest of {one}; --from-opt {word} or another value overrides it"
         for word in stated
     ]
-    if any(manifest.rows for manifest in manifests) and format_.stores_rows and not asked & _JOINING:
+    if any(manifest.rows for manifest in manifests) and "view" in usual and not asked & _JOINING:
         _check_all_rows(manifests)
         found["view"] = "samples"
         joins = "stride=overlap" if "stride" in usual else "view=documents"
