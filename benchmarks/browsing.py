@@ -88,7 +88,7 @@ class Jump:
         return p50(lambda back: os.pread(fd, 8192, os.fstat(fd).st_size // 2 - back * 8192), range(40))
 
     def tokfmt(self, out):
-        from tokfmt.commands.source.request import SourceRequest
+        from tokfmt.source.request import SourceRequest
         from tokfmt.browser.session import open_first, open_in_full
         from tokfmt.browser.rows import Viewport, fetched, fetched_span
 
@@ -125,8 +125,8 @@ class Find:
 
     def tokfmt(self, out):
         from tokfmt.commands.search.search import find
-        from tokfmt.commands.source.open import open_dataset
-        from tokfmt.commands.source.request import SourceRequest
+        from tokfmt.source.open import open_dataset
+        from tokfmt.source.request import SourceRequest
         from tokfmt.commands.search.query import TokenQuery
 
         reader = open_dataset(SourceRequest((HOME / "merge-0.pbin",))).reader
@@ -155,7 +155,7 @@ class Memory:
 
         from tokfmt.commands.search.search import find
         from tokfmt.commands.search.query import TokenQuery
-        from tokfmt.commands.source.request import SourceRequest
+        from tokfmt.source.request import SourceRequest
         from tokfmt.browser.app import Browser
         from tokfmt.browser.session import open_session
 

@@ -13,12 +13,12 @@ from tokfmt.browser.datasets import CatalogList
 from tokfmt.browser.rows import Viewport
 from tokfmt.browser.session import Opened, Session, View, open_session, refused_session
 from tokfmt.browser.tabs.sequences import SequencesTab
-from tokfmt.commands.source.request import SourceRequest
-from tokfmt.commands.source.stored import Separator
 from tokfmt.core.reader import Info, Layout
 from tokfmt.errors import CorruptError, TokfmtError
 from tokfmt.files.place import place_of
 from tokfmt.plugin import TokenReader
+from tokfmt.source.request import SourceRequest
+from tokfmt.source.stored import Separator
 
 PACK = FIXTURES / "modalities" / "D_2byte_gpt2.pbin"
 BLOCKS = FIXTURES / "stage1" / "blocks"

@@ -20,10 +20,10 @@ from tokfmt import convert
 from tokfmt.base.options import given_options
 from tokfmt.commands.check import CheckRequest, check
 from tokfmt.commands.check.codes import all_codes
-from tokfmt.commands.source.request import SourceRequest
 from tokfmt.core.ragged import Ragged
 from tokfmt.formats.flat_tokens import FORMAT as FLAT
 from tokfmt.formats.hdf5 import FORMAT as HDF5
+from tokfmt.source.request import SourceRequest
 from tokfmt.testing import write
 
 EOS = 4095

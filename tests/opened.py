@@ -1,7 +1,7 @@
 """Datasets as commands open them: as they are stored, and split into documents."""
 
-from tokfmt.commands.source.open import open_dataset
-from tokfmt.commands.source.request import Reading, SourceRequest
+from tokfmt.source.open import open_dataset
+from tokfmt.source.request import Reading, SourceRequest
 
 
 def open_source(paths, *, jobs=None, collect_invalid=False, **how):

@@ -2,9 +2,9 @@
 
 from opened import open_source
 
-from tokfmt.commands.source.ingest import tokenized
 from tokfmt.core.format import look
 from tokfmt.registry import candidates, detect, for_destination, get, list_formats, names
+from tokfmt.source.ingest import tokenized
 from tokfmt.unsupported import foreign
 
 __all__ = [

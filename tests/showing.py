@@ -1,7 +1,7 @@
 """Stored samples as a function: Python has no public one, as `tokfmt show --samples` prints them."""
 
 from tokfmt.commands.show import show
-from tokfmt.commands.source.request import SourceRequest
+from tokfmt.source.request import SourceRequest
 
 
 def samples(path, selection=None, *, tokenizer=None, **how):

@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from tokfmt.commands.convert.request import Conversion
     from tokfmt.commands.info import Overview
     from tokfmt.commands.show.show import Preview
-    from tokfmt.commands.source.request import EosChoice, Options, Selection, SourceRequest
     from tokfmt.commands.stats.report import StatsReport
     from tokfmt.core.reader import TokenReader
     from tokfmt.dataset import Dataset
@@ -42,6 +41,7 @@ if TYPE_CHECKING:
     from tokfmt.mix import TextRecipe
     from tokfmt.model.separator import ToEos
     from tokfmt.run.progress import Progress
+    from tokfmt.source.request import EosChoice, Options, Selection, SourceRequest
     from tokfmt.text.tokenizer import TokenizerHandle
 
 PathLike = str | os.PathLike[str]
@@ -93,12 +93,12 @@ def open(  # noqa: A001 - the verb that users expect
         TokfmtError: If the dataset cannot be read. `tokfmt.errors` lists the subclasses.
     """
     with settings("open", storage_options, allow_source):
-        from tokfmt.commands.source.open import open_dataset
-        from tokfmt.commands.source.request import Reading, SourceRequest
-        from tokfmt.commands.source.stored import tokenizer_of
         from tokfmt.core.losses import READS
         from tokfmt.core.records import RecordReader
         from tokfmt.dataset import Dataset
+        from tokfmt.source.open import open_dataset
+        from tokfmt.source.request import Reading, SourceRequest
+        from tokfmt.source.stored import tokenizer_of
 
         if not isinstance(path, (str, os.PathLike)) and "zarr" in sys.modules:
             from tokfmt.zarr_groups import is_zarr, local_path, open_zarr
@@ -121,8 +121,8 @@ def open(  # noqa: A001 - the verb that users expect
         if isinstance(reader, RecordReader):
             if reader.info.kind == "text" and tokenizer is None:
                 raise OptionError(f"{path}: holds text, not token IDs. To read it as tokens, add tokenizer=NAME")
-            from tokfmt.commands.source.ingest import Texts, encoder_of
             from tokfmt.dataset import TextDataset
+            from tokfmt.source.ingest import Texts, encoder_of
 
             texts = Texts(reader, encoder_of(reader, handle))
             if handle is not None:
@@ -138,8 +138,8 @@ def open(  # noqa: A001 - the verb that users expect
 
 def _opened_again(request: SourceRequest, tokenizer: TokenizerHandle | None) -> TokenReader:
     """Return the reader of a dataset, after a look at the end of each of its sequences."""
-    from tokfmt.commands.source.open import open_dataset
-    from tokfmt.commands.source.request import Reading
+    from tokfmt.source.open import open_dataset
+    from tokfmt.source.request import Reading
 
     return cast("TokenReader", open_dataset(replace(request, every_end=True), Reading(tokenizer)).reader)
 
@@ -185,7 +185,7 @@ def info(
     """
     with settings("info", storage_options, allow_source):
         from tokfmt.commands.info import info as look
-        from tokfmt.commands.source.request import SourceRequest
+        from tokfmt.source.request import SourceRequest
 
         given = SourceRequest.of(
             path, format, eos, options, text_field, split, allow_loss, recursive, ignore_manifest, bos=bos
@@ -300,10 +300,10 @@ def convert(
         from tokfmt.commands.convert.arrangement import arrangement_of
         from tokfmt.commands.convert.convert import convert as convert_sources
         from tokfmt.commands.convert.request import Request, task_of, to_bos_of, to_eos_of
-        from tokfmt.commands.source.request import SourceRequest, selection_words
         from tokfmt.files.place import destination_of
         from tokfmt.run.execute import worker_count
         from tokfmt.run.progress import Progress
+        from tokfmt.source.request import SourceRequest, selection_words
 
         into = False
         if "zarr" in sys.modules:
@@ -398,10 +398,10 @@ def stats(
         TokfmtError: If a dataset cannot be read. `tokfmt.errors` lists the subclasses.
     """
     with settings("stats", storage_options, allow_source):
-        from tokfmt.commands.source.request import SourceRequest
         from tokfmt.commands.stats import StatsRequest
         from tokfmt.commands.stats import stats as look
         from tokfmt.commands.stats.report import parse_expectation, unmet
+        from tokfmt.source.request import SourceRequest
 
         expectations = [parse_expectation(text) for text in ([expect] if isinstance(expect, str) else expect)]
         source = SourceRequest.of(paths, format, eos, options, text_field, split, allow_loss, bos=bos)
@@ -469,7 +469,7 @@ def check(
     with settings("check", storage_options, allow_source):
         from tokfmt.commands.check import CheckRequest
         from tokfmt.commands.check import check as look
-        from tokfmt.commands.source.request import SourceRequest
+        from tokfmt.source.request import SourceRequest
 
         source = SourceRequest.of(paths, format, eos, options, text_field, split, allow_loss, bos=bos)
         request = CheckRequest(
@@ -528,7 +528,7 @@ def diff(
     """
     with settings("diff", storage_options, allow_source):
         from tokfmt.commands.compare.diff import diff as compare
-        from tokfmt.commands.source.request import SourceRequest
+        from tokfmt.source.request import SourceRequest
 
         format_a, format_b = format if isinstance(format, tuple) else (format, format)
         return compare(
@@ -591,7 +591,7 @@ def show(
     """
     with settings("show", storage_options, allow_source):
         from tokfmt.commands.show.show import show as look
-        from tokfmt.commands.source.request import SourceRequest
+        from tokfmt.source.request import SourceRequest
 
         given = SourceRequest.of(
             path, format, eos, options, text_field, split, allow_loss, recursive, ignore_manifest, bos=bos

@@ -31,10 +31,10 @@ from tokfmt.settings import count, settings
 
 if TYPE_CHECKING:
     from tokfmt.commands.convert.request import Conversion
-    from tokfmt.commands.source.ingest import Texts
-    from tokfmt.commands.source.request import Options
-    from tokfmt.commands.source.stored import Source
     from tokfmt.model.separator import Choice, ToEos
+    from tokfmt.source.ingest import Texts
+    from tokfmt.source.request import Options
+    from tokfmt.source.stored import Source
 
 
 def _concat(readers: Iterable[TokenReader]) -> TokenReader:
@@ -360,11 +360,11 @@ class Dataset:
             from tokfmt.commands.convert.arrangement import Arrangement
             from tokfmt.commands.convert.convert import convert_files
             from tokfmt.commands.convert.request import Request, to_bos_of, to_eos_of
-            from tokfmt.commands.source.open import presuming
-            from tokfmt.commands.source.request import SourceRequest
             from tokfmt.core.records import RecordReader
             from tokfmt.run.execute import worker_count
             from tokfmt.run.progress import Progress
+            from tokfmt.source.open import presuming
+            from tokfmt.source.request import SourceRequest
 
             if not self.origin:
                 raise OptionError("this dataset was not opened from files, so its manifest cannot record its origin")

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.commands.source.request import check_losses, selection_words
 from tokfmt.core.format import Hints
 from tokfmt.core.reader import TokenReader
 from tokfmt.dataset import Dataset, sequence_numbers
@@ -30,9 +29,10 @@ from tokfmt.mix import (
     parse_recipe,
 )
 from tokfmt.settings import settings
+from tokfmt.source.request import check_losses, selection_words
 
 if TYPE_CHECKING:
-    from tokfmt.commands.source.stored import Source as Opened
+    from tokfmt.source.stored import Source as Opened
 
 
 Sample = dict[str, NDArray[Any]]

@@ -41,10 +41,6 @@ from tokfmt.base.options import parse_options
 from tokfmt.commands.convert.arrangement import stored_axis
 from tokfmt.commands.convert.convert import convert_files
 from tokfmt.commands.convert.request import Request
-from tokfmt.commands.source.discover import dataset_at
-from tokfmt.commands.source.ingest import tokenized
-from tokfmt.commands.source.open import open_dataset
-from tokfmt.commands.source.request import EosChoice, SourceRequest
 from tokfmt.core.findings import Audit, Finding
 from tokfmt.core.format import (
     REGION,
@@ -77,6 +73,10 @@ from tokfmt.model.readers import sequence_reader
 from tokfmt.run.execute import SerialExecutor, make_executor
 from tokfmt.run.plan import Workers, commit, plan, run
 from tokfmt.run.progress import Progress
+from tokfmt.source.discover import dataset_at
+from tokfmt.source.ingest import tokenized
+from tokfmt.source.open import open_dataset
+from tokfmt.source.request import EosChoice, SourceRequest
 
 try:
     import pytest

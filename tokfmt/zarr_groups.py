@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 from tokfmt.base.options import given_options
 from tokfmt.commands.convert.convert import convert
 from tokfmt.commands.convert.request import Conversion, Request
-from tokfmt.commands.source.request import EosChoice, Options
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.core.reader import INT32_MAX, U32, Info, Layout, Separators, TokenReader, check_interval, windows
 from tokfmt.dataset import Dataset
@@ -31,6 +30,7 @@ from tokfmt.files.place import LocalPlace
 from tokfmt.model.readers import ContentReader, from_reader
 from tokfmt.model.separator import led
 from tokfmt.run.progress import Progress
+from tokfmt.source.request import EosChoice, Options
 
 TOKENS, STARTS, BOUND = "encoded_tokens", "seq_starts", "max_token_id"
 _FORMAT = "flat-tokens"

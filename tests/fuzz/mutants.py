@@ -168,10 +168,10 @@ def read(format_, path, rng):
     import numpy as np
     from opened import open_source
 
-    from tokfmt.commands.source.ingest import tokenized
     from tokfmt.core.reader import batches
     from tokfmt.core.records import RecordReader
     from tokfmt.errors import TokfmtError
+    from tokfmt.source.ingest import tokenized
 
     try:
         if rng.randrange(4) == 0:
@@ -209,7 +209,7 @@ def check(format_, path, deep):
     """The checker lists what is wrong, and the parts are named; neither ever gives up."""
     from tokfmt.commands.check import CheckRequest
     from tokfmt.commands.check import check as checked
-    from tokfmt.commands.source.request import SourceRequest
+    from tokfmt.source.request import SourceRequest
 
     (verdict,) = checked(CheckRequest(SourceRequest((path,), format_), deep=deep, jobs=1))
     for finding in verdict.findings:

@@ -21,12 +21,12 @@ from tokfmt.browser.session import open_session
 from tokfmt.commands.check import CheckRequest, check
 from tokfmt.commands.check.fix import fix
 from tokfmt.commands.convert.convert import finish
-from tokfmt.commands.source.request import SourceRequest
 from tokfmt.core.records import RecordReader
 from tokfmt.errors import ConversionError, OptionError
 from tokfmt.formats.jsonl.index import write_index
 from tokfmt.mix.order import samples_of_step
 from tokfmt.recipe_dataset import Recipe
+from tokfmt.source.request import SourceRequest
 
 SERIAL = {"executor": "serial", "jobs": 1}
 ACCEPTED = frozenset({"empty-sequences"})

@@ -44,7 +44,7 @@ from pathlib import Path
 from tokfmt.commands.convert.convert import convert_files
 from tokfmt.commands.convert.request import Request
 from tokfmt.run.progress import Progress
-from tokfmt.commands.source.request import SourceRequest
+from tokfmt.source.request import SourceRequest
 from tokfmt.files.journal import Journal
 
 given = json.loads(sys.argv[1])

@@ -31,7 +31,7 @@ from pathlib import Path
 from tokfmt.cli.main import run
 from tokfmt.formats import flat, flat_tokens
 from tokfmt.formats.flat_tokens import writer
-from tokfmt.commands.source import manifest
+from tokfmt.source import manifest
 
 home, *words = sys.argv[1:]
 HOME = os.path.dirname(sys.modules["tokfmt"].__file__) + os.sep

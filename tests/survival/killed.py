@@ -18,13 +18,13 @@ from tokfmt import registry
 from tokfmt.commands.convert.arrangement import arrangement_of
 from tokfmt.commands.convert.convert import convert_files
 from tokfmt.commands.convert.request import Request
-from tokfmt.commands.source.request import SourceRequest
 from tokfmt.errors import TokfmtError
 from tokfmt.files import journal
 from tokfmt.files.journal import Task, read_journal
 from tokfmt.files.place import LocalPlace
 from tokfmt.run import plan, shuffle
 from tokfmt.run.progress import Progress
+from tokfmt.source.request import SourceRequest
 from tokfmt.testing import tree
 
 COUNTED = (

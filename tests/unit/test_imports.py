@@ -33,7 +33,7 @@ def test_no_module_imports_itself_through_others():
     [
         ("tokfmt.base.version", "tokfmt"),
         ("tokfmt.formats.arrow.container", "tokfmt.formats.arrow"),
-        ("tokfmt.commands.source.discover", "tokfmt.commands.source.open"),
+        ("tokfmt.source.discover", "tokfmt.source.open"),
         ("tokfmt.dataset", "tokfmt.api"),
     ],
 )
@@ -57,7 +57,7 @@ PARTS = {
     "api": ("api", "dataset", "recipe_dataset", "zarr_groups", "settings", "testing"),
     "commands": ("commands",),
     "mix": ("mix",),
-    "opening": ("commands.source",),
+    "opening": ("source",),
     "run": ("run",),
     "registry, plugin": ("registry", "unsupported", "unsupported_config", "plugin", "plugin_package"),
     "text": ("text",),

@@ -44,8 +44,8 @@ ALLOWED = {
         ("os.scandir", "os.path.getsize", "read_bytes", "stat"), "the cache of this user is local"
     ),
     "mix/language.py": dict.fromkeys(("os.path.isabs", "os.path.relpath"), WORDS),
-    "commands/source/content.py": {"os.path.normpath": "a name of a manifest, which is compared and not read"},
-    "commands/source/request.py": {"glob.glob": "patterns of local paths; `_objects` expands those of addresses"},
+    "source/content.py": {"os.path.normpath": "a name of a manifest, which is compared and not read"},
+    "source/request.py": {"glob.glob": "patterns of local paths; `_objects` expands those of addresses"},
     "files/new_directory.py": dict.fromkeys(("os.path.lexists", "iterdir"), DESTINATION),
     "cli/browse.py": {"os.path.splitext": DESTINATION},
     "cli/console.py": {"os.open": "the terminal"},

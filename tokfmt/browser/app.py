@@ -56,9 +56,9 @@ from tokfmt.browser.widgets.reader import Reader
 from tokfmt.browser.widgets.row_view import SequenceList, WithLoader
 from tokfmt.browser.widths import Anchored, answered
 from tokfmt.browser.workers import Job
-from tokfmt.commands.source.request import SourceRequest
 from tokfmt.errors import TokfmtError
 from tokfmt.files.place import Place, Url
+from tokfmt.source.request import SourceRequest
 from tokfmt.wording import counted, printable
 
 if TYPE_CHECKING:

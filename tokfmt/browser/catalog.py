@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 from tokfmt.browser.session import UNKNOWN, Opened, open_first
-from tokfmt.commands.source.discover import Skipped, datasets_below
-from tokfmt.commands.source.manifest import describes, extent, read_manifest
-from tokfmt.commands.source.request import SourceRequest
 from tokfmt.core.format import Format
 from tokfmt.core.records import RecordReader
 from tokfmt.errors import FormatError, TokfmtError
 from tokfmt.files.listing import Listing
 from tokfmt.files.place import Place
+from tokfmt.source.discover import Skipped, datasets_below
+from tokfmt.source.manifest import describes, extent, read_manifest
+from tokfmt.source.request import SourceRequest
 
 LOST = "error"
 """The severity of a dataset that cannot be opened or checked."""

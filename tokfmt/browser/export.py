@@ -22,9 +22,9 @@ from tokfmt.browser.rows import Damage, fetched, fetched_span
 from tokfmt.browser.session import Session
 from tokfmt.browser.workers import Job
 from tokfmt.commands.show.export import export
-from tokfmt.commands.source.request import parse_selection
 from tokfmt.core.records import RecordReader
 from tokfmt.errors import OptionError, TokfmtError
+from tokfmt.source.request import parse_selection
 from tokfmt.wording import counted, printable
 
 MOST = 1 << 20

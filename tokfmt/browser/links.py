@@ -6,9 +6,9 @@ import shlex
 
 from tokfmt.base.options import parse_count
 from tokfmt.browser.session import NAMED, Landing, Session, Where
-from tokfmt.commands.source.request import words_of
 from tokfmt.errors import OptionError
 from tokfmt.files.place import place_of
+from tokfmt.source.request import words_of
 
 VIEWS = ("documents", "samples", "rows", "records")
 """Names of views, as `View.name` has them."""

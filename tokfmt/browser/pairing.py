@@ -29,8 +29,8 @@ from tokfmt.browser.workers import CancelledError, Job
 from tokfmt.commands.compare.alignment import Alignment, Kind, Step, align, increasing
 from tokfmt.commands.compare.diff import OpenedPair, open_both
 from tokfmt.commands.compare.fingerprint import hands
-from tokfmt.commands.source.request import SourceRequest
 from tokfmt.errors import TokfmtError
+from tokfmt.source.request import SourceRequest
 
 _STEPS: tuple[Step, ...] = ("changed", "only_in_a", "only_in_b", "moved", "arrived", "swapped")
 _IN_A = tuple(step not in ("only_in_b", "arrived") for step in _STEPS)

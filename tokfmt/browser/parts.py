@@ -18,10 +18,10 @@ import numpy as np
 from tokfmt.browser.layout import TokenStyle, begins_of
 from tokfmt.browser.rows import Damage, RowSource, fetched, fetched_span, padded_from
 from tokfmt.browser.session import Landing, Session, Where, has_parts, recipe_of
-from tokfmt.commands.source.request import SourceRequest
 from tokfmt.core.records import RecordReader
 from tokfmt.errors import OptionError, TokfmtError
 from tokfmt.files.place import place_of
+from tokfmt.source.request import SourceRequest
 from tokfmt.wording import columns, printable, short
 
 if TYPE_CHECKING:

@@ -139,7 +139,7 @@ def _in_ids(scope: SearchScope, reader: RecordReader, query: Query, rows: range,
 
 def _contents(scope: SearchScope, reader: RecordReader, query: SameQuery) -> list[Content]:
     """Return the tokens of the records that a query names."""
-    from tokfmt.commands.source.ingest import encoded
+    from tokfmt.source.ingest import encoded
 
     found = []
     for number in query.numbers:

@@ -40,11 +40,6 @@ from tokfmt.browser.rows import (
 )
 from tokfmt.browser.state import recall, remember, remember_later
 from tokfmt.browser.workers import Job
-from tokfmt.commands.source.discover import format_of
-from tokfmt.commands.source.manifest import found_as_written, located_tokenizer, read_manifest
-from tokfmt.commands.source.open import open_dataset
-from tokfmt.commands.source.request import Reading, SourceFiles, SourceRequest, read_options, viewed
-from tokfmt.commands.source.stored import Separator, Source
 from tokfmt.core.format import Encoder, Format, Hints
 from tokfmt.core.losses import READS
 from tokfmt.core.memory import MemoryReader
@@ -66,6 +61,11 @@ from tokfmt.files.place import Place, place_of
 from tokfmt.files.store import Identity, Kind
 from tokfmt.model.select import Rows
 from tokfmt.run.progress import Progress
+from tokfmt.source.discover import format_of
+from tokfmt.source.manifest import found_as_written, located_tokenizer, read_manifest
+from tokfmt.source.open import open_dataset
+from tokfmt.source.request import Reading, SourceFiles, SourceRequest, read_options, viewed
+from tokfmt.source.stored import Separator, Source
 from tokfmt.wording import printable
 
 if TYPE_CHECKING:

@@ -87,7 +87,7 @@ def command(paths: tuple[str, ...], **given: Any) -> None:
 
     Press ? for the keys, and q to quit.
     """
-    from tokfmt.commands.source.discover import dataset_paths
+    from tokfmt.source.discover import dataset_paths
 
     given.pop("debug")
     named = requested(paths, given)
@@ -185,11 +185,11 @@ def _raise_if_none_opened(app: Any) -> None:
 
 def _folder(named: Any) -> Any:
     """Return the only path if it is a directory of datasets, or of one and of others below it; None otherwise."""
-    from tokfmt.commands.source.discover import format_of, holds_others
-    from tokfmt.commands.source.request import expanded
     from tokfmt.errors import DetectionError, TokfmtError
     from tokfmt.files.listing import Listing
     from tokfmt.files.place import place_of
+    from tokfmt.source.discover import format_of, holds_others
+    from tokfmt.source.request import expanded
 
     paths = expanded(named.paths)
     if len(paths) != 1 or not place_of(paths[0]).is_dir():

@@ -15,7 +15,7 @@ from tokfmt.core.losses import LOSSES
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-    from tokfmt.commands.source.request import SourceRequest
+    from tokfmt.source.request import SourceRequest
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -178,7 +178,7 @@ def _formats(ctx: click.Context) -> Iterable[str]:
 
 
 def _loss_words(ctx: click.Context) -> Iterable[str]:
-    from tokfmt.commands.source.request import loss_words
+    from tokfmt.source.request import loss_words
 
     return loss_words()
 
@@ -313,7 +313,7 @@ def requested(paths: Iterable[Any], given: Mapping[str, Any], **other: Any) -> S
         given: The values of the options by name. Other options are ignored.
         other: Fields of the request that replace those of the options.
     """
-    from tokfmt.commands.source.request import SourceRequest
+    from tokfmt.source.request import SourceRequest
 
     names = ("eos", "bos", "text_field", "split", "allow_loss", "recursive", "ignore_manifest")
     facts = {"format": given["format"], "options": given["options"], **{name: given[name] for name in names}}

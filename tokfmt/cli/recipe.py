@@ -179,9 +179,9 @@ def _listed(path: Place, split: str) -> list[tuple[float | None, str]] | None:
 
 
 def _explain(file: RecipeFile, allow_loss: Sequence[str], *, as_json: bool) -> None:
-    from tokfmt.commands.source.request import check_losses
     from tokfmt.core.format import Hints
     from tokfmt.mix import Samples, TextRecipe, explain, open_recipe
+    from tokfmt.source.request import check_losses
 
     reader, _ = open_recipe(file, Hints(allow_loss=check_losses(allow_loss), collect_invalid=True))
     if isinstance(reader, TextRecipe):

@@ -114,8 +114,8 @@ def command(path: str, selection: str | None, **given: Any) -> None:
         return
     rows = given.pop("rows")
     if only_text and not given["tokenizer"] and not _holds_text(path, given):
-        from tokfmt.commands.source.manifest import LocatedTokenizer, located_tokenizer
         from tokfmt.files.place import place_of
+        from tokfmt.source.manifest import LocatedTokenizer, located_tokenizer
 
         found = LocatedTokenizer() if given["ignore_manifest"] else located_tokenizer(place_of(path))
         given["tokenizer"] = found.place
@@ -176,11 +176,11 @@ def _print_end(preview: Any, count: int) -> None:
 
 def _holds_text(path: str, given: Mapping[str, Any]) -> bool:
     """Return whether a dataset holds text, so that --text needs no tokenizer; open it if its format may hold text."""
-    from tokfmt.commands.source.discover import format_of
-    from tokfmt.commands.source.open import open_dataset
-    from tokfmt.commands.source.request import Reading
     from tokfmt.core.losses import READS
     from tokfmt.core.records import RecordReader
+    from tokfmt.source.discover import format_of
+    from tokfmt.source.open import open_dataset
+    from tokfmt.source.request import Reading
 
     if not format_of(path, given["format"]).may_hold_text:
         return False

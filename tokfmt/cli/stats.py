@@ -169,10 +169,10 @@ def _write_page(report: StatsReport, place: Publisher, request: StatsRequest, wa
     from tokfmt import registry
     from tokfmt.cli.page import page, prepared_of
     from tokfmt.commands.check import CheckRequest, check
-    from tokfmt.commands.source.manifest import read_manifest
     from tokfmt.files.file import writing
     from tokfmt.files.place import place_of
     from tokfmt.files.replacing import readable_by
+    from tokfmt.source.manifest import read_manifest
 
     given = {str(place): place for place in map(place_of, request.source.paths)}  # The report omits what is secret.
     places = {one.path: given.get(one.path, place_of(one.path)) for one in report.datasets}

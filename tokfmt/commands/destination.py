@@ -11,13 +11,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tokfmt import registry
-from tokfmt.commands.source.manifest import SCHEMA, digest_of_file, ledger_paths, manifest_path, read_manifest
-from tokfmt.commands.source.request import SourceFiles
 from tokfmt.core.format import Confidence, Format, look, unrelated_files
 from tokfmt.errors import ConversionError, DetectionError, OptionError, OutageError
 from tokfmt.files.file import everything_in, open_file
 from tokfmt.files.place import LocalPlace, Place, PlaceLike, Url, place_of, writable_store
 from tokfmt.files.replacing import Objection, resolve_link
+from tokfmt.source.manifest import SCHEMA, digest_of_file, ledger_paths, manifest_path, read_manifest
+from tokfmt.source.request import SourceFiles
 from tokfmt.wording import printable
 
 

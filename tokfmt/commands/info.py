@@ -13,11 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from tokfmt.commands.source.content import Manifest
-from tokfmt.commands.source.manifest import extent
-from tokfmt.commands.source.open import counted, find_one, open_dataset
-from tokfmt.commands.source.request import Reading, SourceFiles, SourceRequest
-from tokfmt.commands.source.stored import Source, contents_of, tokenizer_of
 from tokfmt.core.losses import READS
 from tokfmt.core.ragged import Tokens
 from tokfmt.core.reader import Info, Layout, TokenReader, largest_id, windows
@@ -25,6 +20,11 @@ from tokfmt.core.records import RecordReader
 from tokfmt.errors import CorruptError, TruncatedError
 from tokfmt.files.listing import Listing
 from tokfmt.files.place import LocalPlace
+from tokfmt.source.content import Manifest
+from tokfmt.source.manifest import extent
+from tokfmt.source.open import counted, find_one, open_dataset
+from tokfmt.source.request import Reading, SourceFiles, SourceRequest
+from tokfmt.source.stored import Source, contents_of, tokenizer_of
 from tokfmt.text.tokenizer import TokenizerHandle
 from tokfmt.wording import shortened
 

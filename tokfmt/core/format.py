@@ -198,7 +198,7 @@ class Hints(NamedTuple):
             dataset itself states.
         every_end: The command looks at the end of every sequence.
         source_files: The files of a dataset that is computed from others, and of those as far as they were found: a
-            `commands.source.request.SourceFiles`.
+            `source.request.SourceFiles`.
         allow_partial: Read what is certain of a damaged dataset, and report the rest in `Info.damage`.
         few_sequences: The caller reads few sequences. A reader may then read only the needed entries of a long index,
             and `Info.notes` lists what it did not compare.

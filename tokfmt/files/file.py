@@ -691,7 +691,7 @@ def kind_of(path: str | os.PathLike[str]) -> str:
 
 
 MANIFEST = ".tokfmt.json"
-"""The suffix of the manifest beside a dataset; see `tokfmt.commands.source.manifest`."""
+"""The suffix of the manifest beside a dataset; see `tokfmt.source.manifest`."""
 _NAME_A_FILE = "If it is a folder, name a file in it, because a web server lists no folders"
 
 

@@ -29,10 +29,6 @@ import msgspec
 
 from tokfmt.api import convert
 from tokfmt.base.options import given_options
-from tokfmt.commands.source.manifest import extent, manifest_path, read_manifest
-from tokfmt.commands.source.open import open_datasets
-from tokfmt.commands.source.request import EosChoice, Options, Reading, SourceRequest, check_losses, several
-from tokfmt.commands.source.stored import Source, tokenizer_of
 from tokfmt.core.losses import READS
 from tokfmt.core.reader import TokenReader, windows
 from tokfmt.core.records import Block, RecordReader
@@ -43,6 +39,10 @@ from tokfmt.files.place import LocalPlace, local_path, place_of
 from tokfmt.files.publisher import LocalPublisher
 from tokfmt.mix import TextRecipe, TextSource, selected_records
 from tokfmt.model.readers import batches_of
+from tokfmt.source.manifest import extent, manifest_path, read_manifest
+from tokfmt.source.open import open_datasets
+from tokfmt.source.request import EosChoice, Options, Reading, SourceRequest, check_losses, several
+from tokfmt.source.stored import Source, tokenizer_of
 from tokfmt.wording import printable
 
 try:

@@ -15,11 +15,6 @@ from typing import Any
 import numpy as np
 
 from tokfmt import registry
-from tokfmt.commands.source.manifest import manifest_path
-from tokfmt.commands.source.open import open_datasets
-from tokfmt.commands.source.request import SourceFiles, SourceRequest, parse_selection
-from tokfmt.commands.source.stored import Separator
-from tokfmt.commands.source.stored import Source as Opened
 from tokfmt.core.loss_mask import Marks
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.core.reader import Info, Layout, Piece, Separators, TokenReader
@@ -30,6 +25,11 @@ from tokfmt.mix.documents import TokenSource
 from tokfmt.model.dataset import Dataset
 from tokfmt.model.readers import dataset_of
 from tokfmt.model.select import Concat, Slice
+from tokfmt.source.manifest import manifest_path
+from tokfmt.source.open import open_datasets
+from tokfmt.source.request import SourceFiles, SourceRequest, parse_selection
+from tokfmt.source.stored import Separator
+from tokfmt.source.stored import Source as Opened
 
 _FILES, _SEQUENCES = 64, 1 << 16
 """The cache stores a source of at least so many files or sequences."""

@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from tokfmt.commands.source.ingest import first_look
-from tokfmt.commands.source.stored import Source as Opened
 from tokfmt.core.records import Block, RecordInfo, RecordReader, SkippedRecords
 from tokfmt.errors import Loss, OptionError
 from tokfmt.files.place import Place
 from tokfmt.mix.documents import TokenSource
 from tokfmt.mix.language import RecipeFile, SourceEntry
 from tokfmt.mix.samples import separator_of
+from tokfmt.source.ingest import first_look
+from tokfmt.source.stored import Source as Opened
 from tokfmt.text.filter_rules import FilterRules
 from tokfmt.text.filters import GARBAGE, FilterChain
 from tokfmt.wording import counted, printable
@@ -189,7 +189,7 @@ class TextRecipe(RecordReader):
         return [_look(source) for source in self.of_text]
 
     def first_look(self) -> tuple[list[str], SkippedRecords]:
-        """See `commands.source.ingest.Lookable`."""
+        """See `source.ingest.Lookable`."""
         texts, skipped = list[str](), SkippedRecords()
         for part in (part for source in self.of_text for part in source.parts):
             texts_of_part, more = first_look(part)

@@ -29,11 +29,6 @@ from numpy.typing import NDArray
 
 from tokfmt import registry
 from tokfmt.base.options import fit, given_options
-from tokfmt.commands.source.discover import format_of
-from tokfmt.commands.source.manifest import LITTLE, extent, fingerprint, ledger_paths, read_manifest, written_files
-from tokfmt.commands.source.open import open_dataset
-from tokfmt.commands.source.request import EosChoice, SourceRequest, viewed, words_of
-from tokfmt.commands.source.stored import Source as Opened
 from tokfmt.core.format import Format
 from tokfmt.core.output import whole
 from tokfmt.core.ragged import offsets_of
@@ -49,6 +44,11 @@ from tokfmt.mix.documents import Documents, SpanTable, TokenSource
 from tokfmt.mix.samples import Samples
 from tokfmt.model.select import Concat, Slice
 from tokfmt.run.progress import Progress
+from tokfmt.source.discover import format_of
+from tokfmt.source.manifest import LITTLE, extent, fingerprint, ledger_paths, read_manifest, written_files
+from tokfmt.source.open import open_dataset
+from tokfmt.source.request import EosChoice, SourceRequest, viewed, words_of
+from tokfmt.source.stored import Source as Opened
 from tokfmt.wording import printable
 
 if TYPE_CHECKING:

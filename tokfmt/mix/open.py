@@ -8,26 +8,6 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from tokfmt.base.options import given_options
-from tokfmt.commands.source.discover import dataset_at, dataset_paths, find_sources, snapshot
-from tokfmt.commands.source.ingest import as_stored, ingested
-from tokfmt.commands.source.open import open_datasets
-from tokfmt.commands.source.request import (
-    Found,
-    Reading,
-    SourceFiles,
-    SourceRequest,
-    expanded,
-    viewed,
-)
-from tokfmt.commands.source.stored import Source as Opened
-from tokfmt.commands.source.stored import (
-    agreed_tokenizer,
-    boundaries_of,
-    refuse_other_ends,
-    unknown_id,
-    without_ends,
-    without_leads,
-)
 from tokfmt.core.findings import loss_in
 from tokfmt.core.format import Hints
 from tokfmt.core.reader import Info, TokenReader, windows
@@ -52,6 +32,26 @@ from tokfmt.mix.draft import TextRecipe, TextSource, filters_of
 from tokfmt.mix.language import VERSION, RecipeFile, SourceEntry, in_keys, read_recipe
 from tokfmt.mix.samples import CHOOSE_SEPARATOR, Samples, has_labels, separator_of
 from tokfmt.model.readers import dataset_of
+from tokfmt.source.discover import dataset_at, dataset_paths, find_sources, snapshot
+from tokfmt.source.ingest import as_stored, ingested
+from tokfmt.source.open import open_datasets
+from tokfmt.source.request import (
+    Found,
+    Reading,
+    SourceFiles,
+    SourceRequest,
+    expanded,
+    viewed,
+)
+from tokfmt.source.stored import Source as Opened
+from tokfmt.source.stored import (
+    agreed_tokenizer,
+    boundaries_of,
+    refuse_other_ends,
+    unknown_id,
+    without_ends,
+    without_leads,
+)
 from tokfmt.wording import counted, printable
 
 if TYPE_CHECKING:

@@ -27,9 +27,6 @@ from numpy.typing import NDArray
 
 from tokfmt.base.resources import share
 from tokfmt.base.seeds import DRAWN, draws
-from tokfmt.commands.source.ingest import ingest
-from tokfmt.commands.source.request import parse_selection
-from tokfmt.commands.source.stored import Source as Opened
 from tokfmt.core.format import Encoder
 from tokfmt.core.ragged import offsets_of
 from tokfmt.core.reader import TokenReader, batches, windows
@@ -47,6 +44,9 @@ from tokfmt.model.select import Chosen, Concat, Picked
 from tokfmt.run.execute import make_executor
 from tokfmt.run.plan import Workers
 from tokfmt.run.progress import Progress
+from tokfmt.source.ingest import ingest
+from tokfmt.source.request import parse_selection
+from tokfmt.source.stored import Source as Opened
 from tokfmt.text.filters import ENTRY, FilterChain
 from tokfmt.text.ingest import QuotaBudget, Shard, ShardReader
 from tokfmt.wording import printable

@@ -8,14 +8,14 @@ from typing import NamedTuple
 
 from tokfmt import registry
 from tokfmt.base.options import given_options
-from tokfmt.commands.source.discover import format_of
-from tokfmt.commands.source.request import SourceRequest, viewed
 from tokfmt.core.reader import TokenReader
 from tokfmt.files.place import LocalPlace, Place
 from tokfmt.mix.deferred import Deferred
 from tokfmt.mix.documents import Documents, Span, TokenSource
 from tokfmt.mix.samples import Samples
 from tokfmt.model.select import Chosen, Concat, Slice
+from tokfmt.source.discover import format_of
+from tokfmt.source.request import SourceRequest, viewed
 
 
 class Traced(NamedTuple):

@@ -13,9 +13,9 @@ from tokfmt.browser.rows import Viewport
 from tokfmt.browser.session import open_session
 from tokfmt.browser.state import recall, remember, state_file
 from tokfmt.browser.widgets.frame import TopBar
-from tokfmt.commands.source.request import SourceRequest
 from tokfmt.files.place import Url
 from tokfmt.plugin import TokenReader
+from tokfmt.source.request import SourceRequest
 from tokfmt.stores import account
 
 NAMES = ["modalities/D_2byte_gpt2.pbin", "stage1/blocks", "flat-tokens/multi_chunk.zarr", "hdf5/padded_eos", "jsonl/corpus.jsonl"]  # fmt: skip

@@ -14,7 +14,7 @@ from tokfmt.browser.layout import Mode
 from tokfmt.browser.session import located, open_session
 from tokfmt.browser.state import Bookmarks, recall, remember
 from tokfmt.browser.widgets.frame import KeyBar, Summary, TopBar
-from tokfmt.commands.source.request import SourceRequest
+from tokfmt.source.request import SourceRequest
 
 
 @pytest.fixture(autouse=True)

@@ -18,10 +18,10 @@ from tokfmt.browser.widgets.facts import Facts
 from tokfmt.browser.widgets.outline import Row
 from tokfmt.browser.widgets.rankings import Ranking
 from tokfmt.commands.show.parts import Raw
-from tokfmt.commands.source.request import SourceRequest
 from tokfmt.core.annotation import Listed, Part
 from tokfmt.core.format import Format
 from tokfmt.files.fields import Field, Pointer
+from tokfmt.source.request import SourceRequest
 from tokfmt.wording import bar
 
 PACK = FIXTURES / "modalities" / "D_2byte_gpt2.pbin"

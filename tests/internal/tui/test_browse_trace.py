@@ -11,7 +11,7 @@ from paths import FIXTURES
 
 from tokfmt.browser.app import Browser, settled
 from tokfmt.browser.session import open_session
-from tokfmt.commands.source.request import SourceRequest
+from tokfmt.source.request import SourceRequest
 
 GOALS = {"open": (40, 18), "find": (20, 12), "down": (10, 6), "down beside hits": (10, 6)}
 """Files in all, and of them in `tui`; by the house's rules."""

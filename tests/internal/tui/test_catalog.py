@@ -14,8 +14,8 @@ from tokfmt.browser.catalog import Catalog
 from tokfmt.browser.datasets import CatalogList, Datasets
 from tokfmt.browser.dialogs import Question
 from tokfmt.browser.session import shown_session
-from tokfmt.commands.source.discover import Skipped, datasets_below, holds_others
-from tokfmt.commands.source.request import SourceRequest
+from tokfmt.source.discover import Skipped, datasets_below, holds_others
+from tokfmt.source.request import SourceRequest
 
 PACKS = FIXTURES / "modalities"
 

@@ -16,9 +16,9 @@ from tokfmt.browser.dialogs import ColumnList
 from tokfmt.browser.rows import fetched_span
 from tokfmt.browser.session import open_session
 from tokfmt.browser.state import recall
-from tokfmt.commands.source.request import SourceRequest
 from tokfmt.core.memory import MemoryReader
 from tokfmt.core.ragged import Ragged
+from tokfmt.source.request import SourceRequest
 
 LINES = FIXTURES / "text" / "with_fields.jsonl"
 RECORDS = [json.loads(one) for one in LINES.read_text().splitlines()]

@@ -15,10 +15,10 @@ from tokfmt.browser.rows import Viewport
 from tokfmt.browser.session import Opened, Session, View, open_session
 from tokfmt.browser.tabs.compare import CompareTab
 from tokfmt.browser.widgets.frame import Summary
-from tokfmt.commands.source.request import SourceRequest
-from tokfmt.commands.source.stored import Separator
 from tokfmt.core.reader import Info, Layout
 from tokfmt.plugin import TokenReader
+from tokfmt.source.request import SourceRequest
+from tokfmt.source.stored import Separator
 
 PACK = FIXTURES / "modalities" / "D_2byte_gpt2.pbin"
 BLOCKS = FIXTURES / "stage1" / "blocks"

@@ -17,8 +17,8 @@ from tokfmt.browser.session import SMALL, open_session
 from tokfmt.browser.state import recall
 from tokfmt.browser.tabs.statistics import Bars
 from tokfmt.browser.widgets.frame import Refusal, StatusLine
-from tokfmt.commands.source.request import SourceRequest
 from tokfmt.errors import TokfmtError
+from tokfmt.source.request import SourceRequest
 
 BAD = FIXTURES / "bad"
 

@@ -15,7 +15,7 @@ from tokfmt.browser.widgets.facts import Facts
 from tokfmt.browser.widgets.frame import KeyBar
 from tokfmt.browser.widgets.rankings import GroupRanking, Ranking
 from tokfmt.browser.widgets.reader import TokenDetails
-from tokfmt.commands.source.request import SourceRequest
+from tokfmt.source.request import SourceRequest
 
 DOCUMENTS = [[7, 8, 9], [5], [7, 8, 9], [], [1, 2, 3, 4], [5], [7, 8, 9], [4, 4], [1, 2, 3, 4], [9, 8, 7]]
 

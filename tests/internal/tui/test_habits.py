@@ -13,7 +13,7 @@ from tokfmt.browser.tabs.statistics import Bars
 from tokfmt.browser.widgets.facts import Facts
 from tokfmt.browser.widgets.frame import FindBar, KeyBar
 from tokfmt.browser.widgets.reader import Reader
-from tokfmt.commands.source.request import SourceRequest
+from tokfmt.source.request import SourceRequest
 
 HIT = "11"
 """A token that PACK has 92 times."""

@@ -17,8 +17,8 @@ from tokfmt.browser.tokenizers import TokenizerList, TokenizerPair
 from tokfmt.browser.widgets.charts import Bars
 from tokfmt.browser.widgets.frame import DatasetLine, KeyBar
 from tokfmt.browser.widgets.rankings import Ranking
-from tokfmt.commands.source.request import SourceRequest
 from tokfmt.errors import TokfmtError
+from tokfmt.source.request import SourceRequest
 
 LINES = FIXTURES / "text" / "with_fields.jsonl"
 FIELD = next(name for name in json.loads(LINES.read_text().splitlines()[0]) if name != "text")

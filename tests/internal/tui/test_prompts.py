@@ -21,7 +21,7 @@ from tokfmt.browser.tabs.statistics import Bars, StatisticsTab
 from tokfmt.browser.widgets.outline import Parts
 from tokfmt.browser.widgets.reader import Reader
 from tokfmt.browser.widgets.row_view import RowView
-from tokfmt.commands.source.request import SourceRequest
+from tokfmt.source.request import SourceRequest
 
 
 @pytest.fixture(autouse=True)

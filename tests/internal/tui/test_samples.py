@@ -18,8 +18,8 @@ from tokfmt.browser.widgets.charts import Bars
 from tokfmt.browser.widgets.facts import Facts
 from tokfmt.cli.main import cli
 from tokfmt.commands.show.show import samples
-from tokfmt.commands.source.request import SourceRequest
 from tokfmt.commands.stats import StatsReport
+from tokfmt.source.request import SourceRequest
 
 HDF5 = FIXTURES / "hdf5"
 PADDED = [FIXTURES / "stage1" / "blocks", HDF5 / "new_padded_pad0", HDF5 / "padded_eos", HDF5 / "new_vsl"]

@@ -22,8 +22,8 @@ from tokfmt.browser.state import MOST, Bookmark, Bookmarks, is_written, recall, 
 from tokfmt.browser.tabs.statistics import StatisticsTab
 from tokfmt.browser.widgets.frame import FindBar, Summary
 from tokfmt.commands.search.query import Hits, LengthQuery, TextQuery, TokenQuery
-from tokfmt.commands.source.request import SourceRequest
 from tokfmt.errors import OptionError
+from tokfmt.source.request import SourceRequest
 
 TEXTS = [json.loads(line)["text"] for line in CORPUS.read_text().splitlines()]
 

@@ -13,7 +13,7 @@ import tokfmt
 from tokfmt.browser.session import Choice, load, open_session
 from tokfmt.browser.state import recall, remember, tokenizers_of_all
 from tokfmt.browser.tokenizers import NONE, TokenizerList, both_of, known_tokenizers
-from tokfmt.commands.source.request import SourceRequest
+from tokfmt.source.request import SourceRequest
 
 TEXTS = [json.loads(line)["text"] for line in CORPUS.read_text().splitlines()]
 PLAIN = Tokenizer.from_file(str(TOKENIZER / "tokenizer.json"))

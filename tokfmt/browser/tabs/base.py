@@ -18,7 +18,7 @@ from tokfmt.files.place import Place
 from tokfmt.wording import counted
 
 if TYPE_CHECKING:
-    from tokfmt.commands.source.request import SourceRequest
+    from tokfmt.source.request import SourceRequest
 
 
 class Entry(NamedTuple):

@@ -28,10 +28,10 @@ from tokfmt.browser.widgets.outline import Outline, Parts, Row, first_open, row_
 from tokfmt.browser.widgets.row_view import Leaping, Loader, RowView
 from tokfmt.browser.workers import Job
 from tokfmt.commands.show.parts import ROW, HexRow, Raw, sections
-from tokfmt.commands.source.request import given_to
 from tokfmt.errors import OptionError, TokfmtError
 from tokfmt.files.fields import Field, Pointer
 from tokfmt.files.place import Place
+from tokfmt.source.request import given_to
 from tokfmt.wording import counted, printable
 
 # the bytes of a file

@@ -21,9 +21,6 @@ from tokfmt.browser.widgets.charts import Bars, Curve
 from tokfmt.browser.widgets.facts import Fact, Facts
 from tokfmt.browser.widgets.rankings import GroupLines, GroupRanking, Ranked, Ranking, TokenLines
 from tokfmt.browser.workers import Job
-from tokfmt.commands.source.open import open_dataset
-from tokfmt.commands.source.request import Reading, SourceFiles, viewed
-from tokfmt.commands.source.stored import Source
 from tokfmt.commands.stats import Statistics, glance, stats_of
 from tokfmt.commands.stats.lists import Lists
 from tokfmt.commands.stats.report import Ids, Share
@@ -31,6 +28,9 @@ from tokfmt.core.losses import READS
 from tokfmt.core.records import RecordReader
 from tokfmt.errors import TokfmtError
 from tokfmt.run.execute import worker_count
+from tokfmt.source.open import open_dataset
+from tokfmt.source.request import Reading, SourceFiles, viewed
+from tokfmt.source.stored import Source
 from tokfmt.wording import counted, printable, separator_words, short
 
 RANKINGS = ("most", "least", "groups", "first", "last")

@@ -44,27 +44,6 @@ from tokfmt.commands.check.cross_checks import (
     unfinished_findings,
     width_findings,
 )
-from tokfmt.commands.source.discover import dataset_at, dataset_paths
-from tokfmt.commands.source.ingest import as_stored, ingested, some_ids
-from tokfmt.commands.source.manifest import (
-    found_as_written,
-    manifest_of,
-)
-from tokfmt.commands.source.open import hints_of, open_dataset
-from tokfmt.commands.source.request import (
-    EosChoice,
-    Inspections,
-    Reading,
-    SourceFiles,
-    SourceRequest,
-    read_options,
-)
-from tokfmt.commands.source.stored import (
-    Source,
-    contents_of,
-    known_separator,
-    tokenizer_of,
-)
 from tokfmt.core.findings import Audit, Code, Finding
 from tokfmt.core.format import REGION, look
 from tokfmt.core.losses import READS
@@ -86,6 +65,27 @@ from tokfmt.files.listing import Listing
 from tokfmt.files.place import Place
 from tokfmt.run.execute import worker_count
 from tokfmt.run.progress import Progress
+from tokfmt.source.discover import dataset_at, dataset_paths
+from tokfmt.source.ingest import as_stored, ingested, some_ids
+from tokfmt.source.manifest import (
+    found_as_written,
+    manifest_of,
+)
+from tokfmt.source.open import hints_of, open_dataset
+from tokfmt.source.request import (
+    EosChoice,
+    Inspections,
+    Reading,
+    SourceFiles,
+    SourceRequest,
+    read_options,
+)
+from tokfmt.source.stored import (
+    Source,
+    contents_of,
+    known_separator,
+    tokenizer_of,
+)
 from tokfmt.wording import printable
 
 if TYPE_CHECKING:

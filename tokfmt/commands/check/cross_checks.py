@@ -31,19 +31,6 @@ from tokfmt.base.threads import in_threads
 from tokfmt.commands.check.doubled import Doubled, doubled_in
 from tokfmt.commands.compare.alignment import Step, Stretch, aligned, check_room, surpluses
 from tokfmt.commands.compare.fingerprint import AxisSide, Fingerprints, Side, empty_fingerprint, hands, read_records
-from tokfmt.commands.source.content import Manifest, dataset_path
-from tokfmt.commands.source.manifest import (
-    file_differences,
-    fingerprint,
-    ledger_paths,
-    manifests_of_siblings,
-    own_manifest,
-    read_manifest,
-    written_files,
-)
-from tokfmt.commands.source.open import open_dataset
-from tokfmt.commands.source.request import Reading, SourceFiles, SourceRequest, viewed
-from tokfmt.commands.source.stored import Source, without_leads
 from tokfmt.core.findings import Finding
 from tokfmt.core.loss_mask import MASKED_END, TARGET
 from tokfmt.core.losses import READS
@@ -60,6 +47,19 @@ from tokfmt.model.batch import SEP
 from tokfmt.model.gap import Gap
 from tokfmt.model.readers import ContentReader, dataset_of, is_unfinished
 from tokfmt.run.progress import Progress
+from tokfmt.source.content import Manifest, dataset_path
+from tokfmt.source.manifest import (
+    file_differences,
+    fingerprint,
+    ledger_paths,
+    manifests_of_siblings,
+    own_manifest,
+    read_manifest,
+    written_files,
+)
+from tokfmt.source.open import open_dataset
+from tokfmt.source.request import Reading, SourceFiles, SourceRequest, viewed
+from tokfmt.source.stored import Source, without_leads
 from tokfmt.wording import grouped, printable
 
 if TYPE_CHECKING:

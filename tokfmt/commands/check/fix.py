@@ -18,21 +18,6 @@ from tokfmt.commands.convert.inputs import Given
 from tokfmt.commands.convert.report import manifests
 from tokfmt.commands.convert.request import Conversion, Request
 from tokfmt.commands.destination import guard, refuse_foreign, strangers_in
-from tokfmt.commands.source.discover import check_unchanged, dataset_at, find_sources, snapshot
-from tokfmt.commands.source.manifest import extent, found_as_written, manifest_path, written_files
-from tokfmt.commands.source.open import open_dataset
-from tokfmt.commands.source.request import (
-    EosChoice,
-    SourceFiles,
-    SourceRequest,
-    given_to,
-    option_names,
-    read_options,
-    words_of,
-)
-from tokfmt.commands.source.stored import (
-    Source,
-)
 from tokfmt.core.findings import Repair
 from tokfmt.core.format import Format
 from tokfmt.core.losses import READS
@@ -53,6 +38,21 @@ from tokfmt.files.spool import staging_for
 from tokfmt.formats.jsonl.index import index_path, write_index
 from tokfmt.run.execute import worker_count
 from tokfmt.run.progress import Progress
+from tokfmt.source.discover import check_unchanged, dataset_at, find_sources, snapshot
+from tokfmt.source.manifest import extent, found_as_written, manifest_path, written_files
+from tokfmt.source.open import open_dataset
+from tokfmt.source.request import (
+    EosChoice,
+    SourceFiles,
+    SourceRequest,
+    given_to,
+    option_names,
+    read_options,
+    words_of,
+)
+from tokfmt.source.stored import (
+    Source,
+)
 from tokfmt.wording import counted, printable
 
 _KEPT = ("width", "dtype", "column")
@@ -88,7 +88,7 @@ def fix(
     """Write a repaired copy of a checked dataset.
 
     If the dataset has an error without a certain repair, the copy holds only the sequences that are certain to be
-    complete; see `commands.source.partial`.
+    complete; see `source.partial`.
 
     Args:
         report: The report of `check` for the dataset.

@@ -12,9 +12,6 @@ from typing import Any, Literal
 
 from tokfmt.commands.compare.alignment import Difference, Kind, Surplus, align, first_unlike, multisets
 from tokfmt.commands.compare.fingerprint import AxisSide, Read, Side, Utf8, hands, read_records
-from tokfmt.commands.source.open import find_one, open_dataset, presuming
-from tokfmt.commands.source.request import Reading, SourceRequest, option_names, viewed
-from tokfmt.commands.source.stored import Source, boundaries_of, tokenizer_of
 from tokfmt.core.format import Encoder, Format
 from tokfmt.core.losses import READS, WRITES
 from tokfmt.core.reader import Info, Layout, TokenReader
@@ -25,6 +22,9 @@ from tokfmt.files.place import place_of
 from tokfmt.run.execute import worker_count
 from tokfmt.run.plan import Workers
 from tokfmt.run.progress import Progress
+from tokfmt.source.open import find_one, open_dataset, presuming
+from tokfmt.source.request import Reading, SourceRequest, option_names, viewed
+from tokfmt.source.stored import Source, boundaries_of, tokenizer_of
 from tokfmt.text.decoding import ByteLevelDecoder, TextDecoder
 from tokfmt.wording import printable
 

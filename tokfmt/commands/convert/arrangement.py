@@ -25,7 +25,6 @@ from numpy.typing import NDArray
 from tokfmt import model
 from tokfmt.base.options import parse_options
 from tokfmt.base.seeds import SPLIT, check_seed, draws
-from tokfmt.commands.source.request import option_names
 from tokfmt.core.format import Format, Target
 from tokfmt.core.ragged import Tokens
 from tokfmt.core.reader import Separators, TokenReader, windows
@@ -38,6 +37,7 @@ from tokfmt.model.select import Chosen, View
 from tokfmt.model.separator import led
 from tokfmt.run.plan import Workers
 from tokfmt.run.progress import Progress
+from tokfmt.source.request import option_names
 from tokfmt.wording import printable
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*")

@@ -20,12 +20,12 @@ from tokfmt.commands.convert.inputs import Inputs, text_recipe_of
 from tokfmt.commands.convert.request import Request
 from tokfmt.commands.convert.tasks import SUFFIXES
 from tokfmt.commands.destination import guard, refuse_foreign
-from tokfmt.commands.source.request import STREAM, SourceFiles
-from tokfmt.commands.source.stored import Source
 from tokfmt.core.records import RecordReader
 from tokfmt.errors import ConversionError, DestinationExistsError, OptionError
 from tokfmt.files.place import LocalPlace, Place, PlaceLike, Url, writable_store
 from tokfmt.files.spool import is_named
+from tokfmt.source.request import STREAM, SourceFiles
+from tokfmt.source.stored import Source
 from tokfmt.wording import printable
 
 

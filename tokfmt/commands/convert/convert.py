@@ -45,11 +45,6 @@ from tokfmt.commands.convert.tasks import (
     write_part,
 )
 from tokfmt.commands.convert.write import write_ledger, write_portion
-from tokfmt.commands.source.discover import snapshot
-from tokfmt.commands.source.ingest import first_look
-from tokfmt.commands.source.open import advise_partial, presuming
-from tokfmt.commands.source.request import STREAM, expanded, is_pipe
-from tokfmt.commands.source.stored import tokenizer_of
 from tokfmt.core.records import RecordReader
 from tokfmt.errors import FormatError, Loss
 from tokfmt.files.file import write_error
@@ -60,6 +55,11 @@ from tokfmt.files.spool import is_named
 from tokfmt.run.execute import is_cluster, may_spawn, worker_count
 from tokfmt.run.plan import Workers
 from tokfmt.run.progress import Progress
+from tokfmt.source.discover import snapshot
+from tokfmt.source.ingest import first_look
+from tokfmt.source.open import advise_partial, presuming
+from tokfmt.source.request import STREAM, expanded, is_pipe
+from tokfmt.source.stored import tokenizer_of
 
 # Bytes of text, or tokens to gather, from which processes pay off. A process takes 1 CPU second to start for text, and
 # 0.2 for gathering.

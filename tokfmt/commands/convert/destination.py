@@ -12,8 +12,6 @@ from tokfmt.base.options import parse_options
 from tokfmt.commands.convert.arrangement import SplitTarget, portions
 from tokfmt.commands.convert.inputs import Inputs, name_separator, text_recipe_of
 from tokfmt.commands.convert.request import Request
-from tokfmt.commands.source.request import option_names, parse_selection
-from tokfmt.commands.source.stored import GIVEN, NO_SEPARATOR, Separator, Source, refuse_other_ends
 from tokfmt.core.format import Format, Target, TokenWriter, WriterTraits
 from tokfmt.core.reader import Separators
 from tokfmt.core.records import RecordInfo, RecordReader
@@ -22,6 +20,8 @@ from tokfmt.files.place import Place
 from tokfmt.model.batch import Kind, Leads
 from tokfmt.model.gap import Gap, Known, joined_gap
 from tokfmt.model.separator import SeparatorNeededError, lead_to_write, separator_to_write
+from tokfmt.source.request import option_names, parse_selection
+from tokfmt.source.stored import GIVEN, NO_SEPARATOR, Separator, Source, refuse_other_ends
 from tokfmt.wording import counted, printable
 
 if TYPE_CHECKING:

@@ -10,9 +10,6 @@ from typing import Any, NamedTuple
 from tokfmt.commands.convert.destination import Destination
 from tokfmt.commands.convert.inputs import Inputs, text_recipe_of
 from tokfmt.commands.convert.request import Request
-from tokfmt.commands.source.ingest import as_stored, encoder_for, encoder_of, ingest
-from tokfmt.commands.source.request import parse_selection
-from tokfmt.commands.source.stored import Source, paths_of, without_ends, without_leads, without_separators
 from tokfmt.core.format import Format
 from tokfmt.core.reader import TokenReader
 from tokfmt.core.records import RecordReader, SkippedRecords
@@ -20,6 +17,9 @@ from tokfmt.model.readers import ContentReader
 from tokfmt.model.select import Concat, Slice
 from tokfmt.run.plan import Workers
 from tokfmt.run.progress import Progress
+from tokfmt.source.ingest import as_stored, encoder_for, encoder_of, ingest
+from tokfmt.source.request import parse_selection
+from tokfmt.source.stored import Source, paths_of, without_ends, without_leads, without_separators
 from tokfmt.text.ingest import Unread
 from tokfmt.wording import printable
 

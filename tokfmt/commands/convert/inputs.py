@@ -13,12 +13,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tokfmt import registry
 from tokfmt.commands.convert.request import Notes, Request
-from tokfmt.commands.source.content import Manifest
-from tokfmt.commands.source.discover import find_sources
-from tokfmt.commands.source.manifest import own_manifest
-from tokfmt.commands.source.open import open_datasets
-from tokfmt.commands.source.request import STREAM, Reading, SourceFiles
-from tokfmt.commands.source.stored import Source, agreed_tokenizer, files_of_sources
 from tokfmt.core.reader import TokenReader
 from tokfmt.core.records import RecordInfo, RecordReader
 from tokfmt.errors import (
@@ -36,6 +30,12 @@ from tokfmt.files.locks import Scratch
 from tokfmt.files.place import LocalPlace, Place, local_path
 from tokfmt.files.store import Identity
 from tokfmt.run.progress import Progress
+from tokfmt.source.content import Manifest
+from tokfmt.source.discover import find_sources
+from tokfmt.source.manifest import own_manifest
+from tokfmt.source.open import open_datasets
+from tokfmt.source.request import STREAM, Reading, SourceFiles
+from tokfmt.source.stored import Source, agreed_tokenizer, files_of_sources
 from tokfmt.wording import printable
 
 if TYPE_CHECKING:

@@ -20,8 +20,6 @@ from tokfmt.commands.convert.publish import Workplace
 from tokfmt.commands.convert.report import PortionCounts, Written
 from tokfmt.commands.convert.request import Notes, Request
 from tokfmt.commands.convert.write import region_size, write_regions
-from tokfmt.commands.source.request import parse_selection
-from tokfmt.commands.source.stored import paths_of
 from tokfmt.core.format import Receipt, Region, Target, TokenWriter
 from tokfmt.core.output import Output, preallocate, whole
 from tokfmt.core.ragged import Offsets, Tokens
@@ -33,6 +31,8 @@ from tokfmt.files.place import Place
 from tokfmt.formats.jsonl.lines import compression_of_name, join
 from tokfmt.run.plan import Kind, Workers, journaled
 from tokfmt.run.progress import Progress
+from tokfmt.source.request import parse_selection
+from tokfmt.source.stored import paths_of
 
 _BLOCK = 1 << 24
 

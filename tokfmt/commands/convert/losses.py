@@ -23,9 +23,6 @@ from tokfmt.commands.convert.destination import Destination
 from tokfmt.commands.convert.gather import Gathered, names_lost
 from tokfmt.commands.convert.inputs import Inputs, encode_again
 from tokfmt.commands.convert.request import Notes, Request
-from tokfmt.commands.source.ingest import some_ids
-from tokfmt.commands.source.request import SourceRequest, parse_selection
-from tokfmt.commands.source.stored import Source, boundaries_of, paths_of
 from tokfmt.core.format import Format, Target, TokenWriter, WriterTraits
 from tokfmt.core.ragged import Tokens
 from tokfmt.core.reader import Info, Layout, Separators, TokenReader, windows
@@ -36,6 +33,9 @@ from tokfmt.model.batch import AFTER, SEP
 from tokfmt.model.readers import dataset_of, stored_reader, with_own_separators
 from tokfmt.model.select import Concat, Known, NonEmpty, Slice
 from tokfmt.run.plan import Scan, Workers, scan
+from tokfmt.source.ingest import some_ids
+from tokfmt.source.request import SourceRequest, parse_selection
+from tokfmt.source.stored import Source, boundaries_of, paths_of
 from tokfmt.wording import counted, printable
 
 if TYPE_CHECKING:

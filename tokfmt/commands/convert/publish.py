@@ -21,10 +21,6 @@ from tokfmt.commands.convert.request import Conversion, Notes, Request
 from tokfmt.commands.convert.resume import Facts, digest_of, digest_of_sources, resumed
 from tokfmt.commands.convert.tasks import agree, begun, remove, send
 from tokfmt.commands.destination import StoredFormat, need_room, remove_manifest_of_link, strangers_in
-from tokfmt.commands.source.discover import check_unchanged
-from tokfmt.commands.source.ingest import blocks_of
-from tokfmt.commands.source.manifest import Measured, combined, ledger_paths, manifest_path, measured, written_files
-from tokfmt.commands.source.request import words_of
 from tokfmt.core.format import Format, Target, TokenWriter
 from tokfmt.core.reader import Separators, TokenReader
 from tokfmt.core.records import RecordReader
@@ -38,6 +34,10 @@ from tokfmt.files.store import Identity
 from tokfmt.files.store_publisher import StorePublisher
 from tokfmt.run.execute import ClusterExecutor, make_executor
 from tokfmt.run.plan import Share, Sink, Stretch, Workers
+from tokfmt.source.discover import check_unchanged
+from tokfmt.source.ingest import blocks_of
+from tokfmt.source.manifest import Measured, combined, ledger_paths, manifest_path, measured, written_files
+from tokfmt.source.request import words_of
 from tokfmt.wording import printable
 
 Proof = Callable[[Publisher], Mapping[str, Path]]

@@ -1,6 +1,6 @@
 """Make the result of a conversion, of a dry run, or of a repeated run, and the manifests that state it.
 
-`commands.source.manifest` describes the keys of a manifest.
+`source.manifest` describes the keys of a manifest.
 """
 
 from __future__ import annotations
@@ -25,17 +25,6 @@ from tokfmt.commands.convert.losses import Losses, needs_scan
 from tokfmt.commands.convert.request import Conversion, Notes, Request
 from tokfmt.commands.convert.resume import Facts, digest_of, finished, finished_in_stores
 from tokfmt.commands.destination import free_bytes, need_room, replaced
-from tokfmt.commands.source.content import Manifest
-from tokfmt.commands.source.manifest import (
-    LITTLE,
-    SCHEMA,
-    checksum_contradiction,
-    extent,
-    fingerprint,
-    written_files,
-)
-from tokfmt.commands.source.request import SourceFiles
-from tokfmt.commands.source.stored import unknown_id
 from tokfmt.core.tokenizer_ids import TokenizerIds
 from tokfmt.errors import Loss
 from tokfmt.files.place import LocalPlace, Place, place_of
@@ -44,6 +33,17 @@ from tokfmt.model.batch import Counts
 from tokfmt.run.execute import make_executor
 from tokfmt.run.plan import Workers
 from tokfmt.run.progress import Progress
+from tokfmt.source.content import Manifest
+from tokfmt.source.manifest import (
+    LITTLE,
+    SCHEMA,
+    checksum_contradiction,
+    extent,
+    fingerprint,
+    written_files,
+)
+from tokfmt.source.request import SourceFiles
+from tokfmt.source.stored import unknown_id
 
 _LISTED = 16  # losses of one name that the result lists
 _LISTED_SOURCES = 20_000  # sources listed one by one: tokfmt reads a manifest of at most 16 MiB

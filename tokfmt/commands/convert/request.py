@@ -11,13 +11,13 @@ from typing import Any, Literal
 
 from tokfmt.base.options import fit
 from tokfmt.commands.convert.arrangement import AS_IT_IS, Arrangement
-from tokfmt.commands.source.request import EosChoice, SourceRequest, option_names
 from tokfmt.core.format import REGION, Format
 from tokfmt.errors import OptionError
 from tokfmt.files.journal import Task
 from tokfmt.files.place import Place
 from tokfmt.model.separator import ToEos
 from tokfmt.run.progress import Progress
+from tokfmt.source.request import EosChoice, SourceRequest, option_names
 from tokfmt.wording import printable
 
 
@@ -134,7 +134,7 @@ class Conversion:
         replaces: What a run would replace (`dry_run`), in words, by path.
         prepared: What each source of a recipe gives, and what filters left out; see `tokfmt.mix.report`.
         padded: Positions that hold padding in the samples of recipes. They are counted in `tokens`.
-        partial: What was saved and lost of each damaged source; see `commands.source.partial.Partial`.
+        partial: What was saved and lost of each damaged source; see `source.partial.Partial`.
     """
 
     destination: str

@@ -19,9 +19,6 @@ from typing import Any
 
 from tokfmt.base.version import __version__
 from tokfmt.commands.convert.request import Request
-from tokfmt.commands.source.content import Manifest
-from tokfmt.commands.source.manifest import extent, file_differences, read_manifest
-from tokfmt.commands.source.request import SourceFiles, words_of
 from tokfmt.core.format import Format
 from tokfmt.errors import (
     ConversionError,
@@ -44,6 +41,9 @@ from tokfmt.files.place import LocalPlace, Place, local_path, place_of
 from tokfmt.files.publisher import REQUEST, Publisher, hidden_sibling, remove_leftover
 from tokfmt.files.replacing import resolve_link
 from tokfmt.files.store import Identity
+from tokfmt.source.content import Manifest
+from tokfmt.source.manifest import extent, file_differences, read_manifest
+from tokfmt.source.request import SourceFiles, words_of
 from tokfmt.wording import printable
 
 SCHEMA = "tokfmt.conversion/1"

@@ -44,9 +44,6 @@ from tokfmt.commands.convert.inputs import Inputs
 from tokfmt.commands.convert.report import with_objects
 from tokfmt.commands.convert.request import Conversion, Request
 from tokfmt.commands.convert.resume import SCHEMA, facts_of, here, read_conversion, unknown_request
-from tokfmt.commands.source.content import Manifest
-from tokfmt.commands.source.manifest import Measured, combined, manifest_path, read_manifest
-from tokfmt.commands.source.request import SourceRequest
 from tokfmt.core.format import Format
 from tokfmt.errors import (
     ConversionError,
@@ -65,6 +62,9 @@ from tokfmt.files.replacing import resolve_link
 from tokfmt.files.spool import is_named, records_of, spool_of
 from tokfmt.files.store import Identity, Store
 from tokfmt.files.store_publisher import StorePublisher, identities_below
+from tokfmt.source.content import Manifest
+from tokfmt.source.manifest import Measured, combined, manifest_path, read_manifest
+from tokfmt.source.request import SourceRequest
 from tokfmt.wording import printable
 
 _LARGEST = 1 << 30  # Bytes of a record.

@@ -14,10 +14,6 @@ from tokfmt.base.options import given_options
 from tokfmt.commands.compare.fingerprint import Fingerprints, Hashing, RecordSide, Utf8, cuts, fingerprints, hash_axis
 from tokfmt.commands.convert.arrangement import stored_axis
 from tokfmt.commands.convert.losses import Content
-from tokfmt.commands.source.ingest import as_stored
-from tokfmt.commands.source.open import open_dataset
-from tokfmt.commands.source.request import EosChoice, Options, SourceRequest
-from tokfmt.commands.source.stored import Source
 from tokfmt.core.format import REGION, Decoder, Format, Target, empty_sequences
 from tokfmt.core.reader import Separators, TokenReader, batches, windows
 from tokfmt.core.records import RecordReader
@@ -28,6 +24,10 @@ from tokfmt.model.readers import ContentReader, from_reader
 from tokfmt.model.select import Slice
 from tokfmt.run.plan import Workers
 from tokfmt.run.progress import Progress
+from tokfmt.source.ingest import as_stored
+from tokfmt.source.open import open_dataset
+from tokfmt.source.request import EosChoice, Options, SourceRequest
+from tokfmt.source.stored import Source
 from tokfmt.wording import printable
 
 

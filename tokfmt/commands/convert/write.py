@@ -17,7 +17,6 @@ from tokfmt.commands.convert.losses import Content
 from tokfmt.commands.convert.publish import Workplace
 from tokfmt.commands.convert.report import PortionCounts
 from tokfmt.commands.convert.request import Notes, Request
-from tokfmt.commands.source.request import option_names
 from tokfmt.core.format import Receipt, Target, TokenWriter
 from tokfmt.core.reader import Separators, TokenReader
 from tokfmt.errors import TokenRangeError
@@ -27,6 +26,7 @@ from tokfmt.model.batch import LEAD
 from tokfmt.model.readers import LaidReader
 from tokfmt.run.plan import Workers, plan, run
 from tokfmt.run.progress import Progress
+from tokfmt.source.request import option_names
 from tokfmt.wording import printable
 
 _KEPT, _SPREAD = 1 << 20, 64  # a region of a run that keeps its work has at least 2^20 tokens, or 1/64 of the axis

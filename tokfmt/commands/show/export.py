@@ -13,9 +13,6 @@ from numpy.typing import NDArray
 from tokfmt import registry
 from tokfmt.base.options import parse_options
 from tokfmt.commands.destination import guard
-from tokfmt.commands.source.discover import check_unchanged, snapshot
-from tokfmt.commands.source.manifest import manifest_path
-from tokfmt.commands.source.request import SourceFiles
 from tokfmt.core.format import Decoder, Format, Target
 from tokfmt.core.reader import TokenReader
 from tokfmt.core.records import RecordReader
@@ -27,6 +24,9 @@ from tokfmt.model.select import Chosen, Slice
 from tokfmt.run.execute import SerialExecutor
 from tokfmt.run.plan import Workers, plan, run
 from tokfmt.run.progress import Progress
+from tokfmt.source.discover import check_unchanged, snapshot
+from tokfmt.source.manifest import manifest_path
+from tokfmt.source.request import SourceFiles
 
 _REGION = 1 << 20  # tokens; small, so that the browser can show progress
 _BLOCK = 1 << 22  # bytes

@@ -7,15 +7,15 @@ from dataclasses import dataclass, field
 
 from tokfmt import registry
 from tokfmt.base.options import given_options
-from tokfmt.commands.source.discover import dataset_at, format_of
-from tokfmt.commands.source.manifest import found_as_written
-from tokfmt.commands.source.request import Options, SourceRequest, read_options
 from tokfmt.core.annotation import Listed, Part, shown
 from tokfmt.core.format import Probe, look
 from tokfmt.errors import DetectionError, UnsafeError
 from tokfmt.files.fields import Field, Section
 from tokfmt.files.file import File, open_file
 from tokfmt.files.place import Place, PlaceLike, place_of
+from tokfmt.source.discover import dataset_at, format_of
+from tokfmt.source.manifest import found_as_written
+from tokfmt.source.request import Options, SourceRequest, read_options
 
 ROW = 16
 """Bytes in a row of a hex view."""

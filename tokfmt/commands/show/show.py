@@ -21,19 +21,6 @@ from tokfmt.base.options import nearest, parse_count
 from tokfmt.base.seeds import SHOW, check_seed, random_order
 from tokfmt.commands.search.query import Hit, LengthQuery, Query, SameQuery, Search, is_query, parse_query
 from tokfmt.commands.search.search import Spelling, find, find_records
-from tokfmt.commands.source.discover import format_of
-from tokfmt.commands.source.ingest import encoded, encoder_of, tokenized
-from tokfmt.commands.source.open import find_one, open_dataset
-from tokfmt.commands.source.request import (
-    Reading,
-    Selection,
-    SourceRequest,
-    needed,
-    parse_selection,
-    selection_words,
-    viewed,
-)
-from tokfmt.commands.source.stored import Source, tokenizer_of
 from tokfmt.core.format import Encoder
 from tokfmt.core.loss_mask import counted_of, of_rows, padding_of
 from tokfmt.core.losses import READS
@@ -44,6 +31,19 @@ from tokfmt.core.records import RecordReader
 from tokfmt.errors import CorruptError, FormatError, OptionError, UnendedError
 from tokfmt.files.place import Place, place_of
 from tokfmt.run.progress import Progress
+from tokfmt.source.discover import format_of
+from tokfmt.source.ingest import encoded, encoder_of, tokenized
+from tokfmt.source.open import find_one, open_dataset
+from tokfmt.source.request import (
+    Reading,
+    Selection,
+    SourceRequest,
+    needed,
+    parse_selection,
+    selection_words,
+    viewed,
+)
+from tokfmt.source.stored import Source, tokenizer_of
 from tokfmt.text.decoding import DecodeError, TextDecoder, VocabularyDecoder
 from tokfmt.wording import printable
 

@@ -13,9 +13,6 @@ import numpy as np
 
 from tokfmt.commands.search.search import Spelling
 from tokfmt.commands.show.show import Look
-from tokfmt.commands.source.open import open_dataset
-from tokfmt.commands.source.request import EosChoice, Options, SourceRequest
-from tokfmt.commands.source.stored import tokenizer_of
 from tokfmt.core.ragged import Tokens
 from tokfmt.errors import OptionError
 from tokfmt.mix import (
@@ -29,6 +26,9 @@ from tokfmt.mix import (
     stored_sequence,
     traced,
 )
+from tokfmt.source.open import open_dataset
+from tokfmt.source.request import EosChoice, Options, SourceRequest
+from tokfmt.source.stored import tokenizer_of
 from tokfmt.wording import printable
 
 

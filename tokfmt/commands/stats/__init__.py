@@ -1,6 +1,6 @@
 """Count sequences, lengths, IDs and duplicates of datasets, in one parallel pass with bounded memory.
 
-    from tokfmt.commands.source.request import SourceRequest
+    from tokfmt.source.request import SourceRequest
     from tokfmt.commands.stats import StatsRequest, stats
 
     report = stats(StatsRequest(SourceRequest(("data.pbin",))))

@@ -17,19 +17,6 @@ import numpy as np
 
 from tokfmt.base.options import fit
 from tokfmt.base.seeds import check_seed
-from tokfmt.commands.source.discover import check_unchanged, dataset_at, dataset_paths, snapshot
-from tokfmt.commands.source.ingest import as_stored, encoder_for, ingest
-from tokfmt.commands.source.manifest import extent
-from tokfmt.commands.source.open import contradicted, open_dataset, presuming
-from tokfmt.commands.source.request import Reading, SourceFiles, SourceRequest
-from tokfmt.commands.source.stored import (
-    NO_SEPARATOR,
-    Source,
-    contents_of,
-    manifest_tokenizer,
-    tokenizer_of,
-    unfinished,
-)
 from tokfmt.commands.stats.duplicates import (
     LISTED_GROUPS,
     TOO_MANY,
@@ -61,6 +48,19 @@ from tokfmt.model.readers import ContentReader
 from tokfmt.run.execute import make_executor, worker_count
 from tokfmt.run.plan import Workers
 from tokfmt.run.progress import Progress
+from tokfmt.source.discover import check_unchanged, dataset_at, dataset_paths, snapshot
+from tokfmt.source.ingest import as_stored, encoder_for, ingest
+from tokfmt.source.manifest import extent
+from tokfmt.source.open import contradicted, open_dataset, presuming
+from tokfmt.source.request import Reading, SourceFiles, SourceRequest
+from tokfmt.source.stored import (
+    NO_SEPARATOR,
+    Source,
+    contents_of,
+    manifest_tokenizer,
+    tokenizer_of,
+    unfinished,
+)
 from tokfmt.wording import printable
 
 if TYPE_CHECKING:

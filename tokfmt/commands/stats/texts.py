@@ -12,7 +12,6 @@ import msgspec
 import numpy as np
 from xxhash import xxh3_128_digest
 
-from tokfmt.commands.source.stored import Source
 from tokfmt.commands.stats.duplicates import (
     LISTED_GROUPS,
     PLACE_BITS,
@@ -31,6 +30,7 @@ from tokfmt.core.records import Block, RecordReader
 from tokfmt.errors import FormatError
 from tokfmt.run.plan import Workers
 from tokfmt.run.progress import Progress
+from tokfmt.source.stored import Source
 from tokfmt.text.ingest import block_size
 
 _keys = msgspec.json.Decoder(dict[str, msgspec.Raw])

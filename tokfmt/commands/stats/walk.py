@@ -531,7 +531,7 @@ StatsAxis = Indexed | Streamed
 
 
 def axis_of(reader: TokenReader, path: str) -> StatsAxis:
-    """Return the stored axis under a reader without separators, as `commands.source.open` returns it."""
+    """Return the stored axis under a reader without separators, as `source.open` returns it."""
     if isinstance(reader, ContentReader) and reader.dataset.gap.lead is not None:
         return Indexed(reader, None, path)
     if isinstance(reader, ContentReader) and (eos_id := reader.dataset.gap.id) is not None:

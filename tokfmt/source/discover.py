@@ -9,9 +9,6 @@ from itertools import islice
 from typing import NamedTuple
 
 from tokfmt import registry
-from tokfmt.commands.source.content import Manifest
-from tokfmt.commands.source.manifest import announce_manifest, describes, read_manifest
-from tokfmt.commands.source.request import Found, SourceFiles, SourceRequest, expanded
 from tokfmt.core.format import Format, unrelated_files
 from tokfmt.errors import DetectionError, FormatError, SourceChangedError, TokfmtError, UnknownFormatError
 from tokfmt.files.file import File, names_in, natural_key, reading_error
@@ -19,6 +16,9 @@ from tokfmt.files.listing import Listing
 from tokfmt.files.place import Place, PlaceLike, identities_now, place_of
 from tokfmt.files.side_by_side import side_by_side
 from tokfmt.files.store import Identity, Kind
+from tokfmt.source.content import Manifest
+from tokfmt.source.manifest import announce_manifest, describes, read_manifest
+from tokfmt.source.request import Found, SourceFiles, SourceRequest, expanded
 from tokfmt.wording import printable
 
 _HARMLESS = r"""(?xi)

@@ -11,35 +11,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from tokfmt.commands.source.content import Manifest
-from tokfmt.commands.source.discover import find_sources
-from tokfmt.commands.source.manifest import (
-    IGNORED,
-    as_written,
-    contradiction,
-    describes,
-    manifests_beside,
-    shrunk,
-)
-from tokfmt.commands.source.partial import closed, partial_of, readable
-from tokfmt.commands.source.request import (
-    CONTENTS,
-    Reading,
-    SourceFiles,
-    SourceRequest,
-    option_names,
-    read_options,
-)
-from tokfmt.commands.source.stored import (
-    GIVEN,
-    Separator,
-    Source,
-    contents_of,
-    decided,
-    known_separator,
-    notes_on_tokenizers,
-    without_leads,
-)
 from tokfmt.core.format import Hints
 from tokfmt.core.reader import Damage, Info, Layout, Separators, TokenReader, windows
 from tokfmt.core.records import RecordInfo, RecordReader, has_records
@@ -59,6 +30,35 @@ from tokfmt.files.shard_names import names_by_directory, notes_on_shards, refuse
 from tokfmt.model.dataset import Dataset
 from tokfmt.model.gap import Gap
 from tokfmt.model.readers import ContentReader, dataset_of, from_reader
+from tokfmt.source.content import Manifest
+from tokfmt.source.discover import find_sources
+from tokfmt.source.manifest import (
+    IGNORED,
+    as_written,
+    contradiction,
+    describes,
+    manifests_beside,
+    shrunk,
+)
+from tokfmt.source.partial import closed, partial_of, readable
+from tokfmt.source.request import (
+    CONTENTS,
+    Reading,
+    SourceFiles,
+    SourceRequest,
+    option_names,
+    read_options,
+)
+from tokfmt.source.stored import (
+    GIVEN,
+    Separator,
+    Source,
+    contents_of,
+    decided,
+    known_separator,
+    notes_on_tokenizers,
+    without_leads,
+)
 from tokfmt.wording import printable
 
 T = TypeVar("T")
@@ -450,7 +450,7 @@ def _contents_of_records(source: Source, records: RecordReader) -> Source:
     eos_id = separator.eos_id if separator.source == GIVEN and separator.is_stored else None
     if records.info.kind != "ids" or source.format.is_computed or (eos_id is None and source.bos_id is None):
         return source
-    from tokfmt.commands.source.ingest import ContentRecords  # Most sources need none of its imports.
+    from tokfmt.source.ingest import ContentRecords  # Most sources need none of its imports.
 
     return source._replace(reader=ContentRecords(records, eos_id, source.bos_id))
 

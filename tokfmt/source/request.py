@@ -1,6 +1,6 @@
 """Describe the sources of a command: paths and patterns, format, options, split, selection and permitted losses.
 
-`commands.source.discover` finds the datasets that a request names, and `commands.source.open` opens them.
+`source.discover` finds the datasets that a request names, and `source.open` opens them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from tokfmt import registry
 from tokfmt.base.options import choices, fit, given_options, nearest, parse_count, parse_options
-from tokfmt.commands.source.content import Manifest
 from tokfmt.core.format import Format, Hints
 from tokfmt.core.inspection import Inspection
 from tokfmt.core.losses import LOSSES
@@ -23,6 +22,7 @@ from tokfmt.errors import FormatError, OptionError
 from tokfmt.files.file import MANIFEST, File, matching, natural_key
 from tokfmt.files.listing import Listing
 from tokfmt.files.place import LocalPlace, Place, PlaceLike, place_of
+from tokfmt.source.content import Manifest
 from tokfmt.wording import printable
 
 if TYPE_CHECKING:
@@ -52,7 +52,7 @@ class SourceRequest:
         recursive: A directory also names the datasets in the directories below it.
         ignore_manifest: Continue without a manifest that contradicts its dataset, instead of an error.
         allow_partial: Read the sequences of a damaged source that are certain to be complete; see
-            `commands.source.partial`.
+            `source.partial`.
         bos: ID of the lead, which is no content at the beginning of sequences; "none"; or None for what the manifest
             states.
         every_end: Look at the end of every sequence that an index bounds. By default, all are presumed to end with the

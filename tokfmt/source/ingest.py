@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.commands.source.stored import Source
 from tokfmt.core.format import Encoder
 from tokfmt.core.memory import MemoryReader
 from tokfmt.core.ragged import Offsets, Ragged, Tokens
@@ -27,6 +26,7 @@ from tokfmt.model.separator import led
 from tokfmt.run.execute import SerialExecutor, make_executor
 from tokfmt.run.plan import Kind, Stretch, Workers, journaled
 from tokfmt.run.progress import Progress
+from tokfmt.source.stored import Source
 from tokfmt.text.ingest import (
     Ingestion,
     QuotaBudget,

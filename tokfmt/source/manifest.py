@@ -25,7 +25,7 @@
   manifest.
 - `output` of a dataset in a store also has `objects`: the key, bytes, ETag and xxh3_128 of each, if they are at most
   20,000.
-- `partial` exists if a source is damaged. It has what was saved of each; see `tokfmt.commands.source.partial`.
+- `partial` exists if a source is damaged. It has what was saved of each; see `tokfmt.source.partial`.
 - `ledger` exists if one was written: {"unit", "rows"}; see `tokfmt.mix.ledger`.
 - `more_sources` exists if there are more than 20,000 sources. Its hash is over lines `path size digest` of the sources
   that are not listed, in order, with each path as given.
@@ -44,14 +44,14 @@ from typing import Any, NamedTuple
 
 from tokfmt.base.options import parse_options
 from tokfmt.base.threads import in_threads
-from tokfmt.commands.source.content import Manifest
-from tokfmt.commands.source.request import SourceFiles, SourceRequest, given_to, words_of
 from tokfmt.core.format import Format
 from tokfmt.core.reader import Damage
 from tokfmt.errors import ContradictionError, CorruptError, FormatError, OptionError, TokfmtError
 from tokfmt.files.file import MANIFEST, File, open_file, read_whole, reading_error
 from tokfmt.files.named import place_named
 from tokfmt.files.place import AnyPlace, LocalPlace, Place, PlaceLike, is_address, place_of
+from tokfmt.source.content import Manifest
+from tokfmt.source.request import SourceFiles, SourceRequest, given_to, words_of
 from tokfmt.wording import grouped, printable
 
 SCHEMA = "tokfmt.manifest/1"

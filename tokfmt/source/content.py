@@ -1,4 +1,4 @@
-"""The content of a manifest: what it states of a dataset; see `commands.source.manifest`."""
+"""The content of a manifest: what it states of a dataset; see `source.manifest`."""
 
 from __future__ import annotations
 

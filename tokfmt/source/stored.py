@@ -13,13 +13,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from tokfmt.commands.source.content import Manifest, dataset_path
-from tokfmt.commands.source.endings import LITTLE, few_runs
-from tokfmt.commands.source.manifest import (
-    located_tokenizer,
-)
-from tokfmt.commands.source.partial import Partial
-from tokfmt.commands.source.request import EosChoice, SourceFiles
 from tokfmt.core.format import Format
 from tokfmt.core.raw_ids import byte_swapped
 from tokfmt.core.reader import Damage, Info, Inner, Layout, Separators, TokenReader
@@ -42,6 +35,13 @@ from tokfmt.model.laid import KEPT
 from tokfmt.model.readers import ContentReader, dataset_of, from_reader, is_unfinished
 from tokfmt.model.separator import ENOUGH, Statement, decide, led, look, named, refuse_other, refuse_undivided, unled
 from tokfmt.run.progress import Progress
+from tokfmt.source.content import Manifest, dataset_path
+from tokfmt.source.endings import LITTLE, few_runs
+from tokfmt.source.manifest import (
+    located_tokenizer,
+)
+from tokfmt.source.partial import Partial
+from tokfmt.source.request import EosChoice, SourceFiles
 from tokfmt.wording import counted, printable
 
 if TYPE_CHECKING:
