@@ -3,6 +3,7 @@
 EXAMPLES=N tries N examples of each property: `EXAMPLES=10000 .venv/bin/python -m pytest -n0 tests/model`.
 """
 
+import itertools
 import os
 
 import pytest
@@ -15,8 +16,8 @@ FUZZ_ONLY = pytest.mark.fuzz_only
 
 
 def examples(most):
-    """How many examples of a property are tried: a third of them in `make test`, and all in `make fuzz`."""
-    return int(os.environ.get("EXAMPLES") or (most if NIGHTLY else max(20, most // 3)))
+    """How many examples of a property are tried: a quarter of them in `make test`, and all in `make fuzz`."""
+    return int(os.environ.get("EXAMPLES") or (most if NIGHTLY else max(12, most // 4)))
 
 
 def first(kept, cases):
@@ -29,6 +30,28 @@ def only(kept, cases):
     cases = list(cases)
     assert set(kept) <= set(cases)
     return [case if case in kept else every(case) for case in cases]
+
+
+def pairs(*factors):
+    """All combinations of some values; `make test` has those in which any two values meet, and `make fuzz` all.
+
+    Of two factors `make test` has each value of either once at least.
+    """
+    cases = list(itertools.product(*factors))
+    size = 2 if len(factors) > 2 else 1
+    missing = {part for case in cases for part in _parts(case, size)}
+    kept = set()
+    while missing:
+        best = max(range(len(cases)), key=lambda number: len(missing.intersection(_parts(cases[number], size))))
+        kept.add(best)
+        missing -= _parts(cases[best], size)
+    return [case if number in kept else every(case) for number, case in enumerate(cases)]
+
+
+def _parts(case, size):
+    """Every `size` values of a case, each with the number of its factor."""
+    numbered = [(number, repr(value)) for number, value in enumerate(case)]
+    return set(itertools.combinations(numbered, size))
 
 
 def every(case):

@@ -17,7 +17,7 @@ INDEXED = {
 """The formats whose index bounds documents: what a document ends with is not needed to find its end."""
 STREAMS = {"array": "x.npy", "nanogpt": "train.bin", "llmc": "x.bin", "stage1": "stage1_block_0000.bin", "hdf5": "x.h5"}
 """The formats in which only separators mark boundaries."""
-TEXTS = {"webdataset", "jsonl", "text", "recipe"}
+TEXTS = {"internevo", "webdataset", "jsonl", "text", "recipe"}
 """The formats of records, and of what is computed."""
 
 

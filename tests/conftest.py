@@ -21,8 +21,10 @@ from paths import FIXTURES
 from tokfmt.plugin import LocalPlace
 from tokfmt.run import execute
 
-# how long an example takes says how busy the machine is
-settings.register_profile("tokfmt", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# how long an example takes says how busy the machine is; half of the examples that are usual, also of the laws of the kit
+settings.register_profile(
+    "tokfmt", max_examples=100 if NIGHTLY else 50, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("tokfmt")
 
 
@@ -120,7 +122,8 @@ def pytest_collection_modifyitems(config, items):
     for item in items:
         if SLOW & set(item.path.parts):
             item.add_marker(pytest.mark.slow)
-    left = [] if NIGHTLY else [item for item in items if item.get_closest_marker("fuzz_only")]
+    every = NIGHTLY or os.environ.get("SNAPSHOTS") == "renew"
+    left = [] if every else [item for item in items if item.get_closest_marker("fuzz_only")]
     if left:
         config.hook.pytest_deselected(items=left)
         items[:] = [item for item in items if not item.get_closest_marker("fuzz_only")]

@@ -83,7 +83,7 @@ def part(module: str, folder: str) -> str:
     if package and module.startswith(f"{package}."):
         return package
     words = module.split(".")
-    return ".".join(words[:3]) if words[1] in PACKAGES else module
+    return ".".join(words[:3]) if words[1] in PACKAGES else "tokfmt.source" if words[1] == "source" else module
 
 
 def root(node: ast.AST | None) -> str:

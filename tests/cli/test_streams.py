@@ -7,6 +7,7 @@ import sys
 
 import forkserver
 import pytest
+from amount import pairs
 from paths import CORPUS, FIXTURES, TOKENIZER
 
 PACK = FIXTURES / "modalities" / "D_2byte_gpt2.pbin"
@@ -99,8 +100,7 @@ def test_text_is_utf_8_in_every_locale(locale, tmp_path):
 CLOSED = "tokfmt: error: standard output: is closed. What was printed is not complete"
 
 
-@pytest.mark.parametrize("name", ["stats --json", "convert --json"])
-@pytest.mark.parametrize("closing", [">&-", "<&- >&-"])
+@pytest.mark.parametrize(("name", "closing"), pairs(["stats --json", "convert --json"], [">&-", "<&- >&-"]))
 def test_no_stdout_at_all(tmp_path, name, closing):
     """What cannot be printed is lost, as on a full device; none of it is written into a file."""
     done = without(closing, COMMANDS[name], tmp_path)

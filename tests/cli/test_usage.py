@@ -1,14 +1,12 @@
 """Help and usage errors of every command: what a stranger reads first."""
 
 import inspect
-import os
 import re
-import subprocess
-import sys
 from importlib import import_module
 
 import pytest
 from click.testing import CliRunner
+from commands import run
 
 import tokfmt
 from tokfmt.cli.main import COMMANDS, cli
@@ -16,12 +14,9 @@ from tokfmt.cli.main import COMMANDS, cli
 PACK = "fixtures/modalities/D_2byte_gpt2.pbin"
 
 
-def run(*words, check):
-    environment = {**os.environ, "COLUMNS": "100"}
-    done = subprocess.run([sys.executable, "-m", "tokfmt", *words], capture_output=True, text=True, timeout=60,
-                          env=environment)  # fmt: skip
-    assert done.returncode == check, done.stderr
-    return done
+@pytest.fixture(autouse=True)
+def _width(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "100")
 
 
 @pytest.mark.parametrize("name", COMMANDS)

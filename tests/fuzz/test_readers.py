@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import forkserver
 import pytest
 from amount import FUZZ_ONLY, MUTATIONS, NIGHTLY
 from paths import ROOT
@@ -14,7 +15,7 @@ pytestmark = pytest.mark.slow
 
 FORMATS = [
     "stage1", "modalities", "hdf5", "jsonl", "flat-tokens", "megatron", "llmc", "nanogpt", "olmo", "datatrove", "litdata", "mds",
-    "levanter", "webdataset", "array", "parquet", "arrow", "text",
+    "levanter", "internevo", "webdataset", "array", "parquet", "arrow", "text",
 ]  # fmt: skip
 BATCH = 50_000
 
@@ -23,7 +24,7 @@ def mutants(format_, first, count, at):
     """What the process says of so many mutants; it may die on one."""
     words = [sys.executable, str(Path(__file__).with_name("mutants.py")), format_, str(first), str(count)]
     env = {**os.environ, "PYTHONPATH": str(ROOT), "AT": str(at)}
-    done = subprocess.run(words, capture_output=True, text=True, env=env)
+    done = forkserver.run(words, capture_output=True, text=True, env=env, timeout=None)
     said = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
     return done, said
 

@@ -9,7 +9,6 @@ from click.testing import CliRunner
 from paths import FIXTURES, TOKENIZER
 
 import tokfmt
-from tokfmt import errors
 from tokfmt.cli.main import cli
 
 BAD = FIXTURES / "bad"
@@ -29,7 +28,11 @@ COUNTED = re.compile(r"negative (?:id|ID)|entries do not begin a line|holds no t
 
 @pytest.mark.parametrize(("format_", "name"), [one for one in EXPECTED if one[1] not in LOSSES], ids=lambda v: v)
 def test_bad_file(format_, name, tmp_path, monkeypatch):
-    """A conversion refuses it in the words that are expected, and in little memory, or reads all of it."""
+    """A conversion refuses it in the words that are expected, and in little memory, or reads all of it.
+
+    The causes of the error end: a worker of Dask follows them to the last one, and one that is its own cause fills the
+    memory.
+    """
     monkeypatch.chdir(BAD / format_)
     text = format_ == "jsonl"  # lines of text may be copied as they are
     case, out = EXPECTED[format_, name], tmp_path / ("out.pbin" if text else "out.jsonl")
@@ -53,6 +56,11 @@ def test_bad_file(format_, name, tmp_path, monkeypatch):
         assert str(done.exception).removesuffix(". --allow-partial saves the complete sequences") == case["message"]
         assert not out.exists()
         assert peak < 32 << 20, f"{peak:,} bytes for a small bad file"
+        error, seen = done.exception, []
+        while error is not None:
+            assert error not in seen
+            seen.append(error)
+            error = error.__cause__
         return
     assert done.exit_code == 0, done.output
     stored = tokfmt.info(out)
@@ -79,24 +87,6 @@ def test_findings(format_, name, monkeypatch):
         assert any(contrast[0] in message or COUNTED.search(message) for message in said), said
 
 
-REFUSED = [one for one, case in EXPECTED.items() if "error" in case and one[1] not in LOSSES]
-
-
-@pytest.mark.parametrize(("format_", "name"), REFUSED, ids=str)
-def test_causes_of_an_error_end(format_, name, tmp_path, monkeypatch):
-    """A worker of Dask follows the causes of an error to the last one. One that is its own cause fills the memory."""
-    monkeypatch.chdir(BAD / format_)
-    case = EXPECTED[format_, name]
-    how = {"format": format_, "eos": case.get("eos"), "options": case.get("options", {})}
-    with pytest.raises(errors.TokfmtError) as caught:
-        tokfmt.convert(name, tmp_path / "out.jsonl", allow_loss=case.get("allow_loss", ()), **how)
-    error, seen = caught.value, []
-    while error is not None:
-        assert error not in seen
-        seen.append(error)
-        error = error.__cause__
-
-
 @pytest.mark.parametrize("format_", ["modalities", "stage1", "hdf5", "flat-tokens", "jsonl"])
 def test_there_are_enough(format_):
     """At least five of each class, and controls."""
@@ -119,5 +109,9 @@ def test_every_file_is_expected():
             "README.md",
             "__pycache__",
         }
-        beside = {n for n in names if n.endswith((".idx", ".tokfmt.json", ".bin.json")) or n.startswith("outside")}
+        beside = {
+            n
+            for n in names
+            if n.endswith((".idx", ".tokfmt.json", ".bin.json", ".bin.meta")) or n.startswith("outside")
+        }
         assert names - beside <= {name for f, name in EXPECTED if f == format_}

@@ -7,7 +7,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from amount import examples
+from amount import examples, pairs
 from by_hand import megatron, pack
 from click.testing import CliRunner
 from hypothesis import HealthCheck, given, settings
@@ -114,12 +114,10 @@ def test_tokens_of_a_line_are_counted_from_its_lead(tmp_path):
     assert places == ["token 1 of record 0", "token 2 of record 0", "token 0 of record 1"]
 
 
-@pytest.mark.parametrize("to_bos", [None, BOS, OTHER, "none"])
-@pytest.mark.parametrize(("to", "name"), INDEXED.items())
-@pytest.mark.parametrize("source", MAKERS)
-def test_where_an_index_bounds_leads_are_kept_replaced_added_or_dropped(source, to, name, to_bos, tmp_path):
+@pytest.mark.parametrize(("source", "to", "to_bos"), pairs(MAKERS, INDEXED, [None, BOS, OTHER, "none"]))
+def test_where_an_index_bounds_leads_are_kept_replaced_added_or_dropped(source, to, to_bos, tmp_path):
     path = MAKERS[source](tmp_path / source, DOCUMENTS)
-    out = beside(tmp_path) / name
+    out = beside(tmp_path) / INDEXED[to]
     done = tokfmt.convert(path, out, to_format=to, eos=EOS, bos=BOS, to_bos=to_bos, verify=True)
     tokens, counts = laid(DOCUMENTS, to_bos)
     assert sum(lists(out, eos="none", bos="none"), []) == tokens

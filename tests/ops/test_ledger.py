@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import zstandard
-from amount import FUZZ_ONLY
+from amount import FUZZ_ONLY, pairs
 from finishing import finish
 from made_corpora import FIELDS, NAMES, SUFFIXES, make, prose
 from paths import TOKENIZER
@@ -174,9 +174,10 @@ def test_files_of_a_pattern_and_rows_and_ids(tmp_path, select):
         assert [one["kind"] for one in oracle.about["sources"]] == ["text", "text", "text", "ids"]
 
 
-@pytest.mark.parametrize("pack", ["stream", "document", "bestfit"])
-@pytest.mark.parametrize("shuffle", ["none", "samples", "documents"])
-@pytest.mark.parametrize("weights", [False, True])
+@pytest.mark.parametrize(
+    ("pack", "shuffle", "weights"),
+    pairs(["stream", "document", "bestfit"], ["none", "samples", "documents"], [False, True]),
+)
 def test_each_token_of_a_sample_is_in_a_piece(tmp_path, pack, shuffle, weights):
     sources(tmp_path)
     head = (

@@ -10,6 +10,7 @@ import sys
 
 import forkserver
 import pytest
+from amount import pairs
 from commands import run
 from moments import At
 from paths import FIXTURES
@@ -100,9 +101,7 @@ STRANGERS = {
 }
 
 
-@pytest.mark.parametrize("manifest", [False, True])
-@pytest.mark.parametrize("stranger", STRANGERS)
-@pytest.mark.parametrize("kind", DIRECTORIES)
+@pytest.mark.parametrize(("kind", "stranger", "manifest"), pairs(DIRECTORIES, STRANGERS, [False, True]))
 def test_strangers_in_a_dataset(tmp_path, kind, stranger, manifest):
     """Of every format that is a directory; whatever the new format is."""
     out = tmp_path / DIRECTORIES[kind]

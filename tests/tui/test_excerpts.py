@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from amount import only
 from browsing import browse, line, tab_of
 from rich.cells import cell_len
 from textual.widgets import Input
@@ -32,7 +33,7 @@ def hits_at(app, y):
     return "".join(part.text for part in shown.render_line(y) if part.style and part.style.bgcolor == color)
 
 
-@pytest.mark.parametrize("columns", [200, 80, 40, 24])
+@pytest.mark.parametrize("columns", only([200, 24], [200, 80, 40, 24]))
 def test_the_list_shows_the_words_around_a_hit(tmp_path, columns):
     far, near = "many words go before it, " * 40, "the needle is here"
     path = texts_of(tmp_path, [far + "a needle in hay " + far, "nothing here " * 9, near, far + "needle", "needle"])

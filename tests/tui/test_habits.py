@@ -1,7 +1,7 @@
 """What hands know from vim, from web browsers and from the mouse: hits, ends, half pages, the way back, recent lines."""
 
 import pytest
-from amount import FUZZ_ONLY
+from amount import FUZZ_ONLY, first
 from browsing import BLOCKS, PACK, browse, tab_of
 from paths import FIXTURES
 from textual.widgets import Input
@@ -167,7 +167,7 @@ def test_a_drag_beyond_the_last_line_scrolls():
     browse([PACK], steps, size=(100, 20))
 
 
-@pytest.mark.parametrize("key", ["g", "question_mark", "e", "d"])
+@pytest.mark.parametrize("key", first(1, ["g", "question_mark", "e", "d"]))
 def test_a_click_beside_a_dialog_leaves_it(key):
     async def steps(app, press):
         await press(key)

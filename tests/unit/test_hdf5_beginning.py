@@ -3,6 +3,7 @@
 import h5py
 import numpy as np
 import pytest
+from amount import first as beginning
 from made_corpora import text_like
 from reads import asked_of
 
@@ -68,7 +69,7 @@ def test_lookups_find_what_the_library_does(tmp_path, shape, chunk, libver):
         assert table.byte_offset(first, 0, 0) == open_hdf5(path).table.byte_offset(first, 0, 0)
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", beginning(12, range(40)))
 def test_a_damaged_tree_is_an_error_or_read_as_the_library_reads_it(tmp_path, seed):
     path = chunked(tmp_path / "x.h5", compression="gzip")
     with h5py.File(path) as file:

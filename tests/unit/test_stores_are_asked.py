@@ -8,7 +8,7 @@ import tokfmt
 HOME = Path(tokfmt.__file__).parent
 READERS = (
     "api.py", "base", "browser", "cli", "commands", "core", "dataset.py", "files", "formats", "mix", "recipe_dataset.py",
-    "registry.py", "unsupported.py", "unsupported_config.py",
+    "registry.py", "source", "unsupported.py", "unsupported_config.py",
 )  # fmt: skip
 LOCAL_STORE = {
     "files/place.py": "answers for local paths",

@@ -1,6 +1,5 @@
 """The commands as functions that return data. Each package imports only those above it:
 
-    source       open the datasets that a request names
     destination  refuse to replace or overwrite what a command must not touch
     compare      `tokfmt diff`
     search       `tokfmt search`

@@ -174,7 +174,11 @@ class RecordFiles(RecordReader):
 
     def ids(self, block: Block) -> Iterator[RecordBatch]:
         for some in _grouped(self.read(block)):
-            yield RecordBatch(ragged=Ragged.of(some))
+            yield self.batch(some)
+
+    def batch(self, records: Sequence[Any]) -> RecordBatch:
+        """Return the token IDs of some records; a format with loss masks adds their marks."""
+        return RecordBatch(ragged=Ragged.of(records))
 
     def record(self, index: int) -> str | list[int]:
         (block,) = self.blocks(1, index, index + 1)

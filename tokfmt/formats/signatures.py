@@ -16,6 +16,7 @@ SIGNATURES = {
     "datatrove": Signature((".ds",)),
     "flat-tokens": Signature((".zarr",), starts=(b"PK\3\4",)),
     "hdf5": Signature((".h5",), starts=(b"\x89HDF",), at=(0, *(512 << k for k in range(7)))),
+    "internevo": Signature((".bin",)),
     "jsonl": Signature((".json", ".ndjson"), text=True, starts=(b"\x1f\x8b", b"\x28\xb5\x2f\xfd", *_SKIPPED)),
     "levanter": Signature(),
     "litdata": Signature(),

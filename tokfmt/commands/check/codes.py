@@ -6,6 +6,7 @@
     TF4xx   flat-tokens       formats/flat_tokens/check.py     TF76x   mds          formats/mds.py
     TF5xx   jsonl             formats/jsonl/check.py           TF78x   levanter     formats/levanter.py
                                                                TF79x   array        formats/array.py
+                                                               TF84x   internevo    formats/internevo.py
                                                                TF82x   webdataset   formats/webdataset.py
     TF57x   text              formats/text.py                  TF80x   recipe       mix/format.py
     TF60x   megatron          formats/megatron.py              TF90x   any dataset  opening

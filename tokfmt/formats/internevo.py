@@ -1,0 +1,352 @@
+"""InternEvo's and InternLM's training data: `.bin` of JSON lines, and `.bin.meta`, which lists the lines.
+
+    X.bin          {"tokens": [IDs]} a line, UTF-8; further keys are ignored
+    X.bin.meta     NumPy's .npy of integers (documents, 2 or more): byte offset of the line, ..., number of its IDs
+    FOLDER         train/TYPE/X.bin and valid/TYPE/X.bin, or any other folders: in order of folders, then of names
+
+- The meta decides which documents there are, and their order; lines that it does not list are not read.
+- A negative number is an ID without loss: the ID is its absolute value. ID 0 cannot have a loss.
+- BOS and EOS are stored as the tokenizer wrote them: 1 in front and 2 behind, for InternLM.
+- The writer of upstream opens X.bin to append: running it twice doubles the documents. Its i32 offsets end at 2 GiB.
+- Training leaves out documents of fewer than min_length IDs, 50 by default for validation.
+Source: InternLM/InternEvo c628a8c8, tools/tokenizer.py, tools/alpaca_tokenizer.py and single_dataset.py, run.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from typing import IO, Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokfmt.base.options import option
+from tokfmt.core.findings import Audit, Code, Finding
+from tokfmt.core.format import Confidence, Hints, Probe, Receipt, Region, WriterTraits
+from tokfmt.core.loss_mask import TARGET
+from tokfmt.core.output import whole
+from tokfmt.core.ragged import Ragged
+from tokfmt.core.reader import TokenReader, batches, check_ids, windows
+from tokfmt.core.records import RecordBatch
+from tokfmt.errors import ConversionError, CorruptError, FormatError, TruncatedError
+from tokfmt.files.file import File, everything_in, names_in, open_file
+from tokfmt.files.place import AnyPlace, Place
+from tokfmt.formats.npy import HEAD, MAGIC, header_bytes, header_of
+from tokfmt.formats.record_files import RecordFiles, RecordFilesFormat, RecordFilesInspection, RecordFilesWriter
+from tokfmt.wording import counted, printable
+
+META = ".meta"
+_LINE, _AT_ONCE = 1 << 28, 1 << 10  # bytes of a line, lines per read, at most
+_ID = 1 << 32
+_LOOKED_AT = 256  # lines that show whether numbers are negative
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """Options for reading lines."""
+
+    loss: Literal["sign", "refuse"] | None = option(
+        None, "negative numbers are IDs without loss, or errors; auto: sign if one of the first lines has any"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """Options for writing lines."""
+
+    shard_size: int = option(1 << 26, "tokens per file; documents stay complete", minimum=1)
+    type: Literal["en", "cn", "code", "ja", "ar", "kaoshi"] = option("en", "type of the data, which is a folder")
+
+
+class Reader(RecordFiles):
+    """A reader of files of lines, by their metas."""
+
+    def __init__(self, paths: Sequence[Place], options: ReadOptions, hints: Hints) -> None:
+        """Read the headers of all metas, and the first lines."""
+        files = _files_of(paths[0])
+        if not files:
+            raise FormatError(paths[0], "holds no X.bin with X.bin.meta")
+        counts = [_meta(path)[0] for path in files]
+        self.signed = options.loss == "sign"
+        if options.loss is None:
+            first = itertools.islice((record for path in files for record in self._lines(path)), _LOOKED_AT)
+            self.signed = any(len(record) and int(record.min()) < 0 for record in first)
+        masks = "loss masks by sign: negative IDs count not in the loss" if self.signed else ""
+        notes = ("the ID 0 has no sign: it is read as an ID that does not count in the loss",) if self.signed else ()
+        super().__init__("ids", files, hints, counts=counts, field="tokens", loss_masks=masks, notes=notes)
+
+    def records(self, path: Place) -> Iterator[NDArray[np.int64]]:
+        for record in self._lines(path):
+            if not self.signed and len(record) and int(record.min()) < 0:
+                remedy = "--from-opt loss=sign reads negative numbers as IDs that do not count in the loss"
+                found = int(record[record < 0][0])
+                raise CorruptError(path, "has a negative ID", expected="0 or more", found=found, remedy=remedy)
+            yield record
+
+    def _lines(self, path: Place) -> Iterator[NDArray[np.int64]]:
+        """Yield the numbers of each line that the meta lists, in its order."""
+        count, begin, dtype, columns = _meta(path)
+        meta = path.with_name(path.name + META)
+        with closing(open_file(path)) as file, closing(open_file(meta)) as index:
+            for a in range(0, count, _AT_ONCE):
+                b = min(count, a + _AT_ONCE)
+                raw = index.array(begin + a * columns * dtype.itemsize, (b - a) * columns, dtype)
+                rows = raw.reshape(-1, columns)[:, [0, -1]].astype(np.int64)
+                yield from self._read(file, meta, a, rows)
+
+    def _read(self, file: File, meta: Place, first: int, rows: NDArray[np.int64]) -> Iterator[NDArray[np.int64]]:
+        """Yield the numbers of some lines: `rows` are the byte offset of each, and the number of its IDs."""
+        starts = rows[:, 0]
+        if (away := np.flatnonzero((starts < 0) | (starts >= file.size))).size:
+            k = int(away[0])
+            what, expected = f"byte offset of line {first + k:,}", f"0 to {file.size - 1:,}"
+            raise CorruptError(meta, what, expected=expected, found=int(starts[k]), remedy="Write the meta again")
+        bounds = np.append(np.unique(starts), file.size)
+        stops = bounds[np.searchsorted(bounds, starts, side="right")]
+        ranges = [(max(0, a - 1), min(b, a + _LINE)) for a, b in zip(starts.tolist(), stops.tolist(), strict=True)]
+        for number, ((start, content), stated) in enumerate(
+            zip(zip(starts.tolist(), file.read_ranges(ranges), strict=True), rows[:, 1].tolist(), strict=True)
+        ):
+            line = bytes(content[1:] if start else content)
+            text, newline, _ = line.partition(b"\n")
+            if start and bytes(content[:1]) != b"\n":
+                what = f"line {first + number:,} does not begin at the byte that the meta states"
+                raise CorruptError(file.path, what, offset=start, remedy="Write the meta again")
+            try:
+                ids = _ids(file.path, start, text)
+            except CorruptError as error:
+                if newline:
+                    raise
+                end = start + len(line)
+                raise TruncatedError(file.path, "ends inside a line", offset=end, remedy="Copy it again") from error
+            if len(ids) != stated:
+                what = f"IDs of line {first + number:,} at byte {start:,}"
+                raise CorruptError(meta, what, expected=len(ids), found=stated, remedy="Write the meta again")
+            yield ids
+
+    def batch(self, records: Sequence[Any]) -> RecordBatch:
+        ragged = Ragged.of([np.abs(record) for record in records])
+        if not self.signed:
+            return RecordBatch(ragged=ragged)
+        signs = np.concatenate([np.empty(0, np.int64), *records]) > 0
+        return RecordBatch(ragged=ragged, marks=signs.astype(np.uint8) * np.uint8(TARGET))
+
+    def record(self, index: int) -> list[int]:
+        return [abs(token) for token in super().record(index) if isinstance(token, int)]
+
+
+def _ids(path: Place, at: int, text: bytes) -> NDArray[np.int64]:
+    """Return the numbers of a line."""
+    try:
+        stated = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise CorruptError(path, "holds a line that is not JSON", offset=at, remedy="Write it again") from error
+    values = stated.get("tokens") if isinstance(stated, dict) else None
+    if not isinstance(values, list):
+        found = printable(text[:40].decode("utf-8", "replace"))
+        raise CorruptError(path, "holds a line without a list tokens", offset=at, found=found)
+    for value in values:
+        if type(value) is not int or not -_ID < value < _ID:
+            found = printable(json.dumps(value)[:40])
+            raise CorruptError(path, "holds a line with an invalid ID", offset=at, expected="a number", found=found)
+    return np.array(values, np.int64)
+
+
+def _meta(path: Place) -> tuple[int, int, np.dtype[Any], int]:
+    """Return the number of documents of a meta, the byte offset of the first entry, its dtype, and the columns."""
+    place = path.with_name(path.name + META)
+    if not place.is_file():
+        raise CorruptError(place, "is missing: it lists the lines", remedy="tools/tokenizer.py of InternEvo writes it")
+    with closing(open_file(place)) as file:
+        header = header_of(file)
+        count, columns = header.shape[0], header.shape[1] if len(header.shape) > 1 else 0
+        if count and columns < 2:
+            expected, found = "(documents, 2)", str(header.shape)
+            raise CorruptError(place, "does not list lines: its shape", expected=expected, found=found)
+        size = header.begin + count * columns * header.dtype.itemsize
+        if file.size != size:
+            what, remedy = "is not as long as its header states", "Copy it again"
+            raise CorruptError(place, what, expected=f"{size:,} bytes", found=f"{file.size:,}", remedy=remedy)
+    return count, header.begin, header.dtype, columns
+
+
+def _files_of(path: Place) -> list[Place]:
+    if not path.is_dir():
+        return [path]
+    found = [file for file in everything_in(path) if file.name.endswith(".bin" + META)]
+    metas = sorted(found, key=lambda file: file.parts)
+    return [file.with_name(file.name.removesuffix(META)) for file in metas]
+
+
+class Writer(RecordFilesWriter):
+    """A writer of train/TYPE/train_NNNNN.bin, each with its meta, in a folder."""
+
+    def name(self, number: int) -> str:
+        return f"train/{self.options.type}/train_{number:05d}.bin"
+
+    def write_file(self, out: IO[bytes], sequences: Iterator[NDArray[np.integer[Any]]]) -> None:  # noqa: ARG002
+        raise TypeError("a file is written with its meta")
+
+    def create(self, source: TokenReader) -> None:
+        super().create(source)
+        (self.path / self.name(0)).parent.mkdir(parents=True, exist_ok=True)
+
+    def write(self, region: Region, source: TokenReader) -> Receipt:
+        top, at, meta, path = -1, region.tokens.start, array("q"), self.path / self.name(region.index)
+        drop = "loss-mask" in self.target.allow_loss
+        with whole(path, self.drafts, stays=True) as out:
+            for batch in batches(source, region.sequences.start, region.sequences.stop):
+                stop = at + len(batch.tokens)
+                top = max(top, check_ids(batch.tokens, self.limit, at, self.path.name))
+                signed = batch.tokens.astype(np.int64)
+                marks = None if drop else source.marks(at, stop)
+                if marks is not None:
+                    _refuse_zeros(signed, marks, at)
+                    signed[marks & TARGET == 0] *= -1
+                begin = 0
+                for length in np.diff(batch.offsets).tolist():
+                    meta.extend((out.tell(), length))
+                    out.write(json.dumps({"tokens": signed[begin : begin + length].tolist()}).encode() + b"\n")
+                    begin += length
+                at = stop
+            written = out.tell()
+        with whole(path.with_name(path.name + META), self.drafts, stays=True) as out:
+            out.write(header_bytes(np.dtype("<i8"), len(meta) // 2, 2))
+            out.write(np.frombuffer(meta, np.int64).astype("<i8").tobytes() if meta else b"")
+        return Receipt(region.index, top, written + HEAD + 8 * len(meta), [len(region.sequences), len(region.tokens)])
+
+    def indexes(self, counts: Sequence[tuple[int, int]]) -> Mapping[str, bytes]:
+        if counts:
+            return {}
+        return {self.name(0): b"", self.name(0) + META: header_bytes(np.dtype("<i8"), 0, 2)}
+
+
+def _refuse_zeros(ids: NDArray[np.int64], marks: NDArray[np.uint8], start: int) -> None:
+    """Raise an error if ID 0 counts in the loss, which a sign cannot say."""
+    zeros = np.flatnonzero((ids == 0) & (marks & TARGET != 0))
+    if len(zeros):
+        where = f"{counted(len(zeros), 'token')} of ID 0 from position {start + int(zeros[0]):,} on"
+        raise ConversionError(f"{where}: internevo cannot say that ID 0 counts in the loss. --allow-loss loss-mask")
+
+
+class InternEvoInspection(RecordFilesInspection):
+    """The inspection of files of lines. It looks for documents that were appended a second time."""
+
+    def look(self, how: Audit) -> Iterator[Finding]:
+        yield from super().look(how)
+        for path in self._reader.files:
+            try:
+                count, begin, dtype, columns = _meta(path)
+                with closing(open_file(path.with_name(path.name + META))) as index:
+                    lengths = index.array(begin, count * columns, dtype).reshape(-1, columns)[:, -1]
+                is_double = count % 2 == 0 < count and np.array_equal(lengths[: count // 2], lengths[count // 2 :])
+                with closing(open_file(path)) as file:
+                    half = file.size // 2
+                    same = (
+                        bool(is_double)
+                        and file.size % 2 == 0
+                        and all(
+                            file.read(at, min(1 << 20, half - at)) == file.read(half + at, min(1 << 20, half - at))
+                            for at in range(0, half, 1 << 20)
+                        )
+                    )
+            except FormatError:
+                continue  # The reader reports it.
+            if how.deep and (unlisted := _unlisted(path)):
+                error = CorruptError(path, f"has {counted(unlisted, 'line')} that the meta does not list")
+                yield Finding.of("TF845", error, "warning")
+            if same:
+                error = CorruptError(path, f"holds each of its {counted(count // 2, 'document')} twice")
+                yield Finding.of("TF843", error, "warning")
+
+
+def _unlisted(path: Place) -> int:
+    """Return the number of lines of a file that its meta does not list."""
+    count, begin, dtype, columns = _meta(path)
+    with closing(open_file(path.with_name(path.name + META))) as index:
+        starts = index.array(begin, count * columns, dtype).reshape(-1, columns)[:, 0] if count else np.empty(0)
+    with closing(open_file(path)) as file:
+        lines = sum(file.read(a, b - a).count(b"\n") for a, b in windows(0, file.size))
+    return max(0, lines - len(np.unique(starts)))
+
+
+class InternEvo(RecordFilesFormat):
+    """The format of InternEvo's training data."""
+
+    name = "internevo"
+    title = "InternEvo and InternLM: .bin of JSON lines and .bin.meta"
+    stores = "sequences in order, empty ones too; loss masks by sign; IDs up to 2^32-1"
+    cannot_store = "that ID 0 counts in the loss"
+    read_options, write_options = ReadOptions, WriteOptions
+    Reader, Writer, inspection = Reader, Writer, InternEvoInspection
+    unreadable, damaged, unsafe = "TF841", "TF842", "TF844"
+
+    def sniff(self, probe: Probe) -> Confidence | None:
+        if probe.path.name.endswith(".bin" + META):
+            lines = probe.path.with_name(probe.path.name.removesuffix(META))
+            return Confidence.CERTAIN if probe.head.startswith(MAGIC) and lines.is_file() else None
+        if not probe.is_directory:
+            meta = probe.path.with_name(probe.path.name + META)
+            if not probe.path.name.endswith(".bin") or probe.head[:1] not in (b"{", b"") or not meta.is_file():
+                return None
+            with closing(open_file(meta)) as file:
+                is_array = file.read(0, min(file.size, len(MAGIC))) == MAGIC
+            return Confidence.CERTAIN if is_array else None
+        folders = [probe.path, *(probe.path / name for name in ("train", "valid") if name in probe.entries)]
+        folders += [folder / name for folder in folders[1:] for name in sorted(names_in(folder))[:8]]
+        for folder in (folder for folder in folders if folder.is_dir()):
+            if any(name.endswith(".bin" + META) for name in names_in(folder)):
+                return Confidence.CERTAIN
+        return None
+
+    def files(self, path: Place) -> Sequence[Place]:
+        found = [each for file in _files_of(path) for each in (file, file.with_name(file.name + META))]
+        return [file for file in found if file.is_file()]
+
+    def canonical(self, path: AnyPlace) -> AnyPlace:
+        is_meta = path.name.endswith(".bin" + META)
+        return path.with_name(path.name.removesuffix(META)) if is_meta else path
+
+    def companions(self, path: Place) -> Sequence[Place]:
+        return [path.with_name(path.name + META)] if path.name.endswith(".bin") else []
+
+    def writer_traits(self, options: WriteOptions) -> WriterTraits:  # noqa: ARG002 - the same for all
+        return WriterTraits(keeps_masks=True)
+
+    def codes(self) -> Mapping[str, Code]:
+        return {
+            "TF841": Code(
+                "lines that cannot be read",
+                "The .bin.meta is missing, damaged, or has another shape than (documents, 2), or the first lines "
+                "cannot be read. The message has the cause. Copy both files again, or write the meta again.",
+            ),
+            "TF842": Code(
+                "a line or its entry is damaged",
+                "A line is not a JSON object with a list tokens, the file was cut, or the meta states another byte "
+                "offset or number of IDs, which upstream never compares: its packs are then shifted.",
+            ),
+            "TF843": Code(
+                "each document is there twice",
+                "The second half of the file repeats the first: tools/tokenizer.py opens its output to append, and ran "
+                "twice. Remove the file and write it again, unless the documents are to be read twice.",
+            ),
+            "TF845": Code(
+                "lines that are not listed",
+                "The .bin.meta lists fewer lines than the file has: they are never read, by InternEvo neither. If that "
+                "is not meant, write the meta again.",
+            ),
+            "TF844": Code(
+                "unsafe to read",
+                "The .bin.meta is an array of objects, a pickle, which can run code when it is loaded, or states a "
+                "size that would exhaust memory. Do not load it with NumPy, unless you made it yourself.",
+                unsafe=True,
+            ),
+        }
+
+
+FORMAT = InternEvo()
