@@ -57,7 +57,7 @@ PARTS = {
     "api": ("api", "dataset", "recipe_dataset", "zarr_groups", "settings", "testing"),
     "commands": ("commands",),
     "mix": ("mix",),
-    "opening": ("source",),
+    "source": ("source",),
     "run": ("run",),
     "registry, plugin": ("registry", "unsupported", "unsupported_config", "plugin", "plugin_package"),
     "text": ("text",),
