@@ -125,10 +125,11 @@ class Find:
 
     def tokfmt(self, out):
         from tokfmt.commands.search.search import find
-        from tokfmt.source.open import open_source
+        from tokfmt.source.open import open_dataset
+        from tokfmt.source.request import SourceRequest
         from tokfmt.commands.search.query import TokenQuery
 
-        reader = open_source([HOME / "merge-0.pbin"]).reader
+        reader = open_dataset(SourceRequest((HOME / "merge-0.pbin",))).reader
         for _ in range(self.TIMES):
             hits = sum(1 for _ in find(reader, TokenQuery((40_001,))))
             assert hits

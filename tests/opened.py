@@ -1,13 +1,14 @@
 """Datasets as commands open them: as they are stored, and split into documents."""
 
-from tokfmt.source.discover import find_sources
-from tokfmt.source.open import open_source, open_stored
-from tokfmt.source.request import SourceRequest
+from tokfmt.source.open import open_dataset
+from tokfmt.source.request import Reading, SourceRequest
 
-__all__ = ["open_source", "stored"]
+
+def open_source(paths, *, jobs=None, collect_invalid=False, **how):
+    """A dataset without separators; several paths are files that join."""
+    return open_dataset(SourceRequest.of(paths, **how), Reading(jobs=jobs, collect_invalid=collect_invalid))
 
 
 def stored(paths):
     """A dataset as it is stored."""
-    request = SourceRequest(tuple(paths))
-    return open_stored(find_sources(request), request)
+    return open_dataset(SourceRequest(tuple(paths)), Reading(as_stored=True))

@@ -1,9 +1,10 @@
 """The formats that are installed, by name: what a plug-in's tests have as an object."""
 
+from opened import open_source
+
 from tokfmt.core.format import look
 from tokfmt.registry import candidates, detect, for_destination, get, list_formats, names
 from tokfmt.source.ingest import tokenized
-from tokfmt.source.open import open_source
 from tokfmt.unsupported import foreign
 
 __all__ = [

@@ -96,9 +96,8 @@ def open(  # noqa: A001 - the verb that users expect
         from tokfmt.core.losses import READS
         from tokfmt.core.records import RecordReader
         from tokfmt.dataset import Dataset
-        from tokfmt.model.readers import ContentReader
-        from tokfmt.source.open import open_sources
-        from tokfmt.source.request import SourceRequest
+        from tokfmt.source.open import open_dataset
+        from tokfmt.source.request import Reading, SourceRequest
         from tokfmt.source.stored import tokenizer_of
 
         if not isinstance(path, (str, os.PathLike)) and "zarr" in sys.modules:
@@ -113,7 +112,7 @@ def open(  # noqa: A001 - the verb that users expect
             path, format, eos, options, text_field, None, allow_loss, False, ignore_manifest, allow_partial, bos
         )
         wanted, handle = request.accepting(READS["open"]), tokenizer_of(tokenizer)
-        (source,) = open_sources(wanted, handle)
+        source = open_dataset(wanted, Reading(handle))
         reader = source.reader
         if source.format.is_computed:
             from tokfmt.recipe_dataset import dataset_of_recipe
@@ -133,17 +132,16 @@ def open(  # noqa: A001 - the verb that users expect
             )
         guessed = (*reader.info.inferred, *source.separator.guess)
         notes = tuple(note for note in source.notes if note not in guessed)
-        again = (
-            partial(_opened_again, wanted, handle) if isinstance(reader, ContentReader) and reader.presumes else None
-        )
+        again = partial(_opened_again, wanted, handle) if reader.presumes else None
         return Dataset(reader, source.format.name, inferred=guessed, notes=notes, origin=(source,), again=again)
 
 
 def _opened_again(request: SourceRequest, tokenizer: TokenizerHandle | None) -> TokenReader:
     """Return the reader of a dataset, after a look at the end of each of its sequences."""
-    from tokfmt.source.open import open_one
+    from tokfmt.source.open import open_dataset
+    from tokfmt.source.request import Reading
 
-    return cast("TokenReader", open_one(replace(request, every_end=True), tokenizer).reader)
+    return cast("TokenReader", open_dataset(replace(request, every_end=True), Reading(tokenizer)).reader)
 
 
 def info(

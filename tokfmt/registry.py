@@ -176,14 +176,14 @@ def _table() -> list[tuple[str, Signature | None]]:
 
 def detect(path: PlaceLike) -> Format:
     """Return the format of an existing file or directory, by its content; see `detected`."""
-    format_, file = detected(path)
-    if file is not None:
+    format_, files = detected(path)
+    for file in files.values():
         file.close()
     return format_
 
 
-def detected(path: PlaceLike) -> tuple[Format, File | None]:
-    """Return the format of an existing file or directory, by its content, and the file, which is still open.
+def detected(path: PlaceLike) -> tuple[Format, dict[Place, File]]:
+    """Return the format of an existing file or directory, by its content, and the open files that were looked at.
 
     Raises:
         FormatError: If the path cannot be read.
@@ -192,7 +192,7 @@ def detected(path: PlaceLike) -> tuple[Format, File | None]:
     """
     probe = look(path)
     with nullcontext() if probe.file is None else probe.file.at_hand():
-        return _recognized(path, probe, candidates(probe)), probe.file
+        return _recognized(path, probe, candidates(probe)), probe.files or {}
 
 
 def _recognized(path: PlaceLike, probe: Probe, claims: Mapping[str, int]) -> Format:
@@ -341,14 +341,13 @@ def candidates(probe: Probe) -> dict[str, int]:
 
 
 def _claim(format_: Format, probe: Probe) -> Confidence | None:
-    if _is_own(_points()[format_.name]):
-        return format_.sniff(probe)
     try:
         return format_.sniff(probe)
-    except Exception as error:  # noqa: BLE001 - A plug-in may raise any error for a file of another format.
-        _warn(
-            f"the format {format_.name} of {_package(_points()[format_.name])} fails at {probe.path}: {_text_of(error)}"
-        )
+    except Exception as error:  # A plug-in may raise any error for a file of another format.
+        point = _points()[format_.name]
+        if _is_own(point):
+            raise
+        _warn(f"the format {format_.name} of {_package(point)} fails at {probe.path}: {_text_of(error)}")
         return None
 
 

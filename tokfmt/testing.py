@@ -73,9 +73,9 @@ from tokfmt.model.readers import sequence_reader
 from tokfmt.run.execute import SerialExecutor, make_executor
 from tokfmt.run.plan import Workers, commit, plan, run
 from tokfmt.run.progress import Progress
-from tokfmt.source.discover import found_at
+from tokfmt.source.discover import dataset_at
 from tokfmt.source.ingest import tokenized
-from tokfmt.source.open import open_found
+from tokfmt.source.open import open_dataset
 from tokfmt.source.request import EosChoice, SourceRequest
 
 try:
@@ -153,7 +153,7 @@ def read(
         TokfmtError: If the dataset cannot be read.
     """
     request = SourceRequest((path,), eos=eos_id, options=options, allow_partial=partial)
-    source = open_found([found_at(LocalPlace(path), format_, request)], request)
+    source = open_dataset(request, files=[dataset_at(LocalPlace(path), request, format_)])
     return tokenized(source.reader, None) if isinstance(source.reader, RecordReader) else source.reader
 
 
@@ -743,10 +743,10 @@ class FormatContract:
                 self._write(path, Ragged.of([[1]] * count), self.sharded, size=1)
             request = SourceRequest((path,), eos=self.eos_id, options=self.read_options(self.sharded or {}))
             assert self.format.sniff(look(path)) is not None
-            found = found_at(path, self.format, request)
+            found = dataset_at(path, request, self.format)
             assert len(found.files) >= count
             unrelated_files(self.format, path)
-            source = open_found([found], request)
+            source = open_dataset(request, files=[found])
             reader = tokenized(source.reader, None) if isinstance(source.reader, RecordReader) else source.reader
             sequences(reader)
             list(self.format.check(path, parse_options(self.format.read_options, request.options, self.format.name)))
@@ -848,7 +848,7 @@ class FormatContract:
             home.mkdir()
             path = self._write(home / self.filename, Ragged.of(lists), options)
             asked = SourceRequest((path,), eos=self.eos_id, options=self.read_options(options))
-            source = open_found([found_at(path, self.format, asked)], asked)
+            source = open_dataset(asked, files=[dataset_at(path, asked, self.format)])
             request = Request(asked, LocalPlace(home / "lines.jsonl"), to="jsonl", verify=True)
             given: Any = [source], source.reader  # The format need not be installed, so detection is skipped.
             done = convert_files(request, Progress(), given=given)

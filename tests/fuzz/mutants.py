@@ -166,12 +166,12 @@ def damaged(content, rng):
 def read(format_, path, rng):
     """Open and read everything; raise AssertionError if what is read contradicts itself."""
     import numpy as np
+    from opened import open_source
 
     from tokfmt.core.reader import batches
     from tokfmt.core.records import RecordReader
     from tokfmt.errors import TokfmtError
     from tokfmt.source.ingest import tokenized
-    from tokfmt.source.open import open_source
 
     try:
         if rng.randrange(4) == 0:

@@ -23,6 +23,18 @@ def documents():
     return [doc[:-1] for doc in stored]
 
 
+def test_open_takes_one_dataset(tmp_path):
+    """A pattern may name files that join, but not several datasets."""
+    for name in ("a.pbin", "b.pbin"):
+        (tmp_path / name).write_bytes(PACK.read_bytes())
+    with pytest.raises(OptionError, match=r"names 2 datasets, .*a\.pbin, .*b\.pbin \.\.\. \(expected one\)"):
+        tokfmt.open(tmp_path / "*.pbin")
+    for name in ("a.jsonl", "b.jsonl"):
+        (tmp_path / name).write_text('{"input_ids": [1, 2]}\n')
+    with tokfmt.open(tmp_path / "*.jsonl") as dataset:
+        assert len(dataset) == 2
+
+
 def test_open_is_a_sequence_of_arrays():
     lists = documents()
     with tokfmt.open(PACK) as dataset:

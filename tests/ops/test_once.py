@@ -9,14 +9,15 @@ from pathlib import Path
 
 import pytest
 from paths import CORPUS, FIXTURES, ROOT, TOKENIZER
+from reads import asked_of
 
 import tokfmt
 
 pytestmark = pytest.mark.slow
 
-MOST = 437
+MOST = 434
 """Functions of tokfmt that `convert in.bin out.zarr` may run, detection and the command line among them."""
-COLD = {"megatron/gpt2_text_document.bin": 465, "nanogpt/openwebtext/train.bin": 440}
+COLD = {"megatron/gpt2_text_document.bin": 463, "nanogpt/openwebtext/train.bin": 439}
 """The same from the first import on, for fixtures without a manifest, with the functions that importing runs.
 
 What counts is a function with a name: no comprehension, lambda or body of a class or a module. A review once counted 592
@@ -126,10 +127,20 @@ def test_a_conversion_looks_at_everything_once(pair):
     found = counted(pair.parent, pair, pair.with_name("out.zarr"))
     print(f"{found['functions']} functions (at most {MOST})")
     assert found["functions"] <= MOST
-    opened = Counter(path for path in found["opened"] if path.startswith("in."))  # To read it, and for its checksum;
-    assert opened == {"in.bin": 2, "in.bin.tokfmt.json": 1, "in.idx": 3}  # an index is asked for when detecting.
+    opened = Counter(path for path in found["opened"] if path.startswith("in."))
+    assert opened == {"in.bin": 1, "in.bin.tokfmt.json": 1, "in.idx": 1}  # To detect, to read and for the checksum.
     assert found["read"] == ["in.bin.tokfmt.json"]
     assert found["made"] == 1, "a writer is made to write, not to be asked"
+
+
+@pytest.mark.parametrize("deep", [False, True])
+def test_a_check_opens_every_file_once(pair, deep):
+    """To detect, to examine, to read and for the checksum."""
+    with asked_of(pair.parent) as asked:
+        (report,) = tokfmt.check(pair, deep=deep)
+    assert not report.errors
+    names = Counter(Path(path).name for path in asked.opened)
+    assert names == {"in.bin": 1, "in.bin.tokfmt.json": 1, "in.idx": 1}
 
 
 @pytest.mark.parametrize("source", COLD)

@@ -59,13 +59,12 @@ from tokfmt.files.file import natural_key, read_whole
 from tokfmt.files.named import place_named
 from tokfmt.files.place import Place, place_of
 from tokfmt.files.store import Identity, Kind
-from tokfmt.model.readers import ContentReader
 from tokfmt.model.select import Rows
 from tokfmt.run.progress import Progress
 from tokfmt.source.discover import format_of
 from tokfmt.source.manifest import found_as_written, located_tokenizer, read_manifest
-from tokfmt.source.open import open_one, open_stored
-from tokfmt.source.request import SourceFiles, SourceRequest, read_options, viewed
+from tokfmt.source.open import open_dataset
+from tokfmt.source.request import Reading, SourceFiles, SourceRequest, read_options, viewed
 from tokfmt.source.stored import Separator, Source
 from tokfmt.wording import printable
 
@@ -149,7 +148,8 @@ def _tokens(opened: Opened) -> int:
 def _stored(request: SourceRequest, format_: Format) -> Source:
     """Open the dataset as it is stored, without listing its files, which may take long."""
     wanted = replace(request, allow_loss=request.allow_loss | {"tail"})
-    return open_stored([SourceFiles(place_of(path), format_, ()) for path in request.paths], wanted)
+    files = [SourceFiles(place_of(path), format_, ()) for path in request.paths]
+    return open_dataset(wanted, Reading(as_stored=True), files)
 
 
 def _samples(request: SourceRequest, format_: Format) -> Opened | None:
@@ -223,18 +223,17 @@ def open_in_full(
         format=format_.name if format_ else request.format,
         ignore_manifest=True,
     )
-    source = open_one(wanted, tokenizer, progress=progress)
+    source = open_dataset(wanted, Reading(tokenizer, progress=progress))
     reader, format_ = source.reader, source.format
     if isinstance(reader, RecordReader):
         return Opened(format_, (_records(reader, reader.count()),), source.separator, source.notes)
     name = "documents" if reader.info.layout is not Layout.SAMPLES else "samples"
-    presumes = isinstance(reader, ContentReader) and reader.presumes
-    again = partial(_opened_again, wanted, tokenizer) if presumes else None
+    again = partial(_opened_again, wanted, tokenizer) if reader.presumes else None
     return Opened(format_, (View(name, Viewport(reader, again)),), source.separator, source.notes)
 
 
 def _opened_again(request: SourceRequest, tokenizer: TokenizerHandle | None) -> TokenReader:
-    reader = open_one(replace(request, every_end=True), tokenizer).reader
+    reader = open_dataset(replace(request, every_end=True), Reading(tokenizer)).reader
     assert isinstance(reader, TokenReader)
     return reader
 

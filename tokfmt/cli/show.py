@@ -179,12 +179,13 @@ def _holds_text(path: str, given: Mapping[str, Any]) -> bool:
     from tokfmt.core.losses import READS
     from tokfmt.core.records import RecordReader
     from tokfmt.source.discover import format_of
-    from tokfmt.source.open import open_one
+    from tokfmt.source.open import open_dataset
+    from tokfmt.source.request import Reading
 
     if not format_of(path, given["format"]).may_hold_text:
         return False
     request = requested((path,), given, allow_loss={*given["allow_loss"], *READS["show"]})
-    reader = open_one(request, few_sequences=True).reader
+    reader = open_dataset(request, Reading(few_sequences=True)).reader
     reader.close()
     return isinstance(reader, RecordReader) and reader.info.kind == "text"
 

@@ -22,9 +22,9 @@ from tokfmt.files.listing import Listing
 from tokfmt.files.place import LocalPlace
 from tokfmt.source.content import Manifest
 from tokfmt.source.manifest import extent
-from tokfmt.source.open import counted, find_one, open_stored
-from tokfmt.source.request import SourceFiles, SourceRequest
-from tokfmt.source.stored import Source, tokenizer_of, without_leads, without_separators
+from tokfmt.source.open import counted, find_one, open_dataset
+from tokfmt.source.request import Reading, SourceFiles, SourceRequest
+from tokfmt.source.stored import Source, contents_of, tokenizer_of
 from tokfmt.text.tokenizer import TokenizerHandle
 from tokfmt.wording import shortened
 
@@ -142,7 +142,8 @@ def info(given: SourceRequest, tokenizer: str | None = None) -> Overview:
 
 def _overview(found: Sequence[SourceFiles], request: SourceRequest, handle: TokenizerHandle | None) -> Overview:
     try:
-        source = open_stored(found, request, handle, few_sequences=True, max_sequences=1)
+        reading = Reading(handle, few_sequences=True, max_sequences=1, as_stored=True)
+        source = open_dataset(request, reading, found)
     except (TruncatedError, CorruptError) as error:
         error.add_note(f"It is read as {found[0].format.name}; tokfmt check lists every problem")
         raise
@@ -221,10 +222,7 @@ def _of_tokens(source: Source, stored: TokenReader, request: SourceRequest, mani
     axis, notes = stored, source.notes
     divided = not about.separators.alone or (eos_id is not None and about.tokens <= _COUNTED)
     if divided:
-        axis, decided = without_separators(stored, source.separator, source.dataset, source.paths[0])
-        if source.bos_id is not None:
-            axis, noted = without_leads(axis, source.bos_id, source.paths[0])
-            decided += noted
+        axis, decided = contents_of(source, stored)
         notes = (*notes, *decided)
         counted(source._replace(reader=axis), request)
     counts: Mapping[str, Any] = {}

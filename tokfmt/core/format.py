@@ -63,6 +63,7 @@ class Probe(NamedTuple):
         entries: All names in a directory, in natural order. More than 4,096 names are sorted as strings, which is ten
             times as fast.
         file: The file, which is still open; None for a directory.
+        files: All files that were looked at, which are still open, by path; None to keep none but `file` open.
     """
 
     path: Place
@@ -72,6 +73,18 @@ class Probe(NamedTuple):
     tail: bytes = b""
     entries: tuple[str, ...] = ()
     file: File | None = None
+    files: dict[Place, File] | None = None
+
+    def opened(self, place: Place) -> File:
+        """Return another file of the dataset. It stays open for the other formats, and for the reader.
+
+        Raises:
+            FormatError: As `files.open_file`.
+        """
+        files = {} if self.files is None else self.files
+        if place not in files:
+            files[place] = open_file(place, may_be_page=True)
+        return files[place]
 
     def read(self, offset: int, length: int) -> bytes:
         """Return up to 64 KiB from a byte offset of the file; b"" beyond its end, or for a directory."""
@@ -93,7 +106,7 @@ class Probe(NamedTuple):
 
     def entry(self, name: str) -> Probe | None:
         """Probe a file of the directory; None if it is not a regular file."""
-        return look(self.path / name) if self.is_directory and (self.path / name).is_file() else None
+        return look(self.path / name, self) if self.is_directory and (self.path / name).is_file() else None
 
 
 class Signature(NamedTuple):
@@ -144,8 +157,12 @@ class Signature(NamedTuple):
         return beside != "" and path.with_suffix(beside).exists()
 
 
-def look(path: PlaceLike) -> Probe:
-    """Probe a place. A file stays open: close `Probe.file` unless it is used.
+def look(path: PlaceLike, directory: Probe | None = None) -> Probe:
+    """Probe a place. Files stay open: close `Probe.files` unless they are used.
+
+    Args:
+        path: The place.
+        directory: The probe of the directory that a file is in, which keeps its files open (default: none does).
 
     Raises:
         FormatError: If it does not exist, cannot be read, or is neither a regular file nor a directory.
@@ -153,14 +170,15 @@ def look(path: PlaceLike) -> Probe:
     path = place_of(path)
     if path.is_dir():
         names = names_in(path)
-        return Probe(path, is_directory=True, entries=tuple(sorted(names, key=_order_of(names))))
-    file = open_file(path, may_be_page=True)
+        return Probe(path, is_directory=True, entries=tuple(sorted(names, key=_order_of(names))), files={})
+    file = open_file(path, may_be_page=True) if directory is None else directory.opened(path)
+    files = {path: file} if directory is None else directory.files
     size, ends = file.size, min(file.size, PROBE_BYTES)
     file.prefetch([(0, ends), (size - ends, size)], keep=True)
     with file.at_hand():
         head = file.read(0, ends)
         tail = head if ends == size else file.read(size - ends, ends)
-    return Probe(path, is_directory=False, size=size, head=head, tail=tail, file=file)
+    return Probe(path, is_directory=False, size=size, head=head, tail=tail, file=file, files=files)
 
 
 def _order_of(names: Sequence[str]) -> Callable[[str], Any] | None:
@@ -185,7 +203,7 @@ class Hints(NamedTuple):
         few_sequences: The caller reads few sequences. A reader may then read only the needed entries of a long index,
             and `Info.notes` lists what it did not compare.
         max_sequences: The caller reads only so many sequences, from the first; None: it may read all.
-        files: The open files in which the format was detected, by path. `opened` takes them.
+        files: The open files that were looked at to detect the format, by path. `opened` takes them.
     """
 
     eos_id: int | None = None
@@ -202,7 +220,7 @@ class Hints(NamedTuple):
     files: dict[Place, File] | None = None
 
     def opened(self, place: Place, *, may_be_page: bool = False) -> File:
-        """Return a file of the dataset: the one in which its format was detected, or it is opened now.
+        """Return a file of the dataset: the one that was looked at to detect its format, or it is opened now.
 
         Whoever calls this closes the file.
 

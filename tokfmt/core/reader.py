@@ -384,6 +384,8 @@ class TokenReader(Axis):
         has_begins: `begins` has where documents begin in the rows, without separators.
         inserts_separators: `is_inserted` is True for some positions.
         shifted: Labels are the next tokens; False if they are the tokens themselves.
+        is_split: The sequences are those of a stream, whose separators were found when it was opened.
+        trimmed: Number of stored tokens that are left out: separators and padding; None if none ever are.
     """
 
     bounds: Offsets | None = None
@@ -392,6 +394,8 @@ class TokenReader(Axis):
     has_begins: bool = False
     inserts_separators: bool = False
     shifted: bool = True
+    is_split: bool = False
+    trimmed: int | None = None
 
     info: Info
 
@@ -416,6 +420,18 @@ class TokenReader(Axis):
 
         Raises:
             IndexError: If the range leaves the dataset.
+        """
+
+    @property
+    def presumes(self) -> bool:
+        """True if separators are presumed where no token was read; a sequence without its own raises UnendedError."""
+        return False
+
+    def look_at(self, numbers: Offsets) -> None:
+        """Compare the ends of some sequences with what is presumed. Reads one token of each.
+
+        Raises:
+            UnendedError: A sequence does not end with the separator.
         """
 
     @property

@@ -254,6 +254,16 @@ class File:
             if _Open.count > _MOST_OPEN:
                 self.close()
 
+    def duplicate(self) -> File:
+        """Return the same file with a descriptor of its own, without opening it again."""
+        file = object.__new__(type(self))
+        vars(file).update(vars(self), _fd=None)
+        with _Open.lock:
+            if self._fd is not None and _Open.count < _MOST_OPEN:
+                file._fd = os.dup(self._fd)
+                _Open.count += 1
+        return file
+
     def expect(self, *, may_be_page: bool) -> None:
         """State anew whether the file may be a page; its beginning is looked at again when it is read."""
         self.may_be_page, self._is_looked_at = may_be_page, False

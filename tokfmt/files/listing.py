@@ -137,7 +137,7 @@ class Listing:
 
     def kind_of(self, place: Askable) -> tuple[bool, Kind | None]:
         """Return whether a kept listing answers for a place, and the kind of the place; None: it does not exist."""
-        kinds = self.directories.get(place.parent) if place.name not in ("", "..") else None
+        kinds = self.directories.get(place.parent) if self.directories and place.name not in ("", "..") else None
         if kinds is not None:
             return True, kinds.get(place.name)
         return (False, None) if place.is_local else self._kind_in_lists(place)

@@ -248,7 +248,7 @@ class LocalPlace(PosixPath, Place):
     def asking(self, listing: Listing | None) -> LocalPlace:
         """See `Place.asking`."""
         if listing is None:
-            return LocalPlace(self)
+            return self if self.listing is None else LocalPlace(self)
         place = _AskingPlace(self)
         place.listing = listing
         return place
@@ -260,11 +260,11 @@ class LocalPlace(PosixPath, Place):
 
     def normalized(self) -> LocalPlace:
         """See `Place.normalized`."""
-        return LocalPlace(os.path.abspath(self))
+        return LocalPlace(os.path.abspath(self)).asking(self.listing)
 
     def real(self) -> LocalPlace:
         """See `Place.real`."""
-        return LocalPlace(os.path.realpath(self))
+        return LocalPlace(os.path.realpath(self)).asking(self.listing)
 
     def relative(self, base: Place) -> PurePath | None:
         """See `Place.relative`."""
@@ -321,19 +321,12 @@ class _AskingPlace(LocalPlace):
         return place
 
     def with_name(self, name: str) -> _AskingPlace:
-        return self._beside(super().with_name(name))
+        place = super().with_name(name)
+        place.listing = self.listing
+        return place
 
     def with_suffix(self, suffix: str) -> _AskingPlace:
-        return self._beside(super().with_suffix(suffix))
-
-    def normalized(self) -> _AskingPlace:
-        return self._beside(os.path.abspath(self))
-
-    def real(self) -> _AskingPlace:
-        return self._beside(os.path.realpath(self))
-
-    def _beside(self, path: str | os.PathLike[str]) -> _AskingPlace:
-        place = _AskingPlace(path)
+        place = super().with_suffix(suffix)
         place.listing = self.listing
         return place
 
@@ -530,12 +523,11 @@ def identities_now(places: Iterable[Place]) -> Iterator[Identity]:
     Raises:
         OSError: As `Place.status_now`, when the file is reached.
     """
-
-    def bucket_of(place: Place) -> Url | None:
-        return replace(place, key="") if isinstance(place, Url) and not place.query else None
-
-    for bucket, files in itertools.groupby(places, bucket_of):
-        if bucket is not None:
+    by_bucket = itertools.groupby(
+        places, lambda place: isinstance(place, Url) and not place.query and replace(place, key="")
+    )
+    for bucket, files in by_bucket:
+        if isinstance(bucket, Url):
             yield from store_of(bucket).identities([file.key for file in files if isinstance(file, Url)])
         else:
             yield from (file.status_now().identity for file in files)

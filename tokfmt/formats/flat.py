@@ -879,7 +879,8 @@ class FlatFormat(Format):
 
     def canonical(self, path: AnyPlace) -> AnyPlace:
         """See `Format.canonical`."""
-        return path if path.is_dir() else self.names(path)[0]
+        first = self.names(path)[0]
+        return path if first.name == path.name or path.is_dir() else first
 
     def companions(self, path: Place) -> Sequence[Place]:
         """See `Format.companions`. A folder has no companions."""
@@ -906,10 +907,13 @@ class FlatFormat(Format):
         Raises:
             FormatError: A folder holds no file whose name matches `pattern`.
         """
+        found = list[Place]()
         for path in paths:
-            if not self.members(path):
+            members = self.members(path)
+            if not members:
                 raise FormatError(path, f"holds no {self.member}")
-        return [file for path in paths for file in self.members(path)]
+            found += members
+        return found
 
     def inspect(self, paths: Sequence[Place], options: Any, hints: Hints) -> Inspection:
         """See `Format.inspect`. With `Hints.allow_partial`, the layout is the certain part of damaged files.

@@ -271,9 +271,9 @@ class Megatron(FlatFormat):
         if path.suffix in self.suffixes:
             index = self.names(path)[1]
             lost = _NAMED.fullmatch(path.stem) and (not index.is_file() or index.status().size < HEADER.size)
-            return Confidence.CERTAIN if _is_index(index) else Confidence.NAME if lost else None
+            return Confidence.CERTAIN if _is_index(index, probe) else Confidence.NAME if lost else None
         if self._in_capitals(path):
-            return Confidence.CERTAIN if _is_index(path.with_suffix(".IDX")) else None
+            return Confidence.CERTAIN if _is_index(path.with_suffix(".IDX"), probe) else None
         words = likely_prefixes(probe.head)
         prefixes = [word for word in words if _number(word) is None and word not in (*SPLITS, "null")]
         listed = any(self._leads_to_index(path, prefix) for prefix in words)
@@ -303,13 +303,16 @@ class Megatron(FlatFormat):
         return path.suffix not in self.suffixes and path.is_file()
 
     def members(self, path: Place) -> list[Place]:
-        found = super().members(path)  # In a folder, an index of text has the same suffix and is left out.
-        return [one for one in found if one.is_file() or not path.is_dir() or _is_index(self.names(one)[1])]
+        found = super().members(path)
+        if not path.is_dir():
+            return found
+        # An index of text has the same suffix and is left out.
+        return [one for one in found if one.is_file() or _is_index(self.names(one)[1])]
 
     def files(self, path: Place) -> list[Place]:
         if not self._is_list(path):
             own = super().files(path)
-            beside = [path / name for name in (LISTED, SIZES) if path.is_dir() and (path / name).is_file()]
+            beside = [path / name for name in (LISTED, SIZES) if (path / name).is_file()] if path.is_dir() else []
             return [*own, *(one for one in beside if one.name == SIZES or _lists_only(one, own))]
         try:
             prefixes = {located(path, one.prefix): None for split in SPLITS for one in read_blend(path, split)}
@@ -356,7 +359,7 @@ class Megatron(FlatFormat):
         path = self.names(file.path)[1]
         if not path.exists():
             raise FormatError(path, "no such file", remedy=_KILLED)
-        index, by_document = open_file(path), options.unit == "documents"
+        index, by_document = hints.opened(path), options.unit == "documents"
         lazy = hints.few_sequences and options.dtype is None
         if lazy and (file_layout := lazy_layout(file, index, by_document=by_document)):
             return file_layout
@@ -445,9 +448,9 @@ def _lists_only(path: Place, files: Sequence[Place]) -> bool:
         listed.close()
 
 
-def _is_index(path: Place) -> bool:
+def _is_index(path: Place, probe: Probe | None = None) -> bool:
     try:
-        index = open_file(path)
+        index = open_file(path) if probe is None else probe.opened(path)
         return index.read(0, min(len(MAGIC), index.size)).startswith((MAGIC, LEGACY))
     except FormatError:
         return False

@@ -40,8 +40,8 @@ from tokfmt.files.publisher import LocalPublisher
 from tokfmt.mix import TextRecipe, TextSource, selected_records
 from tokfmt.model.readers import batches_of
 from tokfmt.source.manifest import extent, manifest_path, read_manifest
-from tokfmt.source.open import open_sources
-from tokfmt.source.request import EosChoice, Options, SourceRequest, check_losses, several
+from tokfmt.source.open import open_datasets
+from tokfmt.source.request import EosChoice, Options, Reading, SourceRequest, check_losses, several
 from tokfmt.source.stored import Source, tokenizer_of
 from tokfmt.wording import printable
 
@@ -185,7 +185,7 @@ class TokfmtReader(BaseReader):  # type: ignore[misc] # datatrove is not a depen
             bos=self.bos,
         )
         handle = tokenizer_of(self.tokenizer)
-        sources = open_sources(request, handle)
+        sources = open_datasets(request, Reading(handle))
         try:
             recipe = next((source.reader for source in sources if isinstance(source.reader, TextRecipe)), None)
             handle = handle or (recipe.tokenizer if recipe is not None else None)

@@ -26,7 +26,7 @@ from tokfmt.model.dataset import Dataset
 from tokfmt.model.readers import dataset_of
 from tokfmt.model.select import Concat, Slice
 from tokfmt.source.manifest import manifest_path
-from tokfmt.source.open import open_sources
+from tokfmt.source.open import open_datasets
 from tokfmt.source.request import SourceFiles, SourceRequest, parse_selection
 from tokfmt.source.stored import Separator
 from tokfmt.source.stored import Source as Opened
@@ -51,7 +51,7 @@ class Deferred(TokenReader):
         """The opened reader."""
         with self._lock:
             if self._reader is None:
-                self._reader = joined([part.reader for part in open_sources(self.request)], self.select)
+                self._reader = joined([part.reader for part in open_datasets(self.request)], self.select)
             return self._reader
 
     def tokens(self, start: int, stop: int) -> Tokens:

@@ -46,7 +46,7 @@ from tokfmt.model.select import Concat, Slice
 from tokfmt.run.progress import Progress
 from tokfmt.source.discover import format_of
 from tokfmt.source.manifest import LITTLE, extent, fingerprint, ledger_paths, read_manifest, written_files
-from tokfmt.source.open import open_sources
+from tokfmt.source.open import open_dataset
 from tokfmt.source.request import EosChoice, SourceRequest, viewed, words_of
 from tokfmt.source.stored import Source as Opened
 from tokfmt.wording import printable
@@ -587,7 +587,7 @@ class Ledgers:
         if key not in self._opened:
             if len(self._opened) == _OPEN:
                 self._opened.pop(next(iter(self._opened))).reader.close()
-            self._opened[key] = open_sources(listed_request(ledger, ledger.sources[number]))[0]
+            self._opened[key] = open_dataset(listed_request(ledger, ledger.sources[number]))
         return self._opened[key]
 
 

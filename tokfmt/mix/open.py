@@ -34,9 +34,10 @@ from tokfmt.mix.samples import CHOOSE_SEPARATOR, Samples, has_labels, separator_
 from tokfmt.model.readers import dataset_of
 from tokfmt.source.discover import dataset_at, dataset_paths, find_sources, snapshot
 from tokfmt.source.ingest import as_stored, ingested
-from tokfmt.source.open import open_sources
+from tokfmt.source.open import open_datasets
 from tokfmt.source.request import (
     Found,
+    Reading,
     SourceFiles,
     SourceRequest,
     expanded,
@@ -351,7 +352,7 @@ def _opened(
     if is_plain and (cached := recalled_source(key, entry.name, request, entry.select)):
         return cached[0], [cached[1]]
     datasets = datasets or _find(request, hints, nesting)
-    parts = open_sources(request, handle, hints.jobs, found=datasets, collect_invalid=hints.collect_invalid)
+    parts = open_datasets(request, Reading(handle, hints.jobs, collect_invalid=hints.collect_invalid), datasets)
     for part in parts:
         _refuse_other_recipe(part, handle, hints.allow_loss)
     kinds = _kinds(entry, parts)

@@ -164,11 +164,6 @@ class _Reader(Laid, TokenReader):
         return at if at < self.info.tokens else None
 
 
-def is_split(reader: object) -> bool:
-    """Return whether a reader has the contents of a stream, whose separators were found when it was opened."""
-    return isinstance(reader, ContentReader) and reader.dataset.gap.alone
-
-
 def is_unfinished(reader: TokenReader) -> bool:
     """Return whether a stream of several sequences, each before its separator, ends without one."""
     if not isinstance(reader, ContentReader) or not reader.dataset.gap.alone or reader.dataset.spans.seamless:
@@ -206,7 +201,12 @@ class ContentReader(_Reader):
         )
 
     @property
-    def trimmed(self) -> int:
+    def is_split(self) -> bool:  # type: ignore[override]
+        """See `TokenReader`."""
+        return self.dataset.gap.alone
+
+    @property
+    def trimmed(self) -> int:  # type: ignore[override]
         """Number of slots of the dataset that are separators, or in padding."""
         leads = 0 if self.dataset.gap.lead is None else self.dataset.slots().leads
         return self.dataset.axis.length - self.info.tokens - leads

@@ -18,7 +18,7 @@ from tokfmt.files.side_by_side import side_by_side
 from tokfmt.files.store import Identity, Kind
 from tokfmt.source.content import Manifest
 from tokfmt.source.manifest import announce_manifest, describes, read_manifest
-from tokfmt.source.request import Found, SourceFiles, SourceRequest, asked_by, expanded
+from tokfmt.source.request import Found, SourceFiles, SourceRequest, expanded
 from tokfmt.wording import printable
 
 _HARMLESS = r"""(?xi)
@@ -42,16 +42,16 @@ _HARMLESS = r"""(?xi)
 
 def format_of(path: PlaceLike, name: str | None = None) -> Format:
     """Return the format of a dataset; see `identified`."""
-    format_, file, _ = identified(path, name)
-    if file is not None:
+    format_, files, _ = identified(path, name)
+    for file in files.values():
         file.close()
     return format_
 
 
-def identified(path: PlaceLike, name: str | None) -> tuple[Format, File | None, Manifest | None]:
+def identified(path: PlaceLike, name: str | None) -> tuple[Format, dict[Place, File], Manifest | None]:
     """Return the format with a name, else the format that the content shows, else that of the manifest.
 
-    The file that was looked at for it is still open, and is returned. So is the manifest, if it was read for it.
+    The files that were looked at for it are still open, and are returned. So is the manifest, if it was read for it.
 
     The manifest counts only if the number and size of the files are as it states. It helps with files of raw token IDs,
     whose content shows no format.
@@ -62,9 +62,10 @@ def identified(path: PlaceLike, name: str | None) -> tuple[Format, File | None, 
         OptionError: There is no format with that name.
     """
     if name:
-        return registry.get(name), None, None
+        return registry.get(name), {}, None
     place = registry.of_prefix(place_of(path))
-    announce_manifest(place)
+    if not place.is_local:
+        announce_manifest(place)
     try:
         return *registry.detected(place), None
     except DetectionError:
@@ -72,7 +73,7 @@ def identified(path: PlaceLike, name: str | None) -> tuple[Format, File | None, 
         stated = manifest.content.get("format")
         if stated not in registry.names() or not describes(manifest, registry.get(stated), place):
             raise
-        return registry.get(stated), None, manifest
+        return registry.get(stated), {}, manifest
 
 
 def find_sources(
@@ -107,18 +108,6 @@ def find_sources(
     return found
 
 
-def dataset_at(path: Place, request: SourceRequest) -> SourceFiles:
-    """Return the files of the dataset at a path, of the format that the request names, or that is detected.
-
-    Raises:
-        FormatError: The path cannot be read.
-        DetectionError: The format cannot be detected.
-        OptionError: There is no format of that name.
-    """
-    format_, file, manifest = identified(path, request.format)
-    return found_at(path, format_, request, file, manifest)
-
-
 _OPENED = 64  # files that stay open between detection and opening; others are opened again, if they did not change
 
 
@@ -134,7 +123,7 @@ def dataset_paths(request: SourceRequest, listing: Listing | None = None) -> lis
         OptionError: A path is invalid.
     """
     found: list[Place] = []
-    for path in (asked_by(path, listing) for path in expanded(request.paths, listing)):
+    for path in expanded(request.paths, listing):
         below = request.recursive and path.is_dir()
         places = [place for place, _ in _candidates(path, request.format)] if below else [path]
         if not places:
@@ -230,28 +219,29 @@ def _candidates(directory: Place, name: str | None, *, mixed: bool = False) -> I
             yield entry, None  # opening the file reports an error if it is not a dataset
 
 
-def found_at(
-    path: Place, format_: Format, request: SourceRequest, file: File | None = None, manifest: Manifest | None = None
-) -> SourceFiles:
-    """Return the files of one dataset, its manifest, and a description of other files in its directory.
+def dataset_at(path: Place, request: SourceRequest, format_: Format | None = None) -> SourceFiles:
+    """Return the files of the dataset at a path, its manifest, and a description of other files in its directory.
 
     Args:
         path: The dataset.
-        format_: Its format.
-        request: Whether files may be lost, and whether directories below are datasets of their own.
-        file: The file in which the format was detected.
-        manifest: The manifest beside it, if it was read already.
+        request: Its format, whether files may be lost, and whether directories below are datasets of their own.
+        format_: Its format, if it is known already (default: the one that the request names, or that is detected).
 
     Raises:
-        FormatError: The directory cannot be listed.
+        FormatError: The path cannot be read, or the directory cannot be listed.
+        DetectionError: The format cannot be detected.
+        OptionError: There is no format of that name.
     """
+    opened, manifest = dict[Place, File](), None
+    if format_ is None:
+        format_, opened, manifest = identified(path, request.format)
     path = format_.canonical(registry.of_prefix(path))
     manifest = read_manifest(path) if manifest is None else manifest
     files = tuple(format_.files(path))
     if request.allow_partial:  # An index may name files that are lost. The reader says so.
         files = tuple(file for file in files if file.is_there())
     if not path.is_dir() or not files:
-        return SourceFiles(path, format_, files, opened={} if file is None else {file.path: file}, manifest=manifest)
+        return SourceFiles(path, format_, files, opened=opened, manifest=manifest)
     behind = {file.real() for file in files if file.is_symlink()}
     others = [entry for entry in unrelated_files(format_, path) if _counts(entry, path)]
     if behind:
@@ -260,12 +250,12 @@ def found_at(
         here = (entry for entry in others if entry.parent == path)
         others = [entry for entry in here if entry.is_symlink() or not entry.is_dir()]
     if not others:
-        return SourceFiles(path, format_, files, manifest=manifest)
+        return SourceFiles(path, format_, files, opened=opened, manifest=manifest)
     first = printable("/".join(_names(others[0], path)))
     many = f"{len(others):,} other files, such as {first}" if len(others) > 1 else f"another file, {first}"
     own = {_below(file, path) for file in files if file != path and file.relative(path) is not None}
     has_below = any(_below(entry, path) not in {"", *own} for entry in others)
-    return SourceFiles(path, format_, files, many, has_below, manifest=manifest)
+    return SourceFiles(path, format_, files, many, has_below, opened=opened, manifest=manifest)
 
 
 def _below(entry: Place, directory: Place) -> str:

@@ -47,9 +47,9 @@ from tokfmt.base.threads import in_threads
 from tokfmt.core.format import Format
 from tokfmt.core.reader import Damage
 from tokfmt.errors import ContradictionError, CorruptError, FormatError, OptionError, TokfmtError
-from tokfmt.files.file import MANIFEST, open_file, read_whole, reading_error
+from tokfmt.files.file import MANIFEST, File, open_file, read_whole, reading_error
 from tokfmt.files.named import place_named
-from tokfmt.files.place import AnyPlace, LocalPlace, Place, PlaceLike, is_address
+from tokfmt.files.place import AnyPlace, LocalPlace, Place, PlaceLike, is_address, place_of
 from tokfmt.source.content import Manifest
 from tokfmt.source.request import SourceFiles, SourceRequest, given_to, words_of
 from tokfmt.wording import grouped, printable
@@ -99,8 +99,6 @@ def read_manifest(path: Place) -> Manifest:
 
 def announce_manifest(path: Place) -> None:
     """Announce the manifest beside a dataset in a store, before its format is known: .idx may stand for .bin."""
-    if path.is_local:
-        return
     names = {place.name: place for place in path.beside()}
     own = [name for name in (f"{path.name}{MANIFEST}", f"{path.stem}.bin{MANIFEST}") if name in names][:1]
     for place in map(names.__getitem__, own):
@@ -166,12 +164,16 @@ class LocatedTokenizer(NamedTuple):
     problem: str = ""
 
 
-def located_tokenizer(path: Place) -> LocatedTokenizer:
+def located_tokenizer(path: Place, manifest: Manifest | None = None) -> LocatedTokenizer:
     """Find the tokenizer that made a dataset among the files of this machine, by the manifest of the dataset.
 
     A file with the digest of the manifest precedes any other. tokfmt does not use the network for this.
+
+    Args:
+        path: The dataset.
+        manifest: Its manifest, if it was read already.
     """
-    made = read_manifest(path).tokenizer
+    made = (read_manifest(path) if manifest is None else manifest).tokenizer
     name = made.get("name") if made is not None else None
     if made is None or not isinstance(name, str) or not name or "\0" in name:
         return LocatedTokenizer()
@@ -240,7 +242,7 @@ def manifests_beside(found: Sequence[SourceFiles], request: SourceRequest) -> tu
     for one in found:
         manifest = manifest_of(one, of_folder)
         differences = file_differences(one, manifest) if one.files else ()
-        wrong = next((_contradiction(one.path, manifest, *difference) for difference in differences), None)
+        wrong = next((contradiction(one.path, manifest, *difference) for difference in differences), None)
         if wrong is not None:
             kept = request.allow_partial and not request.ignore_manifest and shrunk(one, manifest) is not None
             if not kept and not request.ignore_manifest:
@@ -410,7 +412,7 @@ def checksum_contradiction(path: Place, manifest: Manifest, measured: Mapping[st
     expected, found = manifest.output.get("xxh3_128"), measured["xxh3_128"]
     if not alike or not isinstance(expected, str) or expected == found:
         return None
-    return _contradiction(path, manifest, "the checksum", expected, found)
+    return contradiction(path, manifest, "the checksum", expected, found)
 
 
 def shrunk(one: SourceFiles, manifest: Manifest) -> Damage | None:
@@ -445,38 +447,8 @@ def describes(manifest: Manifest, format_: Format, path: Place) -> bool:
     return next(file_differences(one, manifest), None) is None
 
 
-def count_contradiction(
-    path: Place,
-    manifest: Manifest,
-    split: object,
-    known: tuple[int, int | None],
-    ids: tuple[int | None, int | None],
-    *,
-    samples: bool = False,
-) -> CorruptError | None:
-    """Return the error of a manifest that contradicts the counts of its dataset; None if it does not.
-
-    Counts under another separator or lead than those of the manifest cannot be compared.
-
-    Args:
-        path: The dataset.
-        manifest: Its manifest.
-        split: The split that was counted, if the dataset has several.
-        known: Number of sequences, and of tokens without separators (None if it is not known).
-        ids: The separator and the lead of these counts.
-        samples: The sequences that were counted are samples, as they are stored.
-    """
-    if manifest.ids != ids:
-        return None
-    counts = manifest.counts(split, samples=samples)
-    for key, found in zip(("sequences", "tokens"), known, strict=True):
-        expected = counts.get(key)
-        if isinstance(expected, int) and found is not None and expected != found:
-            return _contradiction(path, manifest, key, expected, found)
-    return None
-
-
-def _contradiction(path: Place, manifest: Manifest, what: str, expected: object, found: object) -> CorruptError:
+def contradiction(path: Place, manifest: Manifest, what: str, expected: object, found: object) -> CorruptError:
+    """Return the error of a manifest that states another fact than its dataset shows."""
     may_be_cut = what in ("files", "bytes")
     return (CorruptError if may_be_cut else ContradictionError)(
         path,
@@ -529,32 +501,38 @@ class Measured(NamedTuple):
     digest: str
 
 
-def fingerprint(path: Place, files: Sequence[Place], jobs: int = 1) -> dict[str, Any]:
+def fingerprint(
+    path: Place, files: Sequence[Place], jobs: int = 1, opened: dict[Place, File] | None = None
+) -> dict[str, Any]:
     """Return the size, number and checksum of the files of a dataset.
 
     Args:
         path: The dataset.
         files: Its files.
         jobs: Number of files that are read at a time.
+        opened: Those that are open already, by path. They are taken out and closed.
     """
-    return combined(measured(path, files, jobs), single=list(files) == [path])
+    return combined(measured(path, files, jobs, opened), single=list(files) == [path])
 
 
-def measured(path: Place, files: Sequence[Place], jobs: int = 1) -> list[Measured]:
+def measured(
+    path: Place, files: Sequence[Place], jobs: int = 1, opened: dict[Place, File] | None = None
+) -> list[Measured]:
     """Return the size and the checksum of each file of a dataset, sorted by name.
 
     Args:
         path: The dataset.
         files: Its files.
         jobs: Number of files that are read at a time.
+        opened: As for `fingerprint`.
     """
     if list(files) == [path]:  # a thread would take longer than most files of a conversion from thousands of files
-        return [Measured(path.name, *digest_of_file(path))]
+        return [Measured(path.name, *digest_of_file(path, opened))]
     base = path if path.is_dir() else path.parent
     below = ((file.relative(base), file) for file in files)
     named = [(file.name if names is None else names.as_posix(), file) for names, file in below]
     named.sort(key=lambda one: (one[0], one[1].parts))
-    digests = in_threads(digest_of_file, [file for _, file in named], jobs)
+    digests = in_threads(lambda file: digest_of_file(file, opened), [file for _, file in named], jobs)
     return [Measured(name, *digest) for (name, _), digest in zip(named, digests, strict=True)]
 
 
@@ -576,11 +554,12 @@ def combined(files: Sequence[Measured], *, single: bool) -> dict[str, Any]:
     return {"bytes": total, "files": len(files), "xxh3_128": tree.hexdigest()}
 
 
-def digest_of_file(path: PlaceLike) -> tuple[int, str]:
-    """Return the size and the XXH3-128 of a file."""
+def digest_of_file(path: PlaceLike, opened: dict[Place, File] | None = None) -> tuple[int, str]:
+    """Return the size and the XXH3-128 of a file. If it is open already, it is taken out of `opened`."""
     import xxhash
 
-    file, state = open_file(path, may_be_page=True), xxhash.xxh3_128()
+    file, state = (opened or {}).pop(place_of(path), None) or open_file(path), xxhash.xxh3_128()
+    file.expect(may_be_page=True)
     buffer = bytearray(min(_PIECE, file.size))
     try:
         for offset in range(0, file.size, _PIECE):

@@ -1,23 +1,19 @@
-"""Open datasets of any format, recipes among them. Every command opens its sources here.
-
-`open_sources` opens what a request names, `open_one` expects one dataset. Both return readers without separators.
-`open_stored` returns the reader of the format itself, whose axis still has the separators.
-"""
+"""Open datasets of any format, recipes among them: `open_dataset` opens one, `open_datasets` several."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
-from tokfmt.base.options import given_options
-from tokfmt.core.format import Format, Hints
+from tokfmt.core.format import Hints
 from tokfmt.core.reader import Damage, Info, Layout, Separators, TokenReader, windows
-from tokfmt.core.records import RecordReader, has_records
+from tokfmt.core.records import RecordInfo, RecordReader, has_records
 from tokfmt.errors import (
     NO_DAMAGE,
     CorruptError,
@@ -27,30 +23,29 @@ from tokfmt.errors import (
     TokfmtError,
     UnendedError,
 )
-from tokfmt.files.file import File, refuse_stand_in
+from tokfmt.files.file import refuse_stand_in
 from tokfmt.files.listing import Listing
-from tokfmt.files.place import Place, PlaceLike, place_of
+from tokfmt.files.place import Place, place_of
 from tokfmt.files.shard_names import names_by_directory, notes_on_shards, refuse_incomplete
 from tokfmt.model.dataset import Dataset
+from tokfmt.model.gap import Gap
 from tokfmt.model.readers import ContentReader, dataset_of, from_reader
-from tokfmt.run.progress import Progress
 from tokfmt.source.content import Manifest
 from tokfmt.source.discover import find_sources
 from tokfmt.source.manifest import (
     IGNORED,
     as_written,
-    count_contradiction,
+    contradiction,
     describes,
     manifests_beside,
     shrunk,
 )
 from tokfmt.source.partial import closed, partial_of, readable
 from tokfmt.source.request import (
-    EosChoice,
-    Options,
+    CONTENTS,
+    Reading,
     SourceFiles,
     SourceRequest,
-    asking_once,
     option_names,
     read_options,
 )
@@ -58,30 +53,19 @@ from tokfmt.source.stored import (
     GIVEN,
     Separator,
     Source,
+    contents_of,
     decided,
     known_separator,
     notes_on_tokenizers,
     without_leads,
-    without_separators,
 )
 from tokfmt.wording import printable
-
-if TYPE_CHECKING:
-    from tokfmt.text.tokenizer import TokenizerHandle
-
 
 T = TypeVar("T")
 
 
 _LITTLE = 1 << 22  # a stream of at most so many tokens is always scanned to its end
 _TRIED = 16  # sequences that are read to find if any is readable
-
-
-def _has_others(one: SourceFiles) -> FormatError:
-    """Return the error of a directory that holds files outside its dataset."""
-    deeper = "--recursive reads the directories below as well; " if one.below else ""
-    what = f"is read as {one.format.name}, and holds {one.left_out}"
-    return FormatError(one.path, what, remedy=f"{deeper}--allow-loss other-files leaves out what is not read")
 
 
 def presuming(run: Callable[..., T], note: Callable[[str], None]) -> T:
@@ -101,52 +85,89 @@ def presuming(run: Callable[..., T], note: Callable[[str], None]) -> T:
     return run(every_end=True)
 
 
-def open_sources(
-    request: SourceRequest,
-    tokenizer: TokenizerHandle | None = None,
-    jobs: int | None = None,
-    progress: Progress | None = None,
-    *,
-    found: Sequence[SourceFiles] | None = None,
-    collect_invalid: bool = False,
-    max_sequences: int | None = None,
+def open_datasets(
+    request: SourceRequest, reading: Reading = CONTENTS, files: Sequence[SourceFiles] | None = None
 ) -> list[Source]:
-    """Open every source; files of one format that join (blocks, samples, JSON Lines) are opened as one.
+    """Open every dataset that a request names; files of one format that join (blocks, samples) are opened as one.
 
     Args:
         request: The paths, and the options that state how to read them.
-        tokenizer: The tokenizer in use. It gives the separator, and is compared with the one that made the token IDs.
-        jobs: Number of threads that scan streams.
-        progress: Receives the progress of that scan.
-        found: The datasets from `find_sources`, if they were found already.
-        collect_invalid: Leave out and count invalid records instead of raising; see `Hints`.
-        max_sequences: The number of sequences that the command reads, from the first; a stream is not scanned beyond
-            them. None: all.
+        reading: What is read of them.
+        files: The files of the datasets, if they were found already.
 
     Returns:
-        The sources in order, each with a reader without separators.
+        The datasets in order.
 
     Raises:
-        DetectionError: The format of a path cannot be detected.
-        FormatError: A source cannot be read.
-        OptionError: An option is invalid.
-        SeparatorUnknownError: A stream needs a separator, and none is known.
-        TokenizerMismatchError: Another tokenizer made a source.
+        TokfmtError: As in `open_dataset`.
     """
-    with (found and found[0].path.listing) or Listing() as listing:
-        found = find_sources(request, listing=listing) if found is None else found
-        sources = [
-            open_found(
-                group, request, tokenizer, jobs, progress, collect_invalid=collect_invalid, max_sequences=max_sequences
-            )
-            for group in _datasets(found)
-        ]
+    with (files and files[0].path.listing) or Listing() as listing:
+        files = find_sources(request, listing=listing) if files is None else files
+        sources = [open_dataset(request, reading, of_one) for of_one in _datasets(files)]
         for before, after in pairwise(sources):
             _check_apart(before, after)
     if len(sources) > 1:
         noted = notes_on_shards([path for source in sources for path in source.paths])
         sources[0] = sources[0]._replace(notes=(*sources[0].notes, *noted))
     return sources
+
+
+def open_dataset(
+    request: SourceRequest, reading: Reading = CONTENTS, files: Sequence[SourceFiles] | None = None
+) -> Source:
+    """Open the one dataset that a request names. Every command, Python and recipes open their datasets here.
+
+    The steps pass their answers on, so that each question is asked once:
+
+    1. Find the files and detect the format (`find_one`).
+    2. Read the manifests, compare them with the files, and take the options and the lead that they state.
+    3. Let the format inspect the files and return its reader; that of a recipe opens its sources.
+    4. Look for damage and for other files in the directory.
+    5. Decide which ID separates sequences.
+    6. Take separators and leads out, unless the reading is as stored.
+    7. Compare the counts with the manifest, or state what is saved of a damaged dataset.
+
+    Args:
+        request: The path, or the paths of files that join, and the options that state how to read them.
+        reading: What is read of it.
+        files: The files of the dataset, if they were found already.
+
+    Raises:
+        DetectionError: The format of a path cannot be detected.
+        FormatError: The dataset cannot be read.
+        OptionError: An option is invalid, or the request names several datasets.
+        SeparatorUnknownError: A stream needs a separator, and none is known.
+        TokenizerMismatchError: Another tokenizer made the dataset.
+    """
+    with (files and files[0].path.listing) or Listing() as listing:
+        if files is None:
+            files = find_one(request, listing)
+        elif files[0].path.listing is not listing:
+            files = [one.asking(listing) for one in files]
+        format_ = files[0].format
+        with next((file.at_hand() for file in files[0].opened.values()), nullcontext()):
+            manifests, ignored = manifests_beside(files, request)
+            request, written = as_written(format_, request, manifests)
+            known = known_separator(request.eos, [one.path for one in files], manifests)
+            hints = hints_of(files[0], request, known, reading)
+            opened = {place: file for one in files for place, file in one.hand_out(keep=reading.keeps_files).items()}
+            stored = _inspected(files, read_options(format_, request), hints._replace(files=opened))
+            stored, damage = _complete(stored, files, request, manifests, looks=reading.looks)
+            info = stored.info
+            source = Source(
+                tuple(one.path for one in files),
+                format_,
+                stored,
+                known or Separator(None),
+                (*ignored, *written, *_notes(files, request, info, manifests)),
+                tokenizers=(info.made_by,) if format_.is_computed else tuple(one.tokenizer for one in manifests),
+                left_out=tuple(one.left_out for one in files if one.left_out),
+                damage=damage,
+                bos_id=request.bos if isinstance(request.bos, int) else None,
+                manifests=tuple(manifests),
+            )
+            source = _with_separator(source, request, known, hints, reading)
+        return source if reading.as_stored else _contents(source, files, request, reading)
 
 
 def _check_apart(before: Source, after: Source) -> None:
@@ -165,36 +186,6 @@ def _stored_of(source: Source) -> TokenReader | None:
     if isinstance(source.reader, RecordReader):
         return None
     return next(iter(dataset_of(source.reader).axis.readers()), None)
-
-
-def open_one(
-    request: SourceRequest,
-    tokenizer: TokenizerHandle | None = None,
-    jobs: int | None = None,
-    progress: Progress | None = None,
-    *,
-    max_sequences: int | None = None,
-    few_sequences: bool = False,
-) -> Source:
-    """Open a request that has to name one dataset.
-
-    Args:
-        request: As in `open_sources`.
-        tokenizer: As in `open_sources`.
-        jobs: As in `open_sources`.
-        progress: As in `open_sources`.
-        max_sequences: As in `open_sources`.
-        few_sequences: The command reads few sequences; see `Hints`.
-
-    Raises:
-        OptionError: The request names several datasets, by a pattern or with `recursive`.
-        TokfmtError: As in `open_sources`.
-    """
-    with Listing() as listing:
-        found = find_one(request, listing)
-        return open_found(
-            found, request, tokenizer, jobs, progress, max_sequences=max_sequences, few_sequences=few_sequences
-        )
 
 
 def find_one(request: SourceRequest, listing: Listing | None = None) -> Sequence[SourceFiles]:
@@ -226,7 +217,8 @@ def advise_partial(error: FormatError, request: SourceRequest) -> None:
         for group in _datasets(find_sources(request)):
             if not any(_is_of(one, place_of(error.place)) for one in group):
                 continue
-            if _saves(open_stored(group, replace(request, allow_partial=True), checked=False)):
+            asked, reading = replace(request, allow_partial=True), Reading(as_stored=True, looks=False)
+            if _saves(open_dataset(asked, reading, group)):
                 error.advise("--allow-partial saves the complete sequences")
 
 
@@ -269,115 +261,187 @@ def _datasets(found: Sequence[SourceFiles]) -> list[Sequence[SourceFiles]]:
     return [found] if together else [[one] for one in found]
 
 
-def open_source(
-    paths: Sequence[PlaceLike],
-    *,
-    format: str | None = None,  # noqa: A002 - the word users know
-    eos: EosChoice = None,
-    bos: EosChoice = None,
-    options: Options = (),
-    allow_loss: Iterable[str] = (),
-    jobs: int | None = None,
-    collect_invalid: bool = False,
-    every_end: bool = False,
-) -> Source:
-    """Open one dataset by its paths; several paths need a format whose files join.
+def hints_of(one: SourceFiles, request: SourceRequest, known: Separator | None, reading: Reading = CONTENTS) -> Hints:
+    """Return the hints with which the format inspects a dataset.
 
     Args:
-        paths: The files or directories of the dataset.
-        format: Name of its format; None to detect it.
-        eos: ID of the separator, "none", or None to infer it.
-        bos: ID of the lead, "none", or None for what the manifest states.
-        options: Options of the format, as a mapping or `key=value` words.
-        allow_loss: Names of the losses that are accepted.
-        jobs: Number of threads that scan streams.
-        collect_invalid: Leave out and count invalid records instead of raising; see `Hints`.
-        every_end: See `SourceRequest`.
+        one: The files of the dataset, or of its first path.
+        request: As in `open_dataset`.
+        known: The separator that the request or a manifest states; None without one.
+        reading: As in `open_dataset`.
+    """
+    return Hints(
+        eos_id=known.eos_id if known else None,
+        allow_loss=request.allow_loss,
+        no_eos=known is not None and known.eos_id is None,
+        jobs=reading.jobs,
+        collect_invalid=reading.collect_invalid,
+        tokenizer_eos=None if reading.tokenizer is None else reading.tokenizer.eos_id,
+        every_end=request.every_end,
+        source_files=one if one.format.is_computed else None,
+        allow_partial=request.allow_partial,
+        few_sequences=reading.few_sequences,
+        max_sequences=reading.max_sequences,
+    )
+
+
+def _inspected(files: Sequence[SourceFiles], options: Any, hints: Hints) -> TokenReader | RecordReader:
+    """Return the reader of the format, which takes the files that are open already.
 
     Raises:
-        TokfmtError: As in `open_sources`.
+        FormatError: The dataset is not valid.
     """
-    given, losses = given_options(options), frozenset(allow_loss)
-    request = SourceRequest(tuple(paths), format, eos, given, allow_loss=losses, bos=bos, every_end=every_end)
-    return open_found(find_sources(request), request, jobs=jobs, collect_invalid=collect_invalid)
+    places, first = tuple(one.path for one in files), files[0]
+    try:
+        inspect = first.format.inspect if first.inspections is None else partial(first.inspections.of, first.format)
+        return inspect(places, options, hints).open(hints.allow_loss)
+    except FormatError as error:  # Whatever a format misses in a file: the cause may be that it is not the data.
+        path, is_stated = place_of(error.place), isinstance(error.expected, int)  # An index states what is missing.
+        refuse_stand_in(path, may_be_empty=is_stated or places != (path,))
+        raise
+    finally:
+        for file in (hints.files or {}).values():  # The format did not take them.
+            file.close()
 
 
-def open_found(
-    found: Sequence[SourceFiles],
+def _complete(
+    stored: TokenReader | RecordReader,
+    files: Sequence[SourceFiles],
     request: SourceRequest,
-    tokenizer: TokenizerHandle | None = None,
-    jobs: int | None = None,
-    progress: Progress | None = None,
+    manifests: Sequence[Manifest],
     *,
-    collect_invalid: bool = False,
-    max_sequences: int | None = None,
-    few_sequences: bool = False,
-) -> Source:
-    """Open one dataset of one or more files, and return a reader without separators.
-
-    Args:
-        found: The paths of the dataset; several if the files of its format join.
-        request: As in `open_sources`.
-        tokenizer: As in `open_sources`.
-        jobs: As in `open_sources`.
-        progress: As in `open_sources`.
-        collect_invalid: As in `open_sources`.
-        max_sequences: As in `open_sources`.
-        few_sequences: The command reads few sequences; see `Hints`.
+    looks: bool,
+) -> tuple[TokenReader | RecordReader, tuple[Damage, ...]]:
+    """Return a reader of the sequences that are certain to be complete, and the damage of the others.
 
     Raises:
-        TokfmtError: As in `open_sources`.
+        FormatError: Files of a directory are missing, and the request does not allow it; or there are others, whose
+            loss it does not accept.
     """
-    with next((file.at_hand() for one in found[:1] for file in one.opened.values()), nullcontext()):
-        source = open_stored(
-            found,
-            request,
-            tokenizer,
-            jobs,
-            collect_invalid=collect_invalid,
-            max_sequences=max_sequences,
-            few_sequences=few_sequences,
+    left_out, damage = stored.info.other_splits, tuple[Damage, ...]()
+    missing = [
+        refuse_incomplete(directory, names, partial=request.allow_partial, left_out=left_out)
+        for one in files
+        if one.path.is_dir()
+        for directory, names in names_by_directory(one.files).items()
+    ]
+    if request.allow_partial and looks:
+        damage = stored.info.damage
+        if isinstance(stored, RecordReader):
+            damage += tuple(stored.damaged_records())
+        else:
+            stored, more = readable(stored)
+            damage += more
+        signs = (shrunk(one, manifest) for one, manifest in zip(files, manifests, strict=True))
+        damage = (
+            *damage,
+            *(sign for sign in signs if sign is not None),
+            *(Damage(holes) for holes in missing if holes),
         )
-    if isinstance(source.reader, RecordReader):
-        return _with_partial(_contents_of_records(source, source.reader), found, request)
-    eos_id = source.separator.eos_id
-    info = source.reader.info
-    stream = eos_id is not None and info.separators is Separators.BETWEEN
-    if max_sequences is not None and eos_id is not None and stream and info.tokens > _LITTLE:
+    for one in files:
+        if one.left_out and "other-files" not in request.allow_loss:
+            deeper = "--recursive reads the directories below as well; " if one.below else ""
+            what = f"is read as {one.format.name}, and holds {one.left_out}"
+            remedy = f"{deeper}--allow-loss other-files leaves out what is not read"
+            raise FormatError(one.path, what, remedy=remedy)
+    return stored, damage
+
+
+def _notes(
+    files: Sequence[SourceFiles], request: SourceRequest, info: Info | RecordInfo, manifests: Sequence[Manifest]
+) -> Iterator[str]:
+    """Yield the notes on what the format found, on files that are not read, and on what a manifest states was lost."""
+    yield from (*info.inferred, *info.notes)
+    if len(files) > 1:
+        yield from notes_on_shards([one.path for one in files])
+    yield from (f"left out: {one.left_out}" for one in files if one.left_out)
+    if request.split is not None and "split" not in option_names(files[0].format.read_options):
+        yield f"--split is not used: {files[0].format.name} has no splits"
+    stored = (file for one in files if not one.path.is_local for file in one.files or (one.path,))
+    yield from (note for file in stored for note in file.notes())
+    yield from (note for manifest in manifests if (note := manifest.partial))
+    yield from (loss.note for loss in info.lost)
+
+
+def _with_separator(
+    source: Source, request: SourceRequest, known: Separator | None, hints: Hints, reading: Reading
+) -> Source:
+    """Return a source with its separator, and with notes on it and on the tokenizers that made its token IDs.
+
+    The separator of text follows from the tokenizer, so no manifest states it.
+
+    Raises:
+        OptionError: `--eos` contradicts the dataset.
+        ConversionError: The manifest or the tokenizer contradicts the dataset.
+        TokenizerMismatchError: Another tokenizer made the dataset.
+    """
+    stored, default, manifests = source.reader, hints.tokenizer_eos, source.manifests
+    is_text = isinstance(stored, RecordReader) and stored.info.kind == "text"
+    notes = source.notes
+    if reading.tokenizer is not None and not is_text:
+        notes += tuple(notes_on_tokenizers(source.paths, source.tokenizers, reading.tokenizer, request.allow_loss))
+    if isinstance(stored, RecordReader):
+        known = known_separator(request.eos, (), ()) if is_text else known
+        if stored.info.eos_id is not None:  # Records state it themselves, as those of a recipe do.
+            known = Separator(stored.info.eos_id, source.format.name)
+        separator = known or Separator(default, "tokenizer" if default is not None else "")
+        if is_text:
+            made = source.tokenizers if source.format.is_computed else (None,) * len(source.paths)
+            return source._replace(separator=separator, tokenizers=made, bos_id=None)
+        return source._replace(separator=separator, notes=notes)
+    counts = [manifest.content.get("separators") for manifest in manifests]
+    separator, dataset = decided(
+        stored,
+        request.eos,
+        known,
+        known if request.eos is None else known_separator(None, source.paths, manifests),
+        default,
+        source.paths[0],
+        looks=reading.looks,
+        few=reading.few_sequences,
+        max_sequences=reading.max_sequences,
+        bare=any(isinstance(one, dict) and bool(one.get("bare")) for one in counts),
+    )
+    made_labels = all(manifest.made_labels for manifest in manifests)
+    notes = (*notes, *separator.guess)
+    return source._replace(separator=separator, notes=notes, dataset=dataset, made_labels=made_labels)
+
+
+def _contents(source: Source, files: Sequence[SourceFiles], request: SourceRequest, reading: Reading) -> Source:
+    """Return a source whose reader has contents alone: no separators, no leads, and only what is certain.
+
+    Raises:
+        SeparatorUnknownError: The dataset is a stream whose separator is not known.
+        CorruptError: The dataset states a separator, and not every sequence ends with it; or it contradicts its
+            manifest.
+        TruncatedError: No sequence of a damaged dataset is certain to be complete.
+    """
+    stored = source.reader
+    if isinstance(stored, RecordReader):
+        return _with_partial(_contents_of_records(source, stored), files, request)
+    eos_id, most, info = source.separator.eos_id, reading.max_sequences, stored.info
+    if most is not None and eos_id is not None and info.separators is Separators.BETWEEN and info.tokens > _LITTLE:
         from tokfmt.model.select import Beginning
 
-        beginning = Beginning(source.reader, eos_id, max_sequences)
+        beginning = Beginning(stored, eos_id, most)
         if not beginning.whole:
-            reader: TokenReader = ContentReader(from_reader(beginning, eos_id, jobs=jobs))
+            first: TokenReader = ContentReader(from_reader(beginning, eos_id, jobs=reading.jobs))
             if source.bos_id is not None:
-                reader, _ = without_leads(reader, source.bos_id, source.paths[0], each=True)
-            return source._replace(reader=reader)
-    stored = source.reader
+                first, _ = without_leads(first, source.bos_id, source.paths[0], each=True)
+            return source._replace(reader=first)
     if source.dataset is not None and source.dataset.gap.looked < source.dataset.gap.of:
         source = _with_count(source, source.dataset, request)
-    reader, decided = stored, list[str]()
+    reader, notes = stored, list[str]()
     if not source.format.is_computed:  # Each source of a recipe is read without its own separators already.
-        reader, decided = without_separators(
-            stored,
-            source.separator,
-            source.dataset,
-            source.paths[0],
-            jobs,
-            progress,
-            few_sequences=few_sequences,
-            every_end=request.every_end,
-        )
-    if (
-        isinstance(reader, ContentReader) and not reader.dataset.gap.alone
-    ):  # the counts of lost tokens exclude separators too
+        few, each = reading.few_sequences, request.every_end
+        reader, notes = contents_of(source, stored, reading.jobs, reading.progress, few_sequences=few, every_end=each)
+    gap = reader.dataset.gap if isinstance(reader, ContentReader) else Gap()
+    if gap.id is not None and not gap.alone:  # Counts of lost tokens exclude separators.
         source = source._replace(damage=tuple(one.without_separators() for one in source.damage))
-    if source.bos_id is not None:
-        reader, noted = without_leads(reader, source.bos_id, source.paths[0], each=request.every_end)
-        decided += noted
-    source = source._replace(reader=reader, notes=(*source.notes, *decided))
+    source = source._replace(reader=reader, notes=(*source.notes, *notes))
     if request.allow_partial and stored.info.separators.alone:
-        source = _closed(source, stored, found)
-    return _with_partial(source, found, request) if source.damage else counted(source, request)
+        source = _closed(source, stored, files)
+    return _with_partial(source, files, request) if source.damage else counted(source, request)
 
 
 def _contents_of_records(source: Source, records: RecordReader) -> Source:
@@ -436,179 +500,11 @@ def _with_partial(source: Source, found: Sequence[SourceFiles], request: SourceR
     return source if partial is None else source._replace(partial=partial, notes=(*source.notes, partial.sentence()))
 
 
-def open_stored(
-    found: Sequence[SourceFiles],
-    request: SourceRequest,
-    tokenizer: TokenizerHandle | None = None,
-    jobs: int | None = None,
-    *,
-    collect_invalid: bool = False,
-    checked: bool = True,
-    max_sequences: int | None = None,
-    few_sequences: bool = False,
-) -> Source:
-    """Open one dataset as it is stored: the axis of its reader still has the separators.
-
-    Args:
-        found: The paths of the dataset; several if the files of its format join.
-        request: As in `open_sources`.
-        tokenizer: As in `open_sources`.
-        jobs: As in `open_sources`.
-        collect_invalid: As in `open_sources`.
-        checked: Read the ends of sequences to infer a separator; with `SourceRequest.allow_partial`, read the whole
-            dataset to find damage. False reads only what opening takes.
-        max_sequences: As in `open_sources`.
-        few_sequences: The command reads few sequences; see `Hints`.
-
-    Raises:
-        TokfmtError: As in `open_sources`.
-    """
-    with asking_once(found) as datasets:
-        format_, places = datasets[0].format, tuple(one.path for one in datasets)
-        manifests, ignored = manifests_beside(datasets, request)
-        request, written = as_written(format_, request, manifests)
-        options = read_options(format_, request)
-        known, allow_loss = known_separator(request.eos, places, manifests), request.allow_loss
-        default = tokenizer.eos_id if tokenizer is not None else None
-        hints = hints_of(datasets[0], request, known, tokenizer, jobs)._replace(
-            collect_invalid=collect_invalid, few_sequences=few_sequences, max_sequences=max_sequences
-        )
-        stored, damage = _reader_of(datasets, options, hints), tuple[Damage, ...]()
-        named = [
-            refuse_incomplete(directory, names, partial=request.allow_partial, left_out=stored.info.other_splits)
-            for one in datasets
-            if one.path.is_dir()
-            for directory, names in names_by_directory(one.files).items()
-        ]
-        if request.allow_partial and checked:
-            stored, damage = _readable(stored, datasets, manifests)
-            damage += tuple(Damage(holes) for holes in named if holes)
-        for one in datasets:
-            if one.left_out and "other-files" not in allow_loss:
-                raise _has_others(one)
-        info, left_out = stored.info, tuple(one.left_out for one in datasets if one.left_out)
-        notes = (*ignored, *written, *info.inferred, *info.notes)
-        if len(places) > 1:
-            notes += tuple(notes_on_shards(places))
-        notes += tuple(f"left out: {what}" for what in left_out)
-        if request.split is not None and "split" not in option_names(format_.read_options):
-            notes += (f"--split is not used: {format_.name} has no splits",)
-        notes += tuple(note for one in datasets for file in one.files or (one.path,) for note in file.notes())
-    tokenizers = (info.made_by,) if format_.is_computed else tuple(one.tokenizer for one in manifests)
-    notes += tuple(note for manifest in manifests if (note := manifest.partial))
-    notes += tuple(loss.note for loss in info.lost)
-    more: dict[str, Any] = {"left_out": left_out, "damage": damage, "manifests": tuple(manifests)}
-    if isinstance(stored, RecordReader) and stored.info.kind == "text":  # the separator follows from its tokenizer
-        separator = known_separator(request.eos, (), ()) or Separator(
-            default, "tokenizer" if default is not None else ""
-        )
-        separator = _stated(stored, format_) or separator
-        known_by = tokenizers if format_.is_computed else (None,) * len(places)
-        return Source(places, format_, stored, separator, notes, None, known_by, **more)
-    lead = request.bos if isinstance(request.bos, int) else None
-    if tokenizer is not None:
-        notes += tuple(notes_on_tokenizers(places, tokenizers, tokenizer, allow_loss))
-    if isinstance(stored, RecordReader):
-        separator = _stated(stored, format_) or known or Separator(default, "tokenizer" if default is not None else "")
-        return Source(places, format_, stored, separator, notes, None, tokenizers, bos_id=lead, **more)
-    by_manifest = known if request.eos is None else known_separator(None, places, manifests)
-    counts_of_separators = [manifest.content.get("separators") for manifest in manifests]
-    separator, dataset = decided(
-        stored,
-        request.eos,
-        known,
-        by_manifest,
-        default,
-        places[0],
-        looks=checked,
-        few=few_sequences,
-        max_sequences=max_sequences,
-        bare=any(isinstance(found, dict) and bool(found.get("bare")) for found in counts_of_separators),
-    )
-    notes = (*notes, *separator.guess)
-    made = all(manifest.made_labels for manifest in manifests)
-    known_of = (places, format_, stored, separator, notes, dataset, tokenizers)
-    return Source(*known_of, made_labels=made, bos_id=lead, **more)
-
-
-def _reader_of(found: Sequence[SourceFiles], options: Any, hints: Hints) -> TokenReader | RecordReader:
-    """Return the reader of the format, which takes the files that are open already.
-
-    Raises:
-        FormatError: The dataset is not valid.
-    """
-    places, files = tuple(one.path for one in found), dict[Place, File]()
-    for one in found:
-        files |= one.opened
-        one.opened.clear()
-    try:
-        hints, inspections, format_ = hints._replace(files=files), found[0].inspections, found[0].format
-        if inspections is None:
-            inspection = format_.inspect(places, options, hints)
-        else:
-            inspection = inspections.of(format_, places, options, hints)
-        return inspection.open(hints.allow_loss)
-    except FormatError as error:  # Whatever a format misses in a file: the cause may be that it is not the data.
-        path, is_stated = place_of(error.place), isinstance(error.expected, int)  # An index states what is missing.
-        refuse_stand_in(path, may_be_empty=is_stated or places != (path,))
-        raise
-    finally:
-        for file in files.values():  # The format did not take them.
-            file.close()
-
-
-def hints_of(
-    found: SourceFiles,
-    request: SourceRequest,
-    known: Separator | None,
-    tokenizer: TokenizerHandle | None = None,
-    jobs: int | None = None,
-) -> Hints:
-    """Return the hints with which a dataset is opened, as far as they follow from a request.
-
-    Args:
-        found: The dataset.
-        request: As in `open_sources`.
-        known: The separator that the request or a manifest states; None without one.
-        tokenizer: As in `open_sources`.
-        jobs: As in `open_sources`.
-    """
-    return Hints(
-        eos_id=known.eos_id if known else None,
-        allow_loss=request.allow_loss,
-        no_eos=known is not None and known.eos_id is None,
-        jobs=jobs,
-        tokenizer_eos=tokenizer.eos_id if tokenizer is not None else None,
-        every_end=request.every_end,
-        source_files=found if found.format.is_computed else None,
-        allow_partial=request.allow_partial,
-    )
-
-
-def _readable(
-    stored: TokenReader | RecordReader, found: Sequence[SourceFiles], manifests: Sequence[Manifest]
-) -> tuple[TokenReader | RecordReader, tuple[Damage, ...]]:
-    """Return a reader of the sequences that are certain to be complete, and the damage of the others."""
-    damage = stored.info.damage
-    if not isinstance(stored, RecordReader):
-        stored, more = readable(stored)
-        damage += more
-    else:
-        damage += tuple(stored.damaged_records())
-    signs = (shrunk(one, manifest) for one, manifest in zip(found, manifests, strict=True))
-    return stored, (*damage, *(sign for sign in signs if sign is not None))
-
-
-def _stated(records: RecordReader, format_: Format) -> Separator | None:
-    """Return the separator that records state themselves, as those of a recipe do; None if they do not."""
-    eos_id = records.info.eos_id
-    return None if eos_id is None else Separator(eos_id, format_.name)
-
-
 def contradicted(source: Source, sequences: int, tokens: int | None) -> CorruptError | None:
     """Return the error of a manifest that contradicts the counts of its source; None if it does not.
 
-    Sources of several paths and records are not compared.
+    Sources of several paths and records are not compared, nor are counts under another separator or lead than those of
+    the manifest.
 
     Args:
         source: The opened dataset.
@@ -618,9 +514,15 @@ def contradicted(source: Source, sequences: int, tokens: int | None) -> CorruptE
     reader = source.reader
     if len(source.manifests) != 1 or isinstance(reader, RecordReader):
         return None
-    split, samples = reader.info.split, reader.info.layout is Layout.SAMPLES
-    (path,), (manifest,), ids = source.paths, source.manifests, (source.separator.eos_id, source.bos_id)
-    return count_contradiction(path, manifest, split, (sequences, tokens), ids, samples=samples)
+    (path,), (manifest,) = source.paths, source.manifests
+    if manifest.ids != (source.separator.eos_id, source.bos_id):
+        return None
+    stated = manifest.counts(reader.info.split, samples=reader.info.layout is Layout.SAMPLES)
+    for key, count in (("sequences", sequences), ("tokens", tokens)):
+        expected = stated.get(key)
+        if isinstance(expected, int) and count is not None and expected != count:
+            return contradiction(path, manifest, key, expected, count)
+    return None
 
 
 def counted(source: Source, request: SourceRequest) -> Source:

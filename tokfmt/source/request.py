@@ -9,9 +9,9 @@ import glob
 import os
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from tokfmt import registry
 from tokfmt.base.options import choices, fit, given_options, nearest, parse_count, parse_options
@@ -24,6 +24,10 @@ from tokfmt.files.listing import Listing
 from tokfmt.files.place import LocalPlace, Place, PlaceLike, place_of
 from tokfmt.source.content import Manifest
 from tokfmt.wording import printable
+
+if TYPE_CHECKING:
+    from tokfmt.run.progress import Progress
+    from tokfmt.text.tokenizer import TokenizerHandle
 
 EosChoice = int | Literal["none"] | None
 Options = Iterable[str] | Mapping[str, object]
@@ -131,6 +135,38 @@ class SourceRequest:
         return replace(self, options=others, split=split)
 
 
+class Reading(NamedTuple):
+    """What a command reads of the datasets that it opens, and with what.
+
+    Attributes:
+        tokenizer: The tokenizer in use. It gives the separator, and is compared with the one that made the token IDs.
+        jobs: Number of threads that scan streams.
+        progress: Receives the progress of that scan.
+        collect_invalid: Leave out and count invalid records instead of raising; see `Hints`.
+        max_sequences: The number of sequences that the command reads, from the first; a stream is not scanned beyond
+            them. None: all.
+        few_sequences: The command reads few sequences; see `Hints`.
+        keeps_files: The files that were looked at to detect the format stay open for checksums; see `SourceFiles`.
+        as_stored: The reader has the axis as it is stored, with the separators. No count is compared with a manifest.
+        looks: Read the ends of sequences to infer a separator; with `SourceRequest.allow_partial`, read the whole
+            dataset to find damage. False reads only what opening takes.
+    """
+
+    tokenizer: TokenizerHandle | None = None
+    jobs: int | None = None
+    progress: Progress | None = None
+    collect_invalid: bool = False
+    max_sequences: int | None = None
+    few_sequences: bool = False
+    keeps_files: bool = False
+    as_stored: bool = False
+    looks: bool = True
+
+
+CONTENTS = Reading()
+"""All sequences without separators, as most commands read them."""
+
+
 def is_pipe(path: PlaceLike) -> bool:
     """Return True if a path is standard input or a FIFO, which can be read only once."""
     place = place_of(path)
@@ -159,35 +195,31 @@ def several(paths: object) -> tuple[PlaceLike, ...]:
     return tuple(found)
 
 
-def asked_by(path: PlaceLike, listing: Listing | None) -> Place:
-    """Return the place of a path, which carries a listing: its own if that answers, else the given one."""
-    place = place_of(path)
-    return place if listing is None or (place.listing is not None and place.listing.depth) else place.asking(listing)
-
-
 _BESIDE = (MANIFEST, ".ledger", ".ledger.json")
 """Suffixes of manifests and ledgers, which are beside datasets but are not datasets."""
 
 
-def expanded(paths: Iterable[PlaceLike], listing: Listing | None = None) -> tuple[PlaceLike, ...]:
-    """Replace quoted patterns (`'part-*.jsonl'`) by the paths that they match, in natural order.
+def expanded(paths: Iterable[PlaceLike], listing: Listing | None = None) -> tuple[Place, ...]:
+    """Return the places of paths; those of a quoted pattern (`'part-*.jsonl'`) are what it matches, in natural order.
 
     Args:
         paths: The paths and patterns.
-        listing: The listing that the places of a pattern carry, unless the pattern carries one that answers.
+        listing: The listing that the places carry, unless they carry one that answers.
 
     Raises:
         FormatError: A pattern matches nothing.
         OptionError: A path is empty, or is the URL of a store that is not registered.
     """
-    found: list[PlaceLike] = []
+    found = list[Place]()
     for path in paths:
         if not isinstance(path, Place) and not os.fspath(path):
             raise OptionError("a path is empty. Check that the variable is set; the current directory is .")
-        place = asked_by(path, listing)
+        place = place_of(path)
+        if listing is not None and (place.listing is None or not place.listing.depth):
+            place = place.asking(listing)
         names = place.parts if place.is_local else place.parts[1:]
         if not any(map(glob.has_magic, names)) or place.is_there():
-            found.append(path)
+            found.append(place)
             continue
         matches = sorted(
             (match for match in _matching(place) if not match.name.endswith(_BESIDE)),
@@ -383,7 +415,9 @@ class Inspections:
 
     def of(self, format_: Format, places: Sequence[Place], options: Any, hints: Hints) -> Inspection:
         """Return the inspection for these arguments of `Format.inspect`, from an earlier call with the same."""
-        key = tuple(places), options, hints._replace(jobs=None, files=None, source_files=None)
+        every_end = hints.every_end and format_.is_computed  # Only a recipe looks at ends when it is inspected.
+        asked = hints._replace(jobs=None, files=None, source_files=None, every_end=every_end)
+        key = tuple(places), options, asked
         if key not in self._made:
             self._made[key] = format_.inspect(places, options, hints)
         return self._made[key]
@@ -406,7 +440,7 @@ class SourceFiles(NamedTuple):
         below: Some of the other files are in directories below.
         named: The datasets that a recipe names, if they were found already; see `find_sources`.
         within: The recipes that name this recipe; see `mix.open.Nesting`.
-        opened: The file in which the format was detected, by its path, until a reader takes it; see `format.Hints`.
+        opened: The open files that were looked at to detect the format, by path; see `hand_out`.
         manifest: The manifest beside it, if it was read already.
         inspections: Its inspections, if the caller has more use for them.
     """
@@ -422,6 +456,19 @@ class SourceFiles(NamedTuple):
     manifest: Manifest | None = None
     inspections: Inspections | None = None
 
+    def asking(self, listing: Listing) -> SourceFiles:
+        """Return the same with places that ask a listing."""
+        files = tuple(file.asking(listing) for file in self.files)
+        return self._replace(path=self.path.asking(listing), files=files)
+
+    def hand_out(self, *, keep: bool) -> dict[Place, File]:
+        """Return the open files for a reader to take. If they are kept, it gets duplicates."""
+        if keep:
+            return {place: file.duplicate() for place, file in self.opened.items()}
+        files = dict(self.opened)
+        self.opened.clear()
+        return files
+
     def close(self) -> None:
         """Close the files that no reader took. They are opened again if they are needed."""
         for file in self.opened.values():
@@ -436,15 +483,3 @@ class SourceFiles(NamedTuple):
 
 Found = Mapping[tuple[Place, str | None], SourceFiles]
 """Datasets that were found already, by path and the given name of the format."""
-
-
-@contextmanager
-def asking_once(found: Sequence[SourceFiles]) -> Iterator[Sequence[SourceFiles]]:
-    """Yield datasets whose places ask each question once inside this context; see `files.listing`."""
-    with found[0].path.listing or Listing() as listing:
-        yield [
-            one
-            if one.path.listing is listing
-            else one._replace(path=one.path.asking(listing), files=tuple(file.asking(listing) for file in one.files))
-            for one in found
-        ]

@@ -35,7 +35,7 @@ from tokfmt.model.laid import KEPT
 from tokfmt.model.readers import ContentReader, dataset_of, from_reader, is_unfinished
 from tokfmt.model.separator import ENOUGH, Statement, decide, led, look, named, refuse_other, refuse_undivided, unled
 from tokfmt.run.progress import Progress
-from tokfmt.source.content import Manifest
+from tokfmt.source.content import Manifest, dataset_path
 from tokfmt.source.endings import LITTLE, few_runs
 from tokfmt.source.manifest import (
     located_tokenizer,
@@ -272,8 +272,10 @@ def manifest_tokenizer(sources: Sequence[Source]) -> TokenizerHandle | None:
     made, _ = agreed_tokenizer(sources, None, frozenset({"tokenizers"})) if sources else (None, "")
     if made is None:
         return None
+    path, manifest = sources[0].paths[0], sources[0].manifests[0]
+    own = manifest if dataset_path(manifest.path) == path.normalized() else None  # Else it is that of the directory.
     with suppress(TokfmtError):
-        found = tokenizer_of(located_tokenizer(sources[0].paths[0]).place)
+        found = tokenizer_of(located_tokenizer(path, own).place)
         return found if found is not None and found.digest == made["digest"] else None
     return None
 
@@ -534,6 +536,38 @@ def without_separators(
     if dataset is None or not separator.is_stored or not info.tokens:
         return stored, []
     return _of_index(stored, separator, dataset, path, few_sequences=few_sequences, every_end=every_end)
+
+
+def contents_of(
+    source: Source,
+    stored: TokenReader,
+    jobs: int | None = None,
+    progress: Progress | None = None,
+    *,
+    few_sequences: bool = False,
+    every_end: bool = False,
+) -> tuple[TokenReader, list[str]]:
+    """Return the stored axis of a source without its separators and leads, and notes on how they were found.
+
+    Args:
+        source: The source, with the separator and the lead.
+        stored: The axis, or its records as one.
+        jobs: As for `without_separators`.
+        progress: As for `without_separators`.
+        few_sequences: As for `without_separators`.
+        every_end: See `SourceRequest`.
+
+    Raises:
+        TokfmtError: As `without_separators` and `without_leads`.
+    """
+    separator, dataset, path = source.separator, source.dataset, source.paths[0]
+    reader, notes = without_separators(
+        stored, separator, dataset, path, jobs, progress, few_sequences=few_sequences, every_end=every_end
+    )
+    if source.bos_id is None:
+        return reader, notes
+    reader, noted = without_leads(reader, source.bos_id, path, each=every_end)
+    return reader, notes + noted
 
 
 def _of_index(

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 from browsing import BLOCKS, HDF5, PACK, STORE, Fake, browse, reader_text, session_of, tab_of
+from opened import open_source
 from paths import CORPUS, TOKENIZER
 from textual.widgets import Input
 
@@ -13,7 +14,6 @@ from tokfmt.browser.layout import Mode
 from tokfmt.browser.session import located, open_session
 from tokfmt.browser.state import Bookmarks, recall, remember
 from tokfmt.browser.widgets.frame import KeyBar, Summary, TopBar
-from tokfmt.source.open import open_source
 from tokfmt.source.request import SourceRequest
 
 

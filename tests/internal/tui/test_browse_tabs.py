@@ -7,6 +7,7 @@ from importlib import import_module
 import numpy as np
 import pytest
 from browsing import browse, line
+from opened import open_source
 from paths import CORPUS, FIXTURES, TOKENIZER
 
 from tokfmt.browser.dialogs import Page
@@ -20,7 +21,6 @@ from tokfmt.commands.show.parts import Raw
 from tokfmt.core.annotation import Listed, Part
 from tokfmt.core.format import Format
 from tokfmt.files.fields import Field, Pointer
-from tokfmt.source.open import open_source
 from tokfmt.source.request import SourceRequest
 from tokfmt.wording import bar
 

@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 from browsing import PACK, browse, line, session_of, tab_of
+from opened import open_source
 from paths import CORPUS, FIXTURES
 
 import tokfmt
@@ -17,7 +18,6 @@ from tokfmt.browser.session import open_session
 from tokfmt.browser.state import recall
 from tokfmt.core.memory import MemoryReader
 from tokfmt.core.ragged import Ragged
-from tokfmt.source.open import open_source
 from tokfmt.source.request import SourceRequest
 
 LINES = FIXTURES / "text" / "with_fields.jsonl"

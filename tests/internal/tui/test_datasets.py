@@ -8,6 +8,7 @@ import sys
 import forkserver
 import pytest
 from browsing import PACK, STORE, browse, reader_text, tab_of
+from opened import open_source
 from paths import FIXTURES
 from textual.widgets import OptionList, Static
 
@@ -17,7 +18,6 @@ from tokfmt.browser.state import recall
 from tokfmt.browser.tabs.statistics import Bars
 from tokfmt.browser.widgets.frame import Refusal, StatusLine
 from tokfmt.errors import TokfmtError
-from tokfmt.source.open import open_source
 from tokfmt.source.request import SourceRequest
 
 BAD = FIXTURES / "bad"

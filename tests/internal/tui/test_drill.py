@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 from browsing import PACK, browse, line, tab_of
+from opened import open_source
 from paths import CORPUS, FIXTURES
 
 import tokfmt
@@ -14,7 +15,6 @@ from tokfmt.browser.widgets.facts import Facts
 from tokfmt.browser.widgets.frame import KeyBar
 from tokfmt.browser.widgets.rankings import GroupRanking, Ranking
 from tokfmt.browser.widgets.reader import TokenDetails
-from tokfmt.source.open import open_source
 from tokfmt.source.request import SourceRequest
 
 DOCUMENTS = [[7, 8, 9], [5], [7, 8, 9], [], [1, 2, 3, 4], [5], [7, 8, 9], [4, 4], [1, 2, 3, 4], [9, 8, 7]]

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from browsing import PACK, browse, line, tab_of
 from click.testing import CliRunner
+from opened import open_source
 from paths import FIXTURES
 
 import tokfmt
@@ -17,7 +18,6 @@ from tokfmt.browser.rows import Viewport
 from tokfmt.cli.main import cli
 from tokfmt.commands.show.parts import sections
 from tokfmt.mix.amounts import amounts_of
-from tokfmt.source.open import open_source
 
 MIX = FIXTURES / "recipe" / "mix.toml"
 MEGATRON = FIXTURES / "megatron" / "gpt2_text_document.bin"

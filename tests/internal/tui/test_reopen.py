@@ -6,6 +6,7 @@ import shutil
 import numpy as np
 import pytest
 from browsing import BLOCKS, PACK, Fake, browse, session_of, tab_of
+from opened import open_source
 from paths import CORPUS, TOKENIZER
 
 from tokfmt import convert
@@ -14,7 +15,6 @@ from tokfmt.browser.health import is_cheap
 from tokfmt.browser.layout import TokenStyle
 from tokfmt.browser.rows import Viewport
 from tokfmt.browser.widgets.minimap import Mark, overview
-from tokfmt.source.open import open_source
 
 
 @pytest.fixture(autouse=True)

@@ -8,6 +8,7 @@ from amount import every, only
 from browsing import EVERY, browse, tab_of
 from browsing import line as drawn_line
 from click.testing import CliRunner
+from opened import open_source
 from paths import CORPUS, FIXTURES, TOKENIZER
 
 import tokfmt
@@ -18,7 +19,6 @@ from tokfmt.browser.widgets.facts import Facts
 from tokfmt.cli.main import cli
 from tokfmt.commands.show.show import samples
 from tokfmt.commands.stats import StatsReport
-from tokfmt.source.open import open_source
 from tokfmt.source.request import SourceRequest
 
 HDF5 = FIXTURES / "hdf5"

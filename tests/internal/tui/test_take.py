@@ -11,6 +11,7 @@ from amount import examples
 from browsing import EVERY, PACK, Fake, browse, session_of, tab_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from opened import open_source
 from paths import CORPUS, TOKENIZER
 from textual.widgets import Input, Label
 
@@ -22,7 +23,6 @@ from tokfmt.browser.tabs.statistics import StatisticsTab
 from tokfmt.browser.widgets.frame import FindBar, Summary
 from tokfmt.commands.search.query import Hits, LengthQuery, TextQuery, TokenQuery
 from tokfmt.errors import OptionError
-from tokfmt.source.open import open_source
 from tokfmt.source.request import SourceRequest
 
 TEXTS = [json.loads(line)["text"] for line in CORPUS.read_text().splitlines()]

@@ -28,8 +28,8 @@ from tokfmt.core.losses import READS
 from tokfmt.core.records import RecordReader
 from tokfmt.errors import TokfmtError
 from tokfmt.run.execute import worker_count
-from tokfmt.source.open import open_stored
-from tokfmt.source.request import SourceFiles, viewed
+from tokfmt.source.open import open_dataset
+from tokfmt.source.request import Reading, SourceFiles, viewed
 from tokfmt.source.stored import Source
 from tokfmt.wording import counted, printable, separator_words, short
 
@@ -65,7 +65,7 @@ def _opened(session: Session) -> Source:
     elif request.eos is None:
         wanted = replace(wanted, eos=known.eos_id)
     handle = session.vocabulary.handle if session.vocabulary else None
-    source = open_stored([SourceFiles(shown_path(request), format_, ())], wanted, handle)
+    source = open_dataset(wanted, Reading(handle, as_stored=True), [SourceFiles(shown_path(request), format_, ())])
     if session.view.as_stored or known.eos_id is None:
         return source
     # count with the separator of the listed rows, not with that of the tokenizer

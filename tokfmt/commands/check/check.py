@@ -63,29 +63,28 @@ from tokfmt.errors import (
 )
 from tokfmt.files.listing import Listing
 from tokfmt.files.place import Place
-from tokfmt.model.readers import is_split
 from tokfmt.run.execute import worker_count
 from tokfmt.run.progress import Progress
-from tokfmt.source.discover import dataset_paths, found_at, identified
+from tokfmt.source.discover import dataset_at, dataset_paths
 from tokfmt.source.ingest import as_stored, ingested, some_ids
 from tokfmt.source.manifest import (
     found_as_written,
     manifest_of,
 )
-from tokfmt.source.open import hints_of, open_found, open_stored
+from tokfmt.source.open import hints_of, open_dataset
 from tokfmt.source.request import (
     EosChoice,
     Inspections,
+    Reading,
     SourceFiles,
     SourceRequest,
     read_options,
 )
 from tokfmt.source.stored import (
     Source,
+    contents_of,
     known_separator,
     tokenizer_of,
-    without_leads,
-    without_separators,
 )
 from tokfmt.wording import printable
 
@@ -274,7 +273,7 @@ class _Checking:
         try:
             if self.request.format:  # else the detection looks at it
                 look(registry.of_prefix(self.path))
-            format_, file, manifest = identified(self.path, self.request.format)
+            one = dataset_at(self.path, self.request)._replace(inspections=self.inspections)
         except FormatError as error:
             self.found.add([Finding.of("TF900", error)], meanings(None))
             return self.found
@@ -282,9 +281,8 @@ class _Checking:
             why = str(error).partition(": ")[2] or str(error)
             self.found.add([Finding("TF900", "error", str(self.path), why)], meanings(None))
             return self.found
-        self.found.format = format_.name
-        known = meanings(format_)
-        one = found_at(self.path, format_, self.request, file, manifest)._replace(inspections=self.inspections)
+        format_ = one.format
+        self.found.format, known = format_.name, meanings(format_)
         self.request, _ = found_as_written(one, self.request)
         self.found.add(self._own(one, read_options(format_, self.request)), known)
         self.found.add(file_findings(one, self.deep, self.jobs, self.progress, self.splits), known)
@@ -306,7 +304,7 @@ class _Checking:
     def _stored(self, one: SourceFiles) -> Iterator[Finding]:
         """Open the dataset as it is stored, and compare its counts with the manifest."""
         try:
-            source = open_stored([one], self.request)
+            source = open_dataset(self.request, Reading(as_stored=True), [one])
         except MissingDependencyError:
             raise
         except TokfmtError as error:
@@ -335,7 +333,8 @@ class _Checking:
         if one.inspections is None:
             found = one.format.audit(path, options, how)
         else:
-            hints = hints_of(one, self.request, known)._replace(files=one.opened, jobs=self.jobs)
+            hints = hints_of(one, self.request, known)
+            hints = hints._replace(files=one.hand_out(keep=self.deep), jobs=self.jobs)
             found = one.inspections.of(one.format, [path], options, hints).findings(how)
         yield from _guarded(found)
 
@@ -375,8 +374,8 @@ class _Checking:
         def opened(eos: EosChoice, handle: TokenizerHandle | None = None) -> Source:
             reads_all = self.deep or self.corpus is not None
             request = replace(self.request, format=one.format.name, eos=eos, every_end=reads_all)
-            progress = self.progress if self.deep else None
-            return open_found([one], request, handle, self.jobs, progress)
+            reading = Reading(handle, self.jobs, self.progress if self.deep else None)
+            return open_dataset(request, reading, [one])
 
         handle = self.handle if self.handle is not None and self.handle.eos_id is not None else None
         try:
@@ -385,7 +384,7 @@ class _Checking:
             return opened(None, handle) if handle is not None else opened("none")
         if isinstance(source.reader, RecordReader) or handle is None or self.request.eos is not None:
             return source
-        unused = is_split(source.reader) and source.reader.info.sequences <= 1
+        unused = source.reader.is_split and source.reader.info.sequences <= 1
         if unused or source.separator.eos_id is None:
             # the separator is unknown, or comes from a convention that this dataset does not follow
             source.reader.close()
@@ -413,9 +412,7 @@ class _Checking:
             yield _refusal(str(self.path), error)
             return
         with closing(axis):
-            contents, _ = without_separators(axis, source.separator, None, self.path, every_end=True)
-            if source.bos_id is not None:
-                contents, _ = without_leads(contents, source.bos_id, self.path, each=True)
+            contents, _ = contents_of(source, axis, every_end=True)
             yield from self._of_content(one, source._replace(reader=contents))
 
     def _of_content(self, one: SourceFiles, source: Source) -> Iterator[Finding]:
@@ -439,7 +436,7 @@ class _Checking:
             yield from self._new(unfinished_findings(self.path, reader))
             yield from doubled_findings(self.path, reader)
             # every token of a stream is read when it is opened
-            if self.deep and (vocabulary is not None or searches or not is_split(reader)):
+            if self.deep and (vocabulary is not None or searches or not reader.is_split):
                 max_id = yield from self._walked(reader, vocabulary, searches)
             if "TF945" in self.found.counts:
                 self.found.doubled = next((one.eos_id for one in searches if isinstance(one, Endings)), info.eos_id)

@@ -45,7 +45,7 @@ from tokfmt.files.shard_names import names_by_directory, shard_problem
 from tokfmt.formats.flat import FlatFormat
 from tokfmt.model.batch import SEP
 from tokfmt.model.gap import Gap
-from tokfmt.model.readers import ContentReader, dataset_of, is_split, is_unfinished
+from tokfmt.model.readers import ContentReader, dataset_of, is_unfinished
 from tokfmt.run.progress import Progress
 from tokfmt.source.content import Manifest, dataset_path
 from tokfmt.source.manifest import (
@@ -57,8 +57,8 @@ from tokfmt.source.manifest import (
     read_manifest,
     written_files,
 )
-from tokfmt.source.open import open_one
-from tokfmt.source.request import SourceFiles, SourceRequest, viewed
+from tokfmt.source.open import open_dataset
+from tokfmt.source.request import Reading, SourceFiles, SourceRequest, viewed
 from tokfmt.source.stored import Source, without_leads
 from tokfmt.wording import grouped, printable
 
@@ -139,7 +139,7 @@ def file_findings(one: SourceFiles, deep: bool, jobs: int, progress: Progress, s
             yield Finding("TF911", "error", str(path), f"has {' and '.join(differences)}", _COPY)
         elif deep:
             progress.phase(f"checksum of {path.name}", 0, "bytes")
-            digest = fingerprint(path, written_files(one.format, path, one.files), jobs)["xxh3_128"]
+            digest = fingerprint(path, written_files(one.format, path, one.files), jobs, one.opened)["xxh3_128"]
             if digest != manifest.output.get("xxh3_128"):
                 yield Finding(
                     "TF912",
@@ -209,7 +209,7 @@ def ledger_findings(one: SourceFiles, asked: SourceRequest, *, deep: bool) -> It
     request = replace(asked, format=one.format.name, every_end=True)
     request = viewed(request, one.format, "samples") if ledger is not None and ledger.unit == "samples" else request
     try:
-        reader = open_one(request).reader
+        reader = open_dataset(request).reader
     except TokfmtError:  # reported where the dataset itself is read
         return
     try:
@@ -363,7 +363,7 @@ class Endings:
     def of(source: Source) -> Endings | None:
         """Return a search; None for streams and samples, or if no ID ends most sequences."""
         reader = source.reader
-        if isinstance(reader, RecordReader) or reader.info.layout is not Layout.DOCUMENTS or is_split(reader):
+        if isinstance(reader, RecordReader) or reader.info.layout is not Layout.DOCUMENTS or reader.is_split:
             return None
         if source.format.is_computed:
             return None
@@ -474,7 +474,7 @@ def missing_findings(path: Place, source: Source) -> Iterator[Finding]:
 
 def doubled_findings(path: Place, reader: TokenReader) -> Iterator[Finding]:
     """Report the documents of a stream that have two separators, if most of them have two."""
-    found = doubled_in(reader) if is_split(reader) else Doubled(0, 0, -1)
+    found = doubled_in(reader) if reader.is_split else Doubled(0, 0, -1)
     if found.documents > found.of / 2:
         yield _doubled_finding(path, found, reader.info.eos_id or 0, dataset_of(reader).gap.side)
 
@@ -885,7 +885,8 @@ class Corpus:
         self.handle, self.jobs, self.progress = handle, jobs, progress
         self.ignore_order, self.processes = ignore_order, processes
         # only documents are compared, so the user need not allow the loss of other fields
-        self.source = open_one(replace(request.accepting(READS["diff"]), every_end=True), jobs=jobs, progress=progress)
+        asked = replace(request.accepting(READS["diff"]), every_end=True)
+        self.source = open_dataset(asked, Reading(jobs=jobs, progress=progress))
         reader = self.source.reader
         if handle is None and isinstance(reader, RecordReader) and reader.info.kind == "text":
             raise OptionError(

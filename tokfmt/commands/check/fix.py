@@ -38,9 +38,9 @@ from tokfmt.files.spool import staging_for
 from tokfmt.formats.jsonl.index import index_path, write_index
 from tokfmt.run.execute import worker_count
 from tokfmt.run.progress import Progress
-from tokfmt.source.discover import check_unchanged, find_sources, found_at, snapshot
+from tokfmt.source.discover import check_unchanged, dataset_at, find_sources, snapshot
 from tokfmt.source.manifest import extent, found_as_written, manifest_path, written_files
-from tokfmt.source.open import open_one
+from tokfmt.source.open import open_dataset
 from tokfmt.source.request import (
     EosChoice,
     SourceFiles,
@@ -136,7 +136,7 @@ def repairable(report: CheckReport, request: CheckRequest) -> Saved:
         return ""
     try:
         plan = _plan(report, request)
-        one = found_at(plan.path, plan.format, plan.request.source)
+        one = dataset_at(plan.path, plan.request.source, plan.format)
         if not request.deep and extent(written_files(one.format, one.path, one.files))["bytes"] > _ASKED_BYTES:
             return "unknown"
         plan.prove()
@@ -153,7 +153,7 @@ def _plan(report: CheckReport, request: CheckRequest) -> _Plan:
     hopeless = sorted(errors - repairs.keys())
     chosen = {code: repairs[code] for code in sorted(report.counts) if code in repairs and not hopeless}
     path = local_path(report.path, "a dataset to repair")
-    source, _ = found_as_written(found_at(path, format_, request.source), request.source)  # the copy has no manifest
+    source, _ = found_as_written(dataset_at(path, request.source, format_), request.source)  # the copy has no manifest
     written = {name: value for name, value in source.options.items() if name not in request.source.options}
     fixed = hopeless or format_.read_only or (chosen and format_.patches())  # A second run takes the copy of the first.
     once = None if fixed else report.doubled
@@ -205,7 +205,7 @@ class _Plan:
         elif self.format.patches():
             self.format.patch(self.path, read_options(self.format, self.patch_source()), dry_run=True)
         else:
-            open_one(self.source(self.path, "none")).reader.close()
+            open_dataset(self.source(self.path, "none")).reader.close()
 
     def part(self) -> tuple[SourceRequest, Source]:
         """Return the request that reads the complete sequences of a damaged dataset, and the source, which is closed.
@@ -217,7 +217,7 @@ class _Plan:
         asked = self.request.source
         request = replace(self.source(self.path, asked.eos, asked.allow_loss | READS["fix"]), allow_partial=True)
         try:
-            opened = open_one(request)
+            opened = open_dataset(request)
             opened.reader.close()
         except SeparatorUnknownError:
             raise
@@ -257,7 +257,7 @@ class _Job:
         options: Any = parse_options(plan.format.write_options, written, plan.format.name)
         if plan.format.writer_traits(options).separators.separated:
             source = replace(source, eos=plan.once)
-        opened = open_one(source)
+        opened = open_dataset(source)
         if isinstance(opened.reader, RecordReader):
             raise TypeError(f"{plan.format.name} has no separators")
         facts, names = opened.reader.info.facts, option_names(plan.format.write_options)
@@ -382,9 +382,9 @@ class _Job:
         """Return the manifest of the copy; None if no reader can count it (shuffled samples)."""
         request = self.plan.source(staging.path, self.plan.request.source.eos)
         try:
-            source = open_one(request)
+            source = open_dataset(request)
         except SeparatorUnknownError:
-            source = open_one(replace(request, eos="none"))
+            source = open_dataset(replace(request, eos="none"))
         except TokfmtError:
             return None
         reader = source.reader

@@ -22,8 +22,8 @@ from tokfmt.files.place import place_of
 from tokfmt.run.execute import worker_count
 from tokfmt.run.plan import Workers
 from tokfmt.run.progress import Progress
-from tokfmt.source.open import find_one, open_found, presuming
-from tokfmt.source.request import SourceRequest, option_names, viewed
+from tokfmt.source.open import find_one, open_dataset, presuming
+from tokfmt.source.request import Reading, SourceRequest, option_names, viewed
 from tokfmt.source.stored import Source, boundaries_of, tokenizer_of
 from tokfmt.text.decoding import ByteLevelDecoder, TextDecoder
 from tokfmt.wording import printable
@@ -245,7 +245,7 @@ def open_both(
     a, b = _as_rows(a, b, formats), _as_rows(b, a, formats[::-1])
     samples = samples or any(one.options.get("view") == "samples" for one in (a, b))
     sources = [
-        open_found(group, _asked(one, group[0].format, formats, samples=samples), handle, jobs, progress)
+        open_dataset(_asked(one, group[0].format, formats, samples=samples), Reading(handle, jobs, progress), group)
         for one, group in zip((a, b), found, strict=True)
     ]
     scratch = list[Scratch]()

@@ -33,8 +33,8 @@ from tokfmt.run.progress import Progress
 from tokfmt.source.content import Manifest
 from tokfmt.source.discover import find_sources
 from tokfmt.source.manifest import own_manifest
-from tokfmt.source.open import open_sources
-from tokfmt.source.request import STREAM, SourceFiles
+from tokfmt.source.open import open_datasets
+from tokfmt.source.request import STREAM, Reading, SourceFiles
 from tokfmt.source.stored import Source, agreed_tokenizer, files_of_sources
 from tokfmt.wording import printable
 
@@ -152,7 +152,8 @@ def _opened(
     request: Request, tokenizer: TokenizerHandle | None, named: Sequence[SourceFiles], notes: Notes
 ) -> Sequence[Source]:
     try:
-        return open_sources(request.source, tokenizer, request.jobs, notes, found=named, collect_invalid=True)
+        reading = Reading(tokenizer, request.jobs, notes, collect_invalid=True, keeps_files=True)
+        return open_datasets(request.source, reading, named)
     except SeparatorUnknownError as error:
         if error.remedy != NAME_SEPARATOR:  # A recipe names its keys.
             raise

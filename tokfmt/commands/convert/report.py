@@ -464,7 +464,7 @@ def _described(
 
     listed, more, total, count = list[dict[str, Any]](), xxhash.xxh3_128(), 0, 0
     for number, one in enumerate(sources):
-        facts = fingerprint(one.path, one.files, jobs) if jobs else extent(one.files)
+        facts = fingerprint(one.path, one.files, jobs, one.opened) if jobs else extent(one.files)
         progress.advance(1)
         manifest = stated.get(one.path) if jobs else None
         if manifest is not None and (wrong := checksum_contradiction(one.path, manifest, facts)):

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from xxhash import xxh3_128, xxh3_128_digest
 
+from tokfmt.base.options import given_options
 from tokfmt.commands.compare.fingerprint import Fingerprints, Hashing, RecordSide, Utf8, cuts, fingerprints, hash_axis
 from tokfmt.commands.convert.arrangement import stored_axis
 from tokfmt.commands.convert.losses import Content
@@ -24,8 +25,8 @@ from tokfmt.model.select import Slice
 from tokfmt.run.plan import Workers
 from tokfmt.run.progress import Progress
 from tokfmt.source.ingest import as_stored
-from tokfmt.source.open import open_source
-from tokfmt.source.request import EosChoice, Options
+from tokfmt.source.open import open_dataset
+from tokfmt.source.request import EosChoice, Options, SourceRequest
 from tokfmt.source.stored import Source
 from tokfmt.wording import printable
 
@@ -65,7 +66,8 @@ def verify_tokens(
             expected = ContentReader(from_reader(stored_axis(expected, target), eos, where=target.separators))
     # The presumption that no sequence is empty is known to be wrong if one is.
     every_end = isinstance(eos, int) and empty_sequences(expected)[0] > 0
-    source = open_source([path], format=format_.name, eos=eos, bos=bos, options=options, every_end=every_end)
+    request = SourceRequest((path,), format_.name, eos, given_options(options), bos=bos, every_end=every_end)
+    source = open_dataset(request)
     reader = source.reader
     if isinstance(reader, RecordReader):  # They are compared as they are stored.
         expected = expected if target.bos_id is None else stored_axis(expected, target)

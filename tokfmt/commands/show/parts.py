@@ -13,7 +13,7 @@ from tokfmt.errors import DetectionError, UnsafeError
 from tokfmt.files.fields import Field, Section
 from tokfmt.files.file import File, open_file
 from tokfmt.files.place import Place, PlaceLike, place_of
-from tokfmt.source.discover import format_of, found_at
+from tokfmt.source.discover import dataset_at, format_of
 from tokfmt.source.manifest import found_as_written
 from tokfmt.source.request import Options, SourceRequest, read_options
 
@@ -112,7 +112,7 @@ def sections(path: PlaceLike, *, format: str | None = None, options: Options = (
     except DetectionError as error:
         return Raw(place, None, (str(error),), [_facts(probe)])
     asked = SourceRequest((place,), options=given_options(options))
-    request, notes = found_as_written(found_at(place, chosen, asked), asked)
+    request, notes = found_as_written(dataset_at(place, asked, chosen), asked)
     parsed = read_options(chosen, request)
     sections = chosen.sections(place, parsed)
     if sections is None:

@@ -30,12 +30,12 @@ from tokfmt.core.reader import Layout, TokenReader, windows
 from tokfmt.core.records import RecordReader
 from tokfmt.errors import CorruptError, FormatError, OptionError, UnendedError
 from tokfmt.files.place import Place, place_of
-from tokfmt.model.readers import ContentReader
 from tokfmt.run.progress import Progress
 from tokfmt.source.discover import format_of
 from tokfmt.source.ingest import encoded, encoder_of, tokenized
-from tokfmt.source.open import find_one, open_found, open_one
+from tokfmt.source.open import find_one, open_dataset
 from tokfmt.source.request import (
+    Reading,
     Selection,
     SourceRequest,
     needed,
@@ -129,7 +129,7 @@ def show(
 
     def opened(every_end: bool) -> Source:
         asked = replace(request, every_end=every_end)
-        return open_one(asked, handle, progress=progress, max_sequences=most, few_sequences=query is None)
+        return open_dataset(asked, Reading(handle, None, progress, max_sequences=most, few_sequences=query is None))
 
     source = opened(isinstance(query, (LengthQuery, SameQuery)))  # These compare lengths, and read few tokens.
     reader = source.reader
@@ -266,12 +266,11 @@ def _continued(first: Iterator[Shown], again: Callable[[UnendedError], Iterator[
 
 def _sequences(reader: TokenReader, chosen: Iterator[Chosen], look: Look, *, together: int = 1) -> Iterator[Shown]:
     """Yield sequences. The ends of `together` of them are looked at before the first of these is shown."""
-    presuming = reader if isinstance(reader, ContentReader) and reader.presumes else None
     while block := list(islice(chosen, together)):
-        if presuming is not None:
+        if reader.presumes:
             numbers = np.unique([number for number, _ in block])
             behind = np.minimum(numbers + 1, reader.info.sequences - 1)  # It is looked at when they are read.
-            presuming.look_at(np.unique(np.concatenate([numbers, behind])))
+            reader.look_at(np.unique(np.concatenate([numbers, behind])))
         yield from _shown(reader, block, look)
 
 
@@ -536,7 +535,7 @@ def samples(source: SourceRequest, selection: str | None = None, *, tokenizer: s
     handle, path = tokenizer_of(tokenizer), source.paths[0]
     files = find_one(source)
     chosen = files[0].format
-    found = open_found(files, viewed(replace(source, format=chosen.name), chosen, "samples"), handle)
+    found = open_dataset(viewed(replace(source, format=chosen.name), chosen, "samples"), Reading(handle), files)
     reader, decoder = found.reader, handle.decoder(lenient=True) if handle else None
     if isinstance(reader, RecordReader) or reader.info.layout is not Layout.SAMPLES:
         raise OptionError(f"{printable(path)}: {chosen.name} stores no samples here. Leave out --samples")

@@ -26,7 +26,7 @@ from tokfmt.mix import (
     stored_sequence,
     traced,
 )
-from tokfmt.source.open import open_one
+from tokfmt.source.open import open_dataset
 from tokfmt.source.request import EosChoice, Options, SourceRequest
 from tokfmt.source.stored import tokenizer_of
 from tokfmt.wording import printable
@@ -150,7 +150,7 @@ def show_step(
         raise OptionError("no samples are selected. Add --sample K, or --step S with --batch-size B")
     handle = tokenizer_of(tokenizer)
     decoder = handle.decoder() if handle is not None else None
-    source = open_one(SourceRequest.of(path, format, eos, options, allow_loss=allow_loss, bos=bos))
+    source = open_dataset(SourceRequest.of(path, format, eos, options, allow_loss=allow_loss, bos=bos))
     reader = source.reader
     if isinstance(reader, TextRecipe):
         raise reader.unprepared()

@@ -51,7 +51,7 @@ def draw(axis: StatsAxis, count: int, seed: int) -> DrawnAxis | None:
     Returns:
         The sample; None if it would be the complete dataset.
     """
-    if isinstance(axis, Streamed):
+    if axis.is_stream:
         return _from_stream(axis, count, seed)
     info = axis.info
     if count >= info.sequences:

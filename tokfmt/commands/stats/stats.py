@@ -44,23 +44,22 @@ from tokfmt.files.locks import Scratch
 from tokfmt.files.place import Place, PlaceLike
 from tokfmt.files.side_by_side import side_by_side
 from tokfmt.files.store import Identity
-from tokfmt.model.readers import ContentReader, is_split
+from tokfmt.model.readers import ContentReader
 from tokfmt.run.execute import make_executor, worker_count
 from tokfmt.run.plan import Workers
 from tokfmt.run.progress import Progress
 from tokfmt.source.discover import check_unchanged, dataset_at, dataset_paths, snapshot
 from tokfmt.source.ingest import as_stored, encoder_for, ingest
 from tokfmt.source.manifest import extent
-from tokfmt.source.open import contradicted, open_stored, presuming
-from tokfmt.source.request import SourceFiles, SourceRequest
+from tokfmt.source.open import contradicted, open_dataset, presuming
+from tokfmt.source.request import Reading, SourceFiles, SourceRequest
 from tokfmt.source.stored import (
     NO_SEPARATOR,
     Source,
+    contents_of,
     manifest_tokenizer,
     tokenizer_of,
     unfinished,
-    without_leads,
-    without_separators,
 )
 from tokfmt.wording import printable
 
@@ -124,7 +123,7 @@ def stats(request: StatsRequest, progress: Progress | None = None) -> StatsRepor
 def _stats(request: StatsRequest, progress: Progress) -> StatsReport:
     jobs = worker_count(request.jobs)
     request = _checked(request)
-    reading = request.source.accepting(READS["stats"])
+    asked = request.source.accepting(READS["stats"])
     handle = tokenizer_of(request.tokenizer)
     with Scratch() as scratch, make_executor(request.executor, jobs) as executor:
         workers = Workers(executor, jobs, scratch)
@@ -136,7 +135,7 @@ def _stats(request: StatsRequest, progress: Progress) -> StatsReport:
             def opened(path: Place) -> tuple[SourceFiles, dict[Place, Identity], Source] | TokfmtError:
                 try:
                     one = dataset_at(path, request.source)
-                    return one, snapshot([one]), open_stored([one], reading, handle, jobs)
+                    return one, snapshot([one]), open_dataset(asked, Reading(handle, jobs, as_stored=True), [one])
                 except (FormatError, DetectionError) as error:
                     return error
 
@@ -165,7 +164,7 @@ def stats_of(
     most_compared: int | None = None,
     keep: Keep | None = None,
 ) -> Statistics:
-    """Compute the statistics of a dataset that is already open, by `open_source` or `open_stored`.
+    """Compute the statistics of a dataset that is already open, by `open_dataset`.
 
     Args:
         source: The opened dataset.
@@ -255,7 +254,7 @@ class _Run:
                 if survey.error is not None:
                     raise survey.error
                 notes = (*subject.notes, *survey.notes)
-                if isinstance(subject.axis, Streamed) and drawn is None and subject.axis.is_unfinished(survey.stats):
+                if drawn is None and subject.axis.is_stream and subject.axis.is_unfinished(survey.stats):
                     notes += (unfinished(subject.axis.eos_id),)
                 noted = replace(subject, notes=notes)
                 one = Surveyed(noted, survey, drawn.weight if drawn else 1.0)
@@ -398,10 +397,7 @@ def axis_to_walk(source: Source, stored: TokenReader, *, every_end: bool = False
         splits = "no separator known; --eos ID splits it"
         why = NO_SEPARATOR if separator.source == NO_SEPARATOR else splits
         return Indexed(stored, None, str(path)), [f"read as one sequence ({why})"]
-    reader, notes = without_separators(stored, separator, source.dataset, path, every_end=every_end)
-    if lead is not None:
-        reader, noted = without_leads(reader, lead, path)
-        notes += noted
+    reader, notes = contents_of(source, stored, every_end=every_end)
     return axis_of(reader, str(path)), notes
 
 
@@ -409,7 +405,7 @@ def glance(source: Source) -> Statistics:
     """Return the statistics of an opened dataset that follow from its header and index. No token is read.
 
     Args:
-        source: A dataset opened by `open_stored` or `open_source`, not text.
+        source: A dataset opened by `open_dataset`, not text.
 
     Returns:
         Statistics whose `ids`, `first_tokens`, `last_tokens` and `duplicates` are None. `lengths` is exact if it
@@ -423,7 +419,7 @@ def glance(source: Source) -> Statistics:
     if isinstance(reader, RecordReader):
         raise OptionError(f"{printable(path)}: holds records, whose tokens are not counted yet. Run tokfmt stats")
     axis, notes = axis_to_walk(source, reader)
-    if is_split(reader):
+    if reader.is_split:
         axis = Indexed(reader, None, str(path))  # the stream has been split when it was opened
     return outlined(Subject(source, axis, size_of(source), (*source.notes, *notes)))
 
@@ -538,7 +534,7 @@ def figures_of(seen: Surveyed) -> Figures:
     padding_counts = stored.padding_counts() or PaddingCounts(None, 0)
     separator = seen.subject.source.separator.eos_id
     eos_id = separator if separator is not None else -1
-    made = padding_counts.separators - (stored.trimmed if isinstance(stored, ContentReader) else 0)
+    made = padding_counts.separators - (stored.trimmed or 0)
     read_ids = stats.ids.without(eos_id, axis.separators(stats))
     return Figures(
         read_ids=read_ids,
@@ -565,7 +561,7 @@ def _padding(seen: Surveyed, left_out: PaddingCounts) -> tuple[int, int] | None:
 def outlined(subject: Subject) -> Statistics:
     """Return the statistics of a dataset that need no tokens."""
     heading, axis, info = _heading(subject), subject.axis, subject.axis.info
-    if isinstance(axis, Streamed):
+    if axis.is_stream:
         return replace(heading, tokens=info.tokens, bytes_per_token=_ratio(subject.size, info.tokens, [subject]))
     lengths = Table.empty()
     ended = axis.eos_id is not None
@@ -584,9 +580,9 @@ def outlined(subject: Subject) -> Statistics:
     )
 
 
-def _between(axis: Indexed) -> Share | None:
+def _between(axis: StatsAxis) -> Share | None:
     """Return the number and share of separators if a scan has counted them, else None."""
-    if isinstance(axis.stored, ContentReader) and is_split(axis.stored):
+    if isinstance(axis.stored, ContentReader) and axis.stored.is_split:
         stored = axis.stored.source
         counts = stored.padding_counts()
         made = 0 if counts is None else counts.separators
@@ -615,13 +611,9 @@ def described(seen: Surveyed, wanted: Wanted, keep: Keep | None = None) -> Stati
 def _seen(seen: Surveyed) -> str:
     """Return how many of all sequences have the separator, as a full walk has counted; "" without these numbers."""
     axis, dataset = seen.survey.axis, seen.subject.source.dataset
-    if isinstance(axis, Streamed) or seen.weight != 1 or dataset is None or dataset.gap.lead is not None:
+    if seen.weight != 1 or dataset is None or dataset.gap.lead is not None:
         return ""
-    count, closed = seen.survey.stats.lengths.total, None
-    if axis.eos_id is not None:  # The walk refuses a sequence without it.
-        closed = count
-    elif isinstance(axis.stored, ContentReader) and not is_split(axis.stored):
-        closed = axis.stored.trimmed
+    count, closed = seen.survey.stats.lengths.total, axis.closed(seen.survey.stats)
     if closed is None:
         return ""
     return replace(dataset.gap, looked=count, of=count, closed=closed, lack=count - closed, empty=0).seen

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple, TypeVar
+from typing import ClassVar, Literal, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -234,8 +234,10 @@ class Indexed:
         stored: The reader, whose sequences include their separators.
         eos_id: The separator at the end of every sequence; None without one.
         path: The path, for messages.
+        is_stream: False: the number of sequences is known before the walk.
     """
 
+    is_stream: ClassVar[Literal[False]] = False
     stored: TokenReader
     eos_id: int | None
     path: str
@@ -356,6 +358,12 @@ class Indexed:
         """Return the statistics unchanged, because the regions have counted empty sequences as well."""
         return stats
 
+    def closed(self, stats: Stats) -> int | None:
+        """Return the number of sequences that have the separator; None if it is not known, as in a stream."""
+        if self.eos_id is not None:  # The walk refuses a sequence without it.
+            return stats.lengths.total
+        return None if self.stored.is_split else self.stored.trimmed
+
     def separators(self, stats: Stats) -> int:
         """Return the number of separators on the axis that are not part of a sequence."""
         return stats.lengths.total if self.eos_id is not None else 0
@@ -388,8 +396,10 @@ class Streamed:
     Attributes:
         stored: The reader.
         eos_id: The separator.
+        is_stream: True: the number of sequences is known after the walk.
     """
 
+    is_stream: ClassVar[Literal[True]] = True
     stored: TokenReader
     eos_id: int
 
@@ -451,6 +461,9 @@ class Streamed:
         """Return whether tokens follow the last separator of a stream that ends documents; `stats` are those of all."""
         is_behind, end = self.info.separators is not Separators.BEFORE, self.info.tokens
         return is_behind and any(span.stop == end and 0 <= span.last < end - 1 for span in stats.spans)
+
+    def closed(self, stats: Stats) -> None:
+        """Return None, because the walk does not count the sequences of a stream that have the separator."""
 
     def content(self, loose: Loose, last: Tokens) -> Loose:  # noqa: ARG002
         """Return a loose sequence unchanged, because it includes no separator."""
@@ -590,7 +603,7 @@ def measure(
     """
     progress.phase("counting", sum(axis.info.tokens for axis in axes), "tokens")
     surveys: list[Survey] = []
-    known = sum(axis.info.sequences for axis in axes if isinstance(axis, Indexed))
+    known = sum(axis.info.sequences for axis in axes if not axis.is_stream)
     full, held = duplicates and too_many(known, most), 0
     for axis in axes:
         survey = Survey(axis, Stats(), Store() if duplicates and not full else None)

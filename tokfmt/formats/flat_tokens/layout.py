@@ -336,6 +336,7 @@ class StoreLayout:
         self.groups: list[Group] = []
         self.problems: list[Problem] = []
         self._json: Metadata | None = None
+        self._of = dict[Group, GroupLayout]()
         try:
             self.store = open_store(path, (STARTS,))
             self.groups = groups_of(self.store)
@@ -346,12 +347,14 @@ class StoreLayout:
             self.problems.append(Problem("TF417", "info", FormatError(path, what, remedy="Unpack it for seqax")))
 
     def of(self, group: Group) -> GroupLayout:
-        """Examine a group. Each JSON file of the store is read once."""
+        """Examine a group, once. Each JSON file of the store is read once."""
         if self.store is None:
             raise self.problems[0].error
         if self._json is None:
             self._json = cache(partial(json_of, self.store))
-        return GroupLayout(self.store, self._json, group, self.options)
+        if group not in self._of:
+            self._of[group] = GroupLayout(self.store, self._json, group, self.options)
+        return self._of[group]
 
     def wanted(self) -> list[GroupLayout]:
         """Examine the group that the option `split` names, or all groups."""
