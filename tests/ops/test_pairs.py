@@ -34,6 +34,7 @@ NAMES = {
     "nanogpt": "train.bin",
     "olmo": "part-0-00000.npy",
     "array": "x.npy",
+    "litgpt-packed": "chunks-packed",
     "internevo": "evo",
     "webdataset": "rows",
     "datatrove": "x.ds",
@@ -57,7 +58,7 @@ LIMITS = dict.fromkeys(NAMES, 2**31 - 1) | {
 }
 SMALL = {"stage1": {"seq_len": 8}, "hdf5": {"seq_len": 8}, "flat-tokens": {"chunk": 16, "starts_chunk": 8}}
 NO_EMPTY = ("stage1", "hdf5")
-BY_SEPARATOR = (*NO_EMPTY, "llmc", "nanogpt", "array")
+BY_SEPARATOR = (*NO_EMPTY, "llmc", "nanogpt", "array", "litgpt-packed")
 SCANNED = (*BY_SEPARATOR, "olmo")  # by others too, who split there: refused unless told
 PAIRS = list(itertools.product(NAMES, NAMES))
 HUB = "jsonl"
