@@ -61,6 +61,8 @@ def test_every_format_is_identified():
     others = {
         "recipe": FIXTURES / "recipe" / "mix.toml",
         "jsonl": CORPUS,
+        "internevo": FIXTURES / "internevo" / "sft",
+        "webdataset": FIXTURES / "webdataset" / "tokshuf_rs",
         "text": FIXTURES / "text" / "PROVENANCE.md",
         "arrow": FIXTURES / "parquet" / "save_to_disk",
     }
