@@ -3,6 +3,7 @@ where the format is simple; else by a conversion that adds and removes no token.
 
 import gzip
 import json
+import struct
 
 import h5py
 import numpy as np
@@ -15,7 +16,14 @@ INDEXED = {
     "flat-tokens": "x.zarr", "parquet": "x.parquet", "arrow": "x.arrow", "olmo": "x", "levanter": "x",
 }  # fmt: skip
 """The formats whose index bounds documents: what a document ends with is not needed to find its end."""
-STREAMS = {"array": "x.npy", "nanogpt": "train.bin", "llmc": "x.bin", "stage1": "stage1_block_0000.bin", "hdf5": "x.h5"}
+STREAMS = {
+    "litgpt-packed": "x_0000000000.bin",
+    "array": "x.npy",
+    "nanogpt": "train.bin",
+    "llmc": "x.bin",
+    "stage1": "stage1_block_0000.bin",
+    "hdf5": "x.h5",
+}
 """The formats in which only separators mark boundaries."""
 TEXTS = {"internevo", "webdataset", "jsonl", "text", "recipe"}
 """The formats of records, and of what is computed."""
@@ -51,6 +59,8 @@ def stream(home, name, ids):
         head = np.zeros(256, "<i4")
         head[:3] = 20240520, 1, len(ids)
         path.write_bytes(head.tobytes() + np.array(ids, "<u2").tobytes())
+    elif name == "litgpt-packed":
+        path.write_bytes(struct.pack("<7sQBQ", b"LITPKDS", 1, 8, len(ids)) + np.array(ids, "<u2").tobytes())
     elif name == "array":
         np.save(path, np.array(ids, "<u2"))
     else:

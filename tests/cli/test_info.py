@@ -26,7 +26,7 @@ DATASETS = {
     "datatrove/00000_unshuffled.ds": {}, "litdata/torch_int32": {}, "mds/packed256_static": {},
     "levanter/cache_int32": {}, "megatron/gpt2_text_document": {}, "megatron/empty_docs_text_document.bin": {},
     "llmc/edu_fineweb_train_000001.bin": {}, "llmc/shards": {}, "nanogpt/openwebtext/train.bin": {"eos": 50256},
-    "olmo/core-00000.npy": {}, "array/cu_pair": {}, "parquet/uint16.parquet": {},
+    "olmo/core-00000.npy": {}, "array/cu_pair": {}, "litgpt-packed/tinyllama": {"eos": 2}, "parquet/uint16.parquet": {},
 }  # fmt: skip
 """Datasets of token IDs of every format that has no records, and what opening them takes."""
 
@@ -61,6 +61,8 @@ def test_every_format_is_identified():
     others = {
         "recipe": FIXTURES / "recipe" / "mix.toml",
         "jsonl": CORPUS,
+        "internevo": FIXTURES / "internevo" / "sft",
+        "webdataset": FIXTURES / "webdataset" / "tokshuf_rs",
         "text": FIXTURES / "text" / "PROVENANCE.md",
         "arrow": FIXTURES / "parquet" / "save_to_disk",
     }

@@ -108,6 +108,7 @@ PAGES = {
 }
 LEFT_OUT = {
     "internevo": "no package; by the oracle of tests/contract",
+    "litgpt-packed": "no package; by the oracle of tests/contract",
     "stage1": "no package; by the oracle of tests/contract",
     "levanter": "tokfmt only reads it; fixtures/levanter is written by upstream",
 }

@@ -38,7 +38,7 @@ CASES = [
 ]
 CASES += [
     (FIXTURES / home / case["entry"], home)
-    for home in ("olmo", "datatrove", "litdata", "mds", "levanter", "array", "internevo", "webdataset")
+    for home in ("olmo", "datatrove", "litdata", "mds", "levanter", "array", "internevo", "litgpt-packed", "webdataset")
     for case in json.loads((FIXTURES / home / "expected.json").read_text())["cases"]
     if "entry" in case and "defect" not in case
     if case["name"] not in ("real_numpy", "merged_total_metadata", "build_nanogpt")
@@ -246,7 +246,7 @@ def test_a_format_is_asked_for_the_names_that_it_writes():
 
 
 def test_destinations_without_a_meaning():
-    says = r"cannot tell the format of 'out\.bin' from its name\. Use --to NAME, .*; internevo, litdata, mds and webdataset have no such name"
+    says = r"cannot tell the format of 'out\.bin' from its name\. Use --to NAME, .*; internevo, litdata, litgpt-packed, mds and webdataset have no such name"
     with pytest.raises(OptionError, match=says):
         registered.for_destination("some/out.bin")
     with pytest.raises(OptionError, match=r"no format 'modalites' .*Did you mean modalities\?"):

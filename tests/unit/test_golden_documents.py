@@ -10,7 +10,7 @@ from paths import FIXTURES
 
 import tokfmt
 
-HOMES = ("internevo", "webdataset", "array")
+HOMES = ("litgpt-packed", "internevo", "webdataset", "array")
 CASES = {
     (home, case["name"]): case
     for home in HOMES
@@ -20,10 +20,16 @@ CASES = {
 REFUSED = {("array", "fortran_ODD"): r"stores columns, not rows"}
 READING: dict[tuple[str, str], dict[str, Any]] = {
     ("array", "build_nanogpt"): {"eos": 50256},
+    ("litgpt-packed", "redpajama_sample"): {"eos": 1, "options": {"side": "before"}},
+    ("litgpt-packed", "tinyllama"): {"eos": 2},
+    ("litgpt-packed", "lit_llama"): {"eos": 1, "options": {"side": "before", "fill": "drop"}},
+    ("litgpt-packed", "llama3_int32"): {"eos": 128001},
     ("array", "kempnerforge"): {"eos": 2},
     ("array", "tatm"): {"eos": 1, "options": {"side": "before"}},
 }
 """What the files do not state: the separator, and how else they have to be read."""
+UNFINISHED = {("litgpt-packed", "tinyllama")}
+"""Those whose last document goes on in a chunk that upstream dropped."""
 
 
 def digest(ids):
@@ -44,6 +50,7 @@ def test_documents(key):
     if separator is not None:
         before = side == "before" or key[1] == "build_nanogpt"
         held = [[separator, *one] if before else [*one, separator] for one in held]
+        held[-1] = held[-1][:-1] if key in UNFINISHED else held[-1]
     expected = case.get("documents", case.get("rows"))
     if any(token < 0 for one in expected for token in one):  # a sign says that an ID does not count in the loss
         assert held == [[abs(token) for token in one] for one in expected]

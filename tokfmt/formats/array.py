@@ -390,6 +390,10 @@ class ArrayFormat(FlatFormat):
         if options.bare is None and kind == "tatm":
             return self._tatm(path, options, hints)
         layout = super().examine(paths, options, hints)
+        if hints.allow_partial and kind == "arrays" and layout.starts is None and not layout.sample_length:
+            number = re.search(r"(\d+)\D*$", layout.extents[0].file.path.stem)
+            if number and int(number[1]):
+                raise CorruptError(layout.extents[0].file.path, "is not numbered 0: it may begin inside a sequence")
         if layout.sample_length and "row" not in layout.extras:  # Only extras on which all files agree are kept.
             what, remedy = "holds arrays whose rows differ in length", "Name the files of one length"
             raise UnsupportedError(path, what, expected=f"rows of {layout.sample_length:,}", remedy=remedy)

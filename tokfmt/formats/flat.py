@@ -474,6 +474,11 @@ class FlatWriter(TokenWriter):
         """Return the number of stored tokens for `tokens` tokens: more if the format pads the last row."""
         return tokens
 
+    @property
+    def filler(self) -> int:
+        """The ID that fills what `padded` adds: the separator."""
+        return self.target.eos_id or 0
+
     def begins(self, cut: Cut) -> int:  # noqa: ARG002 - the same in all
         """Return the number of bytes before the tokens of a file."""
         return self.begin
@@ -571,7 +576,7 @@ class FlatWriter(TokenWriter):
 
     def write(self, region: Region, source: TokenReader) -> Receipt:
         dtype = self._dtype(source)
-        end, top, eos_id = source.info.tokens, -1, self.target.eos_id or 0
+        end, top = source.info.tokens, -1
         limit = min(self.limit, (1 << 8 * dtype.itemsize - (dtype.kind == "i")) - 1)
         cut = self.cut_at(source, region.tokens.start)
         begin, base = self.begins(cut), cut.start
@@ -587,7 +592,7 @@ class FlatWriter(TokenWriter):
                 top = max(top, check_ids(real, limit, a, self.path.name, self.remedy(dtype)))
                 window = real.astype(dtype, copy=False)
                 if len(real) < b - a:
-                    window = np.concatenate([window, np.full(b - a - len(real), eos_id, dtype)])
+                    window = np.concatenate([window, np.full(b - a - len(real), self.filler, dtype)])
                 out.write(begin + (a - base) * dtype.itemsize, window)
         return Receipt(region.index, top, out.written)
 

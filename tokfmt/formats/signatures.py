@@ -20,6 +20,7 @@ SIGNATURES = {
     "jsonl": Signature((".json", ".ndjson"), text=True, starts=(b"\x1f\x8b", b"\x28\xb5\x2f\xfd", *_SKIPPED)),
     "levanter": Signature(),
     "litdata": Signature(),
+    "litgpt-packed": Signature(starts=(b"LITPKDS",)),
     "llmc": Signature(
         ("_train_", "_val_"),
         starts=tuple(

@@ -7,6 +7,7 @@
     TF5xx   jsonl             formats/jsonl/check.py           TF78x   levanter     formats/levanter.py
                                                                TF79x   array        formats/array.py
                                                                TF84x   internevo    formats/internevo.py
+                                                               TF86x   litgpt-packed  formats/litgpt_packed.py
                                                                TF82x   webdataset   formats/webdataset.py
     TF57x   text              formats/text.py                  TF80x   recipe       mix/format.py
     TF60x   megatron          formats/megatron.py              TF90x   any dataset  opening
