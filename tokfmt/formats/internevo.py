@@ -239,11 +239,12 @@ class InternEvoInspection(RecordFilesInspection):
 
     def look(self, how: Audit) -> Iterator[Finding]:
         yield from super().look(how)
-        for path in self._reader.files:
+        for path in self._reader.places:
             try:
                 count, begin, dtype, columns = _meta(path)
                 with closing(open_file(path.with_name(path.name + META))) as index:
-                    lengths = index.array(begin, count * columns, dtype).reshape(-1, columns)[:, -1]
+                    entries = index.array(begin, count * columns, dtype) if count else np.empty(0)
+                lengths = entries.reshape(-1, max(1, columns))[:, -1]
                 is_double = count % 2 == 0 < count and np.array_equal(lengths[: count // 2], lengths[count // 2 :])
                 with closing(open_file(path)) as file:
                     half = file.size // 2

@@ -71,12 +71,12 @@ class RecordFiles(RecordReader):
         Raises:
             FormatError: A file is missing, or cannot be opened.
         """
-        self.files = tuple(files)
+        self.places = tuple(files)
         self._stated = dict(enumerate(counts)) if counts is not None else {}
         self._counts, self._damaged = dict(self._stated), frozenset[int]()
         damage = self._certain() if hints.allow_partial else []
-        self._sizes = [_size(path, is_needed=number not in self._damaged) for number, path in enumerate(self.files)]
-        records = sum(self._counts.values()) if len(self._counts) == len(self.files) else None
+        self._sizes = [_size(path, is_needed=number not in self._damaged) for number, path in enumerate(self.places)]
+        records = sum(self._counts.values()) if len(self._counts) == len(self.places) else None
         self.info = RecordInfo(
             kind, sum(self._sizes), records, random_access=False, damage=tuple(damage), **{"field": kind, **facts}
         )
@@ -92,7 +92,7 @@ class RecordFiles(RecordReader):
 
     def _checked(self, number: int) -> Iterator[Record]:
         """Yield the records of a file, after which their number is compared with that of the index."""
-        found, path = 0, self.files[number]
+        found, path = 0, self.places[number]
         for record in self.records(path):
             found += 1
             yield record
@@ -107,7 +107,7 @@ class RecordFiles(RecordReader):
     def _certain(self) -> list[Damage]:
         """Read all files, keep the number of certain records of each, and return the damage."""
         damage = list[Damage]()
-        for number, path in enumerate(self.files):
+        for number, path in enumerate(self.places):
             found = 0
             try:
                 for _ in self._checked(number):
@@ -138,7 +138,7 @@ class RecordFiles(RecordReader):
     def count_up_to(self, last: int) -> int:
         """See `RecordReader.count_up_to`."""
         found = 0
-        for number in range(len(self.files)):
+        for number in range(len(self.places)):
             if found >= last:
                 break
             found += self._count_in(number, last - found)
