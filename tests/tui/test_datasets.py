@@ -57,7 +57,7 @@ def test_the_other_tabs_follow_the_split(tmp_path, monkeypatch):
     reader = split_of(STORE, "validation")
 
     async def steps(app, press):
-        await press("4", "V")
+        await press("2", "V")
         assert app.session.split == "validation"
         assert app.tab.found.sequences == reader.info.sequences
         assert app.tab.found.tokens == reader.info.tokens

@@ -55,9 +55,8 @@ def test_ctrl_c_leaves_a_question_unless_it_copies():
 
 @FUZZ_ONLY
 @pytest.mark.parametrize(("path", "keys", "why"), [
-    (CORPUS, ("t",), "Records have no token positions before all are tokenized"),
     (FIXTURES / "flat-tokens" / "train_empty.zarr", ("V", "V", "g"), "This dataset has no documents"),
-], ids=["t", "g"])  # fmt: skip
+], ids=["g"])  # fmt: skip
 def test_a_question_without_an_answer_keeps_its_digits(path, keys, why):
     async def steps(app, press):
         await press(*keys, "4", "0")

@@ -60,8 +60,9 @@ def test_another_split_and_back():
         label = str(app.query_one("#split").render())
         assert label.split() == ["V", "train", "validation"]
         assert "V Split" in footer(app)
-        await press("i")
-        assert "validation (shown)" in "".join(str(block.render()) for block in app.screen.query(".block"))
+        await press("2")
+        facts = {fact.name: fact.value for fact in app.tab.query_one("#facts").lines.facts}
+        assert facts["splits"] == "train, validation (shown)"
 
     browse([STORE], steps, size=(140, 36))
 
@@ -137,7 +138,7 @@ def test_unknown_or_missing_dataset_is_reported(tmp_path):
             assert app.session.format_name is None
             await press("3")
             assert len(app.session.verdict.findings) == findings
-            await press("2")
+            await press("4")
             assert app.tab.parts.border_title
             assert (app.tab.hex.path is None) == (number == 2)  # no bytes of what was shown before
             await press("1")

@@ -1,4 +1,4 @@
-"""Places as words: `--at`, the command that a key copies, and the picture that carries it."""
+"""Places as words: `--at`, the command that a key copies, and the last place."""
 
 import shlex
 
@@ -8,7 +8,7 @@ from browsing import EVERY, HDF5, PACK, browse, tab_of
 from click.testing import CliRunner
 from paths import CORPUS, FIXTURES, TOKENIZER
 
-from tokfmt.browser.links import parse_landing
+from tokfmt.browser.links import last_place, parse_landing, remember_place
 from tokfmt.cli.main import cli
 
 
@@ -50,6 +50,33 @@ def test_the_copied_command_leads_to_the_same_place(path, keys, tokenizer):
     browse([words[2]], arrives, tokenizer=tokenizer, at=at)
 
 
+def test_the_place_is_remembered_for_a_dataset_and_a_split():
+    """The browser begins where it was left; the beginning is forgotten."""
+    left = []
+
+    async def leaves(app, press):
+        await press("down", "down", "enter", "right")
+        left.append(app.session)
+
+    browse([PACK], leaves)
+    remember_place(left[0])
+
+    async def other(app, press):
+        assert last_place(app.session) is None
+
+    async def same(app, press):
+        place = last_place(app.session)
+        assert (place.row, place.unit) == left[0].where != (0, 0)
+        app.session.split = "validation"
+        assert last_place(app.session) is None
+        await press("home", "tab", "home")
+        remember_place(app.session)
+
+    browse([HDF5], other)
+    browse([PACK], same)
+    browse([PACK], other)
+
+
 @FUZZ_ONLY
 def test_the_command_line_takes_a_place(tmp_path):
     out = tmp_path / "out.svg"
@@ -62,14 +89,3 @@ def test_the_command_line_takes_a_place(tmp_path):
         assert "Error: Invalid value for '--at'" in done.output.splitlines()[-1]
     done = CliRunner().invoke(cli, ["browse", str(PACK), "--at", "17"])  # no terminal: the preview is of that place
     assert "#17" in done.output
-
-
-def test_a_picture_carries_the_command(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-
-    async def steps(app, press):
-        await press("down", "S", "enter")
-
-    browse([PACK], steps)
-    (picture,) = tmp_path.glob("*.svg")
-    assert "--at&#160;1" in picture.read_text() or "--at 1" in picture.read_text()

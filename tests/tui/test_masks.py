@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from amount import only
-from browsing import browse, tab_of
+from browsing import browse, line, reader_text, tab_of
 from click.testing import CliRunner
 
 import tokfmt
@@ -170,17 +170,75 @@ def test_padding_and_trained_targets_are_counted_alike(case, tmp_path):
             assert [one["index"] for one in found["shown"]] == [k for k, one in enumerate(counts) if one == number]
 
 
+def styles_of(app):
+    """The styles of each token in the reader, by its position."""
+    reader, found = tab_of(app).reader, {}
+    for y, shown in enumerate(reader.lines):
+        for run, segment in zip(shown.runs, reader.render_line(y), strict=False):
+            found.setdefault(run.token, segment.style)
+    return found
+
+
 @pytest.mark.parametrize("case", only(("own HDF5", "labeled rows"), CASES))
 def test_the_browser_draws_what_is_not_trained(case, tmp_path):
-    """Dim are the tokens that no label which counts is, and the padding; the end of text is as it is trained."""
+    """Trained tokens have a ground, and others none; the end of text is as it is trained, and padding is one line."""
     wanted = CASES[case](tmp_path)
 
     async def steps(app, press):
         row = len(wanted.targets) - 1
-        await press("G")
-        scroll, targets, filled = tab_of(app).reader.scroll, wanted.targets[row], WIDTH - wanted.padding[row]
+        await press("G", "tab", "end")
+        reader = tab_of(app).reader
+        scroll, targets, filled = reader.scroll, wanted.targets[row], WIDTH - wanted.padding[row]
         assert scroll.roll.row == row
         assert scroll.roll.padded == min(filled, len(targets))
-        assert [scroll.counts(token) for token in range(scroll.roll.padded)] == targets[:filled]
+        assert [scroll.is_trained(token) for token in range(scroll.roll.padded)] == targets[:filled]
+        if not all(targets[1:filled]):
+            styles = styles_of(app)
+            grounds = {targets[token]: styles[token].bgcolor for token in range(scroll.roll.padded - 1)}
+            assert len(set(grounds.values())) == len(grounds)
+        if wanted.padding[row]:
+            words = f"⋯ {wanted.padding[row]} × {EOS} padding"
+            words += "; the first is a trained label" if targets[filled] else ""
+            assert reader_text(app).splitlines()[-1] == words
 
     browse([wanted.path], steps, options=wanted.view)
+
+
+def test_an_end_of_text_that_pads_as_well_is_drawn_as_it_is_trained(tmp_path):
+    """Rows of 12, padded with the end of text: the first one is the label of the last token, and is trained."""
+    rows = []
+    for document, prompt in zip(DOCUMENTS, PROMPTS, strict=True):
+        fill = WIDTH - len(document)
+        mask = [int(k + 1 >= prompt) for k in range(len(document) - 1)] + [0] * (fill + 1)
+        rows.append([document + [EOS] * fill, mask, document[1:] + [EOS] * (fill + 1)])
+    tmp_path.joinpath("rows").mkdir()
+    with h5py.File(tmp_path / "rows" / "examples_0_0.h5", "w") as file:
+        file.create_dataset("data", data=np.array(rows, "<i4"))
+
+    async def steps(app, press):
+        await press("down", "down", "up")  # to the row of two tokens and an end of text
+        scroll = tab_of(app).reader.scroll
+        assert [scroll.is_trained(token) for token in range(3)] == [False, True, True]
+        assert [run.token for shown in tab_of(app).reader.lines for run in shown.runs][:3] == [0, 1, 2]
+        assert reader_text(app).splitlines()[-1] == f"⋯ 10 × {EOS} padding; the first is a trained label"
+        await press("down", "enter")
+        assert "12 = 4 prompt + 6 trained + 2 padding" in line(tab_of(app).strip, 0)
+        for key, row, token in (("]", 2, 5), ("]", 2, 10), ("[", 2, 5), ("[", 1, 0)):
+            await press("right_square_bracket" if key == "]" else "left_square_bracket")
+            assert tab_of(app).where == (row, token)
+
+    browse([tmp_path / "rows"], steps, options={"view": "samples", "mask": "loss", "stride": "per-document"})
+
+
+def test_a_recipe_states_its_padding(tmp_path):
+    """In the first line, in a column, and in each sample: the number that the file says."""
+    wanted = CASES["a recipe"](tmp_path)
+    share = sum(wanted.padding) / (len(wanted.padding) * WIDTH)
+
+    async def steps(app, press):
+        assert f"{len(wanted.padding) * WIDTH} positions · {share:.1%} padding" in str(app.query_one("#card").render())
+        assert "padding" in line(tab_of(app).list, 0)
+        for row, padding in enumerate(wanted.padding):
+            assert f" {padding / WIDTH:.0%} " in line(tab_of(app).list, 1 + row)
+
+    browse([wanted.path], steps, size=(160, 36))

@@ -37,7 +37,9 @@ def test_a_double_click_on_one_screen_still_opens():
 def test_the_wheel_turns_long_lines_aside():
     async def steps(app, press):
         tab = tab_of(app)
-        await press("g", *"11", "enter", "W")
+        await press("g", *"11", "enter")
+        tab_of(app).action_toggle_reader("wrap")
+        await press()
         reader = tab.reader
         assert max(sum(run.cells for run in one.runs) for one in reader.lines) > reader.columns + 12
         for shift in (True, True, False):

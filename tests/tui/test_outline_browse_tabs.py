@@ -22,7 +22,7 @@ def test_an_index_entry_leads_to_its_sequence():
     length = struct.unpack("<Q", content[:8])[0]
 
     async def steps(app, press):
-        await press("2")
+        await press("4")
         parts = app.tab.parts
         number = next(i for i, part in enumerate(parts.outline.sections) if part.title == "index")
         parts.choose(parts.outline.line(Row(number, 11)))

@@ -32,7 +32,7 @@ def test_the_word_of_the_column_is_a_query():
 
 
 @pytest.mark.parametrize("height", [1, 4])
-@pytest.mark.parametrize("keys", ["ctrl+p s", "T", "vertical_line", "b B"])
+@pytest.mark.parametrize("keys", ["ctrl+p s", "T", "vertical_line"])
 def test_pages_of_a_menu_without_room_for_a_line(keys, height):
     async def steps(app, press):
         await press(*keys.split())
@@ -71,8 +71,6 @@ def test_a_browser_that_ends_below_its_list_of_commands():
 @pytest.mark.parametrize("name", ["a\0b.svg", "\ud800.svg", "x" * 5000, "nowhere/x.svg", "~nobody/x.svg"])
 def test_names_that_no_file_can_have(name):
     async def steps(app, press):
-        await answer(app, press, "S", name)
-        await press("escape")
         await answer(app, press, "e", "0", name.replace(".svg", ".jsonl"))
         await press("escape")
 

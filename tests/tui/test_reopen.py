@@ -4,7 +4,7 @@ import json
 
 import pytest
 from amount import FUZZ_ONLY
-from browsing import PACK, browse, line, tab_of
+from browsing import PACK, browse, tab_of
 from paths import FIXTURES, TOKENIZER
 
 BAD = FIXTURES / "bad" / "megatron" / "meg_ptr_overflow.idx"
@@ -30,10 +30,10 @@ def test_the_place_is_kept_with_a_tokenizer_and_a_view():
 
 
 @pytest.mark.parametrize(("keys", "tab", "widget", "place"), [
-    ("2 tab o 1 0 0 enter", "index", "hex", lambda app: str(app.focused.border_subtitle)),
-    ("2 down down down", "index", "parts", lambda app: app.focused.row),
+    ("4 tab g 1 0 0 enter", "index", "hex", lambda app: str(app.focused.border_subtitle)),
+    ("4 down down down", "index", "parts", lambda app: app.focused.row),
     ("3 down", "findings", "findings-list", lambda app: app.focused.finding.offset),
-    ("4 tab", "statistics", "groups", lambda app: app.focused.display),
+    ("2 tab", "statistics", "tokens", lambda app: app.focused.display),
 ])  # fmt: skip
 def test_each_tab_keeps_its_place(tmp_path, keys, tab, widget, place):
     file = tmp_path / "grows.jsonl"
@@ -65,7 +65,7 @@ def label(app):
 
 def test_damage_is_on_the_label_of_the_findings():
     async def steps(app, press):
-        assert label(app).endswith("Findings ✗1")
+        assert label(app).endswith("Problems ✗1")
         await press("3")
         assert len(app.tab.list.findings) == 1
 
@@ -74,24 +74,10 @@ def test_damage_is_on_the_label_of_the_findings():
 
 def test_a_healthy_dataset_has_no_badge():
     async def steps(app, press):
-        assert label(app).endswith("Findings")
+        assert label(app).endswith("Problems")
         assert app.session.verdict is not None
         verdict = app.session.verdict
         await press("3")
         assert app.session.verdict is verdict  # not checked twice
 
     browse([PACK], steps)
-
-
-def test_a_click_on_the_map_goes_there():
-    async def steps(app, press):
-        tab = tab_of(app)
-        await press("g", *"11", "enter")
-        assert tab.minimap.size.width == 1
-        before = tab.reader.lines[0].first
-        await press.pilot.click(tab.minimap, offset=(0, tab.minimap.size.height - 2))
-        await press()
-        assert tab.reader.lines[0].first > before + 500
-        assert line(tab.minimap, 0) == " "
-
-    browse([PACK], steps, size=(80, 24))

@@ -7,7 +7,7 @@ from amount import FUZZ_ONLY
 from browsing import BLOCKS, PACK, browse, reader_text, tab_of
 from hypothesis import strategies as st
 from paths import CORPUS, TOKENIZER
-from textual.widgets import Input, Label
+from textual.widgets import Input
 
 TEXTS = [json.loads(line)["text"] for line in CORPUS.read_text().splitlines()]
 
@@ -39,7 +39,7 @@ def test_text_is_found_in_records(tokenizer):
         for _ in range(TEXTS[following].count("the ")):
             places.append(tab.where)
             assert any(tab.where[1] in hit for hit in tab.reader.hits)
-            await press("full_stop")
+            await press("n")
         assert len(set(places)) == len(places)
         assert tab.where[0] == next(i for i in rows if i > following)
         if tokenizer is None:
@@ -77,7 +77,7 @@ def test_a_filter_by_text_marks_its_hits_and_follows_the_view():
         await press("slash", *"262", "enter")
         assert tab.filtered is not tab.search
         for _ in range(3):
-            await press("full_stop")
+            await press("n")
             assert tab.where[0] in rows
         await press("v")
         assert tab.session.shown == "samples"
@@ -85,19 +85,6 @@ def test_a_filter_by_text_marks_its_hits_and_follows_the_view():
         assert tab.list.count == tab.filtered.results.sequences
 
     browse([BLOCKS], steps)
-
-
-def test_a_picture_is_saved(tmp_path):
-    async def steps(app, press):
-        await press("S", "enter")
-        await press("S")
-        assert app.screen.query_one(Input).value == "tokfmt-D_2byte_gpt2-2.svg"
-        app.screen.query_one(Input).value = "tokfmt-D_2byte_gpt2.svg"
-        await press("enter")
-        assert "exists already" in str(app.screen.query_one("#meaning", Label).render())
-
-    browse([PACK], steps)
-    assert (tmp_path / "tokfmt-D_2byte_gpt2.svg").read_text().startswith("<svg")
 
 
 @FUZZ_ONLY

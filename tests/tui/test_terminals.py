@@ -42,8 +42,7 @@ def _own_place(tmp_path, monkeypatch):
 @pytest.mark.parametrize("size", [SIZES[0], SIZES[2], SIZES[4]], ids=str)
 def test_every_dialog_is_whole_with_its_border_and_its_keys(size):
     async def steps(app, press):
-        await press("b")
-        for key in ("g", "slash", "f", "e", "S", "B", "question_mark", "i", "d"):
+        for key in ("g", "slash", "f", "e", "question_mark", "d"):
             await press(key)
             assert len(app.screen_stack) == 2, key
             box, footer = app.screen.query_one(".box"), app.screen.query_one(Footer)
@@ -165,7 +164,7 @@ def test_borders_stay_in_their_column_in_a_terminal_of_its_own_widths(scripts, t
     """tmux draws vowel signs in cells of their own, and emoji of several characters as it likes."""
     with Tmux(tmp_path, (80, 24), scripts) as tmux:
         tmux.await_text("begins with")
-        for keys in (("Down",), ("Down", "Down"), ("Tab", "PageDown"), ("w",), ("w", "W"), ("W", "z"), ("z", "G")):
+        for keys in (("Down",), ("Down", "Down"), ("Tab", "PageDown"), ("z", "G")):
             tmux.keys(*keys)
             time.sleep(0.3)
             tmux.until(lambda seen: whole(seen, 80))
@@ -234,23 +233,12 @@ def test_keys_that_arrive_at_once_reach_what_the_keys_before_them_open(tmp_path)
         tmux.await_text("left with 0")
 
 
-@FUZZ_ONLY
-def test_ctrl_l_draws_over_what_another_program_wrote(tmp_path):
-    with Tmux(tmp_path, (80, 24), PACK) as tmux:
-        tmux.await_text("found 2 times")  # the last that is drawn
-        with open(tmux.tell("display-message", "-p", "#{pane_tty}").strip(), "w") as terminal:
-            terminal.write("\x1b7\x1b[9;9Hno carrier\x1b8")
-        tmux.await_text("no carrier")
-        tmux.keys("C-l")
-        tmux.until(lambda seen: "no carrier" not in seen)
-
-
 def test_a_copy_arrives_in_the_buffer_of_tmux(tmp_path):
     start, stop = tokfmt.open(PACK).reader.offsets(0, 1).tolist()
     ids = tokfmt.open(PACK).reader.tokens(start, stop)
     with Tmux(tmp_path, (100, 24), PACK) as tmux:
         tmux.await_text("464 2068")
-        tmux.keys("C")
+        tmux.keys("c")
         tmux.await_text("Copied")
         assert np.array_equal(np.array(tmux.tell("show-buffer").split(), int), ids)
 

@@ -25,7 +25,7 @@ def test_the_title_of_the_list_follows_the_filter():
 
 def test_bytes_of_a_directory_say_of_which_file():
     async def steps(app, press):
-        await press("2")
+        await press("4")
         inside = next(STORE.rglob("0"))
         app.go_to_bytes(inside, 0, 1)
         await press()

@@ -1,8 +1,9 @@
 """The terminal browser. Only app, dialogs, export, keys, tabs and widgets use Textual; the rest is tested without it.
 
 Without Textual:
+    data         the only door to the rest of tokfmt: datasets, opened in two stages
     session      one dataset or split, or one that cannot be read, opened in stages, with its tokenizer
-    state        facts kept between runs: the tokenizer, bookmarks
+    state        facts kept between runs: the tokenizer, the last place, queries
     rows         rows and windows of a token axis or of records, cached
     layout       tokens to glyphs, glyphs to lines, a row of any length as lines
     search       the words of a search, a running search, its hits
@@ -16,6 +17,7 @@ Without Textual:
     widths       characters whose width terminals disagree on
 
 With Textual:
+    colors       the colors of any theme, with the contrast that text needs
     keys         the tables of keys, and which of them are of use
     app          datasets, tabs and loading; pictures of the screen, with a terminal and without
     tabs         one module per tab, listed in `tabs.TABS`; `tabs.base` defines a tab and its view of the app

@@ -7,7 +7,6 @@ import time
 import unicodedata
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import getters, on
@@ -23,42 +22,37 @@ from textual.widget import Widget
 from textual.widgets import ContentSwitcher
 
 from tokfmt.browser.clipboard import given_to_programs
-from tokfmt.browser.dialogs import OneOf, Page, Palette, Question, about, help_blocks
+from tokfmt.browser.colors import DEFAULTS, colors_of
+from tokfmt.browser.data import UNKNOWN, Place, SourceRequest, Stamp, Url, stamp_of
+from tokfmt.browser.dialogs import OneOf, Page, Palette, Question, help_blocks
 from tokfmt.browser.health import badge, checked, is_cheap
 from tokfmt.browser.history import History, Spot
 from tokfmt.browser.keys import Press, bindings_of, offered, words_of
-from tokfmt.browser.parts import source_rows
 from tokfmt.browser.saving import free_name, json_lines, refusal, saved
 from tokfmt.browser.session import (
-    UNKNOWN,
     Choice,
     Landing,
     Loading,
     Result,
     Session,
-    Stamp,
     Vocabulary,
     Where,
     other_split,
-    recipe_of,
     reopened,
     shown_path,
     shown_session,
-    stamp_of,
 )
 from tokfmt.browser.state import is_written
 from tokfmt.browser.tabs import TABS
 from tokfmt.browser.tabs.base import Entry, Tab
 from tokfmt.browser.tabs.sequences import SequencesTab
 from tokfmt.browser.typeahead import TypeAhead
-from tokfmt.browser.widgets.frame import KeyBar, TopBar, summary, transfer
+from tokfmt.browser.widgets.frame import Card, KeyBar, TopBar, summary, transfer
 from tokfmt.browser.widgets.reader import Reader
 from tokfmt.browser.widgets.row_view import SequenceList, WithLoader
 from tokfmt.browser.widths import Anchored, answered
 from tokfmt.browser.workers import Job
 from tokfmt.errors import TokfmtError
-from tokfmt.files.place import Place, Url
-from tokfmt.source.request import SourceRequest
 from tokfmt.wording import counted, printable
 
 if TYPE_CHECKING:
@@ -112,14 +106,11 @@ class Browser(TypeAhead):
         Binding("backspace,ctrl+o,alt+left", "travel(-1)", "Back", tooltip="Back to the place before the jump"),
         Binding("alt+right,ctrl+i", "travel(1)", "Forward", tooltip="Forward again"),
         Binding("d", "datasets", "Datasets", tooltip="Choose a dataset"),
-        Binding("i", "about", "Facts", tooltip="Show the facts of the dataset"),
         Binding("T", "tokenizers", "Tokenizer", tooltip="Choose a tokenizer, or compare two"),
         Binding("R", "reopen", "Reopen", tooltip="Open again, follow a file that grows"),
         Binding("q", "quit", "Quit"),
-        Binding("S", "picture", "Picture", tooltip="Save a picture of the screen (SVG)"),
-        Binding("ctrl+l", "redraw", "Redraw", tooltip="Draw the screen again", system=True),
-        Binding("colon", "line", "Line", key_display=":", tooltip="Go to a row by its number; q quits"),
-        Binding("ctrl+z", "suspend_process", "Suspend", tooltip="Suspend (fg returns)"),
+        Binding("g", "ask('jump')", "Go to", tooltip="Go to a row, a token or a byte"),
+        Binding("ctrl+z", "suspend_process", "Suspend", tooltip="Suspend (fg returns)", system=True),
         *(Binding(tab.key, f"tab('{tab.name}')", tab.title, system=True) for tab in TABS),
     ]
 
@@ -154,11 +145,12 @@ class Browser(TypeAhead):
         self._probes: set[Job] = set()  # checks that are running
         self._pressed: Press | None = None  # the last one of the mouse
         self._landings = {} if at is None else {0: at}  # places to show when the datasets have loaded them
-        self.current, self._tokenizer = 0, tokenizer
+        self.current, self._tokenizer, self.resumes = 0, tokenizer, False
         self.entry: Entry = TABS[0] if compared is None else next(tab for tab in TABS if tab.pair)
         self.theme = theme
 
     def compose(self) -> ComposeResult:
+        yield Card()
         yield TopBar([(tab.name, tab.title, tab.key) for tab in self.tabs])
         with ContentSwitcher(initial=self.entry.name):
             yield TABS[0].make(self)
@@ -166,7 +158,18 @@ class Browser(TypeAhead):
                 yield self.entry.make(self)
         yield KeyBar()
 
+    def _resume(self) -> None:
+        """Begin at the place where the first dataset was left, if it is remembered."""
+        from tokfmt.browser.links import last_place
+
+        place = last_place(self.session)
+        if place is not None:
+            self._landings[0] = place
+            self.notify("Where you left it; home goes to the first row.")
+
     def on_mount(self) -> None:
+        if self.resumes:
+            self._resume()
         self.app_resume_signal.subscribe(self, lambda _: self.refresh(layout=True))
         self.screen.screen_layout_refresh_signal.subscribe(self, self._laid_out)
         few = self.console.color_system == "standard" and not self.is_headless  # 16, and not in a picture
@@ -176,10 +179,20 @@ class Browser(TypeAhead):
         if self.catalog is not None:
             self._show_catalog()
         if transfer(self.session) or any(isinstance(shown_path(request), Url) for request in self.requests):
-            self.set_interval(_EVERY, self._say)
+            self.set_interval(_EVERY, self.say)
         self.set_interval(_EVERY, self._look_after_followed)
         # Textual does not update the footer of an app without focus, as a page is until it gets the focus.
         self.watch(self, "app_focus", self._footer, init=False)
+
+    def get_css_variables(self) -> dict[str, str]:
+        """Return the colors of the theme, with those of the browser (`colors`)."""
+        theme = super().get_css_variables()
+        self.theme_variables = {**theme, **colors_of(theme, dark=self.current_theme.dark)}
+        return self.theme_variables
+
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        """Return the colors of the browser for a theme whose colors are those of the terminal."""
+        return DEFAULTS
 
     def get_driver_class(self) -> type[Driver]:
         """Return the driver of the terminal or the page, whose lines keep their place (`widths`)."""
@@ -350,11 +363,11 @@ class Browser(TypeAhead):
                 then(outcome)
             else:
                 self.notify(f"{type(outcome).__name__}: {outcome}", severity="error", markup=False)
-            self._say()
+            self.say()
 
         job = Job(lambda _: work(), lambda outcome: self.call_later(arrived, outcome))
         self._openings[number] = job
-        self._say()
+        self.say()
 
     def _load(self, number: int, vocabulary: Vocabulary | None = None) -> None:
         """Start to load the remaining stages of a dataset."""
@@ -498,7 +511,7 @@ class Browser(TypeAhead):
                 tab.show(self.session)
         self._arrive()
         self.call_after_refresh(self._probe)
-        self._say()
+        self.say()
 
     @on(Reader.Moved)
     def _rows_shown(self) -> None:
@@ -525,20 +538,27 @@ class Browser(TypeAhead):
         job = Job(lambda job: checked(session, job), lambda outcome: self.call_later(found, outcome))
         self._probes.add(job)
 
+    @property
+    def _several(self) -> int:
+        return len(self.requests) if self.catalog is None else 1
+
     def show_health(self) -> None:
         for bar in self.query(TopBar):  # a browser that ends has removed it
             bar.say_health(badge(self.session.verdict))
+        for card in self.query(Card):
+            card.say(self.session, summary(self.session, None, self.current, self._several)[0])
 
-    def _say(self) -> None:
+    def say(self) -> None:
+        """Update the first line."""
         bars, session = self.query(TopBar), self.session
         if not bars:  # the browser ends
             return
         bar = bars.first()
-        several = len(self.requests) if self.catalog is None else 1
-        facts, loading = summary(session, self.loadings.get(self.current), self.current, several)
+        facts, loading = summary(session, self.loadings.get(self.current), self.current, self._several)
         names = [printable(shown_path(self.requests[number]).name) for number in self._openings]
         loading = f"◌ opening {' and '.join(names)} · esc stops" if names else loading
         followed = "↻ R stops" if self.current in self._followed else ""
+        self.query_one(Card).say(session, facts)
         bar.say(facts, " · ".join(filter(None, (loading, transfer(session), followed))))
         bar.say_splits(session.splits, session.split)
         self.show_health()
@@ -558,7 +578,7 @@ class Browser(TypeAhead):
                 why = result.session.failure or str(result.outcome)
                 self.notify(why, severity="warning", timeout=10, markup=False)
             self.refresh_tabs()
-        self._say()
+        self.say()
 
     def show_view(self, name: str) -> None:
         """Show a view by name: "documents", "samples", "rows" or "records"."""
@@ -574,7 +594,7 @@ class Browser(TypeAhead):
             self.refresh_tabs()
         elif session.opened.pending:
             loading.start_documents()
-            self._say()
+            self.say()
         else:
             why = f" {session.opened.notes[-1]}" if session.opened.notes else ""
             self.notify(f"This dataset has only {session.view.name}.{why}", markup=False)
@@ -625,7 +645,7 @@ class Browser(TypeAhead):
         if self.session.view.name == UNKNOWN and self.session.opened.pending:  # the query is about documents
             self.loadings[self.current].start_documents()
             self.sequences.filter_later(words)
-            self._say()
+            self.say()
         else:
             self.sequences.filter_from(words, row)
 
@@ -637,6 +657,13 @@ class Browser(TypeAhead):
         self.leave()
         self._show_tab(TABS[0])
         self.sequences.go(where)
+
+    def go_to_landing(self, landing: Landing) -> None:
+        """Show a place of the dataset on the screen, as soon as its view is there."""
+        self.leave()
+        self._show_tab(TABS[0])
+        self._landings[self.current] = landing
+        self._arrive()
 
     def go_to_bytes(self, path: Place, offset: int, length: int = 0, *, opened: bool = False) -> None:
         """Show bytes of a file in the tab of the index.
@@ -698,10 +725,6 @@ class Browser(TypeAhead):
             tab.call_after_refresh(lambda: tab.return_to(spot.inside))
         self.refresh_bindings()
 
-    async def action_line(self) -> None:
-        """Ask for the number of a row, or for `q`, as vim does after a colon."""
-        await self.sequences.action_jump("row")
-
     async def action_ask(self, what: str) -> None:
         """Ask what to find or to list in the sequences, from another tab."""
         await self.sequences.run_action(what)
@@ -713,7 +736,7 @@ class Browser(TypeAhead):
         self._openings.clear()
         reading = [widget.loader.leave() for widget in (self.tab, *self.tab.query("*").results(WithLoader))]
         if opening or self.loadings[self.current].cancel() or any(reading):
-            self._say()
+            self.say()
 
     def on_unmount(self) -> None:
         for loading in self.loadings.values():
@@ -735,11 +758,6 @@ class Browser(TypeAhead):
         absent = {f"tab('{entry.name}')" for entry in TABS if entry not in self.tabs}
         keys = [binding for binding in bindings_of(self) if binding.action not in absent]
         self.push_screen(Page("Keys", help_blocks(self, self.entry.title, self.tab, keys)))
-
-    def action_about(self) -> None:
-        recipe = recipe_of(self.session.view.reader)
-        later = None if recipe is None else ("Sources", lambda: source_rows(recipe))
-        self.push_screen(Page(printable(self.session.path), about(self.session), 90, later))
 
     async def action_tokenizers(self) -> None:
         """Ask for a tokenizer, and show the dataset with it, or a row with both."""
@@ -916,19 +934,6 @@ class Browser(TypeAhead):
         question = f"Write {what} as JSON lines to"
         await self.ask_line(question, save, free_name(stem, ".jsonl"), refusal, "Not written")
 
-    async def action_picture(self) -> None:
-        from tokfmt.browser.links import command_of
-
-        of_rows = self.entry is TABS[0] and self.session.refused is None
-        title = command_of(self.session, self.sequences.where) if of_rows else None
-        drawn = self.picture(title)  # before the question covers the screen
-
-        def save(path: str) -> None:
-            self.notify(printable(saved(drawn, path)), title="Saved", markup=False)
-
-        name = free_name(f"tokfmt-{Path(self.session.path.name).stem}", ".svg")
-        await self.ask_line("Save a picture of the screen as", save, name, refusal, "Not saved")
-
     def action_command_palette(self) -> None:
         """Show the list of commands."""
         if not isinstance(self.screen, Palette):
@@ -949,6 +954,10 @@ class Browser(TypeAhead):
                 seen.add(words_of(binding))
                 run = partial(self.run_action, binding.action, owner)
                 yield SystemCommand(words_of(binding), f"key {self.get_key_display(binding)}", run)
+        toggle = getattr(self.tab, "action_toggle_reader", None)
+        if toggle is not None:
+            yield SystemCommand("White space", "Show it, or not", partial(toggle, "whitespace"))
+            yield SystemCommand("Wrap lines", "Wrap long lines, or not", partial(toggle, "wrap"))
         yield SystemCommand("Theme", "Change the colors", self.action_change_theme)
 
 

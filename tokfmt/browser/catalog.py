@@ -8,15 +8,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from tokfmt.browser.session import UNKNOWN, Opened, open_first
-from tokfmt.core.format import Format
-from tokfmt.core.records import RecordReader
+from tokfmt.browser.data import (
+    UNKNOWN,
+    Format,
+    Listing,
+    Opening,
+    Place,
+    RecordReader,
+    Skipped,
+    SourceRequest,
+    datasets_below,
+    describes,
+    extent,
+    opened_now,
+    read_manifest,
+)
 from tokfmt.errors import FormatError, TokfmtError
-from tokfmt.files.listing import Listing
-from tokfmt.files.place import Place
-from tokfmt.source.discover import Skipped, datasets_below
-from tokfmt.source.manifest import describes, extent, read_manifest
-from tokfmt.source.request import SourceRequest
 
 LOST = "error"
 """The severity of a dataset that cannot be opened or checked."""
@@ -195,17 +202,17 @@ class Catalog:
         if isinstance(sequences, int) and isinstance(tokens, int) and describes(manifest, one.format, place):
             one.sequences, one.tokens, one.unit = sequences, tokens, "samples" if manifest.rows else "documents"
             return
-        opened = open_first(replace(self.request, paths=(place,), recursive=False, format=one.format.name))
+        opened = opened_now(replace(self.request, paths=(place,), recursive=False, format=one.format.name))
         try:
             _count(one, opened)
             one.failure = opened.damage
         finally:
-            for view in opened.views:
-                view.reader.close()
+            for division in opened.divisions:
+                division.reader.close()
 
     def check(self, one: Listed) -> None:
         """Check headers and index of a dataset."""
-        from tokfmt.commands.check import CheckRequest, check
+        from tokfmt.browser.data import CheckRequest, check
 
         try:
             request = replace(self.request_of(one), format=None if one.format is None else one.format.name)
@@ -226,10 +233,13 @@ def record_of(one: Listed) -> dict[str, object]:
     }
 
 
-def _count(one: Listed, opened: Opened) -> None:
+def _count(one: Listed, opened: Opening) -> None:
     """Take the counts of a dataset from its first stage."""
-    view = opened.views[0]
-    if view.name != UNKNOWN and view.port.whole:
-        one.sequences, one.unit = view.port.count, view.name
-    if not isinstance(view.reader, RecordReader):
-        one.tokens = view.reader.info.tokens
+    best = opened.divisions[0]
+    if isinstance(best.reader, RecordReader):
+        if best.first is None:
+            one.sequences, one.unit = best.records, best.name
+        return
+    if best.name != UNKNOWN:
+        one.sequences, one.unit = best.reader.info.sequences, best.name
+    one.tokens = best.reader.info.tokens

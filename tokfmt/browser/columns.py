@@ -16,19 +16,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.base.resources import Recent
+from tokfmt.browser.data import (
+    Block,
+    Flags,
+    RecordReader,
+    TokenReader,
+    counted_of,
+    encoded_batches,
+    is_masked,
+    padding_of,
+    recipe_of,
+)
 from tokfmt.browser.parts import names_of
 from tokfmt.browser.rows import RecordSource, RowSource
-from tokfmt.browser.session import Session, recipe_of
+from tokfmt.browser.session import Session
 from tokfmt.browser.workers import Job
-from tokfmt.core.loss_mask import counted_of, is_masked
-from tokfmt.core.reader import TokenReader
-from tokfmt.core.records import Block, RecordReader
 from tokfmt.errors import CorruptError, TokfmtError
-from tokfmt.text.ingest import encoded_batches
 from tokfmt.wording import printable, shortened
 
 if TYPE_CHECKING:
-    from tokfmt.core.format import Encoder
+    from tokfmt.browser.data import Encoder
 
 Value = str | int | float | None
 Values = Sequence[Value]
@@ -45,6 +52,7 @@ MOST_WORDS = 1 << 17
 
 _KEPT = 4096  # rows whose values are cached
 _CELLS = 24  # characters of a value
+_COUNTED = 1 << 26  # positions whose padding is counted
 _LONGEST = 1 << 20  # tokens of a row whose masks are counted
 _AT_ONCE = 1 << 14  # rows of an order that are read at once
 _FIRST = 16  # records whose fields are columns
@@ -123,6 +131,8 @@ def columns_of(session: Session) -> list[RowColumn]:
     recipe = recipe_of(reader)
     if recipe is not None:
         found.append(RowColumn("source", lambda a, b: [names_of(recipe, row) for row in range(a, b)], numeric=False))
+    if padding_of(reader, 0, 0) is not None:
+        found.append(RowColumn("padding", partial(padded, reader), numeric=True, show=_share))
     if _is_masked(reader):
         found.append(RowColumn("masked", partial(masked, reader), numeric=True, show=_share))
     return found
@@ -141,14 +151,43 @@ def _is_masked(reader: TokenReader) -> bool:
 
 def masked(reader: TokenReader, first: int, last: int) -> list[float | None]:
     """Return the share of the positions of each row that train no target; None for empty and for long rows."""
+    return [None if share is None else 1 - share for share in _shares(counted_of, reader, first, last)]
+
+
+def padded(reader: TokenReader, first: int, last: int) -> list[float | None]:
+    """Return the share of the positions of each row that are padding; None for empty and for long rows."""
+    return _shares(padding_of, reader, first, last)
+
+
+def _shares(
+    flags_of: Callable[[TokenReader, int, int], Flags | None], reader: TokenReader, first: int, last: int
+) -> list[float | None]:
     found: list[float | None] = []
     for start, stop in pairwise(reader.offsets(first, last).tolist()):
-        if not 0 < stop - start <= _LONGEST:
-            found.append(None)
-            continue
-        counts = counted_of(reader, start, stop)
-        found.append(None if counts is None else 1 - float(counts.mean()))
+        flags = flags_of(reader, start, stop) if 0 < stop - start <= _LONGEST else None
+        found.append(None if flags is None else float(flags.mean()))
     return found
+
+
+def padding_share(session: Session) -> float | None:
+    """Return the share of all stored positions that are padding; None if nothing says it, or it takes long. Reads.
+
+    Raises:
+        TokfmtError: A row cannot be read.
+    """
+    reader = session.view.reader
+    if isinstance(reader, RecordReader) or not reader.info.tokens:
+        return None
+    if padding_of(reader, 0, 0) is None:
+        counts = reader.padding_counts()
+        return None if counts is None or not counts.padding else counts.padding / counts.positions
+    if reader.info.tokens > _COUNTED:
+        return None
+    total = 0
+    for start in range(0, reader.info.tokens, _LONGEST):
+        flags = padding_of(reader, start, min(start + _LONGEST, reader.info.tokens))
+        total += 0 if flags is None else int(np.count_nonzero(flags))
+    return total / reader.info.tokens
 
 
 # fields of records

@@ -1,10 +1,10 @@
-"""Screens above the browser: a question, a choice, a page to read, the bookmarks."""
+"""Screens above the browser: a question, a choice, a page to read."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from rich.cells import cell_len, set_cell_size
 from textual import events, on
@@ -22,13 +22,9 @@ from textual.widgets import Footer, Input, Label, OptionList, Static
 from textual.widgets.option_list import Option
 
 from tokfmt.browser.keys import bindings_of, words_of
-from tokfmt.browser.parts import recipe_facts
-from tokfmt.browser.session import Session, recipe_of
-from tokfmt.browser.state import Bookmark, Bookmarks
 from tokfmt.browser.workers import Job
-from tokfmt.core.records import RecordReader
 from tokfmt.errors import TokfmtError
-from tokfmt.wording import printable, separator_words
+from tokfmt.wording import printable
 
 
 class Dialog(ModalScreen[ScreenResultType | None]):
@@ -354,54 +350,6 @@ class PageBlock(Static):
 _LEAST = 8  # cells of a text, however narrow the page
 
 
-class BookmarkList(Dialog[Bookmark]):
-    """Ask for a bookmark; the result is the bookmark, or None. Bookmarks can be removed here."""
-
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("x,delete", "remove", "Remove"),
-        Binding("escape,B,q", "leave", "Close"),
-    ]
-
-    def __init__(self, bookmarks: Bookmarks) -> None:
-        super().__init__()
-        self._bookmarks = bookmarks
-
-    def compose(self) -> ComposeResult:
-        with Vertical(classes="box tall"):
-            yield Label("Bookmarks · enter goes there · x removes", classes="title")
-            yield Menu()
-        yield Footer(compact=True, show_command_palette=False)
-
-    def ready(self) -> None:
-        self._fill(len(self._bookmarks.all) - 1)
-
-    def _fill(self, highlighted: int) -> None:
-        rows = self.query_one(OptionList)
-        rows.clear_options()
-        rows.add_options(Option(_line(one)) for one in self._bookmarks.all)
-        rows.highlighted = max(0, min(highlighted, rows.option_count - 1)) if rows.option_count else None
-        rows.focus()
-
-    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
-        if self.is_current:
-            self.dismiss(self._bookmarks.all[event.option_index])
-
-    def action_remove(self) -> None:
-        at = self.query_one(OptionList).highlighted
-        if at is not None:
-            self._bookmarks.remove(self._bookmarks.all[at])
-            self._fill(at)
-        if not self._bookmarks.all:
-            self.dismiss(None)
-
-
-def _line(one: Bookmark) -> Content:
-    split = f"{printable(one.split)} " if one.split else ""
-    unit = f" : {one.unit:,}" if one.unit else ""
-    place = f"{one.view.removesuffix('s')} {one.row:,}{unit}  "
-    return Content.assemble((split, "$text-accent"), (place, "bold"), printable(one.words))
-
-
 class ColumnList(Dialog[str]):
     """Ask for the column that orders the list; the result is its name, or None. Columns are shown or hidden here.
 
@@ -454,7 +402,7 @@ class ColumnList(Dialog[str]):
 _MARK = 2
 """Cells of the mark of a column, and of the blank after it."""
 
-# pages: the facts about a dataset, and the keys
+# the page of keys
 
 _GESTURES = (
     ("tab", "Next pane"),
@@ -466,56 +414,6 @@ _GESTURES = (
     ("drag", "Mark tokens; choose several bars or lines; move a border, a scrollbar or the map"),
 )
 Block = tuple[str, list[tuple[str, str]]]
-
-
-def about(session: Session) -> list[Block]:
-    """Return the blocks of a page with all facts about a dataset."""
-    opened, view = session.opened, session.view
-    path, title = ", ".join(map(printable, session.request.paths)), opened.format.title if opened.format else "unknown"
-    facts = [("path", path), ("format", title)]
-    if session.refused is not None:
-        return [("Dataset", facts), ("Cannot be read", [("✗", printable(session.failure))])]
-    facts += [("splits", _splits(session))] if session.splits else []
-    facts += [(one.name, f"{one.port.count:,}{'' if one.port.whole else ' of more'}") for one in opened.views]
-    facts += _axis(session)
-    separator = opened.separator
-    if separator.eos_id is not None:
-        known = separator_words(separator.eos_id, separator.source, separator.seen)
-        facts.append(("separator", printable(known)))
-    tokenizer = "none: --tokenizer NAME|DIR|FILE shows text"
-    if session.choice is not None:
-        tokenizer = f"{printable(session.choice.name)} ({session.choice.source})"
-    facts.append(("tokenizer", tokenizer))
-    extras = [(str(key).replace("_", " "), printable(_plain(value))) for key, value in _extras(view.reader)]
-    recipe = recipe_of(view.reader)
-    made = [] if recipe is None else [("Recipe", recipe_facts(recipe))]
-    extras = [] if recipe is not None else extras  # the recipe states them
-    notes = [("·", printable(note)) for note in (*opened.notes, *([session.failure] if session.failure else []))]
-    blocks = [("Dataset", facts), *made, *([("Format", extras)] if extras else [])]
-    return [*blocks, *([("Notes", notes)] if notes else [])]
-
-
-def _splits(session: Session) -> str:
-    return ", ".join(f"{printable(one)}{' (shown)' if one == session.split else ''}" for one in session.splits)
-
-
-def _axis(session: Session) -> list[tuple[str, str]]:
-    reader = session.view.reader
-    if isinstance(reader, RecordReader):
-        return [("bytes", f"{reader.info.size:,}"), ("holds", reader.info.kind)]
-    info = reader.info
-    top = [("largest ID", f"{info.max_id:,}")] if info.max_id is not None else []
-    return [("tokens", f"{info.tokens:,}"), ("type", str(info.dtype)), *top]
-
-
-def _extras(reader: Any) -> Iterable[tuple[str, object]]:
-    listed = {"split", "other_splits"}  # in the block above
-    extras = reader.info.facts.items()
-    return [(key, value) for key, value in extras if value not in (0, -1, None, "", (), []) and key not in listed]
-
-
-def _plain(value: object) -> str:
-    return " ".join(map(str, value)) if isinstance(value, (tuple, list)) else str(value)
 
 
 def help_blocks(app: App[None], title: str, tab: Widget, keys: Iterable[Binding] = ()) -> list[Block]:

@@ -16,15 +16,13 @@ from textual.containers import Vertical
 from textual.message import Message
 from textual.widgets import Checkbox, Footer, Input, Label
 
-from tokfmt import registry
+from tokfmt.base.options import parse_count
+from tokfmt.browser.data import RecordReader, export, for_destination, parse_selection, unexpected
 from tokfmt.browser.dialogs import Dialog, Line
 from tokfmt.browser.rows import Damage, fetched, fetched_span
 from tokfmt.browser.session import Session
 from tokfmt.browser.workers import Job
-from tokfmt.commands.show.export import export
-from tokfmt.core.records import RecordReader
 from tokfmt.errors import OptionError, TokfmtError
-from tokfmt.source.request import parse_selection
 from tokfmt.wording import counted, printable
 
 MOST = 1 << 20
@@ -69,7 +67,7 @@ def copied(session: Session, row: int, part: range, *, ids: bool) -> Copied:
     if len(part) > MOST:
         raise OptionError(f"{len(part):,} {port.unit}s are too many for a clipboard (at most {MOST:,}). Mark a part")
     if not ids and token_style.decoder is None:
-        raise OptionError("text needs --tokenizer. Copy the IDs with C")
+        raise OptionError("text needs --tokenizer. Show the IDs with m, and copy them")
     piece = fetched(port, row, part.start, part.stop)
     if isinstance(piece, Damage):
         raise TokfmtError(piece.why)
@@ -114,7 +112,9 @@ def copied_difference(sessions: Sequence[Session], rows: Sequence[int], parts: S
 
 
 def chosen_rows(words: str, count: int, sets: Mapping[str, Numbers]) -> Numbers:
-    """Return the rows that a line describes: a number, `A:B`, or the name of a set (`hits`, `listed`).
+    """Return the rows that a line describes.
+
+    These are `all`, `17`, `A:B`, a set (`selected`, `listed`, `hits`), or `first 20` of what is listed.
 
     Args:
         words: The line.
@@ -127,14 +127,20 @@ def chosen_rows(words: str, count: int, sets: Mapping[str, Numbers]) -> Numbers:
     Raises:
         OptionError: The line describes no row, or too many.
     """
+    if words.strip() == "all" and count <= MOST_ROWS:
+        return np.arange(count, dtype=np.int64)
     if words.strip() in sets:
         rows = sets[words.strip()]
         if not len(rows):
             raise OptionError(f"{words.strip()}: the set is empty. Choose other rows")
         return rows
+    word, _, number = words.strip().partition(" ")
+    if word == "first":
+        listed = next((sets[name] for name in ("listed", "selected") if name in sets), np.arange(min(count, MOST_ROWS)))
+        return listed[: parse_count(number)]
     named = "".join(f", {name}" for name in sets)
     if not words.strip() or words.strip()[0] not in "0123456789-:":
-        raise OptionError(f"write a number, A:B{named}")
+        raise OptionError(f"write all, first 20, a number, A:B{named}")
     first, last = parse_selection(words, count)
     if last - first > MOST_ROWS:
         raise OptionError(f"{last - first:,} are more than {MOST_ROWS:,}. Use tokfmt convert --select {words}")
@@ -152,7 +158,7 @@ def not_written(session: Session) -> str:
 def other_meaning(path: str) -> str:
     """Return the format that the name of a file implies, if an export does not write it; else ""."""
     try:
-        name = registry.for_destination(path).name
+        name = for_destination(path).name
     except OptionError:
         return ""  # a name that implies no format is accepted
     return name if name != "jsonl" else "compressed lines" if path.endswith((".gz", ".zst")) else ""
@@ -203,7 +209,7 @@ class Export(Dialog[str]):
         named = "".join(f" · {name}: {counted(len(rows), view.singular)}" for name, rows in self._sets.items())
         with Vertical(classes="box"):
             yield Label("Export to JSON lines", classes="title")
-            yield Label(f"Which {view.name}? A number · A:B{named}", classes="name", markup=False)
+            yield Label(f"Which {view.name}? all · first 20 · 17 · A:B{named}", classes="name", markup=False)
             yield Line(self._what, compact=True, id="what")
             yield Label("To which file?", classes="name")
             split = f"-{self._session.split}" if len(self._session.splits) > 1 else ""
@@ -290,7 +296,7 @@ class Export(Dialog[str]):
                 " ".join(str(outcome).split()).replace("--overwrite replaces it", "enter again replaces it"), "wrong"
             )
         elif isinstance(outcome, BaseException):
-            self._say(registry.unexpected(outcome), "wrong")
+            self._say(unexpected(outcome), "wrong")
 
     def action_leave(self) -> None:
         if self._job is not None:

@@ -11,7 +11,7 @@ from tokfmt.browser.session import Session
 from tokfmt.browser.workers import Job
 
 if TYPE_CHECKING:
-    from tokfmt.commands.check import CheckReport
+    from tokfmt.browser.data import CheckReport
 
 MOST = 1 << 22
 """Limit of the rows of a dataset that is checked without a key, because a check reads its whole index."""
@@ -38,7 +38,7 @@ def checked(session: Session, job: Job, *, deep: bool = False, tokenizer: str | 
     Raises:
         TokfmtError: The files have changed since they were opened.
     """
-    from tokfmt.commands.check import CheckRequest, check  # imports every command that writes
+    from tokfmt.browser.data import CheckRequest, check
 
     session.check_unchanged()
     request = session.asked or session.request

@@ -72,7 +72,7 @@ def offered(nodes: Iterable[DOMNode]) -> Iterator[tuple[DOMNode, Binding]]:
 
 # the mouse
 
-_NAMED = re.compile(r"\b(esc|[A-Za-z])(?= (?:stops|shows|finds|counts)\b)")
+_NAMED = re.compile(r"\b(esc|[A-Za-z]|2)(?= (?:stops|shows|finds|counts)\b)")
 
 
 def pressing(words: str) -> Content:

@@ -25,9 +25,9 @@ from numpy.typing import NDArray
 from rich.cells import cell_len, get_character_cell_size
 
 from tokfmt.base.resources import Recent
+from tokfmt.browser.data import Tokens
 from tokfmt.browser.rows import Damage, Piece, RowSource, Span, fetched, padded_from
 from tokfmt.browser.widths import BASE, joined
-from tokfmt.core.ragged import Tokens
 from tokfmt.wording import printable
 
 
@@ -46,6 +46,7 @@ class Kind(IntEnum):
     LABEL = 9
     RULE = 10  # the border between two documents
     DAMAGE = 11  # the error of a part that cannot be read
+    PADDING = 12  # all padding of a sample, in words
 
 
 class Pieces(Protocol):
@@ -478,6 +479,7 @@ def _beneath(
 
 
 CHUNK = 1024
+_LOOKED = 1 << 16  # tokens of a row that are searched for one that is not trained
 _LOOK = 512  # tokens searched for a line feed; less than CHUNK, so that cuts stay in order
 
 At = tuple[int, int]
@@ -516,8 +518,9 @@ class RowLayout:
         self.grid = self.grid or token_style.decoder is None
         line = per_line(token_style.digits, options.width)
         self.size = max(1, CHUNK // line) * line if self.grid else CHUNK
-        self.count = max(1, -(-span.length // self.size))
         self.padded = padded_from(port, row)
+        self.masked = _is_masked(port, row, min(self.padded, _LOOKED))
+        self.count = max(1, -(-min(span.length, self.padded + 1) // self.size))
         self._chunks = Recent[int, Chunk](64)
 
     def peek(self, number: int) -> Chunk:
@@ -538,14 +541,24 @@ class RowLayout:
 
     def _made(self, number: int) -> Chunk:
         start, stop = self._begins(number), self._begins(number + 1)
-        before = min(1, start)  # the token before shows if a document begins here
-        piece = fetched(self.port, self.row, start - before, stop)
+        before, shown = min(1, start), min(stop, max(start, self.padded))
+        # the token before shows if a document begins here, and the first one of the padding if it is trained
+        piece = fetched(self.port, self.row, start - before, min(stop, shown + 1))
         if isinstance(piece, Damage):
             return Chunk(start, stop, _damaged(piece, start, stop, self.options.width), None)
         piece = piece._replace(begins=begins_of(piece, self.token_style)).part(before)
-        options = self.options
-        lines = lines_of(piece, start, self.token_style, options.mode, options.width, options.whitespace)
+        ends = shown < stop and piece.targets is not None and bool(piece.targets[shown - start])
+        options, text = self.options, piece.part(0, shown - start + ends)
+        lines = lines_of(text, start, self.token_style, options.mode, options.width, options.whitespace)
+        if shown < stop:
+            lines.append(self._padding(int(piece.units[shown - start]), stop, is_trained=ends))
         return Chunk(start, stop, lines or [Line((), start, stop)], piece)
+
+    def _padding(self, fill: int, stop: int, *, is_trained: bool) -> Line:
+        """Return the line for all padding of the sample."""
+        count = stop - self.padded
+        words = f"⋯ {count:,} × {fill} padding{'; the first is a trained label' if is_trained else ''}"  # noqa: RUF001
+        return Line((Run(words, len(words), self.padded + is_trained, Kind.PADDING),), self.padded + is_trained, stop)
 
     def _begins(self, number: int) -> int:
         """Return the position of the first token of a chunk."""
@@ -563,6 +576,12 @@ class RowLayout:
         if after is None:  # then at a token that does not begin inside a character
             after = next((i for i, text in enumerate(spelled) if text[:1] and not 0x80 <= text[0] < 0xC0), 0)
         return min(at + after, self.span.length)
+
+
+def _is_masked(port: RowSource, row: int, filled: int) -> bool:
+    """Return whether a part of a row is not trained, apart from its first token and its padding. Reads."""
+    piece = fetched(port, row, 0, filled)
+    return isinstance(piece, Piece) and piece.targets is not None and not piece.targets[1:].all()
 
 
 def _damaged(damage: Damage, start: int, stop: int, width: int) -> list[Line]:
@@ -670,16 +689,17 @@ class ReaderPosition:
             top = beyond
         self.top = top
 
-    def counts(self, token: int) -> bool:
-        """Return whether a token is trained as a target; true if that is unknown or not loaded."""
+    def is_trained(self, token: int) -> bool | None:
+        """Return whether a token is trained as a target; None if that is unknown or not loaded."""
         number = min(token // self.roll.size, self.roll.count - 1)
         try:
             chunk = self.roll.peek(number)
             chunk = self.roll.peek(number - 1) if token < chunk.start and number else chunk
         except NotLoadedError:
-            return True
+            return None
         targets = chunk.piece.targets if chunk.piece else None
-        return targets is None or not chunk.start <= token < chunk.stop or bool(targets[token - chunk.start])
+        known = targets is not None and 0 <= token - chunk.start < len(targets)
+        return bool(targets[token - chunk.start]) if targets is not None and known else None
 
     def _ends_within(self, top: At, height: int) -> bool:
         """Return whether fewer than `height` lines are left."""
@@ -690,17 +710,24 @@ class ReaderPosition:
                 return True
         return False
 
-    def reveal(self, height: int) -> None:
-        """Scroll to the line of the cursor: by as few lines as possible if it is near, else to the middle."""
-        at = self.here()
+    def reveal(self, height: int, around: int = 0) -> None:
+        """Scroll to the line of the cursor: by as few lines as possible if it is near, else to the middle.
+
+        Args:
+            height: Lines of the screen.
+            around: Lines above and below it that are shown too, as far as there are any.
+        """
+        at, around = self.here(), min(around, (height - 1) // 2)
         if at < self.top:
             near = self._distance(at, self.top, height)
-            self.top = at if near else self._middle(at, height)
+            self.top = self.above(at, around) if near else self._middle(at, height)
             return
         down = self._distance(self.top, at, 2 * height)
-        under = self._beneath(at)
+        under = self._beneath(at) if not around else self._following(at, around)
         if down is None:
             self.top = self._middle(at, height)
+        elif down < around:
+            self.top = self.above(at, around)
         elif down + under >= height:
             self.top = self.above(at, height - 1 - under)
 
@@ -716,6 +743,13 @@ class ReaderPosition:
         count, below = 0, self._after_loaded(at)
         while below is not None and not self.line(below).leads:
             count, below = count + 1, self._after_loaded(below)
+        return count
+
+    def _following(self, at: At, limit: int) -> int:
+        """Return the number of lines below a line, at most `limit`."""
+        count, below = 0, self._after(at)
+        while below is not None and count < limit:
+            count, below = count + 1, self._after(below)
         return count
 
     def _after_loaded(self, at: At) -> At | None:

@@ -1,14 +1,14 @@
-"""Links to a place in a dataset: the words of `--at`, and the command that opens the browser there."""
+"""Links to a place in a dataset: the words of `--at`, the command that opens the browser there, and the last place."""
 
 from __future__ import annotations
 
 import shlex
 
 from tokfmt.base.options import parse_count
+from tokfmt.browser.data import place_of, words_of
 from tokfmt.browser.session import NAMED, Landing, Session, Where
+from tokfmt.browser.state import recall, remember
 from tokfmt.errors import OptionError
-from tokfmt.files.place import place_of
-from tokfmt.source.request import words_of
 
 VIEWS = ("documents", "samples", "rows", "records")
 """Names of views, as `View.name` has them."""
@@ -41,6 +41,25 @@ def landing_words(session: Session, where: Where) -> str:
     view = [session.shown] if several else []
     row, unit = where
     return ":".join([*view, str(row), *([str(unit)] if unit else [])])
+
+
+def remember_place(session: Session) -> None:
+    """Remember the place in a dataset for the next time, unless it is the beginning."""
+    if session.refused is None:
+        begun = session.where == (0, 0)
+        place = None if begun else {"at": landing_words(session, session.where), "split": session.split}
+        remember(session.path, place=place)
+
+
+def last_place(session: Session) -> Landing | None:
+    """Return the place that is remembered for a dataset and a split; None without one."""
+    place = recall(session.path).get("place")
+    if not isinstance(place, dict) or place.get("split") != session.split:
+        return None
+    try:
+        return parse_landing(str(place.get("at")))
+    except OptionError:
+        return None
 
 
 def command_of(session: Session, where: Where) -> str:

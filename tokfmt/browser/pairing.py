@@ -23,14 +23,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.base.resources import cpus
+from tokfmt.browser.data import Alignment, Kind, OpenedPair, SourceRequest, Step, align, hands, increasing, open_both
 from tokfmt.browser.rows import Damage, Piece, RowSource, Viewport, damage_of, fetched, fetched_span
 from tokfmt.browser.session import Session
 from tokfmt.browser.workers import CancelledError, Job
-from tokfmt.commands.compare.alignment import Alignment, Kind, Step, align, increasing
-from tokfmt.commands.compare.diff import OpenedPair, open_both
-from tokfmt.commands.compare.fingerprint import hands
 from tokfmt.errors import TokfmtError
-from tokfmt.source.request import SourceRequest
 
 _STEPS: tuple[Step, ...] = ("changed", "only_in_a", "only_in_b", "moved", "arrived", "swapped")
 _IN_A = tuple(step not in ("only_in_b", "arrived") for step in _STEPS)

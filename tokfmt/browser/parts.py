@@ -8,24 +8,22 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from tokfmt.browser.data import RecordReader, SourceRequest, counted_of, place_of, recipe_of, samples_of
 from tokfmt.browser.layout import TokenStyle, begins_of
-from tokfmt.browser.rows import Damage, RowSource, fetched, fetched_span, padded_from
-from tokfmt.browser.session import Landing, Session, Where, has_parts, recipe_of
-from tokfmt.core.records import RecordReader
+from tokfmt.browser.rows import Damage, RowSource, Span, fetched, fetched_span, padded_from
+from tokfmt.browser.session import Landing, Session, Where, has_parts
 from tokfmt.errors import OptionError, TokfmtError
-from tokfmt.files.place import place_of
-from tokfmt.source.request import SourceRequest
-from tokfmt.wording import columns, printable, short
+from tokfmt.wording import columns, counted, printable, short
 
 if TYPE_CHECKING:
-    from tokfmt.mix import Amount, Documents, Samples
+    from tokfmt.browser.data import Amount, Documents, Samples
 
 MOST = 4096
 """Maximum number of parts of a row."""
@@ -74,6 +72,9 @@ class RowParts:
         parts: The parts in order.
         drawn_from: Name of the source that the sample is drawn from by weight; "" for none.
         epoch: The pass over that source, from 0.
+        trained: Positions whose label counts in the loss; None if nothing says it.
+        borders: Units at which the loss begins or ends, and the first one of the padding.
+        prompts: Intervals of units that are not trained, if there are more of them than documents.
     """
 
     row: int
@@ -82,6 +83,24 @@ class RowParts:
     parts: Sequence[SamplePart]
     drawn_from: str = ""
     epoch: int = 0
+    trained: int | None = None
+    borders: Sequence[int] = ()
+    prompts: Sequence[range] = ()
+
+    def is_prompt(self, unit: int) -> bool:
+        """Return whether a unit is in an interval that is not trained."""
+        found = bisect_right(self.prompts, unit, key=lambda prompt: prompt.start) - 1
+        return found >= 0 and unit in self.prompts[found]
+
+    @property
+    def words(self) -> str:
+        """Return the length as a sum: of prompt, trained and padding, if a part is not trained; else of documents."""
+        padding, count = self.length - self.filled, len(self.parts)
+        if self.trained is None or not self.prompts:
+            return f"{self.length:,} · {counted(count, 'doc')} · {padding:,} padding"
+        return (
+            f"{self.length:,} = {self.filled - self.trained:,} prompt + {self.trained:,} trained + {padding:,} padding"
+        )
 
     @cached_property
     def _starts(self) -> list[int]:
@@ -102,13 +121,6 @@ class RowParts:
         return sorted(((name, count / (self.length or 1)) for name, count in held.items()), key=lambda one: -one[1])
 
 
-def samples_of(recipe: Samples | Documents) -> Samples | None:
-    """Return a recipe of samples; None for one of documents."""
-    from tokfmt.mix import Samples
-
-    return recipe if isinstance(recipe, Samples) else None
-
-
 def parts_of(port: RowSource, token_style: TokenStyle, row: int) -> RowParts | None:
     """Return the parts of a row; None for a row that is one document, or cannot be read. Reads."""
     span = fetched_span(port, row)
@@ -117,10 +129,29 @@ def parts_of(port: RowSource, token_style: TokenStyle, row: int) -> RowParts | N
     recipe = recipe_of(port.reader)
     try:
         if recipe is not None:
-            return _of_recipe(recipe, row, span.length)
-        return _of_stored(port, token_style, row, span.length)
+            return _with_loss(_of_recipe(recipe, row, span.length), port, span)
+        parts = _of_stored(port, token_style, row, span.length)
+        return None if parts is None else _with_loss(parts, port, span)
     except TokfmtError:
         return None  # the reader shows the error
+
+
+def _with_loss(parts: RowParts, port: RowSource, span: Span) -> RowParts:
+    """Return the parts of a row with what is trained of it."""
+    reader = port.reader
+    if isinstance(reader, RecordReader) or span.start is None or not 0 < span.length <= _READ:
+        return parts
+    counts = counted_of(reader, span.start, span.start + span.length)
+    piece = fetched(port, parts.row, 0, parts.filled)
+    if counts is None or isinstance(piece, Damage) or piece.targets is None:
+        return parts
+    trained, flags = int(np.count_nonzero(counts[: parts.filled])), piece.targets[: parts.filled]
+    changes = (np.flatnonzero(np.diff(flags)) + 1).tolist()[:MOST]
+    borders = sorted({*changes, *([parts.filled] if parts.filled < parts.length else [])})
+    prompts = list[range]()
+    if parts.filled - trained > len(parts.parts):  # the first token of a document has no label before it
+        prompts = [range(a, b) for a, b in pairwise([0, *changes, parts.filled]) if a < b and not flags[a]]
+    return replace(parts, trained=trained, borders=borders, prompts=prompts)
 
 
 def _shift(recipe: Samples | Documents) -> int:
@@ -129,7 +160,7 @@ def _shift(recipe: Samples | Documents) -> int:
 
 
 def _of_recipe(recipe: Samples | Documents, row: int, length: int) -> RowParts:
-    from tokfmt.mix import traced  # imports half of tokfmt, which only recipes need
+    from tokfmt.browser.data import traced
 
     names, samples = [source.name for source in recipe.sources], samples_of(recipe)
     filled = length if samples is None else samples.filled(row)
@@ -187,7 +218,7 @@ def target_of(session: Session, where: Where) -> Target:
 
 
 def _in_source(recipe: Samples | Documents, where: Where) -> Target:
-    from tokfmt.mix import shortest, stored_sequence, traced, traced_request
+    from tokfmt.browser.data import shortest, stored_sequence, traced, traced_request
 
     row, unit = where
     at, shift = 0, _shift(recipe)
@@ -206,7 +237,7 @@ def _in_source(recipe: Samples | Documents, where: Where) -> Target:
 
 
 def _in_ledger(session: Session, where: Where) -> Target:
-    from tokfmt.mix import listed_request, read_ledger
+    from tokfmt.browser.data import listed_request, read_ledger
 
     view, (row, unit) = session.view, where
     if isinstance(view.reader, RecordReader):
@@ -264,7 +295,7 @@ def source_rows(recipe: Samples | Documents) -> list[tuple[str, str]]:
     A line has the share of the tokens that the recipe asks for, the actual share, the passes, the tokens, and the
     files. Complete passes are counted from indexes; others are walked over, which takes long for many sequences.
     """
-    from tokfmt.mix import amounts_of
+    from tokfmt.browser.data import amounts_of
 
     found = amounts_of(recipe)
     rows = [("", "asked", "actual", "passes", "tokens", ""), *_rows(recipe, found, sum(one.tokens for one in found))]

@@ -16,11 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.base.resources import Recent
-from tokfmt.core.format import Encoder
-from tokfmt.core.loss_mask import padding_of, targets_of
-from tokfmt.core.ragged import Offsets, Tokens
-from tokfmt.core.reader import TokenReader
-from tokfmt.core.records import RecordReader
+from tokfmt.browser.data import Encoder, Offsets, RecordReader, TokenReader, Tokens, padding_of, targets_of
 from tokfmt.errors import ConversionError, TokfmtError, UnendedError
 
 WINDOW = 4096
@@ -282,7 +278,6 @@ def padded_from(port: RowSource, row: int) -> int:
 
 
 _KEPT = 256
-_GLIMPSED = 256
 
 
 class RecordSource:
@@ -345,18 +340,6 @@ class RecordSource:
             return np.frombuffer(record.encode("utf-32-le", "surrogatepass"), np.uint32)
         except TokfmtError as error:
             return damage_of(error)
-
-
-def first_records(reader: RecordReader) -> list[str | list[int]]:
-    """Return the first records without counting all; [] if one of them is damaged."""
-    try:
-        for block in reader.blocks(1 << 62)[:1]:
-            for batch in reader.texts(block) if reader.info.kind == "text" else reader.ids(block):
-                found: list[str | list[int]] = [*batch.texts] if batch.ragged is None else [*batch.ragged.tolist()]
-                return found[:_GLIMPSED]
-    except TokfmtError:
-        pass
-    return []
 
 
 class Characters:

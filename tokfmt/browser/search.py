@@ -14,33 +14,38 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt import registry
-from tokfmt.browser.layout import Pieces
-from tokfmt.browser.rows import Damage, Piece, RecordSource, RowSource, Span, Viewport, fetched, fetched_span
-from tokfmt.browser.session import Session, Where
-from tokfmt.browser.workers import Job
-from tokfmt.commands.search.query import (
+from tokfmt.browser.data import (
     LARGEST,
     AnyQuery,
+    Block,
+    Content,
+    Encoder,
     EndQuery,
     Hits,
     LengthQuery,
+    MemoryReader,
     NumberQuery,
     Query,
+    RecordReader,
     SameQuery,
     Search,
     TextQuery,
     TokenQuery,
+    TokenReader,
     UnusedQuery,
+    check_number,
+    encoded_batches,
+    find_equal,
+    find_many,
+    find_records,
     parse_query,
+    unexpected,
 )
-from tokfmt.commands.search.search import Content, check_number, find_equal, find_many, find_records
-from tokfmt.core.format import Encoder
-from tokfmt.core.memory import MemoryReader
-from tokfmt.core.reader import TokenReader
-from tokfmt.core.records import Block, RecordReader
+from tokfmt.browser.layout import Pieces
+from tokfmt.browser.rows import Damage, Piece, RecordSource, RowSource, Span, Viewport, fetched, fetched_span
+from tokfmt.browser.session import Session, Where
+from tokfmt.browser.workers import Job
 from tokfmt.errors import CorruptError, OptionError, TokfmtError, UnendedError
-from tokfmt.text.ingest import encoded_batches
 from tokfmt.wording import counted
 
 
@@ -139,7 +144,7 @@ def _in_ids(scope: SearchScope, reader: RecordReader, query: Query, rows: range,
 
 def _contents(scope: SearchScope, reader: RecordReader, query: SameQuery) -> list[Content]:
     """Return the tokens of the records that a query names."""
-    from tokfmt.source.ingest import encoded
+    from tokfmt.browser.data import encoded
 
     found = []
     for number in query.numbers:
@@ -501,7 +506,7 @@ class SearchJob:
         if isinstance(outcome, TokfmtError):
             self.failure = " ".join(str(outcome).split())
         elif isinstance(outcome, Exception):
-            self.failure = registry.unexpected(outcome)
+            self.failure = unexpected(outcome)
         self.running = False
         self._progressed(self)
         self.busy = False

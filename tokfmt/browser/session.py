@@ -1,13 +1,6 @@
 """A dataset or a split of it in the browser, opened in stages, with its tokenizer or the error that prevents reading.
 
-The first stage takes constant time. It opens
-
-- for formats with samples, the stored samples;
-- for packs and stores, the tokens in rows of fixed length, without the index;
-- for records, the first of them;
-- for a small dataset, the documents, without a second stage.
-
-A worker then loads the tokenizer, and all documents (from the index, or by a scan for separators) or all records.
+The first stage takes constant time (`data`). A worker then loads the tokenizer, and all documents or records.
 """
 
 from __future__ import annotations
@@ -16,16 +9,41 @@ import contextlib
 import json
 import os
 import re
-import stat
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from functools import partial
-from itertools import islice
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from tokfmt import registry
+from tokfmt.browser.data import (
+    ByteOffset,
+    Encoder,
+    Format,
+    Identity,
+    Layout,
+    Opening,
+    Place,
+    Pointer,
+    RecordReader,
+    Separator,
+    SourceRequest,
+    Stamp,
+    TokenReader,
+    format_of,
+    identity_of,
+    located_tokenizer,
+    natural_key,
+    nothing,
+    opened_now,
+    opened_whole,
+    place_named,
+    place_of,
+    read_manifest,
+    read_whole,
+    recipe_of,
+    stamp_of,
+    unexpected,
+)
 from tokfmt.browser.layout import Pieces, TokenStyle
 from tokfmt.browser.rows import (
     Characters,
@@ -36,59 +54,14 @@ from tokfmt.browser.rows import (
     View,
     Viewport,
     fetched_span,
-    first_records,
 )
 from tokfmt.browser.state import recall, remember, remember_later
 from tokfmt.browser.workers import Job
-from tokfmt.core.format import Encoder, Format, Hints
-from tokfmt.core.losses import READS
-from tokfmt.core.memory import MemoryReader
-from tokfmt.core.ragged import Ragged
-from tokfmt.core.reader import ByteOffset, Layout, Separators, TokenReader
-from tokfmt.core.records import RecordReader
-from tokfmt.errors import (
-    CorruptError,
-    FormatError,
-    SourceChangedError,
-    TokfmtError,
-    TruncatedError,
-    UnsupportedError,
-)
-from tokfmt.files.fields import Pointer
-from tokfmt.files.file import natural_key, read_whole
-from tokfmt.files.named import place_named
-from tokfmt.files.place import Place, place_of
-from tokfmt.files.store import Identity, Kind
-from tokfmt.model.select import Rows
-from tokfmt.run.progress import Progress
-from tokfmt.source.discover import format_of
-from tokfmt.source.manifest import found_as_written, located_tokenizer, read_manifest
-from tokfmt.source.open import open_dataset
-from tokfmt.source.request import Reading, SourceFiles, SourceRequest, read_options, viewed
-from tokfmt.source.stored import Separator, Source
+from tokfmt.errors import FormatError, SourceChangedError, TokfmtError
 from tokfmt.wording import printable
 
 if TYPE_CHECKING:
-    from tokfmt.commands.check import CheckReport
-    from tokfmt.commands.stats import Statistics
-    from tokfmt.commands.stats.lists import Lists
-    from tokfmt.mix import Documents, Samples
-    from tokfmt.text.tokenizer import TokenizerHandle
-
-
-SMALL = 4 << 20
-"""Limit of bytes, and of tokens, of a dataset that is opened completely before the first screen."""
-
-UNKNOWN = "rows"
-"""Name of the view while the documents are unknown."""
-
-ROW = 2048
-"""Tokens per row of that view."""
-
-AT_ONCE = 1 << 30
-"""Limit of tokens for a scan for documents that starts without the key `v`."""
-
-_ENTRIES = 256
+    from tokfmt.browser.data import CheckReport, Lists, Statistics, TokenizerHandle
 
 
 class Opened(NamedTuple):
@@ -114,166 +87,25 @@ class Opened(NamedTuple):
     damage: str = ""
 
 
-def open_first(request: SourceRequest) -> Opened:
-    """Open the first stage of a dataset.
-
-    Raises:
-        TokfmtError: The dataset cannot be read.
-    """
-    path = shown_path(request)
-    format_, small = format_of(path, request.format), is_small(path)
-    request = replace(request.accepting(READS["browse"]), ignore_manifest=True)
-    rows = viewed(request, format_, "samples")
-    first = _samples(rows, format_) if rows is not request else None if small else _glimpse(request, format_)
-    if first is None:
-        try:
-            return _at_once(request, format_, small=small)
-        except (TruncatedError, CorruptError) as error:
-            if (shown := _glimpse(request, format_)) is None:
-                raise
-            return shown._replace(notes=(str(error),), pending="", damage=str(error))
-    if not small or _tokens(first) > SMALL:
-        return first
-    try:
-        return joined(first, open_in_full(request, format_))
-    except TokfmtError as error:
-        return first._replace(notes=(*first.notes, str(error)), pending="")
+def opened(opening: Opening) -> Opened:
+    """Return a stage with its views, which hold what a screen shows of the rows."""
+    views = []
+    for one in opening.divisions:
+        port: RowSource
+        if isinstance(one.reader, RecordReader):
+            port = RecordSource(one.reader, one.records or 0, first=one.first)
+        else:
+            port = Viewport(one.reader, one.again)
+        views.append(View(one.name, port, one.as_stored))
+    return Opened(opening.format, tuple(views), *opening[2:])
 
 
-def _tokens(opened: Opened) -> int:
-    reader = opened.views[0].reader
-    return reader.info.size if isinstance(reader, RecordReader) else reader.info.tokens
-
-
-def _stored(request: SourceRequest, format_: Format) -> Source:
-    """Open the dataset as it is stored, without listing its files, which may take long."""
-    wanted = replace(request, allow_loss=request.allow_loss | {"tail"})
-    files = [SourceFiles(place_of(path), format_, ()) for path in request.paths]
-    return open_dataset(wanted, Reading(as_stored=True), files)
-
-
-def _samples(request: SourceRequest, format_: Format) -> Opened | None:
-    """Open the stored samples; None if the format has no samples."""
-    try:
-        source = _stored(request, format_)
-    except UnsupportedError:
-        return None
-    reader = source.reader
-    if isinstance(reader, RecordReader):
-        return None
-    view = View("samples", Viewport(reader), as_stored=True)
-    starts = reader.info.tokens <= AT_ONCE
-    return Opened(format_, (view,), source.separator, source.notes, "documents", starts)
-
-
-def _glimpse(request: SourceRequest, format_: Format) -> Opened | None:
-    """Open the tokens in rows of fixed length, without the index; None if the format does not support it."""
-    asked, _ = found_as_written(SourceFiles(shown_path(request), format_, ()), request)
-    options = read_options(format_, asked)
-    reader = format_.glimpse(
-        [place_of(path) for path in request.paths], options, Hints(allow_loss=request.allow_loss | {"tail"})
-    )
-    return None if reader is None else Opened(format_, (_rows(reader),), Separator(None), pending="index")
-
-
-def _rows(reader: TokenReader) -> View:
-    return View(UNKNOWN, Viewport(Rows(reader, ROW)))
-
-
-def _at_once(request: SourceRequest, format_: Format, *, small: bool) -> Opened:
-    source = _stored(request, format_)
-    reader, notes = source.reader, source.notes
-    if isinstance(reader, RecordReader):
-        held = reader.info
-        known = held.records if held.records is not None or not small else reader.count()
-        if known is not None:
-            return Opened(format_, (_records(reader, known),), Separator(None), notes)
-        first = first_records(reader)
-        view = View("records", RecordSource(reader, len(first), first=first))
-        return Opened(format_, (view,), Separator(None), notes, "records")
-    info = reader.info
-    if small or info.separators is not Separators.BETWEEN:
-        return open_in_full(request, format_)
-    return Opened(format_, (_rows(reader),), source.separator, notes, "documents", info.tokens <= AT_ONCE)
-
-
-def _records(reader: RecordReader, count: int) -> View:
-    return View("records", RecordSource(reader, count))
-
-
-def open_in_full(
-    request: SourceRequest,
-    format_: Format | None,
-    tokenizer: TokenizerHandle | None = None,
-    progress: Progress | None = None,
-) -> Opened:
-    """Open all documents or records, however long it takes.
-
-    Args:
-        request: The dataset.
-        format_: The format; None to detect it.
-        tokenizer: The tokenizer, which may know the separator.
-        progress: The progress of a scan.
-
-    Raises:
-        TokfmtError: The dataset cannot be read, or the ends of its documents are unknown.
-    """
-    wanted = replace(
-        request.accepting(READS["browse"]),
-        format=format_.name if format_ else request.format,
-        ignore_manifest=True,
-    )
-    source = open_dataset(wanted, Reading(tokenizer, progress=progress))
-    reader, format_ = source.reader, source.format
-    if isinstance(reader, RecordReader):
-        return Opened(format_, (_records(reader, reader.count()),), source.separator, source.notes)
-    name = "documents" if reader.info.layout is not Layout.SAMPLES else "samples"
-    again = partial(_opened_again, wanted, tokenizer) if reader.presumes else None
-    return Opened(format_, (View(name, Viewport(reader, again)),), source.separator, source.notes)
-
-
-def _opened_again(request: SourceRequest, tokenizer: TokenizerHandle | None) -> TokenReader:
-    reader = open_dataset(replace(request, every_end=True), Reading(tokenizer)).reader
-    assert isinstance(reader, TokenReader)
-    return reader
-
-
-def joined(first: Opened, full: Opened) -> Opened:
+def joined(first: Opened, whole: Opened) -> Opened:
     """Join both stages: the views of the second, and the samples of the first."""
-    fresh = {view.name for view in full.views}
+    fresh = {view.name for view in whole.views}
     kept = tuple(view for view in first.views if view.name == "samples" and view.name not in fresh)
-    notes = tuple(dict.fromkeys((*full.notes, *first.notes)))
-    return full._replace(views=full.views + kept, notes=notes)
-
-
-def is_small(path: Place) -> bool:
-    """Return whether all files of a path have at most `SMALL` bytes; listing stops at 256 entries."""
-    total, seen, places = 0, 0, [path]
-    try:
-        found = path.status()
-        if found.kind is not Kind.DIRECTORY:
-            return found.size <= SMALL
-        while places:
-            for place, size in _sizes_in(places.pop()):
-                seen += 1
-                if size is None:
-                    places.append(place)
-                total += size or 0
-                if total > SMALL or seen > _ENTRIES:
-                    return False
-    except (OSError, FormatError):
-        return False
-    return True
-
-
-def _sizes_in(directory: Place) -> Iterator[tuple[Place, int | None]]:
-    """Yield each entry of a directory with its size in bytes; None for a directory."""
-    for entry in directory.entries_now():
-        place = directory / entry.name
-        identity = entry.identity
-        if identity is None and entry.kind is not Kind.DIRECTORY:
-            identity = place.status().identity
-        yield place, None if identity is None else identity.size
+    notes = tuple(dict.fromkeys((*whole.notes, *first.notes)))
+    return whole._replace(views=whole.views + kept, notes=notes)
 
 
 _PARAMS = "data_params.json"
@@ -360,7 +192,7 @@ def load(name: str, *, encoding: bool = False, local: bool = False) -> Vocabular
     Raises:
         TokfmtError: The tokenizer does not exist or cannot be loaded.
     """
-    from tokfmt.text.tokenizer import load_tokenizer
+    from tokfmt.browser.data import load_tokenizer
 
     handle = load_tokenizer(name, local=local)
     decoder = handle.decoder(lenient=True)
@@ -393,18 +225,6 @@ class Landing(NamedTuple):
     view: str = ""
 
 
-class Stamp(NamedTuple):
-    """A state of a dataset on this machine, which differs after most changes.
-
-    Attributes:
-        size: Bytes of the file, of all files with a prefix, or of the first 256 entries of the directory.
-        modified: Time of the last change, in nanoseconds since 1970.
-    """
-
-    size: int
-    modified: int
-
-
 @dataclass
 class Session:
     """A dataset.
@@ -423,6 +243,7 @@ class Session:
         split: The split on the screen; "" without splits.
         asked: The request of the user, from which `request` differs after a change of the split.
         where: The position of the cursor, for showing the session again.
+        padding: The share of padding of the rows of each view, by its name, as far as it is counted.
         identity: Identity of the file or directory at the path when it was opened.
         is_file: The path is a file, not a directory.
         stamp: The state of the dataset when it was opened; None in a store.
@@ -442,6 +263,7 @@ class Session:
     split: str = ""
     asked: SourceRequest | None = None
     where: Where = (0, 0)
+    padding: dict[str, float] = field(default_factory=dict)
     identity: Identity | None = None
     is_file: bool = True
     stamp: Stamp | None = None
@@ -545,7 +367,7 @@ class Session:
 
     def check_unchanged(self) -> None:
         """Raise SourceChangedError if another dataset is at the path now. Call it before opening the files again."""
-        if self.identity != _identity_of(self.path)[0]:
+        if self.identity != identity_of(self.path)[0]:
             what = "was replaced or changed since it was opened here"
             raise SourceChangedError(self.path, what, remedy="R opens it again")
 
@@ -558,42 +380,6 @@ class Session:
 def shown_path(request: SourceRequest) -> Place:
     """Return the dataset that the browser shows."""
     return place_of(request.paths[0])
-
-
-def _identity_of(path: Place) -> tuple[Identity | None, bool]:
-    """Return the identity of a path, and whether it is a file.
-
-    The identity of a directory ignores its times, which files that are not data change.
-    """
-    try:
-        status = path.status_now()
-        if status.kind is not Kind.DIRECTORY:
-            return status.identity, True
-        return Identity(0, str(os.stat(path.text).st_ino) if path.is_local else ""), False
-    except (OSError, FormatError):
-        return None, True
-
-
-def stamp_of(path: Place, format_: Format | None = None) -> Stamp | None:
-    """Return the state of a dataset; None for one in a store, or one that is not there.
-
-    Args:
-        path: The dataset.
-        format_: Its format. If it names a dataset by a prefix, the state is that of all files with the prefix.
-    """
-    if not path.is_local:
-        return None
-    try:
-        files: Sequence[Place] = [path]
-        if format_ is not None and format_.prefix and not os.path.isdir(path.text):
-            files = format_.files(registry.of_prefix(path)) or files
-        found = [os.stat(file.text) for file in islice(files, _ENTRIES)]
-        if stat.S_ISDIR(found[0].st_mode):
-            with os.scandir(path.text) as entries:
-                found += [entry.stat() for entry in islice(entries, _ENTRIES)]
-    except (OSError, FormatError):
-        return None
-    return Stamp(sum(one.st_size for one in found), max(one.st_mtime_ns for one in found))
 
 
 def reopened(session: Session) -> Session:
@@ -612,18 +398,18 @@ def open_session(request: SourceRequest, tokenizer: str | None = None) -> Sessio
         TokfmtError: The dataset cannot be read.
     """
     stamp = stamp_of(shown_path(request))
-    (identity, is_file), opened = _identity_of(shown_path(request)), open_first(request)
-    if opened.format is not None and opened.format.prefix:
-        stamp = stamp_of(shown_path(request), opened.format)
-    info = opened.views[0].reader.info
+    (identity, is_file), first = identity_of(shown_path(request)), opened(opened_now(request))
+    if first.format is not None and first.format.prefix:
+        stamp = stamp_of(shown_path(request), first.format)
+    info = first.views[0].reader.info
     split = info.split or ""
     splits = (split, *info.other_splits) if split else ()
     choice = choose(shown_path(request), tokenizer)
     names = tuple(sorted(splits, key=natural_key))
     return Session(
         request,
-        opened,
-        opened.views[0].name,
+        first,
+        first.views[0].name,
         choice,
         splits=names,
         split=split,
@@ -647,10 +433,16 @@ def refused_session(request: SourceRequest, error: TokfmtError) -> Session:
         format_ = format_of(request.paths[0], request.format)
     except TokfmtError:
         format_ = None
-    view = View("documents", Viewport(MemoryReader(Ragged.of(()))))
-    opened = Opened(format_, (view,), Separator(None))
-    identity, is_file = _identity_of(shown_path(request))
-    return Session(request, opened, "documents", failure=str(error), refused=error, identity=identity, is_file=is_file)
+    identity, is_file = identity_of(shown_path(request))
+    return Session(
+        request,
+        opened(nothing(format_)),
+        "documents",
+        failure=str(error),
+        refused=error,
+        identity=identity,
+        is_file=is_file,
+    )
 
 
 def other_split(session: Session, split: str, tokenizer: str | None = None) -> Session:
@@ -684,15 +476,6 @@ def carried(before: View, where: Where, after: View) -> Where:
     if position is None:
         position = min(at * after.reader.info.tokens // max(1, total), after.reader.info.tokens - 1)
     return located(after.port, position) or (0, 0)
-
-
-def recipe_of(reader: TokenReader | RecordReader) -> Samples | Documents | None:
-    """Return the recipe that a reader computes; None for another dataset, which needs no module of recipes."""
-    if not type(reader).__module__.startswith("tokfmt.mix."):
-        return None
-    from tokfmt.mix import Documents, Samples
-
-    return reader if isinstance(reader, (Samples, Documents)) else None
 
 
 def has_parts(reader: TokenReader | RecordReader) -> bool:
@@ -855,7 +638,7 @@ class Loading:
             work: Callable[[Job], object] = lambda job: _loaded(session.path, choice, encoding=encoding)  # noqa: E731
         else:
             handle = session.vocabulary.handle if session.vocabulary else None
-            work = lambda job: open_in_full(session.request, session.opened.format, handle, job)  # noqa: E731
+            work = lambda job: opened(opened_whole(session.request, session.opened.format, handle, job))  # noqa: E731
         self.job = Job(
             work,
             lambda outcome: self._post(Result(session, stage, outcome)),
@@ -876,4 +659,4 @@ def _loaded(path: Place, choice: Choice, *, encoding: bool) -> Vocabulary:
 def _worded(error: Exception, stage: Stage) -> str:
     if isinstance(error, TokfmtError):
         return str(error)
-    return f"{stage}: {registry.unexpected(error)}"
+    return f"{stage}: {unexpected(error)}"

@@ -1,4 +1,4 @@
-"""Facts about datasets that are kept between runs: the tokenizer, bookmarks and queries, in one JSON file.
+"""Facts about datasets that are kept between runs, in one JSON file: tokenizer, last place, columns and queries.
 
     $XDG_STATE_HOME/tokfmt/browse.json    {"schema": "tokfmt.browse/1", "datasets": {path: {"tokenizer": name, ...}}}
 
@@ -15,13 +15,11 @@ import tempfile
 from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from tokfmt.browser.data import Place, distrusted, make_private, release, take_lock, user_directory
 from tokfmt.errors import TokfmtError
-from tokfmt.files.locks import distrusted, make_private, release, take_lock, user_directory
-from tokfmt.files.place import Place
 
 SCHEMA = "tokfmt.browse/1"
 _MOST = 500
@@ -41,7 +39,7 @@ def state_file() -> Path:
 
 
 def is_written() -> bool:
-    """Return whether all bookmarks and queries are in the file."""
+    """Return whether all queries are in the file."""
     return all(one.done() for one in _PENDING)
 
 
@@ -123,64 +121,9 @@ def _write(file: Path, content: bytes) -> None:
 
 
 MOST = 100
-"""Limit of bookmarks per dataset, and of queries; one more replaces the oldest."""
+"""Limit of queries per dataset; one more replaces the oldest."""
 
-_WORDS = 48
 _LONGEST = 4096  # characters of a query
-
-
-@dataclass(frozen=True, slots=True)
-class Bookmark:
-    """A bookmark.
-
-    Attributes:
-        view: Name of the view.
-        row: Number of the row in the view.
-        unit: Unit of the row.
-        words: The beginning of the row.
-        split: The split; "" without splits.
-    """
-
-    view: str
-    row: int
-    unit: int
-    words: str = ""
-    split: str = ""
-
-
-class Bookmarks:
-    """The bookmarks of one dataset, the oldest first."""
-
-    def __init__(self, path: Place) -> None:
-        self._path = path
-        self.all = _all(recall(path).get("bookmarks"))
-
-    def rows(self, view: str, split: str = "") -> frozenset[int]:
-        """Return the rows of a view that have a bookmark."""
-        return frozenset(one.row for one in self.all if (one.view, one.split) == (view, split))
-
-    def toggle(self, bookmark: Bookmark) -> bool:
-        """Add a bookmark, or remove that of its row; return whether the row has one now."""
-        added = all(_place(one) != _place(bookmark) for one in self.all)
-        self._keep(bookmark, added=added)
-        return added
-
-    def remove(self, bookmark: Bookmark) -> None:
-        """Remove a bookmark."""
-        self._keep(bookmark, added=False)
-
-    def _keep(self, bookmark: Bookmark, *, added: bool) -> None:
-        """Change the bookmarks here at once, and later those in the file, which another browser may have changed."""
-
-        def changed(before: list[Bookmark]) -> list[Bookmark]:
-            kept = [one for one in before if _place(one) != _place(bookmark)]
-            return [*kept, bookmark][-MOST:] if added else kept
-
-        def change(known: dict[str, Any]) -> None:
-            known["bookmarks"] = [asdict(one) for one in changed(_all(known.get("bookmarks")))] or None
-
-        self.all = changed(self.all)
-        _PENDING.append(_WRITER.submit(amend, self._path, change))
 
 
 class Queries:
@@ -209,28 +152,3 @@ def _lines(content: object) -> list[str]:
     """Return lines from the file; without those that are invalid."""
     found = content if isinstance(content, list) else []
     return [one for one in found if isinstance(one, str) and len(one) <= _LONGEST][-MOST:]
-
-
-def bookmark(view: str, row: int, unit: int, words: str, split: str = "") -> Bookmark:
-    """Return a bookmark whose words are cut to 48 characters."""
-    return Bookmark(view, row, unit, " ".join(words.split())[:_WORDS], split)
-
-
-def _place(one: Bookmark) -> tuple[str, str, int]:
-    """Return the key of a bookmark: a row has at most one."""
-    return one.split, one.view, one.row
-
-
-def _all(content: object) -> list[Bookmark]:
-    return [found for found in map(_bookmark, content if isinstance(content, list) else []) if found][-MOST:]
-
-
-def _bookmark(content: object) -> Bookmark | None:
-    """Return a bookmark from the file; None if the content is invalid."""
-    if not isinstance(content, dict):
-        return None
-    view, row, unit, words = (content.get(name) for name in ("view", "row", "unit", "words"))
-    split = content.get("split", "")
-    if not isinstance(view, str) or not isinstance(words, str) or not isinstance(row, int) or not isinstance(unit, int):
-        return None
-    return bookmark(view, row, unit, words, split) if min(row, unit) >= 0 and isinstance(split, str) else None

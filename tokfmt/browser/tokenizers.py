@@ -19,6 +19,7 @@ from textual.containers import Container, Vertical
 from textual.widgets import Footer, Input, Label, OptionList
 from textual.widgets.option_list import Option
 
+from tokfmt.browser.data import MemoryReader, Ragged, RecordReader, Tokens
 from tokfmt.browser.dialogs import Dialog, Line, Menu
 from tokfmt.browser.layout import Mode, TokenStyle
 from tokfmt.browser.rows import Damage, Viewport, fetched, fetched_span, padded_from
@@ -27,9 +28,6 @@ from tokfmt.browser.state import tokenizers_of_all
 from tokfmt.browser.widgets.frame import KeyBar, StatusLine
 from tokfmt.browser.widgets.reader import Reader
 from tokfmt.browser.workers import Job
-from tokfmt.core.memory import MemoryReader
-from tokfmt.core.ragged import Ragged, Tokens
-from tokfmt.core.records import RecordReader
 from tokfmt.errors import OptionError, TokfmtError
 from tokfmt.wording import counted, printable, short
 
@@ -333,13 +331,12 @@ class TokenizerPair(Dialog[None]):
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("n,full_stop", "difference(1)", "Next difference"),
-        Binding("N,comma", "difference(-1)", "Previous"),
+        Binding("n", "difference(1)", "Next difference"),
+        Binding("N", "difference(-1)", "Previous"),
         Binding("right_square_bracket", "row(1)", "Next row", key_display="]"),
         Binding("left_square_bracket", "row(-1)", "Previous row", key_display="["),
         Binding("g", "first", "First token", system=True),
         Binding("m", "mode", "Text/IDs"),
-        Binding("w", "whitespace", "White space", show=False),
         Binding("escape,q,T", "leave", "Close"),
     ]
     wide = 110  # columns from which both sides are next to each other
@@ -522,10 +519,6 @@ class TokenizerPair(Dialog[None]):
         mode = modes[(modes.index(self.panes[0].mode) + 1) % len(modes)]
         for pane in self.panes:
             pane.mode = mode
-
-    def action_whitespace(self) -> None:
-        for pane in self.panes:
-            pane.whitespace = not pane.whitespace
 
     def on_resize(self) -> None:
         self._lay()

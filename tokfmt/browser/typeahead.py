@@ -8,10 +8,8 @@ key on its way through the widgets tells when they are done with it; until then,
 from __future__ import annotations
 
 from collections import deque
-from typing import ClassVar
 
 from textual.app import App
-from textual.binding import Binding, BindingType
 from textual.events import Event, Key, Paste
 from textual.message import Message
 from textual.message_pump import MessagePump
@@ -40,10 +38,6 @@ class Passed(Message):
 class TypeAhead(App[None]):
     """An app that gives each key to the screen that the keys before it lead to."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("Z,Q", "quit_after_z", "Quit", key_display="ZZ", system=True),
-    ]
-    _before = _last = ""  # the last two keys
     _follower: Passed | None = None  # of the key that is on its way
     _left = 0  # rounds of the follower
 
@@ -67,7 +61,6 @@ class TypeAhead(App[None]):
         """Give a key to the widget with the focus, and send a message after it."""
         target = self.focused or self.screen
         into_line = isinstance(target, Input)
-        self._before, self._last = self._last, event.key if isinstance(event, Key) else ""
         leads_on = isinstance(event, Key) and (into_line or event.key not in _MOVES)
         await super().on_event(event)
         if leads_on:
@@ -92,15 +85,6 @@ class TypeAhead(App[None]):
         self._follower = None
         while self._held and self._follower is None:
             await self._give(self._held.popleft())
-
-    def action_quit_after_z(self) -> None:
-        """Quit after ZZ and ZQ, as vim does."""
-        if self._before == "Z":
-            self.exit()
-
-    def action_redraw(self) -> None:
-        """Draw the whole screen again, as another program may have written on it."""
-        self.screen.refresh(layout=True)
 
     def action_help_quit(self) -> None:
         """Say how to quit, as Ctrl+C does not: it may be pressed to copy."""

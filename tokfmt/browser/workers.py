@@ -9,8 +9,8 @@ import threading
 import time
 from collections.abc import Callable
 
+from tokfmt.browser.data import Progress
 from tokfmt.errors import TokfmtError
-from tokfmt.run.progress import Progress
 
 
 class CancelledError(TokfmtError):

@@ -114,6 +114,7 @@ def command(paths: tuple[str, ...], **given: Any) -> None:
         app = _catalog(requests[0], folder, given["tokenizer"], given["theme"])
     else:
         app = _app(requests, given["tokenizer"], given["theme"], compare=given["compare"], at=given["at"])
+        app.resumes = given["at"] is None and given["screenshot"] is None and not given["compare"]
     if given["screenshot"] is not None:
         _draw(app, given["screenshot"], given["keys"].split(), given["size"])
         _raise_if_none_opened(app)
@@ -132,7 +133,18 @@ def command(paths: tuple[str, ...], **given: Any) -> None:
         gc.freeze()  # a search for cycles in all modules would block the screen for 0.2 s
         cast("Any", sys.__stderr__).reconfigure(encoding="utf-8")  # Textual draws there, and the locale may say ASCII
         _run_until_closed(app, app.run)
+        _say_how_to_come_back(app)
     _raise_if_none_opened(app)
+
+
+def _say_how_to_come_back(app: Any) -> None:
+    """Print the command that opens the browser at the place that was left, and remember the place."""
+    from tokfmt.browser.links import command_of, remember_place
+
+    for session in app.sessions.values():
+        remember_place(session)
+    if app.session.refused is None:
+        click.echo(command_of(app.session, app.session.where), err=True)
 
 
 def _run_until_closed(app: Any, run: Callable[[], Result]) -> Result:

@@ -39,7 +39,7 @@ def dataset(request, fresh, bucket):
 def test_the_first_line_counts_what_was_fetched(dataset):
     async def steps(app, press):
         await press("down")
-        app._say()
+        app.say()
         found = account.so_far()
         assert f"{sum(found.requests.values())} requests" in str(app.query_one(TopBar).query_one("#loading").content)
 
@@ -103,7 +103,7 @@ def test_keys_are_handled_while_a_store_does_not_answer(dataset, monkeypatch):
             await pilot.press(key)
         assert reader.asked.wait(30)
         await pilot.press("home")
-        app._say()
+        app.say()
         assert "bkt answers slowly: waiting 7 s" in str(app.query_one(TopBar).query_one("#loading").content)
         await pilot.press("escape")
         reader.stalls = False

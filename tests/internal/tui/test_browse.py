@@ -9,10 +9,9 @@ from opened import open_source
 from paths import CORPUS, TOKENIZER
 from textual.widgets import Input
 
-from tokfmt.browser.dialogs import BookmarkList, OneOf, Page, Question
 from tokfmt.browser.layout import Mode
 from tokfmt.browser.session import located, open_session
-from tokfmt.browser.state import Bookmarks, recall, remember
+from tokfmt.browser.state import recall
 from tokfmt.browser.widgets.frame import KeyBar, Summary, TopBar
 from tokfmt.source.request import SourceRequest
 
@@ -51,7 +50,7 @@ def test_jumps():
 
     async def steps(app, press):
         tab = tab_of(app)
-        await press("t", *"1000", "enter")
+        await press("g", "t", "colon", *"1000", "enter")
         assert tab.where == (row, position - int(reader.offsets(row, row)[0]))
         assert tab.list.row == row
         await press("g", *"-1", "enter")
@@ -60,7 +59,7 @@ def test_jumps():
         assert tab.where == (reader.info.sequences - 1, 0)
         for key, words, at in (
             ("g", "50%", (21, 0)), ("g", "0%", (0, 0)), ("g", "99.9%", (41, 0)), ("g", "100%", (41, 0)),
-            ("t", "25%", located(tab.port, reader.info.tokens // 4)),
+            ("g", "t:25%", located(tab.port, reader.info.tokens // 4)),
         ):  # fmt: skip
             await press(key)
             app.screen.query_one(Input).value = words
@@ -84,40 +83,9 @@ def test_jumps():
     browse([PACK], steps)
 
 
-def test_help_about_and_the_palette():
-    async def steps(app, press):
-        for key in ("question_mark", "i"):
-            await press(key)
-            assert isinstance(app.screen, Page)
-            await press("escape")
-            assert not isinstance(app.screen, Page)
-        await press("ctrl+p", *"Enlarge", "enter")
-        await press("enter")
-        assert tab_of(app).has_class("zoomed")
-
-    browse([PACK], steps)
-
-
 @pytest.fixture
 def _any_format(monkeypatch):
     monkeypatch.setattr("tokfmt.browser.app.summary", lambda *_: (Summary("fake"), ""))
-
-
-def test_the_last_line_shows_the_keys_and_presses_them():
-    async def steps(app, press):
-        keys = app.query_one(KeyBar)
-        text = keys.render_line(0).text
-        assert text.startswith("g Go to")
-        assert text.endswith("^p palette")
-        assert text.count("q Quit") == 1
-        await press.pilot.click(KeyBar, offset=(1 + text.index("m Text/IDs"), 0))
-        await press()
-        assert tab_of(app).reader.mode is not Mode.TEXT
-        await press("question_mark")
-        assert isinstance(app.screen, Page)
-
-    browse([PACK], steps)
-    browse([PACK], narrow, size=(40, 20))
 
 
 async def narrow(app, press):
@@ -159,16 +127,6 @@ def test_damage_is_shown_in_its_place():
     browse([], steps, session=session_of(Fake(broken=(3,))))
 
 
-def test_what_is_remembered(tmp_path, monkeypatch):
-    remember(PACK, tokenizer="a", bookmarks=[1])
-    remember(PACK, tokenizer=None)
-    assert recall(PACK) == {"bookmarks": [1]}
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
-    (tmp_path / "file").write_text("")
-    remember(PACK, tokenizer="b")  # cannot be written: silent
-    assert recall(PACK) == {}
-
-
 def test_a_tokenizer_is_remembered_for_the_dataset():
     async def nothing(app, press):
         assert app.session.vocabulary is not None
@@ -193,7 +151,7 @@ def test_a_tokenizer_that_cannot_be_loaded_is_a_notification(tmp_path):
 
 def test_large_ones_open_in_stages(monkeypatch):
     """What is shown first and in full is the same as what is small enough to be opened at once."""
-    monkeypatch.setattr("tokfmt.browser.session.SMALL", 0)
+    monkeypatch.setattr("tokfmt.browser.data.SMALL", 0)
 
     for path, first in ((PACK, "rows"), (STORE, "rows"), (BLOCKS, "samples"), (HDF5, "samples"), (CORPUS, "records")):
         session = open_session(SourceRequest((str(path),)))
@@ -212,27 +170,13 @@ def test_large_ones_open_in_stages(monkeypatch):
         browse([], steps, session=session)
 
 
-@pytest.mark.parametrize(
-    "dialog",
-    [lambda: Question("Where to?"), lambda: OneOf("Which?", ["a", "b"], 1), lambda: BookmarkList(Bookmarks(PACK))],
-)
-def test_a_dialog_asked_for_while_the_app_is_ending_is_never_ready(dialog):
-    """An app that ends mounts no widgets any more; keys that were typed ahead are still answered."""
-
-    async def steps(app, press):
-        app.push_screen(dialog())
-        app.exit()
-
-    browse([PACK], steps)
-
-
 def test_the_first_line_is_told_before_and_after_its_labels_are_there():
     """What a store answers may arrive while the browser starts or ends."""
 
     async def steps(app, press):
         bar = app.query_one(TopBar)
         await bar.remove_children()
-        app._say()
+        app.say()
         bar.say_filter("len>5")
 
     browse([PACK], steps)

@@ -83,7 +83,7 @@ def test_enter_opens_a_dataset_and_d_returns(folder):
         assert isinstance(app.screen, Datasets)
         await press("end", "enter")
         assert app.session.opened.damage  # a cut pack, whose tokens are shown
-        await press("2")
+        await press("4")
         assert app.entry.name == "index"  # its bytes are shown
 
     browse_folder(folder, steps)

@@ -2,23 +2,18 @@
 
 import asyncio
 import json
-import shutil
 
 import numpy as np
 import pytest
 from paths import CORPUS, FIXTURES, TOKENIZER
 
-import tokfmt
 from tokfmt import convert
 from tokfmt.browser.app import Browser, settled
-from tokfmt.browser.rows import Viewport
-from tokfmt.browser.session import Opened, Session, View, open_session
+from tokfmt.browser.session import open_session
 from tokfmt.browser.tabs.compare import CompareTab
-from tokfmt.browser.widgets.frame import Summary
 from tokfmt.core.reader import Info, Layout
 from tokfmt.plugin import TokenReader
 from tokfmt.source.request import SourceRequest
-from tokfmt.source.stored import Separator
 
 PACK = FIXTURES / "modalities" / "D_2byte_gpt2.pbin"
 BLOCKS = FIXTURES / "stage1" / "blocks"
@@ -189,28 +184,6 @@ def test_text_is_tokenised_as_the_manifest_of_the_other_side_says(texts):
     compare(texts / "a.jsonl", texts / "a.pbin", steps)
 
 
-def test_sizes_modes_and_the_way_they_stand(texts):
-    async def steps(tab, press):
-        a, b = tab.sides
-        assert tab.has_class("stacked")
-        assert a.size.width == b.size.width > 70
-        await press("s")
-        assert a.region.y == b.region.y
-        await press("s")
-        await press.pilot.resize_terminal(160, 48)
-        await press("s", "n", "m", "w")
-        assert not tab.has_class("stacked")
-        assert a.pane.mode is b.pane.mode
-        assert a.pane.whitespace
-        assert shown(a).split()[0].isdigit()
-        await press("1")
-        assert tab.app.entry.name == "sequences"
-        await press("d", "down", "enter", "5")
-        assert tab.pair.a == 3
-
-    compare(texts / "a.pbin", texts / "b.pbin", steps, size=(80, 24))
-
-
 def test_one_dataset_has_no_comparison():
     app = Browser(open_session(SourceRequest((str(PACK),))))
 
@@ -244,55 +217,6 @@ class Long(TokenReader):
 
     def close(self):
         pass
-
-
-def test_the_search_goes_on_while_one_looks_and_can_be_stopped(monkeypatch):
-    """A difference far away is waited for, the wait is called off, and begun again."""
-    import threading
-
-    from tokfmt.commands.compare.diff import OpenedPair
-    from tokfmt.commands.compare.fingerprint import AxisSide
-
-    gate = threading.Event()
-    readers = Long(50_000, gate=gate), Long(50_000, other=40_000)
-    sources = [type("S", (), {"reader": reader})() for reader in readers]
-    both = OpenedPair(*sources, *map(AxisSide, readers), None, "tokens", 1)  # type: ignore[call-arg]
-    monkeypatch.setattr("tokfmt.browser.pairing._opening", lambda sessions: lambda progress, jobs: both)
-    monkeypatch.setattr("tokfmt.browser.app.summary", lambda *_: (Summary("fake"), ""))
-    monkeypatch.setattr("tokfmt.browser.tabs.compare.printable", lambda _: "fake")
-
-    def session(name, reader):
-        view = View("documents", Viewport(reader))
-        format_ = type("F", (), {"name": "fake"})()
-        return Session(SourceRequest((name,)), Opened(format_, (view,), Separator(None)), "documents")
-
-    first, second = session("a", readers[0]), session("b", readers[1])
-    app = Browser(first, [second.request], compared=second)
-
-    async def main():
-        async with app.run_test(size=(120, 36)) as pilot:
-            tab = app.query_one(CompareTab)
-            for _ in range(6000):
-                await pilot.pause(0.01)
-                if "identical so far" in line(tab, "#verdict"):
-                    break
-            assert "identical so far" in line(tab, "#verdict")
-            await pilot.press("n")
-            assert "searching for the next difference" in line(tab, "#verdict")
-            await pilot.press("escape")
-            assert "looking" not in line(tab, "#verdict")
-            assert tab.comparison.walking
-            await pilot.press("escape")
-            assert tab.comparison.state == "stopped"
-            assert "stopped at" in line(tab, "#verdict")
-            gate.set()
-            await pilot.press("n")
-            await settled(app, pilot)
-            assert tab.pair.a == tab.pair.b == 40_000
-            assert tab.sides[0].pane.cursor == 7
-            assert "first: document 40,000, token 7: 7 ≠ 1" in line(tab, "#verdict")
-
-    asyncio.run(main())
 
 
 # copies
@@ -336,23 +260,3 @@ def test_the_row_of_a_side_and_the_difference_are_copied(texts, monkeypatch):
         assert not copies
 
     compare(texts / "a.pbin", texts / "b.pbin", steps, tokenizer=str(TOKENIZER))
-
-
-def test_ids_are_copied_without_a_tokenizer(texts, tmp_path, monkeypatch):
-    for name in "ab":  # without the manifest, which lists the tokenizer
-        shutil.copy(texts / f"{name}.pbin", tmp_path)
-    a, b = ([row.tolist() for row in tokfmt.open(texts / f"{name}.pbin")] for name in "ab")
-
-    async def steps(tab, press):
-        copies = copied_by(tab, monkeypatch)
-        await press("right_curly_bracket", "c")
-        assert "Copy the IDs with C" in str(list(tab.app._notifications)[-1].message)
-        await press("C")
-        assert copies.pop()[0] == " ".join(map(str, a[3]))
-        await press("D")
-        minus, plus = copies.pop()[0].split("\n")
-        hunk = tab.marks.hunks[0]
-        assert minus == "- " + " ".join(map(str, a[3][hunk.a : hunk.a_stop]))
-        assert plus == "+ " + " ".join(map(str, b[3][hunk.b : hunk.b_stop]))
-
-    compare(tmp_path / "a.pbin", tmp_path / "b.pbin", steps)

@@ -12,10 +12,9 @@ from opened import open_source
 from paths import FIXTURES
 from textual.widgets import OptionList, Static
 
-from tokfmt.browser.dialogs import OneOf, Page
-from tokfmt.browser.session import SMALL, open_session
-from tokfmt.browser.state import recall
-from tokfmt.browser.tabs.statistics import Bars
+from tokfmt.browser.data import SMALL
+from tokfmt.browser.dialogs import OneOf
+from tokfmt.browser.session import open_session
 from tokfmt.browser.widgets.frame import Refusal, StatusLine
 from tokfmt.errors import TokfmtError
 from tokfmt.source.request import SourceRequest
@@ -80,22 +79,8 @@ def test_the_split_that_was_named_is_shown_and_checked_alone():
     browse([], steps, session=session)
 
 
-def test_bookmarks_are_those_of_their_split():
-    async def steps(app, press):
-        tab = tab_of(app)
-        await press("b", "V", "down", "b")
-        assert tab.list.bookmarks == {1}
-        await press("V")
-        assert tab.list.bookmarks == {0}
-        assert [one["split"] for one in recall(STORE)["bookmarks"]] == ["train", "validation"]
-        await press("B", "end", "enter")
-        assert shows(app, "validation", 1)
-
-    browse([STORE], steps)
-
-
 def test_another_split_while_the_first_is_still_being_opened(monkeypatch):
-    monkeypatch.setattr("tokfmt.browser.session.SMALL", 0)
+    monkeypatch.setattr("tokfmt.browser.data.SMALL", 0)
 
     async def steps(app, press):
         for _ in range(3):
@@ -147,16 +132,14 @@ def refuses(path):
 
 
 async def tabs_of_what_cannot_be_read(app, press):
-    await press("2")
+    await press("4")
     assert app.tab.parts.outline.count
     await press("3")
     assert app.session.verdict.findings
-    await press("4")
+    await press("2")
     assert "✗" in str(app.query_one("#counting", Static).render())
-    assert app.query_one(Bars).is_mounted
-    await press("i")
-    assert isinstance(app.screen, Page)
-    await press("escape", "1")
+    assert app.query_one("#lengths").is_mounted
+    await press("1")
 
 
 @pytest.fixture
@@ -174,7 +157,7 @@ def test_late_failure_is_reported_in_its_place(late):
     async def steps(app, press):
         assert "late.jsonl.gz" in str(app.query_one(Refusal).render())
         assert app.query_one(Refusal).has_focus
-        assert "cannot be read" in str(app.query_one("#dataset").render())
+        assert "cannot be read" in str(app.query_one("#card").render())
         await tabs_of_what_cannot_be_read(app, press)
         await press("d", "end", "enter")
         assert tab_of(app).list.has_focus
@@ -191,27 +174,6 @@ def test_leaving_what_could_not_be_shown_ends_with_3(late, tmp_path):
     assert ended.returncode == 3
     assert ended.stderr.startswith(f"tokfmt: error: {late}: ")
     assert "cannot" in out.read_text()
-
-
-def test_what_can_be_shown_is_shown_though_the_rest_fails_late(tmp_path, monkeypatch):
-    monkeypatch.setattr("tokfmt.browser.session.SMALL", 0)
-    pack = tmp_path / "x.pbin"
-    pack.write_bytes(PACK.read_bytes()[:-40])
-
-    async def steps(app, press):
-        assert app.session.refused is None
-        assert app.session.shown == "rows"
-        assert reader_text(app)
-        assert "i shows the error" in str(app.query_one("#loading").render())
-        await press("v")
-        assert "This dataset has only rows" in str(list(app._notifications)[-1].message)
-        await press("i")
-        assert "index" in "".join(str(block.render()) for block in app.screen.query(".block"))
-        await press("escape", "4")
-        assert "✗" in str(app.query_one("#counting", Static).render())
-
-    browse([pack], steps)
-    browse([pack, PACK], compared)
 
 
 async def compared(app, press):

@@ -13,14 +13,13 @@ from browsing import PACK, STORE, Fake, browse, session_of, tab_of
 from paths import TOKENIZER
 from textual.widgets import Input, Static
 
-from tokfmt.browser.session import open_first
-from tokfmt.browser.state import Bookmarks, recall, remember, state_file
+from tokfmt.browser.data import opened_now
+from tokfmt.browser.state import recall, remember, state_file
 from tokfmt.browser.widgets.frame import FindBar, Summary
 from tokfmt.browser.widgets.row_view import Loader
 from tokfmt.commands.search.query import Search, parse_query
 from tokfmt.commands.search.search import find_many
 from tokfmt.errors import OptionError
-from tokfmt.plugin import LocalPlace
 
 
 @pytest.fixture(autouse=True)
@@ -55,14 +54,14 @@ def test_the_next_hit_pressed_fast_is_as_many_hits_further():
         assert tab.where == (0, 77)
         reader.slow = True
         for _ in range(9):
-            app.simulate_key("full_stop")
+            app.simulate_key("n")
             await pilot.pause(0.01)
-        app.simulate_key("comma")
+        app.simulate_key("N")
         await press()
         assert tab.search.results.hits == 4  # tokens are numbered to 50,000, and there are 200,000
         assert tab.query_one(FindBar).number == 0  # eight further, around twice
         assert tab.where == (0, 77)
-        await press("down", "full_stop", "full_stop")
+        await press("down", "n", "n")
         assert tab.query_one(FindBar).number == 2
         assert tab.where == (1000, 77)
 
@@ -80,7 +79,7 @@ def test_no_key_is_lost_while_the_next_hit_is_looked_for():
         following = tab.search.following
         tab.search.following = lambda *words: following(*words) if gate.wait(60) else None
         for _ in range(3):
-            app.simulate_key("full_stop")
+            app.simulate_key("n")
             await press.pilot.pause(0.01)
         gate.set()
         await press()
@@ -100,12 +99,12 @@ def test_opening_never_holds_up_the_screen(monkeypatch):
     def slowly(request):
         opened_by.append(threading.get_ident())
         assert gate.wait(60)
-        return open_first(request)
+        return opened_now(request)
 
     async def steps(app, press):
         tab, pilot = tab_of(app), press.pilot
         assert not opened_by
-        monkeypatch.setattr("tokfmt.browser.session.open_first", slowly)
+        monkeypatch.setattr("tokfmt.browser.session.opened_now", slowly)
         await pilot.press("d", "down", "enter", "down")
         assert app.current == 0
         assert tab.list.cursor == 1
@@ -136,16 +135,6 @@ def bookmark_all(state, numbers):
     )
     env = {**os.environ, "XDG_STATE_HOME": str(state)}
     return forkserver.Popen([sys.executable, "-c", words, *map(str, numbers)], env=env, cwd=state)
-
-
-def test_two_browsers_keep_each_others_bookmarks(tmp_path, monkeypatch):
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    monkeypatch.chdir(tmp_path)
-    for one in [bookmark_all(tmp_path, range(20)), bookmark_all(tmp_path, range(50, 70))]:
-        assert one.wait(60) == 0
-    assert {one.row for one in Bookmarks(LocalPlace("x")).all} == {*range(20), *range(50, 70)}
-    assert state_file().stat().st_mode & 0o777 == 0o600
-    assert state_file().parent.stat().st_mode & 0o777 == 0o700
 
 
 def test_a_directory_that_others_may_write_to_is_neither_read_nor_written(tmp_path, monkeypatch):

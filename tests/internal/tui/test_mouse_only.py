@@ -10,13 +10,11 @@ from textual.events import MouseDown, MouseUp
 from textual.widgets import Input, OptionList
 
 import tokfmt
-from tokfmt.browser.dialogs import BookmarkList, ColumnList, Page, Question
+from tokfmt.browser.dialogs import ColumnList, Question
 from tokfmt.browser.export import Export
 from tokfmt.browser.session import refused_session
 from tokfmt.browser.tokenizers import TokenizerList, TokenizerPair
-from tokfmt.browser.widgets.charts import Bars
-from tokfmt.browser.widgets.frame import DatasetLine, KeyBar
-from tokfmt.browser.widgets.rankings import Ranking
+from tokfmt.browser.widgets.frame import KeyBar
 from tokfmt.errors import TokfmtError
 from tokfmt.source.request import SourceRequest
 
@@ -87,22 +85,6 @@ def test_columns_are_shown_and_sorted_by():
         assert f" by {FIELD} " in str(tab.list.border_title)
 
     browse([LINES], steps, size=(160, 40))
-
-
-def test_a_bookmark_is_chosen_and_removed():
-    async def steps(app, press):
-        tab = tab_of(app)
-        await press("b", "down", "b", "down", "b", "B")
-        rows = app.screen.query_one(OptionList)
-        await clicks(app, press, *place_of_line(rows, 1))
-        assert isinstance(app.screen, BookmarkList)
-        await click_key(app, press, "Remove")
-        assert sorted(tab.bookmarks.rows(app.session.shown, app.session.split)) == [0, 2]
-        await clicks(app, press, *place_of_line(rows, 0))
-        await click_key(app, press, "OK")
-        assert tab.where == (0, 0)
-
-    browse([PACK], steps)
 
 
 def test_two_tokenizers_are_compared_from_the_list(tmp_path):
@@ -177,42 +159,6 @@ async def drag(press, widget, begin, *ways):
     await press()
 
 
-def test_a_drag_over_bars_chooses_a_range():
-    async def steps(app, press):
-        await press("4")
-        bars = app.tab.query_one(Bars)
-        places = [bars.gutter.left + bars.plan.left(number) for number in range(bars.count)]
-        await drag(press, bars, (places[1], 5), (places[4], 5), (places[3], 5))
-        assert bars.chosen == range(1, 4)
-        edges, counts = bars.lengths.histogram.edges, bars.lengths.histogram.counts
-        await press("enter")
-        assert len(listed(app)) == sum(counts[1:4])
-        assert tab_of(app).filtered.words == f"{edges[1]}<=len<{edges[4]}"
-        await press("4")
-        await press.pilot.click(bars, offset=(places[2], 5))
-        assert bars.chosen == range(2, 3)
-
-    browse([PACK], steps)
-
-
-def test_a_drag_over_a_ranking_chooses_lines_and_scrolls():
-    async def steps(app, press):
-        await press("4")
-        most = app.tab.query_one("#most", Ranking)
-        await drag(press, most, (9, most.gutter.top + 1), (9, most.gutter.top + 4))
-        assert most.chosen == range(1, 5)
-        assert "4 chosen" in most.border_subtitle
-        await press.pilot.click(most, offset=(9, most.gutter.top + 2))
-        await press()
-        assert most.chosen == range(2, 3)
-        below = (9, most.size.height + most.gutter.top + 1)
-        await drag(press, most, (9, most.gutter.top + 1), *[below] * 3)
-        assert most.top > 0
-        assert most.chosen.start == 1
-
-    browse([PACK], steps, size=(120, 50))
-
-
 # words that lead on
 
 
@@ -226,13 +172,12 @@ async def click_words(app, press, widget, words):
 
 def test_the_first_line_shows_the_facts_and_stops(monkeypatch):
     async def steps(app, press):
-        dataset = app.query_one(DatasetLine)
-        await clicks(app, press, dataset.region.right - 3, 0)
-        assert isinstance(app.screen, Page)
-        await press("escape")
+        await clicks(app, press, 3, 0)
+        assert app.entry.name == "statistics"
+        await press("1")
         await press("R")
         app._followed.add(0)
-        app._say()
+        app.say()
         await press()
         loading = app.query_one("#loading")
         await click_words(app, press, loading, "R stops")
@@ -281,23 +226,6 @@ def test_the_palette_of_a_catalog_and_of_two_tokenizers_is_a_click_away(tmp_path
 
     browse_folder(tmp_path / "data", open_palette, size=(columns, 24))
     browse([CORPUS], pair, tokenizer=str(TOKENIZER), size=(columns, 24))
-
-
-def test_a_page_offers_no_key_that_suspends(monkeypatch):
-    async def steps(app, press):
-        def titles():
-            return [command.title for command in app.get_system_commands(app.screen)]
-
-        await press("4")
-        assert "^z Suspend" in line(app.query_one(KeyBar), 0)
-        assert "Suspend (fg returns)" in titles()
-        monkeypatch.setattr(type(app), "is_web", True)
-        app.screen.refresh_bindings()
-        await press()
-        assert "Suspend" not in line(app.query_one(KeyBar), 0)
-        assert "Suspend (fg returns)" not in titles()
-
-    browse([PACK], steps, size=(160, 40))
 
 
 def test_the_palette_of_a_catalog_has_its_keys(tmp_path):

@@ -11,13 +11,11 @@ from opened import open_source
 from paths import FIXTURES
 
 import tokfmt
-from tokfmt.browser.dialogs import Page
 from tokfmt.browser.layout import TokenStyle
-from tokfmt.browser.parts import parts_of, source_rows
+from tokfmt.browser.parts import parts_of
 from tokfmt.browser.rows import Viewport
 from tokfmt.cli.main import cli
 from tokfmt.commands.show.parts import sections
-from tokfmt.mix.amounts import amounts_of
 
 MIX = FIXTURES / "recipe" / "mix.toml"
 MEGATRON = FIXTURES / "megatron" / "gpt2_text_document.bin"
@@ -166,28 +164,6 @@ def test_a_document_leads_to_its_record(tmp_path):
         assert "no ledger" in str(list(app._notifications)[-1].message)
 
     browse([out], without)
-
-
-def test_the_facts_of_a_recipe_list_its_sources():
-    reader = open_source([MIX]).reader
-    found = amounts_of(reader)
-    total = sum(amount.tokens for amount in found)
-
-    async def steps(app, press):
-        await press("i")
-        assert isinstance(app.screen, Page)
-        text = "\n".join(str(block.render()) for block in app.screen.query(".block"))
-        for source, amount, asked in zip(reader.sources, found, ("70.0%", "30.0%"), strict=True):
-            (told,) = [one for one in text.splitlines() if one.startswith(source.name)]
-            assert f"{asked}" in told
-            assert f"{amount.tokens / total:.1%}" in told
-            assert f"{amount.passes:.2f}" in told
-            assert source.paths[0].name in told
-        assert reader.fingerprint in text
-        assert "samples, seed 7" in text
-
-    browse([MIX], steps, size=(120, 40))
-    assert [name for name, _ in source_rows(reader)] == ["", "pack", "megatron"]
 
 
 def test_the_index_of_a_recipe_has_its_keys():

@@ -3,18 +3,15 @@
 import os
 import shutil
 
-import numpy as np
 import pytest
-from browsing import BLOCKS, PACK, Fake, browse, session_of, tab_of
+from browsing import PACK, Fake, browse, session_of, tab_of
 from opened import open_source
 from paths import CORPUS, TOKENIZER
 
 from tokfmt import convert
 from tokfmt.browser.frequency import frequencies_of
 from tokfmt.browser.health import is_cheap
-from tokfmt.browser.layout import TokenStyle
 from tokfmt.browser.rows import Viewport
-from tokfmt.browser.widgets.minimap import Mark, overview
 
 
 @pytest.fixture(autouse=True)
@@ -126,45 +123,6 @@ def test_frequencies_of_a_large_dataset_are_not_counted():
 
 
 # the minimap
-
-
-def test_the_map_shows_documents_padding_and_hits():
-    reader = open_source([BLOCKS]).reader
-    session_port = None
-
-    async def steps(app, press):
-        nonlocal session_port
-        await press("v")
-        assert app.session.shown == "samples"
-        session_port = app.session.port, app.session.token_style
-
-    browse([BLOCKS], steps)
-    port, token_style = session_port
-    row = port.count - 1
-    length = port.peek_span(row).length if port.peek_span(row) else port.reader.info.sample_length
-    marks = overview(port, token_style, row, 40, [range(3, 5)])
-    assert marks[0] == Mark.HIT
-    filled = length - int(np.count_nonzero(np.asarray(marks) == Mark.PADDING)) * length // 40
-    assert marks[-1] == Mark.PADDING
-    assert filled < length
-    assert Mark.BORDER in overview(port, token_style, 0, 40, [])
-    reader.close()
-
-
-def test_the_map_reads_little_of_a_long_row():
-    class Long(Fake):
-        asked = 0
-
-        def offsets(self, first, last):
-            return np.arange(first, last + 1, dtype=np.int64) * 10**9
-
-        def tokens(self, start, stop):
-            self.asked += stop - start
-            return super().tokens(start, stop)
-
-    reader = Long()
-    overview(Viewport(reader), TokenStyle(), 3, 30, [])
-    assert reader.asked <= 31 * 2 * 4096
 
 
 def test_a_dataset_with_a_prefix_is_followed(tmp_path):

@@ -4,18 +4,13 @@ import json
 
 import numpy as np
 import pytest
-from amount import every, only
 from browsing import EVERY, browse, tab_of
-from browsing import line as drawn_line
 from click.testing import CliRunner
 from opened import open_source
 from paths import CORPUS, FIXTURES, TOKENIZER
 
 import tokfmt
 from tokfmt.browser.layout import Kind, Mode
-from tokfmt.browser.rows import fetched_span
-from tokfmt.browser.widgets.charts import Bars
-from tokfmt.browser.widgets.facts import Facts
 from tokfmt.cli.main import cli
 from tokfmt.commands.show.show import samples
 from tokfmt.commands.stats import StatsReport
@@ -56,35 +51,6 @@ def painted_tokens(reader):
     return found
 
 
-@pytest.mark.parametrize("tokenizer", [None, every(str(TOKENIZER))])
-@pytest.mark.parametrize("path", PADDED, ids=lambda path: path.name)
-def test_padding_is_dimmed(path, tokenizer):
-    count = samples(SourceRequest((path,))).samples
-    row = count - 1
-    fill = sample(path, row).padding
-    assert fill
-
-    async def steps(app, press):
-        await to_sample(app, press, row)
-        tab = tab_of(app)
-        length = tab.session.port.peek_span(row).length
-        first = length - fill
-        await press("tab", "end")
-        assert "padding" in detail(app)
-        tab.reader.go_to(first - 1)
-        await press()
-        assert "padding" not in detail(app)
-        styles = painted_tokens(tab.reader)
-        dim = tab.reader.get_component_rich_style("reader--padding")
-        shown = sample(path, row)
-        for token, style in styles.items():
-            is_target = shown.labels is None or (token and shown.labels[token - 1] == shown.ids[token])
-            assert (style == dim) >= (token >= first)
-            assert style != dim or token >= first or not is_target
-
-    browse([path], steps, tokenizer=tokenizer)
-
-
 def test_what_is_not_padded_is_not_dimmed():
     async def steps(app, press):
         await to_sample(app, press, 0)
@@ -119,9 +85,9 @@ def test_borders_of_documents_are_drawn_in_a_sample(path, row):
             last = reader.lines[-1].last
             assert rules(reader) == [token for token in begins if token < last]
 
-    browse([path], steps, size=(160, 50))
+    browse([path], steps, size=(160, 51))
     if path.parent == HDF5:  # the tokenizer's separator is not that of the blocks
-        browse([path], steps, size=(160, 50), tokenizer=str(TOKENIZER))
+        browse([path], steps, size=(160, 51), tokenizer=str(TOKENIZER))
 
 
 def test_a_recipe_is_browsed_in_the_order_of_training():
@@ -174,8 +140,8 @@ def test_a_byte_leads_to_its_token(path):
 
 
 async def ask_byte(app, press, answer):
-    await press("o")
-    app.screen.query_one("Input").value = answer
+    await press("g")
+    app.screen.query_one("Input").value = f"@{answer}"
     await press("enter")
 
 
@@ -191,9 +157,9 @@ def test_a_byte_leads_to_its_record_and_back(tokenizer):
         await ask_byte(app, press, str(starts[-1]))
         assert "holds no record" in str(list(app._notifications)[-1].message)
         assert tab.where == (7, 0)
-        await press("t")
-        assert "no token positions" in str(app.screen.query_one("#meaning").render())
-        await press("escape", "x")
+        await press("g", "t", "colon", "5", "enter")
+        assert "no token positions" in str(list(app._notifications)[-1].message)
+        await press("x")
         assert app.entry.name == "index"
         assert (app.tab.hex.at, app.tab.hex.marked.start) == (starts[7], starts[7])
 
@@ -216,67 +182,7 @@ def of_browser(app):
     return json.loads(json.dumps(StatsReport([app.session.statistics]).as_json()))
 
 
-async def list_bar(app, press):
-    """Press Enter on the highest bar: how many rows it is of, and how many are listed then, all of its lengths."""
-    await press("4")
-    bars = app.tab.query_one(Bars)
-    low, high = bars.lengths.histogram.edges[bars.cursor : bars.cursor + 2]
-    await press("enter")
-    rows = tab_of(app).filtered.results.rows()
-    port = tab_of(app).port
-    assert all(low <= fetched_span(port, row).length < high for row in rows.tolist())
-    return bars.lengths.histogram.counts[bars.cursor], len(rows)
-
-
 OF_ROWS = [*PADDED, HDF5 / "padded_pad0", HDF5 / "summarization", PACKED]
-
-
-@pytest.mark.parametrize("path", only([PADDED[0], PADDED[2], PACKED], OF_ROWS), ids=lambda path: path.name)
-def test_statistics_are_of_the_rows_that_are_shown(path):
-    of_documents, of_samples = counted(path), counted(path, "--from-opt", "view=samples")
-
-    async def steps(app, press):
-        assert app.session.shown == "documents"
-        await press("4")
-        documents = of_browser(app)
-        assert documents["tokens"] == of_documents["tokens"]
-        await press("1", "v", "4")
-        assert app.session.shown == "samples"
-        samples = of_browser(app)
-        assert samples == of_samples
-        assert samples["sequences"] == app.session.port.count
-        assert app.tab.query_one(Facts).facts[0][:2] == ("samples", f"{samples['sequences']:,}")
-        assert app.tab.query_one(Bars).border_title == "lengths of samples, tokens"
-        assert "sample" in drawn_line(app.tab.query_one(Bars), app.tab.query_one(Bars).size.height - 1)
-        count = max(samples["lengths"]["histogram"]["counts"])
-        assert await list_bar(app, press) == (count, count)
-        await press("F", "v", "4")
-        assert of_browser(app) == documents
-        assert app.tab.query_one(Facts).facts[0][:2] == ("sequences", f"{documents['sequences']:,}")
-        assert app.tab.query_one(Bars).border_title == "lengths, tokens"
-        count = max(documents["lengths"]["histogram"]["counts"])
-        assert await list_bar(app, press) == (count, count)
-
-    browse([path], steps)
-
-
-@pytest.mark.parametrize(
-    ("path", "how"),
-    [(FIXTURES / "recipe" / "mix.toml", ()), (HDF5 / "shuffled", ("--from-opt", "view=samples"))],
-    ids=["recipe", "shuffled"],
-)
-def test_statistics_of_what_has_samples_only(path, how):
-    expected = counted(path, *how)
-
-    async def steps(app, press):
-        await press("4")
-        found = of_browser(app)
-        assert found == expected
-        assert app.tab.query_one(Facts).facts[0][:2] == ("samples", f"{found['sequences']:,}")
-        count = max(found["lengths"]["histogram"]["counts"])
-        assert await list_bar(app, press) == (count, count)
-
-    browse([path], steps)
 
 
 def test_a_pass_over_documents_ends_where_samples_are_shown(monkeypatch):
@@ -284,7 +190,7 @@ def test_a_pass_over_documents_ends_where_samples_are_shown(monkeypatch):
     monkeypatch.setattr("tokfmt.browser.tabs.statistics.AT_ONCE", 0)
 
     async def steps(app, press):
-        await press("4")
+        await press("2")
         tab = app.tab
         tab.action_all()
         app.next_view()

@@ -56,7 +56,7 @@ def test_a_link_that_nothing_takes_is_not_said_to_be_in_a_file(tmp_path, monkeyp
         told = list(app._notifications)[-1].message
         assert told.startswith("tokfmt browse ")
         assert told.endswith(". The terminal may ignore it")
-        await press("C")
+        await press("c")
         assert list(app._notifications)[-1].message.endswith("e writes a file")
 
     browse([PACK], steps)

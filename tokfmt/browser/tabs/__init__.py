@@ -6,9 +6,9 @@ To add one: write `tabs/<name>.py` with a subclass of `base.Tab`, and add a line
 from tokfmt.browser.tabs.base import Entry
 
 TABS = (
-    Entry("sequences", "Sequences", "1", "sequences:SequencesTab"),
-    Entry("index", "Index", "2", "index:IndexTab"),
-    Entry("findings", "Findings", "3", "findings:FindingsTab"),
-    Entry("statistics", "Statistics", "4", "statistics:StatisticsTab"),
+    Entry("sequences", "Data", "1", "sequences:SequencesTab"),
+    Entry("statistics", "Overview", "2", "statistics:StatisticsTab"),
+    Entry("findings", "Problems", "3", "findings:FindingsTab"),
+    Entry("index", "Bytes", "4", "index:IndexTab"),
     Entry("compare", "Compare", "5", "compare:CompareTab", pair=True),
 )

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tokfmt.base.options import parse_count
+from tokfmt.browser.data import Pointer, RecordReader
 from tokfmt.browser.rows import RowSource
 from tokfmt.browser.session import Session, Where, row_at
 from tokfmt.browser.tabs.base import parse_number
 from tokfmt.browser.widgets.reader import byte_offset_of_unit
-from tokfmt.core.records import RecordReader
 from tokfmt.errors import TokfmtError
-from tokfmt.files.fields import Pointer
 
 
 def row_of(answer: str, count: int, noun: str) -> int:

@@ -12,6 +12,7 @@ from textual.containers import Container, Vertical
 from textual.message import Message
 from textual.widgets import Static
 
+from tokfmt.browser.data import counted
 from tokfmt.browser.layout import Mode, ReaderPosition, TokenStyle
 from tokfmt.browser.pairing import (
     Comparison,
@@ -31,7 +32,6 @@ from tokfmt.browser.tabs.base import FIRST, LAST, Tab, number_words, parse_numbe
 from tokfmt.browser.widgets.frame import StatusLine
 from tokfmt.browser.widgets.reader import Reader, TokenFacts, facts_of
 from tokfmt.browser.widgets.row_view import Leaping, Loader, WithLoader
-from tokfmt.commands.compare.diff import counted
 from tokfmt.errors import TokfmtError
 from tokfmt.wording import counted as amount
 from tokfmt.wording import printable
@@ -278,7 +278,7 @@ class Side(Vertical):
             scroll.to(cursor)
             scroll.top = scroll.above(scroll.find(max(0, min(anchor, scroll.roll.span.length - 1))), y)
 
-        self.pane.move(step, reveal=False)
+        self.pane.move(step, around=None)
 
 
 class PairLine(StatusLine, WithLoader):
@@ -309,7 +309,7 @@ class CompareTab(Tab):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "stop", "Stop", tooltip="Stop comparing"),
         Binding("n", "difference(1)", "Next", tooltip="Next difference"),
-        Binding("N,p", "difference(-1)", "Previous", tooltip="Previous difference"),
+        Binding("N", "difference(-1)", "Previous", tooltip="Previous difference"),
         Binding("right_curly_bracket", "differing(1)", "Next pair", key_display="}", tooltip="Next pair that differs"),
         Binding(
             "left_curly_bracket",
@@ -319,7 +319,7 @@ class CompareTab(Tab):
             tooltip="Previous pair that differs",
         ),
         Binding("g", "jump", "Go to", tooltip="Go to a row of A; gg goes to the first token"),
-        Binding("c", "copy(False)", "Copy", tooltip="Copy the text of the side with the cursor"),
+        Binding("c", "copy", "Copy", tooltip="Copy the side with the cursor: its text, or its IDs (m)"),
         Binding("D", "copy_difference", "Copy difference", tooltip="Copy the difference under the cursor"),
         Binding("m", "mode", "Text/IDs"),
         Binding("v", "view", "View", tooltip="Show documents or samples"),
@@ -327,9 +327,6 @@ class CompareTab(Tab):
         Binding("s", "stack", "Stack", tooltip="Stack the sides, or not"),
         Binding("right_square_bracket", "by(1)", "Pair down", key_display="]", tooltip="Next pair"),
         Binding("left_square_bracket", "by(-1)", "Pair up", key_display="[", tooltip="Previous pair"),
-        Binding("C", "copy(True)", "Copy IDs", tooltip="Copy the IDs of the side with the cursor"),
-        Binding("w", "toggle_both('whitespace')", "White space", tooltip="Show white space"),
-        Binding("W", "toggle_both('wrap')", "Wrap", tooltip="Wrap lines"),
     ]
 
     sessions: Sessions | None = None
@@ -434,7 +431,7 @@ class CompareTab(Tab):
         for side in self.sides:
             side.pane.mode = mode
 
-    def action_toggle_both(self, what: str) -> None:
+    def action_toggle_reader(self, what: str) -> None:
         value = not getattr(self.leader.pane, what)
         for side in self.sides:
             setattr(side.pane, what, value)
@@ -469,8 +466,8 @@ class CompareTab(Tab):
 
     # copies
 
-    def action_copy(self, ids: bool) -> None:
-        """Copy the row of the side with the cursor, or its marked tokens."""
+    def action_copy(self) -> None:
+        """Copy the row of the side with the cursor, or its marked tokens: the text, or the IDs if these are shown."""
         from tokfmt.browser.export import copied
 
         leader, sessions = self.leader, self.sessions
@@ -478,6 +475,7 @@ class CompareTab(Tab):
         if sessions is None or row is None:
             self.notify("There is no row to copy.")
             return
+        ids = leader.pane.mode is Mode.IDS or leader.pane.token_style.decoder is None
         self._copy(lambda: copied(sessions[number], row, part, ids=ids), "AB"[number])
 
     def action_copy_difference(self) -> None:

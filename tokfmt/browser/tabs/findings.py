@@ -17,22 +17,18 @@ from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.widgets import DataTable, Static
 
-from tokfmt.browser.dialogs import Page
+from tokfmt.browser.data import CheckReport, Finding, Pointer, explain, place_of
 from tokfmt.browser.health import checked
 from tokfmt.browser.session import Session, Vocabulary, row_at
 from tokfmt.browser.tabs.base import Working
 from tokfmt.browser.widgets.outline import fitted
-from tokfmt.commands.check import CheckReport, explain
-from tokfmt.core.findings import Finding
 from tokfmt.errors import TokfmtError
-from tokfmt.files.fields import Pointer
-from tokfmt.files.place import place_of
 from tokfmt.wording import counted, printable
 
 ORDER = {"error": 0, "warning": 1, "info": 2}
 """Rank of severities, the worst first."""
 
-_QUIET = "$foreground 60%"
+_QUIET = "$quiet"
 
 
 def summary(verdict: CheckReport) -> str:
@@ -53,22 +49,20 @@ def nothing_found(verdict: CheckReport) -> Content:
     return Content(f"The check of {depth} found no problem.")
 
 
-def in_full(finding: Finding, *, explained: bool) -> Content:
-    """Return a finding in full: place, message, remedy, and with `explained` the explanation of its code."""
-    return Content("\n").join(_lines(finding, explained=explained))
+def in_full(finding: Finding) -> Content:
+    """Return a finding in full: place, message, remedy, and the explanation of its code."""
+    return Content("\n").join(_lines(finding))
 
 
-def _lines(finding: Finding, *, explained: bool) -> Iterator[Content]:
+def _lines(finding: Finding) -> Iterator[Content]:
     place = printable(finding.path) + ("" if finding.offset is None else f", byte {finding.offset:,}")
     yield Content.assemble((f"{finding.code} ", "bold"), place)
     yield Content(printable(finding.message))
     if finding.remedy:
         yield Content.assemble(("→ ", "bold"), printable(finding.remedy))
-    if explained:
-        with suppress(TokfmtError):  # codes of plug-ins may have no explanation
-            code = explain(finding.code)
-            yield Content("")
-            yield Content.assemble((f"{code.title}. ", f"bold {_QUIET}"), (code.text, _QUIET))
+    with suppress(TokfmtError):  # codes of plug-ins may have no explanation
+        code = explain(finding.code)
+        yield Content.assemble((f"{code.title}. ", f"bold {_QUIET}"), (code.text, _QUIET))
 
 
 MARKS = {"error": "✗", "warning": "▲", "info": "·"}
@@ -167,17 +161,12 @@ def known(session: Session) -> CheckReport | None:
     return session.verdict
 
 
-_HIGH = 28
-"""Height in lines from which the tab explains the code of a finding without a key."""
-
-
 class FindingsTab(Working):
     """The list of findings, and the finding under the cursor in full below it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("s", "sequence", "To the sequence"),
         Binding("l", "list", "List", tooltip="List its sequences"),
-        Binding("x", "explain", "Explain", tooltip="Explain the finding"),
         Binding("e", "export", "Export"),
         Binding("c", "all", "Check all", tooltip="Check every token"),
     ]
@@ -245,7 +234,7 @@ class FindingsTab(Working):
         if not hasattr(self, "session"):
             return
         if finding is not None:
-            content = in_full(finding, explained=self.size.height >= _HIGH)
+            content = in_full(finding)
         elif self.session.verdict is not None and not self.job:
             content = nothing_found(self.session.verdict)
         else:
@@ -349,24 +338,12 @@ class FindingsTab(Working):
         name = f"{Path(self.session.path.name).stem}-findings"
         await self.host.export_lines(records, f"{counted(len(records), 'finding')}", name)
 
-    def action_explain(self) -> None:
-        finding = self.list.finding
-        if finding is None:
-            return
-        try:
-            code = explain(finding.code)
-        except TokfmtError as error:
-            self.notify(str(error), severity="warning", markup=False)
-            return
-        blocks = [(code.title, [("", code.text)]), ("Of", [("", code.owner)])]
-        self.app.push_screen(Page(code.code, blocks, 90))
-
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Return whether an action applies; a complete check is not repeated."""
         if action == "all":
             verdict = self.session.verdict if hasattr(self, "session") else None
             return self.job is None and not (verdict is not None and verdict.deep)
-        if action in ("sequence", "list", "explain", "export"):
+        if action in ("sequence", "list", "export"):
             return self.is_mounted and self.list.finding is not None
         return super().check_action(action, parameters)
 

@@ -21,17 +21,14 @@ from textual.widgets import Static
 
 from tokfmt.base.options import parse_count
 from tokfmt.base.resources import Recent
+from tokfmt.browser.data import ROW, Field, HexRow, Place, Pointer, Raw, given_to, is_small, sections
 from tokfmt.browser.rows import Damage
-from tokfmt.browser.session import Session, is_small, row_at
+from tokfmt.browser.session import Session, row_at
 from tokfmt.browser.tabs.base import FIRST, LAST, Tab
 from tokfmt.browser.widgets.outline import Outline, Parts, Row, first_open, row_of_byte, sequence_of
 from tokfmt.browser.widgets.row_view import Leaping, Loader, RowView
 from tokfmt.browser.workers import Job
-from tokfmt.commands.show.parts import ROW, HexRow, Raw, sections
 from tokfmt.errors import OptionError, TokfmtError
-from tokfmt.files.fields import Field, Pointer
-from tokfmt.files.place import Place
-from tokfmt.source.request import given_to
 from tokfmt.wording import counted, printable
 
 # the bytes of a file
@@ -310,7 +307,7 @@ class IndexTab(Tab):
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("g,o", "byte", "Go to", tooltip="Go to a byte offset; gg goes to the first line"),
+        Binding("g", "byte", "Go to", tooltip="Go to a byte offset; gg goes to the first line"),
         Binding("z", "zoom", "Enlarge", tooltip="Enlarge the bytes"),
     ]
     bytes: Bytes | None = None

@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
 
 def columns_shown(session: Session) -> tuple[list[RowColumn], Sequence[str]]:
-    """Return the columns of a dataset, and the names of those to show: the remembered ones, or "source". Reads."""
+    """Return the columns of a dataset, and the names of those to show. Reads."""
     from tokfmt.browser.columns import columns_of
 
     found, names = columns_of(session), recall(session.path).get("columns")
     if isinstance(names, list):
         return found, [name for name in names if isinstance(name, str)]
-    return found, ["source"]
+    return found, ["source", "padding"]
 
 
 class ListOrder:

@@ -1,13 +1,13 @@
 """The tab of sequences: the list of rows, the reader next to it, and the facts about a token below.
 
-It also has find and filter, jumps, bookmarks, copies and exports.
+It also has find and filter, jumps, copies and exports.
 """
 
 from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Callable, Collection
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
@@ -18,25 +18,22 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 
+from tokfmt.browser.data import UNKNOWN, ByteOffset, RecordReader
 from tokfmt.browser.history import Spot
-from tokfmt.browser.layout import HEAD, Mode, TokenStyle, words_of
+from tokfmt.browser.layout import Mode, TokenStyle
 from tokfmt.browser.parts import Target, target_of
 from tokfmt.browser.rows import Damage, Piece, RowSource, View, fetched
 from tokfmt.browser.search import Found, SearchJob, SearchScope, meaning, parse_search, search_scope
-from tokfmt.browser.session import UNKNOWN, Session, Where, carried, has_parts, located
-from tokfmt.browser.state import Bookmark, Bookmarks, Queries, bookmark
+from tokfmt.browser.session import Session, Where, carried, has_parts, located
+from tokfmt.browser.state import Queries
 from tokfmt.browser.tabs.answers import byte_finder, row_of
 from tokfmt.browser.tabs.base import FIRST, LAST, Tab, number_words, parse_number
 from tokfmt.browser.tabs.list_order import ListOrder, columns_shown
 from tokfmt.browser.tabs.titles import layout_words, list_title, row_title, shares_words
 from tokfmt.browser.widgets.frame import Divider, FindBar, TopBar, filter_words
-from tokfmt.browser.widgets.minimap import Minimap
 from tokfmt.browser.widgets.reader import MoreFacts, Reader, TokenDetails, TokenFacts, byte_offset_of_unit, facts_of
 from tokfmt.browser.widgets.row_view import Leaping, Loader, SequenceList
 from tokfmt.browser.widgets.strip import PackingStrip
-from tokfmt.browser.widths import PAD
-from tokfmt.core.reader import ByteOffset
-from tokfmt.core.records import RecordReader
 from tokfmt.errors import OptionError, TokfmtError
 
 if TYPE_CHECKING:
@@ -44,10 +41,8 @@ if TYPE_CHECKING:
     from tokfmt.browser.frequency import Frequencies
 
 
-NARROWEST, WIDEST, STEP = 20, 80, 5  # per cent
-_CELLS = 40  # cells of the words of a bookmark
+NARROWEST, WIDEST = 20, 80  # per cent
 _MARKED = 32  # tokens of a query
-_QUITS = ("q", "q!", "qa", "x", "wq")  # in vim, after a colon
 
 
 class Jump(NamedTuple):
@@ -70,48 +65,37 @@ class SequencesTab(Tab):
     """
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("g", "jump('row')", "Go to", tooltip="Go to a row; gg goes to the first line"),
+        Binding("g", "jump", "Go to", tooltip="Go to a row, a token or a byte; gg goes to the first line"),
         Binding("slash", "find", "Find", key_display="/"),
         Binding("f", "filter", "Filter"),
         Binding("m", "mode", "Text/IDs"),
         Binding("v", "view", "View", tooltip="Show documents or samples"),
-        Binding("c", "copy(False)", "Copy", tooltip="Copy text"),
+        Binding("c", "copy", "Copy", tooltip="Copy what is shown: text, or IDs (m)"),
         Binding("e", "export", "Export"),
         Binding("enter,l", "read", "Read", tooltip="Focus the reader"),
         Binding("enter", "occurrences", "List all", tooltip="In the reader: list all rows with the token"),
         # these come and go: keys before them keep their places, and the line of a search has them, too
         Binding("escape", "escape", "Stop", tooltip="Stop the search, remove mark or hits"),
-        Binding("n,full_stop,f3", "hit(1)", "Next hit"),
-        Binding("N,comma,shift+f3", "hit(-1)", "Previous hit"),
+        Binding("n", "hit(1)", "Next hit"),
+        Binding("N", "hit(-1)", "Previous hit"),
         Binding("F", "unfilter", "List all", tooltip="Remove the filter"),
-        Binding("b", "bookmark", "Bookmark", tooltip="Set or remove a bookmark"),
         Binding("x", "bytes", "Bytes", tooltip="Show the bytes of the token"),
         Binding("O", "origin", "Origin", tooltip="To the document or record that it comes from"),
         Binding("right_curly_bracket", "part(1)", "Next part", key_display="}", tooltip="Next document of the sample"),
         Binding("left_curly_bracket", "part(-1)", "Part before", key_display="{", tooltip="Previous document"),
         Binding("vertical_line", "columns", "Columns", key_display="|", tooltip="Choose columns, and the order"),
         Binding("y", "link", "Link", tooltip="Copy a command that opens this place"),
-        Binding("right_square_bracket", "next(1)", "Next", key_display="]", tooltip="Next row"),
-        Binding("left_square_bracket", "next(-1)", "Previous", key_display="[", tooltip="Previous row"),
+        Binding("right_square_bracket", "next(1)", "Next", key_display="]", tooltip="Next border of the loss, or row"),
+        Binding("left_square_bracket", "next(-1)", "Previous", key_display="[", tooltip="Border before, or row"),
         Binding("s", "mark", "Mark", tooltip="Start or remove a mark"),
         Binding("z", "zoom", "Enlarge", tooltip="Enlarge the reader"),
         Binding("r", "random", "Random", tooltip="Go to a random row"),
-        Binding("t", "jump('token')", "Position", tooltip="Go to a token position"),
-        Binding("o", "jump('byte')", "Byte", tooltip="Go to a byte offset"),
-        Binding("B", "bookmarks", "Bookmarks", tooltip="List bookmarks"),
-        Binding("C", "copy(True)", "Copy IDs"),
-        Binding("w", "toggle_reader('whitespace')", "White space", tooltip="Show white space"),
-        Binding("W", "toggle_reader('wrap')", "Wrap", tooltip="Wrap lines"),
-        Binding("less_than_sign", "resize(-1)", "Narrow", key_display="<", tooltip="Narrow the list"),
-        Binding("greater_than_sign", "resize(1)", "Widen", key_display=">", tooltip="Widen the list"),
     ]
     share = 40
     list = getters.query_one(SequenceList)
     """The list of rows."""
     reader = getters.query_one(Reader)
     """The reader."""
-    minimap = getters.query_one(Minimap)
-    """The map of the row in the reader."""
     strip = getters.query_one(PackingStrip)
     """The parts of the row in the reader."""
     origin: Where | None = None
@@ -124,7 +108,6 @@ class SequencesTab(Tab):
     scope: SearchScope
     _facts: TokenFacts | Damage | None = None
     _later: Callable[[], None] | None = None  # starts a search that waits for a count
-    bookmarks: Bookmarks
     search: SearchJob | None = None
     filtered: SearchJob | None = None
     _queries: Queries | None = None
@@ -132,7 +115,7 @@ class SequencesTab(Tab):
 
     def __init__(self, id: str) -> None:  # noqa: A002 - Textual's word
         super().__init__(id=id)
-        self._answers: dict[str, list[str]] = {}  # of each jump
+        self._answers: list[str] = []  # to the question of `g`
         self._jumps, self._known = Loader(self, every=True), Loader(self, every=True)
         self._marks = Loader(self)
         self._frequencies: Frequencies | None = None
@@ -148,9 +131,7 @@ class SequencesTab(Tab):
             yield Divider()
             with Vertical(id="reading"):
                 yield PackingStrip()
-                with Horizontal(id="paper"):
-                    yield Reader()
-                    yield Minimap()
+                yield Reader()
                 yield TokenDetails()
         yield FindBar()
 
@@ -193,7 +174,9 @@ class SequencesTab(Tab):
             self._known.forget()
         if port is not self.port or before is not self._view:
             self._frequencies, self._uncounted = None, True
-        self.show_bookmarks(session, other=other)
+        if other:
+            self._queries = None
+        self.refresh_bindings()
         self.search_again(searched, other=elsewhere or session.refused is not None)
 
     def _refuse(self, session: Session) -> None:
@@ -217,24 +200,23 @@ class SequencesTab(Tab):
             return False
         return not self.has_class("refused") and super().check_action(action, parameters)
 
-    def offers(self, action: str, parameters: tuple[object, ...]) -> bool:
+    def offers(self, action: str, parameters: tuple[object, ...]) -> bool:  # noqa: ARG002 - those of other tabs do
         """Return whether an action would do something now (`keys.Offering`)."""
         if not hasattr(self, "session"):
             return False
         if action == "escape":
-            return self.searches or self.search is not None or self.reader.mark_from is not None
+            marked = self.reader.mark_from is not None or bool(self.list.selected)
+            return self.searches or self.search is not None or marked
         if action == "hit":
             found = self.search is not None and self.search.results.hits
             return bool(found) or (self.search is None and self.filtered is not None)
         if action == "view":
             return len(self.session.opened.views) > 1 or bool(self.session.opened.pending)
-        if action == "jump" and parameters == ("token",):
-            return not isinstance(self.session.view.reader, RecordReader)
         if action == "read":
             return self.list.has_focus
         if action == "occurrences":
             return self.port.unit == "token" and bool(self.reader.lines)
-        offered = {"unfilter": self.filtered is not None, "bookmarks": bool(self.bookmarks.all)}
+        offered = {"unfilter": self.filtered is not None}
         offered |= {"part": bool(self.strip.display)}
         offered |= {"origin": not isinstance(self.session.view.reader, RecordReader)}
         return offered.get(action, True)
@@ -258,7 +240,6 @@ class SequencesTab(Tab):
         """Show no row in the reader and in what describes it."""
         self.reader.clear(self.port)
         self.strip.clear()
-        self.minimap.clear()
         self._detail(None)
 
     def _go_again(self, where: Where) -> None:
@@ -345,6 +326,13 @@ class SequencesTab(Tab):
         self.reader.focus()
 
     def action_next(self, step: int) -> None:
+        """Go to the next border of the loss or of the padding in the reader; else to the next row."""
+        parts, at = self.strip.parts, self.reader.cursor
+        if self.reader.has_focus and parts is not None and parts.row == self.reader.row:
+            beyond = [border for border in parts.borders if (border - at) * step > 0]
+            if beyond:
+                self.reader.go_to(min(beyond) if step > 0 else max(beyond))
+                return
         self.list.choose(self.list.cursor + step)
 
     # panes
@@ -362,9 +350,6 @@ class SequencesTab(Tab):
         self.toggle_class("zoomed")
         self.reader.focus()
 
-    def action_resize(self, step: int) -> None:
-        self._split(self.share + step * STEP)
-
     @on(Divider.Dragged)
     def _dragged(self, message: Divider.Dragged) -> None:
         self._split(round(100 * message.column / max(1, self.size.width)))
@@ -381,77 +366,54 @@ class SequencesTab(Tab):
             self.host.leave()
             self.go((random.randrange(count), 0))  # noqa: S311 - not for security
 
-    async def action_jump(self, what: str) -> None:
-        view = self.session.view
-        if what == "row":
-            steps = "; 25*512: step 25 of batches of 512" if view.singular == "sample" else ""
-            question = number_words(f"{view.singular} number", view.port.count) + steps
-            await self._ask_place(what, question, self._to_row, at_once=(FIRST, LAST))
-        elif what == "byte":
-            await self._ask_place(what, "byte offset, or file:offset", self._to_byte)
-        elif isinstance(view.reader, RecordReader):
-            why = "Records have no token positions before all are tokenized"
-            await self._ask_place(what, "token position", self._to_position, refused=why)
-        else:
-            question = number_words("token position", view.reader.info.tokens)
-            await self._ask_place(what, question, self._to_position)
+    async def action_jump(self) -> None:
+        """Ask for a place: a row, a token, a byte, or what `y` copies."""
+        view, answers = self.session.view, self._answers
+        steps = ", 25*512 (step 25 of batches of 512)" if view.singular == "sample" else ""
+        token = "" if isinstance(view.reader, RecordReader) else ", t:5000 (token)"
+        question = f"Go to {number_words(view.singular, view.port.count)}, 12:45, @4096 (byte){token}{steps}"
 
-    async def _ask_place(
-        self,
-        what: str,
-        question: str,
-        then: Callable[[str], None],
-        at_once: Collection[str] = (),
-        refused: str = "",
-    ) -> None:
-        """Ask for a place. A question without an answer is asked, too, as its digits would be keys of the browser."""
-        answers = self._answers.setdefault(what, [])
-        if not self.session.port.count:
-            refused = f"This dataset has no {self.session.view.name}"
-
-        def refuse(answer: str) -> str:
-            if answer.strip() in _QUITS:
-                return "quits"
-            raise OptionError(refused)
+        def refuse(answer: str) -> str:  # noqa: ARG001 - none is a place
+            raise OptionError(f"This dataset has no {view.name}")
 
         def answered(answer: str) -> None:
-            then(answer)
-            if answer not in at_once:
+            self._go_to(answer)
+            if answer not in (FIRST, LAST):
                 answers[:] = [*(one for one in answers if one != answer), answer]
 
-        check = refuse if refused else None
-        await self.host.ask_line(question, answered, check=check, recent=answers, at_once=at_once)
+        # a question without an answer is asked, too, as its digits would be keys of the browser
+        check = None if view.port.count else refuse
+        await self.host.ask_line(question, answered, check=check, recent=answers, at_once=(FIRST, LAST))
 
-    def _to_row(self, answer: str) -> None:
-        if answer in _QUITS:
-            self.app.exit()
-            return
-        if answer in (FIRST, LAST):
+    def _go_to(self, answer: str) -> None:
+        """Go to a place in words.
+
+        Raises:
+            OptionError: The words name no place.
+        """
+        words, port, view = answer.strip(), self.session.port, self.session.view
+        if words in (FIRST, LAST):
             pane = self.reader if self.reader.has_focus else self.list
-            pane.action_to(0 if answer == FIRST else -1)
-            return
-        row = row_of(answer, self.session.port.count, self.session.view.singular)
-        if self.host.entry.name != self.id:  # the question is also one of the browser
-            self.host.go_to_where((row, 0))
+            pane.action_to(0 if words == FIRST else -1)
+        elif words.startswith("@"):
+            self.loader.ask(byte_finder(self.session, self.port, self.where, words[1:]), self._to_found)
+        elif words.startswith("t:"):
+            if isinstance(view.reader, RecordReader):
+                raise OptionError("records have no token positions before all are tokenized. Name a row")
+            position = parse_number(words[2:], view.reader.info.tokens, "token")
+            self.loader.ask(lambda: located(port, position) or "no row holds this token", self._to_found)
+        elif ":" in words:
+            from tokfmt.browser.links import parse_landing
+
+            self.host.go_to_landing(parse_landing(words))
         else:
-            self.host.leave()
-            self.go((row, 0))
-
-    def _to_position(self, answer: str) -> None:
-        reader, port = self.session.view.reader, self.port
-        position = parse_number(answer, 0 if isinstance(reader, RecordReader) else reader.info.tokens, "token")
-        self.host.leave()
-        self.ask_where(lambda: located(port, position))
-
-    def _to_byte(self, answer: str) -> None:
-        self.loader.ask(byte_finder(self.session, self.port, self.where, answer), self._to_found)
+            self.host.go_to_where((row_of(words, port.count, view.singular), 0))
 
     def _to_found(self, found: Where | str) -> None:
         if isinstance(found, str):
             self.notify(found, severity="error", markup=False)
         else:
-            self.host.leave()
-            self.go(found)
+            self.host.go_to_where(found)
 
     def action_bytes(self) -> None:
         """Show the bytes of the token under the cursor in the tab of the index."""
@@ -687,7 +649,6 @@ class SequencesTab(Tab):
         self._marks.forget()
         if reader.opening:
             return  # its port is that of the row that is coming already, which moves to its place then
-        self._map()
         if search is None or not reader.lines or reader.port is not search.scope.port:
             reader.hits = []
             reader.refresh()
@@ -701,20 +662,6 @@ class SequencesTab(Tab):
 
         self._marks.ask(lambda: search.visible(row, first, last), marked)
 
-    def _map(self) -> None:
-        """Show the row in the minimap, with the hits of the search."""
-        search, reader, row = self.search, self.reader, self.reader.row
-        if reader.port is None or reader.scroll is None:
-            return
-        length = reader.scroll.roll.span.length
-        if reader.lines:
-            self.minimap.place(reader.lines[0].first, reader.lines[-1].last, length)
-        search = search if search is not None and search.scope.port is reader.port else None
-        key = None if search is None else (id(search), search.results.hits)
-        self.minimap.show(
-            reader.port, reader.token_style, row, lambda: [] if search is None else search.visible(row, 0, length), key
-        )
-
     def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
         self._turned(event, 3)
 
@@ -726,10 +673,6 @@ class SequencesTab(Tab):
         if self.query_one("#reading").region.contains(*event.screen_offset):
             self.reader.roll(lines)
 
-    @on(Minimap.Chosen)
-    def _mapped(self, message: Minimap.Chosen) -> None:
-        self.reader.drag(message.share)
-
     def _say(self) -> None:
         self.list.mark(self.search)
         self.query_one(FindBar).say(self.search or (self.filtered if self.searches else None))
@@ -738,7 +681,9 @@ class SequencesTab(Tab):
 
     def titled(self, count: str) -> str:
         """Return the title of the list, with the number of listed rows if there is a filter, and the order."""
-        return (count if self.filtered is None else f"{self.list.count:,} of {count}") + self.order.words()
+        selected = f" · {len(self.list.selected):,} selected" if self.list.selected else ""
+        listed = count if self.filtered is None else f"{self.list.count:,} of {count}"
+        return f"{listed}{self.order.words()}{selected}"
 
     # moves to hits
 
@@ -826,6 +771,9 @@ class SequencesTab(Tab):
             self.retitle()
         elif self.reader.mark_from is not None:
             self.reader.toggle_mark()
+        elif self.list.selected:
+            self.list.selected.clear()
+            self.list.selection_changed()
         elif self.search is not None:
             self._keep(None, self.filtered)
         else:
@@ -848,60 +796,6 @@ class SequencesTab(Tab):
             if not other:
                 later()
 
-    # bookmarks
-
-    def show_bookmarks(self, session: Session, *, other: bool) -> None:
-        """Mark the bookmarks of a dataset in the list."""
-        if other:
-            self.bookmarks, self._queries = Bookmarks(session.path), None
-        self.list.bookmarks = self.bookmarks.rows(session.shown, session.split)
-        self.list.refresh()
-        self.refresh_bindings()
-
-    def action_bookmark(self) -> None:
-        """Set or remove the bookmark of the row in the reader."""
-        session, (row, unit) = self.session, self.where
-        if self._is_shown():
-            piece = session.port.peek(row, 0, HEAD)
-            runs = words_of(piece, session.token_style, _CELLS) if isinstance(piece, Piece) else []
-            words = "".join(text for text, _, _ in runs).replace(PAD, "")
-            added = self.bookmarks.toggle(bookmark(session.shown, row, unit, words, session.split))
-            self.notify(f"Bookmark {'on' if added else 'removed from'} {session.view.singular} {row:,}", timeout=2)
-            self.show_bookmarks(session, other=False)
-
-    async def action_bookmarks(self) -> None:
-        from tokfmt.browser.dialogs import BookmarkList
-
-        if not self.bookmarks.all:
-            self.notify("There are no bookmarks yet; b sets one.")
-            return
-
-        def chosen(one: Bookmark | None) -> None:
-            self.show_bookmarks(self.session, other=False)
-            if one is not None:
-                self._go_to(one)
-
-        await self.app.push_screen(BookmarkList(self.bookmarks), chosen)
-
-    def _go_to(self, one: Bookmark) -> None:
-        self.host.leave()
-        if one.split in self.session.splits:
-            self.host.show_split(one.split, then=lambda: self._go_in_split(one))
-        else:
-            self._go_in_split(one)
-
-    def _go_in_split(self, one: Bookmark) -> None:
-        session = self.session
-        if one.view not in {view.name for view in session.opened.views}:
-            self.notify(f"The bookmark is in the {one.view}, which are not known yet; v finds them.")
-            return
-        if one.view != session.shown:
-            self.host.show_view(one.view)
-        if one.row >= session.port.count:
-            self.notify(f"There is no {one.view.removesuffix('s')} {one.row:,} any more.", severity="warning")
-            return
-        self.ask_where(lambda: (one.row, one.unit))
-
     # the way back
 
     @on(Leaping)
@@ -919,11 +813,12 @@ class SequencesTab(Tab):
     def action_mark(self) -> None:
         self.reader.toggle_mark()
 
-    def action_copy(self, ids: bool) -> None:
-        """Copy the marked tokens, or all of the row."""
+    def action_copy(self) -> None:
+        """Copy the marked tokens, or all of the row: the text, or the IDs if only these are shown."""
         from tokfmt.browser.export import copied
 
         session, (row, _), part = self.session, self.where, self.reader.marked
+        ids = self.reader.mode is Mode.IDS or self.token_style.decoder is None
 
         def work() -> Copied | TokfmtError:
             try:
@@ -959,6 +854,8 @@ class SequencesTab(Tab):
         from tokfmt.browser.export import Export
 
         sets: dict[str, Numbers] = {}
+        if self.list.selected:
+            sets["selected"] = self.list.selected_rows
         if self.list.order is not None:
             sets["listed"] = self.list.order.rows
         elif self.filtered is not None:
@@ -968,7 +865,7 @@ class SequencesTab(Tab):
         if not self.session.port.whole:
             self.notify(f"The {self.session.view.name} are still being counted.", severity="warning")
             return
-        what = "listed" if self.filtered is not None else str(self.where[0])
+        what = next(iter(sets), "all")
 
         def written(description: str | None) -> None:
             if description is not None:
@@ -987,6 +884,8 @@ class SequencesTab(Tab):
         if not self._uncounted:
             return
         self._uncounted = False
+        if session.shown not in session.padding:
+            self._known.ask(lambda: _padding(session), partial(self._say_padding, session, session.shown))
 
         def work() -> Frequencies | None:
             from tokfmt.browser.frequency import frequencies_of
@@ -1000,8 +899,16 @@ class SequencesTab(Tab):
 
         self._known.ask(work, then)
 
+    def _say_padding(self, session: Session, view: str, share: float) -> None:
+        session.padding[view] = share
+        self.host.say()
+
     async def action_columns(self) -> None:
         await self.order.ask()
+
+    @on(SequenceList.Selected)
+    def _selected(self) -> None:
+        self.retitle()
 
     @on(SequenceList.Headed)
     def _headed(self, message: SequenceList.Headed) -> None:
@@ -1015,3 +922,12 @@ class SequencesTab(Tab):
         for one in (self.search, self.filtered):
             if one is not None:
                 one.cancel()
+
+
+def _padding(session: Session) -> float:
+    from tokfmt.browser.columns import padding_share
+
+    try:
+        return padding_share(session) or 0.0
+    except TokfmtError:
+        return 0.0  # the row that cannot be read shows the error

@@ -1,45 +1,52 @@
-"""The tab of statistics: counts, lengths and IDs, first from the index, then from a pass over all tokens."""
+"""The tab of the overview: facts, lengths, IDs and groups, first from the index, then from a pass over all tokens."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.containers import Container, ItemGrid, VerticalScroll
+from textual.containers import Container
 from textual.widget import Widget
 from textual.widgets import Static
 
+from tokfmt.browser.data import (
+    UNKNOWN,
+    Ids,
+    Lists,
+    RecordReader,
+    Share,
+    Source,
+    Statistics,
+    glance,
+    opened_to_count,
+    recipe_of,
+    stats_of,
+    worker_count,
+)
 from tokfmt.browser.keys import pressing
+from tokfmt.browser.parts import recipe_facts, source_rows
 from tokfmt.browser.search import SearchJob, parse_search, search_scope
-from tokfmt.browser.session import UNKNOWN, Counted, Session, shown_path
+from tokfmt.browser.session import Counted, Session
 from tokfmt.browser.tabs.base import Working
-from tokfmt.browser.widgets.charts import Bars, Curve
-from tokfmt.browser.widgets.facts import Fact, Facts
-from tokfmt.browser.widgets.rankings import GroupLines, GroupRanking, Ranked, Ranking, TokenLines
+from tokfmt.browser.widgets.row_view import Loader
+from tokfmt.browser.widgets.table import (
+    Fact,
+    FactLines,
+    GroupLines,
+    GroupTable,
+    LengthLines,
+    Lines,
+    Table,
+    TokenLines,
+    TokenTable,
+)
 from tokfmt.browser.workers import Job
-from tokfmt.commands.stats import Statistics, glance, stats_of
-from tokfmt.commands.stats.lists import Lists
-from tokfmt.commands.stats.report import Ids, Share
-from tokfmt.core.losses import READS
-from tokfmt.core.records import RecordReader
 from tokfmt.errors import TokfmtError
-from tokfmt.run.execute import worker_count
-from tokfmt.source.open import open_dataset
-from tokfmt.source.request import Reading, SourceFiles, viewed
-from tokfmt.source.stored import Source
-from tokfmt.wording import counted, printable, separator_words, short
-
-RANKINGS = ("most", "least", "groups", "first", "last")
-"""IDs of the rankings, in order."""
-
-_COLUMN = 50  # least width of a ranking in cells
-_NARROW = 38  # the same, if all fit beside each other
-_LOW = 12  # least height of a ranking in lines
-_CHART, _LEAST_CHART = 13, 6  # height of a chart in lines, and the least one
+from tokfmt.wording import counted, human_bytes, printable, separator_words, short
 
 AT_ONCE = 2 << 30
 """Limit of tokens for a pass that starts without a key."""
@@ -54,22 +61,13 @@ _WORKERS = 4  # threads of a pass at most; each takes some 10 MB
 
 
 def _opened(session: Session) -> Source:
-    """Open the dataset again in the current view, as the end of a pass must not close the readers of the screen."""
-    request, format_, known = session.request, session.opened.format, session.opened.separator
+    """Open the dataset again in the current view."""
+    format_ = session.opened.format
     if session.refused is not None or format_ is None:
         raise TokfmtError(session.failure)
     session.check_unchanged()
-    wanted = replace(request.accepting(READS["browse"] | {"invalid-lines"}), ignore_manifest=True)
-    if session.view.as_stored:
-        wanted = viewed(replace(wanted, allow_loss=wanted.allow_loss | {"tail"}), format_, "samples")
-    elif request.eos is None:
-        wanted = replace(wanted, eos=known.eos_id)
     handle = session.vocabulary.handle if session.vocabulary else None
-    source = open_dataset(wanted, Reading(handle, as_stored=True), [SourceFiles(shown_path(request), format_, ())])
-    if session.view.as_stored or known.eos_id is None:
-        return source
-    # count with the separator of the listed rows, not with that of the tokenizer
-    return source._replace(separator=known)
+    return opened_to_count(session.request, format_, session.opened.separator, handle, as_stored=session.view.as_stored)
 
 
 def first_look(session: Session) -> Statistics | None:
@@ -148,31 +146,16 @@ def left_out(found: Statistics, session: Session) -> int:
     return session.port.count - found.sequences if of_records and session.port.whole else 0
 
 
-def facts_of(found: Statistics, session: Session) -> list[Fact]:
+def facts_of(found: Statistics | None, session: Session) -> list[Fact]:
     """Return the facts, with the actions of the tab that lead on from them."""
-    rows = f"{found.sequences:,}" if found.sequences or found.lengths else "not split yet"
-    facts = [Fact(f"{row_name(session)}s", rows, _lists(""))]
-    if lost := left_out(found, session):
-        facts.append(Fact("left out", f"{counted(lost, 'record')} that cannot be read", "app.tab('findings')"))
-    facts += [fact for fact in _counts(found) if fact.value]
-    lengths = found.lengths
-    if lengths is not None and lengths.mean is not None:
-        facts += [
-            Fact("mean length", f"{lengths.mean:,.1f} {lengths.unit}"),
-            Fact("shortest", f"{lengths.min:,}", _lists(f"len=={lengths.min}")),
-            Fact("longest", f"{lengths.max:,}", _lists(f"len=={lengths.max}")),
-            Fact("shortest 5 %", f"up to {lengths.p5:,}", _lists(f"len<={lengths.p5}")),
-            Fact("median length", f"{lengths.p50:,}", _lists(f"len=={lengths.p50}")),
-            Fact("longest 5 %", f"from {lengths.p95:,}", _lists(f"len>={lengths.p95}")),
-        ]
-    facts += _shares(found, session)
-    if found.ids is not None:
-        facts += _ids(found.ids)
-    if session.verdict is not None:
-        counts = [counted(count, name) for name, count in session.verdict.severities.items()]
-        none = "none" if session.verdict.deep else "none in headers and index"
-        facts.append(Fact("findings", ", ".join(counts) or none, "app.tab('findings')"))
-    return facts
+    failed = [Fact("✗", printable(session.failure), odd=True)] if session.failure else []
+    facts = [*failed, *_section("SIZE", _sizes(found, session)), *_section("CONTENT", _contents(found, session))]
+    return [*facts, *_section("CHECK", _checks(session)), *_section("DATASET", _about(session))]
+
+
+def _section(name: str, facts: Iterable[Fact]) -> list[Fact]:
+    kept = [fact for fact in facts if fact.value]
+    return [Fact("", name), *kept] if kept else []
 
 
 def _lists(words: str) -> str:
@@ -180,82 +163,130 @@ def _lists(words: str) -> str:
     return f"list({words!r})"
 
 
-def _counts(found: Statistics) -> list[Fact]:
-    separator = ""
-    if found.eos_id is not None:
-        separator = printable(separator_words(found.eos_id, found.eos_from, found.eos_seen))
-    return [
-        Fact("tokens", "" if found.tokens is None else f"{found.tokens:,}", "ranking('most')" if found.ids else ""),
-        Fact(
-            "on disk",
-            f"{found.bytes:,} bytes" if found.bytes < 10**6 else f"{short(found.bytes)} bytes",
-            "app.tab('index')",
-        ),
-        Fact("per token", "" if found.bytes_per_token is None else f"{found.bytes_per_token:.2f} bytes on disk"),
-        Fact("type", found.dtype or ""),
-        Fact("largest ID", "" if found.max_id is None else f"{found.max_id:,}", _lists(f"token:{found.max_id}")),
-        Fact("separator", separator, _lists(f"token:{found.eos_id}")),
-        Fact("characters", "" if found.text is None else f"{found.text.characters:,}"),
-    ]
+def _sizes(found: Statistics | None, session: Session) -> Iterator[Fact]:
+    if found is None:
+        return
+    rows = f"{found.sequences:,}" if found.sequences or found.lengths else "not split yet"
+    yield Fact(f"{row_name(session)}s", rows, _lists(""))
+    if lost := left_out(found, session):
+        yield Fact("left out", f"{counted(lost, 'record')} that cannot be read", "app.tab('findings')", odd=True)
+    leads = "ranking('frequent')" if found.ids else ""
+    yield Fact("tokens", "" if found.tokens is None else f"{found.tokens:,}", leads)
+    yield Fact("characters", "" if found.text is None else f"{found.text.characters:,}")
+    yield Fact("on disk", human_bytes(found.bytes), "app.tab('index')")
+    yield Fact("bytes/token", "" if found.bytes_per_token is None else f"{found.bytes_per_token:.2f}")
+    yield Fact("type", found.dtype or "")
+    lengths = found.lengths
+    if lengths is not None and lengths.mean is not None:
+        yield Fact("mean length", f"{lengths.mean:,.1f}")
+        yield Fact("shortest", f"{lengths.min:,}", _lists(f"len=={lengths.min}"))
+        yield Fact("longest", f"{lengths.max:,}", _lists(f"len=={lengths.max}"))
 
 
-def _shares(found: Statistics, session: Session) -> list[Fact]:
+def _contents(found: Statistics | None, session: Session) -> Iterator[Fact]:
+    if found is None:
+        return
+    if found.ids is not None:
+        yield from _ids(found.ids)
+    yield Fact("largest ID", "" if found.max_id is None else f"{found.max_id:,}", _lists(f"token:{found.max_id}"))
     of_samples = row_name(session) == "sample"
-    shares: list[tuple[str, Share | None, str]] = [
-        ("empty", found.empty, "len==0"),
-        ("separators", found.separators, f"token:{found.eos_id}"),
-        ("padding", found.padding, "padding>0" if of_samples else ""),
-        ("masked", found.masked, "masked>0" if of_samples else ""),
+    shares: list[tuple[str, Share | None, str, float]] = [
+        ("separators", found.separators, f"token:{found.eos_id}", 1),
+        ("padding", found.padding, "padding>0" if of_samples else "", 0.1),
+        ("masked", found.masked, "masked>0" if of_samples else "", 1),
+        ("empty", found.empty, "len==0", 0),
     ]
-    facts = [
-        Fact(name, f"{share.count:,} ({share.share:.2%})", _lists(words) if words and share.count else "")
-        for name, share, words in shares
-        if share is not None
-    ]
+    for name, share, words, most in shares:
+        if share is not None:
+            leads = _lists(words) if words and share.count else ""
+            percent = f"  {share.share:.1%}" if share.count else ""
+            yield Fact(name, f"{share.count:,}{percent}", leads, odd=share.share > most)
     again = found.duplicates
     if again is not None:
-        words = f"{again.sequences:,} ({again.share:.2%}, tokens {again.token_share:.2%})"
-        leads = again.groups and not left_out(found, session)
-        facts.append(Fact("duplicates", words, "ranking('groups')" if leads else ""))
+        counted_all = bool(again.groups) and not left_out(found, session)
+        words = f"{again.sequences:,}  {again.share:.1%}" if again.sequences else "0"
+        yield Fact("duplicates", words, "focus_groups" if counted_all else "", odd=bool(again.sequences))
     elif found.lengths is not None and (found.ids is not None or found.text is not None):
-        facts.append(Fact("duplicates", f"not counted above {short(MOST_COMPARED)}"))
-    return facts
+        yield Fact("duplicates", f"not counted above {short(MOST_COMPARED)}")
 
 
-def _ids(ids: Ids) -> list[Fact]:
-    of = f" of {ids.vocab_size:,} ({ids.coverage:.1%})" if ids.vocab_size and ids.coverage is not None else ""
+def _ids(ids: Ids) -> Iterator[Fact]:
+    of = f" of {ids.vocab_size:,}  {ids.coverage:.1%}" if ids.vocab_size and ids.coverage is not None else ""
     about = "about " if ids.estimated else ""
-    facts = [
-        Fact("different IDs", f"{about}{ids.distinct:,}{of}", "ranking('most')"),
-        Fact("IDs seen once", f"{ids.once:,}", "ranking('least')" if ids.once else ""),
-    ]
+    yield Fact("different IDs", f"{about}{ids.distinct:,}{of}", "ranking('frequent')")
+    yield Fact("seen once", f"{ids.once:,}", "ranking('rare')" if ids.once else "")
     if ids.beyond and ids.beyond_query is not None:
-        facts.append(Fact("beyond the vocabulary", f"{ids.beyond:,}", _lists(ids.beyond_query)))
-    return facts
+        yield Fact("beyond vocabulary", f"{ids.beyond:,}", _lists(ids.beyond_query), odd=True)
 
 
-def rankings_of(found: Statistics | None, lists: Lists | None, session: Session) -> dict[str, Ranked | None]:
-    """Return the lines of each ranking by its ID; None without any."""
-    style, row, ranked = session.token_style, row_name(session), dict[str, Ranked | None].fromkeys(RANKINGS)
+def _checks(session: Session) -> Iterator[Fact]:
+    verdict = session.verdict
+    if verdict is not None:
+        counts = [counted(count, name) for name, count in verdict.severities.items()]
+        depth = "all tokens" if verdict.deep else "headers and index"
+        wrong = bool(verdict.severities.get("error") or verdict.severities.get("warning"))
+        words = f"{', '.join(counts)}" if counts else f"✓ {depth}"
+        yield Fact("findings", words, "app.tab('findings')", odd=wrong)
+
+
+def _about(session: Session) -> Iterator[Fact]:
+    """Yield what is known of a dataset without counting."""
+    opened, reader = session.opened, session.view.reader
+    yield Fact("path", ", ".join(map(printable, session.request.paths)))
+    yield Fact("format", opened.format.title if opened.format else "unknown")
+    splits = (f"{printable(one)}{' (shown)' if one == session.split else ''}" for one in session.splits)
+    yield Fact("splits", ", ".join(splits))
+    if session.refused is not None:
+        return
+    for view in opened.views:
+        yield Fact(view.name, f"{view.port.count:,}{'' if view.port.whole else ' of more'}")
+    separator = opened.separator
+    if separator.eos_id is not None:
+        known = separator_words(separator.eos_id, separator.source, separator.seen)
+        yield Fact("separator", printable(known), _lists(f"token:{separator.eos_id}"))
+    named = session.choice
+    yield Fact("tokenizer", "none (T)" if named is None else f"{printable(named.name)} ({named.source})")
+    recipe = recipe_of(reader)
+    if recipe is not None:
+        yield from (Fact(name, value) for name, value in recipe_facts(recipe))
+    else:
+        for key, value in reader.info.facts.items():
+            if value not in (0, -1, None, "", (), []) and key not in ("split", "other_splits"):
+                yield Fact(str(key).replace("_", " "), printable(_plain(value)))
+    for note in opened.notes:
+        yield Fact("note", printable(note))
+
+
+def _plain(value: object) -> str:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    return " ".join(map(str, value)) if isinstance(value, (tuple, list)) else str(value)
+
+
+def rankings_of(found: Statistics | None, lists: Lists | None, session: Session) -> dict[str, Lines]:
+    """Return the rankings of IDs by their name; {} without any."""
+    style, ranked = session.token_style, dict[str, Lines]()
     if found is None or lists is None:
         return ranked
     if lists.ids is not None:
         tokens = found.tokens or 0
-        ranked["most"] = TokenLines("most frequent tokens", lists.ids, tokens, style, "token")
-        ranked["least"] = TokenLines("least frequent tokens", lists.ids, tokens, style, "token", rarest_first=True)
+        ranked["frequent"] = TokenLines("most frequent tokens", lists.ids, tokens, style, "token")
+        ranked["rare"] = TokenLines("least frequent tokens", lists.ids, tokens, style, "token", rarest_first=True)
     filled = found.sequences - (found.empty.count if found.empty else 0)
     for name, ends in (("first", lists.first), ("last", lists.last)):
         if ends is not None:
-            ranked[name] = TokenLines(f"{name} tokens of {row}s", ends, filled, style, name)
-    if lists.groups is not None and not left_out(found, session):  # else its numbers are not those of the list
-        ranked["groups"] = GroupLines(
-            f"repeated {row}s",
-            lists.groups,
-            found.sequences,
-            None if session.view.name == UNKNOWN else session.port,
-            style,
-        )
+            ranked[name] = TokenLines(f"{name} tokens of {row_name(session)}s", ends, filled, style, name)
     return ranked
+
+
+def groups_of(found: Statistics | None, lists: Lists | None, session: Session) -> GroupLines | None:
+    """Return the groups of equal rows; None without any."""
+    if found is None or lists is None or lists.groups is None or not len(lists.groups.numbers):
+        return None
+    if left_out(found, session):  # their numbers are not those of the list
+        return None
+    port = None if session.view.name == UNKNOWN else session.port
+    return GroupLines(row_name(session), lists.groups, port, session.token_style)
 
 
 def _glanced(session: Session) -> Statistics | str | None:
@@ -268,11 +299,11 @@ def _glanced(session: Session) -> Statistics | str | None:
 # the tab
 
 WIDE = 110
-"""Width in columns from which the charts are side by side."""
+"""Width in columns from which the facts have a column of their own."""
 
 
 class StatisticsTab(Working):
-    """Facts, charts and rankings.
+    """Facts, and lists of lengths, tokens and groups of equal rows.
 
     Attributes:
         failure: The error of the count; "" without one.
@@ -290,19 +321,19 @@ class StatisticsTab(Working):
     _as_stored = False
     _called_off = False
     _last: Widget | None = None  # the list that had the focus
-    _hidden: Widget | None = None  # the list that had the focus before the rows were counted again
     _finding: SearchJob | None = None  # the search for the members of the open group
+
+    def __init__(self, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self._sourced = Loader(self)
 
     def compose(self) -> ComposeResult:
         yield Static(id="counting", markup=False)
-        with VerticalScroll(id="figures", can_focus=False):
-            yield Facts()
-            with Container(id="charts"):
-                yield Bars()
-                yield Curve()
-            with ItemGrid(id="rankings", min_column_width=_COLUMN):
-                for name in RANKINGS:
-                    yield GroupRanking(name) if name == "groups" else Ranking(name)
+        with Container(id="figures"):
+            yield Table("facts")
+            yield Table("lengths", "lengths")
+            yield TokenTable("tokens")
+            yield GroupTable("groups", "equal rows")
 
     @property
     def idle(self) -> bool:
@@ -325,8 +356,8 @@ class StatisticsTab(Working):
             self._start()
 
     def enter(self) -> None:
-        last = self._last if self._last is not None and self._last.display else self.query_one(Bars)
-        last.focus(scroll_visible=False)  # so that the facts above the bars stay visible
+        last = self._last if self._last is not None and self._last.display else self.query_one("#lengths", Table)
+        last.focus()
 
     def on_descendant_focus(self, event: events.DescendantFocus) -> None:
         if self.display:  # else the focus only leaves the tab
@@ -339,97 +370,66 @@ class StatisticsTab(Working):
         self.say()
         counting = "counted by the pass over all tokens (c)" if self.job is None else "being counted"
         counting = "not counted" if self.failure else counting
-        lengths = None if found is None else found.lengths
-        self.query_one(Bars).show(lengths, counting, row_name(session))
-        ids = None if found is None else found.ids
+        facts = facts_of(found, session)
+        recipe = recipe_of(session.view.reader)
+        self.query_one("#facts", Table).show(FactLines(facts))
+        if recipe is not None:
+            self._sourced.ask(lambda: source_rows(recipe), lambda rows: self._show_sources(facts, rows))
+        lengths = None if found is None or found.lengths is None else LengthLines(found.lengths, row_name(session))
+        table = self.query_one("#lengths", Table)
+        known = isinstance(table.lines, LengthLines) and lengths is not None
+        if not known or table.lines.lengths.histogram != lengths.lengths.histogram:  # type: ignore[union-attr]
+            table.show(lengths, counting, lambda: 0 if lengths is None else lengths.fullest)
         reason = "IDs of text need --tokenizer" if found is not None and found.text else counting
-        self.query_one(Curve).show(None if ids is None else ids.frequencies, reason)
-        self.query_one(Facts).show([] if found is None else facts_of(found, session))
-        for name, ranked in rankings_of(session.statistics, session.lists, session).items():
-            self.query_one(f"#{name}", Ranking).show(ranked)
-        self._keep_focus()
-        self.call_after_refresh(self._fit)
+        self.query_one(TokenTable).offer(rankings_of(session.statistics, session.lists, session), reason)
+        groups, shown = groups_of(session.statistics, session.lists, session), self.query_one(GroupTable)
+        if groups is None or shown.groups is None or shown.groups.ranked is not groups.ranked:
+            shown.show(groups, f"no {row_name(session)}s are equal" if session.statistics else counting)
 
-    def _keep_focus(self) -> None:
-        """Let the bars hold the focus for a list that is not shown before its rows are counted again."""
-        bars, last, hidden = self.query_one(Bars), self._last, self._hidden
-        if last is not None and last.has_focus and not last.display:
-            self._hidden = last
-            bars.focus(scroll_visible=False)
-        elif hidden is not None and hidden.display:
-            self._hidden = None
-            if bars.has_focus:
-                hidden.focus()
+    def _show_sources(self, facts: list[Fact], rows: list[tuple[str, str]]) -> None:
+        """Show the sources of a recipe in place of the lengths, if these are all the same."""
+        sources = [Fact(name or "source", words) for name, words in rows]
+        table = self.query_one("#lengths", Table)
+        if isinstance(table.lines, LengthLines) and table.count > 1:
+            self.query_one("#facts", Table).show(FactLines([*facts, Fact("", "SOURCES"), *sources]))
+        else:
+            padding = self.session.padding.get(self.session.shown)
+            of = "" if padding is None else f" · {padding:.1%} padding"
+            table.show(FactLines(sources, f"sources{of}"))
 
     def on_resize(self) -> None:
         self.set_class(self.size.width >= WIDE, "wide")
-        self.call_after_refresh(self._fit)
-
-    def _fit(self) -> None:
-        """Put the charts where they are seen, and give the rankings the room that they leave."""
-        self._place_charts()
-        shown = [ranking for ranking in self.query(Ranking) if ranking.display]
-        if not shown:
-            return
-        figures, grid = self.query_one("#figures"), self.query_one("#rankings", ItemGrid)
-        width, height = figures.size
-        grid.min_column_width = _NARROW if width >= _NARROW * len(shown) else _COLUMN
-        columns = max(1, min(len(shown), width // grid.min_column_width))
-        if not self.has_class("zoomed"):
-            height -= sum(self.query_one(place).outer_size.height for place in ("#facts", "#charts"))
-        grid.styles.grid_rows = str(max(_LOW, height // -(-len(shown) // columns)))
-        for ranking in shown:
-            ranking.styles.column_span = 1
-        shown[-1].styles.column_span = columns - (len(shown) - 1) % columns  # nothing beside it stays empty
-
-    def _place_charts(self) -> None:
-        """Show the charts above the facts, and lower, if a low screen would have no line of them below."""
-        if self.has_class("zoomed"):
-            return
-        figures, facts, charts = (self.query_one(place) for place in ("#figures", "#facts", "#charts"))
-        height = figures.size.height
-        low = 0 < height < facts.outer_size.height + _LEAST_CHART
-        if low != self.has_class("low"):
-            self.set_class(low, "low")
-            if low:
-                figures.move_child(charts, before=facts)
-            else:
-                figures.move_child(charts, after=facts)
-        # two more lines show that there is more below
-        lines = max(_LEAST_CHART, min(_CHART, height - 2)) if low else None
-        for chart in (self.query_one(Bars), self.query_one(Curve)):
-            chart.styles.height = lines
 
     # what leads on
 
-    @on(Bars.Chosen)
-    def _listed(self, message: Bars.Chosen) -> None:
-        self.action_list(f"{message.low}<=len<{message.high}")
-
-    @on(Curve.Chosen)
-    def _at_rank(self, message: Curve.Chosen) -> None:
-        ranking = self.query_one("#most", Ranking)
-        ranking.focus()
-        ranking.choose(message.rank - 1)
-
-    @on(Ranking.Chosen)
-    def _ranked(self, message: Ranking.Chosen) -> None:
-        self.host.filter(message.words, message.row)
-
-    @on(Facts.Chosen)
-    async def _followed(self, message: Facts.Chosen) -> None:
-        await self.run_action(message.fact.action)
+    @on(Table.Chosen)
+    async def _chosen(self, message: Table.Chosen) -> None:
+        lines = message.table.lines
+        if isinstance(lines, FactLines):
+            action = lines.facts[message.lines[0]].action
+            if action:
+                await self.run_action(action)
+        elif isinstance(lines, GroupLines):
+            member = lines.at(message.lines[0])[1] is not None and len(message.lines) == 1
+            self.host.filter(lines.query(message.lines), lines.row(message.lines[0]) if member else None)
+        elif lines is not None:
+            self.host.filter(lines.query(message.lines))
 
     def action_list(self, words: str) -> None:
-        """List the rows of a query in the tab of sequences."""
+        """List the rows of a query in the first tab."""
         self.host.filter(words)
 
     def action_ranking(self, name: str) -> None:
-        """Go to a ranking."""
-        self.query_one(f"#{name}").focus()
+        """Go to a ranking of IDs."""
+        table = self.query_one(TokenTable)
+        table.turn_to(name)
+        table.focus()
 
-    @on(GroupRanking.Opened)
-    def _group_opened(self, message: GroupRanking.Opened) -> None:
+    def action_focus_groups(self) -> None:
+        self.query_one(GroupTable).focus()
+
+    @on(GroupTable.Opened)
+    def _group_opened(self, message: GroupTable.Opened) -> None:
         """Find the members of the group that was opened."""
         self._stop_finding()
         if message.row is None:
@@ -441,7 +441,7 @@ class StatisticsTab(Working):
 
     def _members(self, job: SearchJob) -> None:
         if job is self._finding:
-            ranking = self.query_one(GroupRanking)
+            ranking = self.query_one(GroupTable)
             ranking.show_members(job.results.rows(), finding=job.running)
             if job.failure:
                 self.notify(job.failure, severity="warning", markup=False)
@@ -458,23 +458,21 @@ class StatisticsTab(Working):
     def action_zoom(self) -> None:
         """Let the list with the focus fill the tab, or show all again."""
         focused = self.app.focused
-        if isinstance(focused, Ranking) and not self.has_class("zoomed"):
+        if isinstance(focused, Table) and not self.has_class("zoomed"):
             focused.add_class("whole")
             self.add_class("zoomed")
-            self.call_after_refresh(self._fit)
         else:
             self.action_whole()
 
     def action_whole(self) -> None:
         """Show all lists again."""
-        self.query(Ranking).remove_class("whole")
+        self.query(Table).remove_class("whole")
         self.remove_class("zoomed")
-        self.call_after_refresh(self._fit)
 
     async def action_export(self) -> None:
         """Ask for a file, and write the list with the focus."""
         focused = self.app.focused
-        if not isinstance(focused, (Facts, Bars, Ranking)):
+        if not isinstance(focused, Table):
             return
         name = f"{Path(self.session.path.name).stem}-{focused.id}"
         await self.host.export_lines(focused.records(), str(focused.border_title or "the facts"), name)
@@ -541,5 +539,7 @@ class StatisticsTab(Working):
             return ""
         if not is_settled(self.session):
             return "◌ waiting for the tokenizer"
+        if starts_alone(self.session) and not self._called_off:
+            return "◌ counting"
         known = "known from the index" if self._glance else "not counted yet"
         return f"{known}; c counts every token" + (" (stopped)" if self._called_off else "")

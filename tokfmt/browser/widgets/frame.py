@@ -20,9 +20,9 @@ from textual.strip import Strip
 from textual.widget import Widget
 from textual.widgets import Static
 
+from tokfmt.browser.data import RecordReader
 from tokfmt.browser.keys import bindings_of, is_offered, pressed, pressing
 from tokfmt.browser.session import Loading, Session
-from tokfmt.core.records import RecordReader
 from tokfmt.errors import TokfmtError
 from tokfmt.wording import counted, human_bytes, plural, printable, short, shortened
 
@@ -33,17 +33,22 @@ _GAP = " · "
 
 
 class Summary(NamedTuple):
-    """The facts about a dataset in the first line: its name, its format, its counts of rows and of tokens."""
+    """The facts about a dataset in the first line: its name, its format, its counts of rows, tokens and padding."""
 
     name: str
     format: str = ""
     counts: str = ""
     tokens: str = ""
+    padding: str = ""
+
+    def tails(self) -> list[tuple[str, ...]]:
+        """Return the counts, from all of them to those that are never left out."""
+        return [(self.counts, self.tokens, self.padding), (self.counts, self.tokens), (self.counts,)]
 
     def within(self, cells: int) -> str:
-        """Return as many facts as fit: format and tokens are left out first, and the count of rows never."""
-        lines = [_GAP.join(filter(None, (self.name, self.format, self.counts, self.tokens)))]
-        for counts in (_GAP.join(filter(None, (self.counts, self.tokens))), self.counts):
+        """Return as many facts as fit: format, padding and tokens are left out first, and the count of rows never."""
+        lines = [_GAP.join(filter(None, (self.name, self.format, self.counts, self.tokens, self.padding)))]
+        for counts in dict.fromkeys(_GAP.join(filter(None, tail)) for tail in self.tails()):
             room = cells - cell_len(counts) - len(_GAP)
             lines.append(_GAP.join(filter(None, (self.name, counts))))
             lines += [f"{shortened(self.name, room)}{_GAP}{counts}"] if counts and room >= _LEAST else []
@@ -70,7 +75,10 @@ def summary(session: Session, loading: Loading | None, number: int, datasets: in
     rows = f"{short(view.port.count)}{'' if view.port.whole else '+'} {plural(view.singular, view.port.count)}"
     many = 0 if isinstance(view.reader, RecordReader) else view.reader.info.tokens
     tokens = "" if isinstance(view.reader, RecordReader) else f"{short(many)} {plural('token', many)}"
-    return Summary(name, format_, rows, tokens), _loading(session, loading)
+    padding = session.padding.get(view.name)
+    if padding and view.name == "samples":  # its padding is on the axis
+        tokens = f"{short(many)} {plural('position', many)}"
+    return Summary(name, format_, rows, tokens, f"{padding:.1%} padding" if padding else ""), _loading(session, loading)
 
 
 def _loading(session: Session, loading: Loading | None) -> str:
@@ -82,7 +90,7 @@ def _loading(session: Session, loading: Loading | None) -> str:
         return f"◌ {name} {share:.1%} · esc stops" if share is not None else f"◌ {name}"
     if session.opened.pending:
         return f"v finds the {session.opened.pending}" if session.opened.pending == "documents" else ""
-    return "✗ i shows the error" if session.failure else ""
+    return "✗ 2 shows the error" if session.failure else ""
 
 
 def transfer(session: Session) -> str:
@@ -126,7 +134,58 @@ class DatasetLine(Static):
 
     async def on_click(self, event: events.Click) -> None:
         event.stop()
-        await self.run_action("app.about")
+        await self.run_action("app.tab('statistics')")
+
+
+class Card(Static):
+    """The line above the tabs: what the dataset is, what it counts, and whether it was checked. A click shows more."""
+
+    def __init__(self) -> None:
+        super().__init__("", id="card", markup=False)
+        self._facts, self._beside, self._verdict = Summary(""), "", Content("")
+
+    def say(self, session: Session, facts: Summary) -> None:
+        """Show a dataset."""
+        found = facts, _beside(session, facts), _verdict(session)
+        if found != (self._facts, self._beside, self._verdict):
+            self._facts, self._beside, self._verdict = found
+            self.refresh()
+
+    def render(self) -> Content:
+        room, gap = self.content_size.width, Content.styled(_GAP, "$quiet")
+        name = Content.styled(shortened(self._facts.name, max(_LEAST, room // 2)), "bold")
+        for counts in self._facts.tails():
+            right = gap.join([Content(one) for one in counts if one] + ([self._verdict] if self._verdict else []))
+            left, parts = room - right.cell_length - 2, self._beside.split(_GAP)
+            for kept in range(len(parts), -1, -1):
+                line = name + Content.styled(f"  {_GAP.join(parts[:kept])}", "$quiet")
+                if line.cell_length <= left:
+                    return line + Content(" " * (room - line.cell_length - right.cell_length)) + right
+        return name
+
+    async def on_click(self, event: events.Click) -> None:
+        event.stop()
+        await self.run_action("app.tab('statistics')")
+
+
+def _beside(session: Session, facts: Summary) -> str:
+    """Return the format, the type, the size and the tokenizer of a dataset, as far as they are known."""
+    reader = session.view.reader
+    kind = "" if session.refused is not None or isinstance(reader, RecordReader) else str(reader.info.dtype)
+    size = "" if session.stamp is None else human_bytes(session.stamp.size)
+    named = session.choice.short if session.choice is not None and session.vocabulary is not None else ""
+    return _GAP.join(filter(None, (facts.format, kind, size, named)))
+
+
+def _verdict(session: Session) -> Content:
+    """Return what the check found, in words; nothing before it ran."""
+    verdict = session.verdict
+    if verdict is None:
+        return Content("")
+    for name, mark, style in (("error", "✗", "$text-error"), ("warning", "▲", "$text-warning")):
+        if count := verdict.severities.get(name):
+            return Content.styled(f"{mark} {counted(count, name)}", f"bold {style}")
+    return Content.styled(f"✓ {'all' if verdict.deep else 'index'} checked", "$text-success")
 
 
 _FACTS = 24  # least cells for the facts about the dataset that the titles of other tabs leave
@@ -167,8 +226,9 @@ class TopBar(Horizontal):
         taken = sum(
             cells + 2 for cells in (*(len(f"{key} {title}") for _, title, key in self._tabs), *filter(None, beside))
         )
+        least = _FACTS if any(line.display for line in self.query(DatasetLine)) else 0
         for name, title, key in self._tabs:
-            whole = self.app.size.width - taken >= _FACTS or name == self._current
+            whole = self.app.size.width - taken >= least or name == self._current
             words = Content.assemble(
                 (key, "$text-muted" if name != self._current else ""), f" {title}" if whole else ""
             )
@@ -313,8 +373,8 @@ def _in_line(node: DOMNode, binding: Binding) -> bool:
 
 _BAR = 12
 _ALL, _NO_RATE, _NO_BAR, _SHORT = range(4)
-"""Details of the line of a search; the first that leaves room for its keys is shown."""
-_QUIET = "$foreground 65%"
+"""Details of the line of a search; the first that fits is shown."""
+_QUIET = "$quiet"
 
 
 class FindBar(Static):
@@ -351,7 +411,7 @@ class FindBar(Static):
         return self._line(search, shortened(words, max(_LEAST, left)), _SHORT)
 
     def _line(self, search: SearchJob, words: str, detail: int) -> Content:
-        """Return the line with its keys, in more or less detail."""
+        """Return the line in more or less detail."""
         parts = [Content.styled(words, "bold $foreground"), self._hits(search, whole=detail < _SHORT)]
         if search.failure:
             parts.append(Content.styled(search.failure, "$text-error"))
@@ -361,11 +421,7 @@ class FindBar(Static):
             parts.append(Content.styled("stopped", "$text-warning"))
         if self.wrapped:
             parts.append(Content.styled("went around", "$text-warning"))
-        return Content("  " if detail == _SHORT else "   ").join([*parts, *_keys(search)])
-
-    def action_press(self, key: str) -> None:
-        """Press a key that was clicked."""
-        self.app.simulate_key(key)
+        return Content("  " if detail == _SHORT else "   ").join(parts)
 
     def _hits(self, search: SearchJob, *, whole: bool) -> Content:
         results, row = search.results, search.scope.singular
@@ -389,13 +445,6 @@ def _progress(search: SearchJob, detail: int) -> Content:
     return Content.assemble(("━" * done, "$success"), ("━" * (_BAR - done), "$foreground 20%"), (f" {rate}", _QUIET))
 
 
-def _keys(search: SearchJob) -> list[Content]:
-    """Return the keys of a search, which a click presses."""
-    keys = [("n", "n next"), ("N", "N previous")] if search.marks and search.results.hits else []
-    keys.append(("escape", f"esc {'stops' if search.running else 'closes'}"))
-    return [Content.from_markup(f"[{_QUIET} @click=press('{key}')]{words}[/]") for key, words in keys]
-
-
 def filter_words(filtered: SearchJob) -> str:
     """Return the words about a filter in the first line."""
     results = filtered.results
@@ -411,7 +460,7 @@ _KINDS = {
     "good": "bold $text-success",
     "bad": "bold $text-error",
     "busy": "$text-warning",
-    "dim": "$foreground 55%",
+    "dim": "$quiet",
 }
 
 

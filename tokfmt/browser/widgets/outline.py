@@ -19,12 +19,10 @@ from textual.binding import Binding, BindingType
 from textual.message import Message
 
 from tokfmt.base.resources import Recent
+from tokfmt.browser.data import Field, Place, Pointer, Section, broken
 from tokfmt.browser.session import Session, Where, row_at
 from tokfmt.browser.widgets.row_view import RowView
-from tokfmt.core.annotation import broken
 from tokfmt.errors import TokfmtError
-from tokfmt.files.fields import Field, Pointer, Section
-from tokfmt.files.place import Place
 from tokfmt.wording import counted, printable
 
 BLOCK = 64

@@ -23,6 +23,7 @@ from textual.strip import Strip
 from textual.style import Style
 from textual.widgets import Static
 
+from tokfmt.browser.data import ByteOffset, RecordReader
 from tokfmt.browser.keys import pressed
 from tokfmt.browser.layout import (
     UNBOUNDED,
@@ -40,8 +41,6 @@ from tokfmt.browser.layout import (
 from tokfmt.browser.rows import Damage, RowSource, Span, fetched, fetched_span, padded_from
 from tokfmt.browser.widgets.row_view import Leaping, WithLoader
 from tokfmt.browser.widths import roomy
-from tokfmt.core.reader import ByteOffset
-from tokfmt.core.records import RecordReader
 from tokfmt.errors import TokfmtError
 from tokfmt.wording import counted, printable
 
@@ -49,11 +48,18 @@ if TYPE_CHECKING:
     from tokfmt.browser.frequency import Frequency
 
 STYLES = {kind: f"reader--{kind.name.lower()}" for kind in Kind}
-_PARTS = ("odd", "even", "masked", "padding", "hit", "cursor", "cursor-blurred", "marked")
+_HUES = 6
+_PARTS = (
+    *(f"hue-{number}" for number in range(_HUES)),
+    *("trained", "trained-odd", "masked", "hit", "last-hit", "cursor", "cursor-blurred", "marked"),
+)
 CLASSES = {*STYLES.values(), *(f"reader--{part}" for part in _PARTS)}
 _TINTED = {Kind.TEXT, Kind.SPACE, Kind.BREAK, Kind.CONTROL}
 _PLAIN = {Kind.RULE, Kind.DAMAGE}
 
+
+AROUND = 3
+"""Lines that are shown above and below the target of a jump."""
 
 _TURN = 3
 """Lines that a turn of the wheel scrolls."""
@@ -108,7 +114,7 @@ class Reader(WithLoader, can_focus=True):
         self.beside = range(0)
         self.lines: list[Line] = []
         self.left, self._opening, self._asked = 0, False, (0, 0)
-        self._steps: deque[tuple[Step, bool]] = deque()  # moves that wait for a chunk
+        self._steps: deque[tuple[Step, int | None]] = deque()  # moves that wait for a chunk, and lines around it
         self._loading, self._empty = False, True
 
     @property
@@ -149,7 +155,7 @@ class Reader(WithLoader, can_focus=True):
             self.damage = found if isinstance(found, Damage) else None
             self.scroll = found if isinstance(found, ReaderPosition) else None
             self.left, self._opening = 0, False
-            self._steps.appendleft((_nothing, True))
+            self._steps.appendleft((_nothing, AROUND))
             self._step()
 
         self.loader.ask(work, then)
@@ -194,9 +200,14 @@ class Reader(WithLoader, can_focus=True):
 
     # moves
 
-    def move(self, step: Step, *, reveal: bool = True) -> None:
-        """Do a move after those that wait for a chunk."""
-        self._steps.append((step, reveal))
+    def move(self, step: Step, *, around: int | None = 0) -> None:
+        """Do a move after those that wait for a chunk.
+
+        Args:
+            step: The move.
+            around: Lines around the cursor to show with it; None scrolls to no line.
+        """
+        self._steps.append((step, around))
         self._step()
 
     def _step(self) -> None:
@@ -205,16 +216,16 @@ class Reader(WithLoader, can_focus=True):
             return
         scroll = self.scroll
         while self._steps:
-            step, reveal = self._steps.popleft()
+            step, around = self._steps.popleft()
             if scroll is not None:
                 try:
                     step(scroll)
                     step = _nothing  # so that the move is not repeated if only `reveal` lacks a chunk
-                    if reveal:
-                        scroll.reveal(max(1, self.size.height))
+                    if around is not None:
+                        scroll.reveal(max(1, self.size.height), around)
                         self._follows = True
                 except NotLoadedError as error:
-                    self._steps.appendleft((step, reveal))
+                    self._steps.appendleft((step, around))
                     self._loading = True
                     self._load(scroll, error.chunk)
                     return
@@ -286,34 +297,38 @@ class Reader(WithLoader, can_focus=True):
         if line.first <= scroll.cursor < line.last:
             under = max((run.token for run in line.runs if run.token <= scroll.cursor), default=-1)
         hits = [hit for hit in self.hits if hit.start < line.last and hit.stop > line.first]
-        segments, marked = [], self.marked
-        token, shade = line.first, line.first & 1
+        segments, marked, hue, token = [], self.marked, -1, -1
         for run in line.runs:
-            if run.token != token:  # not the parity of the token: those within a character have no glyph
-                token, shade = run.token, 1 - shade
-            names = self._kind(scroll, run, shade)
+            if run.token != token:  # tokens within a character have no glyph, so that neighbors may have one hue
+                hue = (run.token + (run.token % _HUES == hue)) % _HUES
+            token = run.token
+            names = self._kind(scroll, run, hue)
             if run.kind not in _PLAIN:
-                if any(run.token in hit for hit in hits):
-                    names.append("reader--hit")
+                is_hit = any(run.token in hit for hit in hits)
                 if run.token in marked:
                     names.append("reader--marked")
                 if run.token == under:
                     names.append("reader--cursor" if self.has_focus else "reader--cursor-blurred")
                 elif run.token in self.beside:
                     names.append("reader--cursor-blurred")
+                if is_hit:  # a hit is seen below the cursor, too
+                    names.append("reader--last-hit" if run.token == under else "reader--hit")
             segments.append(Segment(run.text, self.get_component_rich_style(*names)))
         return segments
 
-    def _kind(self, scroll: ReaderPosition, run: Run, shade: int) -> list[str]:
-        """Return the style names of a run: its kind, its tint, and whether its token counts in the loss."""
-        if run.kind in _PLAIN:
-            return [STYLES[run.kind]]
-        if run.token >= scroll.roll.padded:
-            return ["reader--padding"]
+    def _kind(self, scroll: ReaderPosition, run: Run, hue: int) -> list[str]:
+        """Return the style names of a run: its kind, and its hue, or whether its token is trained."""
         names = [STYLES[run.kind]]
+        if run.kind in _PLAIN or run.kind is Kind.PADDING:
+            return names
+        is_trained = scroll.is_trained(run.token)
+        if is_trained is False:
+            return [*names, "reader--masked"]
+        if is_trained and scroll.roll.masked:
+            return [*names, "reader--trained-odd" if run.token & 1 else "reader--trained"]
         if run.kind in _TINTED and not self.token_style.characters:
-            names.append("reader--odd" if shade else "reader--even")
-        return names if scroll.counts(run.token) else [*names, "reader--masked"]
+            names.append(f"reader--hue-{hue}")
+        return names
 
     def _damaged(self, damage: Damage, y: int) -> list[Segment]:
         """Return a line of the message in place of a damaged row."""
@@ -360,11 +375,11 @@ class Reader(WithLoader, can_focus=True):
 
     def go_to(self, token: int) -> None:
         """Put the cursor on a token."""
-        self.move(lambda scroll: scroll.to(token))
+        self.move(lambda scroll: scroll.to(token), around=AROUND)
 
     def roll(self, lines: int) -> None:
         """Scroll without moving the cursor."""
-        self.move(lambda scroll: scroll.by_view(lines, self.size.height), reveal=False)
+        self.move(lambda scroll: scroll.by_view(lines, self.size.height), around=None)
 
     def drag(self, share: float) -> None:
         """Scroll to a share of the row."""
@@ -372,7 +387,7 @@ class Reader(WithLoader, can_focus=True):
         def step(scroll: ReaderPosition) -> None:
             scroll.top = scroll.find(round(share * (scroll.roll.span.length - 1)))
 
-        self.move(step, reveal=False)
+        self.move(step, around=None)
 
     def on_scroll_to(self, message: ScrollTo) -> None:
         """Scroll to the dragged thumb of the scrollbar."""
@@ -412,7 +427,7 @@ class Reader(WithLoader, can_focus=True):
     def on_click(self, event: events.Click) -> None:
         if event.y < len(self.lines) and not self._dragging:
             line, column = self.lines[event.y], self.left + event.x
-            self.move(lambda scroll: scroll.to(line.token_at(column)), reveal=False)
+            self.move(lambda scroll: scroll.to(line.token_at(column)), around=None)
         self._dragging = False
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
@@ -441,7 +456,7 @@ class Reader(WithLoader, can_focus=True):
                 scroll.by_view(beyond, self.size.height)
                 scroll.by_lines(beyond)
 
-        self.move(step, reveal=False)
+        self.move(step, around=None)
 
     def on_mouse_up(self) -> None:
         if self._pressed is not None:
@@ -644,7 +659,7 @@ class TokenDetails(Static):
 
     def _pair(self, name: str, value: str, style: str = "$foreground", leads: Style | None = None) -> Content:
         words = Content.styled(value, style)
-        return Content.assemble((f"{name} ", "$foreground 50%"), words if leads is None else words.stylize(leads))
+        return Content.assemble((f"{name} ", "$quiet"), words if leads is None else words.stylize(leads))
 
     def _what(self, facts: TokenFacts, unit: str) -> Iterator[Content]:
         yield self._pair(unit, f"{facts.unit:,} of {facts.length:,}")
@@ -677,12 +692,12 @@ class TokenDetails(Static):
             yield self._pair("byte", place, leads=_TO_BYTES)
         if facts.raw is not None:
             yield self._pair("bytes", facts.raw[:_BYTES].hex(" ") + (" …" if len(facts.raw) > _BYTES else ""))
+        if self._unit == "token":
+            yield Content.from_markup("[$quiet @click=follow]⏎ list all[/]")
         if self._more.frequency is not None:
             rank, count, rows = self._more.frequency
             yield self._pair("rank", f"{rank:,}")
             yield self._pair("found", f"{counted(count, 'time')} in {counted(rows, self._more.singular)}")
-        if self._unit == "token":
-            yield Content.from_markup("[$foreground 50% @click=follow]⏎ list all[/]")
 
     def action_follow(self) -> None:
         self.post_message(self.Followed())

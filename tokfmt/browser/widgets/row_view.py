@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -28,7 +28,7 @@ from textual.widget import Widget
 
 from tokfmt.browser.layout import HEAD, Kind, TokenStyle, words_of
 from tokfmt.browser.rows import Damage, RowSource, Span, Viewport
-from tokfmt.wording import short
+from tokfmt.wording import bar, short
 
 if TYPE_CHECKING:
     from tokfmt.browser.columns import Order, RowColumn
@@ -159,6 +159,9 @@ class Leaping(Message):
         self.token = token
 
 
+_MOST_SELECTED = 1 << 16  # lines in one range
+
+
 class RowView(WithLoader, ScrollView, can_focus=True):
     """A list of any number of lines; subclasses define their number and draw them.
 
@@ -168,8 +171,11 @@ class RowView(WithLoader, ScrollView, can_focus=True):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("down,j", "by(1)", "Down", system=True),
         Binding("up,k", "by(-1)", "Up", system=True),
-        Binding("pagedown,space,ctrl+f", "pages(1)", "Page down", system=True),
+        Binding("pagedown,ctrl+f", "pages(1)", "Page down", system=True),
         Binding("pageup,ctrl+b", "pages(-1)", "Page up", system=True),
+        Binding("space", "select", "Select", system=True),
+        Binding("shift+down,J", "extend(1)", "Select down", system=True),
+        Binding("shift+up,K", "extend(-1)", "Select up", system=True),
         Binding("ctrl+d", "halves(1)", "Half a page down", system=True),
         Binding("ctrl+u", "halves(-1)", "Half a page up", system=True),
         Binding("ctrl+e", "roll(1)", "Scroll down", system=True),
@@ -180,6 +186,13 @@ class RowView(WithLoader, ScrollView, can_focus=True):
 
     head = 0
     cursor = 0
+    selects = False
+    """Lines can be selected; without, Space turns the page."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.selected: set[int] = set()  # what `name_of` returns of lines
+        self._anchor: int | None = None  # the line where a range begins
 
     # for subclasses
 
@@ -205,6 +218,41 @@ class RowView(WithLoader, ScrollView, can_focus=True):
             column: Column of the click.
             times: 1 for a single click, 2 for a double click.
         """
+
+    def name_of(self, line: int) -> int:
+        """Return what a selected line is known by: its number, unless that changes with what is listed."""
+        return line
+
+    def selection_changed(self) -> None:
+        """Handle a change of the selected lines."""
+
+    # selecting
+
+    def action_select(self) -> None:
+        """Select the line under the cursor, or not any more, and go to the next one."""
+        if not self.selects:
+            self.action_pages(1)
+        elif self.count:
+            self.selected ^= {self.name_of(self.cursor)}
+            self._anchor = None
+            self.action_by(1)
+            self.selection_changed()
+
+    def action_extend(self, step: int) -> None:
+        """Select all lines from where the cursor was to the next one."""
+        self.extend_to(self.cursor + step)
+
+    def extend_to(self, line: int) -> None:
+        """Select all lines from where the cursor was to another one."""
+        if self.selects and self.count:
+            anchor = self.cursor if self._anchor is None else self._anchor
+            before = range(min(anchor, self.cursor), max(anchor, self.cursor) + 1)
+            self.selected -= {self.name_of(one) for one in before}
+            self.choose(line)
+            self._anchor = anchor
+            low, high = sorted((anchor, self.cursor))
+            self.selected |= {self.name_of(one) for one in range(low, min(high, low + _MOST_SELECTED) + 1)}
+            self.selection_changed()
 
     # moves
 
@@ -246,7 +294,7 @@ class RowView(WithLoader, ScrollView, can_focus=True):
 
     def choose(self, line: int) -> None:
         """Put the cursor on a line and call `moved`. Without scrolling, only two lines are drawn."""
-        before = self.cursor
+        before, self._anchor = self.cursor, None
         self._place(line)
         for changed in (before, self.cursor):
             self.refresh_line(changed + self.head)
@@ -282,6 +330,9 @@ class RowView(WithLoader, ScrollView, can_focus=True):
         inside = event.get_content_offset(self)
         line = self.top + inside.y - self.head if inside is not None else -1
         if inside is not None and inside.y >= self.head and line < self.count:
+            if event.shift:
+                self.extend_to(line)
+                return
             self.choose(line)
             self.clicked(inside.x, event.chain)
 
@@ -345,9 +396,10 @@ class Columns(NamedTuple):
     length: int
     words: int
     others: tuple[int, ...] = ()
+    bar: int = 0
 
 
-def columns(width: int, count: int, tokens: int | None, others: Sequence[int] = ()) -> Columns:
+def columns(width: int, count: int, tokens: int | None, others: Sequence[int] = (), *, bars: bool = False) -> Columns:
     """Return the columns that fit.
 
     Args:
@@ -355,6 +407,7 @@ def columns(width: int, count: int, tokens: int | None, others: Sequence[int] = 
         count: Number of rows.
         tokens: Length of the token axis; None without one.
         others: Widths of more columns.
+        bars: Show lengths as bars, if there is room.
     """
     number, length = max(2, len(f"{max(0, count - 1):,}")), 7
     position = max(8, len(f"{tokens:,}")) if tokens else 0
@@ -365,21 +418,24 @@ def columns(width: int, count: int, tokens: int | None, others: Sequence[int] = 
         beside.append(wide)
         room -= wide + 1
     more = sum(wide + 1 for wide in beside)
+    wide_bar = _BAR if bars and room >= _BAR + 1 + _LEAST_WORDS else 0
+    more += wide_bar + 1 if wide_bar else 0
     if width - number - length - position - more - 6 < 30:
         position = 0
     if width - number - length - 4 < 12:
         length = 0
     used = number + 1 + (position + 2 if position else 0) + (length + 1 if length else 0) + more
-    return Columns(number, position, length, max(0, width - used - 1), tuple(beside))
+    return Columns(number, position, length, max(0, width - used - 1), tuple(beside), wide_bar)
 
 
 _LEAST_WORDS = 10  # cells that other columns leave to the beginning of a row
+_BAR = 5  # cells of the bar of a length
 _WIDEST = 16  # cells of another column
 
 SIGNS = "▲▼"
 """The signs of an order that rises, and of one that falls."""
 
-_PARTS = ("head", "number", "dim", "other", "words", "mark", "damage", "hit", "excerpt", "bookmark")
+_PARTS = ("head", "number", "dim", "bar", "other", "words", "mark", "damage", "hit", "excerpt")
 _CURSORS = ("cursor", "cursor-blurred")
 _WORDS = {Kind.TEXT, Kind.SPACE, Kind.ID}
 _STYLES = {kind: "list--words" if kind in _WORDS else "list--mark" for kind in Kind}
@@ -388,12 +444,13 @@ _STYLES = {kind: "list--words" if kind in _WORDS else "list--mark" for kind in K
 class SequenceList(RowView):
     """The list of rows; the cursor chooses one.
 
-    Call `show` with a port, `restrict` with row numbers to list only these, and `mark` with a search. Rows of
-    `bookmarks` are marked: set them and call `refresh`.
+    Call `show` with a port, `restrict` with row numbers to list only these, and `mark` with a search.
     """
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {f"list--{part}" for part in (*_PARTS, *_CURSORS)}
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("space", "select", "Select")]
     head = 1
+    selects = True
 
     class Chosen(Message):
         """The user chose a row."""
@@ -404,6 +461,9 @@ class SequenceList(RowView):
 
     class Opened(Message):
         """A double click opens the row under the cursor."""
+
+    class Selected(Message):
+        """Other rows are selected."""
 
     class Headed(Message):
         """The user clicked the heading of a column."""
@@ -422,7 +482,6 @@ class SequenceList(RowView):
         self.token_style = TokenStyle()
         self._rows: NDArray[np.int64] | None = None
         self._excerpts: Excerpts | None = None
-        self.bookmarks: Collection[int] = frozenset()
 
     # the listed rows
 
@@ -443,6 +502,8 @@ class SequenceList(RowView):
     def show(self, port: RowSource, token_style: TokenStyle, row: int = 0) -> None:
         """List the rows of a port."""
         self.loader.forget()
+        if port is not self.port:
+            self.selected.clear()
         self.port, self.token_style, self._rows, self.order = port, token_style, None, None
         self.point_at_row(row)
 
@@ -525,6 +586,22 @@ class SequenceList(RowView):
         if missing:
             self._around.ask(lambda: excerpts.load(missing), made)
 
+    def name_of(self, line: int) -> int:
+        return self.row_of(line)
+
+    def selection_changed(self) -> None:
+        self.refresh()
+        self.post_message(self.Selected())
+
+    @property
+    def selected_rows(self) -> NDArray[np.int64]:
+        """Return the selected rows, in the order of the list; those that are not listed come last."""
+        rows = np.array(sorted(self.selected), np.int64)
+        if self.order is None:
+            return rows
+        listed = self.order.rows[np.isin(self.order.rows, rows)]
+        return np.concatenate([listed, np.setdiff1d(rows, listed)])
+
     def moved(self) -> None:
         if self.count:
             self.post_message(self.Chosen(self.row))
@@ -558,7 +635,13 @@ class SequenceList(RowView):
         port = self.port
         tokens = port.reader.info.tokens if isinstance(port, Viewport) else None
         widths = [self._width(one) for one in self.others]
-        return columns(self.columns, port.count if port else 0, tokens, widths)
+        bars = port is not None and not port.sampled
+        return columns(self.columns, port.count if port else 0, tokens, widths, bars=bars)
+
+    def _longest(self) -> int:
+        """Return the length of the longest row on the screen."""
+        spans = [self.port.peek_span(self.row_of(line)) for line in self.seen] if self.port is not None else []
+        return max((span.length for span in spans if isinstance(span, Span)), default=0)
 
     def _width(self, column: RowColumn) -> int:
         """Return the cells of a column: as many as the values on the screen take."""
@@ -575,7 +658,7 @@ class SequenceList(RowView):
             at += wide.position + 2
         if wide.length:
             found.append(("length", range(at, at + wide.length + 1)))
-            at += wide.length + 1
+            at += wide.length + 1 + (wide.bar + 1 if wide.bar else 0)
         for column, cells in zip(self.others, wide.others, strict=False):
             found.append((column.name, range(at, at + cells + 1)))
             at += cells + 1
@@ -586,19 +669,22 @@ class SequenceList(RowView):
         numeric = {one.name: one.numeric for one in self.others}
         text = ""
         for name, cells in self._headings():
+            text = text.ljust(cells.start)
             room, order = len(cells) - 1, self.order
             words = name + (SIGNS[order.falling] if order is not None and order.name == name else "")
             words = set_cell_size(words, room) if cell_len(words) > room else words
             space = " " * (room - cell_len(words))
             text += f"{space}{words} " if numeric.get(name, True) else f" {words}{space}"
+        wide = self._columns()
+        text += " " * (wide.bar + 1 if wide.bar and not wide.others else 0)
         marks = self._excerpts is not None and self._excerpts.search.marks
         words = "hit, or beginning" if marks else "begins with"
         return [Segment(f"{text} {words}", self.get_component_rich_style("list--head"))]
 
     def _sign(self, row: int, style: Callable[[str], Style]) -> Segment:
-        """Return the mark of a row in one cell: a bookmark, a hit, or a blank."""
-        if row in self.bookmarks:
-            return Segment("★", style("list--bookmark"))
+        """Return the mark of a row in one cell: selected, a hit, or a blank."""
+        if row in self.selected:
+            return Segment("✓", style("list--hit"))
         if self._excerpts is not None and self._excerpts.has(row):
             return Segment("●", style("list--hit"))
         return Segment(" ", style("list--dim"))
@@ -619,6 +705,9 @@ class SequenceList(RowView):
             at = f"{span.start:>{wide.position + 1},} " if wide.position and span.start is not None else ""
             length = f"{short(span.length):>{wide.length}} " if wide.length else ""
             segments.append(Segment(f"{at}{length}", style("list--dim")))
+            if wide.bar:
+                drawn = bar(span.length / max(1, self._longest()), wide.bar)
+                segments.append(Segment(f"{drawn:<{wide.bar}} ", style("list--bar")))
             for column, cells in zip(self.others, wide.others, strict=False):
                 segments.append(Segment(_cell(column, row, cells), style("list--other")))
             segments.append(Segment(" ", style("list--dim")))

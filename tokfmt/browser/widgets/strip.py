@@ -16,13 +16,13 @@ from tokfmt.browser.layout import TokenStyle
 from tokfmt.browser.parts import RowParts, parts_of
 from tokfmt.browser.rows import RowSource
 from tokfmt.browser.widgets.row_view import WithLoader
-from tokfmt.wording import counted, printable
+from tokfmt.wording import printable
 
 SHADES = "█▓▒░"
 """Sources differ in a shade too, for terminals without colors."""
 
 _COLORS = 6
-_PADDING = "·"
+_PADDING, _PROMPT = "·", "░"
 _LEAST = 12  # cells of the bar, before its facts are left out
 
 
@@ -111,8 +111,7 @@ class PackingStrip(WithLoader):
     # drawing
 
     def _facts(self, parts: RowParts) -> str:
-        padding = parts.length - parts.filled
-        return f" {parts.length:,} · {counted(len(parts.parts), 'doc')} · {padding:,} pad"
+        return f" {parts.words}"
 
     def _bar_width(self, parts: RowParts) -> int:
         facts = len(self._facts(parts))
@@ -127,16 +126,17 @@ class PackingStrip(WithLoader):
 
     def _bar(self, parts: RowParts) -> list[Segment]:
         wide, current = self._bar_width(parts), self.current
-        owners = [parts.at(_unit(x, wide, parts.length)) for x in range(wide)]
+        units = [_unit(x, wide, parts.length) for x in range(wide)]
+        owners = [(parts.at(unit), parts.is_prompt(unit)) for unit in units]
         out = []
-        for part, group in groupby(owners):
+        for (part, prompt), group in groupby(owners):
             cells = sum(1 for _ in group)
             if part is None:
                 out.append(Segment(_PADDING * cells, self.get_component_rich_style("strip--padding")))
                 continue
             shade = parts.parts[part].shade
-            text = SHADES[shade % len(SHADES)] * cells
-            text = text[:-1] + "▌" if cells > 1 and part + 1 < len(parts.parts) else text
+            text = (_PROMPT if prompt else SHADES[shade % len(SHADES)]) * cells
+            text = text[:-1] + "▌" if not prompt and cells > 1 and part + 1 < len(parts.parts) else text
             style = self.get_component_rich_style(f"strip--{shade % _COLORS}")
             out.append(Segment(text, style + Style(underline=True) if part == current else style))
         if wide < self.size.width:

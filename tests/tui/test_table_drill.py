@@ -1,4 +1,4 @@
-"""From the numbers of Statistics and Findings to the sequences behind them."""
+"""From the numbers of the overview to the sequences behind them."""
 
 import json
 from collections import Counter
@@ -10,7 +10,7 @@ from browsing import PACK, browse, line, tab_of
 from paths import CORPUS, TOKENIZER
 
 import tokfmt
-from tokfmt.browser.widgets.rankings import GroupRanking, Ranking
+from tokfmt.browser.widgets.table import GroupTable, TokenTable
 
 DOCUMENTS = [[7, 8, 9], [5], [7, 8, 9], [], [1, 2, 3, 4], [5], [7, 8, 9], [4, 4], [1, 2, 3, 4], [9, 8, 7]]
 
@@ -47,7 +47,7 @@ def numbers(holds):
 
 async def to(app, press, name):
     """Go to the statistics, and to a list of it."""
-    await press("4")
+    await press("2")
     app.tab.query_one(f"#{name}").focus()
     await press()
 
@@ -59,16 +59,17 @@ async def to(app, press, name):
 def test_groups_open_to_their_members_and_lead_to_them(repeated):
     async def steps(app, press):
         await to(app, press, "groups")
-        groups = app.tab.query_one(GroupRanking)
+        groups = app.tab.query_one(GroupTable)
         assert "3 groups" in groups.border_title
-        assert [text.split()[1] for text in shown(groups)[:3]] == ["#0", "#4", "#1"]  # by number, then length
+        assert [text.split()[2] for text in shown(groups)[:3]] == ["#0", "#4", "#1"]  # by number, then length
         assert "7 8 9" in shown(groups)[0]
         await press("right")
-        assert [text.strip() for text in shown(groups)[1:4]] == ["#0", "#2", "#6"]
+        assert [text.split()[0] for text in shown(groups)[1:4]] == ["#0", "#2", "#6"]
+        assert all("7 8 9" in text for text in shown(groups)[:4])
         await press("down", "down", "enter")  # the second member
         assert listed(app) == [0, 2, 6]
         assert tab_of(app).where == (2, 0)
-        await press("4")
+        await press("2")
         assert groups.has_focus
         await press("left")
         assert groups.count == 3
@@ -83,13 +84,13 @@ def test_groups_open_to_their_members_and_lead_to_them(repeated):
 def test_a_group_opens_and_closes_with_l_and_h(repeated):
     async def steps(app, press):
         await to(app, press, "groups")
-        groups = app.tab.query_one(GroupRanking)
+        groups = app.tab.query_one(GroupTable)
         await press("l")
-        assert groups.members.tolist() == [0, 2, 6]
+        assert groups.groups.members.tolist() == [0, 2, 6]
         await press("G", "g", "g")
         assert groups.cursor == 0
         await press("h")
-        assert not len(groups.members)
+        assert not len(groups.groups.members)
 
     browse([repeated], steps)
 
@@ -98,14 +99,14 @@ def test_a_group_opens_and_closes_with_l_and_h(repeated):
 def test_several_groups_are_listed_together_and_another_dataset_closes_them(repeated):
     async def steps(app, press):
         await to(app, press, "groups")
-        groups = app.tab.query_one(GroupRanking)
+        groups = app.tab.query_one(GroupTable)
         await press("right", "end", "shift+up")
-        assert groups.border_subtitle == "2 chosen"
+        assert groups.border_subtitle == "2 selected"
         assert groups.count == 3 + 3
         await press("enter")
         assert listed(app) == numbers(lambda document: document in ([5], [1, 2, 3, 4]))
         await press("d", "end", "enter")
-        assert app.query_one("#statistics GroupRanking").open is None
+        assert app.query_one("#statistics GroupTable").groups is None
 
     browse([repeated, PACK], steps)
 
@@ -120,12 +121,12 @@ def test_equal_texts(tokenizer, tmp_path):
 
     async def steps(app, press):
         await to(app, press, "groups")
-        groups = app.tab.query_one(GroupRanking)
-        place = next(k for k in range(groups.count) if groups.ranked.row(k) == 3)
+        groups = app.tab.query_one(GroupTable)
+        place = next(k for k in range(groups.count) if groups.groups.row(k) == 3)
         assert lines[3]["text"][:10] in shown(groups)[place]
         groups.choose(place)
         await press("right")
-        assert groups.members.tolist() == [3, 20]
+        assert groups.groups.members.tolist() == [3, 20]
         await press("enter")
         assert listed(app) == [3, 20]
 
@@ -142,8 +143,8 @@ def test_a_token_leads_to_all_its_occurrences():
     count = Counter(ids.tolist())
 
     async def steps(app, press):
-        await to(app, press, "most")
-        most = app.tab.query_one("#most", Ranking)
+        await to(app, press, "tokens")
+        most = app.tab.query_one(TokenTable)
         assert most.count == len(count)
         token, times = count.most_common(1)[0]
         assert shown(most)[0].split()[:2] == [str(token), f"{times:,}"]
@@ -157,9 +158,9 @@ def test_a_token_leads_to_all_its_occurrences():
         first = int(np.flatnonzero(ids == token)[0])
         assert tab.where == (rows[0], first - bounds[rows[0]])  # the cursor is on the first
         assert tab.search.results.hits == times
-        await press("end", "4", "enter")  # from any place, the first is shown
+        await press("end", "2", "enter")  # from any place, the first is shown
         assert tab.where == (rows[0], first - bounds[rows[0]])
-        await press("full_stop")
+        await press("n")
         assert tab.where[1] == int(np.flatnonzero(ids == token)[1]) - bounds[tab.where[0]]
 
     browse([PACK], steps)
@@ -168,18 +169,22 @@ def test_a_token_leads_to_all_its_occurrences():
 @FUZZ_ONLY
 def test_several_tokens_and_the_ends_of_sequences(repeated):
     async def steps(app, press):
-        await to(app, press, "least")
-        least = app.tab.query_one("#least", Ranking)
-        await press("shift+down", "shift+down", "shift+up")
-        assert least.chosen == range(2)
-        tokens = [least.ranked.line(k).name for k in least.chosen]
+        await to(app, press, "tokens")
+        table = app.tab.query_one(TokenTable)
+        await press("right", "shift+down", "shift+down", "shift+up")
+        assert table.turned == "rare"
+        assert table.chosen == [0, 1]
+        tokens = [table.lines.record(k)["id"] for k in table.chosen]
         await press("enter")
-        assert listed(app) == numbers(lambda document: not {*map(int, tokens)}.isdisjoint(document))
+        assert listed(app) == numbers(lambda document: not {*tokens}.isdisjoint(document))
         for name, end in (("first", 0), ("last", -1)):
-            await to(app, press, name)
-            ends = app.tab.query_one(f"#{name}", Ranking)
-            token = int(ends.ranked.line(0).name)
-            assert ends.ranked.line(0).count == len(numbers(lambda document, end=end: document[end:][:1] == [token]))
+            await to(app, press, "tokens")
+            await press("right")
+            assert table.turned == name
+            token = table.lines.record(0)["id"]
+            assert table.lines.record(0)["count"] == len(
+                numbers(lambda document, end=end: document[end:][:1] == [token])
+            )
             await press("home", "enter")
             assert listed(app) == numbers(lambda document: document and document[end] == token)
 
@@ -190,11 +195,11 @@ def test_several_tokens_and_the_ends_of_sequences(repeated):
 def test_a_double_click_follows(repeated):
     async def steps(app, press):
         await to(app, press, "groups")
-        groups = app.tab.query_one(GroupRanking)
+        groups = app.tab.query_one(GroupTable)
         place = (groups.gutter.left + 6, groups.gutter.top + 1)
         await press.pilot.click(groups, offset=(groups.gutter.left, groups.gutter.top + 1))  # the mark opens a group
         await press()
-        assert groups.members.tolist() == [4, 8]
+        assert groups.groups.members.tolist() == [4, 8]
         await press.pilot.click(groups, offset=place, times=2)
         await press()
         assert listed(app) == [4, 8]

@@ -1,0 +1,161 @@
+"""The overview: its numbers are those of the dataset, and each leads to the sequences that it counts."""
+
+import json
+from collections import Counter
+
+import numpy as np
+import pytest
+from browsing import BLOCKS, HDF5, PACK, STORE, browse, line, tab_of
+from paths import CORPUS
+
+import tokfmt
+
+DOCUMENTS = [[7, 8, 9], [5], [7, 8, 9], [], [1, 2, 3, 4], [5], [7, 8, 9], [4, 4], [1, 2, 3, 4], [9, 8, 7]]
+
+
+@pytest.fixture(autouse=True)
+def _own_place(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def repeated(tmp_path):
+    """A store of documents of which three occur several times."""
+    text = tmp_path / "x.jsonl"
+    text.write_text("".join(json.dumps({"input_ids": ids}) + "\n" for ids in DOCUMENTS))
+    tokfmt.convert(text, tmp_path / "x.pbin", to_eos="none", eos="none", executor="serial")
+    return tmp_path / "x.pbin"
+
+
+def listed(app):
+    assert app.entry.name == "sequences"
+    rows = tab_of(app).list
+    return [rows.row_of(k) for k in range(rows.count)]
+
+
+def numbers(holds):
+    return [k for k, document in enumerate(DOCUMENTS) if holds(document)]
+
+
+async def to(app, press, name):
+    await press("2")
+    app.tab.query_one(f"#{name}").focus()
+    await press()
+
+
+async def follow(app, press, name):
+    """Press Enter on a fact."""
+    await to(app, press, "facts")
+    table = app.tab.query_one("#facts")
+    table.choose([fact.name for fact in table.lines.facts].index(name))
+    await press("enter")
+
+
+@pytest.mark.parametrize("path", [PACK, BLOCKS, STORE], ids=lambda path: path.name)
+def test_its_numbers_are_those_of_the_dataset(path):
+    reader = tokfmt.open(path).reader
+    lengths, ids = np.diff(reader.offsets(0, reader.info.sequences)), reader.tokens(0, reader.info.tokens)
+
+    async def steps(app, press):
+        await press("2")
+        facts = {fact.name: fact.value for fact in app.tab.query_one("#facts").lines.facts}
+        assert facts["sequences"] == f"{len(lengths):,}"
+        assert facts["tokens"] == f"{len(ids):,}"
+        assert facts["longest"] == f"{lengths.max():,}"
+        table = app.tab.query_one("#lengths")
+        bins = [table.lines.record(k) for k in range(table.count)]
+        assert sum(one["sequences"] for one in bins) == len(lengths)
+        for one in bins:
+            assert one["sequences"] == np.count_nonzero((lengths >= one["low"]) & (lengths < one["high"]))
+        first, count = app.tab.query_one("#tokens").lines.record(0), Counter(ids.tolist()).most_common(1)[0][1]
+        assert first["count"] == count
+        assert f"p50 {int(np.percentile(lengths, 50, method='inverted_cdf')):,}" in str(table.border_title)
+
+    browse([path], steps)
+
+
+def test_selected_lengths_are_listed_together(repeated):
+    async def steps(app, press):
+        await to(app, press, "lengths")
+        table = app.tab.query_one("#lengths")
+        await press("home", "down", "shift+down", "shift+down")
+        bins = [table.lines.record(k) for k in table.chosen]
+        assert table.border_subtitle == "3 selected"
+        await press("enter")
+        assert listed(app) == numbers(lambda document: bins[0]["low"] <= len(document) < bins[-1]["high"])
+
+    browse([repeated], steps)
+
+
+def test_facts_lead_on(repeated):
+    async def steps(app, press):
+        for name, holds in (
+            ("sequences", lambda document: True),
+            ("longest", lambda document: len(document) == 4),
+            ("empty", lambda document: not document),
+            ("largest ID", lambda document: 9 in document),
+        ):
+            await follow(app, press, name)
+            assert listed(app) == numbers(holds), name
+        await follow(app, press, "duplicates")
+        assert app.focused.id == "groups"
+        await follow(app, press, "different IDs")
+        assert app.focused.turned == "frequent"
+        await follow(app, press, "on disk")
+        assert app.entry.name == "index"
+
+    browse([repeated], steps)
+
+
+def test_what_deviates_is_marked(repeated):
+    async def steps(app, press):
+        await press("2")
+        odd = {fact.name for fact in app.tab.query_one("#facts").lines.facts if fact.odd}
+        assert odd - {"findings"} == {"empty", "duplicates"}
+
+    browse([repeated], steps)
+
+
+def test_the_masked_positions_of_samples_lead_to_them():
+    async def steps(app, press):
+        if app.session.shown != "samples":
+            await press("v")
+        await follow(app, press, "masked")
+        reader = app.session.view.reader
+        masks = reader.masks(0, reader.info.tokens).reshape(reader.info.sequences, -1)
+        assert listed(app) == np.flatnonzero((masks == 0).any(1)).tolist()
+        assert tab_of(app).filtered.words == "masked>0"
+
+    browse([HDF5], steps)
+
+
+@pytest.mark.parametrize("size", [(80, 24), (200, 60)])
+def test_its_lists_fill_the_screen_and_one_can_be_enlarged(size):
+    async def steps(app, press):
+        await to(app, press, "tokens")
+        tables = [app.tab.query_one(f"#{name}") for name in ("facts", "lengths", "tokens", "groups")]
+        assert all(table.outer_size.height >= 7 for table in tables)
+        assert max(table.region.bottom for table in tables) >= size[1] - 2
+        assert all(line(table, y).strip() for table in tables[:3] for y in range(min(3, table.count)))
+        await press("z")
+        assert app.tab.query_one("#tokens").outer_size.height >= size[1] - 4
+        await press("escape")
+        assert app.tab.query_one("#lengths").size.height
+
+    browse([PACK], steps, size=size)
+
+
+def test_a_drag_selects_lines_and_text_has_no_ids_without_a_tokenizer():
+    async def steps(app, press):
+        await press("2")
+        table = app.tab.query_one("#lengths")
+        left, top = table.gutter.left + 2, table.gutter.top
+        await press.pilot.mouse_down(table, offset=(left, top))
+        await press.pilot.hover(table, offset=(left, top + 2))
+        await press.pilot.mouse_up(table, offset=(left, top + 2))
+        await press()
+        assert table.chosen == [0, 1, 2]
+        assert "--tokenizer" in line(app.tab.query_one("#tokens"), 0)
+
+    browse([CORPUS], steps)
