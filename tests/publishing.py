@@ -8,7 +8,7 @@ import pytest
 from steps import KINDS, Steps
 
 from tokfmt import registry
-from tokfmt.commands.destination import StoredFormat
+from tokfmt.commands.guards import StoredFormat
 from tokfmt.errors import ConversionError, DestinationExistsError
 from tokfmt.files.journal import Journal
 

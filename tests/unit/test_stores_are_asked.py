@@ -68,7 +68,7 @@ ALLOWED = {
     "commands/convert/publish.py": {"read_bytes": OWN},
     "commands/convert/tasks.py": dict.fromkeys(("open", "os.open", "os.path.lexists", "read_bytes", "stat"), OWN),
     "files/store_publisher.py": dict.fromkeys(("read_bytes", "read_text", "stat"), OWN),
-    "commands/destination.py": dict.fromkeys(
+    "commands/guards.py": dict.fromkeys(
         ("open", "os.lstat", "os.path.abspath", "os.path.islink", "os.path.join", "os.path.lexists", "os.walk",
          "os.path.realpath", "os.path.split", "os.stat"), DESTINATION
     ),

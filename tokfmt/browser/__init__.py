@@ -1,4 +1,4 @@
-"""The terminal browser. Only app, dialogs, export, keys, tabs and widgets use Textual; the rest is tested without it.
+"""The terminal browser, of modules without Textual, which are tested without a terminal, and modules with it.
 
 Without Textual:
     data         the only door to the rest of tokfmt: datasets, opened in two stages
@@ -15,6 +15,11 @@ Without Textual:
     history      the places before jumps, back and forward
     clipboard    the programs that take a copied text
     widths       characters whose width terminals disagree on
+    columns      columns beside those of every dataset, and the order by one
+    parts        the parts of a row: its documents with their sources, its padding
+    links        the place in a dataset as a command that opens the browser there
+    excerpts     the words around the first hit of a search
+    frequency    how often each token ID is in a small dataset
 
 With Textual:
     colors       the colors of any theme, with the contrast that text needs
@@ -24,6 +29,11 @@ With Textual:
     widgets      widgets that several tabs use: lists, the reader, the bars around the tabs
     dialogs      screens above the browser
     datasets     the screen of a catalog
+    tokenizers   the choice of a tokenizer, and two of them side by side
+    typeahead    keys that are typed ahead reach the right screen
+    health       the cheap check that runs as soon as a dataset is loaded
+    pictures     the screen as an SVG file
+    web          the browser in a web page
     export       copies of rows, and rows written to a file
     browse.tcss  layout and colors
     web          the browser in a web page

@@ -274,7 +274,7 @@ def _plan(done: Any) -> str:
 
 def _room(plan: Mapping[str, Any]) -> list[str]:
     """Return the line about the least space that the destination takes, if known, and the free space."""
-    from tokfmt.commands.destination import sized
+    from tokfmt.commands.guards import sized
 
     free = "" if plan["free_bytes"] is None else f"{sized(plan['free_bytes'])} free"
     least = "" if plan["minimum_bytes"] is None else f"at least {sized(plan['minimum_bytes'])}"

@@ -1,8 +1,8 @@
 """The commands as functions that return data. Each package imports only those above it:
 
-    destination  refuse to replace or overwrite what a command must not touch
+    guards       refuse to replace or overwrite what a command must not touch
     compare      `tokfmt diff`
-    search       `tokfmt search`
+    search       the queries of `tokfmt show` and of the browser
     show         `tokfmt show`, and records and samples as JSON
     info         `tokfmt info`
     convert      `tokfmt convert`

@@ -2,7 +2,8 @@
 
 A file that fits no row of a format is not shown to it, and the format is not imported. `Format.sniff` of those that are
 asked decides. For another variant of a format, add here what its files begin with, or how they are named, and then to
-the `sniff` of the format what makes it certain. The formats without a row, modalities and stage1, see every file.
+`sniff` of the format, or `recognize` of a flat one, what makes it certain. The formats without a row, modalities and
+stage1, see every file.
 """
 
 from tokfmt.core.format import Signature

@@ -19,6 +19,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tokfmt.core import loss_mask
 from tokfmt.core.ragged import Offsets, Tokens, pick
 from tokfmt.core.reader import smallest
 from tokfmt.errors import Loss, LossyConversionError
@@ -28,7 +29,7 @@ from tokfmt.wording import counted
 AFTER, LEAD, BEFORE = 1, 2, 4
 SEP = AFTER | BEFORE
 """The bits of a closed sequence."""
-TARGET, MASKED_END = np.uint8(1), np.uint8(2)
+TARGET, MASKED_END = np.uint8(loss_mask.TARGET), np.uint8(loss_mask.MASKED_END)
 """Bits of a mark: the token counts in the loss; the separator behind it, which is not stored, does not."""
 
 Sides = NDArray[np.uint8]

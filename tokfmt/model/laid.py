@@ -237,7 +237,7 @@ class Laid(Axis):
         return None if len(gap.ids) > 1 else gap.id, gap.lead
 
     def tokens(self, start: int, stop: int) -> Tokens:
-        """See `Axis.read`. Raises UnendedError as `walk` does."""
+        """See `Axis.tokens`. Raises UnendedError as `walk` does."""
         check_interval(start, stop, self.length)
         if start == stop:
             return np.empty(0, self.dtype)

@@ -17,7 +17,7 @@ from tokfmt.commands.convert.convert import convert_files
 from tokfmt.commands.convert.inputs import Given
 from tokfmt.commands.convert.report import manifests
 from tokfmt.commands.convert.request import Conversion, Request
-from tokfmt.commands.destination import guard, refuse_foreign, strangers_in
+from tokfmt.commands.guards import guard, refuse_foreign, strangers_in
 from tokfmt.core.findings import Repair
 from tokfmt.core.format import Format
 from tokfmt.core.losses import READS

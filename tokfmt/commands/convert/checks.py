@@ -19,7 +19,7 @@ from tokfmt.commands.convert.destination import Destination
 from tokfmt.commands.convert.inputs import Inputs, text_recipe_of
 from tokfmt.commands.convert.request import Request
 from tokfmt.commands.convert.tasks import SUFFIXES
-from tokfmt.commands.destination import guard, refuse_foreign
+from tokfmt.commands.guards import guard, refuse_foreign
 from tokfmt.core.records import RecordReader
 from tokfmt.errors import ConversionError, DestinationExistsError, OptionError
 from tokfmt.files.place import LocalPlace, Place, PlaceLike, Url, writable_store

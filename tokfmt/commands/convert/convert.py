@@ -18,8 +18,8 @@ from tokfmt.commands.convert.checks import check_options, check_parts, check_pla
 from tokfmt.commands.convert.destination import (
     Destination,
     choose_contents,
+    choose_destination,
     choose_separators,
-    destination_of,
     with_rows,
 )
 from tokfmt.commands.convert.gather import gather
@@ -49,8 +49,7 @@ from tokfmt.core.records import RecordReader
 from tokfmt.errors import FormatError, Loss
 from tokfmt.files.file import write_error
 from tokfmt.files.listing import Listing
-from tokfmt.files.place import LocalPlace, PlaceLike, Url, place_of
-from tokfmt.files.place import destination_of as place_to_write
+from tokfmt.files.place import LocalPlace, PlaceLike, Url, destination_of, place_of
 from tokfmt.files.spool import is_named
 from tokfmt.run.execute import is_cluster, may_spawn, worker_count
 from tokfmt.run.plan import Workers
@@ -120,7 +119,7 @@ def convert_files(
         asked, downloaded = request, read_from_stores() if request.dry_run else 0
 
         # What is read, and what is written.
-        destination = destination_of(request)
+        destination = choose_destination(request)
         request = replace(request, destination=destination.path)
         check_options(request, destination)
         tokenizer = tokenizer_of(request.tokenizer, special_tokens=request.special_tokens, engine=request.engine)
@@ -300,7 +299,7 @@ def finish(
         ConversionError: Tasks are missing (the error names them), or still run.
         TokfmtError: As for `convert`. The work of the tasks is kept.
     """
-    place = place_to_write(destination)
+    place = destination_of(destination)
     if isinstance(place, Url) and (record := parts_record(place)) is not None:
         return finish_parts(place, record)
     if (content := published_by_finish(place)) is not None:

@@ -55,7 +55,7 @@ _UNCHOSEN = Separator(None)
 class Destination:
     """What a conversion writes.
 
-    `destination_of` fills the attributes up to `traits`, `choose_contents` those up to `decodes`, and
+    `choose_destination` fills the attributes up to `traits`, `choose_contents` those up to `decodes`, and
     `choose_separators` the rest.
 
     Attributes:
@@ -132,7 +132,7 @@ class Destination:
         }
 
 
-def destination_of(request: Request) -> Destination:
+def choose_destination(request: Request) -> Destination:
     """Return the destination that a request names.
 
     Raises:

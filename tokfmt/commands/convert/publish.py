@@ -20,7 +20,7 @@ from tokfmt.commands.convert.report import Written, manifests, result_of, with_o
 from tokfmt.commands.convert.request import Conversion, Notes, Request
 from tokfmt.commands.convert.resume import Facts, digest_of, digest_of_sources, resumed
 from tokfmt.commands.convert.tasks import agree, begun, remove, send
-from tokfmt.commands.destination import StoredFormat, need_room, remove_manifest_of_link, strangers_in
+from tokfmt.commands.guards import StoredFormat, need_room, remove_manifest_of_link, strangers_in
 from tokfmt.core.format import Format, Target, TokenWriter
 from tokfmt.core.reader import Separators, TokenReader
 from tokfmt.core.records import RecordReader

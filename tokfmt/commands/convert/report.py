@@ -24,7 +24,7 @@ from tokfmt.commands.convert.inputs import Inputs
 from tokfmt.commands.convert.losses import Losses, needs_scan
 from tokfmt.commands.convert.request import Conversion, Notes, Request
 from tokfmt.commands.convert.resume import Facts, digest_of, finished, finished_in_stores
-from tokfmt.commands.destination import free_bytes, need_room, replaced
+from tokfmt.commands.guards import free_bytes, need_room, replaced
 from tokfmt.core.tokenizer_ids import TokenizerIds
 from tokfmt.errors import Loss
 from tokfmt.files.place import LocalPlace, Place, place_of

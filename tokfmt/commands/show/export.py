@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from tokfmt import registry
 from tokfmt.base.options import parse_options
-from tokfmt.commands.destination import guard
+from tokfmt.commands.guards import guard
 from tokfmt.core.format import Decoder, Format, Target
 from tokfmt.core.reader import TokenReader
 from tokfmt.core.records import RecordReader

@@ -8,7 +8,7 @@ import pytest
 from paths import FIXTURES
 
 from tokfmt import convert
-from tokfmt.commands.destination import free_bytes, sized, taken_bytes
+from tokfmt.commands.guards import free_bytes, sized, taken_bytes
 
 PACK = FIXTURES / "modalities" / "D_2byte_gpt2.pbin"  # 2,004 tokens
 TEN_TB = 10 * 10**12
