@@ -19,6 +19,7 @@ import warnings
 from pathlib import Path
 
 FIXTURES = Path(__file__).resolve().parents[2] / "fixtures"
+sys.path.append(str(FIXTURES.with_name("tests")))
 MEMORY = 256 << 20
 SECONDS = 5
 INTERESTING = [0, 1, 0x7F, 0x80, 0xFE, 0xFF]

@@ -192,3 +192,12 @@ def test_what_does_not_divide_a_stream_is_refused(stated, eos, error, words, ope
 def test_a_stream_of_one_document_is_read(tmp_path):
     assert contents(stream(tmp_path, tokens=[1, 2, 7]), eos=7, format="nanogpt")[0] == [[1, 2]]
     assert contents(stream(tmp_path, tokens=[]), eos=7, format="nanogpt")[0] == []
+
+
+def test_a_separator_that_the_files_state_need_not_occur(tmp_path):
+    """The one document fills its sample, so that its separator is behind the last token that is stored."""
+    (tmp_path / "a.jsonl").write_text('{"input_ids": [0, 0, 0, 0, 0, 0, 0, 0, 0]}\n')
+    tokfmt.convert(tmp_path / "a.jsonl", tmp_path / "x.h5", eos=50256, to_options={"seq_len": 8, "stride": "disjoint"})
+    for stated in ({}, {"eos": 50256}, {"ignore_manifest": True}):
+        with tokfmt.open(tmp_path / "x.h5", **stated) as dataset:
+            assert dataset[:].tolist() == [[0] * 9]

@@ -1,7 +1,6 @@
 """Files that people name as datasets, as their reports describe them: they are read, or the error says what they are."""
 
 import json
-import struct
 
 import numpy as np
 import pytest
@@ -20,19 +19,6 @@ def refusal(path):
 
 def listed(path, **options):
     return [np.asarray(ids).tolist() for ids in tokfmt.open(path, **options)]
-
-
-def test_a_packed_dataset_of_lit_gpt(tmp_path):
-    """24 bytes come before the IDs: magic, version u64, dtype u8, IDs in the file u64. BOS fills the file."""
-    ids = np.full(32, 1, "<u2")
-    ids[:9] = [1, 5, 6, 7, 1, 8, 1, 9, 10]
-    path = tmp_path / "train_slim_0000000000.bin"
-    path.write_bytes(b"LITPKDS" + struct.pack("<QBQ", 1, 8, 32) + ids.tobytes())
-    error = refusal(path)
-    assert "LITPKDS" in str(error) and "tail -c +25 " in error.remedy
-    rest = tmp_path / "x.bin"
-    rest.write_bytes(path.read_bytes()[24:])
-    assert [ids for ids in listed(rest, format="nanogpt", eos=1) if ids] == LISTS
 
 
 @pytest.mark.parametrize(

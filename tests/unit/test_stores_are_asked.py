@@ -88,9 +88,8 @@ ALLOWED = {
     ),
     "browser/export.py": dict.fromkeys(("os.path.abspath", "os.path.expanduser", "os.path.lexists"), DESTINATION),
     "browser/saving.py": dict.fromkeys(("os.path.expanduser", "os.path.isdir", "os.path.lexists"), DESTINATION),
-    "browser/session.py": dict.fromkeys(
-        ("os.path.abspath", "os.path.exists", "os.path.isdir", "os.scandir", "os.stat", "stat"), BROWSER
-    ),
+    "browser/data.py": dict.fromkeys(("os.path.isdir", "os.scandir", "os.stat", "stat"), BROWSER),
+    "browser/session.py": dict.fromkeys(("os.path.abspath", "os.path.exists"), BROWSER),
     "browser/signals.py": {"os.open": "the terminal"},
     "browser/state.py": dict.fromkeys(("open", "read_bytes", "stat"), "the state of the browser is a local file"),
     "browser/tokenizers.py": dict.fromkeys(("os.path.exists", "os.path.realpath"), "a tokenizer of this machine"),

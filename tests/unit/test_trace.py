@@ -56,7 +56,7 @@ class Most(NamedTuple):
 
 
 BOUNDS: dict[Callable[[Path, Path], None], Most] = {
-    opened: Most(180, 370, 92),
+    opened: Most(180, 371, 92),
     converted: Most(420, 1500, 515),
     counted: Most(318, 645, 145),
     shown: Most(200, 405, 95),

@@ -378,12 +378,14 @@ class Stamp(NamedTuple):
     """A state of a dataset on this machine, which differs after most changes.
 
     Attributes:
-        size: Bytes of the file, of all files with a prefix, or of the first 256 entries of the directory.
+        size: Bytes of the file, or of the first 256 files with a prefix or in the directory.
         modified: Time of the last change, in nanoseconds since 1970.
+        is_whole: The dataset has no further files, so that `size` is its size.
     """
 
     size: int
     modified: int
+    is_whole: bool
 
 
 def stamp_of(path: Place, format_: Format | None = None) -> Stamp | None:
@@ -403,9 +405,13 @@ def stamp_of(path: Place, format_: Format | None = None) -> Stamp | None:
         if stat.S_ISDIR(found[0].st_mode):
             with os.scandir(path.text) as entries:
                 found += [entry.stat() for entry in islice(entries, _ENTRIES)]
+            is_whole = len(found) <= _ENTRIES and not any(stat.S_ISDIR(entry.st_mode) for entry in found[1:])
+        else:
+            is_whole = len(found) < _ENTRIES
     except (OSError, FormatError):
         return None
-    return Stamp(sum(one.st_size for one in found), max(one.st_mtime_ns for one in found))
+    size = sum(entry.st_size for entry in found if stat.S_ISREG(entry.st_mode))
+    return Stamp(size, max(entry.st_mtime_ns for entry in found), is_whole)
 
 
 def identity_of(path: Place) -> tuple[Identity | None, bool]:

@@ -640,7 +640,8 @@ def _of_stream(
         watched.phase("finding separators", info.tokens, "tokens")
         dataset = from_reader(stored, eos_id, jobs=jobs, scanned=watched.advance, path=path)
         split = ContentReader(dataset)
-        if separator.is_stored and separator.source.startswith((GIVEN, "manifest")):  # Else it is only what is usual.
+        is_claimed = separator.is_stored and separator.source.startswith((GIVEN, "manifest"))
+        if is_claimed and info.eos_id != eos_id:  # Else the files state it, or it is only what is usual.
             refuse_undivided(dataset, separator.source, printable(path))
         (empty, first), notes = dataset.spans.empty, list[str]()
         if empty:

@@ -172,7 +172,7 @@ def _beside(session: Session, facts: Summary) -> str:
     """Return the format, the type, the size and the tokenizer of a dataset, as far as they are known."""
     reader = session.view.reader
     kind = "" if session.refused is not None or isinstance(reader, RecordReader) else str(reader.info.dtype)
-    size = "" if session.stamp is None else human_bytes(session.stamp.size)
+    size = human_bytes(session.stamp.size) if session.stamp is not None and session.stamp.is_whole else ""
     named = session.choice.short if session.choice is not None and session.vocabulary is not None else ""
     return _GAP.join(filter(None, (facts.format, kind, size, named)))
 
