@@ -11,7 +11,22 @@ from model.axes import ArrayAxis, Listed, Pieces
 from model.naive import ALONE, BOS, DOCUMENTS, EOS, TARGETS, datasets, indexed, laid, marked, streamed
 
 from tokfmt.errors import LossyConversionError
-from tokfmt.model import AFTER, LEAD, SEP, Boundaries, Bounds, Dataset, Ended, Gap, Joined, Laid, Ledger, Split, concat
+from tokfmt.model import (
+    AFTER,
+    LEAD,
+    SEP,
+    Boundaries,
+    Bounds,
+    Dataset,
+    Ended,
+    Gap,
+    Joined,
+    Laid,
+    Ledger,
+    Split,
+    concat,
+    led,
+)
 
 
 def contents(dataset):
@@ -63,6 +78,15 @@ def test_a_batch_is_laid_out_with_its_ledger(pair, target, size):
         ledger = ledger.plus(out.ledger)
     assert (found, found_ends) == (tokens, ends)
     assert [list(counts) for counts in ledger] == fates
+
+
+@pytest.mark.parametrize("lead", [4, 5])
+def test_leads_of_joined_datasets_are_told_apart(lead):
+    """One source has the lead 4 and another one 5: either is replaced where it is not the lead of the destination."""
+    parts = [led(streamed([own, 9], "after")[0], own, each=True) for own in (4, 5)]
+    laid_out = [batch.laid_out(Boundaries(lead=lead)) for batch in concat(parts).batches(60)]
+    assert [token for out in laid_out for token in out.tokens.tolist()] == [lead, 9, lead, 9]
+    assert sum(out.ledger.leads.kept for out in laid_out) == sum(out.ledger.leads.replaced for out in laid_out) == 1
 
 
 @settings(max_examples=examples(300))

@@ -128,12 +128,13 @@ class Dataset:
             last: Sequence after the last; None: to the end, before sequences are counted.
             longest: A sequence with a longer extent is a batch without a token, which is not read. None: all are read.
         """
-        several = len(self.gap.ids) > 1
+        separator = None if len(self.gap.ids) > 1 else self.gap.id
+        lead = None if len(self.gap.leads) > 1 else self.gap.lead
         for batch in self.spans.batches(self.axis, size, first, last, longest):
             yield replace(
                 batch,
-                separator=None if several else self.gap.id,
-                lead=self.gap.lead,
+                separator=separator,
+                lead=lead,
                 read_marks=None if self.marks is None else _MarksOf(self.marks, self.spans, batch),
             )
 

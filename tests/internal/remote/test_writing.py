@@ -157,7 +157,7 @@ WORDS = ["convert", PACK, "s3://bkt/m", "--to", "mds", "--eos", EOS, "--to-opt",
 
 
 def test_a_full_spool(bucket, tmp_path, monkeypatch):
-    from tokfmt.commands import destination as space
+    from tokfmt.commands import guards as space
 
     monkeypatch.setattr(space, "free_bytes", lambda _: 100)
     with pytest.raises(
