@@ -7,11 +7,10 @@ import time
 import unicodedata
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from textual import getters, on
 from textual.app import ComposeResult, SystemCommand
-from textual.binding import Binding, BindingType
 from textual.driver import Driver
 from textual.events import CursorPosition, Event, MouseDown, Resize
 from textual.keys import KEY_NAME_REPLACEMENTS, Keys
@@ -21,13 +20,14 @@ from textual.theme import ThemeProvider
 from textual.widget import Widget
 from textual.widgets import ContentSwitcher
 
+from tokfmt.browser import keys
 from tokfmt.browser.clipboard import given_to_programs
 from tokfmt.browser.colors import DEFAULTS, colors_of
 from tokfmt.browser.data import UNKNOWN, Place, SourceRequest, Stamp, Url, stamp_of
 from tokfmt.browser.dialogs import OneOf, Page, Palette, Question, help_blocks
 from tokfmt.browser.health import badge, checked, is_cheap
 from tokfmt.browser.history import History, Spot
-from tokfmt.browser.keys import Press, bindings_of, offered, words_of
+from tokfmt.browser.keys import Press, offered, words_of
 from tokfmt.browser.saving import free_name, json_lines, refusal, saved
 from tokfmt.browser.session import (
     Choice,
@@ -96,23 +96,7 @@ class Browser(TypeAhead):
     ENABLE_COMMAND_PALETTE = True
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (60, "-wide")]  # noqa: RUF012 - as Textual declares it
     VERTICAL_BREAKPOINTS = [(0, "-short"), (20, "-high")]  # noqa: RUF012
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("V", "split", "Split", tooltip="Show another split"),
-        Binding("V", "no_split", "Split", tooltip="Show another split"),
-        Binding("slash", "ask('find')", "Find", key_display="/"),
-        Binding("f", "ask('filter')", "Filter"),
-        Binding("question_mark", "help", "Help", key_display="?"),
-        Binding("escape", "cancel", "Stop", tooltip="Stop loading"),
-        Binding("backspace,ctrl+o,alt+left", "travel(-1)", "Back", tooltip="Back to the place before the jump"),
-        Binding("alt+right,ctrl+i", "travel(1)", "Forward", tooltip="Forward again"),
-        Binding("d", "datasets", "Datasets", tooltip="Choose a dataset"),
-        Binding("T", "tokenizers", "Tokenizer", tooltip="Choose a tokenizer, or compare two"),
-        Binding("R", "reopen", "Reopen", tooltip="Open again, follow a file that grows"),
-        Binding("q", "quit", "Quit"),
-        Binding("g", "ask('jump')", "Go to", tooltip="Go to a row, a token or a byte"),
-        Binding("ctrl+z", "suspend_process", "Suspend", tooltip="Suspend (fg returns)", system=True),
-        *(Binding(tab.key, f"tab('{tab.name}')", tab.title, system=True) for tab in TABS),
-    ]
+    BINDINGS = keys.browser((tab.name, tab.title, tab.key) for tab in TABS)
 
     def __init__(
         self,
@@ -755,9 +739,8 @@ class Browser(TypeAhead):
         self.notify("This dataset has no other splits.")
 
     def action_help(self) -> None:
-        absent = {f"tab('{entry.name}')" for entry in TABS if entry not in self.tabs}
-        keys = [binding for binding in bindings_of(self) if binding.action not in absent]
-        self.push_screen(Page("Keys", help_blocks(self, self.entry.title, self.tab, keys)))
+        absent = [f"tab('{entry.name}')" for entry in TABS if entry not in self.tabs]
+        self.push_screen(Page("Keys", help_blocks(self, self.tab, self, without=absent)))
 
     async def action_tokenizers(self) -> None:
         """Ask for a tokenizer, and show the dataset with it, or a row with both."""

@@ -6,17 +6,16 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.message import Message
 from textual.widgets import Checkbox, Footer, Input, Label
 
 from tokfmt.base.options import parse_count
+from tokfmt.browser import keys
 from tokfmt.browser.data import RecordReader, export, for_destination, parse_selection, unexpected
 from tokfmt.browser.dialogs import Dialog, Line
 from tokfmt.browser.rows import Damage, fetched, fetched_span
@@ -168,7 +167,7 @@ class Tick(Checkbox):
     """A check box that shows its state with an X, not only with a color. Space changes it, Enter is for the dialog."""
 
     BUTTON_INNER = " "
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "screen.write", "OK")]
+    BINDINGS = keys.TICK
 
     def watch_value(self) -> None:
         super().watch_value()
@@ -184,7 +183,7 @@ class Export(Dialog[str]):
         sets: Rows by the name of the set.
     """
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "Cancel")]
+    BINDINGS = keys.EXPORT
 
     class Progressed(Message):
         """The export made progress (outcome None), or ended with a number of bytes or an error."""

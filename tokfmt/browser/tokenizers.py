@@ -8,17 +8,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
 from textual.containers import Container, Vertical
 from textual.widgets import Footer, Input, Label, OptionList
 from textual.widgets.option_list import Option
 
+from tokfmt.browser import keys
 from tokfmt.browser.data import MemoryReader, Ragged, RecordReader, Tokens
 from tokfmt.browser.dialogs import Dialog, Line, Menu
 from tokfmt.browser.layout import Mode, TokenStyle
@@ -69,11 +69,7 @@ class TokenizerList(Dialog[Wanted]):
         used: The name of the one in use; "" without one.
     """
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("ctrl+b", "beside", "Beside the one in use", priority=True),  # the list below would go up a page
-        Binding("down", "list", "List", show=False),
-        Binding("escape", "leave", "Close"),
-    ]
+    BINDINGS = keys.TOKENIZERS
 
     def __init__(self, known: Sequence[Choice], used: str) -> None:
         super().__init__()
@@ -330,15 +326,7 @@ class TokenizerPair(Dialog[None]):
         where: The row at first, and the token of A that is under the cursor then.
     """
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("n", "difference(1)", "Next difference"),
-        Binding("N", "difference(-1)", "Previous"),
-        Binding("right_square_bracket", "row(1)", "Next row", key_display="]"),
-        Binding("left_square_bracket", "row(-1)", "Previous row", key_display="["),
-        Binding("g", "first", "First token", system=True),
-        Binding("m", "mode", "Text/IDs"),
-        Binding("escape,q,T", "leave", "Close"),
-    ]
+    BINDINGS = keys.TOKENIZER_PAIR
     wide = 110  # columns from which both sides are next to each other
     both: Both | None = None
 

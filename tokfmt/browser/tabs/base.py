@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from textual.binding import Binding, BindingType
 from textual.containers import Container
 
 from tokfmt.base.options import parse_count
+from tokfmt.browser import keys
 from tokfmt.browser.data import Place
 from tokfmt.browser.session import Landing, Session, Where
 from tokfmt.browser.widgets.row_view import WithLoader
@@ -159,7 +159,7 @@ class Tab(WithLoader, Container):
 class Working(Tab):
     """A tab with long work, one at a time; new work replaces the old one."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "stop", "Stop")]
+    BINDINGS = keys.STOP
 
     def begin(self, work: Callable[[Job], object], then: Callable[[object], object]) -> None:
         """Start work in a thread; `then` is called in this thread with its result or error, unless it was stopped."""

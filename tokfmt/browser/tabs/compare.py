@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from textual import getters, on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
 from textual.containers import Container, Vertical
 from textual.message import Message
 from textual.widgets import Static
 
+from tokfmt.browser import keys
 from tokfmt.browser.data import counted
 from tokfmt.browser.layout import Mode, ReaderPosition, TokenStyle
 from tokfmt.browser.pairing import (
@@ -306,28 +306,7 @@ WIDE = 110
 class CompareTab(Tab):
     """Compare the first two open datasets. `step` is the step of the pairing on the screen."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "stop", "Stop", tooltip="Stop comparing"),
-        Binding("n", "difference(1)", "Next", tooltip="Next difference"),
-        Binding("N", "difference(-1)", "Previous", tooltip="Previous difference"),
-        Binding("right_curly_bracket", "differing(1)", "Next pair", key_display="}", tooltip="Next pair that differs"),
-        Binding(
-            "left_curly_bracket",
-            "differing(-1)",
-            "Previous pair",
-            key_display="{",
-            tooltip="Previous pair that differs",
-        ),
-        Binding("g", "jump", "Go to", tooltip="Go to a row of A; gg goes to the first token"),
-        Binding("c", "copy", "Copy", tooltip="Copy the side with the cursor: its text, or its IDs (m)"),
-        Binding("D", "copy_difference", "Copy difference", tooltip="Copy the difference under the cursor"),
-        Binding("m", "mode", "Text/IDs"),
-        Binding("v", "view", "View", tooltip="Show documents or samples"),
-        Binding("V", "split", "Split", tooltip="Next split of both"),
-        Binding("s", "stack", "Stack", tooltip="Stack the sides, or not"),
-        Binding("right_square_bracket", "by(1)", "Pair down", key_display="]", tooltip="Next pair"),
-        Binding("left_square_bracket", "by(-1)", "Pair up", key_display="[", tooltip="Previous pair"),
-    ]
+    BINDINGS = keys.COMPARE
 
     sessions: Sessions | None = None
     comparison: Comparison | None = None

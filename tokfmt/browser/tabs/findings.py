@@ -13,10 +13,10 @@ from rich.style import Style
 from rich.text import Text
 from textual import events, getters, on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.widgets import DataTable, Static
 
+from tokfmt.browser import keys
 from tokfmt.browser.data import CheckReport, Finding, Pointer, explain, place_of
 from tokfmt.browser.health import checked
 from tokfmt.browser.session import Session, Vocabulary, row_at
@@ -73,19 +73,7 @@ class FindingTable(DataTable[Text]):
     """The list of findings; the cursor chooses one."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {f"findings--{part}" for part in (*MARKS, "code", "place", "message")}
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "select_cursor", "To the bytes"),
-        Binding("n", "cursor_down", "Next finding", system=True),
-        Binding("N", "cursor_up", "Previous finding", system=True),
-        Binding("down,j", "cursor_down", "Down", system=True),
-        Binding("up,k", "cursor_up", "Up", system=True),
-        Binding("pagedown,space,ctrl+f", "page_down", "Page down", system=True),
-        Binding("pageup,ctrl+b", "page_up", "Page up", system=True),
-        Binding("ctrl+d", "halves(1)", "Half a page down", system=True),
-        Binding("ctrl+u", "halves(-1)", "Half a page up", system=True),
-        Binding("home,g", "scroll_top", "First", system=True),
-        Binding("end,G", "scroll_bottom", "Last", system=True),
-    ]
+    BINDINGS = keys.FINDINGS
 
     def __init__(self) -> None:
         super().__init__(id="findings-list", show_header=False, cursor_type="row", cell_padding=0)
@@ -164,12 +152,7 @@ def known(session: Session) -> CheckReport | None:
 class FindingsTab(Working):
     """The list of findings, and the finding under the cursor in full below it."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("s", "sequence", "To the sequence"),
-        Binding("l", "list", "List", tooltip="List its sequences"),
-        Binding("e", "export", "Export"),
-        Binding("c", "all", "Check all", tooltip="Check every token"),
-    ]
+    BINDINGS = keys.PROBLEMS
 
     _vocabulary: Vocabulary | None = None  # the tokenizer of the last check
     _holds: Finding | None = None  # a finding with a byte that holds a token

@@ -13,7 +13,6 @@ from typing import ClassVar
 from rich.segment import Segment
 from textual import getters, on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
 from textual.containers import Container, Vertical
 from textual.message import Message
 from textual.strip import Strip
@@ -21,6 +20,7 @@ from textual.widgets import Static
 
 from tokfmt.base.options import parse_count
 from tokfmt.base.resources import Recent
+from tokfmt.browser import keys
 from tokfmt.browser.data import ROW, Field, HexRow, Place, Pointer, Raw, given_to, is_small, sections
 from tokfmt.browser.rows import Damage
 from tokfmt.browser.session import Session, row_at
@@ -139,11 +139,7 @@ class HexView(RowView):
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         f"hex--{part}" for part in ("offset", "gap", "zero", "print", "other", "marked", "cursor", "blurred", "damage")
     }
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("right,l", "bytes(1)", "Next byte", system=True),
-        Binding("left,h", "bytes(-1)", "Previous byte", system=True),
-        Binding("enter", "choose", "To the sequence"),
-    ]
+    BINDINGS = keys.HEX
 
     class Chosen(Message):
         """The user wants the token at a byte."""
@@ -306,10 +302,7 @@ class IndexTab(Tab):
         bytes: The reader of the bytes; None before the parts are loaded.
     """
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("g", "byte", "Go to", tooltip="Go to a byte offset; gg goes to the first line"),
-        Binding("z", "zoom", "Enlarge", tooltip="Enlarge the bytes"),
-    ]
+    BINDINGS = keys.BYTES
     bytes: Bytes | None = None
     parts = getters.query_one(Parts)
     """The sections and fields."""

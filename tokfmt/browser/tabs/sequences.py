@@ -9,15 +9,15 @@ import random
 from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from textual import events, getters, on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 
+from tokfmt.browser import keys
 from tokfmt.browser.data import UNKNOWN, ByteOffset, RecordReader
 from tokfmt.browser.history import Spot
 from tokfmt.browser.layout import Mode, TokenStyle
@@ -64,33 +64,7 @@ class SequencesTab(Tab):
         origin: The position where the search began, until the move to its first hit.
     """
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("g", "jump", "Go to", tooltip="Go to a row, a token or a byte; gg goes to the first line"),
-        Binding("slash", "find", "Find", key_display="/"),
-        Binding("f", "filter", "Filter"),
-        Binding("m", "mode", "Text/IDs"),
-        Binding("v", "view", "View", tooltip="Show documents or samples"),
-        Binding("c", "copy", "Copy", tooltip="Copy what is shown: text, or IDs (m)"),
-        Binding("e", "export", "Export"),
-        Binding("enter,l", "read", "Read", tooltip="Focus the reader"),
-        Binding("enter", "occurrences", "List all", tooltip="In the reader: list all rows with the token"),
-        # these come and go: keys before them keep their places, and the line of a search has them, too
-        Binding("escape", "escape", "Stop", tooltip="Stop the search, remove mark or hits"),
-        Binding("n", "hit(1)", "Next hit"),
-        Binding("N", "hit(-1)", "Previous hit"),
-        Binding("F", "unfilter", "List all", tooltip="Remove the filter"),
-        Binding("x", "bytes", "Bytes", tooltip="Show the bytes of the token"),
-        Binding("O", "origin", "Origin", tooltip="To the document or record that it comes from"),
-        Binding("right_curly_bracket", "part(1)", "Next part", key_display="}", tooltip="Next document of the sample"),
-        Binding("left_curly_bracket", "part(-1)", "Part before", key_display="{", tooltip="Previous document"),
-        Binding("vertical_line", "columns", "Columns", key_display="|", tooltip="Choose columns, and the order"),
-        Binding("y", "link", "Link", tooltip="Copy a command that opens this place"),
-        Binding("right_square_bracket", "next(1)", "Next", key_display="]", tooltip="Next border of the loss, or row"),
-        Binding("left_square_bracket", "next(-1)", "Previous", key_display="[", tooltip="Border before, or row"),
-        Binding("s", "mark", "Mark", tooltip="Start or remove a mark"),
-        Binding("z", "zoom", "Enlarge", tooltip="Enlarge the reader"),
-        Binding("r", "random", "Random", tooltip="Go to a random row"),
-    ]
+    BINDINGS = keys.DATA
     share = 40
     list = getters.query_one(SequenceList)
     """The list of rows."""

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 from textual import events, on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
 from textual.containers import Container
 from textual.widget import Widget
 from textual.widgets import Static
 
+from tokfmt.browser import keys
 from tokfmt.browser.data import (
     UNKNOWN,
     Ids,
@@ -309,13 +309,7 @@ class StatisticsTab(Working):
         failure: The error of the count; "" without one.
     """
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("c", "all", "Count all", tooltip="Count every token"),
-        Binding("e", "export", "Export"),
-        Binding("z", "zoom", "Enlarge"),
-        Binding("escape", "stop", "Stop"),  # a class with a binding of a key has none of its base for this key
-        Binding("escape", "whole", "Show all"),
-    ]
+    BINDINGS = keys.OVERVIEW
     failure = ""
     _glance: Statistics | None = None
     _as_stored = False

@@ -15,10 +15,10 @@ from typing import ClassVar
 import numpy as np
 from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
-from textual.binding import Binding, BindingType
 from textual.message import Message
 
 from tokfmt.base.resources import Recent
+from tokfmt.browser import keys
 from tokfmt.browser.data import Field, Place, Pointer, Section, broken
 from tokfmt.browser.session import Session, Where, row_at
 from tokfmt.browser.widgets.row_view import RowView
@@ -217,11 +217,7 @@ class Parts(RowView):
     """The widget of the lines of an outline."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {f"parts--{part}" for part in _PARTS}
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "choose", "Open/go to"),
-        Binding("right,l", "open", "Open a part", system=True),
-        Binding("left,h", "close", "Close a part", system=True),
-    ]
+    BINDINGS = keys.PARTS
 
     class Moved(Message):
         """The cursor is on another line, or its line was loaded."""

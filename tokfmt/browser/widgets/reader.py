@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 from rich.segment import Segment
 from textual import events
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.geometry import Size
 from textual.message import Message
@@ -23,6 +22,7 @@ from textual.strip import Strip
 from textual.style import Style
 from textual.widgets import Static
 
+from tokfmt.browser import keys
 from tokfmt.browser.data import ByteOffset, RecordReader
 from tokfmt.browser.keys import pressed
 from tokfmt.browser.layout import (
@@ -74,22 +74,7 @@ class Reader(WithLoader, can_focus=True):
     of another reader: set them and call `refresh`.
     """
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("right,l", "tokens(1)", "Next token", system=True),
-        Binding("left,h", "tokens(-1)", "Previous token", system=True),
-        Binding("down,j", "lines(1)", "Down", system=True),
-        Binding("up,k", "lines(-1)", "Up", system=True),
-        Binding("pagedown,space,ctrl+f", "pages(1)", "Page down", system=True),
-        Binding("pageup,ctrl+b", "pages(-1)", "Page up", system=True),
-        Binding("ctrl+d", "halves(1)", "Half a page down", system=True),
-        Binding("ctrl+u", "halves(-1)", "Half a page up", system=True),
-        Binding("ctrl+e", "roll(1)", "Scroll down", system=True),
-        Binding("ctrl+y", "roll(-1)", "Scroll up", system=True),
-        Binding("0,circumflex_accent", "line_end(-1)", "First token of the line", system=True),
-        Binding("dollar_sign", "line_end(1)", "Last token of the line", key_display="$", system=True),
-        Binding("home", "to(0)", "First token", system=True),
-        Binding("end,G", "to(-1)", "Last token", system=True),
-    ]
+    BINDINGS = keys.READER
     ALLOW_SELECT = False  # a drag marks tokens
     COMPONENT_CLASSES: ClassVar[set[str]] = CLASSES
     mode: reactive[Mode] = reactive(Mode.TEXT)
@@ -348,7 +333,7 @@ class Reader(WithLoader, can_focus=True):
     def action_tokens(self, count: int) -> None:
         self.move(lambda scroll: scroll.by_tokens(count))
 
-    def action_lines(self, count: int) -> None:
+    def action_by(self, count: int) -> None:
         self.move(lambda scroll: scroll.by_lines(count))
 
     def action_pages(self, pages: int) -> None:

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
 from textual import events
-from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.strip import Strip
 
+from tokfmt.browser import keys
 from tokfmt.browser.data import Lengths, RankedGroups, RankedIds
 from tokfmt.browser.layout import HEAD, TokenStyle, words_of
 from tokfmt.browser.rows import Damage, RowSource
@@ -353,10 +353,7 @@ class Table(DragsRange, RowView):
     """
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {f"table--{part}" for part in _PARTS}
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "choose", "List"),
-        Binding("g", "to(0)", "First", system=True),
-    ]
+    BINDINGS = keys.TABLE
     selects = True
 
     class Chosen(Message):
@@ -460,10 +457,7 @@ class Table(DragsRange, RowView):
 class TokenTable(Table):
     """IDs: the frequent ones, the rare ones, the first and the last ones of rows."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("right,l", "turn(1)", "Rare ones", tooltip="Turn to rare, first and last tokens"),
-        Binding("left,h", "turn(-1)", "Turn back", system=True),
-    ]
+    BINDINGS = keys.TOKENS
 
     def __init__(self, id: str) -> None:  # noqa: A002 - Textual's word
         super().__init__(id=id)
@@ -497,10 +491,7 @@ class TokenTable(Table):
 class GroupTable(Table):
     """Groups of equal rows, which open to their members."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("right,l", "open", "Members"),
-        Binding("left,h", "close", "Close a group", system=True),
-    ]
+    BINDINGS = keys.GROUPS
 
     class Opened(Message):
         """The user opened the group that begins with a row, or closed it (None)."""
