@@ -63,9 +63,8 @@ class Command(click.Command):
             with formatter.section(f"{name} options" if name else "Options"):
                 formatter.write_dl(records)
         if any("--allow-loss" in param.opts for param in self.get_params(ctx)):
-            with formatter.section("Losses that --allow-loss accepts"):
+            with formatter.section("Losses that --allow-loss accepts, and check --explain explains"):
                 formatter.write(_listed((*LOSSES,), formatter.width))
-                formatter.write("  tokfmt check --explain NAME explains each.\n")
 
 
 class Count(click.ParamType[Any]):
