@@ -17,6 +17,8 @@ Without Textual:
     widths       characters whose width terminals disagree on
     columns      columns beside those of every dataset, and the order by one
     parts        the parts of a row: its documents with their sources, its padding
+    packing      how full samples are, and what a recipe takes of its sources
+    prompts      the tokens at the end of prompts, and samples whose loss begins elsewhere
     links        the place in a dataset as a command that opens the browser there
     excerpts     the words around the first hit of a search
     frequency    how often each token ID is in a small dataset

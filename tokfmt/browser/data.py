@@ -20,8 +20,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from importlib import import_module
-from itertools import islice
+from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from tokfmt.commands.search.query import (
     LARGEST,
@@ -89,10 +91,9 @@ if TYPE_CHECKING:
     from tokfmt.core.findings import Finding
     from tokfmt.files.listing import Listing
     from tokfmt.mix import (
-        Amount,
         Documents,
         Samples,
-        amounts_of,
+        TreeRow,
         listed_request,
         read_ledger,
         shortest,
@@ -120,9 +121,7 @@ _LATE = {
     "core.annotation": "broken",
     "core.findings": "Finding",
     "files.listing": "Listing",
-    "mix": (
-        "Amount Documents Samples amounts_of listed_request read_ledger shortest stored_sequence traced traced_request"
-    ),
+    "mix": ("Documents Samples listed_request read_ledger shortest stored_sequence traced traced_request"),
     "run.execute": "worker_count",
     "text.tokenizer": "TokenizerHandle load_tokenizer",
 }
@@ -163,6 +162,7 @@ class Division(NamedTuple):
         first: The first records, if the reader cannot return records by number yet.
         again: Opens the same rows, and looks at the end of each. None: positions presume nothing.
         as_stored: The rows are those of the file, and another division has the documents.
+        has_prompts: Most of the rows have labels that leave out more than padding, which documents do not show.
     """
 
     name: str
@@ -171,6 +171,7 @@ class Division(NamedTuple):
     first: Sequence[str | list[int]] | None = None
     again: Callable[[], TokenReader] | None = None
     as_stored: bool = False
+    has_prompts: bool = False
 
 
 class Opening(NamedTuple):
@@ -200,7 +201,9 @@ class Opening(NamedTuple):
         fresh = {one.name for one in whole.divisions}
         kept = tuple(one for one in self.divisions if one.name == "samples" and one.name not in fresh)
         notes = tuple(dict.fromkeys((*whole.notes, *self.notes)))
-        return whole._replace(divisions=whole.divisions + kept, notes=notes)
+        first = tuple(one for one in kept if one.has_prompts)
+        last = tuple(one for one in kept if not one.has_prompts)
+        return whole._replace(divisions=first + whole.divisions + last, notes=notes)
 
 
 def nothing(format_: Format | None) -> Opening:
@@ -255,9 +258,30 @@ def _samples(request: SourceRequest, format_: Format) -> Opening | None:
     reader = source.reader
     if isinstance(reader, RecordReader):
         return None
-    division = Division("samples", reader, as_stored=True)
+    division = Division("samples", reader, as_stored=True, has_prompts=_has_prompts(reader))
     starts = reader.info.tokens <= AT_ONCE
     return Opening(format_, (division,), source.separator, source.notes, "documents", starts)
+
+
+_LOOKED = 16  # samples whose labels are looked at
+_LOOKED_TOKENS = 1 << 16
+
+
+def _has_prompts(reader: TokenReader) -> bool:
+    """Return whether in most of the first samples two labels or more do not count, before padding."""
+    count = min(_LOOKED, reader.info.sequences)
+    try:
+        bounds = reader.offsets(0, count).tolist()
+        start, stop = bounds[0], bounds[-1]
+        if not count or stop - start > _LOOKED_TOKENS or not reader.has_labels:
+            return False
+        counts, padding = counted_of(reader, start, stop), padding_of(reader, start, stop)
+    except TokfmtError:
+        return False  # the row that cannot be read shows the error
+    if counts is None:
+        return False
+    unused = ~counts if padding is None else ~(counts | padding)
+    return sum(int(unused[a - start : b - start].sum() > 1) for a, b in pairwise(bounds)) * 2 > count
 
 
 def _glimpse(request: SourceRequest, format_: Format) -> Opening | None:
@@ -472,3 +496,14 @@ def samples_of(recipe: Samples | Documents) -> Samples | None:
     from tokfmt.mix import Samples
 
     return recipe if isinstance(recipe, Samples) else None
+
+
+def tree_of(recipe: Samples | Documents) -> list[TreeRow]:
+    """Return the contribution of each source of a recipe, after a row of the recipe. Reads indexes.
+
+    Raises:
+        TokfmtError: An index cannot be read.
+    """
+    from tokfmt.mix import explain
+
+    return explain(recipe)

@@ -18,7 +18,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
 
-from tokfmt.browser.data import UNKNOWN, ByteOffset, RecordReader
+from tokfmt.browser.data import UNKNOWN, ByteOffset, RecordReader, recipe_of, samples_of
 from tokfmt.browser.history import Spot
 from tokfmt.browser.layout import Mode, TokenStyle
 from tokfmt.browser.parts import Target, target_of
@@ -31,6 +31,7 @@ from tokfmt.browser.tabs.base import FIRST, LAST, Tab, number_words, parse_numbe
 from tokfmt.browser.tabs.list_order import ListOrder, columns_shown
 from tokfmt.browser.tabs.titles import layout_words, list_title, row_title, shares_words
 from tokfmt.browser.widgets.frame import Divider, FindBar, TopBar, filter_words
+from tokfmt.browser.widgets.packing import PackingHead
 from tokfmt.browser.widgets.reader import MoreFacts, Reader, TokenDetails, TokenFacts, byte_offset_of_unit, facts_of
 from tokfmt.browser.widgets.row_view import Leaping, Loader, SequenceList
 from tokfmt.browser.widgets.strip import PackingStrip
@@ -126,6 +127,7 @@ class SequencesTab(Tab):
         self._last: tuple[int, SearchJob, Found] | None = None  # the last jump: number of moves before it, search, hit
 
     def compose(self) -> ComposeResult:
+        yield PackingHead()
         with Horizontal():
             yield SequenceList()
             yield Divider()
@@ -152,6 +154,9 @@ class SequencesTab(Tab):
         elsewhere = not hasattr(self, "session") or session.path != self.session.path
         self.session = session
         self._refuse(session)
+        recipe = recipe_of(session.view.reader)
+        self.query_one(PackingHead).show(recipe)
+        self.reader.of_recipe = recipe is not None and samples_of(recipe) is not None
         before, self._view, where = self._view, session.view, self.bound_for
         self._behind = None
         port = getattr(self, "port", None)
@@ -436,6 +441,7 @@ class SequencesTab(Tab):
 
     @on(PackingStrip.Loaded)
     def _parts_loaded(self) -> None:
+        self.reader.color_by(self.strip.parts)
         self._title_row()
         self._detail(self._facts)
 

@@ -18,11 +18,12 @@ from textual.strip import Strip
 
 from tokfmt.browser.data import Lengths, RankedGroups, RankedIds
 from tokfmt.browser.layout import HEAD, TokenStyle, words_of
+from tokfmt.browser.packing import FillHistogram
 from tokfmt.browser.rows import Damage, RowSource
 from tokfmt.browser.widgets.outline import fitted
 from tokfmt.browser.widgets.reader import spelling
 from tokfmt.browser.widgets.row_view import DragsRange, RowView
-from tokfmt.wording import bar, counted, short
+from tokfmt.wording import bar, counted, percent, short
 
 MOST_CHOSEN = 1000
 """Limit of lines that are listed together."""
@@ -169,7 +170,7 @@ class LengthLines(Loaded):
 
     def cells(self, line: int, width: int) -> Cells:
         counts = self.lengths.histogram.counts
-        tail = f" {counts[line]:>9,} {_percent(counts[line] / self._total):>6}"
+        tail = f" {counts[line]:>9,} {percent(counts[line] / self._total):>6}"
         room = max(4, width - self._name_cells - 1 - len(tail))
         drawn = set_cell_size(bar(counts[line] / max(1, *counts), room), room)
         return [(f"{self._interval(line):>{self._name_cells}} ", "name"), (drawn, "bar"), (tail, "count")]
@@ -181,6 +182,46 @@ class LengthLines(Loaded):
     def record(self, line: int) -> Mapping[str, object]:
         low, high = self.lengths.histogram.edges[line : line + 2]
         return {"low": low, "high": high, f"{self.row_name}s": self.lengths.histogram.counts[line]}
+
+
+@dataclass(frozen=True)
+class FillLines(Loaded):
+    """The fill of samples, a line for each interval.
+
+    Attributes:
+        histogram: The histogram.
+    """
+
+    histogram: FillHistogram
+
+    @property
+    def title(self) -> str:
+        fills = self.histogram.fills
+        positions = fills.length * len(fills.filled)
+        return f"samples by fill · {percent(1 - int(fills.filled.sum()) / (positions or 1))} padding"
+
+    @property
+    def count(self) -> int:
+        return len(self.histogram.counts)
+
+    @property
+    def fullest(self) -> int:
+        """Return the line with the most samples."""
+        counts = self.histogram.counts
+        return counts.index(max(counts))
+
+    def cells(self, line: int, width: int) -> Cells:
+        counts = self.histogram.counts
+        tail = f" {counts[line]:>9,} {percent(counts[line] / max(1, sum(counts))):>6}"
+        room = max(4, width - 9 - len(tail))
+        drawn = set_cell_size(bar(counts[line] / max(1, *counts), room), room)
+        return [(f"{self.histogram.name(line):>8} ", "name"), (drawn, "bar"), (tail, "count")]
+
+    def query(self, lines: Sequence[int]) -> str:
+        return self.histogram.query(min(lines), max(lines))
+
+    def record(self, line: int) -> Mapping[str, object]:
+        return {"fill": self.histogram.name(line), "samples": self.histogram.counts[line]}
 
 
 @dataclass(frozen=True, eq=False)
@@ -228,7 +269,7 @@ class TokenLines(Loaded):
         token, count = self._at(line)
         share, largest = count / max(1, self.total), int(self.ranked.counts[0]) / max(1, self.total)
         spelled = spelling(self.style, token)[1]
-        tail = f" {short(count):>7} {_percent(share):>6} "
+        tail = f" {short(count):>7} {percent(share):>6} "
         room = max(0, width - self._name_cells - 1 - len(tail))
         bars = _BAR if room >= 2 * _BAR else 0  # of two facts and a bar, the text leaves out the bar first
         room -= bars
@@ -335,10 +376,6 @@ class GroupLines:
         counts, lengths = self.ranked.counts, self.ranked.lengths
         row = int(self.ranked.numbers[group])
         return {"sequence": row, "count": int(counts[group]), "length": int(lengths[group]), **members}
-
-
-def _percent(share: float) -> str:
-    return f"{share:.1%}" if share >= 0.001 or not share else "<0.1%"
 
 
 _PARTS = ("name", "count", "bar", "text", "value", "leads", "odd", "heading", "none", "cursor", "cursor-blurred")

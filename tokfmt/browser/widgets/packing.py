@@ -1,0 +1,121 @@
+"""The head of the first tab of a recipe: how full its samples are, and what it takes of each source."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from textual.content import Content
+from textual.widgets import Static
+
+from tokfmt.browser.data import samples_of
+from tokfmt.browser.packing import FillHistogram, Packing, packing_of
+from tokfmt.browser.widgets.row_view import TONES, WithLoader
+from tokfmt.errors import TokfmtError
+from tokfmt.wording import bar, columns, percent, printable
+
+if TYPE_CHECKING:
+    from tokfmt.browser.data import Documents, Samples
+
+_MOST = 8  # lines of sources
+_INTERVALS = 4  # of the histogram
+_BAR = 12  # cells of a bar of the histogram
+_GAP = 4  # cells before the histogram
+_USED = "USED "
+_QUIET = "$quiet"
+
+
+class PackingHead(WithLoader, Static):
+    """Show the packing of a recipe; hidden for another dataset."""
+
+    def __init__(self) -> None:
+        super().__init__("", id="packing", markup=False)
+        self.packing: Packing | None = None
+        self._recipe: Samples | Documents | None = None
+        self._failure = ""
+        self.display = False
+
+    def show(self, recipe: Samples | Documents | None) -> None:
+        """Show a recipe, whose packing is found in a worker; None hides the head."""
+        if recipe is self._recipe:
+            return
+        self._recipe, self.packing, self._failure = recipe, None, ""
+        self.loader.forget()
+        self.display = recipe is not None
+        if recipe is None:
+            return
+        of_samples = samples_of(recipe) is not None
+        self.styles.height = max(min(len(recipe.sources), _MOST) + 1, _INTERVALS if of_samples else 0) + of_samples
+
+        def work() -> Packing | str:
+            try:
+                return packing_of(recipe)
+            except TokfmtError as error:
+                return str(error)
+
+        self.loader.ask(work, self._found)
+        self.refresh()
+
+    def _found(self, found: Packing | str) -> None:
+        self.packing, self._failure = (None, found) if isinstance(found, str) else (found, "")
+        self.refresh()
+
+    def render(self) -> Content:
+        packing, room = self.packing, self.content_size.width
+        if packing is None:
+            return Content.styled(f"✗ {printable(self._failure)}" if self._failure else "◌ packing", _QUIET)
+        beside = _beside(packing)
+        wide = max((line.cell_length for line in beside), default=0)
+        table = _table(packing, room, self.size.height - bool(packing.pack))
+        taken = max((line.cell_length for line in table), default=0)
+        if taken + _GAP + wide > room:
+            beside, wide = [], 0
+        left = room - wide - _GAP if beside else room
+        lines = [_used(packing, left), *table] if packing.pack else table
+        padded = [line + Content(" " * (left + _GAP - line.cell_length)) for line in lines] if beside else lines
+        lines = [line + (beside[k] if k < len(beside) else Content("")) for k, line in enumerate(padded)]
+        return Content("\n").join(lines)
+
+
+def _used(packing: Packing, room: int) -> Content:
+    """Return the line of the share of positions that hold tokens."""
+    words = f"{'▲' if packing.is_odd else '✓'} {packing.words}"
+    share = f" {percent(packing.used)} · "
+    wide = max(4, room - len(_USED) - len(share) - len(words))
+    drawn = bar(packing.used, min(wide, 40))
+    rest = "·" * (min(wide, 40) - len(drawn))
+    verdict = "bold $text-warning" if packing.is_odd else "$text-success"
+    return Content.assemble(
+        (_USED, "bold $text-primary"), (drawn, "$text-primary"), (f"{rest}{share}", _QUIET), (words, verdict)
+    )
+
+
+def _table(packing: Packing, room: int, most: int) -> list[Content]:
+    """Return the lines of the sources, with a line of headings first."""
+    rows = packing.table(room)
+    lines = columns(rows)
+    found = [Content.styled(f"  {lines[0]}", f"italic {_QUIET}")]
+    for source, line in list(zip(packing.sources, lines[1:], strict=True))[: most - 1]:
+        sign = ("■ ", f"$tone-{source.shade % TONES}") if source.depth == 1 else ("  ", "")
+        found.append(Content.assemble(sign, line))
+    left_out = len(lines) - len(found)
+    return [*found[:-1], Content.styled(f"  and {left_out + 1:,} more", _QUIET)] if left_out and most > 1 else found
+
+
+def _beside(packing: Packing) -> list[Content]:
+    """Return the histogram of the fill, with a heading; nothing if it is not counted."""
+    if packing.fills is None:
+        return []
+    histogram = FillHistogram(packing.fills, _INTERVALS)
+    counts = histogram.counts
+    most, cells = max(1, *counts), max(len(f"{count:,}") for count in counts)
+    found = list[Content]()
+    for line, count in enumerate(counts):
+        found.append(
+            Content.assemble(
+                (f"{histogram.name(line):>7} ", _QUIET),
+                (f"{bar(count / most, _BAR):<{_BAR}} ", "$text-primary"),
+                (f"{count:>{cells},}", "$foreground"),
+                ("" if line else " samples", _QUIET),
+            )
+        )
+    return found
