@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from paths import FIXTURES, TOKENIZER
 
 import tokfmt
-from tokfmt.browser.packing import FillHistogram, Fills
+from tokfmt.browser.data.packing import FillHistogram, Fills
 
 SOURCE = FIXTURES / "modalities" / "D_2byte_gpt2.pbin"
 

@@ -2,19 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from textual.content import Content
 from textual.widgets import Static
 
-from tokfmt.browser.data import samples_of
-from tokfmt.browser.packing import FillHistogram, Packing, packing_of
+from tokfmt.browser.data.packing import FillHistogram, Packing, mixture_of, packing_of
+from tokfmt.browser.data.session import Session
 from tokfmt.browser.widgets.row_view import TONES, WithLoader
-from tokfmt.errors import TokfmtError
 from tokfmt.wording import bar, columns, percent, printable
-
-if TYPE_CHECKING:
-    from tokfmt.browser.data import Documents, Samples
 
 _MOST = 8  # lines of sources
 _INTERVALS = 4  # of the histogram
@@ -30,30 +24,24 @@ class PackingHead(WithLoader, Static):
     def __init__(self) -> None:
         super().__init__("", id="packing", markup=False)
         self.packing: Packing | None = None
-        self._recipe: Samples | Documents | None = None
+        self._shown: object = None  # the reader of the recipe
         self._failure = ""
         self.display = False
 
-    def show(self, recipe: Samples | Documents | None) -> None:
-        """Show a recipe, whose packing is found in a worker; None hides the head."""
-        if recipe is self._recipe:
+    def show(self, session: Session) -> None:
+        """Show a dataset. The packing of a recipe is found in a worker."""
+        reader = session.view.reader
+        if reader is self._shown:
             return
-        self._recipe, self.packing, self._failure = recipe, None, ""
+        self._shown, self.packing, self._failure = reader, None, ""
         self.loader.forget()
-        self.display = recipe is not None
-        if recipe is None:
-            return
-        of_samples = samples_of(recipe) is not None
-        self.styles.height = max(min(len(recipe.sources), _MOST) + 1, _INTERVALS if of_samples else 0) + of_samples
-
-        def work() -> Packing | str:
-            try:
-                return packing_of(recipe)
-            except TokfmtError as error:
-                return str(error)
-
-        self.loader.ask(work, self._found)
-        self.refresh()
+        mixture = mixture_of(session)
+        self.display = mixture is not None
+        if mixture is not None:
+            lines = min(mixture.sources, _MOST) + 1
+            self.styles.height = max(lines, _INTERVALS) + 1 if mixture.of_samples else lines
+            self.loader.ask(lambda: packing_of(session), self._found)
+            self.refresh()
 
     def _found(self, found: Packing | str) -> None:
         self.packing, self._failure = (None, found) if isinstance(found, str) else (found, "")

@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from rich.cells import set_cell_size
 
-from tokfmt.browser.columns import padded
-from tokfmt.browser.data import RecordReader, padding_of, recipe_of, samples_of, tree_of
-from tokfmt.browser.session import Session
-from tokfmt.wording import percent, printable, short
+from tokfmt.browser.data.columns import padded
+from tokfmt.browser.data.lines import Cells, Loaded
+from tokfmt.browser.data.opening import recipe_of, samples_of
+from tokfmt.browser.data.session import Session
+from tokfmt.core.loss_mask import padding_of
+from tokfmt.core.records import RecordReader
+from tokfmt.errors import TokfmtError
+from tokfmt.wording import bar, percent, printable, short
 
 if TYPE_CHECKING:
-    from tokfmt.browser.data import Documents, Samples
+    from tokfmt.mix import Documents, Samples
 
 MOST = 1 << 17
 """Limit of the samples whose fill is counted."""
@@ -129,18 +134,47 @@ def _width(lines: Sequence[Sequence[str]], kept: Sequence[int]) -> int:
     return sum(max(len(line[k]) for line in lines) + 2 for k in kept)
 
 
-def packing_of(recipe: Samples | Documents) -> Packing:
-    """Return the packing of a recipe, from indexes. It walks over the sequences that are drawn in part.
+class Mixture(NamedTuple):
+    """What is known of a recipe at once.
 
-    Raises:
-        TokfmtError: An index cannot be read.
+    Attributes:
+        sources: The number of its sources.
+        of_samples: It makes samples, not documents.
     """
-    rows, samples = tree_of(recipe), samples_of(recipe)
+
+    sources: int
+    of_samples: bool
+
+
+def mixture_of(session: Session) -> Mixture | None:
+    """Return what is known of the recipe of a view; None for another dataset."""
+    recipe = recipe_of(session.view.reader)
+    return None if recipe is None else Mixture(len(recipe.sources), samples_of(recipe) is not None)
+
+
+def packing_of(session: Session) -> Packing | str:
+    """Return the packing of the recipe of a view, or an error in words. Reads indexes.
+
+    It walks over the sequences that are drawn in part.
+    """
+    recipe = recipe_of(session.view.reader)
+    if recipe is None:
+        return "not a recipe"
+    try:
+        return _packing_of(recipe)
+    except TokfmtError as error:
+        return str(error)
+
+
+def _packing_of(recipe: Samples | Documents) -> Packing:
+    from tokfmt.mix import explain
+
+    rows, samples = explain(recipe), samples_of(recipe)
     found, shade = list[PackedSource](), -1
     width = 0 if samples is None else samples.advance
     for row in rows[1:]:
         shade += row.depth == 1
-        asked = asked_of(recipe, shade) if row.depth == 1 else ""
+        asked = _asked(recipe, shade) if row.depth == 1 else ""
         share = (row.padded or 0) / (row.samples * width) if row.samples and width else 0.0
         counts = row.samples, row.cut, row.padded
         found.append(PackedSource(row.name, row.depth, shade, asked, row.share, row.passes, row.drawn, *counts, share))
@@ -150,7 +184,7 @@ def packing_of(recipe: Samples | Documents) -> Packing:
     return Packing(found, recipe.file.pack or "stream", samples.count * width, whole.padded or 0, _fills(samples))
 
 
-def asked_of(recipe: Samples | Documents, number: int) -> str:
+def _asked(recipe: Samples | Documents, number: int) -> str:
     """Return what a recipe asks of a source: its weight as a share, its quota in tokens, or all of it."""
     entry, file = recipe.file.sources[number], recipe.file
     if entry.weight is not None:
@@ -165,11 +199,14 @@ def _fills(samples: Samples) -> Fills | None:
 
 
 def fills_of(session: Session) -> Fills | None:
-    """Return how full the samples of the view are; None if nothing says it, or it takes long. Reads.
+    """Return how full the samples of the view are; None if nothing says it, or it takes long. Reads."""
+    try:
+        return _fills_of(session)
+    except TokfmtError:
+        return None  # the row that cannot be read shows the error
 
-    Raises:
-        TokfmtError: A sample cannot be read.
-    """
+
+def _fills_of(session: Session) -> Fills | None:
     reader, count = session.view.reader, session.port.count
     if isinstance(reader, RecordReader) or session.view.name != "samples" or padding_of(reader, 0, 0) is None:
         return None
@@ -225,3 +262,46 @@ class FillHistogram:
     def _padding(self, interval: int) -> int:
         """Return the most padding of a sample in an interval, or in a fuller one."""
         return self.fills.length - -(-interval * self.fills.length // self.intervals)
+
+
+# the lines of the overview
+
+
+@dataclass(frozen=True)
+class FillLines(Loaded):
+    """The fill of samples, a line for each interval.
+
+    Attributes:
+        histogram: The histogram.
+    """
+
+    histogram: FillHistogram
+
+    @property
+    def title(self) -> str:
+        fills = self.histogram.fills
+        positions = fills.length * len(fills.filled)
+        return f"samples by fill · {percent(1 - int(fills.filled.sum()) / (positions or 1))} padding"
+
+    @property
+    def count(self) -> int:
+        return len(self.histogram.counts)
+
+    @property
+    def fullest(self) -> int:
+        """Return the line with the most samples."""
+        counts = self.histogram.counts
+        return counts.index(max(counts))
+
+    def cells(self, line: int, width: int) -> Cells:
+        counts = self.histogram.counts
+        tail = f" {counts[line]:>9,} {percent(counts[line] / max(1, sum(counts))):>6}"
+        room = max(4, width - 9 - len(tail))
+        drawn = set_cell_size(bar(counts[line] / max(1, *counts), room), room)
+        return [(f"{self.histogram.name(line):>8} ", "name"), (drawn, "bar"), (tail, "count")]
+
+    def query(self, lines: Sequence[int]) -> str:
+        return self.histogram.query(min(lines), max(lines))
+
+    def record(self, line: int) -> Mapping[str, object]:
+        return {"fill": self.histogram.name(line), "samples": self.histogram.counts[line]}

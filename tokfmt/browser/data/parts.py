@@ -15,16 +15,21 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from tokfmt.browser.data import Layout, RecordReader, SourceRequest, counted_of, place_of, recipe_of, samples_of
-from tokfmt.browser.layout import TokenStyle, begins_of
-from tokfmt.browser.prompts import odd_mask
-from tokfmt.browser.rows import Damage, RowSource, Span, fetched, fetched_span, padded_from
-from tokfmt.browser.session import Landing, Session, Where, has_parts
+from tokfmt.browser.data.layout import TokenStyle, begins_of
+from tokfmt.browser.data.opening import recipe_of, samples_of
+from tokfmt.browser.data.prompts import odd_mask
+from tokfmt.browser.data.rows import Damage, RowSource, Span, fetched, fetched_span, padded_from
+from tokfmt.browser.data.session import Landing, Session, Where, has_parts
+from tokfmt.core.loss_mask import counted_of
+from tokfmt.core.reader import Layout
+from tokfmt.core.records import RecordReader
 from tokfmt.errors import OptionError, TokfmtError
+from tokfmt.files.place import place_of
+from tokfmt.source.request import SourceRequest
 from tokfmt.wording import counted, printable
 
 if TYPE_CHECKING:
-    from tokfmt.browser.data import Documents, Samples
+    from tokfmt.mix import Documents, Samples
 
 MOST = 4096
 """Maximum number of parts of a row."""
@@ -168,7 +173,7 @@ def _shift(recipe: Samples | Documents) -> int:
 
 
 def _of_recipe(recipe: Samples | Documents, row: int, length: int) -> RowParts:
-    from tokfmt.browser.data import traced
+    from tokfmt.mix import traced
 
     names, samples = [source.name for source in recipe.sources], samples_of(recipe)
     filled = length if samples is None else samples.filled(row)
@@ -226,7 +231,7 @@ def target_of(session: Session, where: Where) -> Target:
 
 
 def _in_source(recipe: Samples | Documents, where: Where) -> Target:
-    from tokfmt.browser.data import shortest, stored_sequence, traced, traced_request
+    from tokfmt.mix import shortest, stored_sequence, traced, traced_request
 
     row, unit = where
     at, shift = 0, _shift(recipe)
@@ -245,7 +250,7 @@ def _in_source(recipe: Samples | Documents, where: Where) -> Target:
 
 
 def _in_ledger(session: Session, where: Where) -> Target:
-    from tokfmt.browser.data import listed_request, read_ledger
+    from tokfmt.mix import listed_request, read_ledger
 
     view, (row, unit) = session.view, where
     if isinstance(view.reader, RecordReader):

@@ -9,8 +9,8 @@ from weakref import WeakKeyDictionary
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.browser.layout import TokenStyle, words_of
-from tokfmt.browser.rows import Damage, Piece, RowSource, fetched
+from tokfmt.browser.data.layout import TokenStyle, words_of
+from tokfmt.browser.data.rows import Damage, Piece, RowSource, fetched
 from tokfmt.wording import counted
 
 _LOOKED = 64  # samples whose prompts are compared
