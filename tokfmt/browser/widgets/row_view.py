@@ -18,7 +18,6 @@ from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
-from textual.binding import Binding, BindingType
 from textual.geometry import Size
 from textual.message import Message
 from textual.scroll_view import ScrollView
@@ -26,14 +25,16 @@ from textual.scrollbar import ScrollDown, ScrollUp
 from textual.strip import Strip
 from textual.widget import Widget
 
-from tokfmt.browser.layout import HEAD, Kind, TokenStyle, words_of
-from tokfmt.browser.rows import Damage, RowSource, Span, Viewport
+from tokfmt.browser import keys
+from tokfmt.browser.data.layout import HEAD, Kind, TokenStyle, words_of
+from tokfmt.browser.data.rows import Damage, RowSource, Span, Viewport
+from tokfmt.browser.data.workers import said
 from tokfmt.wording import bar, short
 
 if TYPE_CHECKING:
-    from tokfmt.browser.columns import Order, RowColumn
-    from tokfmt.browser.excerpts import Excerpts
-    from tokfmt.browser.search import SearchJob
+    from tokfmt.browser.data.columns import Order, RowColumn
+    from tokfmt.browser.data.excerpts import Excerpts
+    from tokfmt.browser.data.search import SearchJob
 
 Then = Callable[[Any], object]
 
@@ -121,7 +122,7 @@ class Loader:
             then(result)
 
     def _failed(self, error: Exception) -> None:
-        self._owner.notify(f"unexpected {type(error).__name__}: {error}", severity="error", markup=False)
+        self._owner.notify(said(error), severity="error", markup=False)
 
 
 class WithLoader(Widget):
@@ -168,21 +169,7 @@ class RowView(WithLoader, ScrollView, can_focus=True):
     The first `head` lines on the screen are not lines of the list; a subclass draws them in `render_line`.
     """
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("down,j", "by(1)", "Down", system=True),
-        Binding("up,k", "by(-1)", "Up", system=True),
-        Binding("pagedown,ctrl+f", "pages(1)", "Page down", system=True),
-        Binding("pageup,ctrl+b", "pages(-1)", "Page up", system=True),
-        Binding("space", "select", "Select", system=True),
-        Binding("shift+down,J", "extend(1)", "Select down", system=True),
-        Binding("shift+up,K", "extend(-1)", "Select up", system=True),
-        Binding("ctrl+d", "halves(1)", "Half a page down", system=True),
-        Binding("ctrl+u", "halves(-1)", "Half a page up", system=True),
-        Binding("ctrl+e", "roll(1)", "Scroll down", system=True),
-        Binding("ctrl+y", "roll(-1)", "Scroll up", system=True),
-        Binding("home", "to(0)", "First", system=True),
-        Binding("end,G", "to(-1)", "Last", system=True),
-    ]
+    BINDINGS = keys.LINES
 
     head = 0
     cursor = 0
@@ -448,7 +435,7 @@ class SequenceList(RowView):
     """
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {f"list--{part}" for part in (*_PARTS, *_CURSORS)}
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("space", "select", "Select")]
+    BINDINGS = keys.ROWS
     head = 1
     selects = True
 
@@ -533,7 +520,7 @@ class SequenceList(RowView):
         if search is None:
             self._excerpts = None
         elif self._excerpts is None or self._excerpts.search is not search:
-            from tokfmt.browser.excerpts import Excerpts
+            from tokfmt.browser.data.excerpts import Excerpts
 
             self._excerpts = Excerpts(search)
         self._fetch_excerpts()
