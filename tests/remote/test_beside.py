@@ -5,6 +5,7 @@ import shutil
 
 import numpy as np
 import pytest
+from amount import FUZZ_ONLY
 from click.testing import CliRunner
 from made_tokenizers import llama3_like
 from paths import FIXTURES, TOKENIZER
@@ -28,6 +29,7 @@ def drawn(fresh, bucket):
     return bucket / "out.pbin"
 
 
+@FUZZ_ONLY
 def test_one_row_of_a_ledger_is_read_by_ranges(fresh, bucket):
     """The ledger of 2,400 samples has more than one block of 64 KiB."""
     (np.arange(19_200) % 97).astype("<u2").tofile(bucket / "train.bin")
