@@ -59,7 +59,7 @@ from tokfmt.model.select import Rows
 from tokfmt.registry import for_destination, of_prefix, unexpected
 from tokfmt.run.progress import Progress
 from tokfmt.source.discover import format_of
-from tokfmt.source.ingest import encoded
+from tokfmt.source.ingest import encoded, encoder_of
 from tokfmt.source.manifest import found_as_written, located_tokenizer, read_manifest
 from tokfmt.source.open import open_dataset
 from tokfmt.source.request import (

@@ -24,11 +24,13 @@ from tokfmt.browser.data import (
     Opening,
     Place,
     Pointer,
+    Ragged,
     RecordReader,
     Separator,
     SourceRequest,
     Stamp,
     TokenReader,
+    encoder_of,
     format_of,
     identity_of,
     located_tokenizer,
@@ -200,6 +202,24 @@ def load(name: str, *, encoding: bool = False, local: bool = False) -> Vocabular
     return Vocabulary(handle, decoder, handle.encoder() if encoding else None)
 
 
+class _NoEncoder(Encoder):
+    """An encoder that raises an error for every text, which the rows then show."""
+
+    def __init__(self, error: TokfmtError) -> None:
+        self.error = error
+
+    def encode(self, texts: list[str]) -> Ragged:  # noqa: ARG002 - an encoder takes texts
+        raise self.error
+
+
+def _encoder_of(reader: RecordReader, words: Vocabulary) -> Encoder:
+    """Return the encoder of the texts of a reader; one that always fails if the tokenizer has no chat template."""
+    try:
+        return encoder_of(reader, words.handle) or _NoEncoder(TokfmtError("holds no text"))
+    except TokfmtError as error:
+        return _NoEncoder(error)
+
+
 class Counted(NamedTuple):
     """The result of a pass over all rows: the statistics, and the lists of which these hold the beginnings."""
 
@@ -311,7 +331,7 @@ class Session:
         if not (self.of_text and isinstance(view.port, RecordSource) and words and words.encoder):
             return view.port
         if view.name not in self._texts:
-            self._texts[view.name] = view.port.with_encoder(words.encoder)
+            self._texts[view.name] = view.port.with_encoder(_encoder_of(view.port.reader, words))
         return self._texts[view.name]
 
     @property
