@@ -9,15 +9,15 @@ from rich.cells import cell_len
 from rich.segment import Segment
 from textual import events
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
 from textual.message import Message
 from textual.strip import Strip
 from textual.widgets import Static
 
-from tokfmt.browser.catalog import COLUMNS, Catalog, Listed, record_of
+from tokfmt.browser import keys
+from tokfmt.browser.data.catalog import COLUMNS, Catalog, Listed, record_of
+from tokfmt.browser.data.lines import fitted
 from tokfmt.browser.dialogs import ColumnList, Dialog, Page, Question, help_blocks
 from tokfmt.browser.widgets.frame import KeyBar
-from tokfmt.browser.widgets.outline import fitted
 from tokfmt.browser.widgets.row_view import SIGNS, Loader, RowView
 from tokfmt.wording import counted, human_bytes, plural, printable, short
 
@@ -47,10 +47,7 @@ class CatalogList(RowView):
         f"catalog--{part}"
         for part in ("head", "name", "format", "number", "good", "warning", "error", "dim", "cursor", "cursor-blurred")
     }
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter,l", "choose", "Open"),
-        Binding("g", "to(0)", "First", system=True),
-    ]
+    BINDINGS = keys.CATALOG_LIST
     head = 1
 
     class Chosen(Message):
@@ -248,15 +245,7 @@ class Datasets(Dialog[None]):
         opened: A dataset is open already, so that this screen can be left.
     """
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape,d", "leave", "Back"),
-        Binding("slash,f", "filter", "Filter", key_display="/"),
-        Binding("vertical_line", "columns", "Sort", key_display="|", tooltip="Choose the column that orders the list"),
-        Binding("r", "read_all", "Read all", tooltip="Read the facts of all datasets, or stop it"),
-        Binding("e", "export", "Export"),
-        Binding("question_mark", "help", "Help", key_display="?"),
-        Binding("q", "app.quit", "Quit"),
-    ]
+    BINDINGS = keys.CATALOG
 
     def __init__(
         self,
@@ -360,4 +349,4 @@ class Datasets(Dialog[None]):
         self.query_one(CatalogList).read_all()
 
     def action_help(self) -> None:
-        self.app.push_screen(Page("Keys", help_blocks(self.app, "Datasets", self)))
+        self.app.push_screen(Page("Keys", help_blocks(self.app, self)))

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
-from typing import ClassVar
 
 from rich.cells import cell_len, set_cell_size
 from textual import events, on
 from textual.app import App, ComposeResult
 from textual.await_complete import AwaitComplete
-from textual.binding import Binding, BindingType
 from textual.command import CommandList, CommandPalette
 from textual.containers import ItemGrid, Vertical, VerticalScroll
 from textual.content import Content
@@ -21,8 +19,9 @@ from textual.widget import Widget
 from textual.widgets import Footer, Input, Label, OptionList, Static
 from textual.widgets.option_list import Option
 
+from tokfmt.browser import keys
+from tokfmt.browser.data.workers import Job
 from tokfmt.browser.keys import bindings_of, words_of
-from tokfmt.browser.workers import Job
 from tokfmt.errors import TokfmtError
 from tokfmt.wording import printable
 
@@ -63,11 +62,6 @@ class Dialog(ModalScreen[ScreenResultType | None]):
             self.action_leave()
 
 
-def _moves(*keys: tuple[str, str]) -> list[BindingType]:
-    """Return the keys of vim for actions that a widget of Textual has for arrows; the last line does not list them."""
-    return [Binding(key, action, show=False) for key, action in keys]
-
-
 def has_lines(rows: OptionList) -> bool:
     """Return whether a list has laid out its lines. Before that, Textual's moves by a page end in a KeyError."""
     return bool(rows.scrollable_content_region)
@@ -76,14 +70,7 @@ def has_lines(rows: OptionList) -> bool:
 class Choices(OptionList):
     """A list to choose from, which keys of vim move through as through any list of the browser."""
 
-    BINDINGS: ClassVar[list[BindingType]] = _moves(
-        ("j", "cursor_down"),
-        ("k", "cursor_up"),
-        ("g", "first"),
-        ("G", "last"),
-        ("ctrl+d,ctrl+f", "page_down"),
-        ("ctrl+u,ctrl+b", "page_up"),
-    )
+    BINDINGS = keys.CHOICES
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Return whether an action applies; a move by a page does on a list that is laid out."""
@@ -108,20 +95,13 @@ class Palette(CommandPalette):
 class Scroll(VerticalScroll):
     """The part of a page that scrolls, also with keys of vim."""
 
-    BINDINGS: ClassVar[list[BindingType]] = _moves(
-        ("j", "scroll_down"),
-        ("k", "scroll_up"),
-        ("g", "scroll_home"),
-        ("G", "scroll_end"),
-        ("space,ctrl+d,ctrl+f", "page_down"),
-        ("ctrl+u,ctrl+b", "page_up"),
-    )
+    BINDINGS = keys.SCROLL
 
 
 class Line(Input):
     """A line to type in, whose Enter is a key of the last line of the screen."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "submit", "OK")]
+    BINDINGS = keys.LINE
 
 
 class Question(Dialog[str]):
@@ -136,12 +116,7 @@ class Question(Dialog[str]):
         at_once: Lines that need no Enter.
     """
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("escape", "leave", "Cancel"),
-        Binding("ctrl+c", "leave", "Cancel", show=False),  # with a selection, the line copies it
-        Binding("up", "recent(-1)", "Earlier line"),
-        Binding("down", "recent(1)", "Later line", show=False),
-    ]
+    BINDINGS = keys.QUESTION
 
     def __init__(
         self,
@@ -214,7 +189,7 @@ class Menu(Choices):
         mark: Number of cells at the beginning of a line whose click posts `Marked` instead.
     """
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "select", "OK")]
+    BINDINGS = keys.MENU
 
     class Marked(Message):
         """The user clicked the mark of the highlighted line."""
@@ -238,7 +213,7 @@ class Menu(Choices):
 class OneOf(Dialog[int]):
     """Ask for one of several; the result is its number, or None after Escape."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q", "leave", "Cancel")]
+    BINDINGS = keys.ONE_OF
 
     def __init__(self, text: str, choices: Sequence[str], current: int = 0) -> None:
         super().__init__()
@@ -270,7 +245,7 @@ class Page(Dialog[None]):
         later: Heading of another block, and the function that reads its rows, which is called in a thread.
     """
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,question_mark,enter,i", "leave", "Close")]
+    BINDINGS = keys.PAGE
 
     def __init__(
         self,
@@ -360,10 +335,7 @@ class ColumnList(Dialog[str]):
         order: The column that orders the list, and its sign.
     """
 
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("space", "show_or_hide", "Show or hide"),
-        Binding("escape,vertical_line,q", "leave", "Close"),
-    ]
+    BINDINGS = keys.COLUMNS
 
     def __init__(self, names: Sequence[str], shown: set[str], fixed: Collection[str], order: tuple[str, str]) -> None:
         super().__init__()
@@ -416,30 +388,23 @@ _GESTURES = (
 Block = tuple[str, list[tuple[str, str]]]
 
 
-def help_blocks(app: App[None], title: str, tab: Widget, keys: Iterable[Binding] = ()) -> list[Block]:
-    """Return the blocks of the help: the keys of the tab, of its widgets, and of the browser.
+def help_blocks(app: App[None], *places: Widget | App[None], without: Collection[str] = ()) -> list[Block]:
+    """Return the blocks of the help, one for each task: the keys of some places, and of the widgets in them.
 
     Args:
         app: The browser.
-        title: Heading of the keys of the tab.
-        tab: The tab on the screen.
-        keys: The keys of the browser that are of use in this run.
+        places: What has keys: a tab or a screen, and the browser. A key of an earlier one hides that of a later one.
+        without: Actions that this run does not have.
     """
-    focused = [widget for widget in tab.query("*") if widget.can_focus]
-    places = [(title, bindings_of(tab))]
-    # two readers side by side have one block
-    places += {f"In the {widget.id or type(widget).__name__}": bindings_of(widget) for widget in focused}.items()
-    own = {binding.key for binding in bindings_of(tab)}  # which mean something else everywhere
-    everywhere = tuple(binding for binding in keys if binding.key not in own)
-    places += [("Everywhere", everywhere)] if everywhere else []
-    blocks: list[Block] = []
-    for heading, bindings in places:
-        meanings: dict[str, dict[str, None]] = {}  # of each key, a set in order
-        for binding in bindings:
-            meanings.setdefault(app.get_key_display(binding), {})[words_of(binding)] = None
-        rows: dict[str, list[str]] = {}
-        for name, (first, *others) in meanings.items():
-            words = "; ".join([first, *(one[0].lower() + one[1:] for one in others)])
-            rows.setdefault(words, []).append(name)
-        blocks.append((heading, [(" ".join(names), words) for words, names in rows.items()]))
-    return [*blocks, ("Focus and mouse", list(_GESTURES))]
+    blocks: dict[str, dict[str, list[str]]] = {task: {} for task in keys.TASKS}
+    hidden: set[str] = set()
+    for place in places:
+        inside = [] if place is app else [one for one in place.query("*") if one.can_focus]
+        own = [binding for binding in bindings_of(place) if binding.key not in hidden]
+        hidden |= {binding.key for binding in own}
+        for binding in (*own, *(binding for widget in inside for binding in bindings_of(widget))):
+            if binding.group is not None and binding.action not in without:
+                names = blocks[binding.group.description].setdefault(words_of(binding), [])
+                names += [] if (name := app.get_key_display(binding)) in names else [name]
+    found = [(task, [(" ".join(names), words) for words, names in rows.items()]) for task, rows in blocks.items()]
+    return [*(block for block in found if block[1]), ("Mouse and focus", list(_GESTURES))]

@@ -1,10 +1,8 @@
-"""The keys of the browser, what is of use at the moment, and presses of the mouse.
+"""The keys of the browser: one table for each place that has some, and what is of use at the moment.
 
-The table of keys is the `BINDINGS` of each class, in the order in which the last line of the screen shows them.
-
-    description  the word for the last line
-    tooltip      the words for the help and the palette, if they differ
-    system       the key moves a cursor: only the help lists it
+A line of a table is (key, action, word for the last line, words for the help and the palette, key as it is shown). The
+order of a table is that of the last line of the screen, and its group the task below which the help lists a key. Keys
+that move a cursor are only in the help.
 """
 
 from __future__ import annotations
@@ -15,12 +13,289 @@ from functools import cache
 from typing import Any, NamedTuple, Protocol
 
 from textual.actions import parse
-from textual.binding import Binding
+from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.dom import DOMNode
 from textual.geometry import Offset
 from textual.screen import Screen
 from textual.style import Style
+
+# the tasks, in the order of the help
+
+MOVE, GO, FIND, LOOK, TAKE, OPEN = (
+    Binding.Group(name)
+    for name in ("Move", "Go to", "Find and list", "Look", "Select, copy and export", "Datasets and tokenizers")
+)
+TASKS = tuple(group.description for group in (GO, FIND, LOOK, TAKE, OPEN, MOVE))
+"""The headings of the help."""
+
+
+def _keys(group: Binding.Group | None, *lines: tuple[str, ...]) -> list[BindingType]:
+    """Return the bindings of a task; None for keys of a dialog, which the help does not list."""
+    found: list[BindingType] = []
+    for key, action, *words in lines:
+        word, full, display = (*words, "", "", "")[:3]
+        found.append(
+            Binding(
+                key,
+                action,
+                word,
+                show=bool(word),
+                tooltip=full,
+                key_display=display or None,
+                system=group is MOVE,
+                group=group,
+            )
+        )
+    return found
+
+
+_BY_PAGES = (
+    ("pagedown,ctrl+f", "pages(1)", "Page down"),
+    ("pageup,ctrl+b", "pages(-1)", "Page up"),
+    ("ctrl+d", "halves(1)", "Half a page down"),
+    ("ctrl+u", "halves(-1)", "Half a page up"),
+)
+_LINES = (
+    ("down,j", "by(1)", "Down"),
+    ("up,k", "by(-1)", "Up"),
+    *_BY_PAGES,
+    ("ctrl+e", "roll(1)", "Scroll down"),
+    ("ctrl+y", "roll(-1)", "Scroll up"),
+    ("home", "to(0)", "First"),
+    ("end,G", "to(-1)", "Last"),
+)
+_FIRST = ("g", "to(0)", "First")
+
+# the browser and its tabs
+
+_BROWSER = [
+    *_keys(OPEN, ("V", "split", "Split", "Show another split"), ("V", "no_split", "Split", "Show another split")),
+    *_keys(FIND, ("slash", "ask('find')", "Find", "", "/"), ("f", "ask('filter')", "Filter")),
+    *_keys(LOOK, ("question_mark", "help", "Help", "", "?")),
+    *_keys(OPEN, ("escape", "cancel", "Stop", "Stop loading")),
+    *_keys(
+        GO,
+        ("backspace,ctrl+o,alt+left", "travel(-1)", "Back", "Back to the place before the jump"),
+        ("alt+right,ctrl+i", "travel(1)", "Forward", "Forward again"),
+    ),
+    *_keys(
+        OPEN,
+        ("d", "datasets", "Datasets", "Choose a dataset"),
+        ("T", "tokenizers", "Tokenizer", "Choose a tokenizer, or compare two"),
+        ("R", "reopen", "Reopen", "Open again, follow a file that grows"),
+        ("q", "quit", "Quit"),
+    ),
+    *_keys(GO, ("g", "ask('jump')", "Go to", "Go to a row, a token or a byte")),
+    *_keys(MOVE, ("ctrl+z", "suspend_process", "Suspend", "Suspend (fg returns)")),
+]
+
+
+def browser(tabs: Iterable[tuple[str, str, str]]) -> list[BindingType]:
+    """Return the keys of the browser, with one for each tab, of which its name, its title and its key are given."""
+    return [*_BROWSER, *_keys(MOVE, *((key, f"tab('{name}')", title) for name, title, key in tabs))]
+
+
+DATA = [
+    *_keys(GO, ("g", "jump", "Go to", "Go to a row, a token or a byte; gg goes to the first line")),
+    *_keys(FIND, ("slash", "find", "Find", "", "/"), ("f", "filter", "Filter")),
+    *_keys(LOOK, ("m", "mode", "Text/IDs"), ("v", "view", "View", "Show documents or samples")),
+    *_keys(TAKE, ("c", "copy", "Copy", "Copy what is shown: text, or IDs (m)"), ("e", "export", "Export")),
+    *_keys(LOOK, ("enter,l", "read", "Read", "Focus the reader")),
+    *_keys(
+        FIND,
+        ("enter", "occurrences", "List all", "In the reader: list all rows with the token"),
+        # these come and go: keys before them keep their places, and the line of a search has them, too
+        ("escape", "escape", "Stop", "Stop the search, remove mark or hits"),
+        ("n", "hit(1)", "Next hit"),
+        ("N", "hit(-1)", "Previous hit"),
+        ("F", "unfilter", "List all", "Remove the filter"),
+    ),
+    *_keys(
+        GO,
+        ("x", "bytes", "Bytes", "Show the bytes of the token"),
+        ("O", "origin", "Origin", "To the document or record that it comes from"),
+        ("right_curly_bracket", "part(1)", "Next part", "Next document of the sample", "}"),
+        ("left_curly_bracket", "part(-1)", "Part before", "Previous document", "{"),
+    ),
+    *_keys(FIND, ("vertical_line", "columns", "Columns", "Choose columns, and the order", "|")),
+    *_keys(TAKE, ("y", "link", "Link", "Copy a command that opens this place")),
+    *_keys(
+        GO,
+        ("right_square_bracket", "next(1)", "Next", "Next border of the loss, or row", "]"),
+        ("left_square_bracket", "next(-1)", "Previous", "Border before, or row", "["),
+    ),
+    *_keys(TAKE, ("s", "mark", "Mark", "Start or remove a mark")),
+    *_keys(LOOK, ("z", "zoom", "Enlarge", "Enlarge the reader")),
+    *_keys(GO, ("r", "random", "Random", "Go to a random row")),
+]
+
+STOP = _keys(OPEN, ("escape", "stop", "Stop", "Stop counting or checking"))
+OVERVIEW = [
+    *_keys(FIND, ("c", "all", "Count all", "Count every token")),
+    *_keys(TAKE, ("e", "export", "Export")),
+    *_keys(LOOK, ("z", "zoom", "Enlarge")),
+    *STOP,  # a class with a binding of a key has none of its base for this key
+    *_keys(LOOK, ("escape", "whole", "Show all")),
+]
+
+PROBLEMS = [
+    *_keys(GO, ("s", "sequence", "To the sequence")),
+    *_keys(FIND, ("l", "list", "List", "List its sequences")),
+    *_keys(TAKE, ("e", "export", "Export")),
+    *_keys(FIND, ("c", "all", "Check all", "Check every token")),
+]
+
+BYTES = [
+    *_keys(GO, ("g", "byte", "Go to", "Go to a byte offset; gg goes to the first line")),
+    *_keys(LOOK, ("z", "zoom", "Enlarge", "Enlarge the bytes")),
+]
+
+COMPARE = [
+    *_keys(OPEN, ("escape", "stop", "Stop", "Stop comparing")),
+    *_keys(
+        GO,
+        ("n", "difference(1)", "Next", "Next difference"),
+        ("N", "difference(-1)", "Previous", "Previous difference"),
+        ("right_curly_bracket", "differing(1)", "Next pair", "Next pair that differs", "}"),
+        ("left_curly_bracket", "differing(-1)", "Previous pair", "Previous pair that differs", "{"),
+        ("g", "jump", "Go to", "Go to a row of A; gg goes to the first token"),
+    ),
+    *_keys(
+        TAKE,
+        ("c", "copy", "Copy", "Copy the side with the cursor: its text, or its IDs (m)"),
+        ("D", "copy_difference", "Copy difference", "Copy the difference under the cursor"),
+    ),
+    *_keys(LOOK, ("m", "mode", "Text/IDs"), ("v", "view", "View", "Show documents or samples")),
+    *_keys(OPEN, ("V", "split", "Split", "Next split of both")),
+    *_keys(LOOK, ("s", "stack", "Stack", "Stack the sides, or not")),
+    *_keys(
+        GO,
+        ("right_square_bracket", "by(1)", "Pair down", "Next pair", "]"),
+        ("left_square_bracket", "by(-1)", "Pair up", "Previous pair", "["),
+    ),
+]
+
+# lists and readers
+
+LINES = [
+    *_keys(MOVE, *_LINES),
+    *_keys(
+        MOVE,
+        ("space", "select", "Select"),
+        ("shift+down,J", "extend(1)", "Select down"),
+        ("shift+up,K", "extend(-1)", "Select up"),
+    ),
+]
+ROWS = _keys(TAKE, ("space", "select", "Select"))
+TABLE = [*_keys(FIND, ("enter", "choose", "List")), *_keys(MOVE, _FIRST)]
+TOKENS = [
+    *_keys(LOOK, ("right,l", "turn(1)", "Rare ones", "Turn to rare, first and last tokens")),
+    *_keys(MOVE, ("left,h", "turn(-1)", "Turn back")),
+]
+GROUPS = [
+    *_keys(LOOK, ("right,l", "open", "Members", "Show the members of a group")),
+    *_keys(MOVE, ("left,h", "close", "Close a group")),
+]
+FINDINGS = [
+    *_keys(GO, ("enter", "select_cursor", "To the bytes")),
+    *_keys(
+        MOVE,
+        ("n", "cursor_down", "Next finding"),
+        ("N", "cursor_up", "Previous finding"),
+        ("down,j", "cursor_down", "Down"),
+        ("up,k", "cursor_up", "Up"),
+        ("pagedown,space,ctrl+f", "page_down", "Page down"),
+        ("pageup,ctrl+b", "page_up", "Page up"),
+        ("ctrl+d", "halves(1)", "Half a page down"),
+        ("ctrl+u", "halves(-1)", "Half a page up"),
+        ("home,g", "scroll_top", "First"),
+        ("end,G", "scroll_bottom", "Last"),
+    ),
+]
+PARTS = [
+    *_keys(GO, ("enter", "choose", "Open/go to")),
+    *_keys(MOVE, ("right,l", "open", "Open a part"), ("left,h", "close", "Close a part")),
+]
+HEX = [
+    *_keys(MOVE, ("right,l", "bytes(1)", "Next byte"), ("left,h", "bytes(-1)", "Previous byte")),
+    *_keys(GO, ("enter", "choose", "To the sequence")),
+]
+READER = _keys(
+    MOVE,
+    ("right,l", "tokens(1)", "Next token"),
+    ("left,h", "tokens(-1)", "Previous token"),
+    *_LINES,
+    ("space", "pages(1)", "Page down"),
+    ("0,circumflex_accent", "line_end(-1)", "First token of the line"),
+    ("dollar_sign", "line_end(1)", "Last token of the line", "", "$"),
+)
+
+# screens above the browser
+
+CATALOG = [
+    *_keys(GO, ("escape,d", "leave", "Back")),
+    *_keys(
+        FIND,
+        ("slash,f", "filter", "Filter", "", "/"),
+        ("vertical_line", "columns", "Sort", "Choose the column that orders the list", "|"),
+        ("r", "read_all", "Read all", "Read the facts of all datasets, or stop it"),
+    ),
+    *_keys(TAKE, ("e", "export", "Export")),
+    *_keys(LOOK, ("question_mark", "help", "Help", "", "?")),
+    *_keys(OPEN, ("q", "app.quit", "Quit")),
+]
+CATALOG_LIST = [*_keys(OPEN, ("enter,l", "choose", "Open")), *_keys(MOVE, _FIRST)]
+TOKENIZERS: list[BindingType] = [
+    Binding("ctrl+b", "beside", "Beside the one in use", priority=True),  # the list below would go up a page
+    *_keys(None, ("down", "list"), ("escape", "leave", "Close")),
+]
+TOKENIZER_PAIR = [
+    *_keys(
+        GO,
+        ("n", "difference(1)", "Next difference"),
+        ("N", "difference(-1)", "Previous"),
+        ("right_square_bracket", "row(1)", "Next row", "", "]"),
+        ("left_square_bracket", "row(-1)", "Previous row", "", "["),
+    ),
+    *_keys(MOVE, ("g", "first", "First token")),
+    *_keys(LOOK, ("m", "mode", "Text/IDs"), ("escape,q,T", "leave", "Close")),
+]
+QUESTION = _keys(
+    None,
+    ("escape", "leave", "Cancel"),
+    ("ctrl+c", "leave"),  # with a selection, the line copies it
+    ("up", "recent(-1)", "Earlier line"),
+    ("down", "recent(1)"),
+)
+CHOICES = _keys(
+    None,
+    ("j", "cursor_down"),
+    ("k", "cursor_up"),
+    ("g", "first"),
+    ("G", "last"),
+    ("ctrl+d,ctrl+f", "page_down"),
+    ("ctrl+u,ctrl+b", "page_up"),
+)
+SCROLL = _keys(
+    None,
+    ("j", "scroll_down"),
+    ("k", "scroll_up"),
+    ("g", "scroll_home"),
+    ("G", "scroll_end"),
+    ("space,ctrl+d,ctrl+f", "page_down"),
+    ("ctrl+u,ctrl+b", "page_up"),
+)
+LINE = _keys(None, ("enter", "submit", "OK"))
+MENU = _keys(None, ("enter", "select", "OK"))
+ONE_OF = _keys(None, ("escape,q", "leave", "Cancel"))
+PAGE = _keys(None, ("escape,q,question_mark,enter", "leave", "Close"))
+COLUMNS = _keys(None, ("space", "show_or_hide", "Show or hide"), ("escape,vertical_line,q", "leave", "Close"))
+TICK = _keys(None, ("enter", "screen.write", "OK"))
+EXPORT = _keys(None, ("escape", "leave", "Cancel"))
+
+
+# what is of use
 
 
 class Offering(Protocol):

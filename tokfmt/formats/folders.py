@@ -7,9 +7,11 @@ import gzip
 import json
 import zlib
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Any, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tokfmt.base.resources import Recent
 from tokfmt.core.reader import windows
@@ -26,6 +28,7 @@ from tokfmt.files.file import File, Stream, open_file
 from tokfmt.files.place import Place
 from tokfmt.files.store import Identity
 from tokfmt.formats.zstd_frames import decompressor, library, refuse_frame
+from tokfmt.wording import printable
 
 JSON_BYTES = 1 << 26
 """The largest index, in bytes: about 100,000 shards."""
@@ -40,6 +43,7 @@ LARGEST = 1 << 30
 
 _KEPT = 1 << 28  # bytes of decompressed files kept in memory
 _AT_ONCE = 1 << 23  # bytes per read of a hash
+_IDS = 1 << 32  # above the largest ID
 _XXH = ("xxh32", "xxh64", "xxh128", "xxh3_64", "xxh3_128")
 
 
@@ -118,6 +122,36 @@ def parsed_object(path: Place, raw: bytes, again: str = "Copy it again") -> Mapp
     if not isinstance(value, dict):
         raise CorruptError(path, "is not a JSON object", found=type(value).__name__, remedy=again)
     return value
+
+
+def ids_in(
+    path: Place, values: Sequence[Any] | NDArray[Any], *, lowest: int = 0, offset: int | None = None, of: str = ""
+) -> NDArray[np.integer[Any]]:
+    """Return the values of a list as an array of token IDs below 2^32.
+
+    Args:
+        path: The file, for the message.
+        values: A list from JSON, of any values, or an array of integers.
+        lowest: The smallest number that is allowed.
+        offset: Byte offset of the list, for the message.
+        of: What the list is of, for the message.
+
+    Raises:
+        CorruptError: A value is not a whole number, or not in the range.
+    """
+    is_array = isinstance(values, np.ndarray)
+    if is_array or set(map(type, values)) <= {int}:
+        with suppress(OverflowError):  # a number of more than 64 bits
+            ids: NDArray[Any] = np.asarray(values, None if is_array else np.int64)
+            if not ((ids < lowest) | (ids >= _IDS)).any():
+                return ids
+    listed = values.tolist() if isinstance(values, np.ndarray) else values
+    place, found = next((k, one) for k, one in enumerate(listed) if type(one) is not int or not lowest <= one < _IDS)
+    what, expected = (
+        f"{of + ' ' * bool(of)}is not a list of IDs at item {place:,}",
+        f"a whole number from {lowest:,} to {_IDS - 1:,}",
+    )
+    raise CorruptError(path, what, offset=offset, expected=expected, found=printable(json.dumps(found)[:40]))
 
 
 def whole_number(path: Place, what: str, value: object) -> int:

@@ -36,14 +36,15 @@ from tokfmt.core.records import RecordBatch
 from tokfmt.errors import ConversionError, CorruptError, FormatError, TruncatedError
 from tokfmt.files.file import File, everything_in, names_in, open_file
 from tokfmt.files.place import AnyPlace, Place
+from tokfmt.formats.folders import ids_in
 from tokfmt.formats.npy import HEAD, MAGIC, header_bytes, header_of
 from tokfmt.formats.record_files import RecordFiles, RecordFilesFormat, RecordFilesInspection, RecordFilesWriter
 from tokfmt.wording import counted, printable
 
 META = ".meta"
 _LINE, _AT_ONCE = 1 << 28, 1 << 10  # bytes of a line, lines per read, at most
-_ID = 1 << 32
-_LOOKED_AT = 256  # lines that show whether numbers are negative
+_LARGEST = (1 << 32) - 1
+_LOOKED_AT = 16  # lines that show whether numbers are negative
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +75,7 @@ class Reader(RecordFiles):
         counts = [_meta(path)[0] for path in files]
         self.signed = options.loss == "sign"
         if options.loss is None:
-            first = itertools.islice((record for path in files for record in self._lines(path)), _LOOKED_AT)
+            first = itertools.islice((record for path in files for record in self._lines(path, _LOOKED_AT)), _LOOKED_AT)
             self.signed = any(len(record) and int(record.min()) < 0 for record in first)
         masks = "loss masks by sign: negative IDs count not in the loss" if self.signed else ""
         notes = ("the ID 0 has no sign: it is read as an ID that does not count in the loss",) if self.signed else ()
@@ -88,13 +89,13 @@ class Reader(RecordFiles):
                 raise CorruptError(path, "has a negative ID", expected="0 or more", found=found, remedy=remedy)
             yield record
 
-    def _lines(self, path: Place) -> Iterator[NDArray[np.int64]]:
-        """Yield the numbers of each line that the meta lists, in its order."""
+    def _lines(self, path: Place, at_once: int = _AT_ONCE) -> Iterator[NDArray[np.int64]]:
+        """Yield the numbers of each line that the meta lists, in its order; `at_once` lines are asked for together."""
         count, begin, dtype, columns = _meta(path)
         meta = path.with_name(path.name + META)
         with closing(open_file(path)) as file, closing(open_file(meta)) as index:
-            for a in range(0, count, _AT_ONCE):
-                b = min(count, a + _AT_ONCE)
+            for a in range(0, count, at_once):
+                b = min(count, a + at_once)
                 raw = index.array(begin + a * columns * dtype.itemsize, (b - a) * columns, dtype)
                 rows = raw.reshape(-1, columns)[:, [0, -1]].astype(np.int64)
                 yield from self._read(file, meta, a, rows)
@@ -150,11 +151,7 @@ def _ids(path: Place, at: int, text: bytes) -> NDArray[np.int64]:
     if not isinstance(values, list):
         found = printable(text[:40].decode("utf-8", "replace"))
         raise CorruptError(path, "holds a line without a list tokens", offset=at, found=found)
-    for value in values:
-        if type(value) is not int or not -_ID < value < _ID:
-            found = printable(json.dumps(value)[:40])
-            raise CorruptError(path, "holds a line with an invalid ID", offset=at, expected="a number", found=found)
-    return np.array(values, np.int64)
+    return ids_in(path, values, lowest=-_LARGEST, offset=at).astype(np.int64)
 
 
 def _meta(path: Place) -> tuple[int, int, np.dtype[Any], int]:

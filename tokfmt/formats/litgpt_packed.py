@@ -171,7 +171,7 @@ class LitGptPacked(FlatFormat):
     def examine_file(self, file: File, options: ReadOptions, hints: Hints) -> FileLayout:  # noqa: ARG002
         head = HEADER.read(file)
         if head["magic"] != MAGIC or head["version"] != 1:
-            found = f"{head['magic'][:7]!r}, version {head['version']}"
+            found = f"{printable(head['magic'].decode('latin-1'))}, version {head['version']}"
             if head["version"] == 1 << 56:
                 found = "version 1 with its bytes reversed: written by a big-endian machine"
             raise UnsupportedError(file.path, "is not a chunk", offset=0, expected="LITPKDS, version 1", found=found)

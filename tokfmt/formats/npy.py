@@ -18,6 +18,7 @@ MAGIC = b"\x93NUMPY"
 HEAD = 128
 """Bytes before the integers of the files that are written: what NumPy writes for one dimension, and for two."""
 
+_AGAIN = "Write it again as integers"
 _HEADER = 10_000  # bytes of a header, as NumPy limits it
 _ITEM = re.compile(
     r"\s*(['\"])(descr|fortran_order|shape)\1\s*:\s*(['\"][^'\"]*['\"]|\[.*\]|True|False|\([-\d, L]*\))\s*"
@@ -91,13 +92,12 @@ def header_of(file: Bytes, begin: int = 0, size: int | None = None) -> Header:
         [int(n.strip(" L")) for n in values["shape"][1:-1].split(",") if n.strip()],
     )
     if re.fullmatch(r"[|=<>]?O\d*", descr):
-        remedy = "Write its IDs as integers, or, of Megatron-Bridge, write packed Parquet, which tokfmt reads"
+        remedy = f"{_AGAIN} (Megatron-Bridge: as packed Parquet, which tokfmt reads)"
         raise UnsafeError(file.path, "holds pickled objects, which can run code when they are loaded", remedy=remedy)
     kind = re.fullmatch(r"[|=<>]?([iu])([1248])", descr)
     if not kind or not 1 <= len(shape) <= 2 or min(shape) < 0:
-        found, remedy = f"{shown(descr)} of shape {shown(values['shape'])}", "Write its IDs as integers"
-        expected = "integers in one or two dimensions"
-        raise UnsupportedError(file.path, "is not an array of token IDs", expected=expected, found=found, remedy=remedy)
+        expected, found = "integers in one or two dimensions", f"{shown(descr)} of shape {shown(values['shape'])}"
+        raise UnsupportedError(file.path, "is not an array of token IDs", expected=expected, found=found, remedy=_AGAIN)
     if values["fortran_order"] == "True" and len(shape) > 1:
         what, remedy = (
             "stores columns, not rows (fortran_order)",

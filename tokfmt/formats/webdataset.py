@@ -27,7 +27,7 @@ import re
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -36,12 +36,12 @@ from numpy.typing import NDArray
 
 from tokfmt.base.options import option
 from tokfmt.core.findings import Audit, Code, Finding
-from tokfmt.core.format import Confidence, Hints, Probe, Target, TokenWriter, WriterTraits
+from tokfmt.core.format import Confidence, Hints, Probe, Target, TokenWriter
 from tokfmt.core.reader import TokenReader
 from tokfmt.errors import CorruptError, FormatError, TruncatedError, UnsafeError, UnsupportedError
 from tokfmt.files.file import Stream, names_in, natural_key, open_file
 from tokfmt.files.place import Place
-from tokfmt.formats.folders import inside, parsed_object, whole_number
+from tokfmt.formats.folders import ids_in, inside, parsed_object, whole_number
 from tokfmt.formats.npy import MAGIC, header_of
 from tokfmt.formats.record_files import RecordFiles, RecordFilesFormat, RecordFilesInspection, RecordFilesWriter
 from tokfmt.wording import counted, printable
@@ -54,7 +54,6 @@ _KINDS = ("json.gz", "json", "input_ids.npy", "tokens.npy", "npy", "txt")
 _PICKLES = frozenset({"pyd", "pkl", "pickle", "pth", "pt"})
 _BLOCK, _BUFFER = 512, 1 << 20
 _NAMES, _MEMBER, _LINES = 1 << 16, 1 << 28, 1 << 26  # bytes of a long name, a member, a manifest, at most
-_ID = 1 << 32
 _REGULAR, _FOLDER, _NAMING = "0\0" + "7", "5", "LKxg"  # types of members; the last are of the member that follows
 _MOST_LENGTHS = 1 << 12  # lengths of rows that are told apart
 _END_OF_TEXT = re.compile(r"'<\|endoftext\|>'")
@@ -230,7 +229,7 @@ def ids_of(member: Member) -> NDArray[np.integer[Any]]:
         count = header.shape[0]
         if len(header.shape) > 1 or member.size != header.begin + count * header.dtype.itemsize:
             raise CorruptError(member.path, "is not one array of one dimension", found=f"shape {header.shape}")
-        return _whole(member, np.frombuffer(member.content, header.dtype, count, header.begin))
+        return ids_in(member.path, np.frombuffer(member.content, header.dtype, count, header.begin))
     content = member.content
     if member.kind.endswith("gz"):
         content = _inflated(member)
@@ -243,18 +242,7 @@ def ids_of(member: Member) -> NDArray[np.integer[Any]]:
         raise CorruptError(member.path, "is not a list of IDs", found=printable(text[:40])) from error
     if not isinstance(values, list):
         raise CorruptError(member.path, "is not a list of IDs", found=printable(text[:40]))
-    for place, value in enumerate(values):
-        if type(value) is not int or not 0 <= value < _ID:
-            what, expected = f"is not a list of IDs at item {place:,}", "a whole number from 0 to 4,294,967,295"
-            raise CorruptError(member.path, what, expected=expected, found=printable(json.dumps(value)[:40]))
-    return np.array(values, np.uint32)
-
-
-def _whole(member: Member, ids: NDArray[Any]) -> NDArray[np.integer[Any]]:
-    if (outside := np.flatnonzero((ids < 0) | (ids >= _ID))).size:
-        what, expected = f"is not a list of IDs at item {int(outside[0]):,}", "a whole number from 0 to 4,294,967,295"
-        raise CorruptError(member.path, what, expected=expected, found=int(ids[outside[0]]))
-    return ids
+    return ids_in(member.path, values)
 
 
 def _inflated(member: Member) -> bytes:
@@ -450,10 +438,6 @@ class WebDataset(RecordFilesFormat):
     def row_writer(self, path: Path, options: WriteOptions, target: Target, shifted: bool) -> TokenWriter:  # noqa: ARG002
         """See `Format.row_writer`. Labels are not stored, as they follow from the rows."""
         return RowWriter(path, options, target)
-
-    def row_traits(self, options: WriteOptions) -> WriterTraits:
-        """See `Format.row_traits`."""
-        return replace(self.writer_traits(options), sample_length=options.seq_len)
 
     def codes(self) -> Mapping[str, Code]:
         return {

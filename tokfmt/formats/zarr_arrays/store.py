@@ -273,9 +273,9 @@ class Zipped:
             with zipfile.ZipFile(io.BufferedReader(Stream(self._file))) as archive:
                 return archive.infolist()
         except (zipfile.BadZipFile, NotImplementedError, ValueError, EOFError, struct.error, OSError) as error:
-            raise CorruptError(
-                self.root, "is neither a zarr directory nor a zip that can be read", remedy="Copy it again"
-            ) from error
+            is_zip = self._file.read(0, min(self._file.size, 2)) == b"PK"
+            what = "is not a zip that can be read" if is_zip else "is neither a zarr directory nor a zip"
+            raise CorruptError(self.root, what, remedy="Copy it again") from error
 
     def _member(self, entry: zipfile.ZipInfo) -> _Member:
         """Return the facts of a zip member; raise if it is encrypted, of another method, or claims too many bytes."""
