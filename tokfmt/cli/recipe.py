@@ -213,23 +213,25 @@ def _explain_draft(draft: TextRecipe, *, as_json: bool) -> None:
     """Print the known facts of a recipe of text: its sources, and the results of its filters on some texts."""
     from tokfmt.wording import printable
 
-    looks, name, ids = draft.looks(), str(draft.file.where), draft.of_ids
+    previews, name, ids = draft.previews(), str(draft.file.where), draft.of_ids
     quotas = {entry.name: entry.tokens for entry in draft.file.sources}
-    notes = [*draft.info.notes, *(note for look in looks for note in look.notes)]
+    notes = [*draft.info.notes, *(note for preview in previews for note in preview.notes)]
     if as_json:
         held = [
             {"source": one.name, "sequences": one.info.sequences, "tokens": one.info.tokens, "quota": quotas[one.name]}
             for one in ids
         ]
-        texts = [{key: value for key, value in asdict(look).items() if key != "notes"} for look in looks]
+        texts = [{key: value for key, value in asdict(preview).items() if key != "notes"} for preview in previews]
         document("recipe", {"recipe": name, "texts": texts, "ids": held, "notes": notes})
         return
     of_texts, of_ids = list[tuple[str, ...]](), list[tuple[str, ...]]()
-    for look in looks:
-        left = look.texts - sum(look.rejected.values())
-        of_texts.append((printable(look.source), f"{look.size:,}", _quota(look.quota), f"{look.texts:,}", ""))
-        for what, count in {"kept": left, **look.rejected}.items():
-            of_texts.append((f"  {what}", "", "", f"{count:,}", f"{count / max(1, look.texts):.0%}"))
+    for preview in previews:
+        left = preview.texts - sum(preview.rejected.values())
+        of_texts.append(
+            (printable(preview.source), f"{preview.size:,}", _quota(preview.quota), f"{preview.texts:,}", "")
+        )
+        for what, count in {"kept": left, **preview.rejected}.items():
+            of_texts.append((f"  {what}", "", "", f"{count:,}", f"{count / max(1, preview.texts):.0%}"))
     for one in ids:
         counts = (f"{one.info.sequences:,}", f"{one.info.tokens:,}")
         of_ids.append((printable(one.name), *counts, _quota(quotas[one.name])))

@@ -150,9 +150,9 @@ def print_preview(
     style = _Style(only_ids, only_text, terminal and not full, shutil.get_terminal_size().columns if terminal else 0)
     count = 0
     for count, shown in enumerate(preview.shown, 1):
-        if only_ids and shown.look.reader is None:
+        if only_ids and shown.decoding.reader is None:
             raise click.UsageError("--ids needs a tokenizer, because text has no IDs. Add --tokenizer NAME")
-        if only_text and shown.record is None and shown.look.decoder is None:
+        if only_text and shown.record is None and shown.decoding.decoder is None:
             raise _no_tokenizer(preview.path)
         if count > 1 and not style.bare:
             click.echo()
@@ -226,7 +226,7 @@ class _Style:
 
 def _write_sequence(shown: Shown, style: _Style) -> None:
     """Print one sequence, with a heading unless `style.bare`."""
-    has_ids = shown.look.reader is not None
+    has_ids = shown.decoding.reader is not None
     if not style.bare:
         heading = counted(shown.length, "token" if has_ids else "character")
         if shown.found is not None:
@@ -236,7 +236,7 @@ def _write_sequence(shown: Shown, style: _Style) -> None:
             click.echo(line)
     if has_ids and not style.only_text:
         _write(_ids(shown, style), shown, style)
-    if (shown.record is not None or shown.look.decoder is not None) and not style.only_ids:
+    if (shown.record is not None or shown.decoding.decoder is not None) and not style.only_ids:
         _write(_text(shown, style), shown, style)
 
 
@@ -383,11 +383,11 @@ def _write_json(facts: dict[str, Any], sequences: Iterator[Shown]) -> None:
         if shown.origins is not None:
             own["origins"] = [dataclasses.asdict(one) for one in shown.origins]
         click.echo((",\n    " if count > 1 else "\n    ") + json.dumps(own)[:-1], nl=False)
-        click.echo(', "ids": ' + ("null" if shown.look.reader is None else "["), nl=False)
+        click.echo(', "ids": ' + ("null" if shown.decoding.reader is None else "["), nl=False)
         for k, tokens in enumerate(shown.tokens(0, shown.length)):
             click.echo((", " if k else "") + ", ".join(tokens.astype(str).tolist()), nl=False)
-        click.echo("" if shown.look.reader is None else "]", nl=False)
-        if shown.record is None and shown.look.decoder is None:
+        click.echo("" if shown.decoding.reader is None else "]", nl=False)
+        if shown.record is None and shown.decoding.decoder is None:
             click.echo(', "text": null}', nl=False)
             continue
         click.echo(', "text": "', nl=False)

@@ -1,0 +1,417 @@
+"""The only door of the browser to the rest of tokfmt, but for its errors, its words and its cache.
+
+A dataset is opened in two stages, so that its first screen takes constant time. `opened_now` opens
+
+- for formats with samples, the stored samples;
+- for packs and stores, the tokens in rows of fixed length, without the index;
+- for records, the first of them;
+- for a small dataset, the documents, without a second stage.
+
+`opened_whole` opens all documents (from the index, or by a scan for separators) or all records.
+
+What a screen may never need is imported when it is asked for: half of tokfmt is not imported before the first screen.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import islice, pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+from tokfmt.core.format import Format, Hints
+from tokfmt.core.loss_mask import counted_of, padding_of
+from tokfmt.core.losses import READS
+from tokfmt.core.memory import MemoryReader
+from tokfmt.core.ragged import Ragged
+from tokfmt.core.reader import Layout, Separators, TokenReader
+from tokfmt.core.records import RecordReader
+from tokfmt.errors import CorruptError, FormatError, TokfmtError, TruncatedError, UnsupportedError
+from tokfmt.files.place import Place, place_of
+from tokfmt.files.store import Identity
+from tokfmt.files.store import Kind as KindOfPlace
+from tokfmt.model.select import Rows
+from tokfmt.registry import of_prefix
+from tokfmt.run.progress import Progress
+from tokfmt.source.discover import format_of
+from tokfmt.source.manifest import found_as_written
+from tokfmt.source.open import open_dataset
+from tokfmt.source.request import (
+    Reading,
+    SourceFiles,
+    SourceRequest,
+    read_options,
+    viewed,
+)
+from tokfmt.source.stored import Separator, Source
+
+if TYPE_CHECKING:
+    from tokfmt.mix import (
+        Documents,
+        Samples,
+    )
+    from tokfmt.text.tokenizer import TokenizerHandle
+
+SMALL = 4 << 20
+"""Limit of bytes, and of tokens, of a dataset that is opened completely before the first screen."""
+
+UNKNOWN = "rows"
+"""Name of the rows of fixed length, while the documents are unknown."""
+
+FIXED = 2048
+"""Tokens in each of these rows."""
+
+AT_ONCE = 1 << 30
+"""Limit of tokens for a scan for documents that starts without the key `v`."""
+
+_ENTRIES = 256
+_FIRST = 256  # records that are shown before all are counted
+
+
+class Division(NamedTuple):
+    """A way to divide a dataset into rows.
+
+    Attributes:
+        name: "documents", "samples", "rows" or "records".
+        reader: The token axis, or the records.
+        records: Number of records; None for a token axis, which states its rows.
+        first: The first records, if the reader cannot return records by number yet.
+        again: Opens the same rows, and looks at the end of each. None: positions presume nothing.
+        as_stored: The rows are those of the file, and another division has the documents.
+        has_prompts: Most of the rows have labels that leave out more than padding, which documents do not show.
+    """
+
+    name: str
+    reader: TokenReader | RecordReader
+    records: int | None = None
+    first: Sequence[str | list[int]] | None = None
+    again: Callable[[], TokenReader] | None = None
+    as_stored: bool = False
+    has_prompts: bool = False
+
+
+class Opening(NamedTuple):
+    """The result of a stage.
+
+    Attributes:
+        format: The format; None if it is unknown, for a dataset that cannot be opened.
+        divisions: Its divisions into rows, best first.
+        separator: The separator and its source.
+        notes: Notes for the user.
+        pending: The result of the second stage, which has not run: "documents", "index", "records"; "" if there is
+            none.
+        starts: The second stage starts without a key.
+        damage: The error that prevents a second stage, so that only tokens are shown; "" without one.
+    """
+
+    format: Format | None
+    divisions: tuple[Division, ...]
+    separator: Separator = Separator(None)
+    notes: tuple[str, ...] = ()
+    pending: str = ""
+    starts: bool = True
+    damage: str = ""
+
+    def joined(self, whole: Opening) -> Opening:
+        """Return the second stage, with the samples of this one."""
+        fresh = {one.name for one in whole.divisions}
+        kept = tuple(one for one in self.divisions if one.name == "samples" and one.name not in fresh)
+        notes = tuple(dict.fromkeys((*whole.notes, *self.notes)))
+        first = tuple(one for one in kept if one.has_prompts)
+        last = tuple(one for one in kept if not one.has_prompts)
+        return whole._replace(divisions=first + whole.divisions + last, notes=notes)
+
+
+def nothing(format_: Format | None) -> Opening:
+    """Return the stage of a dataset that cannot be read, and has no rows."""
+    return Opening(format_, (Division("documents", MemoryReader(Ragged.of(()))),))
+
+
+def opened_now(request: SourceRequest) -> Opening:
+    """Open what a dataset can show at once.
+
+    Raises:
+        TokfmtError: The dataset cannot be read.
+    """
+    path = place_of(request.paths[0])
+    format_, small = format_of(path, request.format), is_small(path)
+    request = replace(request.accepting(READS["browse"]), ignore_manifest=True)
+    rows = viewed(request, format_, "samples")
+    first = _samples(rows, format_) if rows is not request else None if small else _glimpse(request, format_)
+    if first is None:
+        try:
+            return _at_once(request, format_, small=small)
+        except (TruncatedError, CorruptError) as error:
+            if (shown := _glimpse(request, format_)) is None:
+                raise
+            return shown._replace(notes=(str(error),), pending="", damage=str(error))
+    if not small or _tokens(first) > SMALL:
+        return first
+    try:
+        return first.joined(opened_whole(request, format_))
+    except TokfmtError as error:
+        return first._replace(notes=(*first.notes, str(error)), pending="")
+
+
+def _tokens(opening: Opening) -> int:
+    reader = opening.divisions[0].reader
+    return reader.info.size if isinstance(reader, RecordReader) else reader.info.tokens
+
+
+def _stored(request: SourceRequest, format_: Format) -> Source:
+    """Open the dataset as it is stored, without listing its files, which may take long."""
+    wanted = replace(request, allow_loss=request.allow_loss | {"tail"})
+    files = [SourceFiles(place_of(path), format_, ()) for path in request.paths]
+    return open_dataset(wanted, Reading(as_stored=True), files)
+
+
+def _samples(request: SourceRequest, format_: Format) -> Opening | None:
+    """Open the stored samples; None if the format has no samples."""
+    try:
+        source = _stored(request, format_)
+    except UnsupportedError:
+        return None
+    reader = source.reader
+    if isinstance(reader, RecordReader):
+        return None
+    division = Division("samples", reader, as_stored=True, has_prompts=_has_prompts(reader))
+    starts = reader.info.tokens <= AT_ONCE
+    return Opening(format_, (division,), source.separator, source.notes, "documents", starts)
+
+
+_LOOKED = 16  # samples whose labels are looked at
+_LOOKED_TOKENS = 1 << 16
+
+
+def _has_prompts(reader: TokenReader) -> bool:
+    """Return whether in most of the first samples two labels or more do not count, before padding."""
+    count = min(_LOOKED, reader.info.sequences)
+    try:
+        bounds = reader.offsets(0, count).tolist()
+        start, stop = bounds[0], bounds[-1]
+        if not count or stop - start > _LOOKED_TOKENS or not reader.has_labels:
+            return False
+        counts, padding = counted_of(reader, start, stop), padding_of(reader, start, stop)
+    except TokfmtError:
+        return False  # the row that cannot be read shows the error
+    if counts is None:
+        return False
+    unused = ~counts if padding is None else ~(counts | padding)
+    return sum(int(unused[a - start : b - start].sum() > 1) for a, b in pairwise(bounds)) * 2 > count
+
+
+def _glimpse(request: SourceRequest, format_: Format) -> Opening | None:
+    """Open the tokens in rows of fixed length, without the index; None if the format does not support it."""
+    asked, _ = found_as_written(SourceFiles(place_of(request.paths[0]), format_, ()), request)
+    options = read_options(format_, asked)
+    reader = format_.glimpse(
+        [place_of(path) for path in request.paths], options, Hints(allow_loss=request.allow_loss | {"tail"})
+    )
+    return None if reader is None else Opening(format_, (_fixed(reader),), pending="index")
+
+
+def _fixed(reader: TokenReader) -> Division:
+    return Division(UNKNOWN, Rows(reader, FIXED))
+
+
+def _at_once(request: SourceRequest, format_: Format, *, small: bool) -> Opening:
+    source = _stored(request, format_)
+    reader, notes = source.reader, source.notes
+    if isinstance(reader, RecordReader):
+        stated = reader.info
+        count = stated.records if stated.records is not None or not small else reader.count()
+        if count is not None:
+            return Opening(format_, (Division("records", reader, count),), notes=notes)
+        first = _first_records(reader)
+        return Opening(format_, (Division("records", reader, len(first), first),), notes=notes, pending="records")
+    info = reader.info
+    if small or info.separators is not Separators.BETWEEN:
+        return opened_whole(request, format_)
+    return Opening(format_, (_fixed(reader),), source.separator, notes, "documents", info.tokens <= AT_ONCE)
+
+
+def _first_records(reader: RecordReader) -> list[str | list[int]]:
+    """Return the first records without counting all; [] if one of them is damaged."""
+    try:
+        for block in reader.blocks(1 << 62)[:1]:
+            for batch in reader.texts(block) if reader.info.kind == "text" else reader.ids(block):
+                found: list[str | list[int]] = [*batch.texts] if batch.ragged is None else [*batch.ragged.tolist()]
+                return found[:_FIRST]
+    except TokfmtError:
+        pass
+    return []
+
+
+def opened_whole(
+    request: SourceRequest,
+    format_: Format | None,
+    tokenizer: TokenizerHandle | None = None,
+    progress: Progress | None = None,
+) -> Opening:
+    """Open all documents or records, however long it takes.
+
+    Args:
+        request: The dataset.
+        format_: The format; None to detect it.
+        tokenizer: The tokenizer, which may know the separator.
+        progress: The progress of a scan.
+
+    Raises:
+        TokfmtError: The dataset cannot be read, or the ends of its documents are unknown.
+    """
+    wanted = replace(
+        request.accepting(READS["browse"]),
+        format=format_.name if format_ else request.format,
+        ignore_manifest=True,
+    )
+    source = open_dataset(wanted, Reading(tokenizer, progress=progress))
+    reader, format_ = source.reader, source.format
+    if isinstance(reader, RecordReader):
+        return Opening(format_, (Division("records", reader, reader.count()),), source.separator, source.notes)
+    name = "documents" if reader.info.layout is not Layout.SAMPLES else "samples"
+    again = partial(_opened_again, wanted, tokenizer) if reader.presumes else None
+    return Opening(format_, (Division(name, reader, again=again),), source.separator, source.notes)
+
+
+def _opened_again(request: SourceRequest, tokenizer: TokenizerHandle | None) -> TokenReader:
+    reader = open_dataset(replace(request, every_end=True), Reading(tokenizer)).reader
+    assert isinstance(reader, TokenReader)
+    return reader
+
+
+def opened_to_count(
+    request: SourceRequest,
+    format_: Format,
+    separator: Separator,
+    tokenizer: TokenizerHandle | None,
+    *,
+    as_stored: bool,
+) -> Source:
+    """Open a dataset once more, for a pass over all of it, whose end must not close the readers of the screen.
+
+    Args:
+        request: The dataset.
+        format_: The format.
+        separator: The separator of the rows on the screen.
+        tokenizer: The tokenizer.
+        as_stored: Count the rows of the file, not the documents.
+
+    Raises:
+        TokfmtError: The dataset cannot be read.
+    """
+    wanted = replace(request.accepting(READS["browse"] | {"invalid-lines"}), ignore_manifest=True)
+    if as_stored:
+        wanted = viewed(replace(wanted, allow_loss=wanted.allow_loss | {"tail"}), format_, "samples")
+    elif request.eos is None:
+        wanted = replace(wanted, eos=separator.eos_id)
+    files = [SourceFiles(place_of(request.paths[0]), format_, ())]
+    source = open_dataset(wanted, Reading(tokenizer, as_stored=True), files)
+    if as_stored or separator.eos_id is None:
+        return source
+    return source._replace(separator=separator)  # that of the tokenizer may be another one
+
+
+# files
+
+
+class Stamp(NamedTuple):
+    """A state of a dataset on this machine, which differs after most changes.
+
+    Attributes:
+        size: Bytes of the file, or of the first 256 files with a prefix or in the directory.
+        modified: Time of the last change, in nanoseconds since 1970.
+        is_whole: The dataset has no further files, so that `size` is its size.
+    """
+
+    size: int
+    modified: int
+    is_whole: bool
+
+
+def stamp_of(path: Place, format_: Format | None = None) -> Stamp | None:
+    """Return the state of a dataset; None for one in a store, or one that is not there.
+
+    Args:
+        path: The dataset.
+        format_: Its format. If it names a dataset by a prefix, the state is that of all files with the prefix.
+    """
+    if not path.is_local:
+        return None
+    try:
+        files: Sequence[Place] = [path]
+        if format_ is not None and format_.prefix and not os.path.isdir(path.text):
+            files = format_.files(of_prefix(path)) or files
+        found = [os.stat(file.text) for file in islice(files, _ENTRIES)]
+        if stat.S_ISDIR(found[0].st_mode):
+            with os.scandir(path.text) as entries:
+                found += [entry.stat() for entry in islice(entries, _ENTRIES)]
+            is_whole = len(found) <= _ENTRIES and not any(stat.S_ISDIR(entry.st_mode) for entry in found[1:])
+        else:
+            is_whole = len(found) < _ENTRIES
+    except (OSError, FormatError):
+        return None
+    size = sum(entry.st_size for entry in found if stat.S_ISREG(entry.st_mode))
+    return Stamp(size, max(entry.st_mtime_ns for entry in found), is_whole)
+
+
+def identity_of(path: Place) -> tuple[Identity | None, bool]:
+    """Return the identity of a path, and whether it is a file.
+
+    The identity of a directory ignores its times, which files that are not data change.
+    """
+    try:
+        status = path.status_now()
+        if status.kind is not KindOfPlace.DIRECTORY:
+            return status.identity, True
+        return Identity(0, str(os.stat(path.text).st_ino) if path.is_local else ""), False
+    except (OSError, FormatError):
+        return None, True
+
+
+def is_small(path: Place) -> bool:
+    """Return whether all files of a path have at most `SMALL` bytes; listing stops at 256 entries."""
+    total, seen, places = 0, 0, [path]
+    try:
+        found = path.status()
+        if found.kind is not KindOfPlace.DIRECTORY:
+            return found.size <= SMALL
+        while places:
+            for place, size in _sizes_in(places.pop()):
+                seen += 1
+                if size is None:
+                    places.append(place)
+                total += size or 0
+                if total > SMALL or seen > _ENTRIES:
+                    return False
+    except (OSError, FormatError):
+        return False
+    return True
+
+
+def _sizes_in(directory: Place) -> Iterator[tuple[Place, int | None]]:
+    """Yield each entry of a directory with its size in bytes; None for a directory."""
+    for entry in directory.entries_now():
+        place = directory / entry.name
+        identity = entry.identity
+        if identity is None and entry.kind is not KindOfPlace.DIRECTORY:
+            identity = place.status().identity
+        yield place, None if identity is None else identity.size
+
+
+def recipe_of(reader: TokenReader | RecordReader) -> Samples | Documents | None:
+    """Return the recipe that a reader computes; None for another dataset, which needs no module of recipes."""
+    if not type(reader).__module__.startswith("tokfmt.mix."):
+        return None
+    from tokfmt.mix import Documents, Samples
+
+    return reader if isinstance(reader, (Samples, Documents)) else None
+
+
+def samples_of(recipe: Samples | Documents) -> Samples | None:
+    """Return a recipe of samples; None for one of documents."""
+    from tokfmt.mix import Samples
+
+    return recipe if isinstance(recipe, Samples) else None

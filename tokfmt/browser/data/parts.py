@@ -1,0 +1,302 @@
+"""The parts of a row: its documents with their sources, its padding, and the way from a token to where it comes from.
+
+The way has three steps, each in another dataset: from a sample to the document of a source, by the recipe; from a
+stored sample to its document, by the bytes; from a document to the record that it was made of, by the ledger.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import islice, pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from tokfmt.browser.data.layout import TokenStyle, begins_of
+from tokfmt.browser.data.opening import recipe_of, samples_of
+from tokfmt.browser.data.prompts import odd_mask
+from tokfmt.browser.data.rows import Damage, RowSource, Span, fetched, fetched_span, padded_from
+from tokfmt.browser.data.session import Landing, Session, Where, has_parts
+from tokfmt.core.loss_mask import counted_of
+from tokfmt.core.reader import Layout
+from tokfmt.core.records import RecordReader
+from tokfmt.errors import OptionError, TokfmtError
+from tokfmt.files.place import place_of
+from tokfmt.source.request import SourceRequest
+from tokfmt.wording import counted, printable
+
+if TYPE_CHECKING:
+    from tokfmt.mix import Documents, Samples
+
+MOST = 4096
+"""Maximum number of parts of a row."""
+
+_READ = 1 << 20  # units of a stored sample that are searched for documents
+
+
+class SamplePart(NamedTuple):
+    """The part of a row that holds one document, or a part of one.
+
+    Attributes:
+        start, stop: Units of the row.
+        source: Name of the source; "" if it is unknown.
+        document: Number of the document in its source; None if it is unknown.
+        first: Position of its first unit in the document; -1 if that is a BOS.
+        shade: Number of the source, or of the document, for its color.
+    """
+
+    start: int
+    stop: int
+    source: str = ""
+    document: int | None = None
+    first: int = 0
+    shade: int = 0
+
+    @property
+    def label(self) -> str:
+        """Return the source and the document in words; the number of tokens if they are unknown."""
+        if self.document is None:
+            return f"{self.stop - self.start:,}"
+        return f"{printable(self.source)}#{self.document:,}"
+
+    def words(self, unit: int) -> str:
+        """Return the document and the position of a unit of the row in it; "" if the document is unknown."""
+        return "" if self.document is None else f"{self.label}, token {max(0, self.first + unit - self.start):,}"
+
+
+@dataclass(frozen=True)
+class RowParts:
+    """The parts of a row.
+
+    Attributes:
+        row: Number of the row.
+        length: Units of the row, padding included.
+        filled: Units before the padding.
+        parts: The parts in order.
+        drawn_from: Name of the source that the sample is drawn from by weight; "" for none.
+        epoch: The pass over that source, from 0.
+        trained: Positions whose label counts in the loss; None if nothing says it.
+        borders: Units at which the loss begins or ends, and the first one of the padding.
+        prompts: Intervals of units that are not trained, if there are more of them than documents.
+        odd: How the loss mask differs from that of most samples, in words; "" if it does not.
+    """
+
+    row: int
+    length: int
+    filled: int
+    parts: Sequence[SamplePart]
+    drawn_from: str = ""
+    epoch: int = 0
+    trained: int | None = None
+    borders: Sequence[int] = ()
+    prompts: Sequence[range] = ()
+    odd: str = ""
+
+    def is_prompt(self, unit: int) -> bool:
+        """Return whether a unit is in an interval that is not trained."""
+        found = bisect_right(self.prompts, unit, key=lambda prompt: prompt.start) - 1
+        return found >= 0 and unit in self.prompts[found]
+
+    @property
+    def words(self) -> str:
+        """Return the length as a sum: of prompt, trained and padding, if a part is not trained; else of documents."""
+        padding, count = self.length - self.filled, len(self.parts)
+        if self.trained is None or not self.prompts:
+            return f"{self.length:,} · {counted(count, 'doc')} · {padding:,} padding"
+        return (
+            f"{self.length:,} = {self.filled - self.trained:,} prompt + {self.trained:,} trained + {padding:,} padding"
+        )
+
+    @cached_property
+    def _starts(self) -> list[int]:
+        return [part.start for part in self.parts]
+
+    def at(self, unit: int) -> int | None:
+        """Return the index of the part that holds a unit; None in padding."""
+        found = bisect_right(self._starts, unit) - 1
+        return found if found >= 0 and unit < self.parts[found].stop else None
+
+    @cached_property
+    def shares(self) -> list[tuple[str, float]]:
+        """Return the share of the row that each source has, the largest first; [] without sources."""
+        held: dict[str, int] = {}
+        for part in self.parts:
+            if part.source:
+                held[part.source] = held.get(part.source, 0) + part.stop - part.start
+        return sorted(((name, count / (self.length or 1)) for name, count in held.items()), key=lambda one: -one[1])
+
+
+def parts_of(port: RowSource, token_style: TokenStyle, row: int) -> RowParts | None:
+    """Return the parts of a row; None for a row that is one document, or cannot be read. Reads."""
+    span, reader = fetched_span(port, row), port.reader
+    if isinstance(span, Damage) or isinstance(reader, RecordReader) or not has_parts(reader):
+        return None
+    recipe = recipe_of(reader)
+    try:
+        if recipe is not None:
+            return _with_loss(_of_recipe(recipe, row, span.length), port, span)
+        parts = _of_stored(port, token_style, row, span.length)
+        if parts is None:
+            return None
+        parts = _with_loss(parts, port, span)
+        if reader.info.layout is not Layout.SAMPLES and not parts.prompts:
+            return None  # a document
+        return replace(parts, odd=odd_mask(port, row, parts.filled, token_style))
+    except TokfmtError:
+        return None  # the reader shows the error
+
+
+def _with_loss(parts: RowParts, port: RowSource, span: Span) -> RowParts:
+    """Return the parts of a row with what is trained of it."""
+    reader = port.reader
+    if isinstance(reader, RecordReader) or span.start is None or not 0 < span.length <= _READ:
+        return parts
+    counts = counted_of(reader, span.start, span.start + span.length)
+    piece = fetched(port, parts.row, 0, parts.filled)
+    if counts is None or isinstance(piece, Damage) or piece.targets is None:
+        return parts
+    trained, flags = int(np.count_nonzero(counts[: parts.filled])), piece.targets[: parts.filled]
+    changes = (np.flatnonzero(np.diff(flags)) + 1).tolist()[:MOST]
+    borders = sorted({*changes, *([parts.filled] if parts.filled < parts.length else [])})
+    prompts = list[range]()
+    if parts.filled - trained > len(parts.parts):  # the first token of a document has no label before it
+        prompts = [range(a, b) for a, b in pairwise([0, *changes, parts.filled]) if a < b and not flags[a]]
+    return replace(parts, trained=trained, borders=borders, prompts=prompts)
+
+
+def _shift(recipe: Samples | Documents) -> int:
+    """Return 1 if a BOS is before each document, which moves its tokens by one; else 0."""
+    return int(recipe.file.seq_len is not None and recipe.file.convention == "starts")
+
+
+def _of_recipe(recipe: Samples | Documents, row: int, length: int) -> RowParts:
+    from tokfmt.mix import traced
+
+    names, samples = [source.name for source in recipe.sources], samples_of(recipe)
+    filled = length if samples is None else samples.filled(row)
+    shift, found, at, held = _shift(recipe), list[SamplePart](), 0, 0
+    for one in islice(traced(recipe, row), MOST):
+        held += one.span.stop - one.span.start
+        stop = min(filled, held)  # a last position may be only a label
+        if at < stop:
+            shade = next((k for k, name in enumerate(names) if one.name in (name, f"{name}/{one.source.name}")), 0)
+            found.append(SamplePart(at, stop, one.name, one.span.sequence, one.span.start - shift, shade))
+        at = stop
+    if at < filled:
+        found.append(SamplePart(at, filled))
+    if samples is None:
+        return RowParts(row, length, filled, found)
+    where = samples.where(row)
+    return RowParts(row, length, filled, found, where.source, where.epoch)
+
+
+def _of_stored(port: RowSource, token_style: TokenStyle, row: int, length: int) -> RowParts | None:
+    piece = fetched(port, row, 0, min(length, _READ))
+    if isinstance(piece, Damage):
+        return None
+    filled = min(length, padded_from(port, row))
+    begins = np.flatnonzero(begins_of(piece, token_style))[: MOST - 1].tolist()
+    bounds = sorted({0, *(at for at in begins if at < filled), filled})
+    parts = [SamplePart(a, b, shade=k % 2) for k, (a, b) in enumerate(pairwise(bounds))]
+    return RowParts(row, length, filled, parts)
+
+
+# from a token to where it comes from
+
+
+class Target(NamedTuple):
+    """A place in another dataset.
+
+    Attributes:
+        request: The dataset.
+        landing: The place in it.
+    """
+
+    request: SourceRequest
+    landing: Landing
+
+
+def target_of(session: Session, where: Where) -> Target:
+    """Return the place that a token comes from, in the dataset that the recipe or the ledger names. Reads.
+
+    Raises:
+        OptionError: Nothing states where the token comes from.
+        TokfmtError: The recipe, the source or the ledger cannot be read.
+    """
+    recipe = recipe_of(session.view.reader)
+    return _in_source(recipe, where) if recipe is not None else _in_ledger(session, where)
+
+
+def _in_source(recipe: Samples | Documents, where: Where) -> Target:
+    from tokfmt.mix import shortest, stored_sequence, traced, traced_request
+
+    row, unit = where
+    at, shift = 0, _shift(recipe)
+    for one in traced(recipe, row):
+        stop = at + one.span.stop - one.span.start
+        if unit < stop:
+            held = stored_sequence(one)
+            if held.dataset is None and len(one.source.paths) > 1:
+                raise OptionError(f"{printable(one.name)}: its format does not state which file holds the document")
+            path = place_of(shortest(held.dataset or one.source.paths[0]))
+            inside = max(0, one.span.start + unit - at - shift)
+            view = "samples" if recipe.file.pack == "stored" else "documents"
+            return Target(traced_request(one, path), Landing(held.number, min(inside, held.length - 1), view))
+        at = stop
+    raise OptionError("padding comes from no document")
+
+
+def _in_ledger(session: Session, where: Where) -> Target:
+    from tokfmt.mix import listed_request, read_ledger
+
+    view, (row, unit) = session.view, where
+    if isinstance(view.reader, RecordReader):
+        raise OptionError(f"a record of {printable(session.path.name)} is where its text begins; x shows its bytes")
+    ledger = read_ledger(session.path, session.format_name)
+    unit_of = "samples" if view.name == "samples" else "sequences"
+    if ledger is None:
+        raise OptionError(f"no ledger beside {printable(session.path.name)} states what its {view.name} are made of")
+    if ledger.unit != unit_of or ledger.sequences != view.port.count:
+        raise OptionError(f"the ledger counts {ledger.sequences:,} {ledger.unit}; v shows them")
+    pieces = ledger.pieces(row, unit, unit + 1)
+    if not pieces or not 0 <= pieces[0][0] < len(ledger.sources):
+        raise OptionError("padding comes from no record")
+    source, record, start, _ = pieces[0]
+    listed = ledger.sources[source]
+    text = listed.get("kind") == "text"
+    return Target(listed_request(ledger, listed), Landing(record, 0 if text else start, "records" if text else ""))
+
+
+def names_of(recipe: Samples | Documents, row: int) -> str:
+    """Return the names of the sources of a row: the one it is drawn from, or those of its documents. Reads.
+
+    Only the recipe's own sources are named, because a list asks for many rows.
+    """
+    samples = samples_of(recipe)
+    if samples is not None and (drawn := samples.where(row).source):
+        return drawn
+    held: dict[int, int] = {}
+    for span in recipe.spans(row):
+        held[span.source] = held.get(span.source, 0) + span.stop - span.start
+    order = sorted(held, key=lambda source: -held[source])
+    return ", ".join(recipe.sources[source].name for source in order)
+
+
+# the sources of a recipe in words
+
+
+def recipe_facts(recipe: Samples | Documents) -> list[tuple[str, str]]:
+    """Return what a recipe asks for, as names and values."""
+    file = recipe.file
+    found = [("makes", "documents" if file.seq_len is None else f"samples of {file.seq_len:,} tokens")]
+    words = {"pack": file.pack, "labels": file.labels, "tail": file.tail, "long": file.long}
+    found += [(name, value) for name, value in words.items() if value is not None]
+    if file.shuffle != "none":
+        found.append(("shuffle", f"{file.shuffle}, seed {file.seed}"))
+    if file.tokens is not None:
+        found.append(("budget", f"{file.tokens:,} tokens"))
+    found.append(("fingerprint", recipe.fingerprint))
+    return found

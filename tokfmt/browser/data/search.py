@@ -1,0 +1,609 @@
+"""Search in the browser: its scope, the meaning of its words, a running search, and its bounded results."""
+
+from __future__ import annotations
+
+import re
+import threading
+import time
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokfmt.browser.data.layout import Pieces
+from tokfmt.browser.data.rows import Damage, Piece, RecordSource, RowSource, Span, Viewport, fetched, fetched_span
+from tokfmt.browser.data.session import Session, Where
+from tokfmt.browser.data.workers import Job, said
+from tokfmt.commands.search.query import (
+    LARGEST,
+    AnyQuery,
+    EndQuery,
+    Hits,
+    LengthQuery,
+    NumberQuery,
+    Query,
+    SameQuery,
+    Search,
+    TextQuery,
+    TokenQuery,
+    UnusedQuery,
+    parse_query,
+)
+from tokfmt.commands.search.search import Content, check_number, find_equal, find_many, find_records
+from tokfmt.core.format import Encoder
+from tokfmt.core.memory import MemoryReader
+from tokfmt.core.reader import TokenReader
+from tokfmt.core.records import Block, RecordReader
+from tokfmt.errors import CorruptError, OptionError, UnendedError
+from tokfmt.text.ingest import encoded_batches
+from tokfmt.wording import counted
+
+
+class SearchScope(NamedTuple):
+    """The rows to search.
+
+    Attributes:
+        port: The rows.
+        decoder: Decoder of IDs; None without a tokenizer.
+        singular: The noun for one row.
+    """
+
+    port: RowSource
+    decoder: Pieces | None
+    singular: str
+
+    @property
+    def reader(self) -> TokenReader | RecordReader:
+        """Return the token axis, or the records."""
+        return self.port.reader
+
+    @property
+    def encoder(self) -> Encoder | None:
+        """Return the encoder of text that is tokenized on reading, if any."""
+        return self.port.encoder if isinstance(self.port, RecordSource) else None
+
+    @property
+    def of_text(self) -> bool:
+        """Return whether the rows hold text, not IDs."""
+        return isinstance(self.reader, RecordReader) and self.reader.info.kind == "text"
+
+
+def search_scope(session: Session) -> SearchScope:
+    """Return the scope of the view on the screen."""
+    words = session.vocabulary
+    return SearchScope(session.port, words.decoder if words else None, session.view.singular)
+
+
+_BLOCK = 1 << 22  # bytes
+_IDS = re.compile(r"\s*\d[\d_]*(?:[\s,]+\d[\d_]*)*\s*")
+_WORDED = re.compile(
+    r"\s*(?:(?:token|text)\s*:|(?:any|first|last|same|seq)\s*:\s*\d|(?:len|length|id|padding|masked)\s*[<>=]"
+    r"|[\d\s_.,kKmMgGtTi]*[<>=]+\s*(?:len|length|id)\b)",
+    re.IGNORECASE,
+)
+_NAMED = re.compile(r"\s*\w+\s*[:<>=]")  # a query, whose name may be misspelled
+
+_NAMED_AT_MOST = 5
+
+HOW = "words (a regular expression) · token:464,3290 · len>4096 · 10<=len<20"
+HOW_IDS = "IDs: 464 or 464,3290 · len>4096 · 10<=len<20"
+
+
+def by_characters(scope: SearchScope, query: Query) -> bool:
+    """Return whether hits are intervals of characters of a record, even if its units are tokens."""
+    return scope.of_text and (scope.encoder is None or isinstance(query, TextQuery))
+
+
+def amount(scope: SearchScope, query: Query) -> tuple[int, str]:
+    """Return the amount to search, and its unit."""
+    if isinstance(scope.reader, RecordReader):
+        return scope.reader.info.size, "bytes"
+    info = scope.reader.info
+    return (info.sequences, "rows") if query.whole else (info.tokens, "tokens")
+
+
+def hits_of(scope: SearchScope, query: Query, first: int, last: int, search: Search) -> Iterator[Hits]:
+    """Find the hits in rows `first <= i < last`; in records, they count from the beginning of each record."""
+    if not isinstance(scope.reader, RecordReader):
+        return find_many(scope.reader, query, search, decoder=scope.decoder, first=first, last=last)
+    if by_characters(scope, query):
+        return (Hits.of((hit,)) for hit in find_records(scope.reader, query, search, first=first, last=last))
+    return _in_ids(scope, scope.reader, query, range(first, last), search)
+
+
+def _in_ids(scope: SearchScope, reader: RecordReader, query: Query, rows: range, search: Search) -> Iterator[Hits]:
+    number, within = rows.start, Search(search.each, patience=search.patience)
+    others = _contents(scope, reader, query) if isinstance(query, SameQuery) else ()
+    for block in reader.blocks(_BLOCK, rows.start, rows.stop):
+        for found in _batches(scope.encoder, reader, block):
+            if search.stopped():
+                return
+            count = found.info.sequences
+            if isinstance(query, SameQuery):
+                batches = find_equal(found, others, within, 0, count)
+            elif isinstance(query, NumberQuery):
+                batches = find_many(found, query.moved(-number), within)
+            else:
+                batches = find_many(found, query, within, decoder=scope.decoder)
+            for hits in batches:
+                bounds = found.ragged.offsets[hits.sequences]
+                yield Hits(hits.sequences + number, hits.starts - bounds, hits.stops - bounds)
+            number += count
+        search.progress(block.stop - block.start)
+
+
+def _contents(scope: SearchScope, reader: RecordReader, query: SameQuery) -> list[Content]:
+    """Return the tokens of the records that a query names."""
+    from tokfmt.source.ingest import encoded
+
+    found = []
+    for number in query.numbers:
+        check_number(number, scope.port.count)
+        one = MemoryReader(encoded(reader, scope.encoder, number, number + 1))
+        found.append(Content(one, 0, one.info.tokens))
+    return found
+
+
+def _batches(encoder: Encoder | None, reader: RecordReader, block: Block) -> Iterator[MemoryReader]:
+    return map(MemoryReader, encoded_batches(reader, encoder, block))
+
+
+def parse_search(words: str, scope: SearchScope) -> Query:
+    """Return the query that words mean: a query as for `tokfmt show`, or plain text, or IDs if the rows have no text.
+
+    Raises:
+        OptionError: The rows cannot be searched for this.
+    """
+    plain, texts = words.strip(), scope.of_text or scope.decoder is not None
+    ids = scope.port.unit == "token"
+    if not plain:
+        raise OptionError(HOW if texts else HOW_IDS)
+    if ids and not texts and _IDS.fullmatch(plain):
+        query = parse_query(f"token:{plain}")
+    elif _WORDED.match(plain) or (not texts and _NAMED.match(plain)):
+        query = parse_query(plain)
+    elif not texts:
+        raise OptionError(f"text needs --tokenizer. Search for {HOW_IDS}")
+    else:
+        query = parse_query(f"text:{plain}")
+    if isinstance(query, (TokenQuery, AnyQuery, EndQuery)) and not ids:
+        raise OptionError("token IDs of text need --tokenizer")
+    if isinstance(query, TextQuery) and not texts:
+        raise OptionError(f"text needs --tokenizer. Search for {HOW_IDS}")
+    return query
+
+
+def meaning(words: str, scope: SearchScope) -> str:
+    """Return the target of a search in words.
+
+    Raises:
+        OptionError: The rows cannot be searched for this.
+    """
+    query, unit, plain = parse_search(words, scope), scope.port.unit, words.strip()
+    if isinstance(query, TokenQuery):
+        return f"the token {query.ids[0]}" if len(query.ids) == 1 else f"these {len(query.ids)} tokens in a row"
+    if isinstance(query, TextQuery):
+        if _IDS.fullmatch(plain) and unit == "token":
+            ids = ",".join(re.split(r"[,\s]+", plain))
+            return f"this text; token:{ids} searches for {'the ID' if ids.isdecimal() else 'these IDs'}"
+        return "this text" if query.literal is not None else "this regular expression"
+    if isinstance(query, AnyQuery):
+        return _ids_meant(query)
+    if isinstance(query, EndQuery):
+        ids = "the ID" if len(query.ids) == 1 else "one of the IDs"
+        return f"{scope.singular}s that {'end' if query.is_last else 'begin'} with {ids} {_some(query.ids)}"
+    if isinstance(query, SameQuery):
+        return f"{scope.singular}s equal to {scope.singular} {_some(query.numbers)}"
+    if isinstance(query, NumberQuery):
+        return counted(sum(b - a for a, b in query.between(0, scope.port.count)), scope.singular)
+    what = f"{unit}s" if not isinstance(query, UnusedQuery) else f"{'masked' if query.masked else 'padding'} {unit}s"
+    if query.high is None:
+        return f"{query.low:,} {what} or more"
+    return (
+        counted(query.low, what.removesuffix("s"))
+        if query.low == query.high
+        else f"{query.low:,} to {query.high:,} {what}"
+    )
+
+
+def _some(numbers: Sequence[int]) -> str:
+    more = " …" if len(numbers) > _NAMED_AT_MOST else ""
+    return ", ".join(f"{number:,}" for number in numbers[:_NAMED_AT_MOST]) + more
+
+
+def _ids_meant(query: AnyQuery) -> str:
+    low, high = query.spans[0]
+    if len(query.spans) > 1:
+        return f"any of {sum(b - a + 1 for a, b in query.spans):,} IDs"
+    if high >= LARGEST:
+        return f"the ID {low:,} and above"
+    return f"the ID {low:,}" if low == high else f"an ID from {low:,} to {high:,}"
+
+
+MOST = 1 << 20
+"""Limit of hits kept of a search, 24 bytes each; more hits are counted."""
+
+MOST_ROWS = 1 << 22
+"""Limit of rows kept of a filter, 8 bytes each."""
+
+_BEGIN = 256
+Numbers = NDArray[np.int64]
+
+
+class Column:
+    """A table of int64 with `width` columns, which grows up to `limit` rows."""
+
+    def __init__(self, width: int, limit: int) -> None:
+        self.count, self._limit = 0, limit
+        self._held = np.empty((width, _BEGIN), np.int64)
+
+    def add(self, *columns: Numbers) -> None:
+        """Append the rows that fit."""
+        added = min(len(columns[0]), self._limit - self.count)
+        if self.count + added > self._held.shape[1]:
+            room = min(self._limit, max(2 * self._held.shape[1], self.count + added))
+            grown = np.empty((len(self._held), room), np.int64)
+            grown[:, : self.count] = self._held[:, : self.count]
+            self._held = grown
+        for held, column in zip(self._held, columns, strict=True):
+            held[self.count : self.count + added] = column[:added]
+        self.count += added
+
+    @property
+    def columns(self) -> NDArray[np.int64]:
+        """Return int64[width, rows]. Its content never changes; a later result may have more rows."""
+        return self._held[:, : self.count]
+
+
+class Sweep:
+    """The hits of consecutive rows, ascending."""
+
+    def __init__(self, limit: int, row_limit: int) -> None:
+        self.results, self.rows = Column(3, limit), Column(1, row_limit)
+        self.hits = self.sequences = 0
+        self._last = -1
+
+    def add(self, found: Hits) -> None:
+        """Count hits, and keep them while they fit. After the first hit that does not fit, none is kept."""
+        fresh = found.sequences[np.diff(found.sequences, prepend=self._last) != 0]
+        self._last = int(found.sequences[-1])
+        self.hits, self.sequences = self.hits + len(found), self.sequences + len(fresh)
+        self.results.add(found.sequences, found.starts, found.stops)
+        self.rows.add(fresh)
+
+    def rank(self, row: int, at: int, *, right: bool) -> int:
+        """Return the number of hits before a position, or with `right` at it too."""
+        rows, starts, _ = self.results.columns
+        low, high = int(np.searchsorted(rows, row)), int(np.searchsorted(rows, row, side="right"))
+        return low + int(np.searchsorted(starts[low:high], at, side="right" if right else "left"))
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A hit.
+
+    Attributes:
+        row: Number of the row.
+        start: Start of the hit, as in `commands.search.query.Hit`.
+        stop: Stop of the hit, as in `commands.search.query.Hit`.
+        number: Number among the kept hits, from 0.
+        wrapped: The move to it went around an end.
+    """
+
+    row: int
+    start: int
+    stop: int
+    number: int
+    wrapped: bool
+
+
+class SearchResults:
+    """The hits of a search from the middle to the end, and then from the beginning. Threads can share it.
+
+    Args:
+        limit: Limit of kept hits.
+        row_limit: Limit of kept rows.
+    """
+
+    def __init__(self, limit: int = MOST, row_limit: int = MOST_ROWS) -> None:
+        self._lock = threading.Lock()
+        self._legs = [Sweep(limit, row_limit)]  # in the order of searching
+        self._limit, self._row_limit = limit, row_limit
+
+    def add(self, found: Hits) -> None:
+        """Add hits of the current leg."""
+        if len(found):
+            with self._lock:
+                self._legs[-1].add(found)
+
+    def go_round(self) -> None:
+        """Start the leg from the beginning."""
+        with self._lock:
+            first = self._legs[0]
+            self._legs.append(Sweep(self._limit - first.results.count, self._row_limit - first.rows.count))
+
+    @property
+    def round(self) -> bool:
+        """Return whether the search passed the end, so that new hits are before its start."""
+        return len(self._legs) > 1
+
+    @property
+    def hits(self) -> int:
+        """Return the number of hits, kept or not."""
+        return sum(leg.hits for leg in self._legs)
+
+    @property
+    def sequences(self) -> int:
+        """Return the number of rows with a hit, kept or not."""
+        return sum(leg.sequences for leg in self._legs)
+
+    @property
+    def held(self) -> int:
+        """Return the number of kept hits."""
+        return sum(leg.results.count for leg in self._legs)
+
+    @property
+    def rows_held(self) -> int:
+        """Return the number of kept rows."""
+        return sum(leg.rows.count for leg in self._legs)
+
+    @property
+    def capped(self) -> bool:
+        """Return whether some hits are not kept."""
+        return self.held < self.hits
+
+    def rows(self) -> Numbers:
+        """Return the kept rows, ascending."""
+        with self._lock:
+            parts = [leg.rows.columns[0] for leg in reversed(self._legs)]
+        return parts[0] if len(parts) == 1 else np.unique(np.concatenate(parts))
+
+    def has(self, row: int) -> bool:
+        """Return whether a row has a kept hit."""
+        with self._lock:
+            return any(_holds(leg.rows.columns[0], row) for leg in self._legs)
+
+    def following(self, row: int, at: int, step: int, *, here: bool = False) -> Found | None:
+        """Return the next or previous hit of a position, around the ends; None without any hit.
+
+        Args:
+            row: Row of the position.
+            at: Position in the unit of the starts of hits.
+            step: 1 for the next hit, -1 for the previous one.
+            here: Accept a hit that begins at the position.
+        """
+        with self._lock:
+            right = (step > 0) != here
+            rank = sum(leg.rank(row, at, right=right) for leg in self._legs)
+            total = sum(leg.results.count for leg in self._legs)
+            number = rank if step > 0 else rank - 1
+            return self._at(number % total, wrapped=not 0 <= number < total) if total else None
+
+    def within(self, row: int, start: int, stop: int, limit: int = 4096) -> list[range]:
+        """Return the kept hits of a row that touch an interval, at most `limit`."""
+        found: list[range] = []
+        with self._lock:
+            for leg in self._legs:
+                rows, starts, stops = leg.results.columns
+                low, high = int(np.searchsorted(rows, row)), int(np.searchsorted(rows, row, side="right"))
+                # stops ascend like starts
+                a = low + int(np.searchsorted(stops[low:high], start, side="right"))
+                b = min(low + int(np.searchsorted(starts[low:high], stop)), a + limit)
+                found += map(range, starts[a:b].tolist(), stops[a:b].tolist())
+        return found
+
+    def of(self, row: int) -> range | None:
+        """Return the first kept hit of a row; None without one."""
+        with self._lock:
+            for leg in self._legs:
+                rows, starts, stops = leg.results.columns
+                at = int(np.searchsorted(rows, row))
+                if at < len(rows) and int(rows[at]) == row:
+                    return range(int(starts[at]), int(stops[at]))
+        return None
+
+    def _at(self, number: int, *, wrapped: bool) -> Found:
+        left = number
+        for leg in reversed(self._legs):
+            if left < leg.results.count:
+                break
+            left -= leg.results.count
+        row, start, stop = leg.results.columns[:, left].tolist()
+        return Found(row, start, stop, number, wrapped)
+
+
+def _holds(rows: Numbers, row: int) -> bool:
+    at = int(np.searchsorted(rows, row))
+    return at < len(rows) and int(rows[at]) == row
+
+
+PATIENCE = 10.0
+"""Seconds for a regular expression in one text. A cancelled search may run this long in its thread."""
+
+
+class SearchJob:
+    """A search in a thread.
+
+    Args:
+        words: The typed words.
+        query: The query that they mean.
+        scope: The rows to search.
+        begin: The row to begin with.
+        progressed: Called in the thread of the search: at the first hit, on progress, and at the end.
+
+    Attributes:
+        results: The hits.
+        failure: The error that ended the search early, or about the rows that it left out; "" without one.
+        running: The search is running.
+        cancelled: The search was stopped.
+        busy: The last call of `progressed` has not returned.
+        took: Seconds of the search, after its end.
+    """
+
+    def __init__(
+        self, words: str, query: Query, scope: SearchScope, begin: int, progressed: Callable[[SearchJob], object]
+    ) -> None:
+        self.words, self.query, self.scope, self.begin = words, query, scope, begin
+        self.results, self.failure, self._left_out = SearchResults(), "", 0
+        self.cancelled, self.took, self.running, self.busy = False, 0.0, True, True
+        self._progressed = progressed
+        self.job = Job(self._look, self._end, lambda: progressed(self))
+
+    # in the thread of the search
+
+    def _look(self, job: Job) -> None:
+        self.job = job  # the search may end before the constructor assigns it
+        job.phase("searching", *amount(self.scope, self.query))
+        search = Search(stopped=lambda: self.cancelled, progress=job.advance, patience=PATIENCE)
+        port = self.scope.port
+        if isinstance(self.query, (LengthQuery, SameQuery)) and isinstance(port, Viewport):
+            port.look_at_ends()  # These compare lengths, and read few tokens.
+        try:
+            self._search(self.begin, port.count, search)
+            if self.begin:
+                self.results.go_round()
+                self._search(0, self.begin, search)
+        except UnendedError:
+            if not isinstance(port, Viewport) or not port.look_at_ends():
+                raise
+            self.results = SearchResults()
+            self._look(job)
+
+    def _search(self, first: int, last: int, search: Search) -> None:
+        """Search rows. Damaged records are left out and counted; a record that is looked for may not be damaged."""
+        try:
+            for hits in hits_of(self.scope, self.query, first, last, search):
+                before = self.results.hits
+                self.results.add(hits)
+                if not before:
+                    self._progressed(self)
+                if self.cancelled:
+                    return
+                first = int(hits.sequences[-1]) + 1 if len(hits) else first
+        except CorruptError as error:
+            if isinstance(self.query, SameQuery) or not isinstance(self.scope.reader, RecordReader):
+                raise
+            if last - first > 1:
+                middle = (first + last) // 2
+                self._search(first, middle, search)
+                self._search(middle, last, search)
+            else:
+                self._left_out += 1
+                self.failure = f"{counted(self._left_out, 'record')} cannot be read: {' '.join(str(error).split())}"
+
+    def _end(self, outcome: object) -> None:
+        self.took = time.monotonic() - self.job.began
+        if isinstance(outcome, Exception):
+            self.failure = " ".join(said(outcome).split())
+        self.running = False
+        self._progressed(self)
+        self.busy = False
+
+    # in the thread of the screen
+
+    @property
+    def rate(self) -> float:
+        """Return the units searched per second."""
+        return self.job.done / max(1e-3, self.took or time.monotonic() - self.job.began)
+
+    @property
+    def marks(self) -> bool:
+        """Return whether hits are intervals of a row, not whole rows."""
+        return not self.query.whole
+
+    def cancel(self) -> None:
+        """Stop the search, and keep its hits."""
+        if self.running:
+            self.took = time.monotonic() - self.job.began
+            self.cancelled, self.running, self.busy = True, False, False
+            self.job.cancel()
+
+    # in both: these methods read, and are for a worker
+
+    def at(self, where: Where, *, end: bool = False) -> int:
+        """Return a position in the unit of the starts of hits; with `end`, the last one that the unit covers."""
+        row, unit = where
+        if self._translated:
+            start, stop = self._characters(row, unit, unit + 1)
+            return max(start, stop - 1) if end else start
+        span = fetched_span(self.scope.port, row)
+        return unit + (span.start or 0 if isinstance(span, Span) else 0)
+
+    def first(self, where: Where) -> Found | None:
+        """Return the first hit at or after a position."""
+        return self.results.following(where[0], self.at(where), 1, here=True)
+
+    def following(self, place: Where, step: int, listed: SearchJob | None) -> Found | None:
+        """Return the next hit of a position, or the previous one with step -1, only in rows of `listed` if given."""
+        for _ in range(self.results.held):
+            found = self.results.following(*place, step)
+            if found is None or listed is None or listed.results.has(found.row):
+                return found
+            place = (found.row, found.start)
+        return None
+
+    def where(self, found: Found) -> Where:
+        """Return the row and the unit of a hit."""
+        if self._translated:
+            return found.row, self._units(found.row, [range(found.start, found.stop)])[0].start
+        span = fetched_span(self.scope.port, found.row)
+        return found.row, max(0, found.start - (span.start or 0)) if isinstance(span, Span) else 0
+
+    def first_in(self, row: int) -> range | None:
+        """Return the first kept hit of a row, as an interval of units; None without one."""
+        found = self.results.of(row)
+        if found is None or not self.marks:
+            return None
+        if self._translated:
+            return self._units(row, [found])[0]
+        span = fetched_span(self.scope.port, row)
+        start = span.start or 0 if isinstance(span, Span) else 0
+        return range(found.start - start, found.stop - start)
+
+    def visible(self, row: int, first: int, last: int) -> list[range]:
+        """Return the hits of a row in its units `first <= i < last`, as intervals of units."""
+        if not self.marks:
+            return []
+        if self._translated:
+            return self._units(row, self.results.within(row, *self._characters(row, first, last)))
+        span = fetched_span(self.scope.port, row)
+        start = span.start or 0 if isinstance(span, Span) else 0
+        found = self.results.within(row, start + first, start + last)
+        return [range(hit.start - start, hit.stop - start) for hit in found]
+
+    # hits are intervals of characters, while the screen shows tokens
+
+    @property
+    def _translated(self) -> bool:
+        return by_characters(self.scope, self.query) and self.scope.encoder is not None
+
+    def _ends(self, row: int) -> tuple[bytes, list[int]]:
+        """Return the bytes of a row, and the end of each token in them."""
+        span = fetched_span(self.scope.port, row)
+        piece = span if isinstance(span, Damage) else fetched(self.scope.port, row, 0, span.length)
+        if not isinstance(piece, Piece) or self.scope.decoder is None:
+            return b"", []
+        found = self.scope.decoder.pieces(piece.units.tolist())
+        spelled = [one if isinstance(one, bytes) else one.encode("utf-8", "surrogatepass") for one in found]
+        return b"".join(spelled), list(accumulate(map(len, spelled)))
+
+    def _units(self, row: int, spans: list[range]) -> list[range]:
+        data, ends = self._ends(row)
+        text = data.decode("utf-8", "surrogateescape")
+        out = []
+        for span in spans:
+            low = len(text[: span.start].encode("utf-8", "surrogateescape"))
+            high = low + len(text[span.start : span.stop].encode("utf-8", "surrogateescape"))
+            a = bisect_right(ends, low)
+            out.append(range(a, a if low == high else bisect_right(ends, high - 1) + 1))
+        return out
+
+    def _characters(self, row: int, first: int, last: int) -> tuple[int, int]:
+        data, ends = self._ends(row)
+        text = [0, *ends]
+        a, b = (len(data[: text[min(i, len(ends))]].decode("utf-8", "replace")) for i in (first, last))
+        return a, b

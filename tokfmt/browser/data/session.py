@@ -1,0 +1,646 @@
+"""A dataset or a split of it in the browser, opened in stages, with its tokenizer or the error that prevents reading.
+
+The first stage takes constant time (`data`). A worker then loads the tokenizer, and all documents or records.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+from bisect import bisect_left
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from tokfmt.browser.data.layout import Pieces, TokenStyle
+from tokfmt.browser.data.opening import (
+    Opening,
+    Stamp,
+    identity_of,
+    nothing,
+    opened_now,
+    opened_whole,
+    recipe_of,
+    stamp_of,
+)
+from tokfmt.browser.data.rows import Characters, Damage, RecordSource, RowSource, Span, View, Viewport, fetched_span
+from tokfmt.browser.data.state import recall, remember, remember_later
+from tokfmt.browser.data.workers import Job, said
+from tokfmt.core.format import Encoder, Format
+from tokfmt.core.loss_mask import is_masked
+from tokfmt.core.reader import ByteOffset, Layout, TokenReader
+from tokfmt.core.records import RecordReader
+from tokfmt.errors import FormatError, SourceChangedError, TokfmtError
+from tokfmt.files.fields import Pointer
+from tokfmt.files.file import natural_key, read_whole
+from tokfmt.files.named import place_named
+from tokfmt.files.place import Place, place_of
+from tokfmt.files.store import Identity
+from tokfmt.source.discover import format_of
+from tokfmt.source.manifest import located_tokenizer, read_manifest
+from tokfmt.source.request import SourceRequest
+from tokfmt.source.stored import Separator
+from tokfmt.wording import printable
+
+if TYPE_CHECKING:
+    from tokfmt.commands.check import CheckReport
+    from tokfmt.commands.stats import Statistics
+    from tokfmt.commands.stats.lists import Lists
+    from tokfmt.text.tokenizer import TokenizerHandle
+
+
+class Opened(NamedTuple):
+    """The result of a stage.
+
+    Attributes:
+        format: The format; None if it is unknown, for a dataset that cannot be opened.
+        views: The views, best first.
+        separator: The separator and its source.
+        notes: Notes for the user.
+        pending: The result of the second stage, which has not run: "documents", "index", "records"; "" if there is
+            none.
+        starts: The second stage starts without a key.
+        damage: The error that prevents a second stage, so that only tokens are shown; "" without one.
+    """
+
+    format: Format | None
+    views: tuple[View, ...]
+    separator: Separator
+    notes: tuple[str, ...] = ()
+    pending: str = ""
+    starts: bool = True
+    damage: str = ""
+
+
+def opened(opening: Opening) -> Opened:
+    """Return a stage with its views, which hold what a screen shows of the rows."""
+    views = []
+    for one in opening.divisions:
+        port: RowSource
+        if isinstance(one.reader, RecordReader):
+            port = RecordSource(one.reader, one.records or 0, first=one.first)
+        else:
+            port = Viewport(one.reader, one.again)
+        views.append(View(one.name, port, one.as_stored, one.has_prompts))
+    return Opened(opening.format, tuple(views), *opening[2:])
+
+
+def joined(first: Opened, whole: Opened) -> Opened:
+    """Join both stages: the views of the second, and the samples of the first."""
+    fresh = {view.name for view in whole.views}
+    kept = tuple(view for view in first.views if view.name == "samples" and view.name not in fresh)
+    notes = tuple(dict.fromkeys((*whole.notes, *first.notes)))
+    prompted = tuple(view for view in kept if view.has_prompts)
+    others = tuple(view for view in kept if not view.has_prompts)
+    return whole._replace(views=prompted + whole.views + others, notes=notes)
+
+
+_PARAMS = "data_params.json"
+_LIMIT = 1 << 20
+
+
+class Choice(NamedTuple):
+    """A tokenizer by name, with the source of the name, such as "--tokenizer" or "last time"."""
+
+    name: str
+    source: str
+
+    @property
+    def short(self) -> str:
+        """Return the last part of the name, which is that of the directory for a tokenizer.json."""
+        place = Path(self.name)
+        return printable(place.parent.name if place.name == "tokenizer.json" and place.parent.name else place.name)
+
+
+NAMED = ("--tokenizer", "key T")
+"""Sources of a tokenizer that the user named in this run."""
+
+
+class Vocabulary(NamedTuple):
+    """A loaded tokenizer, with its encoder if the dataset holds text."""
+
+    handle: TokenizerHandle
+    decoder: Pieces
+    encoder: Encoder | None = None
+
+    @property
+    def specials(self) -> frozenset[int]:
+        """Return the IDs of special tokens."""
+        eos = self.handle.eos_id
+        return self.handle.added if eos is None else self.handle.added | {eos}
+
+
+def choose(path: Place, given: str | None) -> Choice | None:
+    """Return the tokenizer to show a dataset with; None if no option, file or earlier run names one."""
+    if given is not None:
+        return Choice(given, "--tokenizer")
+    manifest = read_manifest(path).tokenizer
+    named = manifest.get("name") if manifest is not None else None
+    if isinstance(named, str) and named:
+        return Choice(located_tokenizer(path).place or named, f"manifest of {path.name}")
+    named = _of_params(path)
+    if named:
+        return Choice(_located(named, path), _PARAMS)
+    last = recall(path).get("tokenizer")
+    return Choice(last, "last time") if isinstance(last, str) and last else None
+
+
+def _located(name: str, path: Place) -> str:
+    """Return a path from a file, which is relative to the directory of the conversion or to that of the dataset."""
+    if os.path.exists(name):
+        return name
+    with contextlib.suppress(TokfmtError):  # a file in a store may name only what is in that store
+        sibling = place_named(path, name)
+        return sibling.text if sibling.exists() else name
+    return name
+
+
+def _of_params(path: Place) -> str:
+    place = (path if path.is_dir() else path.parent) / _PARAMS
+    try:
+        content: Any = json.loads(read_whole(place, _LIMIT)) if place.is_file() else None
+    except (OSError, ValueError, RecursionError, FormatError):
+        return ""
+    for section in content.values() if isinstance(content, dict) else ():
+        named = section.get("huggingface_tokenizer") if isinstance(section, Mapping) else None
+        if isinstance(named, str):
+            return named
+    return ""
+
+
+def load(name: str, *, encoding: bool = False, local: bool = False) -> Vocabulary:
+    """Load a tokenizer, which takes a tenth of a second or more.
+
+    Args:
+        name: Name, directory or file.
+        encoding: Load the encoder too.
+        local: Use only tokenizers on this machine.
+
+    Raises:
+        TokfmtError: The tokenizer does not exist or cannot be loaded.
+    """
+    from tokfmt.text.tokenizer import load_tokenizer
+
+    handle = load_tokenizer(name, local=local)
+    decoder = handle.decoder(lenient=True)
+    decoder.pieces([0])  # builds its tables now, not at the first key
+    return Vocabulary(handle, decoder, handle.encoder() if encoding else None)
+
+
+class Counted(NamedTuple):
+    """The result of a pass over all rows: the statistics, and the lists of which these hold the beginnings."""
+
+    statistics: Statistics
+    lists: Lists
+
+
+Where = tuple[int, int]
+"""The number of a row, and a unit in it."""
+
+
+class Landing(NamedTuple):
+    """A place in a dataset.
+
+    Attributes:
+        row: Number of the row; -1 is the last.
+        unit: Unit of the row.
+        view: Name of the view; "" for the one that is shown when the dataset is loaded.
+    """
+
+    row: int
+    unit: int = 0
+    view: str = ""
+
+
+@dataclass
+class Session:
+    """A dataset.
+
+    Attributes:
+        request: The paths, and how to read them.
+        opened: The result of the stages so far.
+        shown: Name of the view on the screen.
+        chosen: The user chose that view.
+        choice: The tokenizer by name, if any; `vocabulary` when it is loaded.
+        failure: The error of the second stage or of the tokenizer; "" without one.
+        refused: The error that prevents showing anything; None without one.
+        verdict: The result of a check, if one ran.
+        probed: The cheap check was started, which runs once.
+        splits: Names of all splits; empty without splits.
+        split: The split on the screen; "" without splits.
+        asked: The request of the user, from which `request` differs after a change of the split.
+        where: The position of the cursor, for showing the session again.
+        padding: The share of padding of the rows of each view, by its name, as far as it is counted.
+        identity: Identity of the file or directory at the path when it was opened.
+        is_file: The path is a file, not a directory.
+        stamp: The state of the dataset when it was opened; None in a store.
+    """
+
+    request: SourceRequest
+    opened: Opened
+    shown: str
+    choice: Choice | None = None
+    vocabulary: Vocabulary | None = None
+    failure: str = ""
+    chosen: bool = False
+    refused: Exception | None = None
+    verdict: CheckReport | None = None
+    probed: bool = False
+    splits: tuple[str, ...] = ()
+    split: str = ""
+    asked: SourceRequest | None = None
+    where: Where = (0, 0)
+    padding: dict[str, float] = field(default_factory=dict)
+    identity: Identity | None = None
+    is_file: bool = True
+    stamp: Stamp | None = None
+    _texts: dict[str, RowSource] = field(default_factory=dict, repr=False)
+    _counted: dict[bool, Counted] = field(default_factory=dict, repr=False)
+
+    @property
+    def path(self) -> Place:
+        """Return the first path."""
+        return shown_path(self.request)
+
+    @property
+    def format_name(self) -> str | None:
+        """Return the name of the format; None if it is unknown."""
+        return self.opened.format.name if self.opened.format else None
+
+    @property
+    def view(self) -> View:
+        """Return the view on the screen."""
+        return next(view for view in self.opened.views if view.name == self.shown)
+
+    @property
+    def statistics(self) -> Statistics | None:
+        """Return the statistics of the rows of the view; None before the count."""
+        found = self._counted.get(self.view.as_stored)
+        return None if found is None else found.statistics
+
+    @property
+    def lists(self) -> Lists | None:
+        """Return all IDs by frequency, and the groups of equal rows of the view; None before the count."""
+        found = self._counted.get(self.view.as_stored)
+        return None if found is None else found.lists
+
+    def keep_statistics(self, found: Counted | None) -> None:
+        """Keep the statistics of the rows of the view; None removes them."""
+        if found is None:
+            self._counted.pop(self.view.as_stored, None)
+        else:
+            self._counted[self.view.as_stored] = found
+
+    @property
+    def port(self) -> RowSource:
+        """Return the rows of the view; text with a tokenizer has rows of tokens."""
+        view, words = self.view, self.vocabulary
+        if not (self.of_text and isinstance(view.port, RecordSource) and words and words.encoder):
+            return view.port
+        if view.name not in self._texts:
+            self._texts[view.name] = view.port.with_encoder(words.encoder)
+        return self._texts[view.name]
+
+    @property
+    def of_text(self) -> bool:
+        """Return whether the dataset holds text."""
+        reader = self.view.reader
+        return isinstance(reader, RecordReader) and reader.info.kind == "text"
+
+    @property
+    def token_style(self) -> TokenStyle:
+        """Return the interpretation of the IDs."""
+        if self.port.unit == "character":
+            return TokenStyle(Characters(), characters=True)
+        reader, words = self.view.reader, self.vocabulary
+        top = None if isinstance(reader, RecordReader) else reader.info.max_id
+        narrow = not isinstance(reader, RecordReader) and reader.info.dtype.itemsize <= 2
+        digits = max(5 if narrow else 6, len(str(top or 0)))
+        separator = self.opened.separator.eos_id
+        if words is None:
+            return TokenStyle(separator=separator, digits=digits)
+        return TokenStyle(words.decoder, words.specials, separator, digits=digits)
+
+    def add(self, full: Opened) -> None:
+        """Add the result of the second stage, and show its first view, unless the user chose another one."""
+        self.opened = joined(self.opened, full)
+        self._texts.clear()
+        names = [view.name for view in self.opened.views]
+        if not self.chosen or self.shown not in names:
+            self.where, self.shown = (0, 0), names[0]
+
+    def give_up(self, error: Exception, why: str) -> None:
+        """Record that the second stage failed; the result of the first stays."""
+        self.failure = why
+        self.opened = self.opened._replace(notes=(*self.opened.notes, why), pending="")
+        if not any(view.port.count for view in self.opened.views):
+            self.refused = error
+
+    def use(self, vocabulary: Vocabulary | None) -> None:
+        """Use a loaded tokenizer, or none; figures that were counted with another one are dropped."""
+        if self.vocabulary is not None:
+            self._counted.clear()
+        self.vocabulary = vocabulary
+        self._texts.clear()
+
+    def switch(self) -> None:
+        """Show the next view."""
+        names = [view.name for view in self.opened.views]
+        self.see(names[(names.index(self.shown) + 1) % len(names)])
+
+    def see(self, view: str) -> None:
+        """Show a view."""
+        self.shown, self.where, self.chosen = view, (0, 0), True
+
+    def check_unchanged(self) -> None:
+        """Raise SourceChangedError if another dataset is at the path now. Call it before opening the files again."""
+        if self.identity != identity_of(self.path)[0]:
+            what = "was replaced or changed since it was opened here"
+            raise SourceChangedError(self.path, what, remedy="R opens it again")
+
+    def close(self) -> None:
+        """Release open files."""
+        for view in self.opened.views:
+            view.reader.close()
+
+
+def shown_path(request: SourceRequest) -> Place:
+    """Return the dataset that the browser shows."""
+    return place_of(request.paths[0])
+
+
+def reopened(session: Session) -> Session:
+    """Open the dataset of a session again, with the same split and tokenizer."""
+    after = shown_session(session.request)
+    after.choice = session.choice
+    if session.asked is not None:
+        after.splits, after.split, after.asked = session.splits, session.split, session.asked
+    return after
+
+
+def open_session(request: SourceRequest, tokenizer: str | None = None) -> Session:
+    """Open a dataset in its first stage.
+
+    Raises:
+        TokfmtError: The dataset cannot be read.
+    """
+    stamp = stamp_of(shown_path(request))
+    (identity, is_file), first = identity_of(shown_path(request)), opened(opened_now(request))
+    if first.format is not None and first.format.prefix:
+        stamp = stamp_of(shown_path(request), first.format)
+    info = first.views[0].reader.info
+    split = info.split or ""
+    splits = (split, *info.other_splits) if split else ()
+    choice = choose(shown_path(request), tokenizer)
+    names = tuple(sorted(splits, key=natural_key))
+    return Session(
+        request,
+        first,
+        first.views[0].name,
+        choice,
+        splits=names,
+        split=split,
+        identity=identity,
+        is_file=is_file,
+        stamp=stamp,
+    )
+
+
+def shown_session(request: SourceRequest, tokenizer: str | None = None) -> Session:
+    """Open a dataset; return a session with the error if it cannot be opened."""
+    try:
+        return open_session(request, tokenizer)
+    except TokfmtError as error:
+        return refused_session(request, error)
+
+
+def refused_session(request: SourceRequest, error: TokfmtError) -> Session:
+    """Return the session of a dataset that cannot be opened, whose bytes can still be shown and checked."""
+    try:
+        format_ = format_of(request.paths[0], request.format)
+    except TokfmtError:
+        format_ = None
+    identity, is_file = identity_of(shown_path(request))
+    return Session(
+        request,
+        opened(nothing(format_)),
+        "documents",
+        failure=str(error),
+        refused=error,
+        identity=identity,
+        is_file=is_file,
+    )
+
+
+def other_split(session: Session, split: str, tokenizer: str | None = None) -> Session:
+    """Open another split of the same dataset."""
+    request = session.request.of_split(split)
+    opened = shown_session(request, tokenizer)
+    opened.splits, opened.split, opened.asked = session.splits, split, session.asked or session.request
+    return opened
+
+
+def carried(before: View, where: Where, after: View) -> Where:
+    """Return the position of a token of one view in another view of the same dataset. Reads.
+
+    The position follows from the byte offset of the token if the readers know it, else from its share of all tokens.
+    """
+    if isinstance(before.reader, RecordReader) or isinstance(after.reader, RecordReader):
+        return where
+    span = fetched_span(before.port, where[0])
+    if isinstance(span, Damage) or span.start is None or not after.reader.info.tokens:
+        return 0, 0
+    at, total = span.start + where[1], before.reader.info.tokens
+    position = None
+    try:
+        place = before.reader.locate(at) if at < total else None
+        if place is not None:
+            position = after.reader.find(place.path, place.offset)
+        if place is not None and place.width is None and position is not None:
+            position = _within_chunk(after.reader, position, place)
+    except TokfmtError:
+        position = None
+    if position is None:
+        position = min(at * after.reader.info.tokens // max(1, total), after.reader.info.tokens - 1)
+    return located(after.port, position) or (0, 0)
+
+
+def has_parts(reader: TokenReader | RecordReader) -> bool:
+    """Return whether a row may have parts: a sample, a row of a recipe, or a row with a loss mask."""
+    if isinstance(reader, RecordReader):
+        return False
+    return reader.info.layout is Layout.SAMPLES or recipe_of(reader) is not None or is_masked(reader)
+
+
+def _within_chunk(reader: TokenReader, first: int, place: ByteOffset) -> int | None:
+    """Return the position of a token of a compressed chunk; None if the reader does not have it. Reads.
+
+    Args:
+        reader: The reader.
+        first: The position of the first token of the chunk.
+        place: The place of the token. Tokens of one chunk differ in their detail, whose numbers ascend.
+    """
+
+    def reached(position: int) -> bool:
+        for at in range(position, min(position + 2, reader.info.tokens)):  # a separator that was inserted has no place
+            found = reader.locate(at)
+            if found is not None:
+                beyond = (found.path, found.offset) != (place.path, place.offset)
+                return beyond or _numbers(found.detail) >= _numbers(place.detail)
+        return True
+
+    step = 1
+    while first + step < reader.info.tokens and not reached(first + step):
+        step *= 2
+    candidates = range(first + step // 2, min(first + step, reader.info.tokens - 1) + 1)
+    found = bisect_left(candidates, True, key=reached)
+    for position in candidates[found : found + 2]:
+        if reader.locate(position) == place:
+            return position
+    return None
+
+
+def _numbers(detail: str) -> list[int]:
+    return [int(word) for word in re.findall(r"\d+", detail)]
+
+
+def located(port: RowSource, position: int) -> Where | None:
+    """Return the row and the unit of a position on the token axis; None without one. Reads."""
+    row = port.row_at(position)
+    span = None if row is None else fetched_span(port, row)
+    if row is None or not isinstance(span, Span) or span.start is None:
+        return None
+    return row, position - span.start
+
+
+def row_at(session: Session, target: Pointer) -> Where | None:
+    """Return the row and the token at a byte of a file; None if the byte holds no token. Reads.
+
+    Raises:
+        TokfmtError: The parts that map bytes to tokens are damaged.
+    """
+    reader = session.view.reader
+    if isinstance(reader, RecordReader):
+        record = reader.record_at(target.path, target.offset)
+        return None if record is None or record >= session.port.count else (record, 0)
+    position = reader.find(target.path, target.offset)
+    if position is None or not 0 <= position + target.beyond < reader.info.tokens:
+        return None
+    return located(session.port, position + target.beyond)
+
+
+Stage = Literal["tokenizer", "documents"]
+
+
+class Result(NamedTuple):
+    """The outcome of a stage: a Vocabulary, an Opened or an error; None for progress."""
+
+    session: Session
+    stage: Stage
+    outcome: object = None
+
+
+class Loading:
+    """Load one session, one stage after the other.
+
+    Args:
+        session: The session.
+        post: Called in a worker thread; it must pass the result to the thread of the screen, which calls `take`.
+    """
+
+    def __init__(self, session: Session, post: Callable[[Result], object]) -> None:
+        self.session, self._post = session, post
+        self.job: Job | None = None
+        self.stage: Stage | None = None
+        self._choice: Choice | None = None  # the tokenizer that is loading
+
+    def change(self, choice: Choice | None) -> None:
+        """Use another tokenizer, or none for None. The one in use stays until the other is loaded."""
+        self.cancel()
+        if choice is not None:
+            self._begin("tokenizer", choice)
+            return
+        self.session.use(None)
+        self.session.choice = None
+        remember_later(self.session.path, tokenizer=None)
+        self.start()
+
+    def start(self, vocabulary: Vocabulary | None = None) -> None:
+        """Start the next stage; `vocabulary` is a tokenizer that another split of the dataset has loaded."""
+        if vocabulary is not None and self.session.vocabulary is None:
+            self.take(Result(self.session, "tokenizer", vocabulary))
+        elif self.session.choice is not None and self.session.vocabulary is None:
+            self._begin("tokenizer")
+        elif self.session.opened.pending and self.session.opened.starts:
+            self._begin("documents")
+
+    def start_documents(self) -> None:
+        """Start the second stage, even if it takes long."""
+        if self.stage is None and self.session.opened.pending:
+            self._begin("documents")
+
+    def cancel(self) -> bool:
+        """Cancel the running stage; return False if none is running."""
+        if self.job is None:
+            return False
+        self.job.cancel()
+        self.job = self.stage = None
+        return True
+
+    def take(self, result: Result) -> None:
+        """Put a result into the session, and start the next stage."""
+        session, outcome, stage = self.session, result.outcome, result.stage
+        self.job = self.stage = None
+        choice, self._choice = self._choice or session.choice, None
+        if isinstance(outcome, Vocabulary):
+            session.use(outcome)
+            session.choice = choice
+            if self._splits_otherwise(outcome):
+                self._begin("documents")
+                return
+        elif isinstance(outcome, Opened):
+            session.add(outcome)
+        elif isinstance(outcome, Exception):
+            why = said(outcome)
+            if stage == "documents":
+                session.give_up(outcome, why)
+            elif session.vocabulary is None:
+                session.failure = why
+        if stage == "tokenizer":
+            session.choice = session.choice if session.vocabulary is not None else None
+            self.start()
+
+    def _splits_otherwise(self, vocabulary: Vocabulary) -> bool:
+        """Return whether the opened dataset has another separator than the tokenizer that the user named."""
+        opened, eos = self.session.opened, vocabulary.handle.eos_id
+        named = self.session.choice is not None and self.session.choice.source in NAMED
+        settled = opened.pending or self.session.request.eos is not None or eos is None
+        return named and not settled and not self.session.of_text and opened.separator.eos_id != eos
+
+    def _begin(self, stage: Stage, choice: Choice | None = None) -> None:
+        session, self.stage = self.session, stage
+        choice = self._choice = choice or session.choice
+        if stage == "tokenizer" and choice is not None:
+            encoding = session.of_text
+            work: Callable[[Job], object] = lambda job: _loaded(session.path, choice, encoding=encoding)  # noqa: E731
+        else:
+            handle = session.vocabulary.handle if session.vocabulary else None
+            work = lambda job: opened(opened_whole(session.request, session.opened.format, handle, job))  # noqa: E731
+        self.job = Job(
+            work,
+            lambda outcome: self._post(Result(session, stage, outcome)),
+            lambda: self._post(Result(session, stage)),
+        )
+
+
+def _loaded(path: Place, choice: Choice, *, encoding: bool) -> Vocabulary:
+    """Load a tokenizer, and remember it for the dataset if the user named it."""
+    asked = choice.source in (*NAMED, "last time")
+    vocabulary = load(choice.name, encoding=encoding, local=not asked)
+    if choice.source in NAMED:
+        name = os.path.abspath(choice.name) if os.path.exists(choice.name) else choice.name
+        remember(path, tokenizer=name)
+    return vocabulary
