@@ -9,8 +9,9 @@ from textual.css.stylesheet import Stylesheet
 from tokfmt.base.options import given_options
 from tokfmt.browser.app import Browser, settled
 from tokfmt.browser.data.catalog import Catalog
+from tokfmt.browser.data.opening import Opening
 from tokfmt.browser.data.rows import View, Viewport
-from tokfmt.browser.data.session import Opened, Session, open_session, refused_session
+from tokfmt.browser.data.session import Session, open_session, refused_session
 from tokfmt.browser.datasets import CatalogList
 from tokfmt.browser.tabs.sequences import SequencesTab
 from tokfmt.core.reader import Info, Layout
@@ -115,4 +116,6 @@ class Fake(TokenReader):
 
 def session_of(reader):
     view = View("documents", Viewport(reader))
-    return Session(SourceRequest(("fake",)), Opened(None, (view,), Separator(None)), "documents")
+    return Session(
+        SourceRequest(("fake",)), Opening(SourceRequest(("fake",)), None, (view,), Separator(None)), "documents"
+    )

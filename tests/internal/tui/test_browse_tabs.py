@@ -11,7 +11,7 @@ from opened import open_source
 from paths import CORPUS, FIXTURES, TOKENIZER
 
 from tokfmt.browser.data.outline import Row
-from tokfmt.browser.data.session import Opened, open_session
+from tokfmt.browser.data.session import open_session
 from tokfmt.browser.data.state import remember
 from tokfmt.commands.show.parts import Raw
 from tokfmt.core.annotation import Listed, Part
@@ -126,7 +126,7 @@ class Endless:
 def test_a_hundred_million_entries(monkeypatch):
     endless = Endless(PACK)
     raw = Raw(PACK, "modalities", (), [Part("header", PACK, lambda: Listed([Field("a", 0, 8, "x")])), endless])
-    monkeypatch.setattr("tokfmt.browser.tabs.index.sections", lambda *_, **__: raw)
+    monkeypatch.setattr("tokfmt.browser.data.outline.sections", lambda *_, **__: raw)
 
     async def steps(app, press):
         await press("4", "down", "enter", "end")
@@ -148,7 +148,7 @@ def test_a_format_that_does_not_name_its_parts(monkeypatch):
     named = {**stated, "sections": lambda self, path, options: None, **dict.fromkeys(("sniff", "inspect"))}
     plain = type("Plain", (Format,), named)()
     monkeypatch.setattr("tokfmt.registry.get", lambda name: plain)
-    opened.opened = Opened(plain, opened.opened.views, opened.opened.separator)
+    opened.opened = opened.opened._replace(format=plain)
 
     async def steps(app, press):
         await press("4", "end")

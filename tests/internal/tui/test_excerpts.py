@@ -30,7 +30,7 @@ async def find(app, press, words):
 def hits_at(app, y):
     """What a line of the list shows in the style of hits."""
     shown = tab_of(app).list
-    color = shown.get_component_rich_style("list--excerpt").bgcolor
+    color = shown.get_component_rich_style("table--excerpt").bgcolor
     return "".join(part.text for part in shown.render_line(y) if part.style and part.style.bgcolor == color)
 
 

@@ -13,10 +13,10 @@ from browsing import PACK, STORE, Fake, browse, session_of, tab_of
 from paths import TOKENIZER
 from textual.widgets import Input, Static
 
-from tokfmt.browser.data.opening import opened_now
+from tokfmt.browser.data.opening import opened
 from tokfmt.browser.data.state import recall, remember, state_file
 from tokfmt.browser.widgets.frame import FindBar, Summary
-from tokfmt.browser.widgets.row_view import Loader
+from tokfmt.browser.widgets.loading import Loader
 from tokfmt.commands.search.query import Search, parse_query
 from tokfmt.commands.search.search import find_many
 from tokfmt.errors import OptionError
@@ -99,12 +99,12 @@ def test_opening_never_holds_up_the_screen(monkeypatch):
     def slowly(request):
         opened_by.append(threading.get_ident())
         assert gate.wait(60)
-        return opened_now(request)
+        return opened(request)
 
     async def steps(app, press):
         tab, pilot = tab_of(app), press.pilot
         assert not opened_by
-        monkeypatch.setattr("tokfmt.browser.data.session.opened_now", slowly)
+        monkeypatch.setattr("tokfmt.browser.data.session.opened", slowly)
         await pilot.press("d", "down", "enter", "down")
         assert app.current == 0
         assert tab.list.cursor == 1

@@ -15,13 +15,14 @@ from tokfmt.browser.data.session import shown_session
 from tokfmt.browser.keys import _bindings
 from tokfmt.browser.tabs.compare import CompareTab
 from tokfmt.browser.tabs.findings import FindingsTab, FindingTable
-from tokfmt.browser.tabs.index import HexView, IndexTab
+from tokfmt.browser.tabs.index import IndexTab
 from tokfmt.browser.tabs.sequences import SequencesTab
 from tokfmt.browser.tabs.statistics import StatisticsTab
+from tokfmt.browser.widgets.hex_view import HexView
 from tokfmt.browser.widgets.outline import Parts
 from tokfmt.browser.widgets.reader import Reader
-from tokfmt.browser.widgets.row_view import RowView
 from tokfmt.browser.widgets.table import Table
+from tokfmt.browser.widgets.virtual_table import VirtualTable
 from tokfmt.source.request import SourceRequest
 
 
@@ -80,7 +81,7 @@ KINDS = (
     StatisticsTab,
     CompareTab,
     Reader,
-    RowView,
+    VirtualTable,
     Parts,
     HexView,
     FindingTable,

@@ -15,7 +15,8 @@ from paths import CORPUS, TOKENIZER
 from textual.widgets import Input, Label
 
 from tokfmt.browser.data.copies import other_meaning
-from tokfmt.browser.data.search import SearchResults, meaning, parse_search, search_scope
+from tokfmt.browser.data.scope import search_scope
+from tokfmt.browser.data.search import SearchResults, meaning, parse_search
 from tokfmt.browser.data.session import open_session
 from tokfmt.browser.data.state import recall, remember, state_file
 from tokfmt.browser.export import Export
