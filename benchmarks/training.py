@@ -203,7 +203,7 @@ class Many:
         import tokfmt.recipe_dataset  # noqa: F401 - imports are not counted
 
         began = time.perf_counter()
-        found = tokfmt.recipe([{"path": str(self.home / "*.pbin")}], seq_len=LENGTH, to_eos="none", shuffle="samples")
+        found = tokfmt.recipe([{"path": str(self.home / "*.pbin")}], seq_len=LENGTH, shuffle="samples")
         next(batches(found))
         return time.perf_counter() - began
 

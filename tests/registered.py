@@ -2,7 +2,7 @@
 
 from opened import open_source
 
-from tokfmt.core.format import look
+from tokfmt.core.format import probe_of
 from tokfmt.registry import candidates, detect, for_destination, get, list_formats, names
 from tokfmt.source.ingest import tokenized
 from tokfmt.unsupported import foreign
@@ -29,17 +29,17 @@ def own_names():
 
 def sniffed(format_, place):
     """How certain a format is of a place."""
-    return format_.sniff(look(place))
+    return format_.sniff(probe_of(place))
 
 
 def claims(place):
     """How certain each format is that claims a place; only those are asked whose signature may fit."""
-    return candidates(look(place))
+    return candidates(probe_of(place))
 
 
 def sign_of(place):
     """What shows that a file is of a kind that no format reads."""
-    return foreign(look(place))
+    return foreign(probe_of(place))
 
 
 def opened(path, **how):

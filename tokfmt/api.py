@@ -184,13 +184,13 @@ def info(
         TokfmtError: If the dataset cannot be opened, or an option is wrong.
     """
     with settings("info", storage_options, allow_source):
-        from tokfmt.commands.info import info as look
+        from tokfmt.commands.info import info as run
         from tokfmt.source.request import SourceRequest
 
         given = SourceRequest.of(
             path, format, eos, options, text_field, split, allow_loss, recursive, ignore_manifest, bos=bos
         )
-        return look(given, tokenizer)
+        return run(given, tokenizer)
 
 
 def convert(
@@ -399,13 +399,13 @@ def stats(
     """
     with settings("stats", storage_options, allow_source):
         from tokfmt.commands.stats import StatsRequest
-        from tokfmt.commands.stats import stats as look
+        from tokfmt.commands.stats import stats as run
         from tokfmt.commands.stats.report import parse_expectation, unmet
         from tokfmt.source.request import SourceRequest
 
         expectations = [parse_expectation(text) for text in ([expect] if isinstance(expect, str) else expect)]
         source = SourceRequest.of(paths, format, eos, options, text_field, split, allow_loss, bos=bos)
-        report = look(
+        report = run(
             StatsRequest(
                 source,
                 tokenizer=tokenizer,
@@ -468,14 +468,14 @@ def check(
     """
     with settings("check", storage_options, allow_source):
         from tokfmt.commands.check import CheckRequest
-        from tokfmt.commands.check import check as look
+        from tokfmt.commands.check import check as run
         from tokfmt.source.request import SourceRequest
 
         source = SourceRequest.of(paths, format, eos, options, text_field, split, allow_loss, bos=bos)
         request = CheckRequest(
             source, deep=deep, tokenizer=tokenizer, against=against, ignore_order=ignore_order, jobs=count("jobs", jobs)
         )
-        return list(look(request))
+        return list(run(request))
 
 
 def diff(
@@ -590,11 +590,11 @@ def show(
         TokfmtError: If the dataset cannot be opened, or an option is wrong.
     """
     with settings("show", storage_options, allow_source):
-        from tokfmt.commands.show.show import show as look
+        from tokfmt.commands.show.show import show as run
         from tokfmt.source.request import SourceRequest
 
         given = SourceRequest.of(
             path, format, eos, options, text_field, split, allow_loss, recursive, ignore_manifest, bos=bos
         )
         most = count("limit", limit, 0)
-        return look(given, selection, tokenizer=tokenizer, seed=seed, limit=most, progress=progress)
+        return run(given, selection, tokenizer=tokenizer, seed=seed, limit=most, progress=progress)

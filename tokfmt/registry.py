@@ -21,7 +21,7 @@ from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 
 from tokfmt.base.options import nearest
-from tokfmt.core.format import Confidence, Format, Probe, Signature, look
+from tokfmt.core.format import Confidence, Format, Probe, Signature, probe_of
 from tokfmt.errors import AmbiguousFormatError, FormatError, OptionError, PluginWarning, UnknownFormatError
 from tokfmt.files.file import EMPTY, PAGE_HEAD, File, page_error, reading_error
 from tokfmt.files.place import AnyPlace, LocalPlace, Place, PlaceLike
@@ -190,7 +190,7 @@ def detected(path: PlaceLike) -> tuple[Format, dict[Place, File]]:
         UnknownFormatError: If no format claims it. The message describes the content, and has a remedy.
         AmbiguousFormatError: If several formats claim it with the same confidence.
     """
-    probe = look(path)
+    probe = probe_of(path)
     with nullcontext() if probe.file is None else probe.file.at_hand():
         return _recognized(path, probe, candidates(probe)), probe.files or {}
 
@@ -228,7 +228,7 @@ def dataset_of(path: AnyPlace) -> AnyPlace:
     if store := next((parent for parent in path.parents if parent.suffix == ".zarr"), None):
         return store
     with contextlib.suppress(FormatError):  # The command that reads the file reports the error.
-        probe = look(path)
+        probe = probe_of(path)
         claims = candidates(probe)
         return path.parent if _whole(probe, claims) else _recognized(path, probe, claims).canonical(path)
     return path
@@ -282,7 +282,7 @@ def _datasets_in(probe: Probe) -> list[str]:
     """Return those of the first eight subdirectories that a format recognizes, else files with names of datasets."""
     folders = [name for name in probe.entries if (probe.path / name).is_dir() and not name.startswith(".")]
     with contextlib.suppress(FormatError):  # A subdirectory may be unreadable.
-        if found := [name for name in folders[:8] if candidates(look(probe.path / name))]:
+        if found := [name for name in folders[:8] if candidates(probe_of(probe.path / name))]:
             return found
     return [name for name in probe.entries if name not in folders and not name.endswith(".json") and _named(name)]
 
@@ -291,7 +291,7 @@ def _around(path: Place) -> str:
     """Return the format of the parent directory if the file is a part of that dataset; else ""."""
     above = path.parent
     with contextlib.suppress(FormatError):  # The directory may be unreadable. On a web server, it shows no other names.
-        probe = look(above) if above.is_dir() else Probe(above, is_directory=True, entries=(path.name,))
+        probe = probe_of(above) if above.is_dir() else Probe(above, is_directory=True, entries=(path.name,))
         claims = candidates(probe)
         sure = [name for name, confidence in claims.items() if confidence >= Confidence.CERTAIN]
         if len(sure) == 1 and path in get(sure[0]).files(above):

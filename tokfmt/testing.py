@@ -50,7 +50,7 @@ from tokfmt.core.format import (
     Target,
     TokenWriter,
     WriterTraits,
-    look,
+    probe_of,
     unrelated_files,
 )
 from tokfmt.core.inspection import Inspection
@@ -85,10 +85,8 @@ try:
 except ModuleNotFoundError as error:
     raise MissingDependencyError("pytest hypothesis", "testing", "tokfmt.testing") from error
 
-_EXAMPLES = settings().max_examples / 100
-"""A profile of Hypothesis that is loaded before this module has its share of the examples: 100 is the default."""
-_QUICK = settings(max_examples=round(40 * _EXAMPLES) or 1, deadline=None, suppress_health_check=list(HealthCheck))
-_SLOW = settings(max_examples=round(8 * _EXAMPLES) or 1, deadline=None, suppress_health_check=list(HealthCheck))
+_QUICK = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+_SLOW = settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
 
 Values = Mapping[str, object]
 
@@ -742,7 +740,7 @@ class FormatContract:
             if self.sharded is not None:
                 self._write(path, Ragged.of([[1]] * count), self.sharded, size=1)
             request = SourceRequest((path,), eos=self.eos_id, options=self.read_options(self.sharded or {}))
-            assert self.format.sniff(look(path)) is not None
+            assert self.format.sniff(probe_of(path)) is not None
             found = dataset_at(path, request, self.format)
             assert len(found.files) >= count
             unrelated_files(self.format, path)
@@ -796,10 +794,10 @@ class FormatContract:
         """The sniffer claims what the writer wrote, and does not claim an empty file with an unrelated name."""
         options = self.write_variants[0]
         path = self._write(tmp_path / self.filename, Ragged.of([[1, 2, 3]] * 4), options)
-        assert self.format.sniff(look(path)) is not None
+        assert self.format.sniff(probe_of(path)) is not None
         nothing = tmp_path / "nothing"
         nothing.touch()
-        assert self.format.sniff(look(nothing)) is None
+        assert self.format.sniff(probe_of(nothing)) is None
 
     def test_a_missing_file_never_crashes(self, tmp_path: Path) -> None:
         """A dataset with a missing file is refused, or read; with `accounted`, it is refused, or read as it was."""
@@ -916,8 +914,8 @@ class FormatContract:
                 home = tmp_path / f"of {what}, {name}"
                 home.mkdir()
                 (home / name).write_bytes(content)
-                certain = self.format.sniff(look(home / name)) is Confidence.CERTAIN
-                certain |= name == "other" and self.format.sniff(look(home)) is Confidence.CERTAIN
+                certain = self.format.sniff(probe_of(home / name)) is Confidence.CERTAIN
+                certain |= name == "other" and self.format.sniff(probe_of(home)) is Confidence.CERTAIN
                 foreign = content[:2] not in begins and what not in self.claims
                 assert not (certain and foreign), f"{what} called {name} is taken for certain"
 
@@ -978,7 +976,7 @@ class ReadOnlyContract:
         """`files` lists the dataset's own files and no others; `sniff` claims it, and not an empty file."""
         path = self._made(tmp_path)
         there = set(_files_in(tmp_path))
-        assert self.format.sniff(look(path)) is not None, "its own dataset is not claimed"
+        assert self.format.sniff(probe_of(path)) is not None, "its own dataset is not claimed"
         assert (left := unrelated_files(self.format, path)) == [], f"files() leaves out {left}"
         named = set(self.format.files(path))
         assert named <= there, f"listed, and missing: {named - there}"
@@ -986,7 +984,7 @@ class ReadOnlyContract:
             (path / "thesis.tex").write_text("not of the dataset")
             assert [file.name for file in unrelated_files(self.format, path)] == ["thesis.tex"]
         (tmp_path / "nothing").touch()
-        assert self.format.sniff(look(tmp_path / "nothing")) is None, "an empty file is claimed"
+        assert self.format.sniff(probe_of(tmp_path / "nothing")) is None, "an empty file is claimed"
 
     def test_a_sound_dataset_has_no_errors(self, tmp_path: Path) -> None:
         """An audit reports no error, and the codes of its findings have an explanation."""

@@ -20,7 +20,7 @@ from tokfmt.errors import TokfmtError
 KEPT = Path(__file__).with_name("snapshots")
 INFO = (
     "modalities/D_2byte_gpt2.pbin", "stage1/blocks", "flat-tokens/multi_chunk.zarr", "hdf5/padded_eos", "jsonl/crlf.jsonl",
-    "megatron/gpt2_text_document.bin", "llmc/fineweb_val_000000.bin", "nanogpt/openwebtext", "olmo/core-00000.npy", "array/cu_pair", "internevo/sft", "litgpt-packed/llama3_int32", "webdataset/tokshuf_rs",
+    "megatron/gpt2_text_document.bin", "llmc/fineweb_val_000000.bin", "nanogpt/openwebtext", "olmo/core-00000.npy", "array/cu_pair", "internevo/sft", "litgpt-packed/llama3_int32", "webdataset/tokshuf_rs", "tfrecord/maxtext_packed.tfrecord",
     "datatrove/00001_unshuffled.ds", "litdata/torch_int32", "mds/packed256_static", "levanter/cache_uint32",
     "parquet/int32.parquet", "parquet/save_to_disk", "text/corpus.jsonl",
 )  # fmt: skip
@@ -112,9 +112,13 @@ def home(tmp_path_factory):
 def masked(text):
     """Without what differs from run to run."""
     text = re.sub(r"\b\d+(\.\d+)? (ms|s)\b", "TIME", text)
-    text = re.sub(r'("(?:seconds|elapsed|time|tokens_per_second)": )[\d.e-]+', r"\1TIME", text)
+    text = re.sub(r'("(?:seconds|cpu_seconds|elapsed|time|tokens_per_second)": )[\d.e-]+', r"\1TIME", text)
     text = re.sub(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d)?(\.\d+)?(Z|[+-]\d\d:?\d\d)?", "DATE", text)
-    text = re.sub(r'[\d.]+ .?B free|(?<=runs in) .*|(?<="free_bytes": )\d+|(?<="jobs": )\d+', "THIS MACHINE", text)
+    text = re.sub(
+        r'[\d.]+ .?B free|(?<=runs in) .*|(?<="free_bytes": )\d+|(?<="jobs": )\d+|(?<=, under a second with ).*',
+        "THIS MACHINE",
+        text,
+    )
     # click remembers the names of the first call, which may have been of a command alone
     text = re.sub(r"(-h, )?--help +Show", "--help  Show", text)
     text = text.replace(str(FIXTURES), "fixtures")

@@ -208,8 +208,8 @@ def test_a_link_in_place_of_the_cache_leads_nowhere(tmp_path, shared_cache):
     (private / "thesis.tex").write_text("three years")
     os.utime(private / "thesis.tex", (1, 1))
     (shared_cache / "recipes").symlink_to(private)
-    with cache.unkept() as notes:
-        (column,) = cache.columns("0" * 40, 0, ["x"], lambda: iter([[np.arange(5)]]), keep=True)
+    notes = {}
+    (column,) = cache.columns("0" * 40, 0, ["x"], lambda: iter([[np.arange(5)]]), notes, keep=True)
     assert column.array.tolist() == [0, 1, 2, 3, 4]
     assert os.listdir(private) == ["thesis.tex"]
     assert len(notes) == 1

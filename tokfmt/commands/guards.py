@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tokfmt import registry
-from tokfmt.core.format import Confidence, Format, look, unrelated_files
+from tokfmt.core.format import Confidence, Format, probe_of, unrelated_files
 from tokfmt.errors import ConversionError, DetectionError, OptionError, OutageError
 from tokfmt.files.file import everything_in, open_file
 from tokfmt.files.place import LocalPlace, Place, PlaceLike, Url, place_of, writable_store
@@ -134,7 +134,7 @@ def _format_of(directory: Place, stated: object) -> Format | None:
         format_ = registry.detect(directory)
     except (DetectionError, OptionError):
         return None
-    return format_ if registry.candidates(look(directory))[format_.name] > Confidence.PLAUSIBLE else None
+    return format_ if registry.candidates(probe_of(directory))[format_.name] > Confidence.PLAUSIBLE else None
 
 
 def guard(destination: Place, paths: Iterable[PlaceLike], found: Iterable[SourceFiles] = ()) -> None:

@@ -106,7 +106,7 @@ class Probe(NamedTuple):
 
     def entry(self, name: str) -> Probe | None:
         """Probe a file of the directory; None if it is not a regular file."""
-        return look(self.path / name, self) if self.is_directory and (self.path / name).is_file() else None
+        return probe_of(self.path / name, self) if self.is_directory and (self.path / name).is_file() else None
 
 
 class Signature(NamedTuple):
@@ -157,7 +157,7 @@ class Signature(NamedTuple):
         return beside != "" and path.with_suffix(beside).exists()
 
 
-def look(path: PlaceLike, directory: Probe | None = None) -> Probe:
+def probe_of(path: PlaceLike, directory: Probe | None = None) -> Probe:
     """Probe a place. Files stay open: close `Probe.files` unless they are used.
 
     Args:

@@ -427,7 +427,7 @@ class TokenReader(Axis):
         """True if separators are presumed where no token was read; a sequence without its own raises UnendedError."""
         return False
 
-    def look_at(self, numbers: Offsets) -> None:
+    def check_ends(self, numbers: Offsets) -> None:
         """Compare the ends of some sequences with what is presumed. Reads one token of each.
 
         Raises:

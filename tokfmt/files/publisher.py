@@ -82,7 +82,8 @@ _ABSENT, _UNKNOWN = 0, -1  # No inode has these numbers.
 _TRIES, _PAUSE = 20, 0.05
 
 Content = bytes | Path | Callable[[], bytes] | None
-Beside = Mapping[str, Content]
+FilesBeside = Mapping[str, Content]
+"""The small files beside a destination, by name: the manifest, a ledger, an index. See `Publisher.publish`."""
 finished: deque[PlaceLike] = deque(maxlen=1000)
 """The last destinations of this process. A signal handler that runs after the work reports that they are complete."""
 
@@ -169,15 +170,15 @@ class Publisher(ABC):
         """
 
     @abstractmethod
-    def prepare(self, beside: Beside) -> Beside:
+    def prepare(self, beside: FilesBeside) -> FilesBeside:
         """Do all that takes time and that no reader sees, and return the files beside the output."""
 
     @abstractmethod
-    def appear(self, beside: Beside) -> None:
+    def appear(self, beside: FilesBeside) -> None:
         """Make the output visible. It has no manifest yet."""
 
     @abstractmethod
-    def accompany(self, drafts: Beside, *, companions: bool) -> None:
+    def accompany(self, drafts: FilesBeside, *, companions: bool) -> None:
         """Make files beside the output visible, the last one last.
 
         Args:
@@ -294,7 +295,7 @@ class Publisher(ABC):
         elif isinstance(error, OutageError) and not self.keep:
             error.add_note("Nothing was left behind")
 
-    def publish(self, beside: Beside = MappingProxyType({})) -> None:
+    def publish(self, beside: FilesBeside = MappingProxyType({})) -> None:
         """Flush the output to the disk and make it visible in one step, followed by the files beside it.
 
         Args:
@@ -422,7 +423,7 @@ class LocalPublisher(Publisher):
             if name == _INODE or name.endswith((_DRAFT, _OLD)):
                 os.unlink(self.home / name)
 
-    def prepare(self, beside: Beside) -> Beside:
+    def prepare(self, beside: FilesBeside) -> FilesBeside:
         """Flush the output, and the files beside it, to the disk under hidden names.
 
         Args:
@@ -442,7 +443,7 @@ class LocalPublisher(Publisher):
                 inherit(self.path, self.destination)
             else:
                 restrict(self.path, self.readable)
-        drafts: Beside = {name: None if text is None else self._draft(name, text) for name, text in beside.items()}
+        drafts: FilesBeside = {name: None if text is None else self._draft(name, text) for name, text in beside.items()}
         if not self.published:
             with writing(self.given):
                 sync_tree(self.path)
@@ -451,7 +452,7 @@ class LocalPublisher(Publisher):
                 replace_file(self.home / _INODE, str(self._inode).encode())
         return drafts
 
-    def appear(self, beside: Beside) -> None:
+    def appear(self, beside: FilesBeside) -> None:
         """Rename the output to its destination in one step. Does no work that takes time.
 
         Args:
@@ -479,7 +480,7 @@ class LocalPublisher(Publisher):
             raise self._not_replaced(why)
         self._published = True
 
-    def accompany(self, drafts: Beside, *, companions: bool) -> None:
+    def accompany(self, drafts: FilesBeside, *, companions: bool) -> None:
         """Move files beside the destination to their names.
 
         Args:
@@ -563,7 +564,7 @@ def is_whole(destination: PlaceLike) -> str:
     return f"{printable(destination)} is complete"
 
 
-def publish_all(outputs: Mapping[Publisher, Beside]) -> None:
+def publish_all(outputs: Mapping[Publisher, FilesBeside]) -> None:
     """Publish destinations, followed by the files beside them.
 
     The renames follow each other directly. Companions follow when all destinations are there, and then the other files,
@@ -575,7 +576,7 @@ def publish_all(outputs: Mapping[Publisher, Beside]) -> None:
     Raises:
         ConversionError: If one cannot be published.
     """
-    drafts = dict[Publisher, Beside]()
+    drafts = dict[Publisher, FilesBeside]()
     for one, beside in outputs.items():
         with one.explained():
             drafts[one] = one.prepare(beside)

@@ -20,7 +20,7 @@ from pathlib import Path
 from tokfmt.errors import DestinationExistsError, UnsupportedError
 from tokfmt.files.file import writing
 from tokfmt.files.place import LocalPlace, PlaceLike, Url, destination_of, local_path, writable_store
-from tokfmt.files.publisher import Beside, LocalPublisher, Publisher
+from tokfmt.files.publisher import FilesBeside, LocalPublisher, Publisher
 from tokfmt.files.replacing import ANYBODY, Objection, no_directory
 from tokfmt.files.store import IF_ABSENT, PUT_AT_ONCE
 
@@ -82,14 +82,14 @@ class SmallObject(Publisher):
         if why:
             raise self._not_replaced(why)
 
-    def prepare(self, beside: Beside) -> Beside:
+    def prepare(self, beside: FilesBeside) -> FilesBeside:
         return beside
 
-    def appear(self, beside: Beside) -> None:  # noqa: ARG002
+    def appear(self, beside: FilesBeside) -> None:  # noqa: ARG002
         put_small(self.url, self.path, overwrite=self.overwrite)
         self._published = True
 
-    def accompany(self, drafts: Beside, *, companions: bool) -> None:
+    def accompany(self, drafts: FilesBeside, *, companions: bool) -> None:
         """Put nothing beside the object."""
 
 

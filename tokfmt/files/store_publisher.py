@@ -39,7 +39,7 @@ from tokfmt.files.file import open_file, writing
 from tokfmt.files.journal import WHOLE, read_journal
 from tokfmt.files.listing import Listing
 from tokfmt.files.place import LocalPlace, Url, writable_store
-from tokfmt.files.publisher import REQUEST, Beside, Publisher
+from tokfmt.files.publisher import REQUEST, FilesBeside, Publisher
 from tokfmt.files.spool import records_of, run_of_tasks, spool_of
 from tokfmt.files.store import Identity, Kind, Store
 from tokfmt.wording import printable
@@ -230,7 +230,7 @@ class StorePublisher(Publisher):
         if ours := [key for key, one in uploaded.items() if there.get(key) == one.identity]:
             self.store.delete(ours)
 
-    def prepare(self, beside: Beside) -> Beside:
+    def prepare(self, beside: FilesBeside) -> FilesBeside:
         """Remove what makes the old dataset readable, and upload the data: step 1."""
         self.claim.check()
         self.recall()
@@ -247,7 +247,7 @@ class StorePublisher(Publisher):
         self.journal.sync()
         return beside
 
-    def appear(self, beside: Beside) -> None:  # noqa: ARG002
+    def appear(self, beside: FilesBeside) -> None:  # noqa: ARG002
         """Compare the data with what the store states, and upload the entries: step 2."""
         self.claim.check()
         there = self._stated(self.uploaded)
@@ -262,7 +262,7 @@ class StorePublisher(Publisher):
         for name in self._entries():
             self._put_file(name)
 
-    def accompany(self, drafts: Beside, *, companions: bool) -> None:
+    def accompany(self, drafts: FilesBeside, *, companions: bool) -> None:
         """Upload the files beside the dataset, the manifest last: step 3. The dataset is then complete."""
         if companions:  # They are among the data and the entries.
             return

@@ -1,9 +1,9 @@
 """Compute arrays once per machine, keep them in the user's cache, and map them in all processes.
 
-    $XDG_CACHE_HOME/tokfmt/mix/KEY-NAME.i64     little-endian int64, without a header
-    $XDG_CACHE_HOME/tokfmt/mix/KEY-tokens.u16   the tokens of a source that takes long to decode; or .u32
-    $XDG_CACHE_HOME/tokfmt/mix/KEY-tokens.u8    the loss masks of such a source
-    $XDG_CACHE_HOME/tokfmt/mix/KEY.json         facts of sources, and the byte offsets of their tokens
+    $XDG_CACHE_HOME/tokfmt/recipes/KEY-NAME.i64     little-endian int64, without a header
+    $XDG_CACHE_HOME/tokfmt/recipes/KEY-tokens.u16   the tokens of a source that takes long to decode; or .u32
+    $XDG_CACHE_HOME/tokfmt/recipes/KEY-tokens.u8    the loss masks of such a source
+    $XDG_CACHE_HOME/tokfmt/recipes/KEY.json         facts of sources, and the byte offsets of their tokens
 
 KEY is a hash of all facts that the array depends on: files with their sizes, times and inodes, and how they are read.
 
@@ -24,7 +24,6 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +45,8 @@ _DTYPES = {".i64": "<i8", ".u8": "<u1", ".u16": "<u2", ".u32": "<u4"}
 LARGEST_COPY = 1 << 34
 """The largest copy of the tokens of a source in bytes. A copy takes at most half of the free space."""
 
-_NOTES: ContextVar[dict[str, None] | None] = ContextVar("what the cache does not keep", default=None)
+Unkept = dict[str, None]
+"""Notes on what cannot be kept in the cache, in order, each once."""
 
 
 class Column:
@@ -102,36 +102,23 @@ def key_of(*facts: object) -> str:
     return hashlib.sha256(json.dumps(facts, default=str, sort_keys=True).encode()).hexdigest()[:40]
 
 
-@contextlib.contextmanager
-def unkept() -> Iterator[dict[str, None]]:
-    """Collect notes on arrays that cannot be kept in the cache. Inside another such block, the outer one collects."""
-    notes = dict[str, None]()
-    if _NOTES.get() is not None:
-        yield notes
-        return
-    token = _NOTES.set(notes)
-    try:
-        yield notes
-    finally:
-        _NOTES.reset(token)
-
-
-def _note(error: OSError | TokfmtError) -> None:
-    notes = _NOTES.get()
-    if notes is None:
+def _note(error: OSError | TokfmtError, unkept: Unkept | None) -> None:
+    if unkept is None:
         return
     why = str(error)
     if isinstance(error, OSError) and error.strerror:
         why = error.strerror
         with contextlib.suppress(FileNotFoundError):  # the user has no home directory
             why = f"{printable(_place())}: {why}"
-    notes[
+    unkept[
         f"nothing is kept in the cache ({why}), so each process computes its own arrays and holds them in memory. "
         "Set XDG_CACHE_HOME to a directory that you may write to"
     ] = None
 
 
-def columns(key: str, size_bytes: int, names: Sequence[str], parts: Parts, *, keep: bool = False) -> list[Column]:
+def columns(
+    key: str, size_bytes: int, names: Sequence[str], parts: Parts, unkept: Unkept | None = None, *, keep: bool = False
+) -> list[Column]:
     """Return arrays from the cache, or compute them and keep them there.
 
     Args:
@@ -139,13 +126,14 @@ def columns(key: str, size_bytes: int, names: Sequence[str], parts: Parts, *, ke
         size_bytes: An upper bound of the size of all arrays in bytes; small arrays are not kept.
         names: The name of each array.
         parts: Computes the arrays in parts.
+        unkept: Receives a note if they cannot be kept; None: there is none.
         keep: Keep small arrays as well.
     """
     if size_bytes > SMALL or keep:
         try:
             return [Column(path=path) for path in _kept([f"{key}-{name}.i64" for name in names], parts)]
         except (ConversionError, OSError) as error:  # for example, the home directory is read-only or full
-            _note(error)
+            _note(error, unkept)
     return [Column(array) for array in _joined(parts(), len(names))]
 
 
@@ -156,13 +144,14 @@ def has_room(size_bytes: int) -> bool:
     return False
 
 
-def copied_tokens(key: str, dtype: np.dtype[Any], parts: Parts | None) -> Column | None:
+def copied_tokens(key: str, dtype: np.dtype[Any], parts: Parts | None, unkept: Unkept | None = None) -> Column | None:
     """Return a copy of tokens from the cache, or make it.
 
     Args:
         key: The key, from `key_of`.
         dtype: uint16 or uint32; uint8 for their marks.
         parts: Yields the tokens in parts. None only looks for a copy.
+        unkept: As for `columns`.
 
     Returns:
         The mapped tokens; None if there is no copy, and `parts` is None or the cache cannot be written to.
@@ -177,7 +166,7 @@ def copied_tokens(key: str, dtype: np.dtype[Any], parts: Parts | None) -> Column
         _use(path)
         return Column(path=path)
     except (ConversionError, OSError) as error:
-        _note(error)
+        _note(error, unkept)
         return None
 
 
@@ -284,9 +273,9 @@ def recalled(key: str) -> Any:
     return None
 
 
-def remember(key: str, value: object) -> None:
-    """Keep a small JSON value. If the cache cannot be written to, the value is not kept."""
+def remember(key: str, value: object, unkept: Unkept | None = None) -> None:
+    """Keep a small JSON value. If the cache cannot be written to, the value is not kept, and `unkept` gets a note."""
     try:
         replace_file(directory() / f"{key}.json", json.dumps(value).encode())
     except (OSError, TokfmtError) as error:
-        _note(error)
+        _note(error, unkept)

@@ -20,7 +20,7 @@ from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.core.reader import Info, Layout, Piece, Separators, TokenReader
 from tokfmt.files.place import Place, place_of
 from tokfmt.files.store import Identity
-from tokfmt.mix.cache import recalled, remember
+from tokfmt.mix.cache import Unkept, recalled, remember
 from tokfmt.mix.documents import TokenSource
 from tokfmt.model.dataset import Dataset
 from tokfmt.model.readers import dataset_of
@@ -155,7 +155,9 @@ def on_disk(datasets: Sequence[SourceFiles]) -> list[list[Any]]:
     )
 
 
-def remember_source(key: str, source: TokenSource, parts: Sequence[Opened], files: Collection[Place]) -> TokenSource:
+def remember_source(
+    key: str, source: TokenSource, parts: Sequence[Opened], files: Collection[Place], unkept: Unkept
+) -> TokenSource:
     """Store the facts on a source in the cache if opening it takes long; return the source, marked as cached."""
     kinds = {(part.format.name, part.separator.stated) for part in parts}
     if len(kinds) > 1 or (len(parts) < _FILES and source.info.sequences < _SEQUENCES):
@@ -195,6 +197,7 @@ def remember_source(key: str, source: TokenSource, parts: Sequence[Opened], file
                 "separators": info.separators.value,
             },
         },
+        unkept,
     )
     return replace(source, kept=True)
 

@@ -43,7 +43,7 @@ from tokfmt.errors import ShortfallError, TokenRangeError
 from tokfmt.files.file import File, known_file
 from tokfmt.files.place import Place, place_of
 from tokfmt.files.store import Identity
-from tokfmt.mix.cache import Column, Numbers, Parts, columns, copied_tokens, key_of, recalled, remember
+from tokfmt.mix.cache import Column, Numbers, Parts, Unkept, columns, copied_tokens, key_of, recalled, remember
 from tokfmt.mix.language import VERSION, RecipeFile
 from tokfmt.mix.order import ORDER_DOCUMENTS, permutation
 from tokfmt.model.dataset import Dataset, concat
@@ -359,6 +359,7 @@ class Axis:
         dtype: A dtype that holds every ID.
         masked: True if a source has loss masks.
         slow: The parts that take long to read in another order, if samples are shuffled.
+        unkept: Notes on what the cache does not keep; None: there are none.
     """
 
     def __init__(
@@ -370,6 +371,7 @@ class Axis:
         width: int = 0,
         *,
         shuffled: bool = False,
+        unkept: Unkept | None = None,
     ) -> None:
         """Compute the starts of sequences from the indexes of the sources.
 
@@ -380,7 +382,9 @@ class Axis:
             key: The cache key of arrays that depend on these sources.
             width: The length of stored samples; 0 for sequences.
             shuffled: Samples are read in another order than that of the axis.
+            unkept: Receives notes on what the cache does not keep.
         """
+        self.unkept = unkept
         self.sources, self.numbers, self.eos_id, self.width = list(sources), list(numbers), eos_id, width
         counts = [source.info.sequences for source in self.sources]
         self.firsts = offsets_of(counts)  # of all sequences
@@ -405,7 +409,9 @@ class Axis:
             return Column(np.empty(0, np.int64)), Column(np.empty(0, np.int64)), Column(ends)
         size_bytes = 16 * (int(self.firsts[-1]) + 2 * len(self.sources) + 2)
         names = ("starts", "numbers", "sources")
-        starts, numbers, ends = columns(key, size_bytes, names, self._walk, keep=any(one.kept for one in self.sources))
+        starts, numbers, ends = columns(
+            key, size_bytes, names, self._walk, self.unkept, keep=any(source.kept for source in self.sources)
+        )
         return starts, numbers, ends
 
     def _walk(self) -> Iterator[tuple[Numbers, Numbers, Numbers]]:
@@ -430,7 +436,7 @@ class Axis:
         cached = laid is not None and len(laid) == len(self._occupied())
         laid = laid if laid is not None and cached else [self._stored(k) for k in self._occupied()]
         if self.large and not cached:
-            remember(f"{key}-laid", [_to_json(parts) for parts in laid])
+            remember(f"{key}-laid", [_to_json(parts) for parts in laid], self.unkept)
         self._parts: list[_Stored | _Made | _Copied] = []
         self._at: list[int] = []
         self._marks: list[_Marked | _Copied | None] = [None] * len(self.sources)
@@ -490,8 +496,8 @@ class Axis:
 
     def _copied(self, slow: Slow, tokens: Parts | None, marks: Parts | None) -> bool:
         """Read a part and its marks from copies in the cache. Return False if there are none and none can be made."""
-        copies = [copied_tokens(slow.key, slow.dtype, tokens)]
-        copies += [copied_tokens(slow.marks, U8, marks)] if slow.marks else []
+        copies = [copied_tokens(slow.key, slow.dtype, tokens, self.unkept)]
+        copies += [copied_tokens(slow.marks, U8, marks, self.unkept)] if slow.marks else []
         if any(copy is None or len(copy) != slow.tokens for copy in copies):
             return False
         laid = [_Copied(copy) for copy in copies if copy is not None]
@@ -671,6 +677,7 @@ class Documents(TokenReader):
         eos_id: int | None,
         vocabulary: Vocabulary | None = None,
         made_by: Mapping[str, Any] | None = None,
+        unkept: Unkept | None = None,
     ) -> None:
         self.file, self.sources, self.eos_id, self.vocabulary = file, tuple(sources), eos_id, vocabulary
         self._members = [
@@ -687,7 +694,7 @@ class Documents(TokenReader):
         if file.shuffle == "documents":
             key = key_of(VERSION, file.seed, self._members, [source.state for source in self.sources])
             names = ("order", "ordered", "begins")
-            self._order, self._starts, self._begins = columns(key, 24 * (count + 1), names, self._walk)
+            self._order, self._starts, self._begins = columns(key, 24 * (count + 1), names, self._walk, unkept)
         tokens, notes = info.tokens, tuple[str, ...]()
         if file.tokens is not None and not file.weighted:
             count, tokens, notes = self._within(count, file.tokens)

@@ -13,7 +13,7 @@ from tokfmt.files.place import Place
 from tokfmt.mix.documents import TokenSource
 from tokfmt.mix.language import RecipeFile, SourceEntry
 from tokfmt.mix.samples import separator_of
-from tokfmt.source.ingest import first_look
+from tokfmt.source.ingest import sample_records
 from tokfmt.source.stored import Source as Opened
 from tokfmt.text.filter_rules import FilterRules
 from tokfmt.text.filters import GARBAGE, FilterChain
@@ -95,7 +95,7 @@ class SourcePreview:
 def _look(source: TextSource) -> SourcePreview:
     texts, notes = list[str](), list[str]()
     for part in source.parts:
-        texts_of_part, skipped = first_look(part)
+        texts_of_part, skipped = sample_records(part)
         texts += texts_of_part
         if skipped.invalid and isinstance(part.reader, RecordReader) and part.reader.describes_lines:
             lines = counted(skipped.invalid, "invalid line")
@@ -184,15 +184,15 @@ class TextRecipe(RecordReader):
         """The sources that hold token IDs."""
         return [source for source in self.sources if isinstance(source, TokenSource)]
 
-    def looks(self) -> list[SourcePreview]:
+    def previews(self) -> list[SourcePreview]:
         """Run the filters over some texts of each source, from places spread over it."""
         return [_look(source) for source in self.of_text]
 
-    def first_look(self) -> tuple[list[str], SkippedRecords]:
+    def sample_records(self) -> tuple[list[str], SkippedRecords]:
         """See `source.ingest.Lookable`."""
         texts, skipped = list[str](), SkippedRecords()
         for part in (part for source in self.of_text for part in source.parts):
-            texts_of_part, more = first_look(part)
+            texts_of_part, more = sample_records(part)
             texts, skipped = [*texts, *texts_of_part], skipped + more
         return texts, skipped
 

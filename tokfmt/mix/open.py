@@ -25,7 +25,7 @@ from tokfmt.errors import (
 )
 from tokfmt.files.named import place_named
 from tokfmt.files.place import Place, place_of
-from tokfmt.mix.cache import key_of, unkept
+from tokfmt.mix.cache import Unkept, key_of
 from tokfmt.mix.deferred import joined, on_disk, recalled_source, remember_source
 from tokfmt.mix.documents import Documents, TokenSource, Vocabulary, with_quotas
 from tokfmt.mix.draft import TextRecipe, TextSource, filters_of
@@ -78,8 +78,10 @@ def open_recipe(file: RecipeFile, hints: Hints) -> tuple[Samples | Documents | T
     Raises:
         TokfmtError: A source cannot be opened, or the sources do not go together.
     """
-    with unkept() as notes:
-        reader, opened, mixed = _laid(file, hints)
+    above = None if hints.source_files is None else hints.source_files.within
+    nesting = _entered(file.where, above)
+    reader, opened, mixed = _laid(file, hints, nesting)
+    notes = nesting.unkept if above is None else ()
     lost = list(_lost(opened, hints.allow_loss, cut=file.pack != "stored"))
     lost += [Loss("tokenizers", mixed)] if mixed else []
     if isinstance(reader, TextRecipe):
@@ -138,9 +140,10 @@ def _masks_of(info: Info) -> str:
     return info.loss_masks
 
 
-def _laid(file: RecipeFile, hints: Hints) -> tuple[Samples | Documents | TextRecipe, list[Opened], str]:
+def _laid(
+    file: RecipeFile, hints: Hints, nesting: Nesting
+) -> tuple[Samples | Documents | TextRecipe, list[Opened], str]:
     """Return the reader of a recipe, its parts, and accepted differences between their tokenizers in words."""
-    nesting = _entered(file.where, None if hints.source_files is None else hints.source_files.within)
     sources, opened, of_each = list[TokenSource | TextSource](), list[Opened](), list[list[Opened]]()
     handle = _tokenizer(file)
     for entry in file.sources:
@@ -167,8 +170,9 @@ def _laid(file: RecipeFile, hints: Hints) -> tuple[Samples | Documents | TextRec
         return TextRecipe(file, sources, handle, made_by), opened, mixed
     of_ids = with_quotas(file, of_ids)
     if file.seq_len is not None:
-        return Samples(file, of_ids, vocabulary, made_by), opened, mixed
-    return Documents(file, of_ids, separator_of(file, of_ids), vocabulary, made_by), opened, mixed
+        return Samples(file, of_ids, vocabulary, made_by, nesting.unkept), opened, mixed
+    eos_id = separator_of(file, of_ids)
+    return Documents(file, of_ids, eos_id, vocabulary, made_by, nesting.unkept), opened, mixed
 
 
 def _agreed_vocabulary(
@@ -246,11 +250,13 @@ class Nesting(NamedTuple):
         outermost: The path of the outermost recipe, as given.
         places: Their absolute paths.
         opened: A list with one item, the number of recipes that were opened so far. All levels share it.
+        unkept: Notes on what the cache does not keep. All levels share it, and the outermost recipe has them.
     """
 
     outermost: Place
     places: tuple[Place, ...]
     opened: list[int]
+    unkept: Unkept
 
 
 def _entered(recipe: Place, above: Nesting | None) -> Nesting:
@@ -263,7 +269,7 @@ def _entered(recipe: Place, above: Nesting | None) -> Nesting:
     Raises:
         FormatError: The recipe includes itself, or the outermost recipe nests too deep or includes too many.
     """
-    place, above = recipe.normalized(), above or Nesting(recipe, (), [0])
+    place, above = recipe.normalized(), above or Nesting(recipe, (), [0], {})
     if place in above.places:
         raise FormatError(recipe, "includes itself", remedy="A recipe may name others, but not in a circle")
     above.opened[0] += 1
@@ -378,7 +384,7 @@ def _opened(
     )
     is_lossy = any(_lost(parts, hints.allow_loss, cut=not stored))  # The cache stores no losses.
     if is_plain and kinds == {"ids"} and not (nested or gathers or is_lossy):
-        source = remember_source(key, source, parts, files)
+        source = remember_source(key, source, parts, files, nesting.unkept)
     return source, parts
 
 

@@ -158,7 +158,8 @@ class ShuffledStream(Stream):
         super().__init__(axis, recipe)
         self.list_number, self.seed = list_number, recipe.seed
         key = key_of(key, "documents", recipe.seed, list_number)
-        self._order, self._starts = columns(key, 16 * (axis.sequences + 1), ("order", "ordered"), self._walk)
+        names = ("order", "ordered")
+        self._order, self._starts = columns(key, 16 * (axis.sequences + 1), names, self._walk, axis.unkept)
 
     def _walk(self) -> Iterator[tuple[Numbers, Numbers]]:
         order, position = permutation(max(1, self.axis.sequences), self.seed, ORDER_DOCUMENTS, self.list_number), 0
@@ -228,7 +229,8 @@ class Planned:
         drawn = (recipe.seed, list_number) if self.shuffled else ()
         key = key_of(key, recipe.pack, self.width, recipe.convention, recipe.long, *drawn)
         size_bytes = 32 * (axis.sequences + axis.tokens // self.width + 2)
-        self._starts, self._lengths, self._order, self._firsts, totals = columns(key, size_bytes, names, self._walk)
+        arrays = columns(key, size_bytes, names, self._walk, axis.unkept)
+        self._starts, self._lengths, self._order, self._firsts, totals = arrays
         self.tokens, self._truncated, self._targetless = map(int, totals.array)
         self.samples = len(self._firsts) - 1 if self.fits else len(self._starts)
 

@@ -33,7 +33,7 @@ from tokfmt.errors import (
     ShortfallError,
     TokenizerMismatchError,
 )
-from tokfmt.mix.cache import has_room, key_of
+from tokfmt.mix.cache import Unkept, has_room, key_of
 from tokfmt.mix.documents import Axis, Slow, Span, SpanTable, TokenSource, Vocabulary, masks_of_sources
 from tokfmt.mix.fields import Grid, Ids, PackedSample, arrays, check_fields, sampled_beneath
 from tokfmt.mix.language import VERSION, RecipeFile
@@ -137,8 +137,9 @@ class Samples(TokenReader):
         sources: Sequence[TokenSource],
         vocabulary: Vocabulary | None = None,
         made_by: Mapping[str, Any] | None = None,
+        unkept: Unkept | None = None,
     ) -> None:
-        """Pack every list, and count the samples.
+        """Pack every list, and count the samples. `unkept` receives notes on what the cache does not keep.
 
         Raises:
             ConversionError: If the sources do not fit together, or have fewer tokens than the budget.
@@ -153,7 +154,7 @@ class Samples(TokenReader):
         self.content: list[list[Any]] | None = None
         self._seconds = 0.0
         self._tree: EvenTree | None = None
-        self._turns = self._pack_lists()
+        self._turns = self._pack_lists(unkept)
         axes = dict.fromkeys(turn.packing.axis for turn in self._turns)
         self._slow = [(axis, slow) for axis in axes for slow in axis.slow]
         if file.weighted:
@@ -168,18 +169,18 @@ class Samples(TokenReader):
             natural = np.promote_types(natural, smallest(file.lead))
         self.info = replace(self._info_of(natural), made_by=made_by)
 
-    def _pack_lists(self) -> list[_Turn]:
+    def _pack_lists(self, unkept: Unkept | None) -> list[_Turn]:
         file, every = self.file, range(len(self.sources))
         if file.weighted:
-            return [_Turn(self._packed([k], k), k, 0, file.passes(k)) for k in every]
+            return [_Turn(self._packed([k], k, unkept), k, 0, file.passes(k)) for k in every]
         turns, before = list[_Turn](), 0
         for passes in sorted({file.passes(k) for k in every}):
             members = [k for k in every if file.passes(k) >= passes]
-            turns.append(_Turn(self._packed(members, 0), 0, before, passes - before))
+            turns.append(_Turn(self._packed(members, 0, unkept), 0, before, passes - before))
             before = passes
         return turns
 
-    def _packed(self, members: Sequence[int], list_number: int) -> Packing:
+    def _packed(self, members: Sequence[int], list_number: int, unkept: Unkept | None) -> Packing:
         file, sources = self.file, [self.sources[k] for k in members]
         key = key_of(VERSION, self.after, [source.state for source in sources])
         if file.pack == "stored":
@@ -187,7 +188,8 @@ class Samples(TokenReader):
                 _check_rows(source, self.seq_len, file.labels)
         own = file.pack == "stored" and any(map(_has_labels, sources))  # labels are read from the source anyway
         width = self.seq_len if file.pack == "stored" else 0
-        axis = Axis(sources, members, self.after, key, width, shuffled=file.shuffle != "none" and not own)
+        shuffled = file.shuffle != "none" and not own
+        axis = Axis(sources, members, self.after, key, width, shuffled=shuffled, unkept=unkept)
         packing = packed(axis, file, list_number, key)
         if not packing.samples:
             named = f'source "{printable(sources[0].name)}"' if len(sources) == 1 else "the sources"

@@ -16,7 +16,7 @@ from tokfmt.model.batch import AFTER, BEFORE, LEAD, SEP, Batch, Boundaries, Coun
 from tokfmt.model.dataset import Dataset, Slots, concat
 from tokfmt.model.gap import Gap
 from tokfmt.model.laid import Laid
-from tokfmt.model.separator import Statement, decide, lead_to_write, led, look, separator_to_write
+from tokfmt.model.separator import Statement, decide, lead_to_write, led, sample_ends, separator_to_write
 from tokfmt.model.spans import Bounds, Chain, Ended, Led, Spans, Taken
 from tokfmt.model.stream import Split
 
@@ -46,6 +46,6 @@ __all__ = [
     "decide",
     "lead_to_write",
     "led",
-    "look",
+    "sample_ends",
     "separator_to_write",
 ]  # fmt: skip

@@ -409,7 +409,7 @@ class Laid(Axis):
         is_known = self.is_exact or spans.checked or self.dataset.gap.is_known or self._is_stated
         return not is_known and spans.ending is not None and spans.usual == AFTER
 
-    def look_at(self, numbers: Numbers) -> None:
+    def check_ends(self, numbers: Numbers) -> None:
         """Compare the ends of some sequences with what positions presume. Reads one token of each.
 
         Raises:

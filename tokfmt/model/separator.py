@@ -90,7 +90,7 @@ class Ends(NamedTuple):
         return only if int(np.count_nonzero(self.tokens == only)) == self.counts[only] else None
 
 
-def look(axis: Axis, spans: Spans, runs: Runs | None = None, most: int = _MOST) -> Ends:
+def sample_ends(axis: Axis, spans: Spans, runs: Runs | None = None, most: int = _MOST) -> Ends:
     """Look at the ends of sequences, spread over a dataset. Of a few sequences, all tokens are read, each run at once.
 
     Args:
@@ -165,7 +165,7 @@ def decide(
     if stated is not None and not stated.stored and eos in {None, stated.id}:  # S9
         found = _ended(dataset, None, stated.by, _not_looked(spans))
         return replace(found, gap=replace(found.gap, id=stated.id, stored=False))
-    ends = look(dataset.axis, spans, most=most) if ends is None else ends
+    ends = sample_ends(dataset.axis, spans, most=most) if ends is None else ends
     if stated is not None and eos not in {None, stated.id} and ends.counts[eos] <= ends.counts[stated.id]:  # S3
         raise _contradiction(eos, stated, ends)
     known: Known = "user" if eos is not None else "tokenizer" if stated is None else stated.by

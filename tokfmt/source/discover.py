@@ -265,9 +265,7 @@ def _below(entry: Place, directory: Place) -> str:
 
 def _names(entry: Place, directory: Place) -> Sequence[str]:
     """Return the names in the path of an entry relative to a directory."""
-    names = entry.relative(directory)
-    assert names is not None, entry
-    return names.parts
+    return entry.parts[len(directory.parts) :]
 
 
 def _counts(entry: Place, directory: Place) -> bool:

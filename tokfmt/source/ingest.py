@@ -330,7 +330,7 @@ _TEXTS, _PLACES = 64, 16  # a first look reads up to 64 texts, from 16 places
 class Lookable(Protocol):
     """Records that do not exist yet, such as those of a recipe of text, but whose sources can be read."""
 
-    def first_look(self) -> tuple[list[str], SkippedRecords]:
+    def sample_records(self) -> tuple[list[str], SkippedRecords]:
         """Return some texts of the sources, and the records and fields that were left out."""
         ...
 
@@ -347,11 +347,11 @@ def some_ids(records: RecordReader, places: int) -> Ragged:
     return Ragged.of(ids for batch in batches if batch is not None and batch.ragged is not None for ids in batch.ragged)
 
 
-def first_look(source: Source) -> tuple[list[str], SkippedRecords]:
+def sample_records(source: Source) -> tuple[list[str], SkippedRecords]:
     """Return some texts of a source, from up to 16 places spread over it, and the records and fields left out."""
     records, texts, skipped = source.reader, list[str](), SkippedRecords()
     if isinstance(records, Lookable):
-        return records.first_look()
+        return records.sample_records()
     if not isinstance(records, RecordReader):
         return texts, skipped
     looked = _spread(records, _PLACES)

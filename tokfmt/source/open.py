@@ -81,7 +81,7 @@ def presuming(run: Callable[..., T], note: Callable[[str], None]) -> T:
     try:
         return run(every_end=False)
     except UnendedError as error:
-        note(f"{error.sentence}; it begins again, and looks at the end of every sequence")
+        note(f"{error.sentence}; it begins again, and reads_ends at the end of every sequence")
     return run(every_end=True)
 
 
@@ -152,7 +152,7 @@ def open_dataset(
             hints = hints_of(files[0], request, known, reading)
             opened = {place: file for one in files for place, file in one.hand_out(keep=reading.keeps_files).items()}
             stored = _inspected(files, read_options(format_, request), hints._replace(files=opened))
-            stored, damage = _complete(stored, files, request, manifests, looks=reading.looks)
+            stored, damage = _complete(stored, files, request, manifests, reads_ends=reading.reads_ends)
             info = stored.info
             source = Source(
                 tuple(one.path for one in files),
@@ -217,7 +217,7 @@ def advise_partial(error: FormatError, request: SourceRequest) -> None:
         for group in _datasets(find_sources(request)):
             if not any(_is_of(one, place_of(error.place)) for one in group):
                 continue
-            asked, reading = replace(request, allow_partial=True), Reading(as_stored=True, looks=False)
+            asked, reading = replace(request, allow_partial=True), Reading(as_stored=True, reads_ends=False)
             if _saves(open_dataset(asked, reading, group)):
                 error.advise("--allow-partial saves the complete sequences")
 
@@ -310,7 +310,7 @@ def _complete(
     request: SourceRequest,
     manifests: Sequence[Manifest],
     *,
-    looks: bool,
+    reads_ends: bool,
 ) -> tuple[TokenReader | RecordReader, tuple[Damage, ...]]:
     """Return a reader of the sequences that are certain to be complete, and the damage of the others.
 
@@ -325,7 +325,7 @@ def _complete(
         if one.path.is_dir()
         for directory, names in names_by_directory(one.files).items()
     ]
-    if request.allow_partial and looks:
+    if request.allow_partial and reads_ends:
         damage = stored.info.damage
         if isinstance(stored, RecordReader):
             damage += tuple(stored.damaged_records())
@@ -397,7 +397,7 @@ def _with_separator(
         known if request.eos is None else known_separator(None, source.paths, manifests),
         default,
         source.paths[0],
-        looks=reading.looks,
+        reads_ends=reading.reads_ends,
         few=reading.few_sequences,
         max_sequences=reading.max_sequences,
         bare=any(isinstance(one, dict) and bool(one.get("bare")) for one in counts),

@@ -33,7 +33,17 @@ from tokfmt.model.dataset import Dataset
 from tokfmt.model.gap import Gap
 from tokfmt.model.laid import KEPT
 from tokfmt.model.readers import ContentReader, dataset_of, from_reader, is_unfinished
-from tokfmt.model.separator import ENOUGH, Statement, decide, led, look, named, refuse_other, refuse_undivided, unled
+from tokfmt.model.separator import (
+    ENOUGH,
+    Statement,
+    decide,
+    led,
+    named,
+    refuse_other,
+    refuse_undivided,
+    sample_ends,
+    unled,
+)
 from tokfmt.run.progress import Progress
 from tokfmt.source.content import Manifest, dataset_path
 from tokfmt.source.endings import LITTLE, few_runs
@@ -365,7 +375,7 @@ def without_ends(
     if source.bos_id is not None and isinstance(axis, ContentReader):
         axis = ContentReader(unled(axis.dataset))  # A separator is behind the content, and the lead in front of both.
     extents = from_reader(axis)
-    ends = look(extents.axis, extents.spans)
+    ends = sample_ends(extents.axis, extents.spans)
     if not ends.counts[eos_id]:
         return axis, []
     are_alike = ends.counts[eos_id] == ends.looked
@@ -389,7 +399,7 @@ def decided(
     tokenizer_eos: int | None,
     path: Place,
     *,
-    looks: bool = True,
+    reads_ends: bool = True,
     few: bool = False,
     max_sequences: int | None = None,
     bare: bool = False,
@@ -403,7 +413,7 @@ def decided(
         by_manifest: The same without a choice.
         tokenizer_eos: The separator of the tokenizer.
         path: The dataset, for messages.
-        looks: Look at the ends of sequences, to infer the separator or to find a contradiction.
+        reads_ends: Look at the ends of sequences, to infer the separator or to find a contradiction.
         few: The command reads few sequences; see `endings`.
         max_sequences: See `endings.few_runs`.
         bare: The manifest counts sequences without a separator. Here, these are empty.
@@ -415,13 +425,13 @@ def decided(
     info, stated = stored.info, None
     if by_manifest is not None and by_manifest.eos_id is not None:
         stated = Statement(by_manifest.eos_id, stored=by_manifest.is_stored)
-    if not looks or info.separators is not Separators.TRAILING or not info.sequences:
-        if info.separators.alone and looks:
+    if not reads_ends or info.separators is not Separators.TRAILING or not info.sequences:
+        if info.separators.alone and reads_ends:
             _refuse_contradiction(stored, choice, stated, path)
         return _stated_separator(known, tokenizer_eos, info), None
     dataset = from_reader(stored, path=path)
     runs = few_runs(dataset.spans, info, max_sequences) if few else None
-    ends = look(dataset.axis, dataset.spans, runs)
+    ends = sample_ends(dataset.axis, dataset.spans, runs)
     if stated is None and info.eos_id is not None:
         stated = Statement(info.eos_id, "file")
     try:
@@ -606,7 +616,7 @@ def _of_rows(stored: TokenReader, separator: Separator, path: Place, *, few: boo
     if not info.tokens or info.layout is not Layout.DOCUMENTS or {info.eos_id, info.free_of} != {None}:
         return None
     dataset = from_reader(stored, path=path)
-    ends = look(dataset.axis, dataset.spans, few_runs(dataset.spans, info, None) if few else None)
+    ends = sample_ends(dataset.axis, dataset.spans, few_runs(dataset.spans, info, None) if few else None)
     return named(dataset, eos_id, ends) if ends.counts[eos_id] else None
 
 

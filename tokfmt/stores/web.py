@@ -113,24 +113,23 @@ class WebStore(ObjectStore):
 
     def _copied(self, key: str, answer: Answer) -> tuple[Identity, bytes]:
         """Read a page whole, unless it was read and its server states no change."""
-        length = answer.headers.get("Content-Length")
+        length, tag = answer.headers.get("Content-Length"), _tag(answer.headers)
         with self._copying:
-            held = self._pages.get(key)
-            if held is None or held.copy is None or held.identity != Identity(int(length or -1), _tag(answer.headers)):
-                if int(length or 0) > MOST_COPIED:
-                    raise _too_large(self._url(key))
-                with tempfile.TemporaryFile(prefix="tokfmt-") as file:
-                    shutil.copyfileobj(_Bounded(self._url(key), answer), file, SIZE)
-                    file.flush()
-                    size = file.tell()
-                    copy = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
-                account.count(read=size)
-                if length is not None and size != int(length):
-                    raise CutError
-                held = _Page(Identity(size, _tag(answer.headers)), (None, ""), copy)
-                self._pages[key] = held
-        assert held.copy is not None
-        return held.identity, bytes(held.copy[:SIZE])
+            page = self._pages.get(key)
+            if page is not None and page.copy is not None and page.identity == Identity(int(length or -1), tag):
+                return page.identity, bytes(page.copy[:SIZE])
+            if int(length or 0) > MOST_COPIED:
+                raise _too_large(self._url(key))
+            with tempfile.TemporaryFile(prefix="tokfmt-") as file:
+                shutil.copyfileobj(_Bounded(self._url(key), answer), file, SIZE)
+                file.flush()
+                size = file.tell()
+                copy = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
+            account.count(read=size)
+            if length is not None and size != int(length):
+                raise CutError
+            self._pages[key] = _Page(Identity(size, tag), (None, ""), copy)
+        return Identity(size, tag), bytes(copy[:SIZE])
 
     def _get(self, key: str, start: int, stop: int, identity: Identity) -> Buffer:
         page = self._page(key)

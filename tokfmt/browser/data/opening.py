@@ -17,11 +17,12 @@ import stat
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import islice
+from itertools import islice, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from tokfmt.browser.data.rows import RecordSource, View, Viewport
 from tokfmt.core.format import Format, Hints
+from tokfmt.core.loss_mask import counted_of, padding_of
 from tokfmt.core.losses import READS
 from tokfmt.core.memory import MemoryReader
 from tokfmt.core.ragged import Ragged
@@ -111,7 +112,9 @@ class Opening(NamedTuple):
         fresh = {view.name for view in whole.views}
         kept = tuple(view for view in self.views if view.name == "samples" and view.name not in fresh)
         notes = tuple(dict.fromkeys((*whole.notes, *self.notes)))
-        return whole._replace(views=whole.views + kept, notes=notes)
+        first = tuple(view for view in kept if view.has_prompts)
+        last = tuple(view for view in kept if not view.has_prompts)
+        return whole._replace(views=first + whole.views + last, notes=notes)
 
     def to_count(self, tokenizer: TokenizerHandle | None, *, as_stored: bool) -> Source:
         """Open the dataset once more, for a pass over all of it, whose end must not close the readers of the screen.
@@ -194,9 +197,30 @@ def _samples(request: SourceRequest, format_: Format) -> Opening | None:
     reader = source.reader
     if isinstance(reader, RecordReader):
         return None
-    view = View("samples", Viewport(reader), as_stored=True)
+    view = View("samples", Viewport(reader), as_stored=True, has_prompts=_has_prompts(reader))
     starts = reader.info.tokens <= AT_ONCE
     return Opening(request, format_, (view,), source.separator, source.notes, "documents", starts)
+
+
+_LOOKED = 16  # samples whose labels are looked at
+_LOOKED_TOKENS = 1 << 16
+
+
+def _has_prompts(reader: TokenReader) -> bool:
+    """Return whether in most of the first samples two labels or more do not count, before padding."""
+    count = min(_LOOKED, reader.info.sequences)
+    try:
+        bounds = reader.offsets(0, count).tolist()
+        start, stop = bounds[0], bounds[-1]
+        if not count or stop - start > _LOOKED_TOKENS or not reader.has_labels:
+            return False
+        counts, padding = counted_of(reader, start, stop), padding_of(reader, start, stop)
+    except TokfmtError:
+        return False  # the row that cannot be read shows the error
+    if counts is None:
+        return False
+    unused = ~counts if padding is None else ~(counts | padding)
+    return sum(int(unused[a - start : b - start].sum() > 1) for a, b in pairwise(bounds)) * 2 > count
 
 
 def _glimpse(request: SourceRequest, format_: Format) -> Opening | None:

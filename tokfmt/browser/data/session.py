@@ -21,6 +21,7 @@ from tokfmt.browser.data.rows import Characters, Damage, RecordSource, RowSource
 from tokfmt.browser.data.state import recall, remember, remember_later
 from tokfmt.browser.data.workers import Job, said
 from tokfmt.core.format import Encoder
+from tokfmt.core.loss_mask import is_masked
 from tokfmt.core.reader import ByteOffset, Layout, TokenReader
 from tokfmt.core.records import RecordReader
 from tokfmt.errors import FormatError, SourceChangedError, TokfmtError
@@ -411,10 +412,10 @@ def carried(before: View, where: Where, after: View) -> Where:
 
 
 def has_parts(reader: TokenReader | RecordReader) -> bool:
-    """Return whether a row may be several documents, or have a source: a sample, or a row of a recipe."""
+    """Return whether a row may have parts: a sample, a row of a recipe, or a row with a loss mask."""
     if isinstance(reader, RecordReader):
         return False
-    return reader.info.layout is Layout.SAMPLES or recipe_of(reader) is not None
+    return reader.info.layout is Layout.SAMPLES or recipe_of(reader) is not None or is_masked(reader)
 
 
 def _within_chunk(reader: TokenReader, first: int, place: ByteOffset) -> int | None:

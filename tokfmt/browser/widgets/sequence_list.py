@@ -40,7 +40,15 @@ class Columns(NamedTuple):
     bar: int = 0
 
 
-def columns(width: int, count: int, tokens: int | None, others: Sequence[int] = (), *, bars: bool = False) -> Columns:
+def columns(
+    width: int,
+    count: int,
+    tokens: int | None,
+    others: Sequence[int] = (),
+    *,
+    bars: bool = False,
+    lengths: bool = True,
+) -> Columns:
     """Return the columns that fit.
 
     Args:
@@ -49,10 +57,11 @@ def columns(width: int, count: int, tokens: int | None, others: Sequence[int] = 
         tokens: Length of the token axis; None without one.
         others: Widths of more columns.
         bars: Show lengths as bars, if there is room.
+        lengths: Show lengths and positions, if there is room.
     """
-    number, length = max(2, len(f"{max(0, count - 1):,}")), 7
-    position = max(8, len(f"{tokens:,}")) if tokens else 0
-    beside, room = list[int](), width - number - length - 4 - _LEAST_WORDS
+    number, length = max(2, len(f"{max(0, count - 1):,}")), 7 if lengths else 0
+    position = max(8, len(f"{tokens:,}")) if tokens and lengths else 0
+    beside, room = list[int](), width - number - length - 4 - (_LEAST_WORDS if lengths else _FEW_WORDS)
     for wide in others:
         if room < wide + 1:
             break
@@ -72,6 +81,15 @@ def columns(width: int, count: int, tokens: int | None, others: Sequence[int] = 
 _LEAST_WORDS = 10  # cells that other columns leave to the beginning of a row
 _BAR = 5  # cells of the bar of a length
 _WIDEST = 16  # cells of another column
+_FEW_WORDS = 4  # of a sample, whose beginning is that of a document by chance
+_SHARE = 5  # cells of a share beside a strip, and of a strip at least
+_LONGEST_STRIP = 30  # cells
+
+TONES = 6
+"""Colors of sources."""
+
+SHADES = "█▓▒░"
+"""Sources differ in a shade too, for terminals without colors."""
 
 SIGNS = "▲▼"
 """The signs of an order that rises, and of one that falls."""
@@ -87,13 +105,22 @@ class SequenceList(VirtualTable):
     """
 
     COMPONENT_CLASSES: ClassVar[set[str]] = kinds(
-        "number", "dim", "bar", "other", "words", "mark", "damage", "hit", "excerpt"
+        "number",
+        "dim",
+        "bar",
+        "other",
+        "words",
+        "mark",
+        "damage",
+        "hit",
+        "excerpt",
+        *(f"tone-{number}" for number in range(TONES)),
     )
     BINDINGS = keys.ROWS
     head = 1
     selects = True
     filler = "words"
-    above = frozenset({"excerpt"})
+    above = frozenset({"excerpt", *(f"tone-{number}" for number in range(TONES))})
     nothing = ("  nothing to list", "dim")
 
     class Chosen(Message):
@@ -269,7 +296,8 @@ class SequenceList(VirtualTable):
         tokens = port.reader.info.tokens if isinstance(port, Viewport) else None
         widths = [self._width(one) for one in self.others]
         bars = port is not None and not port.sampled
-        return columns(self.columns, port.count if port else 0, tokens, widths, bars=bars)
+        strips = any(one.has_strip for one in self.others)  # of samples that are all as long
+        return columns(self.columns, port.count if port else 0, tokens, widths, bars=bars, lengths=not strips)
 
     def render_lines(self, crop: Region) -> list[Strip]:
         self._shape = self._columns(), self._longest()  # once for all lines
@@ -281,7 +309,9 @@ class SequenceList(VirtualTable):
         return max((span.length for span in spans if isinstance(span, Span)), default=0)
 
     def _width(self, column: RowColumn) -> int:
-        """Return the cells of a column: as many as the values on the screen take."""
+        """Return the cells of a column: as many as the values on the screen take; a strip takes a quarter."""
+        if column.has_strip:
+            return max(_SHARE, min(_LONGEST_STRIP, self.columns // 4)) + _SHARE
         values = [column.peek(self.row_of(line)) or "" for line in self.seen]
         return min(_WIDEST, max(map(cell_len, (*values, column.name + SIGNS[0]))))
 
@@ -330,7 +360,7 @@ class SequenceList(VirtualTable):
                 drawn = bar(span.length / max(1, longest), wide.bar)
                 cells.append((f"{drawn:<{wide.bar}} ", "bar"))
             for column, room in zip(self.others, wide.others, strict=False):
-                cells.append((_cell(column, row, room), "other"))
+                cells += _drawn(column, row, room)
             cells.append((" ", "dim"))
         return [*cells, *self._words(port, row, wide.words)]
 
@@ -356,6 +386,19 @@ class SequenceList(VirtualTable):
                 return [(f" ✗ {found.why}"[:width], "damage")]
             words = words_of(found, self.token_style, width - 1)
         return [(text, "excerpt" if is_hit else _STYLES[kind]) for text, kind, is_hit in words]
+
+
+def _drawn(column: RowColumn, row: int, cells: int) -> Cells:
+    """Return the value of a column, with a strip of the sources before it if the column has one."""
+    if not column.has_strip:
+        return [(_cell(column, row, cells), "other")]
+    wide = max(0, cells - _SHARE)
+    parts = [
+        (SHADES[shade % len(SHADES)] * many, f"tone-{shade % TONES}") if shade >= 0 else ("·" * many, "dim")
+        for many, shade in column.strip(row, wide)
+    ]
+    rest = wide - sum(len(text) for text, _ in parts)
+    return [(" ", "dim"), *parts, (f"{' ' * rest}{column.peek(row) or '…':>{cells - wide}} ", "dim")]
 
 
 def _cell(column: RowColumn, row: int, cells: int) -> str:

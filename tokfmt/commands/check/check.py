@@ -45,7 +45,7 @@ from tokfmt.commands.check.cross_checks import (
     width_findings,
 )
 from tokfmt.core.findings import Audit, Code, Finding
-from tokfmt.core.format import REGION, look
+from tokfmt.core.format import REGION, probe_of
 from tokfmt.core.losses import READS
 from tokfmt.core.memory import MemoryReader
 from tokfmt.core.reader import Info, Layout, TokenReader, largest_id, windows
@@ -118,6 +118,7 @@ class CheckReport:
         unsafe: True if reading on could execute code, leave the dataset, or exhaust memory.
         limit: The number of findings of one code that are kept.
         doubled: The separator that most documents have twice (TF945); None if they do not.
+        dataset: The files that were checked, which a repair reads; None if the dataset cannot be opened.
     """
 
     path: str
@@ -132,6 +133,7 @@ class CheckReport:
     unsafe: bool = False
     limit: int = LIMIT
     doubled: int | None = None
+    dataset: SourceFiles | None = field(default=None, repr=False, compare=False)
 
     def add(self, found: Iterable[Finding], meanings: Mapping[str, Code]) -> None:
         """Count findings, and keep the first `limit` of each code.
@@ -272,7 +274,7 @@ class _Checking:
             registry.get(self.request.format)
         try:
             if self.request.format:  # else the detection looks at it
-                look(registry.of_prefix(self.path))
+                probe_of(registry.of_prefix(self.path))
             one = dataset_at(self.path, self.request)._replace(inspections=self.inspections)
         except FormatError as error:
             self.found.add([Finding.of("TF900", error)], meanings(None))
@@ -283,6 +285,7 @@ class _Checking:
             return self.found
         format_ = one.format
         self.found.format, known = format_.name, meanings(format_)
+        self.found.dataset = one._replace(opened={}, inspections=None)
         self.request, _ = found_as_written(one, self.request)
         self.found.add(self._own(one, read_options(format_, self.request)), known)
         self.found.add(file_findings(one, self.deep, self.jobs, self.progress, self.splits), known)
@@ -482,9 +485,9 @@ class _Checking:
                     tokens = reader.tokens(a, b)
                     top = max(top, largest_id(tokens))
                     if vocabulary is not None:
-                        beyond.append(vocabulary.look(a, tokens))
+                        beyond.append(vocabulary.beyond(a, tokens))
                     for search in searches:
-                        search.look(a, tokens)
+                        search.search(a, tokens)
             except TokfmtError as error:
                 return error, beyond, top
             return None, beyond, top

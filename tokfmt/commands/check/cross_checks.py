@@ -311,7 +311,7 @@ class Counted:
         """Return a search; None if the dataset has no masks."""
         return None if reader.marks(0, 0) is None else Counted(reader)
 
-    def look(self, start: int, tokens: Tokens) -> None:
+    def search(self, start: int, tokens: Tokens) -> None:
         """Look at the marks of the tokens from position `start` on. Threads may call this."""
         stop = start + len(tokens)
         marks = self.reader.marks(start, stop)
@@ -375,7 +375,7 @@ class Endings:
             usual = _usual_end(reader)
         return None if usual is None else Endings(reader, usual, removed=False)
 
-    def look(self, start: int, tokens: Tokens) -> None:
+    def search(self, start: int, tokens: Tokens) -> None:
         """Look at the tokens from position `start` on. Threads may call this."""
         found = np.flatnonzero(tokens == self.eos_id)
         if not len(tokens) or (self._removed and not len(found)):
@@ -615,7 +615,7 @@ class Vocabulary:
         self.top, self.wrapped, self.whole = -1, 0, False
         self._wraps_to = -1 if handle.eos_id is None or handle.eos_id < _UINT16 else handle.eos_id % _UINT16
 
-    def look(self, start: int, tokens: Tokens) -> Beyond:
+    def beyond(self, start: int, tokens: Tokens) -> Beyond:
         """Return the IDs without a token in the window that begins at position `start`. Threads may call this."""
         wrong = np.flatnonzero(self.handle.ids.lacks(tokens))
         wrapped = int(np.count_nonzero(tokens == self._wraps_to)) if self._wraps_to >= 0 else 0
@@ -634,15 +634,15 @@ class Vocabulary:
         total = self.reader.info.tokens
         if total <= _CHEAP:
             spans = windows(0, total)
-            looked = in_threads(lambda span: self.look(span[0], self.reader.tokens(*span)), spans, self.jobs)
+            looked = in_threads(lambda span: self.beyond(span[0], self.reader.tokens(*span)), spans, self.jobs)
             self.note(looked, whole=True)
             return
         starts = np.unique(np.linspace(0, max(0, total - _PLACE), _PLACES).astype(np.int64)).tolist() if total else []
 
-        def look(start: int) -> Beyond:
-            return self.look(start, self.reader.tokens(start, min(start + _PLACE, total)))
+        def beyond_at(start: int) -> Beyond:
+            return self.beyond(start, self.reader.tokens(start, min(start + _PLACE, total)))
 
-        self.note(in_threads(look, starts, self.jobs))
+        self.note(in_threads(beyond_at, starts, self.jobs))
 
 
 def metadata_findings(source: Source) -> Iterator[Finding]:

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from tokfmt import registry
 from tokfmt.base.options import parse_options
 from tokfmt.commands.check.check import CheckReport, CheckRequest, check
 from tokfmt.commands.check.doubled import once
@@ -38,7 +37,7 @@ from tokfmt.files.spool import staging_for
 from tokfmt.formats.jsonl.index import index_path, write_index
 from tokfmt.run.execute import worker_count
 from tokfmt.run.progress import Progress
-from tokfmt.source.discover import check_unchanged, dataset_at, find_sources, snapshot
+from tokfmt.source.discover import check_unchanged, find_sources, snapshot
 from tokfmt.source.manifest import extent, found_as_written, manifest_path, written_files
 from tokfmt.source.open import open_dataset
 from tokfmt.source.request import (
@@ -102,9 +101,9 @@ def fix(
             written.
         TokfmtError: As for `convert`.
     """
-    if report.format is None:
+    if report.dataset is None:
         raise ConversionError(f"{printable(report.path)}: not repaired: it cannot be opened")
-    plan = _plan(report, request)
+    plan = _plan(report, report.dataset, request)
     if not plan.hopeless and not plan.chosen and plan.once is None:
         return FixReport("", {})
     done = {code: repair.how for code, repair in plan.chosen.items()}
@@ -129,15 +128,15 @@ def repairable(report: CheckReport, request: CheckRequest) -> Saved:
     It opens the dataset as `fix` does, which may read all of it. Of a large dataset that was not checked deeply, the
     result is "unknown".
     """
-    if report.format is None or report.unsafe or not report.severities.get("error"):
+    dataset = report.dataset
+    if dataset is None or report.unsafe or not report.severities.get("error"):
         return ""
-    format_ = registry.get(report.format)
+    format_ = dataset.format
     if format_.read_only or format_.is_computed or not place_of(report.path).is_local:
         return ""
     try:
-        plan = _plan(report, request)
-        one = dataset_at(plan.path, plan.request.source, plan.format)
-        if not request.deep and extent(written_files(one.format, one.path, one.files))["bytes"] > _ASKED_BYTES:
+        plan = _plan(report, dataset, request)
+        if not request.deep and extent(written_files(format_, dataset.path, dataset.files))["bytes"] > _ASKED_BYTES:
             return "unknown"
         plan.prove()
     except (TokfmtError, OSError):
@@ -145,15 +144,15 @@ def repairable(report: CheckReport, request: CheckRequest) -> Saved:
     return "part" if plan.hopeless else "whole"
 
 
-def _plan(report: CheckReport, request: CheckRequest) -> _Plan:
-    """Return how a checked dataset with a format is repaired."""
-    format_ = registry.get(str(report.format))
+def _plan(report: CheckReport, dataset: SourceFiles, request: CheckRequest) -> _Plan:
+    """Return how a checked dataset is repaired."""
+    format_ = dataset.format
     repairs = format_.patches() or format_.repairs()
     errors = {finding.code for finding in report.findings if finding.severity == "error"}
     hopeless = sorted(errors - repairs.keys())
     chosen = {code: repairs[code] for code in sorted(report.counts) if code in repairs and not hopeless}
     path = local_path(report.path, "a dataset to repair")
-    source, _ = found_as_written(dataset_at(path, request.source, format_), request.source)  # the copy has no manifest
+    source, _ = found_as_written(dataset, request.source)  # the copy has no manifest
     written = {name: value for name, value in source.options.items() if name not in request.source.options}
     fixed = hopeless or format_.read_only or (chosen and format_.patches())  # A second run takes the copy of the first.
     once = None if fixed else report.doubled

@@ -7,7 +7,7 @@ dataset; read it first.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -45,6 +45,7 @@ from tokfmt.commands.convert.tasks import (
     write_part,
 )
 from tokfmt.commands.convert.write import write_ledger, write_portion
+from tokfmt.core.reader import TokenReader
 from tokfmt.core.records import RecordReader
 from tokfmt.errors import FormatError, Loss
 from tokfmt.files.file import write_error
@@ -55,7 +56,7 @@ from tokfmt.run.execute import is_cluster, may_spawn, worker_count
 from tokfmt.run.plan import Workers
 from tokfmt.run.progress import Progress
 from tokfmt.source.discover import snapshot
-from tokfmt.source.ingest import first_look
+from tokfmt.source.ingest import sample_records
 from tokfmt.source.open import advise_partial, presuming
 from tokfmt.source.request import STREAM, expanded, is_pipe
 from tokfmt.source.stored import tokenizer_of
@@ -137,7 +138,7 @@ def convert_files(
         destination = choose_separators(request, inputs, destination)
 
         # What is lost, as far as it is known without reading all.
-        looks = [first_look(source) for source in inputs.sources]
+        looks = [sample_records(source) for source in inputs.sources]
         losses = known_losses(request, inputs, destination)
         refuse_known_losses(request, inputs, destination, losses, [skipped for _, skipped in looks])
         texts = next((texts for texts, _ in looks if texts), [])
@@ -148,7 +149,8 @@ def convert_files(
 
         # Runs that write nothing themselves.
         if request.dry_run:
-            return dry_run(request, inputs, destination, losses, publishers, notes, read_from_stores() - downloaded)
+            opened = read_from_stores() - downloaded
+            return dry_run(request, inputs, destination, losses, publishers, notes, opened, _estimate)
         facts = facts_of(request, destination.facts(inputs), before) if request.keeps_work else {}
         if request.resume and request.task is None:
             done = finished_before(request, inputs, destination, facts, notes)
@@ -170,18 +172,30 @@ def convert_files(
             return publish(request, inputs, destination, written, place, notes, prove)
 
 
+def _estimate(request: Request, inputs: Inputs, axis: TokenReader | None) -> Mapping[str, object] | str:
+    """Return what a run takes; see `estimate.estimated`."""
+    from tokfmt.commands.convert.estimate import estimated
+
+    return estimated(request, inputs, axis, _write_tokens)
+
+
 def _run_in_tasks(
     asked: Request, request: Request, inputs: Inputs, destination: Destination, notes: Notes
 ) -> Conversion | None:
     """Run a task that writes a file of its own, or all tasks on a cluster; None if the request is for neither."""
-    if is_in_parts(request, inputs):
+    in_parts = is_in_parts(request, inputs)
+    url = (asked if in_parts else request).destination
+    if not isinstance(url, Url):  # Tasks of one file system share the hidden directory of the destination.
+        return None
+    if in_parts:
         check_parts(asked, request, inputs, destination)
         if request.task:
-            return write_part(asked, inputs, destination, lambda part: convert_files(part, notes.fresh()))
+            fresh = notes.fresh()
+            return write_part(url, request.task, asked, inputs, destination, lambda part: convert_files(part, fresh))
     if request.is_spread and not is_named(request.spool):
         from tokfmt.commands.convert.spread import spread  # it imports tokfmt.stores
 
-        return spread(request, inputs, destination, asked.destination, notes, convert_files, finish)
+        return spread(url, request, inputs, destination, notes, convert_files, finish, in_parts=in_parts)
     return None
 
 

@@ -26,8 +26,8 @@ from tokfmt.core.reader import Separators, TokenReader
 from tokfmt.core.records import RecordReader
 from tokfmt.errors import ConversionError
 from tokfmt.files.file import everything_in
-from tokfmt.files.place import LocalPlace, Place, Url, local_path
-from tokfmt.files.publisher import REQUEST, Beside, LocalPublisher, Publisher, publish_all
+from tokfmt.files.place import Place, Url, local_path
+from tokfmt.files.publisher import REQUEST, FilesBeside, LocalPublisher, Publisher, publish_all
 from tokfmt.files.replacing import readable_by
 from tokfmt.files.spool import put_small
 from tokfmt.files.store import Identity
@@ -212,7 +212,7 @@ def publish(
     check_unchanged(inputs.before, inputs.files)
     if request.rejects is not None:
         _write_rejects(request.rejects, request, place)
-    files: dict[Publisher, Beside] = {}
+    files: dict[Publisher, FilesBeside] = {}
     for path, out in place.publishers.items():
         manifest = texts.get(path)
         proven = {} if prove is None else prove(out)
@@ -257,16 +257,15 @@ def _write_rejects(to: Place, request: Request, place: Workplace) -> None:
     from tokfmt.formats.jsonl.lines import join
 
     made = place.first.scratch / "rejects"
-    if isinstance(to, LocalPlace):
-        join([made], to, request.jobs)
+    if not isinstance(to, Url):
+        join([made], local_path(to, "a file of rejects"), request.jobs)
         return
-    assert isinstance(to, Url)
     copy = place.first.scratch / f"copy-of-{to.name}"
     join([made], copy, request.jobs)
     put_small(to, copy, overwrite=request.overwrite)
 
 
-def _ledger(written: Written, destination: Destination, out: Publisher, manifest: bytes | None) -> Beside:
+def _ledger(written: Written, destination: Destination, out: Publisher, manifest: bytes | None) -> FilesBeside:
     """Return the files of the ledger by name; without a ledger, None for each, which removes that of a predecessor."""
     if written.ledger is None:
         return dict.fromkeys(path.name for path in ledger_paths(out.destination))

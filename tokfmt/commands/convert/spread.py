@@ -31,7 +31,6 @@ from tokfmt.commands.convert.tasks import (
     count_of_parts,
     fetch,
     is_complete,
-    is_in_parts,
     refuse_others,
     remove,
     send,
@@ -43,7 +42,7 @@ from tokfmt.files import named
 from tokfmt.files.claims import Claim
 from tokfmt.files.journal import Task, read_journal
 from tokfmt.files.locks import Scratch
-from tokfmt.files.place import Place, Url, close_stores, writable_store
+from tokfmt.files.place import Url, close_stores, writable_store
 from tokfmt.files.spool import run_of_tasks
 from tokfmt.files.store import Identity
 from tokfmt.files.store_publisher import OBJECT
@@ -65,6 +64,7 @@ class _Order:
 
     Attributes:
         request: The conversion.
+        url: Its destination.
         count: Number of tasks.
         run: A random name of the run.
         convert_files: Runs a conversion.
@@ -72,6 +72,7 @@ class _Order:
     """
 
     request: Request
+    url: Url
     count: int
     run: str
     convert_files: Callable[[Request, Progress], Conversion]
@@ -79,31 +80,32 @@ class _Order:
 
 
 def spread(
+    url: Url,
     request: Request,
     inputs: Inputs,
     destination: Destination,
-    given: Place,
     notes: Notes,
     convert_files: Callable[[Request, Progress], Conversion],
     finish: Callable[..., Conversion],
+    *,
+    in_parts: bool,
 ) -> Conversion:
     """Run all tasks of a conversion on a cluster, publish the destination, and return the result.
 
     Args:
+        url: The destination; a folder if tasks tokenize text.
         request: The conversion.
         inputs: Its sources.
         destination: Its destination.
-        given: The destination that the user gave, which is a folder if tasks tokenize text.
         notes: Receives progress and notes.
         convert_files: Runs one task, on a worker.
         finish: Publishes the destination, as `convert.finish`.
+        in_parts: Tasks tokenize text into files of their own; see `tasks`.
 
     Raises:
         TokfmtError: A task failed. What the tasks uploaded is deleted, or kept if the request says so.
     """
-    in_parts = is_in_parts(request, inputs)
-    url, resume = given if in_parts else request.destination, request.resume
-    assert isinstance(url, Url)
+    resume = request.resume
     request = replace(request, resume=False, destination=url)
     with connected(request.executor.partition(":")[2], request.jobs) as executor, Scratch() as home:
         claim = Claim(writable_store(url), url, run_of_tasks(url), destination.format.name)
@@ -113,10 +115,10 @@ def spread(
             count = count or max(1, _PER_WORKER * len(executor.workers))
             left: Sequence[int] = range(count)
         else:
-            count, left = _plan(request, inputs, destination, executor, claim, home / "before", resume=resume)
+            count, left = _plan(url, request, inputs, destination, executor, claim, home / "before", resume=resume)
         try:
             environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
-            order = _Order(request, count, f"tokfmt-{os.urandom(8).hex()}", convert_files, environment)
+            order = _Order(request, url, count, f"tokfmt-{os.urandom(8).hex()}", convert_files, environment)
             notes.phase("writing", count, "tasks")
             notes.advance(count - len(left))
             _run(order, left, executor, notes)
@@ -143,6 +145,7 @@ def spread(
 
 
 def _plan(
+    url: Url,
     request: Request,
     inputs: Inputs,
     destination: Destination,
@@ -158,8 +161,6 @@ def _plan(
         ConversionError: If an earlier run of another request has begun.
         DestinationExistsError: If the destination exists, and no run has begun it.
     """
-    url = request.destination
-    assert isinstance(url, Url)
     if resume:
         fetch(url, home)
     kept = read_conversion(home / "conversion.json")
@@ -221,8 +222,7 @@ class _Stopping(Progress):
 
 def _task(order: _Order, index: int) -> Any:
     """Run one task in a worker. Its journal is uploaded even if it fails, because it lists what was uploaded."""
-    task, url = Task(index, order.count), order.request.destination
-    assert isinstance(url, Url)
+    task = Task(index, order.count)
     progress = _Stopping(order.run)
     with _alone(order.environment), Scratch() as home, naming_worker():
         progress.advance(0)
@@ -231,7 +231,7 @@ def _task(order: _Order, index: int) -> Any:
         except BaseException:
             for journal in home.rglob(task.journal):
                 with contextlib.suppress(TokfmtError, OSError):
-                    send(url, journal)
+                    send(order.url, journal)
             raise
     return counted(None)
 

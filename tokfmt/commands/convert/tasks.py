@@ -344,12 +344,19 @@ def is_in_parts(request: Request, inputs: Inputs) -> bool:
 
 
 def write_part(
-    given: Request, inputs: Inputs, destination: Destination, convert_part: Callable[[Request], Conversion]
+    folder: Url,
+    task: Task,
+    asked: Request,
+    inputs: Inputs,
+    destination: Destination,
+    convert_part: Callable[[Request], Conversion],
 ) -> Conversion:
     """Run a task: convert its records to a file of its own, unless it is complete.
 
     Args:
-        given: The request with the destination that the user gave.
+        folder: The destination that the user gave.
+        task: The task.
+        asked: The request with that destination.
         inputs: The sources.
         destination: The destination.
         convert_part: Runs a conversion.
@@ -358,18 +365,16 @@ def write_part(
         DestinationExistsError: If the folder is published already.
         ConversionError: If tasks of another request have begun to write the folder.
     """
-    folder, task, format_ = given.destination, given.task, destination.format
-    assert isinstance(folder, Url)
-    assert task is not None
+    format_ = destination.format
     if manifest_path(folder).is_there():
         raise DestinationExistsError(folder, "its tasks are published", has_overwrite=False)
-    facts = facts_of(given, destination.facts(inputs), inputs.before)
+    facts = facts_of(asked, destination.facts(inputs), inputs.before)
     agree(folder, json.dumps({"schema": SCHEMA, "facts": facts, "parts": {"format": format_.name}}).encode())
     part, store = part_of(folder, format_, task), writable_store(folder)
     manifest = read_manifest(part)
     if manifest.content and not any(_changed(store, manifest)):
         return conversion_of(part, manifest.content, task.count)
-    request = replace(given, destination=part, to=format_.name, task=None, part=task, overwrite=True)
+    request = replace(asked, destination=part, to=format_.name, task=None, part=task, overwrite=True)
     return convert_part(request)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from tokfmt import registry
 from tokfmt.base.options import given_options
 from tokfmt.core.annotation import Listed, Part, shown
-from tokfmt.core.format import Probe, look
+from tokfmt.core.format import Probe, probe_of
 from tokfmt.errors import DetectionError, UnsafeError
 from tokfmt.files.fields import Field, Section
 from tokfmt.files.file import File, open_file
@@ -106,7 +106,7 @@ def sections(path: PlaceLike, *, format: str | None = None, options: Options = (
         OptionError: If there is no such format or option.
     """
     place = registry.of_prefix(place_of(path))
-    probe = look(place)
+    probe = probe_of(place)
     try:
         chosen = format_of(place, format)
     except DetectionError as error:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from tokfmt.base.options import nearest, parse_count
 from tokfmt.base.seeds import SHOW, check_seed, random_order
-from tokfmt.commands.search.query import Hit, LengthQuery, Query, SameQuery, Search, is_query, parse_query
+from tokfmt.commands.search.query import Hit, LengthQuery, Query, SameQuery, Search, TextQuery, is_query, parse_query
 from tokfmt.commands.search.search import Spelling, find, find_records
 from tokfmt.core.format import Encoder
 from tokfmt.core.loss_mask import counted_of, of_rows, padding_of
@@ -43,12 +43,13 @@ from tokfmt.source.request import (
     selection_words,
     viewed,
 )
-from tokfmt.source.stored import Source, tokenizer_of
+from tokfmt.source.stored import Source, manifest_tokenizer, tokenizer_of
 from tokfmt.text.decoding import DecodeError, TextDecoder, VocabularyDecoder
 from tokfmt.wording import printable
 
 if TYPE_CHECKING:
     from tokfmt.mix import Origin
+    from tokfmt.text.tokenizer import TokenizerHandle
 
 DEFAULT = 5
 """Sequences shown without a selection."""
@@ -104,6 +105,7 @@ def show(
     tokenizer: str | None = None,
     seed: int = 0,
     limit: int | None = None,
+    only_ids: bool = False,
     progress: Progress | None = None,
 ) -> Preview:
     """Open a dataset and read the selected sequences.
@@ -112,9 +114,11 @@ def show(
         given: The dataset, and how to read it.
         selection: `5`, `0:10`, `-3:`, `random:5`, a number, a slice, or a query (see
             `commands.search.query`). Default: the first five sequences.
-        tokenizer: The name, directory or tokenizer.json of a tokenizer; it decodes IDs and encodes text.
+        tokenizer: The name, directory or tokenizer.json of a tokenizer; it decodes IDs and encodes text (default: that
+            of the manifest, for IDs).
         seed: The seed of `random:5`. It chooses the same numbers for every dataset with the same number of sequences.
         limit: The maximum number of sequences; 0 for all. Default: ten for a query, all for any other selection.
+        only_ids: The text of IDs is not needed. The tokenizer of the manifest is then loaded only to search text.
         progress: Receives the progress of a search.
 
     Raises:
@@ -123,7 +127,6 @@ def show(
     selection = selection_words(selection)
     query = _query(selection)
     handle = tokenizer_of(tokenizer)
-    decoder = handle.decoder() if handle else None
     request = given.accepting(READS["show"])
     most = None if query is not None or _is_random(selection) else needed(selection, DEFAULT)
 
@@ -134,23 +137,26 @@ def show(
     source = opened(isinstance(query, (LengthQuery, SameQuery)))  # These compare lengths, and read few tokens.
     reader = source.reader
     watched = progress or Progress()
+    if isinstance(reader, RecordReader) and reader.info.kind == "text" and tokenizer is None:
+        return _of_texts(source, reader, selection, query, (seed, limit, most), watched)
+    if not only_ids or isinstance(query, TextQuery):
+        source, handle = _with_tokenizer(source, request, handle)
+    decoder = handle.decoder() if handle else None
     if isinstance(reader, RecordReader):
-        if reader.info.kind == "text" and tokenizer is None:
-            return _of_texts(source, reader, selection, query, (seed, limit, most), watched)
         if query is None:
             return _of_records(source, reader, encoder_of(reader, handle), decoder, (selection, seed, limit, most))
         reader = tokenized(reader, handle)
     spelling = Spelling(decoder) if decoder is not None else None
 
     def sequences(reader: TokenReader) -> Iterator[Shown]:
-        look, info = Look(reader, decoder, spelling), reader.info
+        decoding, info = Decoding(reader, decoder, spelling), reader.info
         if query is None:
             numbers = _numbers(source.paths[0], selection, info.sequences, seed)
-            return _sequences(reader, ((i, None) for i in numbers), look, together=_TOGETHER)
+            return _sequences(reader, ((i, None) for i in numbers), decoding, together=_TOGETHER)
         total, unit = (info.sequences, "sequences") if query.whole else (info.tokens, "tokens")
         watched.phase("searching", total, unit)
         hits = find(reader, query, decoder=decoder, each=True, progress=watched.advance)
-        return _sequences(reader, ((hit.sequence, None if query.whole else hit) for hit in hits), look)
+        return _sequences(reader, ((hit.sequence, None if query.whole else hit) for hit in hits), decoding)
 
     def again(error: UnendedError) -> Iterator[Shown]:
         watched.note(f"{error.sentence}; the other sequences are read by their own ends")
@@ -160,6 +166,19 @@ def show(
     counts = (reader.info.sequences, reader.info.tokens) if not reader.info.beginning else (None, None)
     kept = _kept(_continued(sequences(reader), again), limit, query)
     return _preview(source, counts, iter(kept), kept)
+
+
+def _with_tokenizer(
+    source: Source, request: SourceRequest, handle: TokenizerHandle | None
+) -> tuple[Source, TokenizerHandle | None]:
+    """Return the tokenizer in use, or else that of the manifest, which a note of the source then names."""
+    if handle is not None or request.ignore_manifest:
+        return source, handle
+    known = manifest_tokenizer([source])
+    if known is None:
+        return source, None
+    note = f"tokenizer {known.name}, by the manifest of {printable(source.paths[0].name)}"
+    return source._replace(notes=(*source.notes, note)), known
 
 
 def show_origins(given: SourceRequest, selection: Selection = None, **how: Any) -> Preview:
@@ -208,7 +227,7 @@ class _Kept(Generic[T]):
     Attributes:
         chosen: They, or their numbers and hits, in order.
         limit: The maximum number; None or 0 for no limit.
-        searched: True for a search. A look for one more hit could take as long as the search, so none is made.
+        searched: True for a search. A decoding for one more hit could take as long as the search, so none is made.
         cut: The limit, once it has ended the selection.
     """
 
@@ -264,21 +283,23 @@ def _continued(first: Iterator[Shown], again: Callable[[UnendedError], Iterator[
         yield from islice(again(error), count, None)
 
 
-def _sequences(reader: TokenReader, chosen: Iterator[Chosen], look: Look, *, together: int = 1) -> Iterator[Shown]:
+def _sequences(
+    reader: TokenReader, chosen: Iterator[Chosen], decoding: Decoding, *, together: int = 1
+) -> Iterator[Shown]:
     """Yield sequences. The ends of `together` of them are looked at before the first of these is shown."""
     while block := list(islice(chosen, together)):
         if reader.presumes:
             numbers = np.unique([number for number, _ in block])
             behind = np.minimum(numbers + 1, reader.info.sequences - 1)  # It is looked at when they are read.
-            reader.look_at(np.unique(np.concatenate([numbers, behind])))
-        yield from _shown(reader, block, look)
+            reader.check_ends(np.unique(np.concatenate([numbers, behind])))
+        yield from _shown(reader, block, decoding)
 
 
-def _shown(reader: TokenReader, chosen: Iterable[Chosen], look: Look) -> Iterator[Shown]:
+def _shown(reader: TokenReader, chosen: Iterable[Chosen], decoding: Decoding) -> Iterator[Shown]:
     for index, hit in chosen:
         start, stop = reader.offsets(index, index + 1).tolist()
         found = None if hit is None else (hit.start - start, hit.stop - start)
-        yield Shown(index, stop - start, start, found, look)
+        yield Shown(index, stop - start, start, found, decoding)
 
 
 def _of_texts(
@@ -302,7 +323,7 @@ def _of_texts(
     def shown() -> Iterator[Shown]:
         for index, hit in kept:
             text = str(records.record(index))
-            yield Shown(index, len(text), 0, None if hit is None else (hit.start, hit.stop), Look(None), text)
+            yield Shown(index, len(text), 0, None if hit is None else (hit.start, hit.stop), Decoding(None), text)
 
     return _preview(source, (_all(records, most), None), shown(), kept)
 
@@ -323,7 +344,7 @@ def _of_records(
     def shown() -> Iterator[Shown]:
         for index, _ in kept:
             reader = MemoryReader(encoded(records, encoder, index, index + 1))
-            yield Shown(index, reader.info.tokens, 0, None, Look(reader, decoder, spelling))
+            yield Shown(index, reader.info.tokens, 0, None, Decoding(reader, decoder, spelling))
 
     return _preview(source, (_all(records, most), None), shown(), kept)
 
@@ -368,7 +389,7 @@ Span = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class Decoding:
     """The reader and the tokenizer of shown sequences.
 
     Attributes:
@@ -395,7 +416,7 @@ class Shown:
         length: The length in tokens; in characters if the text is not tokenized.
         start: The position on the token axis at which the sequence begins.
         found: The hit of a search, `(start, stop)` within the sequence; None without one.
-        look: The reader and the tokenizer.
+        decoding: The reader and the tokenizer.
         record: The text of a record that is not tokenized, else None.
         origins: The origins of its parts in order, by the ledger; None if they were not requested.
     """
@@ -404,29 +425,29 @@ class Shown:
     length: int
     start: int
     found: Span | None
-    look: Look = field(repr=False)
+    decoding: Decoding = field(repr=False)
     record: str | None = None
     origins: tuple[Origin, ...] | None = None
 
     @property
     def ids(self) -> list[int] | None:
         """All IDs of the sequence; None for text that is not tokenized."""
-        if self.look.reader is None:
+        if self.decoding.reader is None:
             return None
         return [token for tokens in self.tokens(0, self.length) for token in tokens.tolist()]
 
     @property
     def text(self) -> str | None:
         """The complete text; None without a tokenizer. A byte that is not UTF-8 is `\\xff`, an unknown ID is ⟨id⟩."""
-        if self.record is None and self.look.decoder is None:
+        if self.record is None and self.decoding.decoder is None:
             return None
         return "".join(self.texts([(0, self.length)]))
 
     def tokens(self, start: int, stop: int) -> Iterator[Tokens]:
         """Yield the IDs at positions `start <= p < stop` within the sequence, at most 64 Ki at a time."""
-        if self.look.reader is not None:
+        if self.decoding.reader is not None:
             for a, b in windows(self.start + start, self.start + stop, AT_ONCE):
-                yield self.look.reader.tokens(a, b)
+                yield self.decoding.reader.tokens(a, b)
 
     def texts(self, spans: list[Span]) -> Iterator[str]:
         """Yield the text of adjoining spans of positions in pieces.
@@ -438,14 +459,14 @@ class Shown:
             yield from (self.record[a:b] for a, b in spans)
             return
         whole = spans == [(0, self.length)] and self.length <= AT_ONCE
-        if whole and isinstance(self.look.decoder, VocabularyDecoder):
-            yield self._decoded(self.look.decoder)
+        if whole and isinstance(self.decoding.decoder, VocabularyDecoder):
+            yield self._decoded(self.decoding.decoder)
             return
         utf8 = codecs.getincrementaldecoder("utf-8")("backslashreplace")
         for k, (a, b) in enumerate(spans):
             text = ""
             for tokens in self.tokens(a, b):
-                text += utf8.decode(self.look.spelled(tokens))
+                text += utf8.decode(self.decoding.spelled(tokens))
                 if len(spans) == 1:
                     yield text
                     text = ""
@@ -459,7 +480,7 @@ class Shown:
         try:
             return decoder.decode(tokens)
         except DecodeError:
-            return self.look.spelled(tokens).decode("utf-8", "backslashreplace")
+            return self.decoding.spelled(tokens).decode("utf-8", "backslashreplace")
 
 
 Flags = NDArray[np.bool_]
@@ -505,6 +526,7 @@ class SampleView:
         bordered: True if the format or the separator shows where documents begin in a sample.
         notes: Sentences on what tokfmt inferred, and on defects.
         shown: The selected samples.
+        decoder: Decodes their IDs; None without a tokenizer.
     """
 
     path: str
@@ -518,6 +540,7 @@ class SampleView:
     bordered: bool
     notes: tuple[str, ...]
     shown: Iterator[Sample] = field(repr=False)
+    decoder: TextDecoder | None = field(repr=False)
 
 
 def samples(source: SourceRequest, selection: str | None = None, *, tokenizer: str | None = None) -> SampleView:
@@ -526,7 +549,8 @@ def samples(source: SourceRequest, selection: str | None = None, *, tokenizer: s
     Args:
         source: The dataset, and how to read it.
         selection: `5`, `0:10` or `-3:`. Default: the first two samples.
-        tokenizer: The name, directory or tokenizer.json of a tokenizer that decodes the IDs.
+        tokenizer: The name, directory or tokenizer.json of a tokenizer that decodes the IDs (default: that of the
+            manifest).
 
     Raises:
         OptionError: If the dataset stores no samples.
@@ -536,23 +560,25 @@ def samples(source: SourceRequest, selection: str | None = None, *, tokenizer: s
     files = find_one(source)
     chosen = files[0].format
     found = open_dataset(viewed(replace(source, format=chosen.name), chosen, "samples"), Reading(handle), files)
+    found, handle = _with_tokenizer(found, source, handle)
     reader, decoder = found.reader, handle.decoder(lenient=True) if handle else None
     if isinstance(reader, RecordReader) or reader.info.layout is not Layout.SAMPLES:
         raise OptionError(f"{printable(path)}: {chosen.name} stores no samples here. Leave out --samples")
     first, last = _range(found.paths[0], selection, reader.info.sequences, SAMPLES)
-    look = _Rows(reader, found.separator.eos_id, reader.info.pad_id, decoder)
+    rows = _Rows(reader, found.separator.eos_id, reader.info.pad_id, decoder)
     return SampleView(
         path=str(place_of(path)),
         format=chosen.name,
         samples=reader.info.sequences,
         sample_length=reader.info.sample_length,
-        eos_id=look.eos_id,
+        eos_id=rows.eos_id,
         eos_from=found.separator.source,
         eos_seen=found.separator.seen,
-        pad_id=look.pad_id,
-        bordered=look.eos_id is not None or reader.has_begins,
+        pad_id=rows.pad_id,
+        bordered=rows.eos_id is not None or reader.has_begins,
         notes=found.notes,
-        shown=look.rows(first, last),
+        shown=rows.rows(first, last),
+        decoder=decoder,
     )
 
 

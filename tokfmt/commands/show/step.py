@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tokfmt.commands.search.search import Spelling
-from tokfmt.commands.show.show import Look
+from tokfmt.commands.show.show import Decoding
 from tokfmt.core.ragged import Tokens
 from tokfmt.errors import OptionError
 from tokfmt.mix import (
@@ -165,7 +165,7 @@ def show_step(
         if not -len(reader) <= number < len(reader):
             raise OptionError(f"--sample {number}: {printable(path)} has samples 0 to {len(reader) - 1:,}")
         origins = [reader.where(number)]
-    look, ledgers = Look(None, decoder, Spelling(decoder) if decoder is not None else None), Ledgers()
+    decoding, ledgers = Decoding(None, decoder, Spelling(decoder) if decoder is not None else None), Ledgers()
     return Step(
         str(path),
         reader.fingerprint,
@@ -178,11 +178,11 @@ def show_step(
         origins[0].sample,
         origins[-1].sample + 1,
         source.notes,
-        (_drawn(reader, where, look, ledgers) for where in origins),
+        (_drawn(reader, where, decoding, ledgers) for where in origins),
     )
 
 
-def _drawn(reader: Samples, where: Where, look: Look, ledgers: Ledgers) -> StepSample:
+def _drawn(reader: Samples, where: Where, decoding: Decoding, ledgers: Ledgers) -> StepSample:
     spans = list(traced(reader, where.sample))
     length = sum(part.span.stop - part.span.start for part in spans)
     return StepSample(
@@ -190,15 +190,15 @@ def _drawn(reader: Samples, where: Where, look: Look, ledgers: Ledgers) -> StepS
         where.source,
         where.epoch,
         max(0, reader.seq_len - length),
-        (_part(part, look, ledgers) for part in spans),
+        (_part(part, decoding, ledgers) for part in spans),
     )
 
 
-def _part(traced_span: Traced, look: Look, ledgers: Ledgers) -> StepPart:
+def _part(traced_span: Traced, decoding: Decoding, ledgers: Ledgers) -> StepPart:
     source, span, stored = traced_span.source, traced_span.span, stored_sequence(traced_span)
     begin, length = stored.begin, stored.length
     ids = source.reader.tokens(begin + span.start, begin + min(span.stop, length))
-    text = look.spelled(ids).decode("utf-8", "backslashreplace") if look.decoder is not None else None
+    text = decoding.spelled(ids).decode("utf-8", "backslashreplace") if decoding.decoder is not None else None
     if span.stop > length and traced_span.eos_id is not None:
         ids = np.append(
             ids, np.array(traced_span.eos_id, np.promote_types(ids.dtype, np.min_scalar_type(traced_span.eos_id)))

@@ -32,7 +32,7 @@ from __future__ import annotations
 import re
 
 from tokfmt.base.options import LazyAttribute
-from tokfmt.core.format import Confidence, Format, Probe, look
+from tokfmt.core.format import Confidence, Format, Probe, probe_of
 from tokfmt.errors import TokfmtError
 from tokfmt.files.file import everything_in
 from tokfmt.files.place import Place
@@ -100,7 +100,7 @@ class FlatTokens(Format):
 def _entries(path: Place) -> set[str]:
     """Return the names in a directory; none if it is not a directory, or cannot be read."""
     try:
-        return set(look(path).entries) if path.is_dir() else set()
+        return set(probe_of(path).entries) if path.is_dir() else set()
     except (TokfmtError, OSError):
         return set()
 

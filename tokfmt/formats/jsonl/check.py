@@ -189,7 +189,7 @@ class _Look:
                 yield from self._records(solid, self.parser(solid))
                 self._count_returns(lines)
                 if self.audit is not None:
-                    self.audit.look(lines)
+                    self.audit.compare(lines)
                 self.lines += len(lines)
                 self.how.advance(len(lines.data))
         except FormatError as error:
@@ -334,7 +334,7 @@ class IndexAudit:
             order = np.argsort(self.offsets, kind="stable")
             self.offsets, self.lengths = self.offsets[order], self.lengths[order]
 
-    def look(self, lines: Lines) -> None:
+    def compare(self, lines: Lines) -> None:
         """Compare the entries that point into these lines with the lines."""
         if "TF511" in self.problems:
             return
@@ -358,7 +358,7 @@ class IndexAudit:
             self.last_difference = int(wrong[-1])
 
     def findings(self) -> Iterator[Finding]:
-        """Yield the findings on the index. Call it after `look` has compared all lines."""
+        """Yield the findings on the index. Call it after `compare` has compared all lines."""
         name = str(self.path)
         if "TF511" in self.problems:
             yield replace(unreadable("TF511", self.problems["TF511"]), remedy=_NEW)
