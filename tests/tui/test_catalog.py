@@ -66,6 +66,7 @@ def test_files_beside_those_of_a_dataset_are_listed_too(folder):
 @FUZZ_ONLY
 def test_a_dataset_has_the_whole_screen_after_one_that_cannot_be_read(folder):
     """Also the first one, which follows the folder itself."""
+    (folder / "z.pbin").write_bytes(b"\xff" * 2000)
 
     async def steps(app, press):
         for key, readable in (("g", True), ("G", False), ("g", True)):
