@@ -239,8 +239,6 @@ class FillHistogram:
         intervals: The number of intervals.
     """
 
-    from tokfmt.browser.data.columns import padded
-
     fills: Fills
     intervals: int
 
