@@ -290,7 +290,7 @@ def manifest_tokenizer(sources: Sequence[Source]) -> TokenizerHandle | None:
         return None
     path, manifest = sources[0].paths[0], sources[0].manifests[0]
     own = manifest if dataset_path(manifest.path) == path.normalized() else None  # Else it is that of the directory.
-    with suppress(TokfmtError):
+    with suppress(TokfmtError, ImportError):  # an installation without dependencies has no tokenizers
         found = tokenizer_of(located_tokenizer(path, own).place)
         return found if found is not None and found.digest == made["digest"] else None
     return None
