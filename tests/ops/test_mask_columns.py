@@ -1,9 +1,11 @@
 """Columns beside token IDs: labels, masks and borders of documents, in MDS, LitData and JSON Lines."""
 
+import gzip
 import json
 import shutil
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from paths import FIXTURES
@@ -66,3 +68,24 @@ def test_labels_of_another_length_and_fields_without_names_are_refused(tmp_path)
         (source / "index.json").write_text(json.dumps(changed))
         with pytest.raises(FormatError, match=error):
             tokfmt.open(source)
+
+
+def test_columns_that_differ_or_have_another_length_are_reported(tmp_path):
+    both = {"input_ids": [[1, 2, 3]], "labels": [[-100, 2, 3]], "completion_mask": [[0, 0, 1]]}
+    pq.write_table(pa.table(both), tmp_path / "both.parquet")
+    done = tokfmt.convert(tmp_path / "both.parquet", tmp_path / "x.parquet")
+    assert "labels and completion_mask differ at 1 position: a token counts in the loss if each" in done.notes[0]
+    assert pq.read_table(tmp_path / "x.parquet")["labels"].to_pylist() == [[-100, -100, 3]]
+    short = {"input_ids": [[1, 2], [1, 2, 3]], "assistant_masks": [[0, 1], [0, 1]]}
+    pq.write_table(pa.table(short), tmp_path / "short.parquet")
+    with pytest.raises(FormatError, match="row 1 of row group 0 has assistant_masks of another length.*Correct that"):
+        tokfmt.open(tmp_path / "short.parquet")
+
+
+def test_a_folder_of_compressed_json_is_one_of_lines_unless_others_are_there(tmp_path):
+    for number in (10, 9):
+        (tmp_path / f"{number}.json.gz").write_bytes(gzip.compress(b'{"input_ids": [%d]}\n' % number))
+    assert [ids.tolist() for ids in tokfmt.open(tmp_path)] == [[9], [10]]
+    (tmp_path / "a.jsonl").write_text('{"input_ids": [1]}\n')
+    with pytest.raises(FormatError, match="is read as jsonl, and holds 2 other files"):
+        tokfmt.open(tmp_path)
