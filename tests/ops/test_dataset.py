@@ -6,6 +6,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -410,7 +411,7 @@ def test_a_dataset_knows_its_tokenizer_and_its_texts(tmp_path):
 def test_reports_are_tables_in_notebooks(tmp_path):
     path = tmp_path / "x<b>.pbin"
     tokfmt.convert(CORPUS, path, tokenizer=str(TOKENIZER))
-    shown = {
+    shown: dict[str, Any] = {
         "17,450": tokfmt.stats(path),
         "no findings": tokfmt.check(path)[0],
         "identical": tokfmt.diff(path, path),
