@@ -30,6 +30,8 @@ from tokfmt.browser.data.rows import Characters, Damage, RecordSource, RowSource
 from tokfmt.browser.data.state import recall, remember, remember_later
 from tokfmt.browser.data.workers import Job, said
 from tokfmt.core.format import Encoder, Format
+from tokfmt.core.loss_mask import is_masked
+from tokfmt.core.ragged import Ragged
 from tokfmt.core.reader import ByteOffset, Layout, TokenReader
 from tokfmt.core.records import RecordReader
 from tokfmt.errors import FormatError, SourceChangedError, TokfmtError
@@ -39,6 +41,7 @@ from tokfmt.files.named import place_named
 from tokfmt.files.place import Place, place_of
 from tokfmt.files.store import Identity
 from tokfmt.source.discover import format_of
+from tokfmt.source.ingest import encoder_of
 from tokfmt.source.manifest import located_tokenizer, read_manifest
 from tokfmt.source.request import SourceRequest
 from tokfmt.source.stored import Separator
@@ -83,7 +86,7 @@ def opened(opening: Opening) -> Opened:
             port = RecordSource(one.reader, one.records or 0, first=one.first)
         else:
             port = Viewport(one.reader, one.again)
-        views.append(View(one.name, port, one.as_stored))
+        views.append(View(one.name, port, one.as_stored, one.has_prompts))
     return Opened(opening.format, tuple(views), *opening[2:])
 
 
@@ -92,7 +95,9 @@ def joined(first: Opened, whole: Opened) -> Opened:
     fresh = {view.name for view in whole.views}
     kept = tuple(view for view in first.views if view.name == "samples" and view.name not in fresh)
     notes = tuple(dict.fromkeys((*whole.notes, *first.notes)))
-    return whole._replace(views=whole.views + kept, notes=notes)
+    prompted = tuple(view for view in kept if view.has_prompts)
+    others = tuple(view for view in kept if not view.has_prompts)
+    return whole._replace(views=prompted + whole.views + others, notes=notes)
 
 
 _PARAMS = "data_params.json"
@@ -185,6 +190,24 @@ def load(name: str, *, encoding: bool = False, local: bool = False) -> Vocabular
     decoder = handle.decoder(lenient=True)
     decoder.pieces([0])  # builds its tables now, not at the first key
     return Vocabulary(handle, decoder, handle.encoder() if encoding else None)
+
+
+class _NoEncoder(Encoder):
+    """An encoder that raises an error for every text, which the rows then show."""
+
+    def __init__(self, error: TokfmtError) -> None:
+        self.error = error
+
+    def encode(self, texts: list[str]) -> Ragged:  # noqa: ARG002 - an encoder takes texts
+        raise self.error
+
+
+def _encoder_of(reader: RecordReader, words: Vocabulary) -> Encoder:
+    """Return the encoder of the texts of a reader; one that always fails if the tokenizer has no chat template."""
+    try:
+        return encoder_of(reader, words.handle) or _NoEncoder(TokfmtError("holds no text"))
+    except TokfmtError as error:
+        return _NoEncoder(error)
 
 
 class Counted(NamedTuple):
@@ -298,7 +321,7 @@ class Session:
         if not (self.of_text and isinstance(view.port, RecordSource) and words and words.encoder):
             return view.port
         if view.name not in self._texts:
-            self._texts[view.name] = view.port.with_encoder(words.encoder)
+            self._texts[view.name] = view.port.with_encoder(_encoder_of(view.port.reader, words))
         return self._texts[view.name]
 
     @property
@@ -466,10 +489,10 @@ def carried(before: View, where: Where, after: View) -> Where:
 
 
 def has_parts(reader: TokenReader | RecordReader) -> bool:
-    """Return whether a row may be several documents, or have a source: a sample, or a row of a recipe."""
+    """Return whether a row may have parts: a sample, a row of a recipe, or a row with a loss mask."""
     if isinstance(reader, RecordReader):
         return False
-    return reader.info.layout is Layout.SAMPLES or recipe_of(reader) is not None
+    return reader.info.layout is Layout.SAMPLES or recipe_of(reader) is not None or is_masked(reader)
 
 
 def _within_chunk(reader: TokenReader, first: int, place: ByteOffset) -> int | None:
