@@ -81,19 +81,19 @@ class TestFile(FormatContract):
         size = options.get("group_size", 1)
         assert all(len(group) == size for group in groups[:-1]) and all(0 < len(group) <= size for group in groups[-1:])
         held = [record for group in groups for record in group]
-        if dtype := options.get("record"):
+        if dtype := options.get("bare"):
             return [np.frombuffer(record, np.dtype(dtype).newbyteorder("<")).tolist() for record in held]
         return [ids_of(record, options.get("field", "input_ids")) for record in held]
 
     def read_options(self, options):
-        return {"bare": options["record"]} if "record" in options else {}
+        return {"bare": options["bare"]} if "bare" in options else {}
 
 
 class TestFolder(TestFile):
     filename = "records"
     sharded = {"shard_size": 1}
     checksummed = False  # nothing states how many files there are
-    write_variants = ({"shard_size": 7}, {"record": "int64", "group_size": 2})
+    write_variants = ({"shard_size": 7}, {"bare": "int64", "group_size": 2})
     long_options = {"shard_size": 1 << 16}
     many = 40
 
@@ -107,7 +107,7 @@ def test_the_bytes_of_upstream(tmp_path):
     across = [[start + i % 50 for i in range(count)] for start, count in cases["across_blocks"]["ranges"]]
     (tmp_path / "x.jsonl").write_text("".join(f'{{"input_ids": {one}}}\n' for one in across))
     out = tmp_path / "x.array_record"
-    tokfmt.convert(tmp_path / "x.jsonl", out, to_options={"record": "int32", "group_size": 2}, eos="none")
+    tokfmt.convert(tmp_path / "x.jsonl", out, to_options={"bare": "int32", "group_size": 2}, eos="none")
     assert out.read_bytes() == (HOME / "across_blocks.array_record").read_bytes()
 
 

@@ -61,7 +61,7 @@ class WriteOptions:
     """Options for writing records."""
 
     field: str = option("input_ids", "feature of tf.train.Example that holds the IDs")
-    record: Literal["example", "int32", "int64"] = option("example", "tf.train.Example, or bare integers of a dtype")
+    bare: Literal["int32", "int64"] | None = option(None, "dtype of bare integers; auto: records are tf.train.Example")
     compression: Literal["none", "gzip"] = option("none", "compression of whole files")
     shard_size: int = option(1 << 26, "tokens per file of a folder; sequences stay complete", minimum=1)
     seq_len: int = option(2048, "tokens per record, if samples of a recipe are written", minimum=1)
@@ -214,11 +214,10 @@ class Writer(RecordFilesWriter):
 
     @property
     def limit(self) -> int:  # type: ignore[override]
-        return 2**31 - 1 if self.options.record == "int32" else 2**32 - 1
+        return 2**31 - 1 if self.options.bare == "int32" else 2**32 - 1
 
     def _record(self, ids: NDArray[np.integer[Any]]) -> bytes:
-        is_example = self.options.record == "example"
-        return example_of(self.options.field, ids) if is_example else bare_of(self.options.record, ids)
+        return bare_of(self.options.bare, ids) if self.options.bare else example_of(self.options.field, ids)
 
 
 class TFRecordInspection(RecordFilesInspection):
