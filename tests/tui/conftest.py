@@ -5,6 +5,7 @@ import os
 import re
 import string
 
+import browsing  # noqa: F401 - apps start and settle sooner with it
 import pytest
 from builder import screens
 from click.testing import CliRunner
