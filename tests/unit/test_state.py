@@ -1,7 +1,6 @@
 """Facts about datasets that the browser keeps between runs."""
 
 from tokfmt.browser.data.state import recall, remember, state_file
-
 from tokfmt.plugin import Url
 
 

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.cells import set_cell_size
 
+from tokfmt.browser.data.cells import Cells, Lines
 from tokfmt.browser.data.columns import padded
-from tokfmt.browser.data.lines import Cells, Loaded
 from tokfmt.browser.data.opening import recipe_of, samples_of
 from tokfmt.browser.data.session import Session
 from tokfmt.core.loss_mask import padding_of
@@ -268,7 +268,7 @@ class FillHistogram:
 
 
 @dataclass(frozen=True)
-class FillLines(Loaded):
+class FillLines(Lines):
     """The fill of samples, a line for each interval.
 
     Attributes:

@@ -1,33 +1,26 @@
 """Samples in the browser: padding, borders of documents, where things lie in files, and statistics."""
 
-import json
-
 import numpy as np
 import pytest
-from browsing import EVERY, browse, tab_of
-from click.testing import CliRunner
+from amount import FUZZ_ONLY
+from browsing import EVERY, Kind, browse, notes, tab_of
 from opened import open_source
 from paths import CORPUS, FIXTURES, TOKENIZER
 
 import tokfmt
-from tokfmt.browser.data.layout import Kind, Mode
-from tokfmt.cli.main import cli
-from tokfmt.commands.show.show import samples
-from tokfmt.commands.stats import StatsReport
-from tokfmt.source.request import SourceRequest
 
 HDF5 = FIXTURES / "hdf5"
+
+
 PADDED = [FIXTURES / "stage1" / "blocks", HDF5 / "new_padded_pad0", HDF5 / "padded_eos", HDF5 / "new_vsl"]
+
+
 LINES = CORPUS.read_bytes().splitlines(keepends=True)
 
 
 @pytest.fixture(autouse=True)
 def _own_state(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-
-
-def sample(path, row):
-    return next(samples(SourceRequest((path,)), str(row)).shown)
 
 
 async def to_sample(app, press, row):
@@ -51,6 +44,7 @@ def painted_tokens(reader):
     return found
 
 
+@FUZZ_ONLY
 def test_what_is_not_padded_is_not_dimmed():
     async def steps(app, press):
         await to_sample(app, press, 0)
@@ -68,28 +62,7 @@ def rules(reader):
     return [line.first for line in reader.lines if line.runs and line.runs[0].kind is Kind.RULE]
 
 
-@pytest.mark.parametrize(
-    ("path", "row"),
-    [(HDF5 / "new_vsl", 13), (HDF5 / "vsl_old", 3), (PADDED[0], 1)],
-    ids=lambda one: getattr(one, "name", one),
-)
-def test_borders_of_documents_are_drawn_in_a_sample(path, row):
-    begins = [token for token in np.flatnonzero(sample(path, row).begins).tolist() if token]
-
-    async def steps(app, press):
-        await to_sample(app, press, row)
-        reader = tab_of(app).reader
-        for mode in (Mode.TEXT, Mode.IDS, Mode.BOTH):
-            reader.mode = mode
-            await press()
-            last = reader.lines[-1].last
-            assert rules(reader) == [token for token in begins if token < last]
-
-    browse([path], steps, size=(160, 51))
-    if path.parent == HDF5:  # the tokenizer's separator is not that of the blocks
-        browse([path], steps, size=(160, 51), tokenizer=str(TOKENIZER))
-
-
+@FUZZ_ONLY
 def test_a_recipe_is_browsed_in_the_order_of_training():
     mix = FIXTURES / "recipe" / "mix.toml"
     view = tokfmt.open(mix)
@@ -106,15 +79,13 @@ def test_a_recipe_is_browsed_in_the_order_of_training():
             assert rules(reader) == begins[row] != []
         assert f"label {view[9]['labels'][0]}" in detail(app)
         await press("g", *"12", "asterisk", "4", "enter")
-        assert "there are 46 samples: 0 to 45" in str(list(app._notifications)[-1].message)
+        assert "there are 46 samples: 0 to 45" in str(list(notes(app))[-1].message)
         assert tab.where == (9, 0)
 
     browse([mix], steps, size=(160, 50))
 
 
-# where things lie
-
-
+@FUZZ_ONLY
 @pytest.mark.parametrize("path", EVERY, ids=lambda path: path.name)
 def test_a_byte_leads_to_its_token(path):
     reader = open_source([path]).reader
@@ -131,10 +102,10 @@ def test_a_byte_leads_to_its_token(path):
         assert tab.where == expected
         assert tab.list.row == expected[0]
         await ask_byte(app, press, "123456789012")
-        assert "holds no token" in str(list(app._notifications)[-1].message)
+        assert "holds no token" in str(list(notes(app))[-1].message)
         assert tab.where == expected
         await ask_byte(app, press, "no number")
-        assert "no number" in str(list(app._notifications)[-1].message)
+        assert "no number" in str(list(notes(app))[-1].message)
 
     browse([path], steps)
 
@@ -145,6 +116,7 @@ async def ask_byte(app, press, answer):
     await press("enter")
 
 
+@FUZZ_ONLY
 @pytest.mark.parametrize("tokenizer", [None, str(TOKENIZER)])
 def test_a_byte_leads_to_its_record_and_back(tokenizer):
     starts = np.cumsum([0, *map(len, LINES)]).tolist()
@@ -155,53 +127,12 @@ def test_a_byte_leads_to_its_record_and_back(tokenizer):
         assert tab.where == (7, 0)
         assert f"byte {starts[7]:,} of {CORPUS.name}" in detail(app)
         await ask_byte(app, press, str(starts[-1]))
-        assert "holds no record" in str(list(app._notifications)[-1].message)
+        assert "holds no record" in str(list(notes(app))[-1].message)
         assert tab.where == (7, 0)
         await press("g", "t", "colon", "5", "enter")
-        assert "no token positions" in str(list(app._notifications)[-1].message)
+        assert "no token positions" in str(list(notes(app))[-1].message)
         await press("x")
         assert app.entry.name == "index"
         assert (app.tab.hex.at, app.tab.hex.marked.start) == (starts[7], starts[7])
 
     browse([CORPUS], steps, tokenizer=tokenizer)
-
-
-# statistics
-
-PACKED = FIXTURES / "parquet" / "packed" / "train.idx.parquet"
-
-
-def counted(path, *how):
-    """The document of `tokfmt stats --json`."""
-    done = CliRunner().invoke(cli, ["stats", str(path), "--json", *how], catch_exceptions=False)
-    assert done.exit_code == 0
-    return json.loads(done.stdout)
-
-
-def of_browser(app):
-    return json.loads(json.dumps(StatsReport([app.session.statistics]).as_json()))
-
-
-OF_ROWS = [*PADDED, HDF5 / "padded_pad0", HDF5 / "summarization", PACKED]
-
-
-def test_a_pass_over_documents_ends_where_samples_are_shown(monkeypatch):
-    """Its figures never stand under the name of the other view."""
-    monkeypatch.setattr("tokfmt.browser.tabs.statistics.AT_ONCE", 0)
-
-    async def steps(app, press):
-        await press("2")
-        tab = app.tab
-        tab.action_all()
-        app.next_view()
-        assert tab.job is None
-        await press()
-        assert app.session.statistics is None
-        assert tab.found.sequences == app.session.port.count
-        await press("c")
-        assert app.session.statistics.layout == "samples"
-        app.next_view()
-        await press()
-        assert app.session.statistics is None
-
-    browse([HDF5 / "padded_eos"], steps)

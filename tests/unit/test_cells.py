@@ -1,6 +1,6 @@
 """The lines of tables in the browser."""
 
-from tokfmt.browser.data.lines import fitted
+from tokfmt.browser.data.cells import fitted
 
 
 def test_what_is_cut_off_is_told():

@@ -3,22 +3,26 @@
 import asyncio
 import json
 
-import numpy as np
 import pytest
+from amount import FUZZ_ONLY
+from browsing import Browser, SourceRequest, notes, open_session, opened, settled
 from paths import CORPUS, FIXTURES, TOKENIZER
 
 from tokfmt import convert
-from tokfmt.browser.app import Browser, settled
-from tokfmt.browser.data.session import open_session
 from tokfmt.browser.tabs.compare import CompareTab
-from tokfmt.core.reader import Info, Layout
-from tokfmt.plugin import TokenReader
-from tokfmt.source.request import SourceRequest
 
 PACK = FIXTURES / "modalities" / "D_2byte_gpt2.pbin"
+
+
 BLOCKS = FIXTURES / "stage1" / "blocks"
+
+
 STORE = FIXTURES / "flat-tokens" / "multi_chunk.zarr"
+
+
 HDF5 = FIXTURES / "hdf5" / "padded_eos"
+
+
 EVERY = [PACK, BLOCKS, STORE, HDF5, CORPUS]
 
 
@@ -80,6 +84,7 @@ def texts(tmp_path_factory):
 PLACES = [(3, 3), (9, 9), (12, None), (None, 24)]
 
 
+@FUZZ_ONLY
 @pytest.mark.parametrize("pair", ["a.pbin b.pbin", "a.jsonl b.jsonl"])
 def test_from_one_difference_to_the_next(texts, pair):
     a, b = pair.split()
@@ -112,6 +117,7 @@ def test_from_one_difference_to_the_next(texts, pair):
     compare(texts / a, texts / b, steps)
 
 
+@FUZZ_ONLY
 def test_differing_tokens_are_marked_on_both_sides_and_the_cursors_keep_step(texts):
     async def steps(tab, press):
         a, b = tab.sides
@@ -139,6 +145,7 @@ def test_differing_tokens_are_marked_on_both_sides_and_the_cursors_keep_step(tex
     compare(texts / "a.pbin", texts / "b.pbin", steps, tokenizer=str(TOKENIZER))
 
 
+@FUZZ_ONLY
 @pytest.mark.parametrize("path", EVERY, ids=lambda path: path.name)
 def test_every_format_is_identical_to_itself(path):
     async def steps(tab, press):
@@ -146,11 +153,12 @@ def test_every_format_is_identical_to_itself(path):
         assert shown(tab.sides[0]) == shown(tab.sides[1]) != ""
         await press("n")
         assert tab.step == 0
-        assert any("no more" in str(one.message) for one in tab.app._notifications)
+        assert any("no more" in str(one.message) for one in notes(tab.app))
 
     compare(path, path, steps)
 
 
+@FUZZ_ONLY
 def test_samples_are_compared_as_they_lie():
     async def steps(tab, press):
         assert "documents" in line(tab, "#verdict")
@@ -164,6 +172,7 @@ def test_samples_are_compared_as_they_lie():
     compare(BLOCKS, BLOCKS, steps)
 
 
+@FUZZ_ONLY
 def test_text_and_ids_without_a_tokenizer(texts):
     async def steps(tab, press):
         assert "--tokenizer" in line(tab, "#verdict")
@@ -173,6 +182,7 @@ def test_text_and_ids_without_a_tokenizer(texts):
     compare(texts / "a.jsonl", PACK, steps)
 
 
+@FUZZ_ONLY
 def test_text_is_tokenised_as_the_manifest_of_the_other_side_says(texts):
     async def steps(tab, press):
         assert line(tab, "#verdict").startswith("✓ identical")
@@ -184,42 +194,18 @@ def test_text_is_tokenised_as_the_manifest_of_the_other_side_says(texts):
     compare(texts / "a.jsonl", texts / "a.pbin", steps)
 
 
+@FUZZ_ONLY
 def test_one_dataset_has_no_comparison():
-    app = Browser(open_session(SourceRequest((str(PACK),))))
+    app = Browser(opened(str(PACK)))
 
     async def main():
         async with app.run_test() as pilot:
             await settled(app, pilot)
             await pilot.press("5")
             assert app.entry.name == "sequences"
-            assert any("--diff" in str(one.message) for one in app._notifications)
+            assert any("--diff" in str(one.message) for one in notes(app))
 
     asyncio.run(main())
-
-
-class Long(TokenReader):
-    """`count` documents of 100 tokens, alike but for number `other`; waits at `gate` before it reads on."""
-
-    def __init__(self, count, other=None, gate=None):
-        self.info = Info(Layout.DOCUMENTS, np.dtype(np.uint32), count, count * 100)
-        self.other, self.gate = other, gate
-
-    def tokens(self, start, stop):
-        if self.gate is not None and stop > 1_000_000:
-            self.gate.wait(60)
-        found = (np.arange(start, stop) % 50_000).astype(np.uint32)
-        if self.other is not None and start <= self.other * 100 + 7 < stop:
-            found[self.other * 100 + 7 - start] = 1
-        return found
-
-    def offsets(self, first, last):
-        return np.arange(first, last + 1, dtype=np.int64) * 100
-
-    def close(self):
-        pass
-
-
-# copies
 
 
 def copied_by(tab, monkeypatch):
@@ -229,6 +215,7 @@ def copied_by(tab, monkeypatch):
     return copies
 
 
+@FUZZ_ONLY
 def test_the_row_of_a_side_and_the_difference_are_copied(texts, monkeypatch):
     a, b = ([json.loads(one)["text"] for one in (texts / f"{name}.jsonl").read_text().splitlines()] for name in "ab")
 
@@ -252,11 +239,11 @@ def test_the_row_of_a_side_and_the_difference_are_copied(texts, monkeypatch):
         await press("right_curly_bracket", "right_curly_bracket")
         assert tab.sides[1].absent
         await press("D")
-        assert "lacks this row" in str(list(tab.app._notifications)[-1].message)
+        assert "lacks this row" in str(list(notes(tab.app))[-1].message)
         await press("c")
         assert copies.pop()[0] == a[12]
         await press("g", *"30", "enter", "D")
-        assert "alike" in str(list(tab.app._notifications)[-1].message)
+        assert "alike" in str(list(notes(tab.app))[-1].message)
         assert not copies
 
     compare(texts / "a.pbin", texts / "b.pbin", steps, tokenizer=str(TOKENIZER))
