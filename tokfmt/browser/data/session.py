@@ -32,7 +32,6 @@ from tokfmt.files.named import place_named
 from tokfmt.files.place import Place, place_of
 from tokfmt.files.store import Identity
 from tokfmt.source.discover import format_of
-from tokfmt.source.ingest import encoder_of
 from tokfmt.source.manifest import located_tokenizer, read_manifest
 from tokfmt.source.request import SourceRequest
 from tokfmt.wording import printable
@@ -148,6 +147,8 @@ class _NoEncoder(Encoder):
 
 def _encoder_of(reader: RecordReader, words: Vocabulary) -> Encoder:
     """Return the encoder of the texts of a reader; one that always fails if the tokenizer has no chat template."""
+    from tokfmt.source.ingest import encoder_of
+
     try:
         return encoder_of(reader, words.handle) or _NoEncoder(TokfmtError("holds no text"))
     except TokfmtError as error:
