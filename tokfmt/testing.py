@@ -952,7 +952,7 @@ class ReadOnlyContract:
         return [one for batch in found for one in (batch.texts or (batch.ragged.tolist() if batch.ragged else ()))]
 
     def _batches(self, stored: RecordReader, block: Block) -> Iterator[RecordBatch]:
-        return stored.texts(block) if stored.info.kind == "text" else stored.ids(block)
+        return stored.texts(block) if stored.info.is_text else stored.ids(block)
 
     def test_it_is_read_as_it_was_made(self, tmp_path: Path) -> None:
         """The reader, and its copy after pickling, return what was made."""

@@ -177,7 +177,6 @@ def _print_end(preview: Any, count: int) -> None:
 def _holds_text(path: str, given: Mapping[str, Any]) -> bool:
     """Return whether a dataset holds text, so that --text needs no tokenizer; open it if its format may hold text."""
     from tokfmt.core.losses import READS
-    from tokfmt.core.records import RecordReader
     from tokfmt.source.discover import format_of
     from tokfmt.source.open import open_dataset
     from tokfmt.source.request import Reading
@@ -187,7 +186,7 @@ def _holds_text(path: str, given: Mapping[str, Any]) -> bool:
     request = requested((path,), given, allow_loss={*given["allow_loss"], *READS["show"]})
     reader = open_dataset(request, Reading(few_sequences=True)).reader
     reader.close()
-    return isinstance(reader, RecordReader) and reader.info.kind == "text"
+    return reader.info.is_text
 
 
 def _heading(preview: Any) -> str:

@@ -48,7 +48,7 @@ _JOBS = 8  # workers per task by which text is cut if tasks share no journal
 
 def encoder_for(records: RecordReader, tokenizer: TokenizerHandle | None, progress: Progress) -> Encoder | None:
     """Begin a phase of `progress`, and return the encoder of records; None if they hold token IDs."""
-    text = records.info.kind == "text"
+    text = records.info.is_text
     progress.phase("tokenizing" if text else "reading ids", records.info.size, "bytes")
     return encoder_of(records, tokenizer)
 
@@ -239,7 +239,7 @@ def tokenized(records: RecordReader, handle: TokenizerHandle | None, jobs: int =
 
 def encoder_of(records: RecordReader, handle: TokenizerHandle | None) -> Encoder | None:
     """Return the encoder of records; None if they hold token IDs, or if there is no tokenizer."""
-    return handle.encoder() if records.info.kind == "text" and handle is not None else None
+    return handle.encoder() if records.info.is_text and handle is not None else None
 
 
 def ingested(
@@ -356,7 +356,7 @@ def sample_records(source: Source) -> tuple[list[str], SkippedRecords]:
         return texts, skipped
     looked = _spread(records, _PLACES)
     for block in looked:
-        batch = next(iter(records.texts(block) if records.info.kind == "text" else records.ids(block)), None)
+        batch = next(iter(records.texts(block) if records.info.is_text else records.ids(block)), None)
         if batch is not None:
             texts += batch.texts[: max(1, _TEXTS // len(looked))]
             skipped += batch.skipped

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from tokfmt.core.format import Hints
-from tokfmt.core.reader import Damage, Info, Layout, Separators, TokenReader, windows
+from tokfmt.core.reader import Damage, Info, Separators, TokenReader, windows
 from tokfmt.core.records import RecordInfo, RecordReader, has_records
 from tokfmt.errors import (
     NO_DAMAGE,
@@ -183,9 +183,7 @@ def _check_apart(before: Source, after: Source) -> None:
 
 def _stored_of(source: Source) -> TokenReader | None:
     """Return the first reader of the stored axis; None for records."""
-    if isinstance(source.reader, RecordReader):
-        return None
-    return next(iter(dataset_of(source.reader).axis.readers()), None)
+    return None if source.axis is None else next(iter(dataset_of(source.axis).axis.readers()), None)
 
 
 def find_one(request: SourceRequest, listing: Listing | None = None) -> Sequence[SourceFiles]:
@@ -376,8 +374,7 @@ def _with_separator(
         TokenizerMismatchError: Another tokenizer made the dataset.
     """
     stored, default, manifests = source.reader, hints.tokenizer_eos, source.manifests
-    is_text = isinstance(stored, RecordReader) and stored.info.kind == "text"
-    notes = source.notes
+    is_text, notes = stored.info.is_text, source.notes
     if reading.tokenizer is not None and not is_text:
         notes += tuple(notes_on_tokenizers(source.paths, source.tokenizers, reading.tokenizer, request.allow_loss))
     if isinstance(stored, RecordReader):
@@ -448,7 +445,7 @@ def _contents_of_records(source: Source, records: RecordReader) -> Source:
     """Return a source whose records of token IDs are read without the separator and the lead that the user names."""
     separator = source.separator
     eos_id = separator.eos_id if separator.source == GIVEN and separator.is_stored else None
-    if records.info.kind != "ids" or source.format.is_computed or (eos_id is None and source.bos_id is None):
+    if source.stored_ids is None or (eos_id is None and source.bos_id is None):
         return source
     from tokfmt.source.ingest import ContentRecords  # Most sources need none of its imports.
 
@@ -517,7 +514,7 @@ def contradicted(source: Source, sequences: int, tokens: int | None) -> CorruptE
     (path,), (manifest,) = source.paths, source.manifests
     if manifest.ids != (source.separator.eos_id, source.bos_id):
         return None
-    stated = manifest.counts(reader.info.split, samples=reader.info.layout is Layout.SAMPLES)
+    stated = manifest.counts(reader.info.split, samples=reader.info.is_samples)
     for key, count in (("sequences", sequences), ("tokens", tokens)):
         expected = stated.get(key)
         if isinstance(expected, int) and count is not None and expected != count:

@@ -137,6 +137,27 @@ class Source(NamedTuple):
     manifests: tuple[Manifest, ...] = ()
 
     @property
+    def axis(self) -> TokenReader | None:
+        """Its token axis; None for records."""
+        return None if isinstance(self.reader, RecordReader) else self.reader
+
+    @property
+    def records(self) -> RecordReader | None:
+        """Its records; None for a token axis."""
+        return self.reader if isinstance(self.reader, RecordReader) else None
+
+    @property
+    def stored_ids(self) -> RecordReader | None:
+        """The records of token IDs that its files store; None for text, a token axis and a recipe."""
+        return None if self.format.is_computed or self.reader.info.is_text else self.records
+
+    @property
+    def stored_documents(self) -> TokenReader | None:
+        """The token axis of documents that its files store; None for records, samples, a stream and a recipe."""
+        axis = self.axis
+        return None if axis is None or axis.info.layout is not Layout.DOCUMENTS or self.format.is_computed else axis
+
+    @property
     def remarks(self) -> tuple[str, ...]:
         """The notes on the dataset itself, without those on its manifest and on other files in its directory."""
         info = self.reader.info
@@ -147,6 +168,16 @@ class Source(NamedTuple):
     def accepted(self) -> tuple[str, ...]:
         """The notes on what is left out because the user accepted its loss."""
         return tuple(loss.note for loss in self.reader.info.lost)
+
+
+def axes_of(sources: Iterable[Source]) -> list[TokenReader]:
+    """Return the token axes of the sources that hold no records, in order."""
+    return [source.axis for source in sources if source.axis is not None]
+
+
+def records_of(sources: Iterable[Source]) -> list[RecordReader]:
+    """Return the records of the sources that hold no token axis, in order."""
+    return [source.records for source in sources if source.records is not None]
 
 
 def paths_of(sources: Iterable[Source]) -> list[Place]:
@@ -237,8 +268,7 @@ def agreed_tokenizer(
     unknown = False
     for source in sources:
         # A recipe of text can have sources of token IDs too.
-        is_text = isinstance(source.reader, RecordReader) and source.reader.info.kind == "text"
-        is_text = is_text and not source.format.is_computed
+        is_text = source.reader.info.is_text and not source.format.is_computed
         for path, stated in zip(source.paths, source.tokenizers, strict=True):
             one = named if is_text else stated
             unknown |= one is None
@@ -266,7 +296,7 @@ def _named_in_metadata(sources: Sequence[Source], allow_loss: frozenset[str]) ->
     places = dict[str, Place]()
     for source in sources:
         info = source.reader.info
-        for name in info.tokenizers if isinstance(info, Info) else ():
+        for name in info.tokenizers:
             places.setdefault(name, source.paths[0])
     if len(places) <= 1:
         return ""

@@ -48,7 +48,7 @@ from tokfmt.core.findings import Audit, Code, Finding
 from tokfmt.core.format import REGION, probe_of
 from tokfmt.core.losses import READS
 from tokfmt.core.memory import MemoryReader
-from tokfmt.core.reader import Info, Layout, TokenReader, largest_id, windows
+from tokfmt.core.reader import TokenReader, largest_id, windows
 from tokfmt.core.records import RecordReader
 from tokfmt.errors import (
     DetectionError,
@@ -405,12 +405,11 @@ class _Checking:
         reader = source.reader
         self.found.remark(() if self.found.errors else source.remarks)
         yield from self._content(reader)
-        is_gathered = isinstance(reader, RecordReader) and reader.info.kind == "ids" and not source.format.is_computed
-        if not (isinstance(reader, RecordReader) and is_gathered and self.deep):
+        if source.stored_ids is None or not self.deep:
             yield from self._of_content(one, source)
             return
         try:
-            axis = ingested(as_stored(reader), None, self.jobs)
+            axis = ingested(as_stored(source.stored_ids), None, self.jobs)
         except TokfmtError as error:
             yield _refusal(str(self.path), error)
             return
@@ -427,7 +426,7 @@ class _Checking:
                 except TokfmtError as error:
                     yield _refusal(str(self.path), error)
                     return
-            if self.handle is not None and reader.info.kind == "ids" and not source.format.is_computed:
+            if self.handle is not None and source.stored_ids is not None:
                 yield from self._of_records(source, reader, self.handle)
         else:
             info = reader.info
@@ -444,12 +443,11 @@ class _Checking:
             if "TF945" in self.found.counts:
                 self.found.doubled = next((one.eos_id for one in searches if isinstance(one, Endings)), info.eos_id)
             bare = behind_bos(source, self.handle, self.progress.note)
-            if self.handle is not None and vocabulary is not None and not isinstance(bare.reader, RecordReader):
-                yield from tokenizer_findings(bare, bare.reader, self.handle, vocabulary)
+            if self.handle is not None and vocabulary is not None and bare.axis is not None:
+                yield from tokenizer_findings(bare, bare.axis, self.handle, vocabulary)
         if self.deep:
             counts, ids = (self.found.sequences, self.found.tokens), (source.separator.eos_id, source.bos_id)
-            samples = isinstance(reader.info, Info) and reader.info.layout is Layout.SAMPLES
-            yield from count_findings(one, *counts, *ids, samples=samples, max_id=max_id)
+            yield from count_findings(one, *counts, *ids, samples=reader.info.is_samples, max_id=max_id)
         if self.corpus is not None:
             yield from corpus_findings(bare, self.corpus)
 

@@ -35,7 +35,7 @@ from tokfmt.core.findings import Finding
 from tokfmt.core.loss_mask import MASKED_END, TARGET
 from tokfmt.core.losses import READS
 from tokfmt.core.ragged import Tokens
-from tokfmt.core.reader import Info, Layout, Separators, TokenReader, largest_id, windows
+from tokfmt.core.reader import Layout, Separators, TokenReader, largest_id, windows
 from tokfmt.core.records import RecordReader, has_records
 from tokfmt.core.tokenizer_ids import TokenizerIds, wrapped_bits
 from tokfmt.errors import FormatError, OptionError, TokfmtError
@@ -362,10 +362,8 @@ class Endings:
     @staticmethod
     def of(source: Source) -> Endings | None:
         """Return a search; None for streams and samples, or if no ID ends most sequences."""
-        reader = source.reader
-        if isinstance(reader, RecordReader) or reader.info.layout is not Layout.DOCUMENTS or reader.is_split:
-            return None
-        if source.format.is_computed:
+        reader = source.stored_documents
+        if reader is None or reader.is_split:
             return None
         gap = dataset_of(reader).gap
         if gap.id is not None:
@@ -550,9 +548,9 @@ def stored_count_findings(one: SourceFiles, source: Source) -> Iterator[Finding]
     info = reader.info
     if info.separators in (Separators.NONE, Separators.TRAILING):
         tokens = info.tokens if info.separators is Separators.NONE else None
-        samples = info.layout is Layout.SAMPLES
         tokens = tokens if source.bos_id is None else None
-        yield from count_findings(one, info.sequences, tokens, source.separator.eos_id, source.bos_id, samples=samples)
+        ids = source.separator.eos_id, source.bos_id
+        yield from count_findings(one, info.sequences, tokens, *ids, samples=info.is_samples)
 
 
 def _number(value: object) -> str:
@@ -648,7 +646,7 @@ class Vocabulary:
 def metadata_findings(source: Source) -> Iterator[Finding]:
     """Report files of one dataset whose metadata name different tokenizers."""
     info = source.reader.info
-    named = info.tokenizers if isinstance(info, Info) else ()
+    named = info.tokenizers
     if len(named) > 1:
         yield Finding(
             "TF928",
@@ -888,7 +886,7 @@ class Corpus:
         asked = replace(request.accepting(READS["diff"]), every_end=True)
         self.source = open_dataset(asked, Reading(jobs=jobs, progress=progress))
         reader = self.source.reader
-        if handle is None and isinstance(reader, RecordReader) and reader.info.kind == "text":
+        if handle is None and reader.info.is_text:
             raise OptionError(
                 "--against compares tokens with text, which needs a tokenizer. Add --tokenizer NAME|DIR|FILE"
             )
@@ -952,10 +950,8 @@ def behind_bos(source: Source, handle: TokenizerHandle | None, note: Callable[[s
         handle: The tokenizer; None without one.
         note: Receives a note, if all documents that were read begin with the ID.
     """
-    bos_id, reader = None if handle is None else handle.bos_id, source.reader
-    if handle is None or bos_id is None or source.bos_id is not None:
-        return source
-    if isinstance(reader, RecordReader) or reader.info.layout is not Layout.DOCUMENTS or source.format.is_computed:
+    bos_id, reader = None if handle is None else handle.bos_id, source.stored_documents
+    if handle is None or bos_id is None or source.bos_id is not None or reader is None:
         return source
     try:
         found, _ = without_leads(reader, bos_id, source.paths[0])

@@ -12,9 +12,10 @@ from typing import Any, Literal
 
 from tokfmt.commands.compare.alignment import Difference, Kind, Surplus, align, first_unlike, multisets
 from tokfmt.commands.compare.fingerprint import AxisSide, Read, Side, Utf8, hands, read_records
+from tokfmt.commands.convert.inputs import text_recipe_of
 from tokfmt.core.format import Encoder, Format
 from tokfmt.core.losses import READS, WRITES
-from tokfmt.core.reader import Info, Layout, TokenReader
+from tokfmt.core.reader import Info, TokenReader
 from tokfmt.core.records import RecordReader
 from tokfmt.errors import OptionError
 from tokfmt.files.locks import Scratch
@@ -24,7 +25,7 @@ from tokfmt.run.plan import Workers
 from tokfmt.run.progress import Progress
 from tokfmt.source.open import find_one, open_dataset, presuming
 from tokfmt.source.request import Reading, SourceRequest, option_names, viewed
-from tokfmt.source.stored import Source, boundaries_of, tokenizer_of
+from tokfmt.source.stored import Source, axes_of, boundaries_of, tokenizer_of
 from tokfmt.text.decoding import ByteLevelDecoder, TextDecoder
 from tokfmt.wording import printable
 
@@ -252,17 +253,16 @@ def open_both(
     sources = [_prepared(source, scratch, jobs, progress) for source in sources]
     packed = _pack_samples(sources)
     for source in sources if samples else ():
-        if isinstance(source.reader, RecordReader) or source.reader.info.layout is not Layout.SAMPLES:
+        if not source.reader.info.is_samples:
             name = source.format.name
             raise OptionError(f"{printable(source.paths[0])}: {name} stores no samples here. Leave out --samples")
-    texts = [isinstance(source.reader, RecordReader) and source.reader.info.kind == "text" for source in sources]
+    texts = [source.reader.info.is_text for source in sources]
     decoder: TextDecoder | None = handle.decoder(lenient=True) if handle else None
     encoder: Encoder | None = handle.encoder() if handle else None
     if all(texts):
         encoder = Utf8()
         decoder = ByteLevelDecoder({byte: bytes([byte]) for byte in range(256)}, lenient=True)
-    readers = [source.reader for source in sources]
-    labeled = [reader for reader in readers if not isinstance(reader, RecordReader) and reader.has_labels]
+    labeled = [axis for axis in axes_of(sources) if axis.has_labels]
     masked = samples and len(labeled) == len(sources)
     if masked and len({reader.shifted for reader in labeled}) > 1:
         packed = all(reader.marks(0, 0) is not None for reader in labeled)
@@ -271,7 +271,7 @@ def open_both(
     def side(source: Source) -> Side:
         reader = source.reader
         if isinstance(reader, RecordReader):
-            if reader.info.kind == "text" and encoder is None:
+            if reader.info.is_text and encoder is None:
                 place = printable(source.paths[0])
                 raise OptionError(f"{place}: holds text, the other dataset holds token IDs. Add --tokenizer")
             return read_records(reader, encoder, jobs, progress, processes=executor == "auto")
@@ -292,14 +292,13 @@ def _beside(reader: TokenReader, *, masked: bool, packed: bool) -> Sequence[Any]
 
 def _prepared(source: Source, scratch: list[Scratch], jobs: int, progress: Progress) -> Source:
     """Return a recipe of text with the reader of what it makes, and add its directory; return other sources as is."""
-    if not source.format.is_computed:
+    recipe = text_recipe_of(source)
+    if recipe is None:
         return source
-    from tokfmt.mix import TextRecipe, prepared_in  # only recipes need these imports
+    from tokfmt.mix import prepared_in  # only recipes need what it imports
 
-    if not isinstance(source.reader, TextRecipe):
-        return source
     scratch.append(Scratch())
-    return source._replace(reader=prepared_in(scratch[-1].path, source.reader, jobs, progress))
+    return source._replace(reader=prepared_in(scratch[-1].path, recipe, jobs, progress))
 
 
 def _pack_samples(sources: list[Source]) -> bool:
@@ -357,7 +356,7 @@ def _datasets(both: OpenedPair) -> tuple[ComparedDataset, ComparedDataset]:
 def _not_compared(source: Source) -> Iterator[str]:
     """Yield notes on what a dataset states and `diff` does not compare."""
     info = source.reader.info
-    for inner in info.inner if isinstance(info, Info) else ():
+    for inner in info.inner:
         yield f"not compared: {boundaries_of(inner)}"
 
 

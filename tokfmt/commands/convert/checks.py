@@ -20,12 +20,11 @@ from tokfmt.commands.convert.inputs import Inputs, text_recipe_of
 from tokfmt.commands.convert.request import Request
 from tokfmt.commands.convert.tasks import SUFFIXES
 from tokfmt.commands.guards import guard, refuse_foreign
-from tokfmt.core.records import RecordReader
 from tokfmt.errors import ConversionError, DestinationExistsError, OptionError
 from tokfmt.files.place import LocalPlace, Place, PlaceLike, Url, writable_store
 from tokfmt.files.spool import is_named
 from tokfmt.source.request import STREAM, SourceFiles
-from tokfmt.source.stored import Source
+from tokfmt.source.stored import Source, records_of
 from tokfmt.wording import printable
 
 
@@ -120,7 +119,7 @@ def check_request(request: Request, inputs: Inputs, destination: Destination, *,
     if destination.copies_lines:
         _check_lines(inputs.sources, destination)
     for source in inputs.sources if inputs.tokenizer is None and not destination.copies_lines else ():
-        if isinstance(source.reader, RecordReader) and source.reader.info.kind == "text":
+        if source.reader.info.is_text:
             raise OptionError(
                 f"{printable(source.paths[0])}: holds text, and {destination.format.name} stores token IDs. Encode the "
                 "text with --tokenizer NAME|DIR|FILE"
@@ -157,7 +156,7 @@ def _check_ledger(request: Request, sources: Sequence[Source]) -> None:
 
 def _check_lines(sources: Sequence[Source], destination: Destination) -> None:
     """Refuse copies of text and of token IDs together, and an option of a field that copied lines do not have."""
-    readers = [source.reader for source in sources if isinstance(source.reader, RecordReader)]
+    readers = records_of(sources)
     kinds = {reader.info.kind for reader in readers}
     if len(kinds) > 1:
         raise ConversionError("some sources hold text, and others hold token IDs. Give --tokenizer to encode the text")
@@ -174,7 +173,7 @@ def _check_task(sources: Sequence[Source], destination: Destination) -> None:
     why = "lines are copied as they are" if destination.copies_lines else ""
     for source in sources:
         recipe = text_recipe_of(source)
-        if recipe is not None and recipe.info.kind == "ids":
+        if recipe is not None and not recipe.info.is_text:
             why = "equal sequences of token IDs are left out"
     if why:
         raise OptionError(f"--task: {why}, which is done in one run. Leave it out; --resume continues such a run")
@@ -188,7 +187,7 @@ def _check_shared(request: Request, url: Url, inputs: Inputs, destination: Desti
     if request.task is None and not (request.is_spread and by_request):
         _refuse_unshared(url, request.spool, "its workers write to the spool")
         return
-    if inputs.holds_records:
+    if inputs.records:
         return
     if request.overwrite:
         _refuse_overwrite(url)
@@ -270,9 +269,8 @@ def check_parts(given: Request, request: Request, inputs: Inputs, destination: D
         raise OptionError(
             f"{place}: a task of text writes one file, so the number of tasks decides on its size. Leave out shard_size"
         )
-    if destination.copies_lines or not all(
-        isinstance(source.reader, RecordReader) and not source.format.is_computed for source in inputs.sources
-    ):
+    recipes = any(source.format.is_computed for source in inputs.sources)
+    if destination.copies_lines or recipes or inputs.axes:
         raise OptionError(
             f"{place}: --task does not go with copied lines, recipes, or sources of which some hold token IDs, if DST "
             "is in a store. Leave out --task, or write to a directory that all machines see"

@@ -45,7 +45,6 @@ from tokfmt.commands.convert.tasks import (
     write_part,
 )
 from tokfmt.commands.convert.write import write_ledger, write_portion
-from tokfmt.core.records import RecordReader
 from tokfmt.errors import FormatError, Loss
 from tokfmt.files.file import write_error
 from tokfmt.files.listing import Listing
@@ -210,7 +209,7 @@ def _write_tokens(
     target, allow_loss = destination.target(request, inputs.tokenizer), request.source.allow_loss
     writers = place.writers(destination, target)  # before text is tokenized: options may contradict each other
     gathered = gather(request, inputs, destination, workers, notes)
-    if request.task is not None and inputs.holds_records:  # --finish joins the parts of all tasks.
+    if request.task is not None and inputs.records:  # --finish joins the parts of all tasks.
         accepted = record_losses(gathered.skipped, destination.format, allow_loss).accepted(request)
         workers.journal.sync()
         workers.journal.add("task", request.task.index, None)
@@ -261,9 +260,8 @@ def choose_executor(request: Request, inputs: Inputs, destination: Destination) 
 
     Parsing JSON holds the lock, and so does gathering parts while others are written. Codecs release it.
     """
-    readers = [source.reader for source in inputs.sources]
-    text = sum(reader.info.size for reader in readers if isinstance(reader, RecordReader))
-    tokens = sum(reader.info.tokens for reader in readers if not isinstance(reader, RecordReader))
+    text = sum(records.info.size for records in inputs.records)
+    tokens = sum(axis.info.tokens for axis in inputs.axes)
     gathers = tokens >= _WORTH and destination.traits.joins_under_lock
     much = gathers or (inputs.tokenizer is not None and text >= _WORTH)
     spawns = much and request.jobs > 1 and may_spawn([source.reader for source in inputs.read])

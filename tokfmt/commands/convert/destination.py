@@ -14,14 +14,14 @@ from tokfmt.commands.convert.inputs import Inputs, name_separator, text_recipe_o
 from tokfmt.commands.convert.request import Request
 from tokfmt.core.format import Format, Target, TokenWriter, WriterTraits
 from tokfmt.core.reader import Separators
-from tokfmt.core.records import RecordInfo, RecordReader
+from tokfmt.core.records import RecordReader
 from tokfmt.errors import Loss, OptionError, SeparatorUnknownError
 from tokfmt.files.place import Place
 from tokfmt.model.batch import Kind, Leads
 from tokfmt.model.gap import Gap, Known, joined_gap
 from tokfmt.model.separator import SeparatorNeededError, lead_to_write, separator_to_write
 from tokfmt.source.request import option_names, parse_selection
-from tokfmt.source.stored import GIVEN, NO_SEPARATOR, Separator, Source, refuse_other_ends
+from tokfmt.source.stored import GIVEN, NO_SEPARATOR, Separator, Source, records_of, refuse_other_ends
 from tokfmt.wording import counted, printable
 
 if TYPE_CHECKING:
@@ -153,11 +153,10 @@ def choose_contents(request: Request, inputs: Inputs, destination: Destination) 
         OptionError: The request selects, shuffles or splits the samples of a recipe.
     """
     sources, tokenizer = inputs.sources, inputs.tokenizer
-    infos = [source.reader.info for source in sources]
     if len(sources) == 1 and sources[0].format.is_computed:
         destination = with_rows(destination, inputs.read[0], request)
     copies = tokenizer is None and destination.format.takes_lines and _are_lines(sources)
-    of_text = any(isinstance(info, RecordInfo) and info.kind == "text" for info in infos)
+    of_text = any(source.reader.info.is_text for source in sources)
     writes_text = "text_field" in option_names(destination.format.write_options)
     return replace(destination, copies_lines=copies, decodes=tokenizer is not None and writes_text and not of_text)
 
@@ -167,7 +166,7 @@ def with_rows(destination: Destination, source: Source, request: Request) -> Des
 
     For a recipe of text only the options change, because its samples do not exist yet.
     """
-    if not isinstance(source.reader, RecordReader) and source.reader.has_labels:
+    if source.reader.has_labels:
         from tokfmt.mix import Samples  # only recipes need what it imports
 
         return _with_samples(destination, source.reader, request) if isinstance(source.reader, Samples) else destination
@@ -218,9 +217,8 @@ def _are_lines(sources: Sequence[Source]) -> bool:
 
     Records of token IDs that are not JSON lines, such as rows of Parquet, become sequences of tokens instead.
     """
-    infos = [source.reader.info for source in sources if not source.format.is_computed]
-    records = [info for info in infos if isinstance(info, RecordInfo)]
-    return len(records) == len(sources) and all(info.json_lines or info.kind == "text" for info in records)
+    records = records_of(source for source in sources if not source.format.is_computed)
+    return len(records) == len(sources) and all(reader.info.json_lines or reader.info.is_text for reader in records)
 
 
 def choose_separators(request: Request, inputs: Inputs, destination: Destination) -> Destination:
@@ -281,7 +279,7 @@ def _gap_of(source: Source) -> Gap:
     known: Known = "user" if separator.source in {GIVEN, NO_SEPARATOR} else gap.known
     is_stored = separator.is_stored
     if isinstance(reader, RecordReader):  # Texts have none; rows of IDs may have one, if the user says so.
-        is_stored = reader.info.kind == "ids" and separator.source == GIVEN
+        is_stored = not reader.info.is_text and separator.source == GIVEN
     common, path = None if separator.doubt else gap.common, printable(source.paths[0])
     return replace(gap, id=separator.eos_id, known=known, stored=is_stored, common=common, path=path)
 

@@ -105,7 +105,7 @@ def gather(
             if blank := shards.skipped.blank:
                 progress.note(f"{printable(source.paths[0])}: blank lines, which are not documents: {blank:,}")
             encoded = encoded and not refused(source, shards.skipped)
-            of_ids, contents = contents.info.kind == "ids", shards
+            of_ids, contents = not contents.info.is_text, shards
             if of_ids:
                 contents, remarks = without_separators(
                     shards, source.separator, None, source.paths[0], every_end=every_end
@@ -148,7 +148,7 @@ def _counts(source: Source, skipped: SkippedRecords, target: Format) -> dict[str
 
     Fields beside text that becomes tokens are not a loss, because only a destination of text could store them.
     """
-    text = isinstance(source.reader, RecordReader) and source.reader.info.kind == "text"
+    text = source.reader.info.is_text
     asked = not text or target is source.format or target.takes_lines
     return {"invalid-lines": skipped.invalid, "fields": skipped.others if asked else 0}
 

@@ -35,7 +35,7 @@ from tokfmt.source.discover import find_sources
 from tokfmt.source.manifest import own_manifest
 from tokfmt.source.open import open_datasets
 from tokfmt.source.request import STREAM, Reading, SourceFiles
-from tokfmt.source.stored import Source, agreed_tokenizer, files_of_sources
+from tokfmt.source.stored import Source, agreed_tokenizer, axes_of, files_of_sources, records_of
 from tokfmt.wording import printable
 
 if TYPE_CHECKING:
@@ -86,9 +86,14 @@ class Inputs:
     made_by: tuple[Mapping[str, Any] | None, str]
 
     @property
-    def holds_records(self) -> bool:
-        """True if a source holds records, which tokfmt has to encode or gather first."""
-        return any(isinstance(source.reader, RecordReader) for source in self.sources)
+    def axes(self) -> list[TokenReader]:
+        """The token axes to read from."""
+        return axes_of(self.read)
+
+    @property
+    def records(self) -> list[RecordReader]:
+        """The records to read from, which tokfmt has to encode or gather first."""
+        return records_of(self.read)
 
     @property
     def holds_something(self) -> bool:

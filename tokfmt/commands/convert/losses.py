@@ -35,7 +35,7 @@ from tokfmt.model.select import Concat, Known, NonEmpty, Slice
 from tokfmt.run.plan import Scan, Workers, scan
 from tokfmt.source.ingest import some_ids
 from tokfmt.source.request import SourceRequest, parse_selection
-from tokfmt.source.stored import Source, boundaries_of, paths_of
+from tokfmt.source.stored import Source, axes_of, boundaries_of, paths_of
 from tokfmt.wording import counted, printable
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ def _joined(losses: Sequence[Loss]) -> list[Loss]:
 
 def known_losses(request: Request, inputs: Inputs, destination: Destination) -> list[Loss]:
     """Return the losses that are known of sources that hold tokens, without reading a token."""
-    axes = [source.reader for source in inputs.read if not isinstance(source.reader, RecordReader)]
+    axes = inputs.axes
     if not axes or destination.copies_lines:
         return []
     axis = axes[0] if len(axes) == 1 else Concat(axes)
@@ -296,11 +296,11 @@ def _notes_on_samples(sources: Sequence[Source], traits: WriterTraits) -> list[s
     )
     found = []
     for source in sources:
-        path = source.paths[0]
-        if isinstance(source.reader, RecordReader) or not source.reader.has_labels:
+        path, axis = source.paths[0], source.axis
+        if axis is None or not axis.has_labels:
             continue
-        if source.reader.marks(0, 0) is None:
-            way = f"; --to-opt pack_size={source.reader.info.sample_length} stores both, without padding"
+        if axis.marks(0, 0) is None:
+            way = f"; --to-opt pack_size={axis.info.sample_length} stores both, without padding"
             found.append(f"{path}: {what}{way if traits.keeps_boundaries else ''}")
         elif source.made_labels and not traits.keeps_masks:
             found.append(f"{path}: {what}")
@@ -354,8 +354,7 @@ def _unmarked(axis: TokenReader, sources: Sequence[Source], traits: WriterTraits
     from tokfmt.core.loss_mask import MASKED_END
 
     yield from _masked_empties(sources)
-    readers = [source.reader for source in sources]
-    labeled = [reader for reader in readers if not isinstance(reader, RecordReader) and reader.has_labels]
+    labeled = [axis for axis in axes_of(sources) if axis.has_labels]
     sampled = [reader for reader in labeled if reader.shifted]
     if traits.needs_eos and not sampled:
         return
@@ -386,9 +385,9 @@ def _last_labels(reader: Any) -> Iterator[Loss]:
 def _masked_empties(sources: Sequence[Source]) -> Iterator[Loss]:
     """Yield the empty sequences whose separator does not count in the loss; they have no token to carry the mask."""
     found = _Tally("masked-separators", "separators of {} that do not count in the loss", "empty sequence")
-    for source in sources:
-        dataset = None if isinstance(source.reader, RecordReader) else dataset_of(source.reader, drawn=True)
-        if dataset is None or dataset.marks is None:
+    for axis in axes_of(sources):
+        dataset = dataset_of(axis, drawn=True)
+        if dataset.marks is None:
             continue
         for a, b in windows(0, len(dataset)):
             starts, stops, beside = dataset.contents(a, b)
@@ -569,7 +568,7 @@ def _note_copied_ids(
     copied = [
         path
         for source in inputs.sources
-        if not isinstance(source.reader, RecordReader) or source.reader.info.kind == "ids"
+        if not source.reader.info.is_text
         for path, made in zip(source.paths, source.tokenizers, strict=True)
         if made is None or made["digest"] != tokenizer.digest
     ]

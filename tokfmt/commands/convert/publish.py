@@ -23,7 +23,6 @@ from tokfmt.commands.convert.tasks import agree, begun, remove, send
 from tokfmt.commands.guards import StoredFormat, need_room, remove_manifest_of_link, strangers_in
 from tokfmt.core.format import Format, Target, TokenWriter
 from tokfmt.core.reader import Separators, TokenReader
-from tokfmt.core.records import RecordReader
 from tokfmt.errors import ConversionError
 from tokfmt.files.file import everything_in
 from tokfmt.files.place import Place, Url, local_path
@@ -175,8 +174,7 @@ def workers_of(request: Request, inputs: Inputs, place: Workplace) -> Iterator[W
         texts = first.home / "scratch"  # all tasks share this directory
         workers = Workers(executor, slots, first.scratch, first.journal, texts, share)
         if isinstance(share, Stretch):
-            readers = [source.reader for source in inputs.read]
-            share.total = sum(len(blocks_of(one, workers)) for one in readers if isinstance(one, RecordReader))
+            share.total = sum(len(blocks_of(records, workers)) for records in inputs.records)
         yield workers
 
 

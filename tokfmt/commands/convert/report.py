@@ -309,7 +309,7 @@ def dry_run(
         one.destination if isinstance(one.destination, LocalPlace) else publishers[one.destination].path
         for one in destination.portions
     ]
-    if inputs.holds_records:  # Records are counted when they are read. If there are none, the counts are 0.
+    if inputs.records:  # Records are counted when they are read. If there are none, the counts are 0.
         count = None if inputs.holds_something else 0
         written = Written([PortionCounts(portion, count, count) for portion in destination.portions], {})
     else:

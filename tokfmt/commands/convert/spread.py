@@ -36,7 +36,6 @@ from tokfmt.commands.convert.tasks import (
     send,
     withdraw_parts,
 )
-from tokfmt.core.records import RecordReader
 from tokfmt.errors import DestinationExistsError, TokfmtError
 from tokfmt.files import named
 from tokfmt.files.claims import Claim
@@ -168,8 +167,7 @@ def _plan(
         if url.is_there():
             claim.release()
             raise DestinationExistsError(url)
-        readers = [source.reader for source in inputs.read]
-        tokens = sum(one.info.tokens for one in readers if not isinstance(one, RecordReader))
+        tokens = sum(axis.info.tokens for axis in inputs.axes)
         count = max(1, min(_PER_WORKER * len(executor.workers), -(-tokens // request.region)))
         return count, range(count)
     count = int(kept["facts"]["the number of tasks"])

@@ -340,7 +340,7 @@ def part_of(folder: Url, format_: Format, task: Task) -> Url:
 def is_in_parts(request: Request, inputs: Inputs) -> bool:
     """Return whether tasks tokenize text into a folder in a store: this run is one of them, or spreads them."""
     in_tasks = request.task is not None or (request.is_spread and not is_named(request.spool))
-    return in_tasks and isinstance(request.destination, Url) and inputs.holds_records
+    return in_tasks and isinstance(request.destination, Url) and bool(inputs.records)
 
 
 def write_part(

@@ -26,7 +26,7 @@ from tokfmt.core.loss_mask import counted_of, of_rows, padding_of
 from tokfmt.core.losses import READS
 from tokfmt.core.memory import MemoryReader
 from tokfmt.core.ragged import Offsets, Tokens
-from tokfmt.core.reader import Layout, TokenReader, windows
+from tokfmt.core.reader import TokenReader, windows
 from tokfmt.core.records import RecordReader
 from tokfmt.errors import CorruptError, FormatError, OptionError, UnendedError
 from tokfmt.files.place import Place, place_of
@@ -43,7 +43,7 @@ from tokfmt.source.request import (
     selection_words,
     viewed,
 )
-from tokfmt.source.stored import Source, tokenizer_of
+from tokfmt.source.stored import Separator, Source, tokenizer_of
 from tokfmt.text.decoding import DecodeError, TextDecoder, VocabularyDecoder
 from tokfmt.wording import printable
 
@@ -135,7 +135,7 @@ def show(
     reader = source.reader
     watched = progress or Progress()
     if isinstance(reader, RecordReader):
-        if reader.info.kind == "text" and tokenizer is None:
+        if reader.info.is_text and tokenizer is None:
             return _of_texts(source, reader, selection, query, (seed, limit, most), watched)
         if query is None:
             return _of_records(source, reader, encoder_of(reader, handle), decoder, (selection, seed, limit, most))
@@ -348,14 +348,15 @@ def _preview(
     source: Source, counts: tuple[int | None, int | None], shown: Iterator[Shown], kept: _Kept[Any]
 ) -> Preview:
     sequences, tokens = counts
+    separator = source.separator if source.records is None else Separator(None)
     return Preview(
         path=str(source.paths[0]),
         format=source.format.name,
         sequences=sequences,
         tokens=tokens,
-        eos_id=None if isinstance(source.reader, RecordReader) else source.separator.eos_id,
-        eos_from="" if isinstance(source.reader, RecordReader) else source.separator.source,
-        eos_seen="" if isinstance(source.reader, RecordReader) else source.separator.seen,
+        eos_id=separator.eos_id,
+        eos_from=separator.source,
+        eos_seen=separator.seen,
         extras=dict(source.reader.info.facts),
         notes=source.notes,
         shown=shown,
@@ -539,7 +540,7 @@ def samples(source: SourceRequest, selection: str | None = None, *, tokenizer: s
     chosen = files[0].format
     found = open_dataset(viewed(replace(source, format=chosen.name), chosen, "samples"), Reading(handle), files)
     reader, decoder = found.reader, handle.decoder(lenient=True) if handle else None
-    if isinstance(reader, RecordReader) or reader.info.layout is not Layout.SAMPLES:
+    if isinstance(reader, RecordReader) or not reader.info.is_samples:
         raise OptionError(f"{printable(path)}: {chosen.name} stores no samples here. Leave out --samples")
     first, last = _range(found.paths[0], selection, reader.info.sequences, SAMPLES)
     rows = _Rows(reader, found.separator.eos_id, reader.info.pad_id, decoder)

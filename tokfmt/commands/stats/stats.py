@@ -226,7 +226,7 @@ class _Run:
 
     def _is_text(self, source: Source) -> bool:
         reader = source.reader
-        return isinstance(reader, RecordReader) and reader.info.kind == "text" and self.handle is None
+        return reader.info.is_text and self.handle is None
 
     def _is_text_or_empty(self, source: Source) -> bool:
         return self._is_text(source) or (isinstance(source.reader, RecordReader) and not source.reader.info.size)
@@ -274,11 +274,8 @@ class _Run:
         for number, (source, size) in enumerate(zip(sources, sizes, strict=True)):
             with self.recording_failure(source.paths[0]):
                 reader, notes = source.reader, list[str]()
-                if isinstance(reader, RecordReader):
-                    stored: TokenReader = self._ingested(reader, number)
-                else:
-                    stored = reader
-                if isinstance(reader, RecordReader) and reader.info.kind == "text":
+                stored = self._ingested(reader, number) if isinstance(reader, RecordReader) else reader
+                if reader.info.is_text:
                     axis = axis_of(stored, str(source.paths[0]))
                 else:
                     axis, notes = axis_to_walk(source, stored, every_end=self.request.source.every_end)
