@@ -56,12 +56,12 @@ class Most(NamedTuple):
 
 
 BOUNDS: dict[Callable[[Path, Path], None], Most] = {
-    opened: Most(180, 371, 92),
-    converted: Most(420, 1500, 515),
-    counted: Most(318, 645, 145),
-    shown: Most(200, 405, 95),
-    checked: Most(236, 760, 185),
-    described: Most(196, 410, 112),
+    opened: Most(180, 363, 78),
+    converted: Most(420, 1470, 480),
+    counted: Most(318, 652, 136),
+    shown: Most(202, 400, 82),
+    checked: Most(236, 758, 176),
+    described: Most(196, 405, 102),
 }
 
 

@@ -41,15 +41,17 @@ _HARMLESS = r"""(?xi)
 
 
 def format_of(path: PlaceLike, name: str | None = None) -> Format:
-    """Return the format of a dataset; see `identified`."""
-    format_, files, _ = identified(path, name)
+    """Return the format with a name, or that of a dataset; see `identified`."""
+    if name:
+        return registry.get(name)
+    format_, files, _ = identified(registry.of_prefix(place_of(path)))
     for file in files.values():
         file.close()
     return format_
 
 
-def identified(path: PlaceLike, name: str | None) -> tuple[Format, dict[Place, File], Manifest | None]:
-    """Return the format with a name, else the format that the content shows, else that of the manifest.
+def identified(place: Place) -> tuple[Format, dict[Place, File], Manifest | None]:
+    """Return the format that the content shows, else that of the manifest.
 
     The files that were looked at for it are still open, and are returned. So is the manifest, if it was read for it.
 
@@ -59,11 +61,7 @@ def identified(path: PlaceLike, name: str | None) -> tuple[Format, dict[Place, F
     Raises:
         DetectionError: Neither the content nor a manifest shows a format.
         FormatError: The path cannot be read.
-        OptionError: There is no format with that name.
     """
-    if name:
-        return registry.get(name), {}, None
-    place = registry.of_prefix(place_of(path))
     if not place.is_local:
         announce_manifest(place)
     try:
@@ -233,9 +231,12 @@ def dataset_at(path: Place, request: SourceRequest, format_: Format | None = Non
         OptionError: There is no format of that name.
     """
     opened, manifest = dict[Place, File](), None
+    if format_ is None and request.format:
+        format_ = registry.get(request.format)
+    path = registry.of_prefix(path)
     if format_ is None:
-        format_, opened, manifest = identified(path, request.format)
-    path = format_.canonical(registry.of_prefix(path))
+        format_, opened, manifest = identified(path)
+    path = format_.canonical(path)
     manifest = read_manifest(path) if manifest is None else manifest
     files = tuple(format_.files(path))
     if request.allow_partial:  # An index may name files that are lost. The reader says so.

@@ -558,14 +558,16 @@ def digest_of_file(path: PlaceLike, opened: dict[Place, File] | None = None) -> 
     """Return the size and the XXH3-128 of a file. If it is open already, it is taken out of `opened`."""
     import xxhash
 
-    file, state = (opened or {}).pop(place_of(path), None) or open_file(path), xxhash.xxh3_128()
+    place, state = place_of(path), xxhash.xxh3_128()
+    file = (opened or {}).pop(place, None) or open_file(place)
     file.expect(may_be_page=True)
-    buffer = bytearray(min(_PIECE, file.size))
+    size = file.size
+    buffer = bytearray(min(_PIECE, size))
     try:
-        for offset in range(0, file.size, _PIECE):
-            piece = memoryview(buffer)[: min(_PIECE, file.size - offset)]
+        for offset in range(0, size, _PIECE):
+            piece = memoryview(buffer)[: min(_PIECE, size - offset)]
             file.read_into(offset, piece)
             state.update(piece)
     finally:
         file.close()
-    return file.size, state.hexdigest()
+    return size, state.hexdigest()

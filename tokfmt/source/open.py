@@ -183,7 +183,8 @@ def _check_apart(before: Source, after: Source) -> None:
 
 def _stored_of(source: Source) -> TokenReader | None:
     """Return the first reader of the stored axis; None for records."""
-    return None if source.axis is None else next(iter(dataset_of(source.axis).axis.readers()), None)
+    axis = source.axis
+    return None if axis is None else next(iter(dataset_of(axis).axis.readers()), None)
 
 
 def find_one(request: SourceRequest, listing: Listing | None = None) -> Sequence[SourceFiles]:
@@ -254,9 +255,9 @@ def _any_whole(reader: TokenReader) -> bool:
 
 def _datasets(found: Sequence[SourceFiles]) -> list[Sequence[SourceFiles]]:
     """Group sources to datasets: files of a format with `joins_files` are one dataset, and each directory is one."""
-    same = all(one.format is found[0].format for one in found) and not any(one.path.is_dir() for one in found)
-    together = len(found) > 1 and found[0].format.joins_files and same
-    return [found] if together else [[one] for one in found]
+    if len(found) < 2 or not found[0].format.joins_files or any(one.format is not found[0].format for one in found):
+        return [[one] for one in found]
+    return [[one] for one in found] if any(one.path.is_dir() for one in found) else [found]
 
 
 def hints_of(one: SourceFiles, request: SourceRequest, known: Separator | None, reading: Reading = CONTENTS) -> Hints:
