@@ -260,6 +260,8 @@ class LocalPlace(PosixPath, Place):
 
     def normalized(self) -> LocalPlace:
         """See `Place.normalized`."""
+        if self.is_absolute() and ".." not in self.parts:
+            return self
         return LocalPlace(os.path.abspath(self)).asking(self.listing)
 
     def real(self) -> LocalPlace:

@@ -33,11 +33,10 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from typing import Any, NamedTuple
@@ -232,13 +231,21 @@ def _tokenizer_digest(place: Place) -> str | None:
         return None
 
 
-def manifests_beside(found: Sequence[SourceFiles], request: SourceRequest) -> tuple[list[Manifest], list[str]]:
+def manifests_beside(
+    found: Sequence[SourceFiles], request: SourceRequest, of_folder: FolderManifests | None = None
+) -> tuple[list[Manifest], list[str]]:
     """Return the manifest of each dataset, compared with its files, and notes on manifests that are ignored.
+
+    Args:
+        found: The datasets.
+        request: Whether damage is accepted, and whether manifests are ignored.
+        of_folder: The manifests of directories that were read already (default: none).
 
     Raises:
         CorruptError: A manifest contradicts its dataset.
     """
-    read, notes, of_folder = [], [], functools.cache(_of_folder)
+    read, notes = list[Manifest](), list[str]()
+    of_folder = FolderManifests() if of_folder is None else of_folder
     for one in found:
         manifest = manifest_of(one, of_folder)
         differences = file_differences(one, manifest) if one.files else ()
@@ -262,25 +269,27 @@ def own_manifest(one: SourceFiles) -> Manifest:
     return read_manifest(one.path) if one.manifest is None else one.manifest
 
 
-def manifest_of(
-    one: SourceFiles, of_folder: Callable[[Format, Place], tuple[Manifest, frozenset[str]]] | None = None
-) -> Manifest:
+class FolderManifests(dict[tuple[Format, Place], tuple[Manifest, frozenset[str]]]):
+    """The facts of a directory's manifest that hold for each file in it, without counts, and their names."""
+
+    def __missing__(self, key: tuple[Format, Place]) -> tuple[Manifest, frozenset[str]]:
+        format_, folder = key
+        manifest, facts, names = read_manifest(folder), Manifest({}), frozenset[str]()
+        if describes(manifest, format_, folder):
+            facts = Manifest({key: manifest.content.get(key) for key in _SHARED}, manifest.path)
+            names = frozenset(file.name for file in written_files(format_, folder) if file.parent == folder)
+        self[key] = facts, names
+        return facts, names
+
+
+def manifest_of(one: SourceFiles, of_folder: FolderManifests | None = None) -> Manifest:
     """Return the manifest beside a dataset. For a file without one, return the shared facts of its directory's."""
     manifest = own_manifest(one)
     if manifest.content or one.path.is_dir():
         return manifest
-    shared, files = (of_folder or _of_folder)(one.format, one.path.normalized().parent)
-    return shared if one.path.name in files else manifest
-
-
-def _of_folder(format_: Format, folder: Place) -> tuple[Manifest, frozenset[str]]:
-    """Return the facts of a directory's manifest that hold for each file in it, without counts, and their names."""
-    manifest = read_manifest(folder)
-    if not describes(manifest, format_, folder):
-        return Manifest({}), frozenset()
-    files = written_files(format_, folder)
-    facts = {key: manifest.content.get(key) for key in _SHARED}
-    return Manifest(facts, manifest.path), frozenset(file.name for file in files if file.parent == folder)
+    of_folder = FolderManifests() if of_folder is None else of_folder
+    shared, names = of_folder[one.format, one.path.normalized().parent]
+    return shared if one.path.name in names else manifest
 
 
 _SHARED = ("format", "eos_id", "eos_stored", "bos_id", "bos_stored", "tokenizer", "options", "recipe", "labels")

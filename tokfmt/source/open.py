@@ -34,6 +34,7 @@ from tokfmt.source.content import Manifest
 from tokfmt.source.discover import find_sources
 from tokfmt.source.manifest import (
     IGNORED,
+    FolderManifests,
     as_written,
     contradiction,
     describes,
@@ -103,7 +104,8 @@ def open_datasets(
     """
     with (files and files[0].path.listing) or Listing() as listing:
         files = find_sources(request, listing=listing) if files is None else files
-        sources = [open_dataset(request, reading, of_one) for of_one in _datasets(files)]
+        of_folder = FolderManifests()
+        sources = [open_dataset(request, reading, of_one, of_folder) for of_one in _datasets(files)]
         for before, after in pairwise(sources):
             _check_apart(before, after)
     if len(sources) > 1:
@@ -113,7 +115,10 @@ def open_datasets(
 
 
 def open_dataset(
-    request: SourceRequest, reading: Reading = CONTENTS, files: Sequence[SourceFiles] | None = None
+    request: SourceRequest,
+    reading: Reading = CONTENTS,
+    files: Sequence[SourceFiles] | None = None,
+    of_folder: FolderManifests | None = None,
 ) -> Source:
     """Open the one dataset that a request names. Every command, Python and recipes open their datasets here.
 
@@ -131,6 +136,7 @@ def open_dataset(
         request: The path, or the paths of files that join, and the options that state how to read them.
         reading: What is read of it.
         files: The files of the dataset, if they were found already.
+        of_folder: The manifests of directories that were read for other datasets (default: none).
 
     Raises:
         DetectionError: The format of a path cannot be detected.
@@ -146,7 +152,7 @@ def open_dataset(
             files = [one.asking(listing) for one in files]
         format_ = files[0].format
         with next((file.at_hand() for file in files[0].opened.values()), nullcontext()):
-            manifests, ignored = manifests_beside(files, request)
+            manifests, ignored = manifests_beside(files, request, of_folder)
             request, written = as_written(format_, request, manifests)
             known = known_separator(request.eos, [one.path for one in files], manifests)
             hints = hints_of(files[0], request, known, reading)
