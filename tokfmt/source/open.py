@@ -424,7 +424,7 @@ def _contents(source: Source, files: Sequence[SourceFiles], request: SourceReque
     if isinstance(stored, RecordReader):
         return _with_partial(_contents_of_records(source, stored), files, request)
     eos_id, most, info = source.separator.eos_id, reading.max_sequences, stored.info
-    if most is not None and eos_id is not None and info.separators is Separators.BETWEEN and info.tokens > _LITTLE:
+    if most is not None and eos_id is not None and info.separators.alone and info.tokens > _LITTLE:
         from tokfmt.model.select import Beginning
 
         beginning = Beginning(stored, eos_id, most)
