@@ -89,8 +89,8 @@ class Jump:
 
     def tokfmt(self, out):
         from tokfmt.source.request import SourceRequest
-        from tokfmt.browser.session import open_first, open_in_full
-        from tokfmt.browser.rows import Viewport, fetched, fetched_span
+        from tokfmt.browser.data.session import open_first, open_in_full
+        from tokfmt.browser.data.rows import Viewport, fetched, fetched_span
 
         request = SourceRequest((self.data(),), eos="none")
         reader = open_in_full(request, open_first(request).format).views[0].reader
@@ -157,7 +157,7 @@ class Memory:
         from tokfmt.commands.search.query import TokenQuery
         from tokfmt.source.request import SourceRequest
         from tokfmt.browser.app import Browser
-        from tokfmt.browser.session import open_session
+        from tokfmt.browser.data.session import open_session
 
         session = open_session(SourceRequest((terabyte(),)))
         search = find(session.view.reader, TokenQuery((EOS,)))

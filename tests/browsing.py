@@ -8,10 +8,10 @@ from textual.css.stylesheet import Stylesheet
 
 from tokfmt.base.options import given_options
 from tokfmt.browser.app import Browser, settled
-from tokfmt.browser.catalog import Catalog
+from tokfmt.browser.data.catalog import Catalog
+from tokfmt.browser.data.rows import View, Viewport
+from tokfmt.browser.data.session import Opened, Session, open_session, refused_session
 from tokfmt.browser.datasets import CatalogList
-from tokfmt.browser.rows import Viewport
-from tokfmt.browser.session import Opened, Session, View, open_session, refused_session
 from tokfmt.browser.tabs.sequences import SequencesTab
 from tokfmt.core.reader import Info, Layout
 from tokfmt.errors import CorruptError, TokfmtError

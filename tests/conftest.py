@@ -21,10 +21,8 @@ from paths import FIXTURES
 from tokfmt.plugin import LocalPlace
 from tokfmt.run import execute
 
-# how long an example takes says how busy the machine is; half of the examples that are usual, also of the laws of the kit
-settings.register_profile(
-    "tokfmt", max_examples=100 if NIGHTLY else 50, deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
+# how long an example takes says how busy the machine is
+settings.register_profile("tokfmt", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("tokfmt")
 
 

@@ -478,7 +478,7 @@ EQUIVALENT = {
     'tokfmt/core/annotation.py:stated_tokens:boundary:accepted = "tail" if short or stored > size else ""': (
         "the sizes differ here, so > and >= say the same"
     ),
-    'tokfmt/browser/session.py:_at_once:boundary:return Opened(format_, (_rows(reader),), source.separator, notes, "documents", info.tokens <= AT_ONCE)': (
+    'tokfmt/browser/data/opening.py:_at_once:boundary:return Opening(format_, (_fixed(reader),), source.separator, notes, "documents", info.tokens <= AT_ONCE)': (
         "at exactly the threshold both ways show the same rows"
     ),
     "tokfmt/commands/check/check.py:_Checking._walked.look_at:off by one:beyond, top = [], -1": (
@@ -505,10 +505,10 @@ EQUIVALENT = {
     "tokfmt/browser/tabs/sequences.py:SequencesTab._list_found:boundary:if len(rows) and not filtered.results.has(row) and (row < int(rows[-1]) or not filtered.running):": (
         "the row is not among those that were found, so that it is not the last of them"
     ),
-    "tokfmt/browser/health.py:checked:off by one:asked = replace(request, paths=request.paths[:1], format=session.format_name, allow_loss=frozenset())": (
+    "tokfmt/browser/data/check.py:checked:off by one:asked = replace(request, paths=request.paths[:1], format=session.format_name, allow_loss=frozenset())": (
         "a check reports the datasets one after the other, and only the report of the first is asked for"
     ),
-    "tokfmt/browser/workers.py:Job.__init__:condition:self.running, self._cancelled, self._last = True, False, 0.0": (
+    "tokfmt/browser/data/workers.py:Job.__init__:condition:self.running, self._cancelled, self._last = True, False, 0.0": (
         "the fault that is chosen is in `running`, which the browser does not ask a job for"
     ),
     "tokfmt/formats/hdf5/sections.py:_attributes:off by one:stored = header_of(file, handle, dataset, Table(file, box_of(shape_of(file, dataset)), _ANY, 0))": (

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from tokfmt.browser.layout import TokenStyle
+from tokfmt.browser.data.layout import TokenStyle
 from tokfmt.errors import CorruptError
 from tokfmt.plugin import Info, Layout, TokenReader, offsets_of
 

@@ -85,10 +85,8 @@ try:
 except ModuleNotFoundError as error:
     raise MissingDependencyError("pytest hypothesis", "testing", "tokfmt.testing") from error
 
-_EXAMPLES = settings().max_examples / 100
-"""A profile of Hypothesis that is loaded before this module has its share of the examples: 100 is the default."""
-_QUICK = settings(max_examples=round(40 * _EXAMPLES) or 1, deadline=None, suppress_health_check=list(HealthCheck))
-_SLOW = settings(max_examples=round(8 * _EXAMPLES) or 1, deadline=None, suppress_health_check=list(HealthCheck))
+_QUICK = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+_SLOW = settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
 
 Values = Mapping[str, object]
 

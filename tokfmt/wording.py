@@ -45,6 +45,15 @@ def human_bytes(size: int) -> str:
     return f"{value:,.0f} {units[0]}" if units[0] == "bytes" else f"{value:,.1f} {units[0]}"
 
 
+def human_time(seconds: float) -> str:
+    """Return a duration in the largest unit of which there are two: `under a second`, `95 seconds`, `2.4 days`."""
+    units = (("day", 86_400.0), ("hour", 3600.0), ("minute", 60.0), ("second", 1.0))
+    for word, size in units:
+        if seconds >= 2 * size:
+            return f"{seconds / size:,.{0 if word == 'second' else 1}f} {word}s"
+    return "1 second" if seconds >= 1 else "under a second"
+
+
 def one_of(words: Sequence[str]) -> str:
     """Return words as a list in prose: `a, b or c`."""
     return " or ".join(filter(None, (", ".join(words[:-1]), words[-1])))

@@ -11,14 +11,14 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[2]
 FUNCTIONS = {
     "open": "tokfmt/api.py",
-    "info": "tokfmt/commands/info.py",
-    "convert": "tokfmt/commands/convert/convert.py",
+    "info": "tokfmt/api.py",
+    "convert": "tokfmt/api.py",
     "stats": "tokfmt/api.py",
     "check": "tokfmt/api.py",
     "diff": "tokfmt/api.py",
-    "show": "tokfmt/commands/show/show.py",
+    "show": "tokfmt/api.py",
     "recipe": "tokfmt/recipe_dataset.py",
-    "formats": "tokfmt/registry.py",
+    "list_formats": "tokfmt/registry.py",
 }
 """The functions of `tokfmt.__all__`, and their files."""
 CLASSES = {

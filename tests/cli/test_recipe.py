@@ -62,6 +62,9 @@ def test_prints_one_without_a_destination():
     assert 'to_eos = "none"' in out
 
 
+_WRITES = "NAME=PATH:WEIGHT ... -o FILE.toml writes a recipe"
+
+
 def test_paths_are_seen_from_the_recipe(tmp_path, monkeypatch):
     (tmp_path / "a.pbin").write_bytes(PACK.read_bytes())
     (tmp_path / "recipes").mkdir()
@@ -121,7 +124,29 @@ def test_stats_begin_with_the_table_of_sources():
     validate(found)
 
 
+def test_a_budget_is_drawn_in_several_passes(tmp_path):
+    """With --tokens, --epochs limits the passes; too few of them are refused with the number that suffices."""
+    words = (
+        "recipe",
+        f"a={PACK}:0.5",
+        f"b={PACK}:0.5",
+        "--seq-len",
+        "8",
+        "--tokens",
+        "10k",
+        "--eos",
+        "50256",
+        "--explain",
+    )
+    code, _, err = tokfmt(*words)
+    assert (code, "Allow epochs = 8, or ask for fewer tokens" in err) == (4, True), err
+    code, out, _ = tokfmt(*words, "--epochs", "8")
+    assert (code, out.splitlines()[0].split(";")[0]) == (0, "1,250 samples of 8: 10,000 tokens")
+
+
 def test_errors_are_one_line_with_a_remedy(tmp_path):
+    code, _, err = tokfmt("recipe", str(tmp_path / "none.toml"), "--explain")
+    assert (code, err) == (3, f"tokfmt: error: {tmp_path}/none.toml: no such file. {_WRITES}\n")
     path = tmp_path / "mix.toml"
     path.write_text('tokfmt = 1\nseq_len = 16\n[[source]]\npth = "x"\n')
     code, _, err = tokfmt("recipe", str(path), "--explain")

@@ -98,7 +98,7 @@ def test_the_help_lists_every_word_of_allow_loss(name):
     """The words are those of the message about an unknown one."""
     out = run(name, "--help", check=0).stdout
     assert re.search(r"--allow-loss NAME +Loss to accept", out)
-    said = out.partition("\nLosses that --allow-loss accepts:\n")[2].partition("\n\n")[0]
+    said = out.partition("\nLosses that --allow-loss accepts, and check --explain explains:\n")[2].partition("\n\n")[0]
     refused = CliRunner().invoke(cli, ["stats", PACK, "--allow-loss", "gap"]).exception
     assert f"is not one of {' '.join(said.split())}. Did you mean gaps" in str(refused)
 

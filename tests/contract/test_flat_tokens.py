@@ -27,7 +27,7 @@ def sequences_of(group):
 class TestFlatTokens(FormatContract):
     format = FORMAT
     filename = "x.zarr"
-    flipped = 64 if NIGHTLY else 4  # of each of many files
+    flipped = 64 if NIGHTLY else 8  # of each of many files
     write_variants = (
         {"chunk": 8, "starts_chunk": 4},
         {"split": "none", "chunk": 16},

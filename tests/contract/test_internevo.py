@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from amount import NIGHTLY
 
 import tokfmt
 from tokfmt.errors import TokfmtError
@@ -28,6 +29,7 @@ class TestFolder(FormatContract):
     sharded = {"shard_size": 1}
     write_variants = ({"shard_size": 7}, {"shard_size": 1 << 20, "type": "code"})
     long_options = {"shard_size": 1 << 16}
+    flipped = 64 if NIGHTLY else 24  # of each of many files
     sparse_tokens, peak_bytes = 1 << 19, 12 << 20  # JSON is slow where memory is traced
 
     def oracle(self, path, options):

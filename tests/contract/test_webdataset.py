@@ -7,6 +7,7 @@ import tarfile
 
 import numpy as np
 import pytest
+from amount import NIGHTLY
 
 import tokfmt
 from tokfmt.errors import TokfmtError
@@ -23,6 +24,7 @@ class TestFolder(FormatContract):
     write_variants = ({"shard_size": 7}, {"shard_size": 1 << 20})
     long_options = {"shard_size": 1 << 16}
     accounted = True
+    flipped = 64 if NIGHTLY else 24  # of each of many files
     sparse_tokens, peak_bytes = 1 << 19, 7 << 20  # JSON is slow where memory is traced
 
     def oracle(self, path, options):

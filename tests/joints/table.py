@@ -17,7 +17,7 @@ from pathlib import Path
 import numpy as np
 
 import tokfmt
-from tokfmt.browser.session import open_session
+from tokfmt.browser.data.session import open_session
 from tokfmt.commands.check import CheckRequest, check
 from tokfmt.commands.check.fix import fix
 from tokfmt.commands.convert.convert import finish

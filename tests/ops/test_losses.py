@@ -389,6 +389,13 @@ def test_every_word_has_a_case():
     assert {word for word, _ in CASES} == set(LOSSES)
 
 
+def test_every_word_is_explained():
+    for word, text in LOSSES.items():
+        done = CliRunner().invoke(cli, ["check", "--explain", word])
+        title, _, rest = text.partition(". ")
+        assert " ".join(done.stdout.split()) == f"{word} (--allow-loss): {title} {rest}"
+
+
 @pytest.mark.parametrize("name", ["nanogpt, an odd byte", "llmc, longer", "megatron", "olmo, zeros after the last row"])
 def test_other_commands_report_it_as_a_note(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)

@@ -114,6 +114,12 @@ def pair(tmp_path):
     return tmp_path / "in.bin"
 
 
+@pytest.fixture(autouse=True)
+def scratch(tmp_path_factory, monkeypatch):
+    """A directory that no other process has left anything in: a new scratch directory looks at all that are there."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path_factory.mktemp("scratch")))
+
+
 def counted(home, *words):
     """What the second of two equal commands in a process runs and touches below `home`."""
     made = [sys.executable, "-c", COUNTED, str(home), "convert", *map(str, words), "--executor", "serial", "-q"]

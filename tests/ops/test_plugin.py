@@ -157,7 +157,7 @@ def test_an_option_called_view_has_no_hidden_duty(tmp_path):
     env = installed(tmp_path, "lines", "tokfmt_lines", code=TIMED)
     assert run(env, tmp_path, "convert", PACK, "o.lines", "--allow-loss", "timestamps").returncode == 0
     opened = (
-        "import sys; from tokfmt.browser.session import open_session; from tokfmt.source.request import SourceRequest;"
+        "import sys; from tokfmt.browser.data.session import open_session; from tokfmt.source.request import SourceRequest;"
         "print([view.name for view in open_session(SourceRequest(('o.lines',))).opened.views])"
     )
     done = subprocess.run([sys.executable, "-c", opened], env=env, cwd=tmp_path, capture_output=True, text=True)

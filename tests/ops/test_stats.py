@@ -218,6 +218,16 @@ def unlike(tmp_path_factory):
     return ids_of(home / "long.pbin", [1000] * 200), ids_of(home / "short.pbin", [10] * 20_000)
 
 
+def test_a_sample_of_text_is_all_that_is_tokenized(tmp_path):
+    """With a tokenizer too, only the drawn blocks of 1 MiB are read."""
+    lines = CORPUS.read_bytes()
+    (tmp_path / "x.jsonl").write_bytes(lines * 60)
+    exact = measured(CORPUS, tokenizer=str(TOKENIZER)).datasets[0].tokens
+    found = measured(tmp_path / "x.jsonl", sample=100, tokenizer=str(TOKENIZER)).datasets[0]
+    assert 100 <= found.sampled.sequences < 60 * 184 / 4
+    assert found.tokens == pytest.approx(60 * exact, rel=0.05)
+
+
 def test_total_of_samples(unlike):
     """Datasets weigh in the total what they are, however much of each was looked at."""
     how = {"eos": "none", "seq_len": 128}

@@ -46,7 +46,6 @@ BASE = {"source": [{"path": "a.pbin"}]}
         ({"weight": 1}, 'unknown key "weight". Write it below a [[source]]'),
         ({"source": [{"path": "a", "min_words": 5}]}, 'unknown key "min_words". Write it below a [filter.NAME]'),
         ({"filter": {"g": {"min_wrds": 5}}}, '[filter.g]: unknown key "min_wrds". Did you mean min_words?'),
-        ({"tokens": 5, "epochs": 2}, "has both tokens and epochs"),
         ({"pack": "stream"}, "pack needs seq_len. Add seq_len"),
         ({"shuffle": "samples"}, 'shuffle = "samples" needs seq_len'),
         ({"seq_len": 4, "pack": "document", "labels": "disjoint"}, 'Leave it out; it is for pack = "stream"'),

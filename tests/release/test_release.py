@@ -35,7 +35,9 @@ def test_every_command_has_a_page_with_its_options():
     listed = {names for records in found["convert"].options.values() for names, _ in records}
     assert {"--to FORMAT", "--verify", "--allow-loss NAME"} <= listed
     losses = re.search(
-        r"Losses that --allow-loss accepts:\n(.*?)\n\n", commands.run("check", "--help").stdout, re.DOTALL
+        r"Losses that --allow-loss accepts, and check --explain explains:\n(.*?)\n\n",
+        commands.run("check", "--help").stdout,
+        re.DOTALL,
     )
     assert found["convert"].losses == tuple(losses.group(1).replace(",", " ").split())
     assert not found["formats"].losses

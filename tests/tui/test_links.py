@@ -8,7 +8,7 @@ from browsing import EVERY, HDF5, PACK, browse, tab_of
 from click.testing import CliRunner
 from paths import CORPUS, FIXTURES, TOKENIZER
 
-from tokfmt.browser.links import last_place, parse_landing, remember_place
+from tokfmt.browser.data.links import last_place, parse_landing, remember_place
 from tokfmt.cli.main import cli
 
 

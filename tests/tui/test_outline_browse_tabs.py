@@ -6,7 +6,7 @@ import pytest
 from browsing import browse
 from paths import FIXTURES
 
-from tokfmt.browser.widgets.outline import Outline, Row, first_open, fitted
+from tokfmt.browser.data.outline import Outline, Row, first_open
 from tokfmt.plugin import Field, Listed, Part
 
 PACK = FIXTURES / "modalities" / "D_2byte_gpt2.pbin"
@@ -55,8 +55,3 @@ def test_outline():
     assert outline.peek(Row(69, 68)).name == "69.68"
     outline.close(3)
     assert outline.line(Row(3, 2)) == 3
-
-
-def test_what_is_cut_off_is_told():
-    assert [fitted("reading", cells) for cells in (9, 7, 6, 1, 0)] == ["reading  ", "reading", "readi…", "…", ""]
-    assert fitted("日本語", 5) == "日本…"

@@ -8,7 +8,7 @@ from browsing import PACK, browse
 from paths import CORPUS, TOKENIZER
 from textual.widgets import Input
 
-from tokfmt.browser.state import Queries, recall, remember
+from tokfmt.browser.data.state import Queries, recall, remember
 
 
 @pytest.fixture(autouse=True)

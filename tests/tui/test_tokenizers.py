@@ -11,10 +11,14 @@ from textual.widgets import Input
 from tokenizers import Tokenizer
 
 import tokfmt
-from tokfmt.browser.tokenizers import TokenizerPair, rate
+from tokfmt.browser.tokenizers import TokenizerPair
 
 TEXTS = [json.loads(line)["text"] for line in CORPUS.read_text().splitlines()]
 PLAIN = Tokenizer.from_file(str(TOKENIZER / "tokenizer.json"))
+
+
+def rate(size, tokens):
+    return f"{size / tokens:.2f} bytes per token"
 
 
 @pytest.fixture(autouse=True)

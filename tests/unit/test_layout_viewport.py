@@ -5,14 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from viewed import ALPHABET
 
-from tokfmt.browser.layout import (
-    Kind,
-    Mode,
-    Piece,
-    glyphs,
-    lines_of,
-    spell,
-)
+from tokfmt.browser.data.layout import Kind, Mode, Piece, glyphs, lines_of, spell
 
 
 @given(st.binary(max_size=60), st.lists(st.integers(1, 5), min_size=30, max_size=60))

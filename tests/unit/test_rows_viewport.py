@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from viewed import Endless, Memory
 
-from tokfmt.browser.rows import WINDOW, Damage, Span, Viewport, fetched, fetched_span
+from tokfmt.browser.data.rows import WINDOW, Damage, Span, Viewport, fetched, fetched_span
 
 
 @given(st.lists(st.integers(0, 3 * WINDOW), min_size=1, max_size=200), st.data())

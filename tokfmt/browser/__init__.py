@@ -1,25 +1,11 @@
-"""The terminal browser, of modules without Textual, which are tested without a terminal, and modules with it.
+"""The terminal browser.
 
 Without Textual:
-    data         the only door to the rest of tokfmt: datasets, opened in two stages
-    session      one dataset or split, or one that cannot be read, opened in stages, with its tokenizer
-    state        facts kept between runs: the tokenizer, the last place, queries
-    rows         rows and windows of a token axis or of records, cached
-    layout       tokens to glyphs, glyphs to lines, a row of any length as lines
-    search       the words of a search, a running search, its hits
-    pairing      two aligned datasets, their rows in step, and the tokens that differ between two rows
-    catalog      the datasets below a folder or a bucket, and their facts
-    saving       files that the browser writes: pictures, lists
-    workers      long work in a thread, with progress
+    data         what is shown, and the only door to the rest of tokfmt
     signals      the ends of the browser: signals, a lost terminal, a lost server
-    history      the places before jumps, back and forward
     clipboard    the programs that take a copied text
     widths       characters whose width terminals disagree on
-    columns      columns beside those of every dataset, and the order by one
-    parts        the parts of a row: its documents with their sources, its padding
-    links        the place in a dataset as a command that opens the browser there
-    excerpts     the words around the first hit of a search
-    frequency    how often each token ID is in a small dataset
+    pictures     the screen as an SVG file
 
 With Textual:
     colors       the colors of any theme, with the contrast that text needs
@@ -31,10 +17,7 @@ With Textual:
     datasets     the screen of a catalog
     tokenizers   the choice of a tokenizer, and two of them side by side
     typeahead    keys that are typed ahead reach the right screen
-    health       the cheap check that runs as soon as a dataset is loaded
-    pictures     the screen as an SVG file
-    web          the browser in a web page
-    export       copies of rows, and rows written to a file
+    export       the dialog that writes rows to a file
     browse.tcss  layout and colors
     web          the browser in a web page
 """

@@ -23,13 +23,11 @@ from textual.widgets import ContentSwitcher
 from tokfmt.browser import keys
 from tokfmt.browser.clipboard import given_to_programs
 from tokfmt.browser.colors import DEFAULTS, colors_of
-from tokfmt.browser.data import UNKNOWN, Place, SourceRequest, Stamp, Url, stamp_of
-from tokfmt.browser.dialogs import OneOf, Page, Palette, Question, help_blocks
-from tokfmt.browser.health import badge, checked, is_cheap
-from tokfmt.browser.history import History, Spot
-from tokfmt.browser.keys import Press, offered, words_of
-from tokfmt.browser.saving import free_name, json_lines, refusal, saved
-from tokfmt.browser.session import (
+from tokfmt.browser.data.check import checked, is_cheap
+from tokfmt.browser.data.history import History, Spot
+from tokfmt.browser.data.opening import UNKNOWN, Stamp, stamp_of
+from tokfmt.browser.data.saving import free_name, json_lines, refusal, saved
+from tokfmt.browser.data.session import (
     Choice,
     Landing,
     Loading,
@@ -42,23 +40,26 @@ from tokfmt.browser.session import (
     shown_path,
     shown_session,
 )
-from tokfmt.browser.state import is_written
+from tokfmt.browser.data.state import is_written
+from tokfmt.browser.data.types import Place, SourceRequest
+from tokfmt.browser.data.workers import Job
+from tokfmt.browser.dialogs import OneOf, Page, Palette, Question, help_blocks
+from tokfmt.browser.keys import Press, offered, words_of
 from tokfmt.browser.tabs import TABS
 from tokfmt.browser.tabs.base import Entry, Tab
 from tokfmt.browser.tabs.sequences import SequencesTab
 from tokfmt.browser.typeahead import TypeAhead
-from tokfmt.browser.widgets.frame import Card, KeyBar, TopBar, summary, transfer
+from tokfmt.browser.widgets.frame import Card, KeyBar, TopBar, badge, summary, transfer
 from tokfmt.browser.widgets.reader import Reader
 from tokfmt.browser.widgets.row_view import SequenceList, WithLoader
 from tokfmt.browser.widths import Anchored, answered
-from tokfmt.browser.workers import Job
 from tokfmt.errors import TokfmtError
 from tokfmt.wording import counted, printable
 
 if TYPE_CHECKING:
     from textual.pilot import Pilot
 
-    from tokfmt.browser.catalog import Catalog, Listed
+    from tokfmt.browser.data.catalog import Catalog, Listed
 
 _MOMENT, _LONG = 3.0, 8.0  # seconds
 _KEPT_OPEN = 3
@@ -144,7 +145,7 @@ class Browser(TypeAhead):
 
     def _resume(self) -> None:
         """Begin at the place where the first dataset was left, if it is remembered."""
-        from tokfmt.browser.links import last_place
+        from tokfmt.browser.data.links import last_place
 
         place = last_place(self.session)
         if place is not None:
@@ -162,7 +163,7 @@ class Browser(TypeAhead):
         self._show_tab(self.entry)
         if self.catalog is not None:
             self._show_catalog()
-        if transfer(self.session) or any(isinstance(shown_path(request), Url) for request in self.requests):
+        if transfer(self.session) or not all(shown_path(request).is_local for request in self.requests):
             self.set_interval(_EVERY, self.say)
         self.set_interval(_EVERY, self._look_after_followed)
         # Textual does not update the footer of an app without focus, as a page is until it gets the focus.
@@ -744,7 +745,8 @@ class Browser(TypeAhead):
 
     async def action_tokenizers(self) -> None:
         """Ask for a tokenizer, and show the dataset with it, or a row with both."""
-        from tokfmt.browser.tokenizers import TokenizerList, TokenizerPair, Wanted, known_tokenizers
+        from tokfmt.browser.data.tokenizers import known_tokenizers
+        from tokfmt.browser.tokenizers import TokenizerList, TokenizerPair, Wanted
 
         session = self.session
         used = session.choice.name if session.choice is not None and session.vocabulary is not None else ""
@@ -761,7 +763,7 @@ class Browser(TypeAhead):
 
     def use_tokenizer(self, name: str) -> None:
         """Show the dataset on the screen with another tokenizer, or with none; a comparison uses it on both sides."""
-        from tokfmt.browser.tokenizers import NONE
+        from tokfmt.browser.data.tokenizers import NONE
 
         for number in (0, 1) if self.entry.pair else (self.current,):
             if number in self.loadings:

@@ -14,10 +14,10 @@ from textual.strip import Strip
 from textual.widgets import Static
 
 from tokfmt.browser import keys
-from tokfmt.browser.catalog import COLUMNS, Catalog, Listed, record_of
+from tokfmt.browser.data.catalog import COLUMNS, Catalog, Listed, record_of
+from tokfmt.browser.data.lines import fitted
 from tokfmt.browser.dialogs import ColumnList, Dialog, Page, Question, help_blocks
 from tokfmt.browser.widgets.frame import KeyBar
-from tokfmt.browser.widgets.outline import fitted
 from tokfmt.browser.widgets.row_view import SIGNS, Loader, RowView
 from tokfmt.wording import counted, human_bytes, plural, printable, short
 

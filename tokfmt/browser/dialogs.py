@@ -20,8 +20,8 @@ from textual.widgets import Footer, Input, Label, OptionList, Static
 from textual.widgets.option_list import Option
 
 from tokfmt.browser import keys
+from tokfmt.browser.data.workers import Job
 from tokfmt.browser.keys import bindings_of, words_of
-from tokfmt.browser.workers import Job
 from tokfmt.errors import TokfmtError
 from tokfmt.wording import printable
 

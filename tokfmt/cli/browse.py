@@ -47,7 +47,7 @@ class At(click.ParamType[Any]):
     name = "[VIEW:]ROW[:TOKEN]"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        from tokfmt.browser.links import parse_landing
+        from tokfmt.browser.data.links import parse_landing
         from tokfmt.errors import OptionError
 
         try:
@@ -139,7 +139,7 @@ def command(paths: tuple[str, ...], **given: Any) -> None:
 
 def _say_how_to_come_back(app: Any) -> None:
     """Print the command that opens the browser at the place that was left, and remember the place."""
-    from tokfmt.browser.links import command_of, remember_place
+    from tokfmt.browser.data.links import command_of, remember_place
 
     for session in app.sessions.values():
         remember_place(session)
@@ -228,7 +228,7 @@ def _app(
     A damaged dataset is opened with the parts and bytes that can be shown. Other errors are raised: a missing file,
     a wrong option, a missing library.
     """
-    from tokfmt.browser.session import shown_session
+    from tokfmt.browser.data.session import shown_session
     from tokfmt.errors import TokfmtError
 
     session, *compared = [shown_session(request, tokenizer) for request in requests[: 2 if compare else 1]]
@@ -246,8 +246,8 @@ def _app(
 def _catalog(request: Any, folder: Any, tokenizer: str | None, theme: str | None) -> Any:
     """Return the browser with the catalog of a folder."""
     from tokfmt.browser.app import DARK, Browser
-    from tokfmt.browser.catalog import Catalog
-    from tokfmt.browser.session import refused_session
+    from tokfmt.browser.data.catalog import Catalog
+    from tokfmt.browser.data.session import refused_session
     from tokfmt.errors import TokfmtError
 
     session = refused_session(request, TokfmtError("no dataset is open. Choose one with d"))

@@ -62,7 +62,12 @@ _SAVED = {
     help="Write a repaired copy, or else a copy of the complete sequences.",
 )
 @click.option("--overwrite", is_flag=True, help="Replace the OUT of --fix.")
-@click.option("--explain", type=CODE, metavar="CODE", help="Explain a code and its remedy; all lists every code.")
+@click.option(
+    "--explain",
+    type=CODE,
+    metavar="CODE|LOSS",
+    help="Explain a code, or a word of --allow-loss; all lists every code.",
+)
 @output_format("Lines, one JSON document, or annotations for GitHub Actions")
 @click.option(
     "--limit", type=Count(0), default=100, help="Findings to print per code; more are counted (default: 100)."

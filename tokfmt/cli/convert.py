@@ -251,7 +251,7 @@ def _plan(done: Any) -> str:
         padded = f" ({done.padded:,} of them padding)" if done.padded else ""
         size = f"{done.sequences:,} sequences, {done.tokens:,} tokens{padded}"
     rows = [(source["path"], source["format"]) for source in done.sources]
-    lines = [f"source       {printable(path)} ({name})" for path, name in rows]
+    lines = [*_estimate(done), *(f"source       {printable(path)} ({name})" for path, name in rows)]
     lines += [
         f"destination  {printable(done.destination)} ({done.format})",
         *(f"replaces     {printable(path)}: {what}" for path, what in done.replaces.items()),
@@ -270,6 +270,24 @@ def _plan(done: Any) -> str:
         "dry run: nothing was written",
     ]
     return "\n".join(lines)
+
+
+def _estimate(done: Any) -> list[str]:
+    """Return the line about what a run takes: tokens, time, and space on disk."""
+    from tokfmt.wording import human_bytes, human_time
+
+    found = done.plan.get("estimate")
+    if found is None:
+        return []
+    about = "" if found["is_exact"] else "about "
+    parts = [
+        f"{about}{counted(found['tokens'], 'token')} in {counted(found['sequences'], 'sequence')}",
+        f"{human_bytes(found['size_bytes'])} in {printable(done.destination)}",
+        *([f"{human_bytes(found['scratch_bytes'])} of scratch"] if found["scratch_bytes"] else []),
+        f"{human_time(found['cpu_seconds'] / done.plan['jobs'])} with -j {done.plan['jobs']}",
+    ]
+    origin = f"from {human_bytes(found['read_bytes'])} in {counted(found['places'], 'place')}"
+    return [f"estimate     {', '.join(parts)} ({origin})"]
 
 
 def _room(plan: Mapping[str, Any]) -> list[str]:

@@ -63,8 +63,8 @@ class Command(click.Command):
             with formatter.section(f"{name} options" if name else "Options"):
                 formatter.write_dl(records)
         if any("--allow-loss" in param.opts for param in self.get_params(ctx)):
-            with formatter.section("Losses that --allow-loss accepts"):
-                formatter.write(_listed(LOSSES, formatter.width))
+            with formatter.section("Losses that --allow-loss accepts, and check --explain explains"):
+                formatter.write(_listed((*LOSSES,), formatter.width))
 
 
 class Count(click.ParamType[Any]):
@@ -186,7 +186,7 @@ def _loss_words(ctx: click.Context) -> Iterable[str]:
 def _codes(ctx: click.Context) -> Iterable[str]:
     from tokfmt.commands.check.codes import all_codes
 
-    return ["all", *all_codes()]
+    return ["all", *all_codes(), *LOSSES]
 
 
 def _schemas(ctx: click.Context) -> Iterable[str]:

@@ -58,7 +58,9 @@ _WRITTEN = (
 @click.option("--seed", type=Count(0, None), help="Shuffle seed (default: 0).")
 @click.option("--tokens", type=Count(1), help="Token budget of the whole recipe (default: no limit).")
 @click.option(
-    "--epochs", type=Count(1), help="Passes over each source; with weights, the limit of passes (default: 1)."
+    "--epochs",
+    type=Count(1),
+    help="Passes over each source; with weights or --tokens, the limit of passes (default: 1).",
 )
 @click.option("--eos", type=Eos(), help="Separator ID of each source, or none (default: from source, or inferred).")
 @click.option("--to-eos", type=Eos(), help="Separator ID after each document, or none (default: that of the sources).")
@@ -128,7 +130,7 @@ def _file(
         keys: The keys of the recipe.
         of_each: The keys of each source.
     """
-    from tokfmt.errors import OptionError
+    from tokfmt.errors import FormatError, OptionError
     from tokfmt.files.file import open_file
     from tokfmt.files.place import destination_of, place_of
     from tokfmt.mix import entries_of, entries_of_blend, is_recipe, parse_recipe, read_recipe
@@ -147,6 +149,8 @@ def _file(
         listed = _listed(path, split or "train")
         if listed is not None and split is None and head.lstrip().startswith(b"{"):
             note(f"{printable(path.name)}: split train; --split valid or --split test reads another")
+    if path is not None and path.suffix == ".toml" and not path.exists():
+        raise FormatError(path, "no such file", remedy="NAME=PATH:WEIGHT ... -o FILE.toml writes a recipe")
     if split is not None and listed is None:
         raise OptionError("--split has no effect without a blend list with splits. Leave it out")
     entries = entries_of(words, where.parent) if listed is None else entries_of_blend(listed, where.parent)

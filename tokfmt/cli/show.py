@@ -7,7 +7,7 @@ import json
 import re
 import shutil
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tokfmt.commands.show.parts import HexRow, Raw
     from tokfmt.commands.show.show import Sample, SampleView, Shown
     from tokfmt.files.fields import Field, Section
+    from tokfmt.text.decoding import TextDecoder
 
 _EPILOG = examples(
     "tokfmt show pack.pbin",
@@ -59,7 +60,7 @@ class _Selecting(Command):
 @click.command("show", cls=_Selecting, epilog=_EPILOG, no_args_is_help=True)
 @click.argument("path", type=PLACE)
 @click.argument("selection", required=False, metavar="[SEL]")
-@tokenizer("Tokenizer that encodes text, and shows IDs as text.")
+@tokenizer("Tokenizer that encodes text, and shows IDs as text (default: that of the manifest, for IDs).")
 @click.option("--ids", "only_ids", is_flag=True, help="Print IDs only.")
 @click.option("--text", "only_text", is_flag=True, help="Print text only.")
 @click.option("--full", is_flag=True, help="Print all of each sequence on a terminal.")
@@ -113,24 +114,15 @@ def command(path: str, selection: str | None, **given: Any) -> None:
         show_raw(path, given, limit=given["limit"], as_json=as_json, quiet=quiet)
         return
     rows = given.pop("rows")
-    if only_text and not given["tokenizer"] and not _holds_text(path, given):
-        from tokfmt.files.place import place_of
-        from tokfmt.source.manifest import LocatedTokenizer, located_tokenizer
-
-        found = LocatedTokenizer() if given["ignore_manifest"] else located_tokenizer(place_of(path))
-        given["tokenizer"] = found.place
-        if not found.place:
-            problem = f": {found.problem}" if found.problem else ""
-            raise click.UsageError(f"--text needs a tokenizer{problem}. Add --tokenizer")
-        if not quiet:
-            note(f"tokenizer {given['tokenizer']}, by the manifest of {place_of(path).name}")
     if rows:
         show_samples(path, given, selection=selection, full=full, only_text=only_text, as_json=as_json, quiet=quiet)
         return
     # on a terminal, a bar and the printed sequences would mix
     with Watcher(quiet=quiet or _terminal()) as watcher:
         how = {name: given[name] for name in ("tokenizer", "seed", "limit")}
-        preview = (show_origins if origin else show)(requested((path,), given), selection, progress=watcher, **how)
+        preview = (show_origins if origin else show)(
+            requested((path,), given), selection, only_ids=only_ids, progress=watcher, **how
+        )
         if as_json:
             facts = {f.name: getattr(preview, f.name) for f in dataclasses.fields(preview)}
             _write_json({name: fact for name, fact in facts.items() if name not in ("shown", "cut")}, preview.shown)
@@ -160,6 +152,8 @@ def print_preview(
     for count, shown in enumerate(preview.shown, 1):
         if only_ids and shown.decoding.reader is None:
             raise click.UsageError("--ids needs a tokenizer, because text has no IDs. Add --tokenizer NAME")
+        if only_text and shown.record is None and shown.decoding.decoder is None:
+            raise _no_tokenizer(preview.path)
         if count > 1 and not style.bare:
             click.echo()
         _write_sequence(shown, style)
@@ -174,19 +168,13 @@ def _print_end(preview: Any, count: int) -> None:
         note(f"stopped after {preview.cut():,}; --limit N shows N, --limit 0 shows all")
 
 
-def _holds_text(path: str, given: Mapping[str, Any]) -> bool:
-    """Return whether a dataset holds text, so that --text needs no tokenizer; open it if its format may hold text."""
-    from tokfmt.core.losses import READS
-    from tokfmt.source.discover import format_of
-    from tokfmt.source.open import open_dataset
-    from tokfmt.source.request import Reading
+def _no_tokenizer(path: str) -> click.UsageError:
+    """Return the error about --text without a tokenizer, with the reason why that of the manifest is not used."""
+    from tokfmt.files.place import place_of
+    from tokfmt.source.manifest import located_tokenizer
 
-    if not format_of(path, given["format"]).may_hold_text:
-        return False
-    request = requested((path,), given, allow_loss={*given["allow_loss"], *READS["show"]})
-    reader = open_dataset(request, Reading(few_sequences=True)).reader
-    reader.close()
-    return reader.info.is_text
+    problem = located_tokenizer(place_of(path)).problem
+    return click.UsageError(f"--text needs a tokenizer{f': {problem}' if problem else ''}. Add --tokenizer")
 
 
 def _heading(preview: Any) -> str:
@@ -447,16 +435,15 @@ def show_samples(
         if not view.bordered:
             note("the separator is unknown; --eos ID marks where documents begin")
     if only_text:
-        _write_texts(view, given["tokenizer"])
+        if view.decoder is None:
+            raise _no_tokenizer(path)
+        _write_texts(view, view.decoder)
         return
     _write_rows(view, full=full)
 
 
-def _write_texts(view: SampleView, tokenizer: str) -> None:
+def _write_texts(view: SampleView, decoder: TextDecoder) -> None:
     """Print the text of each sample, without padding."""
-    from tokfmt.text.tokenizer import load_tokenizer
-
-    decoder = load_tokenizer(tokenizer).decoder(lenient=True)
     for sample in view.shown:
         click.echo(visible(decoder.decode(sample.ids[: len(sample.ids) - sample.padding])))
 
@@ -564,7 +551,7 @@ def _piece(text: str) -> str:
 def _rows_as_json(view: SampleView) -> None:
     import dataclasses
 
-    facts = {f.name: getattr(view, f.name) for f in dataclasses.fields(view) if f.name != "shown"}
+    names = [f.name for f in dataclasses.fields(view) if f.name not in ("shown", "decoder")]
     shown = []
     for sample in view.shown:
         row: dict[str, Any] = {"index": sample.index, "input_ids": sample.ids.tolist()}
@@ -575,7 +562,7 @@ def _rows_as_json(view: SampleView) -> None:
         if sample.pieces is not None:
             row["pieces"] = sample.pieces
         shown.append(row)
-    document("show-samples", {**facts, "shown": shown})
+    document("show-samples", {**{name: getattr(view, name) for name in names}, "shown": shown})
 
 
 # --raw: the parts of files

@@ -277,6 +277,16 @@ class RecordReader(ABC):
         """Yield the text of each row, and the row's other columns as Python objects by name, if `is_table`."""
         raise LookupError(f"the records of {block} are not rows of a table")
 
+    def stored_bytes(self, block: Block, batch: RecordBatch, count: int) -> int | None:  # noqa: ARG002
+        """Return about how many bytes of its file the first records of a block take; None if that is not known.
+
+        Args:
+            block: The block.
+            batch: The last batch that was read of it.
+            count: Number of records that were read of it.
+        """
+        return (block.stop - block.start) * count // block.records if block.records > 0 else None
+
     @abstractmethod
     def record(self, index: int) -> str | list[int]:
         """Return one record: its text, or its IDs."""

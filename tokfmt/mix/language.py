@@ -1,7 +1,7 @@
 """Read and write the language of recipes: a TOML file, or the same keys in Python, as frozen dataclasses.
 
     tokfmt = 1            the version of the language
-    seq_len, pack, labels, tail, long, shuffle, seed, tokens | epochs, to_eos, to_bos, pad, tokenizer, dedup
+    seq_len, pack, labels, tail, long, shuffle, seed, tokens, epochs, to_eos, to_bos, pad, tokenizer, dedup
     [[source]]            name, path, format, eos, bos, options, split, text, select, weight, epochs, tokens, filter
     [filter.NAME]         rules on text
 
@@ -293,8 +293,6 @@ def _named(entries: Sequence[SourceEntry]) -> tuple[SourceEntry, ...]:
 def _contradictions(recipe: RecipeFile) -> Iterator[tuple[str, str]]:
     """Yield contradictions between keys, each with its remedy."""
     yield from _of_sources(recipe)
-    if recipe.tokens is not None and recipe.epochs is not None:
-        yield "has both tokens and epochs", "Leave one of them out; the epochs of a source limit its passes"
     if recipe.seq_len is None:
         yield from _of_documents(recipe)
     pack = recipe.pack or "stream"

@@ -8,10 +8,10 @@ from browsing import browse, browse_folder, reader_text, tab_of
 from paths import FIXTURES
 
 from tokfmt.base.resources import Recent
+from tokfmt.browser.data.rows import Viewport
+from tokfmt.browser.data.session import open_session
+from tokfmt.browser.data.state import recall, remember, state_file
 from tokfmt.browser.datasets import CatalogList
-from tokfmt.browser.rows import Viewport
-from tokfmt.browser.session import open_session
-from tokfmt.browser.state import recall, remember, state_file
 from tokfmt.browser.widgets.frame import TopBar
 from tokfmt.files.place import Url
 from tokfmt.plugin import TokenReader

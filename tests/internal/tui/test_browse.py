@@ -9,9 +9,9 @@ from opened import open_source
 from paths import CORPUS, TOKENIZER
 from textual.widgets import Input
 
-from tokfmt.browser.layout import Mode
-from tokfmt.browser.session import located, open_session
-from tokfmt.browser.state import recall
+from tokfmt.browser.data.layout import Mode
+from tokfmt.browser.data.session import located, open_session
+from tokfmt.browser.data.state import recall
 from tokfmt.browser.widgets.frame import KeyBar, Summary, TopBar
 from tokfmt.source.request import SourceRequest
 
@@ -151,7 +151,7 @@ def test_a_tokenizer_that_cannot_be_loaded_is_a_notification(tmp_path):
 
 def test_large_ones_open_in_stages(monkeypatch):
     """What is shown first and in full is the same as what is small enough to be opened at once."""
-    monkeypatch.setattr("tokfmt.browser.data.SMALL", 0)
+    monkeypatch.setattr("tokfmt.browser.data.opening.SMALL", 0)
 
     for path, first in ((PACK, "rows"), (STORE, "rows"), (BLOCKS, "samples"), (HDF5, "samples"), (CORPUS, "records")):
         session = open_session(SourceRequest((str(path),)))

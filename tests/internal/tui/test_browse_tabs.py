@@ -10,9 +10,9 @@ from browsing import browse, line
 from opened import open_source
 from paths import CORPUS, FIXTURES, TOKENIZER
 
-from tokfmt.browser.session import Opened, open_session
-from tokfmt.browser.state import remember
-from tokfmt.browser.widgets.outline import Row
+from tokfmt.browser.data.outline import Row
+from tokfmt.browser.data.session import Opened, open_session
+from tokfmt.browser.data.state import remember
 from tokfmt.commands.show.parts import Raw
 from tokfmt.core.annotation import Listed, Part
 from tokfmt.core.format import Format
@@ -160,7 +160,7 @@ def test_a_format_that_does_not_name_its_parts(monkeypatch):
 
 
 def test_targets_beyond_the_axis_lead_nowhere():
-    from tokfmt.browser.widgets.outline import row_at
+    from tokfmt.browser.data.session import row_at
 
     session = open_session(SourceRequest((str(STORE),)))
     chunk = STORE / "train" / "encoded_tokens" / "0"

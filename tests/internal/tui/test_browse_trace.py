@@ -10,7 +10,7 @@ from browsing import PACK, tab_of
 from paths import FIXTURES
 
 from tokfmt.browser.app import Browser, settled
-from tokfmt.browser.session import open_session
+from tokfmt.browser.data.session import open_session
 from tokfmt.source.request import SourceRequest
 
 GOALS = {"open": (40, 18), "find": (20, 12), "down": (10, 6), "down beside hits": (10, 6)}

@@ -8,12 +8,12 @@ from browsing import browse_folder, catalog_rows, line
 from paths import FIXTURES
 from textual.widgets import Input
 
-import tokfmt.browser.catalog as catalogs
+import tokfmt.browser.data.catalog as catalogs
 from tokfmt import registry
-from tokfmt.browser.catalog import Catalog
+from tokfmt.browser.data.catalog import Catalog
+from tokfmt.browser.data.session import shown_session
 from tokfmt.browser.datasets import CatalogList, Datasets
 from tokfmt.browser.dialogs import Question
-from tokfmt.browser.session import shown_session
 from tokfmt.source.discover import Skipped, datasets_below, holds_others
 from tokfmt.source.request import SourceRequest
 

@@ -10,12 +10,12 @@ from opened import open_source
 from paths import CORPUS, FIXTURES
 
 import tokfmt
-from tokfmt.browser import columns
-from tokfmt.browser.columns import columns_of, masked, order_of
+from tokfmt.browser.data import columns
+from tokfmt.browser.data.columns import columns_of, masked, order_of
+from tokfmt.browser.data.rows import fetched_span
+from tokfmt.browser.data.session import open_session
+from tokfmt.browser.data.state import recall
 from tokfmt.browser.dialogs import ColumnList
-from tokfmt.browser.rows import fetched_span
-from tokfmt.browser.session import open_session
-from tokfmt.browser.state import recall
 from tokfmt.core.memory import MemoryReader
 from tokfmt.core.ragged import Ragged
 from tokfmt.source.request import SourceRequest
@@ -150,7 +150,7 @@ def test_escape_ends_an_order(monkeypatch):
 
     async def steps(app, press):
         tab = tab_of(app)
-        monkeypatch.setattr("tokfmt.browser.columns.order_of", slow)
+        monkeypatch.setattr("tokfmt.browser.data.columns.order_of", slow)
         tab.order.choose("length")
         assert "sorting" in str(tab.list.border_title)
         assert not tab.idle

@@ -9,7 +9,7 @@ from paths import CORPUS, FIXTURES, TOKENIZER
 
 from tokfmt import convert
 from tokfmt.browser.app import Browser, settled
-from tokfmt.browser.session import open_session
+from tokfmt.browser.data.session import open_session
 from tokfmt.browser.tabs.compare import CompareTab
 from tokfmt.core.reader import Info, Layout
 from tokfmt.plugin import TokenReader

@@ -12,9 +12,9 @@ from opened import open_source
 from paths import FIXTURES
 from textual.widgets import OptionList, Static
 
-from tokfmt.browser.data import SMALL
+from tokfmt.browser.data.opening import SMALL
+from tokfmt.browser.data.session import open_session
 from tokfmt.browser.dialogs import OneOf
-from tokfmt.browser.session import open_session
 from tokfmt.browser.widgets.frame import Refusal, StatusLine
 from tokfmt.errors import TokfmtError
 from tokfmt.source.request import SourceRequest
@@ -80,7 +80,7 @@ def test_the_split_that_was_named_is_shown_and_checked_alone():
 
 
 def test_another_split_while_the_first_is_still_being_opened(monkeypatch):
-    monkeypatch.setattr("tokfmt.browser.data.SMALL", 0)
+    monkeypatch.setattr("tokfmt.browser.data.opening.SMALL", 0)
 
     async def steps(app, press):
         for _ in range(3):

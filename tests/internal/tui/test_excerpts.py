@@ -10,9 +10,9 @@ from paths import CORPUS, TOKENIZER, golden
 from rich.cells import cell_len
 from textual.widgets import Input
 
-from tokfmt.browser.excerpts import Excerpt
-from tokfmt.browser.layout import TokenStyle
-from tokfmt.browser.rows import WINDOW, Characters, Piece, fetched
+from tokfmt.browser.data.excerpts import Excerpt
+from tokfmt.browser.data.layout import TokenStyle
+from tokfmt.browser.data.rows import WINDOW, Characters, Piece, fetched
 from tokfmt.browser.widgets.frame import Summary
 
 

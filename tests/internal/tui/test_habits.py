@@ -5,10 +5,10 @@ from browsing import BLOCKS, PACK, browse, line, reader_text, tab_of
 from paths import FIXTURES
 from textual.widgets import DataTable, Input
 
+from tokfmt.browser.data.history import History, Spot
+from tokfmt.browser.data.session import shown_session
 from tokfmt.browser.dialogs import Page, PageBlock
-from tokfmt.browser.history import History, Spot
 from tokfmt.browser.keys import bindings_of, words_of
-from tokfmt.browser.session import shown_session
 from tokfmt.browser.widgets.frame import KeyBar
 from tokfmt.browser.widgets.reader import Reader
 from tokfmt.source.request import SourceRequest

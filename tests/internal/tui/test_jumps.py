@@ -13,8 +13,8 @@ from browsing import PACK, STORE, Fake, browse, session_of, tab_of
 from paths import TOKENIZER
 from textual.widgets import Input, Static
 
-from tokfmt.browser.data import opened_now
-from tokfmt.browser.state import recall, remember, state_file
+from tokfmt.browser.data.opening import opened_now
+from tokfmt.browser.data.state import recall, remember, state_file
 from tokfmt.browser.widgets.frame import FindBar, Summary
 from tokfmt.browser.widgets.row_view import Loader
 from tokfmt.commands.search.query import Search, parse_query
@@ -104,7 +104,7 @@ def test_opening_never_holds_up_the_screen(monkeypatch):
     async def steps(app, press):
         tab, pilot = tab_of(app), press.pilot
         assert not opened_by
-        monkeypatch.setattr("tokfmt.browser.session.opened_now", slowly)
+        monkeypatch.setattr("tokfmt.browser.data.session.opened_now", slowly)
         await pilot.press("d", "down", "enter", "down")
         assert app.current == 0
         assert tab.list.cursor == 1
@@ -129,7 +129,7 @@ def test_opening_never_holds_up_the_screen(monkeypatch):
 
 def bookmark_all(state, numbers):
     words = (
-        "import sys; from tokfmt.plugin import LocalPlace; from tokfmt.browser.state import Bookmark, Bookmarks;"
+        "import sys; from tokfmt.plugin import LocalPlace; from tokfmt.browser.data.state import Bookmark, Bookmarks;"
         "ours = Bookmarks(LocalPlace('x'));"
         "[ours.toggle(Bookmark('documents', int(n), 0)) for n in sys.argv[1:]]"
     )
@@ -243,12 +243,12 @@ def test_a_regular_expression_without_end_freezes_nothing_and_is_called_off(toke
     async def steps(app, press):
         tab, pilot = tab_of(app), press.pilot
         for patience in (0.5, 2, 8):  # it is given up before a busy machine has brought the keys
-            monkeypatch.setattr("tokfmt.browser.search.PATIENCE", patience)
+            monkeypatch.setattr("tokfmt.browser.data.search.PATIENCE", patience)
             if await called_off(app, pilot):
                 break
         else:
             raise AssertionError("no key was heard while it looked")
-        monkeypatch.setattr("tokfmt.browser.search.PATIENCE", 0.1)
+        monkeypatch.setattr("tokfmt.browser.data.search.PATIENCE", 0.1)
         await look_for(app, pilot, EVIL)
         await press()
         assert "no end after" in tab.search.failure

@@ -3,8 +3,8 @@
 import pytest
 from browsing import PACK, browse, tab_of
 
-from tokfmt.browser.links import parse_landing
-from tokfmt.browser.session import Landing
+from tokfmt.browser.data.links import parse_landing
+from tokfmt.browser.data.session import Landing
 from tokfmt.errors import OptionError
 
 

@@ -8,9 +8,9 @@ import pytest
 from browsing import BLOCKS, PACK, browse, line, session_of, tab_of
 from browsing import Fake as Trillion
 
+from tokfmt.browser.data.workers import Job
 from tokfmt.browser.export import Export
 from tokfmt.browser.widgets.frame import Divider, Summary
-from tokfmt.browser.workers import Job
 from tokfmt.core.reader import Info, Layout
 
 
@@ -128,8 +128,8 @@ def held(monkeypatch):
 
 
 def test_a_scan_for_documents_is_called_off_and_begun_again(held, monkeypatch):
-    monkeypatch.setattr("tokfmt.browser.data.SMALL", 0)
-    monkeypatch.setattr("tokfmt.browser.data.AT_ONCE", 0)
+    monkeypatch.setattr("tokfmt.browser.data.opening.SMALL", 0)
+    monkeypatch.setattr("tokfmt.browser.data.opening.AT_ONCE", 0)
 
     async def steps(app, press):
         pilot = press.pilot

@@ -10,9 +10,9 @@ from textual.events import MouseDown, MouseUp
 from textual.widgets import Input, OptionList
 
 import tokfmt
+from tokfmt.browser.data.session import refused_session
 from tokfmt.browser.dialogs import ColumnList, Question
 from tokfmt.browser.export import Export
-from tokfmt.browser.session import refused_session
 from tokfmt.browser.tokenizers import TokenizerList, TokenizerPair
 from tokfmt.browser.widgets.frame import KeyBar
 from tokfmt.errors import TokfmtError

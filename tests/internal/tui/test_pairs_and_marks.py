@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tokfmt.browser.pairing import LOOKED, Hunk, Marks, Pairing, Row, first_unlike, marks_of, unlike
-from tokfmt.browser.rows import Damage, Viewport
-from tokfmt.browser.workers import CancelledError
+from tokfmt.browser.data.pairing import LOOKED, Hunk, Marks, Pairing, Row, first_unlike, marks_of, unlike
+from tokfmt.browser.data.rows import Damage, Viewport
+from tokfmt.browser.data.workers import CancelledError
 from tokfmt.commands.compare.alignment import Alignment, align
 from tokfmt.commands.compare.fingerprint import AxisSide, hands
 from tokfmt.core.ragged import offsets_of

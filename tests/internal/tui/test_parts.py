@@ -11,9 +11,9 @@ from opened import open_source
 from paths import FIXTURES
 
 import tokfmt
-from tokfmt.browser.layout import TokenStyle
-from tokfmt.browser.parts import parts_of
-from tokfmt.browser.rows import Viewport
+from tokfmt.browser.data.layout import TokenStyle
+from tokfmt.browser.data.parts import parts_of
+from tokfmt.browser.data.rows import Viewport
 from tokfmt.cli.main import cli
 from tokfmt.commands.show.parts import sections
 

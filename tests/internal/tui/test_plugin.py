@@ -13,7 +13,7 @@ def test_the_browser_names_the_plugin_as_well(tmp_path):
     env = installed(tmp_path, "lines", "tokfmt_lines", code=READS)
     (tmp_path / "x.lines").write_text("#lines\n1 2 3\n")
     opened = (
-        "from tokfmt import registry; from tokfmt.browser import session\n"
+        "from tokfmt import registry; from tokfmt.browser.data import session\n"
         "try: registry.get('lines').open([], None, None)\n"
         "except KeyError as error: print(session._worded(error, 'opening'))"
     )

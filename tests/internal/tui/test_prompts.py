@@ -11,8 +11,8 @@ from paths import CORPUS, FIXTURES
 from textual.widgets import Input
 
 from tokfmt.browser.app import Browser, settled
+from tokfmt.browser.data.session import shown_session
 from tokfmt.browser.keys import _bindings
-from tokfmt.browser.session import shown_session
 from tokfmt.browser.tabs.compare import CompareTab
 from tokfmt.browser.tabs.findings import FindingsTab, FindingTable
 from tokfmt.browser.tabs.index import HexView, IndexTab
@@ -118,7 +118,7 @@ DAMAGED = FIXTURES / "bad" / "megatron" / "meg_ptr_overflow.idx"
 
 @pytest.mark.parametrize("paths", [[PACK, BLOCKS], [CORPUS], [DAMAGED]], ids=["ids", "text", "damaged"])
 def test_no_key_and_no_line_ends_the_browser(paths, monkeypatch):
-    monkeypatch.setattr("tokfmt.browser.search.PATIENCE", 0.2)
+    monkeypatch.setattr("tokfmt.browser.data.search.PATIENCE", 0.2)
 
     async def go_through(pressed):
         requests = [SourceRequest((str(path),)) for path in paths]

@@ -9,9 +9,9 @@ from opened import open_source
 from paths import CORPUS, TOKENIZER
 
 from tokfmt import convert
-from tokfmt.browser.frequency import frequencies_of
-from tokfmt.browser.health import is_cheap
-from tokfmt.browser.rows import Viewport
+from tokfmt.browser.data.check import is_cheap
+from tokfmt.browser.data.frequency import frequencies_of
+from tokfmt.browser.data.rows import Viewport
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,7 @@ from opened import open_source
 from paths import CORPUS, FIXTURES, TOKENIZER
 
 import tokfmt
-from tokfmt.browser.layout import Kind, Mode
+from tokfmt.browser.data.layout import Kind, Mode
 from tokfmt.cli.main import cli
 from tokfmt.commands.show.show import samples
 from tokfmt.commands.stats import StatsReport

@@ -14,10 +14,11 @@ from opened import open_source
 from paths import CORPUS, TOKENIZER
 from textual.widgets import Input, Label
 
-from tokfmt.browser.export import Export, other_meaning
-from tokfmt.browser.search import SearchResults, meaning, parse_search, search_scope
-from tokfmt.browser.session import open_session
-from tokfmt.browser.state import recall, remember, state_file
+from tokfmt.browser.data.copies import other_meaning
+from tokfmt.browser.data.search import SearchResults, meaning, parse_search, search_scope
+from tokfmt.browser.data.session import open_session
+from tokfmt.browser.data.state import recall, remember, state_file
+from tokfmt.browser.export import Export
 from tokfmt.browser.tabs.statistics import StatisticsTab
 from tokfmt.browser.widgets.frame import FindBar, Summary
 from tokfmt.commands.search.query import Hits, LengthQuery, TextQuery, TokenQuery

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from rich.cells import cell_len
 
 from tokfmt.browser import widths
-from tokfmt.browser.layout import Kind, Mode, TokenStyle, glyphs, lines_of
-from tokfmt.browser.rows import Characters, Piece
+from tokfmt.browser.data.layout import Kind, Mode, TokenStyle, glyphs, lines_of
+from tokfmt.browser.data.rows import Characters, Piece
 from tokfmt.browser.widths import BASE, PAD, anchored, extends, joined
 
 HINDI = "हिन्दी में लिखा हुआ किताब"

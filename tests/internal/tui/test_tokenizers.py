@@ -10,9 +10,10 @@ from textual.widgets import Input
 from tokenizers import Tokenizer
 
 import tokfmt
-from tokfmt.browser.session import Choice, load, open_session
-from tokfmt.browser.state import recall, remember, tokenizers_of_all
-from tokfmt.browser.tokenizers import NONE, TokenizerList, both_of, known_tokenizers
+from tokfmt.browser.data.session import Choice, load, open_session
+from tokfmt.browser.data.state import recall, remember, tokenizers_of_all
+from tokfmt.browser.data.tokenizers import NONE, both_of, known_tokenizers
+from tokfmt.browser.tokenizers import TokenizerList
 from tokfmt.source.request import SourceRequest
 
 TEXTS = [json.loads(line)["text"] for line in CORPUS.read_text().splitlines()]
@@ -134,7 +135,7 @@ def test_two_tokenizers_are_compared_by_bytes(kind, tmp_path):
 @pytest.mark.parametrize("swapped", [False, True])
 def test_a_remembered_tokenizer_is_used_on_both_sides(swapped, tmp_path):
     """Of two texts, of which one has a remembered tokenizer, both are shown in its tokens."""
-    from tokfmt.browser.state import remember
+    from tokfmt.browser.data.state import remember
 
     copy = tmp_path / "copy.jsonl"
     lines = CORPUS.read_bytes().splitlines(keepends=True)
@@ -152,7 +153,7 @@ def test_a_remembered_tokenizer_is_used_on_both_sides(swapped, tmp_path):
 
 
 def test_two_texts_are_compared_with_the_tokenizer_of_a(tmp_path, other):
-    from tokfmt.browser.state import remember
+    from tokfmt.browser.data.state import remember
 
     copy = tmp_path / "copy.jsonl"
     copy.write_bytes(CORPUS.read_bytes())

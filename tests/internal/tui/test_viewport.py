@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from viewed import ALPHABET, Endless, Memory
 
 from tokfmt.base.resources import Recent
-from tokfmt.browser.layout import (
+from tokfmt.browser.data.layout import (
     UNBOUNDED,
     Kind,
     LayoutOptions,
@@ -18,7 +18,7 @@ from tokfmt.browser.layout import (
     TokenStyle,
     lines_of,
 )
-from tokfmt.browser.rows import WINDOW, Characters, Piece, Viewport, fetched_span
+from tokfmt.browser.data.rows import WINDOW, Characters, Piece, Viewport, fetched_span
 from tokfmt.core.memory import MemoryReader
 from tokfmt.core.ragged import Ragged
 

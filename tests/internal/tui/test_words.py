@@ -9,7 +9,7 @@ from textual.widgets import Input, Static
 
 from tokfmt import convert
 from tokfmt.browser.app import unknown_key
-from tokfmt.browser.state import remember
+from tokfmt.browser.data.state import remember
 from tokfmt.browser.tabs.findings import FindingTable
 from tokfmt.browser.widgets.frame import KeyBar
 from tokfmt.browser.widgets.reader import Reader, TokenDetails

@@ -8,17 +8,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from textual.containers import Container
 
-from tokfmt.base.options import parse_count
 from tokfmt.browser import keys
-from tokfmt.browser.data import Place
-from tokfmt.browser.session import Landing, Session, Where
+from tokfmt.browser.data.session import Landing, Session, Where
+from tokfmt.browser.data.types import Place
+from tokfmt.browser.data.workers import Job
 from tokfmt.browser.widgets.row_view import WithLoader
-from tokfmt.browser.workers import Job
-from tokfmt.errors import OptionError, TokfmtError
-from tokfmt.wording import counted
+from tokfmt.errors import TokfmtError
 
 if TYPE_CHECKING:
-    from tokfmt.browser.data import SourceRequest
+    from tokfmt.browser.data.types import SourceRequest
 
 
 class Entry(NamedTuple):
@@ -199,43 +197,3 @@ class Working(Tab):
 
     def on_unmount(self) -> None:
         self.stop()
-
-
-FIRST, LAST = "g", "G"
-"""Answers to the question of `g` that need no Enter: `gg` goes to the first line of the pane, `gG` to its last."""
-
-
-def number_words(what: str, count: int) -> str:
-    """Return a question for a number that `parse_number` reads."""
-    if count == 1:
-        return f"{what} 0, the only one"
-    return f"{what} 0 to {max(0, count - 1):,}, -1, 50%"
-
-
-def parse_number(answer: str, count: int, what: str) -> int:
-    """Return a number below `count`: `17`, `-1` from the end, `$` for the last, or `50%` of the way.
-
-    Args:
-        answer: The typed number.
-        count: Number of units.
-        what: The noun for one unit.
-
-    Raises:
-        OptionError: The answer is not a number, or too large.
-    """
-    plain, number = answer.strip(), count
-    if plain == "$":  # the last line, in vim
-        plain = "-1"
-    if plain.endswith("%"):
-        try:
-            share = float(plain[:-1]) / 100
-        except ValueError:
-            raise OptionError(f"{plain!r} is not a share. Write it like 50% or 99.5%") from None
-        if 0 <= share <= 1:
-            number = min(int(share * count), count - 1)
-    else:
-        number = parse_count(plain)
-        number += count if number < 0 else 0
-    if not 0 <= number < count:
-        raise OptionError(f"there are {counted(count, what)}: 0 to {max(0, count - 1):,}, or 0% to 100%")
-    return number

@@ -12,9 +12,10 @@ from textual.message import Message
 from textual.widgets import Static
 
 from tokfmt.browser import keys
-from tokfmt.browser.data import counted
-from tokfmt.browser.layout import Mode, ReaderPosition, TokenStyle
-from tokfmt.browser.pairing import (
+from tokfmt.browser.data.answers import FIRST, LAST, number_words, parse_number
+from tokfmt.browser.data.facts import TokenFacts, facts_of
+from tokfmt.browser.data.layout import Mode, ReaderPosition, TokenStyle
+from tokfmt.browser.data.pairing import (
     Comparison,
     First,
     Marks,
@@ -23,21 +24,21 @@ from tokfmt.browser.pairing import (
     Sessions,
     common_view,
     comparable,
+    differing_words,
     marks_of,
     unit_of,
 )
-from tokfmt.browser.rows import Damage, RowSource, Span
-from tokfmt.browser.session import Session
-from tokfmt.browser.tabs.base import FIRST, LAST, Tab, number_words, parse_number
+from tokfmt.browser.data.rows import Damage, RowSource, Span
+from tokfmt.browser.data.session import Session
+from tokfmt.browser.tabs.base import Tab
 from tokfmt.browser.widgets.frame import StatusLine
-from tokfmt.browser.widgets.reader import Reader, TokenFacts, facts_of
+from tokfmt.browser.widgets.reader import Reader
 from tokfmt.browser.widgets.row_view import Leaping, Loader, WithLoader
 from tokfmt.errors import TokfmtError
-from tokfmt.wording import counted as amount
-from tokfmt.wording import printable
+from tokfmt.wording import counted, printable
 
 if TYPE_CHECKING:
-    from tokfmt.browser.export import Copied
+    from tokfmt.browser.data.copies import Copied
 
 Part = tuple[str, str]
 """Words and their kind: "plain", "good", "bad", "busy" or "dim"."""
@@ -52,14 +53,14 @@ def verdict(comparison: Comparison | None, unit: str, waiting: str = "") -> list
     first = comparison.first
     parts = [_how_far(comparison)] if comparison.state != "done" else []
     if comparison.differing:
-        parts.append((f"≠ {counted(comparison.differing)}", "bad"))
+        parts.append((f"≠ {differing_words(comparison)}", "bad"))
         if not comparison.exact:
             parts.append(("fewer may have moved", "dim"))
         if first is not None:
             parts.append((f"first: {first_words(first, unit, comparison.ports[0].unit)}", "plain"))
         parts.append((f"{comparison.alike:,} alike", "dim"))
     elif comparison.state == "done":
-        parts.append((f"✓ identical: {amount(comparison.alike, unit)}", "good"))
+        parts.append((f"✓ identical: {counted(comparison.alike, unit)}", "good"))
     elif comparison.unlike_from is not None:
         parts.append((f"≠ different from {unit} {comparison.unlike_from:,} on", "bad"))
     else:
@@ -91,7 +92,7 @@ def titles(pair: Pair, unit: str, lengths: Sequence[int | None], units: str) -> 
     """Return the titles of both sides: `A · document 17 · 1,116 tokens`."""
     out = []
     for name, row, length in zip("AB", (pair.a, pair.b), lengths, strict=True):
-        many = "" if length is None or row is None else f" · {amount(length, units)}"
+        many = "" if length is None or row is None else f" · {counted(length, units)}"
         out.append(f"{name} · {'none' if row is None else f'{unit} {row:,}'}{many}")
     return out[0], out[1]
 
@@ -117,7 +118,7 @@ def pair_words(pair: Pair, marks: Marks | Damage | None, facts: Sequence[object]
     parts: list[Part] = [("alike", "good")]
     if marks.hunks:
         far = "" if marks.known is None else f" up to {part} {marks.known[0]:,}; the rest is not compared"
-        parts = [(f"differs in {amount(len(marks.hunks), 'place')}{far}", "bad")]
+        parts = [(f"differs in {counted(len(marks.hunks), 'place')}{far}", "bad")]
     return parts + _under(facts, part)
 
 
@@ -447,7 +448,7 @@ class CompareTab(Tab):
 
     def action_copy(self) -> None:
         """Copy the row of the side with the cursor, or its marked tokens: the text, or the IDs if these are shown."""
-        from tokfmt.browser.export import copied
+        from tokfmt.browser.data.copies import copied
 
         leader, sessions = self.leader, self.sessions
         number, row, part = leader.number, leader.row, leader.pane.marked
@@ -459,7 +460,7 @@ class CompareTab(Tab):
 
     def action_copy_difference(self) -> None:
         """Copy what both sides hold at the difference under the cursor, or at the next one."""
-        from tokfmt.browser.export import copied_difference
+        from tokfmt.browser.data.copies import copied_difference
 
         pair, sessions, marks, leader = self.pair, self.sessions, self.marks, self.leader
         if sessions is None or pair.a is None or pair.b is None:

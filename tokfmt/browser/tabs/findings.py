@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from rich.cells import cell_len
 from rich.style import Style
@@ -17,13 +16,16 @@ from textual.content import Content
 from textual.widgets import DataTable, Static
 
 from tokfmt.browser import keys
-from tokfmt.browser.data import CheckReport, Finding, Pointer, explain, place_of
-from tokfmt.browser.health import checked
-from tokfmt.browser.session import Session, Vocabulary, row_at
+from tokfmt.browser.data.check import checked, explained, known, place_of_finding, row_of_finding
+from tokfmt.browser.data.lines import fitted
+from tokfmt.browser.data.session import Session, Vocabulary
+from tokfmt.browser.data.types import Finding
 from tokfmt.browser.tabs.base import Working
-from tokfmt.browser.widgets.outline import fitted
 from tokfmt.errors import TokfmtError
 from tokfmt.wording import counted, printable
+
+if TYPE_CHECKING:
+    from tokfmt.browser.data.types import CheckReport
 
 ORDER = {"error": 0, "warning": 1, "info": 2}
 """Rank of severities, the worst first."""
@@ -60,8 +62,8 @@ def _lines(finding: Finding) -> Iterator[Content]:
     yield Content(printable(finding.message))
     if finding.remedy:
         yield Content.assemble(("→ ", "bold"), printable(finding.remedy))
-    with suppress(TokfmtError):  # codes of plug-ins may have no explanation
-        code = explain(finding.code)
+    code = explained(finding.code)
+    if code is not None:
         yield Content.assemble((f"{code.title}. ", f"bold {_QUIET}"), (code.text, _QUIET))
 
 
@@ -135,18 +137,8 @@ class FindingTable(DataTable[Text]):
 
 def place_text(finding: Finding) -> str:
     """Return the file name and the byte offset of a finding."""
-    name = printable(place_of(finding.path).name)
+    name = printable(place_of_finding(finding).name)
     return name if finding.offset is None else f"{name}:{finding.offset:,}"
-
-
-def known(session: Session) -> CheckReport | None:
-    """Return the result of the check that ran before.
-
-    Raises:
-        TokfmtError: The files have changed since they were opened.
-    """
-    session.check_unchanged()
-    return session.verdict
 
 
 class FindingsTab(Working):
@@ -190,8 +182,8 @@ class FindingsTab(Working):
         self.begin(lambda job: checked(session, job, deep=deep, tokenizer=tokenizer), self._found)
 
     def _found(self, outcome: object) -> None:
-        if isinstance(outcome, CheckReport):
-            self.session.verdict = outcome
+        if not isinstance(outcome, Exception):
+            self.session.verdict = outcome  # type: ignore[assignment]
             self.host.show_health()
             self._list()
         else:
@@ -237,7 +229,7 @@ class FindingsTab(Working):
 
         def holds() -> bool:
             try:
-                return row_at(session, Pointer(place_of(finding.path), finding.offset or 0)) is not None
+                return row_of_finding(session, finding) is not None
             except TokfmtError:
                 return False
 
@@ -262,7 +254,7 @@ class FindingsTab(Working):
         finding = self.list.finding
         if finding is None:
             return
-        place = place_of(finding.path)
+        place = place_of_finding(finding)
         whole = not self.session.is_file and place == self.session.path  # a store is not asked while a key is handled
         if place.is_dir() if place.is_local else whole:
             self.notify("This finding is about the whole directory.")
@@ -278,9 +270,9 @@ class FindingsTab(Working):
         if finding is None or finding.offset is None:
             self.notify("This finding has no byte offset.")
             return
-        target = Pointer(place_of(finding.path), finding.offset)
-
-        self.go_to_sequence(lambda: row_at(session, target), "no sequence is at that byte; Enter shows the bytes")
+        self.go_to_sequence(
+            lambda: row_of_finding(session, finding), "no sequence is at that byte; Enter shows the bytes"
+        )
 
     def action_list(self) -> None:
         """List the sequences that the finding is about: those of its query, or of all findings of its code."""
@@ -296,7 +288,7 @@ class FindingsTab(Working):
             found = []
             for one in alike:
                 try:
-                    where = row_at(session, Pointer(place_of(one.path), one.offset or 0))
+                    where = row_of_finding(session, one)
                 except TokfmtError as error:
                     return str(error)
                 if where is not None:

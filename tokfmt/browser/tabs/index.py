@@ -5,9 +5,6 @@ Bytes are read in windows, cached, and shown in hexadecimal and as characters. A
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from itertools import groupby
 from typing import ClassVar
 
 from rich.segment import Segment
@@ -19,111 +16,32 @@ from textual.strip import Strip
 from textual.widgets import Static
 
 from tokfmt.base.options import parse_count
-from tokfmt.base.resources import Recent
 from tokfmt.browser import keys
-from tokfmt.browser.data import ROW, Field, HexRow, Place, Pointer, Raw, given_to, is_small, sections
-from tokfmt.browser.rows import Damage
-from tokfmt.browser.session import Session, row_at
-from tokfmt.browser.tabs.base import FIRST, LAST, Tab
-from tokfmt.browser.widgets.outline import Outline, Parts, Row, first_open, row_of_byte, sequence_of
+from tokfmt.browser.data.answers import FIRST, LAST
+from tokfmt.browser.data.outline import (
+    BYTES_IN_ROW,
+    Bytes,
+    OpenedParts,
+    Outline,
+    Row,
+    cells_of,
+    full_text,
+    numbers_at,
+    opened_parts,
+    row_of_byte,
+    sequence_of,
+)
+from tokfmt.browser.data.rows import Damage
+from tokfmt.browser.data.session import Session, row_at
+from tokfmt.browser.data.types import Place, Pointer
+from tokfmt.browser.data.workers import Job
+from tokfmt.browser.tabs.base import Tab
+from tokfmt.browser.widgets.outline import Parts
 from tokfmt.browser.widgets.row_view import Leaping, Loader, RowView
-from tokfmt.browser.workers import Job
 from tokfmt.errors import OptionError, TokfmtError
 from tokfmt.wording import counted, printable
 
 # the bytes of a file
-
-_ROWS = 256  # rows per window
-_WINDOWS = 64
-
-
-class Bytes:
-    """The bytes of the files of a dataset in rows of 16. `load` and `size` read, and are for a worker."""
-
-    def __init__(self, raw: Raw) -> None:
-        self._raw = raw
-        self._others: dict[Place, Raw] = {}
-        self._windows = Recent[tuple[Place, int], list[HexRow] | Damage](_WINDOWS)
-
-    @property
-    def root(self) -> Place:
-        """Return the path of the dataset."""
-        return self._raw.path
-
-    def admit(self, path: Place) -> None:
-        """Let a file be read that the reader of the dataset has opened, though it may be elsewhere.
-
-        Files of the sources of a recipe are. A link in a dataset, which nobody opened, may not lead out of it.
-        """
-        self._others.setdefault(path, Raw(path, None, (), ()))
-
-    def _of(self, path: Place) -> Raw:
-        return self._others.get(path, self._raw)
-
-    def size(self, path: Place) -> int | Damage:
-        """Return the number of bytes of a file."""
-        try:
-            return self._of(path).size_of(path)
-        except TokfmtError as error:
-            return Damage(str(error))
-
-    def peek(self, path: Place, row: int) -> HexRow | Damage | None:
-        """Return a row if it is loaded."""
-        window = self._windows.get((path, row // _ROWS))
-        if window is None or isinstance(window, Damage):
-            return window
-        within = row % _ROWS
-        return window[within] if within < len(window) else Damage("the file has become shorter")
-
-    def load(self, path: Place, rows: range) -> None:
-        """Read some rows."""
-        for number in range(rows.start // _ROWS, -(-rows.stop // _ROWS)):
-            if self._windows.get((path, number)) is None:
-                try:
-                    found: list[HexRow] | Damage = self._of(path).hex_rows(path, number * _ROWS * ROW, _ROWS)
-                except TokfmtError as error:
-                    found = Damage(str(error))
-                self._windows.put((path, number), found)
-
-
-@dataclass(frozen=True, slots=True)
-class Cells:
-    """A run of characters of one kind: "offset", "gap", "zero", "print" or "other"."""
-
-    text: str
-    kind: str
-    marked: bool = False
-    cursor: bool = False
-
-
-def cells_of(row: HexRow, digits: int, cursor: int, marked: range) -> Iterator[Cells]:
-    """Yield the cells of a row: its byte offset, its bytes in hexadecimal, and its characters."""
-    yield Cells(f"{row.offset:0{digits}x} ", "offset")
-    known = [(_kind(byte), at in marked, at == cursor, byte) for at, byte in enumerate(row.data, row.offset)]
-    for number in range(ROW):
-        gap = "  " if number == ROW // 2 else " "
-        before = known[number - 1] if 0 < number <= len(known) else None
-        joined = before is not None and number < len(known) and before[1] and known[number][1]
-        yield Cells(gap, "gap", joined)
-        if number < len(known):
-            kind, mark, here, byte = known[number]
-            yield Cells(f"{byte:02x}", kind, mark, here)
-        else:
-            yield Cells("  ", "gap")
-    yield Cells("  ", "gap")
-    for (kind, mark, here), group in groupby(known, lambda one: one[:3]):
-        text = "".join(chr(one[3]) if 32 <= one[3] < 127 else "·" for one in group)
-        yield Cells(text, kind, mark, here)
-
-
-def _kind(byte: int) -> str:
-    return "zero" if not byte else "print" if 32 <= byte < 127 else "other"
-
-
-def numbers_at(data: bytes) -> str:
-    """Return the bytes as little-endian numbers of 8, 16 and 32 bits, as far as they suffice."""
-    numbers = [f"u{8 * width} {int.from_bytes(data[:width], 'little'):,}" for width in (1, 2, 4) if len(data) >= width]
-    return "  ".join(numbers)
 
 
 _DIGITS = 8
@@ -163,12 +81,12 @@ class HexView(RowView):
 
     @property
     def count(self) -> int:
-        return -(-self.file_size // ROW)
+        return -(-self.file_size // BYTES_IN_ROW)
 
     @property
     def at(self) -> int:
         """Return the byte offset of the cursor."""
-        return min(self.cursor * ROW + self.column, max(0, self.file_size - 1))
+        return min(self.cursor * BYTES_IN_ROW + self.column, max(0, self.file_size - 1))
 
     def show(self, content: Bytes, path: Place, offset: int, length: int) -> None:
         """Show a file of a dataset, mark bytes, and put the cursor on the first of them.
@@ -206,8 +124,8 @@ class HexView(RowView):
     def goto(self, offset: int) -> None:
         """Put the cursor on a byte."""
         offset = max(0, min(offset, self.file_size - 1))
-        self.column = offset % ROW
-        self.point_at(offset // ROW)
+        self.column = offset % BYTES_IN_ROW
+        self.point_at(offset // BYTES_IN_ROW)
         self._title()
 
     def fetch(self) -> None:
@@ -225,9 +143,9 @@ class HexView(RowView):
         self._title()
 
     def _title(self) -> None:
-        row = self.bytes.peek(self.path, self.at // ROW) if self.bytes and self.path else None
+        row = self.bytes.peek(self.path, self.at // BYTES_IN_ROW) if self.bytes and self.path else None
         self.border_title = "" if self.path is None else self._named(self.path)
-        data = row.data[self.at % ROW :] if isinstance(row, HexRow) else b""
+        data = b"" if row is None or isinstance(row, Damage) else row.data[self.at % BYTES_IN_ROW :]
         subtitle = f"byte {self.at:,} of {self.file_size:,}   {numbers_at(data)}"
         self.border_subtitle = subtitle if self.file_size else ""
         if self._told != (self.path, self.at):
@@ -241,9 +159,9 @@ class HexView(RowView):
     def draw(self, line: int) -> list[Segment]:
         row = self.bytes.peek(self.path, line) if self.bytes and self.path else None
         digits = max(_DIGITS, len(f"{self.file_size:x}"))
-        if not isinstance(row, HexRow):
+        if row is None or isinstance(row, Damage):
             text = "…" if row is None else f"✗ {row.why}"
-            return [Segment(f"{line * ROW:0{digits}x}  {text}", self.get_component_rich_style("hex--damage"))]
+            return [Segment(f"{line * BYTES_IN_ROW:0{digits}x}  {text}", self.get_component_rich_style("hex--damage"))]
         segments = []
         for cells in cells_of(row, digits, self.at, self.marked):
             names = [f"hex--{cells.kind}", *(["hex--marked"] if cells.marked else [])]
@@ -267,11 +185,11 @@ class HexView(RowView):
 
     def clicked(self, column: int, times: int) -> None:  # noqa: ARG002 - once is enough
         within = column - max(_DIGITS, len(f"{self.file_size:x}")) - 2
-        number = (within - (within > ROW * 3 // 2)) // 3
-        characters = within - ROW * 3 - 2
-        if 0 <= number < ROW:
+        number = (within - (within > BYTES_IN_ROW * 3 // 2)) // 3
+        characters = within - BYTES_IN_ROW * 3 - 2
+        if 0 <= number < BYTES_IN_ROW:
             self.column = number
-        elif 0 <= characters < ROW:
+        elif 0 <= characters < BYTES_IN_ROW:
             self.column = characters
         self._title()
         self.refresh()
@@ -291,8 +209,6 @@ class HexView(RowView):
 
 WIDE = 134
 """Width in columns from which the bytes are next to the parts instead of below."""
-
-Opened = tuple[Raw, dict[int, int]]
 
 
 class IndexTab(Tab):
@@ -344,9 +260,9 @@ class IndexTab(Tab):
         self.hex.clear()
         self.parts.show(Outline(()))
         self.parts.border_title = "reading …"
-        self.loader.ask(lambda: _opened(session), self._show)
+        self.loader.ask(lambda: opened_parts(session), self._show)
 
-    def _show(self, found: Opened | str) -> None:
+    def _show(self, found: OpenedParts | str) -> None:
         if isinstance(found, str):
             self.parts.border_title = f"✗ {found}"
             return
@@ -394,7 +310,7 @@ class IndexTab(Tab):
         section, field, row = self.parts.section, self.parts.field, self.parts.row
         looks_elsewhere = self.hex.has_focus or row == self._left  # the focus and this message may arrive late
         told = row == self._about or not looks_elsewhere
-        self.query_one("#field", Static).update(_full_text(field) if field is not None and told else "")
+        self.query_one("#field", Static).update(full_text(field) if field is not None and told else "")
         if section is None or self.bytes is None or looks_elsewhere:
             return
         self._left = None
@@ -509,21 +425,3 @@ class IndexTab(Tab):
     def action_zoom(self) -> None:
         self.toggle_class("zoomed")
         self.hex.focus()
-
-
-def _opened(session: Session) -> Opened | str:
-    """Return the parts of a dataset with the sections that are open at first; the error if they cannot be read."""
-    format_ = session.opened.format
-    try:
-        session.check_unchanged()
-        options = given_to(format_, session.request) if format_ else {}
-        raw = sections(session.path, format=session.format_name, options=options)
-        return raw, first_open(raw.sections, small=is_small(session.path))
-    except TokfmtError as error:
-        return str(error)
-
-
-def _full_text(field: Field) -> str:
-    """Return the full text of a field, which its line may cut."""
-    value = f"{field.name}: {field.value}"
-    return f"{value} · {field.meaning}" if field.meaning else value

@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.browser.session import Session
-from tokfmt.browser.state import recall, remember_later
+from tokfmt.browser.data.session import Session
+from tokfmt.browser.data.state import recall, remember_later
+from tokfmt.browser.data.workers import Job
 from tokfmt.browser.tabs.base import Tab
 from tokfmt.browser.widgets.row_view import SIGNS, SequenceList
-from tokfmt.browser.workers import Job
 from tokfmt.wording import printable
 
 if TYPE_CHECKING:
-    from tokfmt.browser.columns import RowColumn
+    from tokfmt.browser.data.columns import RowColumn
 
 
 def columns_shown(session: Session) -> tuple[list[RowColumn], Sequence[str]]:
     """Return the columns of a dataset, and the names of those to show. Reads."""
-    from tokfmt.browser.columns import columns_of
+    from tokfmt.browser.data.columns import columns_of
 
     found, names = columns_of(session), recall(session.path).get("columns")
     if isinstance(names, list):
@@ -111,7 +111,7 @@ class ListOrder:
         Args:
             to_top: Put the cursor on the first row.
         """
-        from tokfmt.browser.columns import Order, order_of
+        from tokfmt.browser.data.columns import Order, order_of
 
         self.cancel()
         if self.by is None:

@@ -18,27 +18,29 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 
 from tokfmt.browser import keys
-from tokfmt.browser.data import UNKNOWN, ByteOffset, RecordReader
-from tokfmt.browser.history import Spot
-from tokfmt.browser.layout import Mode, TokenStyle
-from tokfmt.browser.parts import Target, target_of
-from tokfmt.browser.rows import Damage, Piece, RowSource, View, fetched
-from tokfmt.browser.search import Found, SearchJob, SearchScope, meaning, parse_search, search_scope
-from tokfmt.browser.session import Session, Where, carried, has_parts, located
-from tokfmt.browser.state import Queries
-from tokfmt.browser.tabs.answers import byte_finder, row_of
-from tokfmt.browser.tabs.base import FIRST, LAST, Tab, number_words, parse_number
+from tokfmt.browser.data.answers import FIRST, LAST, byte_finder, number_words, parse_number, row_of
+from tokfmt.browser.data.facts import TokenFacts, byte_offset_of_unit, facts_of
+from tokfmt.browser.data.history import Spot
+from tokfmt.browser.data.layout import Mode, TokenStyle
+from tokfmt.browser.data.opening import UNKNOWN
+from tokfmt.browser.data.parts import Target, target_of
+from tokfmt.browser.data.rows import Damage, Piece, RowSource, View, fetched
+from tokfmt.browser.data.search import Found, SearchJob, SearchScope, meaning, parse_search, search_scope
+from tokfmt.browser.data.session import Session, Where, carried, has_parts, located
+from tokfmt.browser.data.state import Queries
+from tokfmt.browser.data.types import ByteOffset
+from tokfmt.browser.tabs.base import Tab
 from tokfmt.browser.tabs.list_order import ListOrder, columns_shown
 from tokfmt.browser.tabs.titles import layout_words, list_title, row_title, shares_words
 from tokfmt.browser.widgets.frame import Divider, FindBar, TopBar, filter_words
-from tokfmt.browser.widgets.reader import MoreFacts, Reader, TokenDetails, TokenFacts, byte_offset_of_unit, facts_of
+from tokfmt.browser.widgets.reader import MoreFacts, Reader, TokenDetails
 from tokfmt.browser.widgets.row_view import Leaping, Loader, SequenceList
 from tokfmt.browser.widgets.strip import PackingStrip
 from tokfmt.errors import OptionError, TokfmtError
 
 if TYPE_CHECKING:
-    from tokfmt.browser.export import Copied, Numbers
-    from tokfmt.browser.frequency import Frequencies
+    from tokfmt.browser.data.copies import Copied, Numbers
+    from tokfmt.browser.data.frequency import Frequencies
 
 
 NARROWEST, WIDEST = 20, 80  # per cent
@@ -192,7 +194,7 @@ class SequencesTab(Tab):
             return self.port.unit == "token" and bool(self.reader.lines)
         offered = {"unfilter": self.filtered is not None}
         offered |= {"part": bool(self.strip.display)}
-        offered |= {"origin": not isinstance(self.session.view.reader, RecordReader)}
+        offered |= {"origin": self.session.view.axis is not None}
         return offered.get(action, True)
 
     def go(self, where: Where) -> None:
@@ -344,7 +346,7 @@ class SequencesTab(Tab):
         """Ask for a place: a row, a token, a byte, or what `y` copies."""
         view, answers = self.session.view, self._answers
         steps = ", 25*512 (step 25 of batches of 512)" if view.singular == "sample" else ""
-        token = "" if isinstance(view.reader, RecordReader) else ", t:5000 (token)"
+        token = "" if view.axis is None else ", t:5000 (token)"
         question = f"Go to {number_words(view.singular, view.port.count)}, 12:45, @4096 (byte){token}{steps}"
 
         def refuse(answer: str) -> str:  # noqa: ARG001 - none is a place
@@ -372,12 +374,12 @@ class SequencesTab(Tab):
         elif words.startswith("@"):
             self.loader.ask(byte_finder(self.session, self.port, self.where, words[1:]), self._to_found)
         elif words.startswith("t:"):
-            if isinstance(view.reader, RecordReader):
+            if view.axis is None:
                 raise OptionError("records have no token positions before all are tokenized. Name a row")
-            position = parse_number(words[2:], view.reader.info.tokens, "token")
+            position = parse_number(words[2:], view.tokens, "token")
             self.loader.ask(lambda: located(port, position) or "no row holds this token", self._to_found)
         elif ":" in words:
-            from tokfmt.browser.links import parse_landing
+            from tokfmt.browser.data.links import parse_landing
 
             self.host.go_to_landing(parse_landing(words))
         else:
@@ -789,7 +791,7 @@ class SequencesTab(Tab):
 
     def action_copy(self) -> None:
         """Copy the marked tokens, or all of the row: the text, or the IDs if only these are shown."""
-        from tokfmt.browser.export import copied
+        from tokfmt.browser.data.copies import copied
 
         session, (row, _), part = self.session, self.where, self.reader.marked
         ids = self.reader.mode is Mode.IDS or self.token_style.decoder is None
@@ -819,7 +821,7 @@ class SequencesTab(Tab):
 
     def action_link(self) -> None:
         """Copy the command that opens the browser at the token under the cursor."""
-        from tokfmt.browser.links import command_of
+        from tokfmt.browser.data.links import command_of
 
         command = command_of(self.session, self.where)
         self.host.copy(command, command)
@@ -862,7 +864,7 @@ class SequencesTab(Tab):
             self._known.ask(lambda: _padding(session), partial(self._say_padding, session, session.shown))
 
         def work() -> Frequencies | None:
-            from tokfmt.browser.frequency import frequencies_of
+            from tokfmt.browser.data.frequency import frequencies_of
 
             return frequencies_of(port)
 
@@ -899,7 +901,7 @@ class SequencesTab(Tab):
 
 
 def _padding(session: Session) -> float:
-    from tokfmt.browser.columns import padding_share
+    from tokfmt.browser.data.columns import padding_share
 
     try:
         return padding_share(session) or 0.0

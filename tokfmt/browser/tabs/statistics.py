@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from textual import events, on
 from textual.app import ComposeResult
@@ -13,290 +12,35 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from tokfmt.browser import keys
-from tokfmt.browser.data import (
-    UNKNOWN,
-    Ids,
-    Lists,
-    RecordReader,
-    Share,
-    Source,
-    Statistics,
-    glance,
-    opened_to_count,
-    recipe_of,
-    stats_of,
-    worker_count,
+from tokfmt.browser.data.lines import Fact, FactLines, GroupLines, LengthLines
+from tokfmt.browser.data.opening import recipe_of
+from tokfmt.browser.data.overview import (
+    glanced,
+    groups_of,
+    is_outdated,
+    is_settled,
+    known_facts,
+    rankings_of,
+    row_name,
+    starts_alone,
+    whole_pass,
 )
+from tokfmt.browser.data.parts import source_rows
+from tokfmt.browser.data.search import SearchJob, parse_search, search_scope
+from tokfmt.browser.data.session import Counted, Session
 from tokfmt.browser.keys import pressing
-from tokfmt.browser.parts import recipe_facts, source_rows
-from tokfmt.browser.search import SearchJob, parse_search, search_scope
-from tokfmt.browser.session import Counted, Session
 from tokfmt.browser.tabs.base import Working
 from tokfmt.browser.widgets.row_view import Loader
-from tokfmt.browser.widgets.table import (
-    Fact,
-    FactLines,
-    GroupLines,
-    GroupTable,
-    LengthLines,
-    Lines,
-    Table,
-    TokenLines,
-    TokenTable,
-)
-from tokfmt.browser.workers import Job
-from tokfmt.errors import TokfmtError
-from tokfmt.wording import counted, human_bytes, printable, separator_words, short
-
-AT_ONCE = 2 << 30
-"""Limit of tokens for a pass that starts without a key."""
-
-BYTES_AT_ONCE = 2 << 30
-"""Limit of bytes of text for a pass that starts without a key."""
-
-MOST_COMPARED = 1 << 21
-"""Limit of rows among which the browser looks for equal ones, 24 bytes each."""
-
-_WORKERS = 4  # threads of a pass at most; each takes some 10 MB
-
-
-def _opened(session: Session) -> Source:
-    """Open the dataset again in the current view."""
-    format_ = session.opened.format
-    if session.refused is not None or format_ is None:
-        raise TokfmtError(session.failure)
-    session.check_unchanged()
-    handle = session.vocabulary.handle if session.vocabulary else None
-    return opened_to_count(session.request, format_, session.opened.separator, handle, as_stored=session.view.as_stored)
-
-
-def first_look(session: Session) -> Statistics | None:
-    """Return the statistics from header and index, or of a finished pass; None for text.
-
-    Raises:
-        TokfmtError: The dataset cannot be read.
-    """
-    opened = session.opened
-    if session.refused is not None or opened.format is None:
-        raise TokfmtError(session.failure)
-    if session.statistics is not None or isinstance(session.view.reader, RecordReader):
-        return session.statistics
-    view = session.view
-    if not view.as_stored and not opened.pending and not session.failure:  # its index has been read
-        return glance(Source((session.path,), opened.format, view.reader, opened.separator, opened.notes))
-    source = _opened(session)
-    try:
-        return glance(source)
-    finally:
-        source.reader.close()
-
-
-def whole_pass(session: Session, job: Job) -> Counted:
-    """Return the statistics of all tokens, or of all texts without a tokenizer, and their lists.
-
-    Raises:
-        TokfmtError: The dataset cannot be read, or the job was cancelled.
-    """
-    source, lists = _opened(session), list[Lists]()
-    try:
-        handle = session.vocabulary.handle if session.vocabulary else None
-        found = stats_of(
-            source,
-            tokenizer=handle,
-            jobs=min(_WORKERS, worker_count(None)),
-            progress=job,
-            most_compared=MOST_COMPARED,
-            keep=lists.append,
-        )
-        return Counted(found, *lists)
-    finally:
-        source.reader.close()
-
-
-def is_settled(session: Session) -> bool:
-    """Return whether the tokenizer of text is loaded, if one is named, so that a pass can start."""
-    return not (session.of_text and session.choice is not None and session.vocabulary is None)
-
-
-def is_outdated(session: Session) -> bool:
-    """Return whether the finished pass counted text without the tokenizer that is loaded now."""
-    found = session.statistics
-    return session.of_text and session.vocabulary is not None and found is not None and found.tokens is None
-
-
-def starts_alone(session: Session) -> bool:
-    """Return whether the pass is short enough to start without a key."""
-    reader = session.view.reader
-    if isinstance(reader, RecordReader):
-        return reader.info.size <= BYTES_AT_ONCE
-    return reader.info.tokens <= AT_ONCE
-
+from tokfmt.browser.widgets.table import GroupTable, Table, TokenTable
+from tokfmt.wording import printable
 
 # in words
 
 
-def row_name(session: Session) -> str:
-    """Return the noun for a counted row: "sample" or "sequence"."""
-    return "sample" if session.view.name == "samples" else "sequence"
-
-
-def left_out(found: Statistics, session: Session) -> int:
-    """Return the number of listed records that a pass left out, as they cannot be read."""
-    of_records = isinstance(session.view.reader, RecordReader)
-    return session.port.count - found.sequences if of_records and session.port.whole else 0
-
-
-def facts_of(found: Statistics | None, session: Session) -> list[Fact]:
-    """Return the facts, with the actions of the tab that lead on from them."""
-    failed = [Fact("✗", printable(session.failure), odd=True)] if session.failure else []
-    facts = [*failed, *_section("SIZE", _sizes(found, session)), *_section("CONTENT", _contents(found, session))]
-    return [*facts, *_section("CHECK", _checks(session)), *_section("DATASET", _about(session))]
-
-
-def _section(name: str, facts: Iterable[Fact]) -> list[Fact]:
-    kept = [fact for fact in facts if fact.value]
-    return [Fact("", name), *kept] if kept else []
-
-
-def _lists(words: str) -> str:
-    """Return the action that lists the rows of a query."""
-    return f"list({words!r})"
-
-
-def _sizes(found: Statistics | None, session: Session) -> Iterator[Fact]:
-    if found is None:
-        return
-    rows = f"{found.sequences:,}" if found.sequences or found.lengths else "not split yet"
-    yield Fact(f"{row_name(session)}s", rows, _lists(""))
-    if lost := left_out(found, session):
-        yield Fact("left out", f"{counted(lost, 'record')} that cannot be read", "app.tab('findings')", odd=True)
-    leads = "ranking('frequent')" if found.ids else ""
-    yield Fact("tokens", "" if found.tokens is None else f"{found.tokens:,}", leads)
-    yield Fact("characters", "" if found.text is None else f"{found.text.characters:,}")
-    yield Fact("on disk", human_bytes(found.bytes), "app.tab('index')")
-    yield Fact("bytes/token", "" if found.bytes_per_token is None else f"{found.bytes_per_token:.2f}")
-    yield Fact("type", found.dtype or "")
-    lengths = found.lengths
-    if lengths is not None and lengths.mean is not None:
-        yield Fact("mean length", f"{lengths.mean:,.1f}")
-        yield Fact("shortest", f"{lengths.min:,}", _lists(f"len=={lengths.min}"))
-        yield Fact("longest", f"{lengths.max:,}", _lists(f"len=={lengths.max}"))
-
-
-def _contents(found: Statistics | None, session: Session) -> Iterator[Fact]:
-    if found is None:
-        return
-    if found.ids is not None:
-        yield from _ids(found.ids)
-    yield Fact("largest ID", "" if found.max_id is None else f"{found.max_id:,}", _lists(f"token:{found.max_id}"))
-    of_samples = row_name(session) == "sample"
-    shares: list[tuple[str, Share | None, str, float]] = [
-        ("separators", found.separators, f"token:{found.eos_id}", 1),
-        ("padding", found.padding, "padding>0" if of_samples else "", 0.1),
-        ("masked", found.masked, "masked>0" if of_samples else "", 1),
-        ("empty", found.empty, "len==0", 0),
-    ]
-    for name, share, words, most in shares:
-        if share is not None:
-            leads = _lists(words) if words and share.count else ""
-            percent = f"  {share.share:.1%}" if share.count else ""
-            yield Fact(name, f"{share.count:,}{percent}", leads, odd=share.share > most)
-    again = found.duplicates
-    if again is not None:
-        counted_all = bool(again.groups) and not left_out(found, session)
-        words = f"{again.sequences:,}  {again.share:.1%}" if again.sequences else "0"
-        yield Fact("duplicates", words, "focus_groups" if counted_all else "", odd=bool(again.sequences))
-    elif found.lengths is not None and (found.ids is not None or found.text is not None):
-        yield Fact("duplicates", f"not counted above {short(MOST_COMPARED)}")
-
-
-def _ids(ids: Ids) -> Iterator[Fact]:
-    of = f" of {ids.vocab_size:,}  {ids.coverage:.1%}" if ids.vocab_size and ids.coverage is not None else ""
-    about = "about " if ids.estimated else ""
-    yield Fact("different IDs", f"{about}{ids.distinct:,}{of}", "ranking('frequent')")
-    yield Fact("seen once", f"{ids.once:,}", "ranking('rare')" if ids.once else "")
-    if ids.beyond and ids.beyond_query is not None:
-        yield Fact("beyond vocabulary", f"{ids.beyond:,}", _lists(ids.beyond_query), odd=True)
-
-
-def _checks(session: Session) -> Iterator[Fact]:
-    verdict = session.verdict
-    if verdict is not None:
-        counts = [counted(count, name) for name, count in verdict.severities.items()]
-        depth = "all tokens" if verdict.deep else "headers and index"
-        wrong = bool(verdict.severities.get("error") or verdict.severities.get("warning"))
-        words = f"{', '.join(counts)}" if counts else f"✓ {depth}"
-        yield Fact("findings", words, "app.tab('findings')", odd=wrong)
-
-
-def _about(session: Session) -> Iterator[Fact]:
-    """Yield what is known of a dataset without counting."""
-    opened, reader = session.opened, session.view.reader
-    yield Fact("path", ", ".join(map(printable, session.request.paths)))
-    yield Fact("format", opened.format.title if opened.format else "unknown")
-    splits = (f"{printable(one)}{' (shown)' if one == session.split else ''}" for one in session.splits)
-    yield Fact("splits", ", ".join(splits))
-    if session.refused is not None:
-        return
-    for view in opened.views:
-        yield Fact(view.name, f"{view.port.count:,}{'' if view.port.whole else ' of more'}")
-    separator = opened.separator
-    if separator.eos_id is not None:
-        known = separator_words(separator.eos_id, separator.source, separator.seen)
-        yield Fact("separator", printable(known), _lists(f"token:{separator.eos_id}"))
-    named = session.choice
-    yield Fact("tokenizer", "none (T)" if named is None else f"{printable(named.name)} ({named.source})")
-    recipe = recipe_of(reader)
-    if recipe is not None:
-        yield from (Fact(name, value) for name, value in recipe_facts(recipe))
-    else:
-        for key, value in reader.info.facts.items():
-            if value not in (0, -1, None, "", (), []) and key not in ("split", "other_splits"):
-                yield Fact(str(key).replace("_", " "), printable(_plain(value)))
-    for note in opened.notes:
-        yield Fact("note", printable(note))
-
-
-def _plain(value: object) -> str:
-    if isinstance(value, int) and not isinstance(value, bool):
-        return f"{value:,}"
-    return " ".join(map(str, value)) if isinstance(value, (tuple, list)) else str(value)
-
-
-def rankings_of(found: Statistics | None, lists: Lists | None, session: Session) -> dict[str, Lines]:
-    """Return the rankings of IDs by their name; {} without any."""
-    style, ranked = session.token_style, dict[str, Lines]()
-    if found is None or lists is None:
-        return ranked
-    if lists.ids is not None:
-        tokens = found.tokens or 0
-        ranked["frequent"] = TokenLines("most frequent tokens", lists.ids, tokens, style, "token")
-        ranked["rare"] = TokenLines("least frequent tokens", lists.ids, tokens, style, "token", rarest_first=True)
-    filled = found.sequences - (found.empty.count if found.empty else 0)
-    for name, ends in (("first", lists.first), ("last", lists.last)):
-        if ends is not None:
-            ranked[name] = TokenLines(f"{name} tokens of {row_name(session)}s", ends, filled, style, name)
-    return ranked
-
-
-def groups_of(found: Statistics | None, lists: Lists | None, session: Session) -> GroupLines | None:
-    """Return the groups of equal rows; None without any."""
-    if found is None or lists is None or lists.groups is None or not len(lists.groups.numbers):
-        return None
-    if left_out(found, session):  # their numbers are not those of the list
-        return None
-    port = None if session.view.name == UNKNOWN else session.port
-    return GroupLines(row_name(session), lists.groups, port, session.token_style)
-
-
-def _glanced(session: Session) -> Statistics | str | None:
-    try:
-        return first_look(session)
-    except TokfmtError as error:
-        return str(error)
-
-
 # the tab
+
+if TYPE_CHECKING:
+    from tokfmt.browser.data.types import Statistics
 
 WIDE = 110
 """Width in columns from which the facts have a column of their own."""
@@ -344,7 +88,7 @@ class StatisticsTab(Working):
             self.stop()
             self._glance, self._called_off, self.failure = None, False, ""
             self.show_figures()
-            self.loader.ask(lambda: _glanced(session), self._glanced)
+            self.loader.ask(lambda: glanced(session), self._glanced)
         else:
             self.show_figures()
             self._start()
@@ -364,7 +108,7 @@ class StatisticsTab(Working):
         self.say()
         counting = "counted by the pass over all tokens (c)" if self.job is None else "being counted"
         counting = "not counted" if self.failure else counting
-        facts = facts_of(found, session)
+        facts = known_facts(found, session)
         recipe = recipe_of(session.view.reader)
         self.query_one("#facts", Table).show(FactLines(facts))
         if recipe is not None:

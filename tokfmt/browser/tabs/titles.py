@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from itertools import zip_longest
 
-from tokfmt.browser.layout import Mode
-from tokfmt.browser.parts import RowParts
-from tokfmt.browser.rows import RowSource, Span, View
-from tokfmt.browser.session import Session
+from tokfmt.browser.data.layout import Mode
+from tokfmt.browser.data.parts import RowParts
+from tokfmt.browser.data.rows import RowSource, Span, View
+from tokfmt.browser.data.session import Session
 from tokfmt.wording import bar, counted, printable
 
 _BAR = 8  # cells of the share of a source

@@ -20,14 +20,14 @@ from textual.strip import Strip
 from textual.widget import Widget
 from textual.widgets import Static
 
-from tokfmt.browser.data import RecordReader
+from tokfmt.browser.data.session import Loading, Session
 from tokfmt.browser.keys import bindings_of, is_offered, pressed, pressing
-from tokfmt.browser.session import Loading, Session
 from tokfmt.errors import TokfmtError
 from tokfmt.wording import counted, human_bytes, plural, printable, short, shortened
 
 if TYPE_CHECKING:
-    from tokfmt.browser.search import SearchJob
+    from tokfmt.browser.data.search import SearchJob
+    from tokfmt.browser.data.types import CheckReport
 
 _GAP = " · "
 
@@ -73,8 +73,8 @@ def summary(session: Session, loading: Loading | None, number: int, datasets: in
     if session.refused is not None:
         return Summary(name, format_, "cannot be read"), ""
     rows = f"{short(view.port.count)}{'' if view.port.whole else '+'} {plural(view.singular, view.port.count)}"
-    many = 0 if isinstance(view.reader, RecordReader) else view.reader.info.tokens
-    tokens = "" if isinstance(view.reader, RecordReader) else f"{short(many)} {plural('token', many)}"
+    many = view.tokens
+    tokens = "" if view.axis is None else f"{short(many)} {plural('token', many)}"
     padding = session.padding.get(view.name)
     if padding and view.name == "samples":  # its padding is on the axis
         tokens = f"{short(many)} {plural('position', many)}"
@@ -170,11 +170,22 @@ class Card(Static):
 
 def _beside(session: Session, facts: Summary) -> str:
     """Return the format, the type, the size and the tokenizer of a dataset, as far as they are known."""
-    reader = session.view.reader
-    kind = "" if session.refused is not None or isinstance(reader, RecordReader) else str(reader.info.dtype)
+    axis = session.view.axis
+    kind = "" if session.refused is not None or axis is None else str(axis.info.dtype)
     size = human_bytes(session.stamp.size) if session.stamp is not None and session.stamp.is_whole else ""
     named = session.choice.short if session.choice is not None and session.vocabulary is not None else ""
     return _GAP.join(filter(None, (facts.format, kind, size, named)))
+
+
+def badge(verdict: CheckReport | None) -> Content:
+    """Return the number of errors and of warnings, for the label of a tab; empty without any."""
+    counts = verdict.severities if verdict is not None else {}
+    parts = [
+        Content.styled(f"{mark}{counts[name]:,}", f"bold {style}")
+        for name, mark, style in (("error", "✗", "$text-error"), ("warning", "▲", "$text-warning"))
+        if counts.get(name)
+    ]
+    return Content(" ").join(parts)
 
 
 def _verdict(session: Session) -> Content:

@@ -6,171 +6,20 @@ As in `rows`, `peek` returns cached fields, and `load` reads in a worker.
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Sequence
 from dataclasses import dataclass
 from dataclasses import field as dataclass_field
 from typing import ClassVar
 
-import numpy as np
-from rich.cells import cell_len, set_cell_size
+from rich.cells import cell_len
 from rich.segment import Segment
 from textual.message import Message
 
-from tokfmt.base.resources import Recent
 from tokfmt.browser import keys
-from tokfmt.browser.data import Field, Place, Pointer, Section, broken
-from tokfmt.browser.session import Session, Where, row_at
+from tokfmt.browser.data.lines import fitted
+from tokfmt.browser.data.outline import Outline, Row
+from tokfmt.browser.data.types import Field, Section
 from tokfmt.browser.widgets.row_view import RowView
-from tokfmt.errors import TokfmtError
 from tokfmt.wording import counted, printable
-
-BLOCK = 64
-"""Fields decoded at once."""
-
-SHORT = 64
-"""Limit of fields of a section that is open at first, in a small dataset."""
-
-_BLOCKS = 1024
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """A line: a section (`field` is None), or one of its fields by number."""
-
-    section: int
-    field: int | None = None
-
-
-class Outline:
-    """The lines of sections and fields. Only the thread of the screen opens and closes sections; workers load fields.
-
-    Args:
-        sections: The sections in the order of the files.
-    """
-
-    def __init__(self, sections: Sequence[Section]) -> None:
-        self.sections = sections
-        self.counts: dict[int, int] = {}
-        self._open: set[int] = set()
-        self._blocks = Recent[tuple[int, int], Sequence[Field]](_BLOCKS)
-        self._lines = np.empty(0, np.int64)
-        self._settle()
-
-    def _settle(self) -> None:
-        sizes = np.ones(len(self.sections), np.int64)
-        for section in self._open:
-            sizes[section] += self.counts[section]
-        self._lines = np.concatenate([[0], np.cumsum(sizes)])
-
-    @property
-    def count(self) -> int:
-        """Return the number of lines."""
-        return int(self._lines[-1])
-
-    def row(self, line: int) -> Row:
-        """Return the section or field of a line."""
-        section = int(np.searchsorted(self._lines, line, side="right")) - 1
-        within = line - int(self._lines[section])
-        return Row(section, within - 1 if within else None)
-
-    def line(self, row: Row) -> int:
-        """Return the line of a section or field; for a field of a closed section, that of the section."""
-        shown = 0 if row.field is None or row.section not in self._open else row.field + 1
-        return int(self._lines[row.section]) + shown
-
-    def is_open(self, section: int) -> bool:
-        """Return whether a section is open."""
-        return section in self._open
-
-    def open(self, section: int, count: int) -> None:
-        """Show the `count` fields of a section."""
-        self.counts[section] = count
-        self._open.add(section)
-        self._settle()
-
-    def close(self, section: int) -> None:
-        """Hide the fields of a section."""
-        self._open.discard(section)
-        self._settle()
-
-    def peek(self, row: Row) -> Field | None:
-        """Return a field if it is loaded."""
-        if row.field is None:
-            return None
-        block = self._blocks.get((row.section, row.field // BLOCK))
-        within = row.field % BLOCK
-        return block[within] if block is not None and within < len(block) else None
-
-    def load(self, rows: Sequence[Row]) -> None:
-        """Decode the fields of some lines."""
-        for section, number in sorted({(row.section, row.field // BLOCK) for row in rows if row.field is not None}):
-            if self._blocks.get((section, number)) is None:
-                self._blocks.put((section, number), self._read(section, number * BLOCK))
-
-    def _read(self, section: int, first: int) -> Sequence[Field]:
-        wanted = min(BLOCK, self.counts[section] - first)
-        try:
-            found = tuple(self.sections[section].fields(first, first + wanted))
-        except TokfmtError as error:
-            found = (broken(error),) * wanted
-        missing = Field("…", None, 0, "nothing more can be read", wrong=True)
-        return found + (missing,) * (wanted - len(found))
-
-
-def first_open(sections: Sequence[Section], *, small: bool) -> dict[int, int]:
-    """Return the sections that are open at first, with their number of fields. Reads.
-
-    These are the first section, and in a small dataset the short ones, up to about 256 fields.
-    """
-    found: dict[int, int] = {}
-    for number, section in enumerate(sections):
-        if number and (not small or sum(found.values()) > 4 * SHORT):
-            break
-        count = section.count
-        if not number or count <= SHORT:
-            found[number] = count
-    return found
-
-
-_SCANNED = 1024  # fields of a section whose offsets do not ascend
-
-
-def row_of_byte(outline: Outline, path: Place, offset: int) -> Row | None:
-    """Return the field of an open section that holds a byte of a file; None without one. Reads."""
-    for number, section in enumerate(outline.sections):
-        count = outline.counts.get(number, 0) if outline.is_open(number) else 0
-
-        def field(at: int, number: int = number) -> Field | None:
-            row = Row(number, at)
-            outline.load([row])
-            return outline.peek(row)
-
-        def holds(at: int, section: Section = section) -> bool:
-            found = field(at)
-            if found is None or found.offset is None or (found.path or section.path) != path:
-                return False
-            return found.offset <= offset < found.offset + max(1, found.length)
-
-        def begins_after(at: int) -> bool:
-            found = field(at)
-            return found is None or found.offset is None or found.offset > offset
-
-        at = bisect_left(range(count), True, key=begins_after) - 1
-        if at >= 0 and holds(at):
-            return Row(number, at)
-        scanned = next((at for at in range(min(count, _SCANNED)) if holds(at)), None)
-        if scanned is not None:
-            return Row(number, scanned)
-    return None
-
-
-def sequence_of(session: Session, section: Section, field: Field) -> Where | None:
-    """Return the row and the token that a field is about, if any. Reads."""
-    path = field.path or section.path
-    target = field.target or (None if field.offset is None else Pointer(path, field.offset))
-    return None if target is None else row_at(session, target)
-
 
 _PARTS = ("section", "count", "offset", "length", "name", "value", "meaning", "wrong", "cursor", "cursor-blurred")
 _INDENT, _GAP = 2, 2
@@ -204,13 +53,6 @@ class Widths:
 
 def _number(number: int | None) -> str:
     return "" if number is None else f"{number:,}"
-
-
-def fitted(text: str, cells: int) -> str:
-    """Return a text in exactly `cells` cells; an ellipsis marks a cut."""
-    if cell_len(text) <= cells or not cells:
-        return set_cell_size(text, cells)
-    return f"{set_cell_size(text, cells - 1)}…"
 
 
 class Parts(RowView):

@@ -26,14 +26,15 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from tokfmt.browser import keys
-from tokfmt.browser.layout import HEAD, Kind, TokenStyle, words_of
-from tokfmt.browser.rows import Damage, RowSource, Span, Viewport
+from tokfmt.browser.data.layout import HEAD, Kind, TokenStyle, words_of
+from tokfmt.browser.data.rows import Damage, RowSource, Span, Viewport
+from tokfmt.browser.data.workers import said
 from tokfmt.wording import bar, short
 
 if TYPE_CHECKING:
-    from tokfmt.browser.columns import Order, RowColumn
-    from tokfmt.browser.excerpts import Excerpts
-    from tokfmt.browser.search import SearchJob
+    from tokfmt.browser.data.columns import Order, RowColumn
+    from tokfmt.browser.data.excerpts import Excerpts
+    from tokfmt.browser.data.search import SearchJob
 
 Then = Callable[[Any], object]
 
@@ -121,7 +122,7 @@ class Loader:
             then(result)
 
     def _failed(self, error: Exception) -> None:
-        self._owner.notify(f"unexpected {type(error).__name__}: {error}", severity="error", markup=False)
+        self._owner.notify(said(error), severity="error", markup=False)
 
 
 class WithLoader(Widget):
@@ -519,7 +520,7 @@ class SequenceList(RowView):
         if search is None:
             self._excerpts = None
         elif self._excerpts is None or self._excerpts.search is not search:
-            from tokfmt.browser.excerpts import Excerpts
+            from tokfmt.browser.data.excerpts import Excerpts
 
             self._excerpts = Excerpts(search)
         self._fetch_excerpts()

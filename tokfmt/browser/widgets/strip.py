@@ -12,9 +12,9 @@ from textual import events
 from textual.message import Message
 from textual.strip import Strip
 
-from tokfmt.browser.layout import TokenStyle
-from tokfmt.browser.parts import RowParts, parts_of
-from tokfmt.browser.rows import RowSource
+from tokfmt.browser.data.layout import TokenStyle
+from tokfmt.browser.data.parts import RowParts, parts_of
+from tokfmt.browser.data.rows import RowSource
 from tokfmt.browser.widgets.row_view import WithLoader
 from tokfmt.wording import printable
 

@@ -31,6 +31,7 @@ from tokfmt import registry
 from tokfmt.base.options import nearest
 from tokfmt.core.findings import Code
 from tokfmt.core.format import Format
+from tokfmt.core.losses import LOSSES
 from tokfmt.errors import OptionError
 
 _OPENING = {
@@ -282,17 +283,23 @@ def all_codes() -> dict[str, Explanation]:
 
 
 def explain(code: str) -> Explanation:
-    """Return the explanation of a code, in upper or lower case.
+    """Return the explanation of a code or of a loss, in upper or lower case.
+
+    Args:
+        code: A code of findings, or a word of `--allow-loss`.
 
     Raises:
-        OptionError: If no finding has the code. The error has the nearest code.
+        OptionError: If neither has this name. The error has the nearest one.
     """
+    if code.lower() in LOSSES:
+        title, _, text = LOSSES[code.lower()].partition(". ")
+        return Explanation(code.lower(), "--allow-loss", title, text)
     known = all_codes()
     found = known.get(code.upper())
     if found is None:
         alike = [other for other in known if other[:3] == code.upper()[:3]]  # of the same format
-        near = nearest(code.upper(), alike) or nearest(code.upper(), known)
-        raise OptionError(f"no finding has the code {code!r}", name=code, nearest=near)
+        near = nearest(code.lower(), LOSSES) or nearest(code.upper(), alike) or nearest(code.upper(), known)
+        raise OptionError(f"no finding and no loss has the name {code!r}", name=code, nearest=near)
     return found
 
 

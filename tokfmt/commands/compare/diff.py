@@ -12,7 +12,6 @@ from typing import Any, Literal
 
 from tokfmt.commands.compare.alignment import Difference, Kind, Surplus, align, first_unlike, multisets
 from tokfmt.commands.compare.fingerprint import AxisSide, Read, Side, Utf8, hands, read_records
-from tokfmt.commands.convert.inputs import text_recipe_of
 from tokfmt.core.format import Encoder, Format
 from tokfmt.core.losses import READS, WRITES
 from tokfmt.core.reader import Info, TokenReader
@@ -292,13 +291,14 @@ def _beside(reader: TokenReader, *, masked: bool, packed: bool) -> Sequence[Any]
 
 def _prepared(source: Source, scratch: list[Scratch], jobs: int, progress: Progress) -> Source:
     """Return a recipe of text with the reader of what it makes, and add its directory; return other sources as is."""
-    recipe = text_recipe_of(source)
-    if recipe is None:
+    if not source.format.is_computed:
         return source
-    from tokfmt.mix import prepared_in  # only recipes need what it imports
+    from tokfmt.mix import TextRecipe, prepared_in  # only recipes need these imports
 
+    if not isinstance(source.reader, TextRecipe):
+        return source
     scratch.append(Scratch())
-    return source._replace(reader=prepared_in(scratch[-1].path, recipe, jobs, progress))
+    return source._replace(reader=prepared_in(scratch[-1].path, source.reader, jobs, progress))
 
 
 def _pack_samples(sources: list[Source]) -> bool:

@@ -7,7 +7,7 @@ dataset; read it first.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -45,6 +45,7 @@ from tokfmt.commands.convert.tasks import (
     write_part,
 )
 from tokfmt.commands.convert.write import write_ledger, write_portion
+from tokfmt.core.reader import TokenReader
 from tokfmt.errors import FormatError, Loss
 from tokfmt.files.file import write_error
 from tokfmt.files.listing import Listing
@@ -147,7 +148,8 @@ def convert_files(
 
         # Runs that write nothing themselves.
         if request.dry_run:
-            return dry_run(request, inputs, destination, losses, publishers, notes, read_from_stores() - downloaded)
+            opened = read_from_stores() - downloaded
+            return dry_run(request, inputs, destination, losses, publishers, notes, opened, _estimate)
         facts = facts_of(request, destination.facts(inputs), before) if request.keeps_work else {}
         if request.resume and request.task is None:
             done = finished_before(request, inputs, destination, facts, notes)
@@ -167,6 +169,13 @@ def convert_files(
                 else:
                     destination, written = _write_tokens(request, inputs, destination, losses, place, workers, notes)
             return publish(request, inputs, destination, written, place, notes, prove)
+
+
+def _estimate(request: Request, inputs: Inputs, axis: TokenReader | None) -> Mapping[str, object] | str:
+    """Return what a run takes; see `estimate.estimated`."""
+    from tokfmt.commands.convert.estimate import estimated
+
+    return estimated(request, inputs, axis, _write_tokens)
 
 
 def _run_in_tasks(

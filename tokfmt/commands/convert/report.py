@@ -9,7 +9,7 @@ import json
 import os
 import sys
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from pathlib import Path
@@ -25,6 +25,7 @@ from tokfmt.commands.convert.losses import Losses, needs_scan
 from tokfmt.commands.convert.request import Conversion, Notes, Request
 from tokfmt.commands.convert.resume import Facts, digest_of, finished, finished_in_stores
 from tokfmt.commands.guards import free_bytes, need_room, replaced
+from tokfmt.core.reader import TokenReader
 from tokfmt.core.tokenizer_ids import TokenizerIds
 from tokfmt.errors import Loss
 from tokfmt.files.place import LocalPlace, Place, place_of
@@ -290,6 +291,7 @@ def dry_run(
     publishers: Mapping[Place, Publisher],
     notes: Notes,
     opened: int,
+    estimate: Callable[[Request, Inputs, TokenReader | None], Mapping[str, object] | str],
 ) -> Conversion:
     """Return the result of a conversion as far as it is known before text is tokenized.
 
@@ -301,6 +303,8 @@ def dry_run(
         publishers: The publishers, which choose where the destinations would be built.
         notes: Receives notes.
         opened: Bytes that were read from stores to open the sources.
+        estimate: Returns the estimate of what a run takes, or the reason why there is none; see `estimate.estimated`.
+            Its last argument is all sequences of sources of token IDs, else None.
 
     Raises:
         TokfmtError: A run would refuse the conversion.
@@ -309,15 +313,21 @@ def dry_run(
         one.destination if isinstance(one.destination, LocalPlace) else publishers[one.destination].path
         for one in destination.portions
     ]
+    axis = None
     if inputs.records:  # Records are counted when they are read. If there are none, the counts are 0.
         count = None if inputs.holds_something else 0
         written = Written([PortionCounts(portion, count, count) for portion in destination.portions], {})
     else:
-        written = _would_write(request, inputs, destination, known, built_at, notes)
+        written, axis = _would_write(request, inputs, destination, known, built_at, notes)
+    taken = "" if destination.copies_lines or destination.packed is not None else estimate(request, inputs, axis)
+    if isinstance(taken, str) and taken:
+        notes.add(f"no estimate: {taken}")
     result = result_of(request, inputs, destination, written, notes)
     goes = {str(path): what for path in destination.paths if (what := replaced(path))}
     minimum_bytes = total_of(one.minimum_bytes for one in written.portions)
     plan = {**result.plan, "minimum_bytes": minimum_bytes, "free_bytes": free_bytes(built_at[0])}
+    if not isinstance(taken, str):
+        plan["estimate"] = dict(taken)
     if stored := [identity.size for place, identity in inputs.before.items() if not place.is_local]:
         plan["download"] = _download(stored, max(one.passes for one in written.portions), opened)
     if not destination.path.is_local:
@@ -364,8 +374,8 @@ def _would_write(
     known: Sequence[Loss],
     built_at: Sequence[Path],
     notes: Notes,
-) -> Written:
-    """Return what a run would write of sources that hold token IDs.
+) -> tuple[Written, TokenReader]:
+    """Return what a run would write of sources that hold token IDs, and all their sequences.
 
     Args:
         request: The request.
@@ -393,7 +403,7 @@ def _would_write(
         )
         of_portion = PortionCounts(portion, info.sequences, info.tokens, info.max_id, tasks, minimum_bytes, passes)
         counts.append(of_portion)
-    return Written(counts, accepted, gathered.report, gathered.padded)
+    return Written(counts, accepted, gathered.report, gathered.padded), gathered.axis
 
 
 def manifests(

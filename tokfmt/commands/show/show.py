@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from tokfmt.base.options import nearest, parse_count
 from tokfmt.base.seeds import SHOW, check_seed, random_order
-from tokfmt.commands.search.query import Hit, LengthQuery, Query, SameQuery, Search, is_query, parse_query
+from tokfmt.commands.search.query import Hit, LengthQuery, Query, SameQuery, Search, TextQuery, is_query, parse_query
 from tokfmt.commands.search.search import Spelling, find, find_records
 from tokfmt.core.format import Encoder
 from tokfmt.core.loss_mask import counted_of, of_rows, padding_of
@@ -43,12 +43,13 @@ from tokfmt.source.request import (
     selection_words,
     viewed,
 )
-from tokfmt.source.stored import Separator, Source, tokenizer_of
+from tokfmt.source.stored import Separator, Source, manifest_tokenizer, tokenizer_of
 from tokfmt.text.decoding import DecodeError, TextDecoder, VocabularyDecoder
 from tokfmt.wording import printable
 
 if TYPE_CHECKING:
     from tokfmt.mix import Origin
+    from tokfmt.text.tokenizer import TokenizerHandle
 
 DEFAULT = 5
 """Sequences shown without a selection."""
@@ -104,6 +105,7 @@ def show(
     tokenizer: str | None = None,
     seed: int = 0,
     limit: int | None = None,
+    only_ids: bool = False,
     progress: Progress | None = None,
 ) -> Preview:
     """Open a dataset and read the selected sequences.
@@ -112,9 +114,11 @@ def show(
         given: The dataset, and how to read it.
         selection: `5`, `0:10`, `-3:`, `random:5`, a number, a slice, or a query (see
             `commands.search.query`). Default: the first five sequences.
-        tokenizer: The name, directory or tokenizer.json of a tokenizer; it decodes IDs and encodes text.
+        tokenizer: The name, directory or tokenizer.json of a tokenizer; it decodes IDs and encodes text (default: that
+            of the manifest, for IDs).
         seed: The seed of `random:5`. It chooses the same numbers for every dataset with the same number of sequences.
         limit: The maximum number of sequences; 0 for all. Default: ten for a query, all for any other selection.
+        only_ids: The text of IDs is not needed. The tokenizer of the manifest is then loaded only to search text.
         progress: Receives the progress of a search.
 
     Raises:
@@ -123,7 +127,6 @@ def show(
     selection = selection_words(selection)
     query = _query(selection)
     handle = tokenizer_of(tokenizer)
-    decoder = handle.decoder() if handle else None
     request = given.accepting(READS["show"])
     most = None if query is not None or _is_random(selection) else needed(selection, DEFAULT)
 
@@ -134,9 +137,12 @@ def show(
     source = opened(isinstance(query, (LengthQuery, SameQuery)))  # These compare lengths, and read few tokens.
     reader = source.reader
     watched = progress or Progress()
+    if isinstance(reader, RecordReader) and reader.info.is_text and tokenizer is None:
+        return _of_texts(source, reader, selection, query, (seed, limit, most), watched)
+    if not only_ids or isinstance(query, TextQuery):
+        source, handle = _with_tokenizer(source, request, handle)
+    decoder = handle.decoder() if handle else None
     if isinstance(reader, RecordReader):
-        if reader.info.is_text and tokenizer is None:
-            return _of_texts(source, reader, selection, query, (seed, limit, most), watched)
         if query is None:
             return _of_records(source, reader, encoder_of(reader, handle), decoder, (selection, seed, limit, most))
         reader = tokenized(reader, handle)
@@ -160,6 +166,19 @@ def show(
     counts = (reader.info.sequences, reader.info.tokens) if not reader.info.beginning else (None, None)
     kept = _kept(_continued(sequences(reader), again), limit, query)
     return _preview(source, counts, iter(kept), kept)
+
+
+def _with_tokenizer(
+    source: Source, request: SourceRequest, handle: TokenizerHandle | None
+) -> tuple[Source, TokenizerHandle | None]:
+    """Return the tokenizer in use, or else that of the manifest, which a note of the source then names."""
+    if handle is not None or request.ignore_manifest:
+        return source, handle
+    known = manifest_tokenizer([source])
+    if known is None:
+        return source, None
+    note = f"tokenizer {known.name}, by the manifest of {printable(source.paths[0].name)}"
+    return source._replace(notes=(*source.notes, note)), known
 
 
 def show_origins(given: SourceRequest, selection: Selection = None, **how: Any) -> Preview:
@@ -508,6 +527,7 @@ class SampleView:
         bordered: True if the format or the separator shows where documents begin in a sample.
         notes: Sentences on what tokfmt inferred, and on defects.
         shown: The selected samples.
+        decoder: Decodes their IDs; None without a tokenizer.
     """
 
     path: str
@@ -521,6 +541,7 @@ class SampleView:
     bordered: bool
     notes: tuple[str, ...]
     shown: Iterator[Sample] = field(repr=False)
+    decoder: TextDecoder | None = field(repr=False)
 
 
 def samples(source: SourceRequest, selection: str | None = None, *, tokenizer: str | None = None) -> SampleView:
@@ -529,7 +550,8 @@ def samples(source: SourceRequest, selection: str | None = None, *, tokenizer: s
     Args:
         source: The dataset, and how to read it.
         selection: `5`, `0:10` or `-3:`. Default: the first two samples.
-        tokenizer: The name, directory or tokenizer.json of a tokenizer that decodes the IDs.
+        tokenizer: The name, directory or tokenizer.json of a tokenizer that decodes the IDs (default: that of the
+            manifest).
 
     Raises:
         OptionError: If the dataset stores no samples.
@@ -539,6 +561,7 @@ def samples(source: SourceRequest, selection: str | None = None, *, tokenizer: s
     files = find_one(source)
     chosen = files[0].format
     found = open_dataset(viewed(replace(source, format=chosen.name), chosen, "samples"), Reading(handle), files)
+    found, handle = _with_tokenizer(found, source, handle)
     reader, decoder = found.reader, handle.decoder(lenient=True) if handle else None
     if isinstance(reader, RecordReader) or not reader.info.is_samples:
         raise OptionError(f"{printable(path)}: {chosen.name} stores no samples here. Leave out --samples")
@@ -556,6 +579,7 @@ def samples(source: SourceRequest, selection: str | None = None, *, tokenizer: s
         bordered=rows.eos_id is not None or reader.has_begins,
         notes=found.notes,
         shown=rows.rows(first, last),
+        decoder=decoder,
     )
 
 

@@ -108,12 +108,23 @@ def _end_of(axis: Streamed, position: int) -> int:
     return axis.info.tokens
 
 
-class SomeBlocks(RecordView):
-    """The records of the drawn blocks of a reader."""
+def drawn_records(axis: Indexed, weight: float) -> DrawnAxis:
+    """Return the sample that the token IDs of `SomeBlocks` of a weight are."""
+    sequences, tokens = round(axis.info.sequences * weight), round(axis.content_tokens * weight)
+    return DrawnAxis(axis, sequences, tokens, exact=False, weight=weight)
 
-    def __init__(self, records: RecordReader, blocks: Sequence[Block]) -> None:
+
+class SomeBlocks(RecordView):
+    """The records of the drawn blocks of a reader.
+
+    Attributes:
+        weight: The number of records of the reader that each record represents: the size of its blocks over that of
+            these.
+    """
+
+    def __init__(self, records: RecordReader, blocks: Sequence[Block], weight: float) -> None:
         super().__init__(records)
-        self._blocks = list(blocks)
+        self._blocks, self.weight = list(blocks), weight
 
     @property
     def info(self) -> RecordInfo:  # type: ignore[override]
@@ -153,4 +164,8 @@ def draw_records(records: RecordReader, count: int, seed: int) -> SomeBlocks | N
         found += counted_records(records, blocks[block])
         if found >= count:
             break
-    return SomeBlocks(records, [blocks[k] for k in sorted(chosen)]) if len(chosen) < len(blocks) else None
+    if len(chosen) == len(blocks):
+        return None
+    drawn = [blocks[k] for k in sorted(chosen)]
+    weight = sum(block.stop - block.start for block in blocks) / sum(block.stop - block.start for block in drawn)
+    return SomeBlocks(records, drawn, weight)

@@ -27,7 +27,7 @@ from tokfmt.commands.stats.duplicates import (
 )
 from tokfmt.commands.stats.lists import MOST_GROUPS, Keep, Lists, RankedGroups, RankedIds
 from tokfmt.commands.stats.report import Failure, RepeatedSequence, SampleFacts, Share, Statistics, StatsReport
-from tokfmt.commands.stats.sampling import DrawnAxis, draw, draw_records
+from tokfmt.commands.stats.sampling import DrawnAxis, draw, draw_records, drawn_records
 from tokfmt.commands.stats.tables import Counts, Table, ends_of, ids_of, lengths_of, packing, spelling
 from tokfmt.commands.stats.texts import TextSubject, described_texts, measure_texts
 from tokfmt.commands.stats.walk import Indexed, StatsAxis, Streamed, Survey, axis_of, measure
@@ -274,12 +274,19 @@ class _Run:
         for number, (source, size) in enumerate(zip(sources, sizes, strict=True)):
             with self.recording_failure(source.paths[0]):
                 reader, notes = source.reader, list[str]()
-                stored = self._ingested(reader, number) if isinstance(reader, RecordReader) else reader
+                some = None
+                if isinstance(reader, RecordReader):
+                    some = draw_records(reader, sample, seed) if sample is not None else None
+                    stored: TokenReader = self._ingested(reader if some is None else some, number)
+                else:
+                    stored = reader
                 if reader.info.is_text:
                     axis = axis_of(stored, str(source.paths[0]))
                 else:
                     axis, notes = axis_to_walk(source, stored, every_end=self.request.source.every_end)
-                drawn = draw(axis, sample, seed) if sample is not None else None
+                drawn = draw(axis, sample, seed) if sample is not None and some is None else None
+                if some is not None and not axis.is_stream:
+                    drawn = drawn_records(axis, some.weight)
                 axis = axis if drawn is None else drawn.axis
                 yield Subject(source, axis, size, (*source.notes, *notes)), drawn
 
@@ -335,7 +342,7 @@ class _Run:
                     most=self.most_compared,
                     progress=self.progress,
                 )
-                weight = records.info.size / some.info.size if some else 1.0
+                weight = some.weight if some else 1.0
                 held += len(survey.store or ())
                 notes = (*source.notes, TOO_MANY) if duplicates and survey.store is None else source.notes
                 subject = TextSubject(source, size, survey, notes, weight)

@@ -150,7 +150,7 @@ class TextFile:
         """
         at, tail, checked = 0, b"", (0, b"")
         try:
-            for piece, ended in self._decompressed(what):
+            for piece, ended, _ in self._decompressed(what):
                 at, cut = at + len(piece), piece.rfind(b"\n") + 1
                 tail = piece[cut:] if cut else (tail + piece)[: longest + 1]
                 checked = (at, tail) if ended else checked
@@ -178,7 +178,7 @@ class TextFile:
         if self.compression is None:
             yield from map(bytes, self.passing(start, stop))
         else:
-            yield from _coalesced(self._certain(piece for piece, _ in self._decompressed(self.compression)))
+            yield from _coalesced(self._certain(piece for piece, *_ in self._decompressed(self.compression)))
 
     def _certain(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
         """Yield the pieces up to `limit`, if it is set."""
@@ -199,11 +199,21 @@ class TextFile:
             self.file.read_into(at, memoryview(buffer))
             yield buffer
 
-    def _decompressed(self, what: Compression) -> Iterator[tuple[bytes, bool]]:
+    def compressed_size(self, size: int) -> int:
+        """Return about how many bytes of a compressed file hold its first `size` bytes of text."""
+        assert self.compression is not None
+        for piece, _, at in self._decompressed(self.compression):
+            size -= len(piece)
+            if size <= 0:
+                return at
+        return self.size
+
+    def _decompressed(self, what: Compression) -> Iterator[tuple[bytes, bool, int]]:
         """Decompress the members of gzip or the frames of zstandard, in pieces of at most 32 MiB.
 
         Yields:
-            A piece, and True if a member or frame ends with it and its checksum, if it has one, is right.
+            A piece; True if a member or frame ends with it and its checksum, if it has one, is right; and the number of
+            bytes of the file that were decompressed so far, or are in the decoder.
         """
         begin, damage, size, bound = _decompressor(what, self.file)
         member, decoded = None, 0
@@ -223,8 +233,8 @@ class TextFile:
                 except damage as error:
                     raise self._damaged(what, at + len(data) - len(rest)) from error
                 decoded += len(piece)
-                yield piece, bool(member.eof)
                 rest = member.unused_data if member.eof else member.unconsumed_tail
+                yield piece, bool(member.eof), at + len(data) - len(rest)
                 member = None if member.eof else member
         if member is not None:
             # If the stated size fits, the file is complete, and damage hid the end of the member from the decoder.

@@ -306,6 +306,13 @@ class JsonlReader(RecordReader):
                 return value
         raise IndexError(f"record {index}")
 
+    def stored_bytes(self, block: Block, batch: RecordBatch, count: int) -> int | None:
+        """See `RecordReader.stored_bytes`. What was read of a compressed file is decompressed again."""
+        if batch.begins is None or not len(batch.begins):
+            return super().stored_bytes(block, batch, count)
+        text, end = self.parts[block.file].text, int(batch.begins[-1])
+        return end - block.start if text.compression is None else text.compressed_size(end)
+
     def record_error(self, spot: Spot) -> TokfmtError:
         part, parser = self.parts[spot[0]], self.parser(others=True)
         for lines in part.lines(0 if part.text.compression else spot[1], None):

@@ -16,7 +16,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.base.resources import Recent
-from tokfmt.browser.data import Encoder, Offsets, RecordReader, TokenReader, Tokens, padding_of, targets_of
+from tokfmt.core.format import Encoder
+from tokfmt.core.loss_mask import padding_of, targets_of
+from tokfmt.core.ragged import Offsets, Tokens
+from tokfmt.core.reader import TokenReader
+from tokfmt.core.records import RecordReader
 from tokfmt.errors import ConversionError, TokfmtError, UnendedError
 
 WINDOW = 4096
@@ -121,6 +125,16 @@ class View(NamedTuple):
     def reader(self) -> TokenReader | RecordReader:
         """Return the token axis, or the records."""
         return self.port.reader
+
+    @property
+    def axis(self) -> TokenReader | None:
+        """Return the token axis; None for records."""
+        return None if isinstance(self.reader, RecordReader) else self.reader
+
+    @property
+    def tokens(self) -> int:
+        """Return the length of the token axis; 0 for records."""
+        return self.axis.info.tokens if self.axis is not None else 0
 
     @property
     def singular(self) -> str:

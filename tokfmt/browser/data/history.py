@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from tokfmt.browser.session import Where
+from tokfmt.browser.data.session import Where
 
 _MOST = 200
 

@@ -9,12 +9,18 @@ import threading
 import time
 from collections.abc import Callable
 
-from tokfmt.browser.data import Progress
 from tokfmt.errors import TokfmtError
+from tokfmt.registry import unexpected
+from tokfmt.run.progress import Progress
 
 
 class CancelledError(TokfmtError):
     """The job was cancelled."""
+
+
+def said(error: BaseException) -> str:
+    """Return the message of an error; one that tokfmt did not raise names the package that has the bug."""
+    return str(error) if isinstance(error, TokfmtError) else unexpected(error)
 
 
 class Job(Progress):

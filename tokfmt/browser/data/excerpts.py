@@ -8,9 +8,9 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from tokfmt.base.resources import Recent
-from tokfmt.browser.layout import HEAD, Kind, TokenStyle, Words, glyphs, words_in
-from tokfmt.browser.rows import Damage, Piece, fetched, fetched_span
-from tokfmt.browser.search import SearchJob
+from tokfmt.browser.data.layout import HEAD, Kind, TokenStyle, Words, glyphs, words_in
+from tokfmt.browser.data.rows import Damage, Piece, fetched, fetched_span
+from tokfmt.browser.data.search import SearchJob
 
 _AFTER = 2 * HEAD  # units that are read from the start of a hit on
 _KEPT = 1024

@@ -25,9 +25,9 @@ from numpy.typing import NDArray
 from rich.cells import cell_len, get_character_cell_size
 
 from tokfmt.base.resources import Recent
-from tokfmt.browser.data import Tokens
-from tokfmt.browser.rows import Damage, Piece, RowSource, Span, fetched, padded_from
+from tokfmt.browser.data.rows import Damage, Piece, RowSource, Span, fetched, padded_from
 from tokfmt.browser.widths import BASE, joined
+from tokfmt.core.ragged import Tokens
 from tokfmt.wording import printable
 
 

@@ -18,8 +18,9 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from tokfmt.browser.data import Place, distrusted, make_private, release, take_lock, user_directory
 from tokfmt.errors import TokfmtError
+from tokfmt.files.locks import distrusted, make_private, release, take_lock, user_directory
+from tokfmt.files.place import Place
 
 SCHEMA = "tokfmt.browse/1"
 _MOST = 500

@@ -23,11 +23,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.base.resources import cpus
-from tokfmt.browser.data import Alignment, Kind, OpenedPair, SourceRequest, Step, align, hands, increasing, open_both
-from tokfmt.browser.rows import Damage, Piece, RowSource, Viewport, damage_of, fetched, fetched_span
-from tokfmt.browser.session import Session
-from tokfmt.browser.workers import CancelledError, Job
+from tokfmt.browser.data.rows import Damage, Piece, RowSource, Viewport, damage_of, fetched, fetched_span
+from tokfmt.browser.data.session import Session
+from tokfmt.browser.data.workers import CancelledError, Job, said
+from tokfmt.commands.compare.alignment import Alignment, Kind, Step, align, increasing
+from tokfmt.commands.compare.diff import OpenedPair, counted, open_both
+from tokfmt.commands.compare.fingerprint import hands
 from tokfmt.errors import TokfmtError
+from tokfmt.source.request import SourceRequest
 
 _STEPS: tuple[Step, ...] = ("changed", "only_in_a", "only_in_b", "moved", "arrived", "swapped")
 _IN_A = tuple(step not in ("only_in_b", "arrived") for step in _STEPS)
@@ -242,12 +245,16 @@ class Comparison:
 
     def _end(self, outcome: object) -> None:
         if isinstance(outcome, Exception):
-            known = isinstance(outcome, TokfmtError)
-            self.failure = str(outcome) if known else f"unexpected {type(outcome).__name__}: {outcome}"
+            self.failure = said(outcome)
             self.state = "failed"
         elif self.walking:
             self.state = str(outcome)
         self._progressed()
+
+
+def differing_words(comparison: Comparison) -> str:
+    """Return the number of differences of each kind in words: `2 changed, 409 only in A`."""
+    return counted(comparison.differing)
 
 
 def _value(row: Row, token: int | None) -> int | None:

@@ -16,26 +16,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.base.resources import Recent
-from tokfmt.browser.data import (
-    Block,
-    Flags,
-    RecordReader,
-    TokenReader,
-    counted_of,
-    encoded_batches,
-    is_masked,
-    padding_of,
-    recipe_of,
-)
-from tokfmt.browser.parts import names_of
-from tokfmt.browser.rows import RecordSource, RowSource
-from tokfmt.browser.session import Session
-from tokfmt.browser.workers import Job
+from tokfmt.browser.data.opening import recipe_of
+from tokfmt.browser.data.parts import names_of
+from tokfmt.browser.data.rows import RecordSource, RowSource
+from tokfmt.browser.data.session import Session
+from tokfmt.browser.data.workers import Job
+from tokfmt.core.loss_mask import Flags, counted_of, is_masked, padding_of
+from tokfmt.core.reader import TokenReader
+from tokfmt.core.records import Block, RecordReader
 from tokfmt.errors import CorruptError, TokfmtError
+from tokfmt.text.ingest import encoded_batches
 from tokfmt.wording import printable, shortened
 
 if TYPE_CHECKING:
-    from tokfmt.browser.data import Encoder
+    from tokfmt.core.format import Encoder
 
 Value = str | int | float | None
 Values = Sequence[Value]

@@ -15,53 +15,40 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from tokfmt.browser.data import (
-    ByteOffset,
-    Encoder,
-    Format,
-    Identity,
-    Layout,
+from tokfmt.browser.data.layout import Pieces, TokenStyle
+from tokfmt.browser.data.opening import (
     Opening,
-    Place,
-    Pointer,
-    RecordReader,
-    Separator,
-    SourceRequest,
     Stamp,
-    TokenReader,
-    format_of,
     identity_of,
-    located_tokenizer,
-    natural_key,
     nothing,
     opened_now,
     opened_whole,
-    place_named,
-    place_of,
-    read_manifest,
-    read_whole,
     recipe_of,
     stamp_of,
-    unexpected,
 )
-from tokfmt.browser.layout import Pieces, TokenStyle
-from tokfmt.browser.rows import (
-    Characters,
-    Damage,
-    RecordSource,
-    RowSource,
-    Span,
-    View,
-    Viewport,
-    fetched_span,
-)
-from tokfmt.browser.state import recall, remember, remember_later
-from tokfmt.browser.workers import Job
+from tokfmt.browser.data.rows import Characters, Damage, RecordSource, RowSource, Span, View, Viewport, fetched_span
+from tokfmt.browser.data.state import recall, remember, remember_later
+from tokfmt.browser.data.workers import Job, said
+from tokfmt.core.format import Encoder, Format
+from tokfmt.core.reader import ByteOffset, Layout, TokenReader
+from tokfmt.core.records import RecordReader
 from tokfmt.errors import FormatError, SourceChangedError, TokfmtError
+from tokfmt.files.fields import Pointer
+from tokfmt.files.file import natural_key, read_whole
+from tokfmt.files.named import place_named
+from tokfmt.files.place import Place, place_of
+from tokfmt.files.store import Identity
+from tokfmt.source.discover import format_of
+from tokfmt.source.manifest import located_tokenizer, read_manifest
+from tokfmt.source.request import SourceRequest
+from tokfmt.source.stored import Separator
 from tokfmt.wording import printable
 
 if TYPE_CHECKING:
-    from tokfmt.browser.data import CheckReport, Lists, Statistics, TokenizerHandle
+    from tokfmt.commands.check import CheckReport
+    from tokfmt.commands.stats import Statistics
+    from tokfmt.commands.stats.lists import Lists
+    from tokfmt.text.tokenizer import TokenizerHandle
 
 
 class Opened(NamedTuple):
@@ -192,7 +179,7 @@ def load(name: str, *, encoding: bool = False, local: bool = False) -> Vocabular
     Raises:
         TokfmtError: The tokenizer does not exist or cannot be loaded.
     """
-    from tokfmt.browser.data import load_tokenizer
+    from tokfmt.text.tokenizer import load_tokenizer
 
     handle = load_tokenizer(name, local=local)
     decoder = handle.decoder(lenient=True)
@@ -614,7 +601,7 @@ class Loading:
         elif isinstance(outcome, Opened):
             session.add(outcome)
         elif isinstance(outcome, Exception):
-            why = _worded(outcome, stage)
+            why = said(outcome)
             if stage == "documents":
                 session.give_up(outcome, why)
             elif session.vocabulary is None:
@@ -654,9 +641,3 @@ def _loaded(path: Place, choice: Choice, *, encoding: bool) -> Vocabulary:
         name = os.path.abspath(choice.name) if os.path.exists(choice.name) else choice.name
         remember(path, tokenizer=name)
     return vocabulary
-
-
-def _worded(error: Exception, stage: Stage) -> str:
-    if isinstance(error, TokfmtError):
-        return str(error)
-    return f"{stage}: {unexpected(error)}"

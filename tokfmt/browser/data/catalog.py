@@ -8,22 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from tokfmt.browser.data import (
-    UNKNOWN,
-    Format,
-    Listing,
-    Opening,
-    Place,
-    RecordReader,
-    Skipped,
-    SourceRequest,
-    datasets_below,
-    describes,
-    extent,
-    opened_now,
-    read_manifest,
-)
+from tokfmt.browser.data.opening import UNKNOWN, Opening, opened_now
+from tokfmt.core.format import Format
+from tokfmt.core.records import RecordReader
 from tokfmt.errors import FormatError, TokfmtError
+from tokfmt.files.listing import Listing
+from tokfmt.files.place import Place
+from tokfmt.source.discover import Skipped, datasets_below
+from tokfmt.source.manifest import describes, extent, read_manifest
+from tokfmt.source.request import SourceRequest
 
 LOST = "error"
 """The severity of a dataset that cannot be opened or checked."""
@@ -212,7 +205,7 @@ class Catalog:
 
     def check(self, one: Listed) -> None:
         """Check headers and index of a dataset."""
-        from tokfmt.browser.data import CheckRequest, check
+        from tokfmt.commands.check import CheckRequest, check
 
         try:
             request = replace(self.request_of(one), format=None if one.format is None else one.format.name)

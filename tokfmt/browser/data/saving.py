@@ -39,7 +39,7 @@ def saved(content: str, path: str) -> Path:
     Raises:
         TokfmtError: The file exists or cannot be written.
     """
-    from tokfmt.browser.data import publish_text
+    from tokfmt.files.spool import publish_text
 
     place = _place(path)
     publish_text(place, content)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import shlex
 
 from tokfmt.base.options import parse_count
-from tokfmt.browser.data import place_of, words_of
-from tokfmt.browser.session import NAMED, Landing, Session, Where
-from tokfmt.browser.state import recall, remember
+from tokfmt.browser.data.session import NAMED, Landing, Session, Where
+from tokfmt.browser.data.state import recall, remember
 from tokfmt.errors import OptionError
+from tokfmt.files.place import place_of
+from tokfmt.source.request import words_of
 
 VIEWS = ("documents", "samples", "rows", "records")
 """Names of views, as `View.name` has them."""

@@ -15,15 +15,19 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from tokfmt.browser.data import RecordReader, SourceRequest, counted_of, place_of, recipe_of, samples_of
-from tokfmt.browser.layout import TokenStyle, begins_of
-from tokfmt.browser.rows import Damage, RowSource, Span, fetched, fetched_span, padded_from
-from tokfmt.browser.session import Landing, Session, Where, has_parts
+from tokfmt.browser.data.layout import TokenStyle, begins_of
+from tokfmt.browser.data.opening import recipe_of, samples_of
+from tokfmt.browser.data.rows import Damage, RowSource, Span, fetched, fetched_span, padded_from
+from tokfmt.browser.data.session import Landing, Session, Where, has_parts
+from tokfmt.core.loss_mask import counted_of
+from tokfmt.core.records import RecordReader
 from tokfmt.errors import OptionError, TokfmtError
+from tokfmt.files.place import place_of
+from tokfmt.source.request import SourceRequest
 from tokfmt.wording import columns, counted, printable, short
 
 if TYPE_CHECKING:
-    from tokfmt.browser.data import Amount, Documents, Samples
+    from tokfmt.mix import Amount, Documents, Samples
 
 MOST = 4096
 """Maximum number of parts of a row."""
@@ -160,7 +164,7 @@ def _shift(recipe: Samples | Documents) -> int:
 
 
 def _of_recipe(recipe: Samples | Documents, row: int, length: int) -> RowParts:
-    from tokfmt.browser.data import traced
+    from tokfmt.mix import traced
 
     names, samples = [source.name for source in recipe.sources], samples_of(recipe)
     filled = length if samples is None else samples.filled(row)
@@ -218,7 +222,7 @@ def target_of(session: Session, where: Where) -> Target:
 
 
 def _in_source(recipe: Samples | Documents, where: Where) -> Target:
-    from tokfmt.browser.data import shortest, stored_sequence, traced, traced_request
+    from tokfmt.mix import shortest, stored_sequence, traced, traced_request
 
     row, unit = where
     at, shift = 0, _shift(recipe)
@@ -237,7 +241,7 @@ def _in_source(recipe: Samples | Documents, where: Where) -> Target:
 
 
 def _in_ledger(session: Session, where: Where) -> Target:
-    from tokfmt.browser.data import listed_request, read_ledger
+    from tokfmt.mix import listed_request, read_ledger
 
     view, (row, unit) = session.view, where
     if isinstance(view.reader, RecordReader):
@@ -295,7 +299,7 @@ def source_rows(recipe: Samples | Documents) -> list[tuple[str, str]]:
     A line has the share of the tokens that the recipe asks for, the actual share, the passes, the tokens, and the
     files. Complete passes are counted from indexes; others are walked over, which takes long for many sequences.
     """
-    from tokfmt.browser.data import amounts_of
+    from tokfmt.mix import amounts_of
 
     found = amounts_of(recipe)
     rows = [("", "asked", "actual", "passes", "tokens", ""), *_rows(recipe, found, sum(one.tokens for one in found))]

@@ -19,123 +19,40 @@ import stat
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from importlib import import_module
 from itertools import islice
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from tokfmt.commands.search.query import (
-    LARGEST,
-    AnyQuery,
-    EndQuery,
-    Hits,
-    LengthQuery,
-    NumberQuery,
-    Query,
-    SameQuery,
-    Search,
-    TextQuery,
-    TokenQuery,
-    UnusedQuery,
-    parse_query,
-)
-from tokfmt.commands.search.search import Content, check_number, find_equal, find_many, find_records
-from tokfmt.core.format import Encoder, Format, Hints
-from tokfmt.core.loss_mask import Flags, counted_of, is_masked, padding_of, targets_of
+from tokfmt.core.format import Format, Hints
 from tokfmt.core.losses import READS
 from tokfmt.core.memory import MemoryReader
-from tokfmt.core.ragged import Offsets, Ragged, Tokens
-from tokfmt.core.reader import ByteOffset, Layout, Separators, TokenReader
-from tokfmt.core.records import Block, RecordReader
+from tokfmt.core.ragged import Ragged
+from tokfmt.core.reader import Layout, Separators, TokenReader
+from tokfmt.core.records import RecordReader
 from tokfmt.errors import CorruptError, FormatError, TokfmtError, TruncatedError, UnsupportedError
-from tokfmt.files.fields import Field, Pointer, Section
-from tokfmt.files.file import natural_key, read_whole
-from tokfmt.files.locks import distrusted, make_private, release, take_lock, user_directory
-from tokfmt.files.named import place_named
-from tokfmt.files.place import Place, Url, place_of
-from tokfmt.files.spool import publish_text
+from tokfmt.files.place import Place, place_of
 from tokfmt.files.store import Identity
 from tokfmt.files.store import Kind as KindOfPlace
 from tokfmt.model.select import Rows
-from tokfmt.registry import for_destination, of_prefix, unexpected
+from tokfmt.registry import of_prefix
 from tokfmt.run.progress import Progress
 from tokfmt.source.discover import format_of
-from tokfmt.source.ingest import encoded
-from tokfmt.source.manifest import found_as_written, located_tokenizer, read_manifest
+from tokfmt.source.manifest import found_as_written
 from tokfmt.source.open import open_dataset
 from tokfmt.source.request import (
     Reading,
     SourceFiles,
     SourceRequest,
-    given_to,
-    parse_selection,
     read_options,
     viewed,
-    words_of,
 )
 from tokfmt.source.stored import Separator, Source
-from tokfmt.text.ingest import encoded_batches
 
 if TYPE_CHECKING:
-    from tokfmt.commands.check import CheckReport, CheckRequest, check, explain
-    from tokfmt.commands.compare.alignment import Alignment, Kind, Step, align, increasing
-    from tokfmt.commands.compare.diff import OpenedPair, counted, open_both
-    from tokfmt.commands.compare.fingerprint import hands
-    from tokfmt.commands.show.export import export
-    from tokfmt.commands.show.parts import ROW, HexRow, Raw, sections
-    from tokfmt.commands.stats import Statistics, glance, stats_of
-    from tokfmt.commands.stats.lists import Lists, RankedGroups, RankedIds
-    from tokfmt.commands.stats.report import Frequencies, Ids, Lengths, Share
-    from tokfmt.core.annotation import broken
-    from tokfmt.core.findings import Finding
-    from tokfmt.files.listing import Listing
     from tokfmt.mix import (
-        Amount,
         Documents,
         Samples,
-        amounts_of,
-        listed_request,
-        read_ledger,
-        shortest,
-        stored_sequence,
-        traced,
-        traced_request,
     )
-    from tokfmt.run.execute import worker_count
-    from tokfmt.source.discover import Skipped, datasets_below
-    from tokfmt.source.manifest import describes, extent
-    from tokfmt.text.tokenizer import TokenizerHandle, load_tokenizer
-
-_LATE = {
-    "commands.check": "CheckReport CheckRequest check explain",
-    "commands.compare.alignment": "Alignment Kind Step align increasing",
-    "commands.compare.diff": "OpenedPair counted open_both",
-    "commands.compare.fingerprint": "hands",
-    "commands.show.export": "export",
-    "commands.show.parts": "ROW HexRow Raw sections",
-    "source.discover": "Skipped datasets_below",
-    "source.manifest": "describes extent",
-    "commands.stats": "Statistics glance stats_of",
-    "commands.stats.lists": "Lists RankedGroups RankedIds",
-    "commands.stats.report": "Frequencies Ids Lengths Share",
-    "core.annotation": "broken",
-    "core.findings": "Finding",
-    "files.listing": "Listing",
-    "mix": (
-        "Amount Documents Samples amounts_of listed_request read_ledger shortest stored_sequence traced traced_request"
-    ),
-    "run.execute": "worker_count",
-    "text.tokenizer": "TokenizerHandle load_tokenizer",
-}
-_HOMES = {name: module for module, names in _LATE.items() for name in names.split()}
-
-if not TYPE_CHECKING:
-
-    def __getattr__(name: str) -> Any:
-        """Import a name of `_LATE` that is asked for."""
-        if name not in _HOMES:
-            raise AttributeError(name)
-        return getattr(import_module(f"tokfmt.{_HOMES[name]}"), name)
-
+    from tokfmt.text.tokenizer import TokenizerHandle
 
 SMALL = 4 << 20
 """Limit of bytes, and of tokens, of a dataset that is opened completely before the first screen."""

@@ -14,38 +14,32 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.browser.data import (
+from tokfmt.browser.data.layout import Pieces
+from tokfmt.browser.data.rows import Damage, Piece, RecordSource, RowSource, Span, Viewport, fetched, fetched_span
+from tokfmt.browser.data.session import Session, Where
+from tokfmt.browser.data.workers import Job, said
+from tokfmt.commands.search.query import (
     LARGEST,
     AnyQuery,
-    Block,
-    Content,
-    Encoder,
     EndQuery,
     Hits,
     LengthQuery,
-    MemoryReader,
     NumberQuery,
     Query,
-    RecordReader,
     SameQuery,
     Search,
     TextQuery,
     TokenQuery,
-    TokenReader,
     UnusedQuery,
-    check_number,
-    encoded_batches,
-    find_equal,
-    find_many,
-    find_records,
     parse_query,
-    unexpected,
 )
-from tokfmt.browser.layout import Pieces
-from tokfmt.browser.rows import Damage, Piece, RecordSource, RowSource, Span, Viewport, fetched, fetched_span
-from tokfmt.browser.session import Session, Where
-from tokfmt.browser.workers import Job
-from tokfmt.errors import CorruptError, OptionError, TokfmtError, UnendedError
+from tokfmt.commands.search.search import Content, check_number, find_equal, find_many, find_records
+from tokfmt.core.format import Encoder
+from tokfmt.core.memory import MemoryReader
+from tokfmt.core.reader import TokenReader
+from tokfmt.core.records import Block, RecordReader
+from tokfmt.errors import CorruptError, OptionError, UnendedError
+from tokfmt.text.ingest import encoded_batches
 from tokfmt.wording import counted
 
 
@@ -144,7 +138,7 @@ def _in_ids(scope: SearchScope, reader: RecordReader, query: Query, rows: range,
 
 def _contents(scope: SearchScope, reader: RecordReader, query: SameQuery) -> list[Content]:
     """Return the tokens of the records that a query names."""
-    from tokfmt.browser.data import encoded
+    from tokfmt.source.ingest import encoded
 
     found = []
     for number in query.numbers:
@@ -503,10 +497,8 @@ class SearchJob:
 
     def _end(self, outcome: object) -> None:
         self.took = time.monotonic() - self.job.began
-        if isinstance(outcome, TokfmtError):
-            self.failure = " ".join(str(outcome).split())
-        elif isinstance(outcome, Exception):
-            self.failure = unexpected(outcome)
+        if isinstance(outcome, Exception):
+            self.failure = " ".join(said(outcome).split())
         self.running = False
         self._progressed(self)
         self.busy = False

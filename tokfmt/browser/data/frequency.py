@@ -8,9 +8,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.browser.data import Offsets, RecordReader, Tokens, encoded_batches
-from tokfmt.browser.rows import RecordSource, RowSource
+from tokfmt.browser.data.rows import RecordSource, RowSource
+from tokfmt.core.ragged import Offsets, Tokens
+from tokfmt.core.records import RecordReader
 from tokfmt.errors import TokfmtError
+from tokfmt.text.ingest import encoded_batches
 
 MOST = 1 << 21
 """Limit of the tokens of a dataset whose IDs are counted without a key."""

@@ -1,0 +1,42 @@
+"""The records that a trial reads, and the estimate of a dry run against the run."""
+
+import gzip
+import json
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from opened import open_source
+from paths import CORPUS, TOKENIZER
+
+import tokfmt
+from tokfmt.commands.convert.estimate import SomeRecords
+
+
+@pytest.mark.parametrize("name", ["plain.jsonl", "packed.jsonl.gz", "table.parquet"])
+def test_the_share_of_a_block_that_was_read(tmp_path, name):
+    """It follows from byte offsets, from the compressed bytes before them, or from the number of rows."""
+    texts = [json.loads(line)["text"] for line in CORPUS.read_text().splitlines()] * 20
+    lines = "".join(json.dumps({"text": text}) + "\n" for text in texts).encode()
+    (tmp_path / "plain.jsonl").write_bytes(lines)
+    (tmp_path / "packed.jsonl.gz").write_bytes(gzip.compress(lines))
+    pq.write_table(pa.table({"text": texts}), tmp_path / "table.parquet", row_group_size=100)
+    records = open_source(tmp_path / name).reader
+    (block,) = records.blocks(1 << 30)
+    some = SomeRecords(records, [block], 300_000)
+    read = [text for batch in some.texts(block) for text in batch.texts]
+    assert read == texts[: len(read)]
+    assert 300_000 < sum(map(len, read)) < sum(map(len, texts)) / 2
+    assert some.read_bytes / (block.stop - block.start) == pytest.approx(len(read) / len(texts), rel=0.1)
+
+
+def test_an_estimate_is_exact_if_all_is_read(tmp_path):
+    """Of text and of token IDs; a dry run leaves nothing."""
+    for source, name, how in ((CORPUS, "x.pbin", {"tokenizer": str(TOKENIZER)}), (tmp_path / "x.pbin", "x.ds", {})):
+        found = tokfmt.convert(source, tmp_path / "new" / name, dry_run=True, **how).plan["estimate"]
+        assert not (tmp_path / "new").exists()
+        done = tokfmt.convert(source, tmp_path / name, manifest=False, **how)
+        size = sum(path.stat().st_size for path in tmp_path.glob(f"{name}*"))
+        assert (found["sequences"], found["tokens"], found["is_exact"]) == (done.sequences, done.tokens, True)
+        assert found["size_bytes"] == size
+        assert found["scratch_bytes"] == (4 * done.tokens + 8 * done.sequences if source == CORPUS else 0)

@@ -1,0 +1,28 @@
+"""What the browser shows, without a terminal: only these modules know the rest of tokfmt.
+
+opening      datasets, opened in two stages
+session      one dataset or split, or one that cannot be read, opened in stages, with its tokenizer
+rows         rows and windows of a token axis or of records, cached
+layout       tokens to glyphs, glyphs to lines, a row of any length as lines
+facts        the facts about a token
+lines        the lines of a table: facts, lengths, token IDs, groups of equal rows
+overview     what is counted of a dataset, and its facts
+outline      the parts and fields of files, and their bytes
+search       the words of a search, a running search, its hits
+excerpts     the words around the first hit of a search
+columns      columns beside those of every dataset, and the order by one
+parts        the parts of a row: its documents with their sources, its padding
+frequency    how often each token ID is in a small dataset
+check        the check of a dataset
+pairing      two aligned datasets, their rows in step, and the tokens that differ between two rows
+tokenizers   tokenizers to choose from, and one row as two tokenizers cut it
+catalog      the datasets below a folder or a bucket, and their facts
+answers      the places that a typed line names
+links        the place in a dataset as a command that opens the browser there
+history      the places before jumps, back and forward
+copies       copies of rows, and rows that are written to a file
+saving       files that the browser writes: pictures, lists
+state        facts kept between runs: the tokenizer, the last place, queries
+workers      long work in a thread, with progress
+types        the types of tokfmt that screens pass on
+"""

@@ -1,0 +1,91 @@
+"""The check of a dataset: the cheap one, which runs as soon as it is loaded, and that of every token."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+from tokfmt.browser.data.session import Session, Where, row_at
+from tokfmt.browser.data.workers import Job
+from tokfmt.core.findings import Finding
+from tokfmt.errors import TokfmtError
+from tokfmt.files.fields import Pointer
+from tokfmt.files.place import Place, place_of
+
+if TYPE_CHECKING:
+    from tokfmt.commands.check import CheckReport
+
+MOST = 1 << 22
+"""Limit of the rows of a dataset that is checked without a key, because a check reads its whole index."""
+
+
+def is_cheap(session: Session) -> bool:
+    """Return whether a check of headers and index takes no longer, and no more memory, than opening took.
+
+    A dataset in a store is not checked unasked: its headers would be fetched again.
+    """
+    known = not session.opened.pending and session.port.count <= MOST
+    return session.path.is_local and (session.refused is not None or known)
+
+
+def checked(session: Session, job: Job, *, deep: bool = False, tokenizer: str | None = None) -> CheckReport:
+    """Check a dataset.
+
+    Args:
+        session: The dataset; all its splits are checked, unless the user named one.
+        job: The progress of the check.
+        deep: Decode every token.
+        tokenizer: The tokenizer to compare with.
+
+    Raises:
+        TokfmtError: The files have changed since they were opened.
+    """
+    from tokfmt.commands.check import CheckRequest, check
+
+    session.check_unchanged()
+    request = session.asked or session.request
+    asked = replace(request, paths=request.paths[:1], format=session.format_name, allow_loss=frozenset())
+    return next(check(CheckRequest(asked, deep, tokenizer), job))
+
+
+def known(session: Session) -> CheckReport | None:
+    """Return the result of the check that ran before.
+
+    Raises:
+        TokfmtError: The files have changed since they were opened.
+    """
+    session.check_unchanged()
+    return session.verdict
+
+
+class Explanation(NamedTuple):
+    """What a code of a finding means.
+
+    Attributes:
+        title: The meaning in a few words.
+        text: The meaning, and what to do.
+    """
+
+    title: str
+    text: str
+
+
+def explained(code: str) -> Explanation | None:
+    """Return the explanation of a code; None for one of a plug-in without any."""
+    from tokfmt.commands.check import explain
+
+    try:
+        found = explain(code)
+    except TokfmtError:
+        return None
+    return Explanation(found.title, found.text)
+
+
+def place_of_finding(finding: Finding) -> Place:
+    """Return the file that a finding is about."""
+    return place_of(finding.path)
+
+
+def row_of_finding(session: Session, finding: Finding) -> Where | None:
+    """Return the row and the token at the byte of a finding; None without one. Reads."""
+    return None if finding.offset is None else row_at(session, Pointer(place_of(finding.path), finding.offset))

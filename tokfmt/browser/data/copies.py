@@ -1,0 +1,182 @@
+"""Copies of rows for the clipboard, and rows that are written to a file."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokfmt.base.options import parse_count
+from tokfmt.browser.data.rows import Damage, fetched, fetched_span
+from tokfmt.browser.data.session import Session
+from tokfmt.browser.data.workers import Job
+from tokfmt.commands.show.export import export
+from tokfmt.core.records import RecordReader
+from tokfmt.errors import OptionError, TokfmtError
+from tokfmt.registry import for_destination
+from tokfmt.source.request import parse_selection
+from tokfmt.wording import counted
+
+MOST = 1 << 20
+"""Limit of tokens in a copy, because a terminal takes a copy in one escape sequence."""
+
+
+MOST_ROWS = 1 << 22
+"""Limit of rows in an export from the browser."""
+
+
+Numbers = NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """A copy.
+
+    Attributes:
+        text: The text for the clipboard.
+        description: The content in words, for a notification.
+    """
+
+    text: str
+    description: str
+
+
+def copied(session: Session, row: int, part: range, *, ids: bool) -> Copied:
+    """Return the text or the IDs of a row, or of a part of it.
+
+    Args:
+        session: The dataset.
+        row: Number of the row.
+        part: Units of the row; an empty range means all.
+        ids: Copy the IDs instead of the text.
+
+    Raises:
+        TokfmtError: The part is too long for a clipboard, cannot be read, or has no text without a tokenizer.
+    """
+    port, token_style, singular = session.port, session.token_style, session.view.singular
+    span = fetched_span(port, row)
+    if isinstance(span, Damage):
+        raise TokfmtError(span.why)
+    part = part or range(span.length)
+    if len(part) > MOST:
+        raise OptionError(f"{len(part):,} {port.unit}s are too many for a clipboard (at most {MOST:,}). Mark a part")
+    if not ids and token_style.decoder is None:
+        raise OptionError("text needs --tokenizer. Show the IDs with m, and copy them")
+    piece = fetched(port, row, part.start, part.stop)
+    if isinstance(piece, Damage):
+        raise TokfmtError(piece.why)
+    where = f"{singular} {row:,}" if len(part) == span.length else f"part of {singular} {row:,}"
+    amount = counted(len(part), port.unit)
+    if ids or token_style.decoder is None:
+        return Copied(" ".join(map(str, piece.units.tolist())), f"{amount} of {where} as IDs")
+    spelled = token_style.decoder.pieces(piece.units.tolist())
+    data = b"".join(one if isinstance(one, bytes) else one.encode("utf-8", "surrogatepass") for one in spelled)
+    text = data.decode("utf-8", "backslashreplace")
+    escaped = "" if text.encode() == data else "; bytes that are not UTF-8 are written \\xNN"
+    return Copied(text, f"{amount} of {where} as text, {len(text):,} characters{escaped}")
+
+
+def copied_difference(sessions: Sequence[Session], rows: Sequence[int], parts: Sequence[range]) -> Copied:
+    """Return what two rows hold in place of each other: the lines of A after "- ", and those of B after "+ ".
+
+    Args:
+        sessions: The datasets A and B.
+        rows: The row of each.
+        parts: The units of each that differ; an empty range means none.
+
+    Raises:
+        TokfmtError: A part is too long for a clipboard, or cannot be read.
+    """
+    places = list(zip(sessions, rows, parts, strict=True))
+
+    def read(*, ids: bool) -> list[str]:
+        return [copied(session, row, part, ids=ids).text if part else "" for session, row, part in places]
+
+    found = read(ids=any(session.token_style.decoder is None for session in sessions))
+    if found[0] == found[1]:  # one text may have several IDs
+        found = read(ids=True)
+    if found[0] == found[1]:
+        raise OptionError("the tokens are equal there: only their loss mask or labels differ")
+    lines = [f"{sign} {line}" for sign, text in zip("-+", found, strict=True) if text for line in text.split("\n")]
+    held = [
+        f"{counted(len(part), session.port.unit)} of {session.view.singular} {row:,} of {name}"
+        for name, (session, row, part) in zip("AB", places, strict=True)
+    ]
+    return Copied("\n".join(lines), " and ".join(held))
+
+
+def chosen_rows(words: str, count: int, sets: Mapping[str, Numbers]) -> Numbers:
+    """Return the rows that a line describes.
+
+    These are `all`, `17`, `A:B`, a set (`selected`, `listed`, `hits`), or `first 20` of what is listed.
+
+    Args:
+        words: The line.
+        count: Number of rows.
+        sets: Rows by the name of the set.
+
+    Returns:
+        int64, in the order of the set, or ascending.
+
+    Raises:
+        OptionError: The line describes no row, or too many.
+    """
+    if words.strip() == "all" and count <= MOST_ROWS:
+        return np.arange(count, dtype=np.int64)
+    if words.strip() in sets:
+        rows = sets[words.strip()]
+        if not len(rows):
+            raise OptionError(f"{words.strip()}: the set is empty. Choose other rows")
+        return rows
+    word, _, number = words.strip().partition(" ")
+    if word == "first":
+        listed = next((sets[name] for name in ("listed", "selected") if name in sets), np.arange(min(count, MOST_ROWS)))
+        return listed[: parse_count(number)]
+    named = "".join(f", {name}" for name in sets)
+    if not words.strip() or words.strip()[0] not in "0123456789-:":
+        raise OptionError(f"write all, first 20, a number, A:B{named}")
+    first, last = parse_selection(words, count)
+    if last - first > MOST_ROWS:
+        raise OptionError(f"{last - first:,} are more than {MOST_ROWS:,}. Use tokfmt convert --select {words}")
+    if first == last:
+        raise OptionError("the interval is empty. Choose other rows")
+    return np.arange(first, last, dtype=np.int64)
+
+
+def not_written(session: Session) -> str:
+    """Return what an export loses of a dataset, in words; "" for nothing."""
+    reader = session.view.reader
+    return "" if isinstance(reader, RecordReader) or not reader.has_labels else "without masks and labels"
+
+
+def other_meaning(path: str) -> str:
+    """Return the format that the name of a file implies, if an export does not write it; else ""."""
+    try:
+        name = for_destination(path).name
+    except OptionError:
+        return ""  # a name that implies no format is accepted
+    return name if name != "jsonl" else "compressed lines" if path.endswith((".gz", ".zst")) else ""
+
+
+def exported(session: Session, rows: Numbers, path: str, *, as_text: bool, overwrite: bool, job: Job) -> int:
+    """Write rows to JSON lines, and return the number of bytes.
+
+    Args:
+        session: The dataset.
+        rows: The rows, in order.
+        path: The file.
+        as_text: Write the text of the tokens, not their IDs.
+        overwrite: Replace a file.
+        job: The progress of the work.
+
+    Raises:
+        TokfmtError: A row cannot be read, or the file cannot be written.
+    """
+    reader, words = session.view.reader, session.vocabulary
+    decoder = words.handle.decoder() if as_text and words is not None else None
+    request, format_ = session.request, session.opened.format
+    return export(
+        reader, rows, path, paths=request.paths, format=format_, decoder=decoder, overwrite=overwrite, progress=job
+    )

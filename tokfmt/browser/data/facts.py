@@ -1,0 +1,111 @@
+"""The facts about a token: its ID, bytes, position, byte offset in the file, mask and label."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from tokfmt.browser.data.layout import TokenStyle, is_unknown
+from tokfmt.browser.data.rows import Damage, RowSource, Span, fetched, fetched_span, padded_from
+from tokfmt.core.reader import ByteOffset
+from tokfmt.core.records import RecordReader
+from tokfmt.errors import TokfmtError
+from tokfmt.wording import printable
+
+
+class TokenFacts(NamedTuple):
+    """The facts about a token.
+
+    Attributes:
+        row: Number of the row.
+        unit: Position of the token in the row.
+        length: Number of tokens in the row.
+        value: Its ID, or the code point.
+        spelled: Its text, escaped; None without a tokenizer.
+        raw: Its bytes; None without a tokenizer.
+        position: Its position on the token axis; None without one.
+        place: Its bytes in a file, or for a record the line that holds it; None if unknown.
+        is_trained: It is trained as a target; None if nothing says so.
+        mask: Its loss mask, in a sample.
+        label: Its label, in a sample.
+        label_spelled: The text of the label, escaped.
+        special: "padding", "separator", "special" or "not in the vocabulary"; else "".
+    """
+
+    row: int
+    unit: int
+    length: int
+    value: int
+    spelled: str | None = None
+    raw: bytes | None = None
+    position: int | None = None
+    place: ByteOffset | None = None
+    is_trained: bool | None = None
+    mask: int | None = None
+    label: int | None = None
+    label_spelled: str | None = None
+    special: str = ""
+
+
+def facts_of(port: RowSource, token_style: TokenStyle, row: int, unit: int) -> TokenFacts | Damage | None:
+    """Return the facts about a token; None if the row has no such token. Reads."""
+    span = fetched_span(port, row)
+    if not isinstance(span, Span) or unit >= span.length:
+        return span if isinstance(span, Damage) else None
+    piece = fetched(port, row, unit, unit + 1)
+    if isinstance(piece, Damage):
+        return piece
+    value = int(piece.units[0])
+    label = None if piece.labels is None else int(piece.labels[0])
+    raw, spelled = spelling(token_style, value)
+    return TokenFacts(
+        row,
+        unit,
+        span.length,
+        value,
+        spelled,
+        raw,
+        None if span.start is None else span.start + unit,
+        byte_offset_of_unit(port, row, unit),
+        None if piece.targets is None else bool(piece.targets[0]),
+        None if piece.masks is None else int(piece.masks[0]),
+        label,
+        None if label is None else spelling(token_style, label)[1],
+        _special(port, token_style, row, unit, value),
+    )
+
+
+def _special(port: RowSource, token_style: TokenStyle, row: int, unit: int, value: int) -> str:
+    if unit >= padded_from(port, row):
+        return "padding"
+    if value == token_style.separator or value in token_style.specials:
+        return "separator" if value == token_style.separator else "special"
+    unknown = token_style.decoder is not None and spelling(token_style, value)[0] is None
+    return "not in the vocabulary" if unknown else ""
+
+
+def byte_offset_of_unit(port: RowSource, row: int, unit: int) -> ByteOffset | None:
+    """Return the bytes of a token, or for a record the line that holds it; None if unknown. Reads."""
+    reader = port.reader
+    try:
+        if isinstance(reader, RecordReader):
+            # the reader would count all records for this, if they are not counted yet
+            return reader.record_byte_offset(row) if port.whole and reader.files else None
+        span = fetched_span(port, row)
+        return reader.locate(span.start + unit) if isinstance(span, Span) and span.start is not None else None
+    except (TokfmtError, IndexError):  # an empty row at the end has no token
+        return None
+
+
+def spelling(token_style: TokenStyle, value: int) -> tuple[bytes | None, str | None]:
+    """Return the bytes of an ID, and their escaped text; (None, None) for an ID without a token."""
+    if token_style.decoder is None:
+        return None, None
+    piece = token_style.decoder.pieces([value])[0]
+    if not token_style.characters and is_unknown(value, piece):
+        return None, None
+    if isinstance(piece, str):
+        return piece.encode("utf-8", "surrogatepass"), printable(piece)
+    try:
+        return piece, printable(piece.decode())
+    except UnicodeDecodeError:
+        return piece, "".join(f"⟨{byte:02x}⟩" for byte in piece)

@@ -1,0 +1,344 @@
+"""The lines of a table of any number, without reading: facts, lengths, token IDs and groups of equal rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.cells import cell_len, set_cell_size
+
+from tokfmt.browser.data.facts import spelling
+from tokfmt.browser.data.layout import HEAD, TokenStyle, words_of
+from tokfmt.browser.data.rows import Damage, RowSource
+from tokfmt.commands.stats.lists import RankedGroups, RankedIds
+from tokfmt.commands.stats.report import Lengths
+from tokfmt.wording import bar, counted, short
+
+_BAR = 8
+
+
+_LABEL = 15  # cells of the name of a fact at most
+
+
+_WORDS = 200  # cells of the beginning of a row
+
+
+Cells = list[tuple[str, str]]
+"""The parts of a line: text, and the name of its style."""
+
+
+class Lines(Protocol):
+    """The model of a table."""
+
+    @property
+    def title(self) -> str:
+        """Return the title."""
+
+    @property
+    def count(self) -> int:
+        """Return the number of lines."""
+
+    def cells(self, line: int, width: int) -> Cells:
+        """Return the parts of a line, from loaded data only."""
+
+    def missing(self, lines: range) -> list[int]:
+        """Return the rows of lines whose text is not loaded."""
+
+    def load(self, rows: Sequence[int]) -> None:
+        """Load the text of rows. For a worker."""
+
+    def query(self, lines: Sequence[int]) -> str:
+        """Return the query for the rows of some lines; "" if they lead to none."""
+
+    def record(self, line: int) -> Mapping[str, object]:
+        """Return a line for an export."""
+
+
+class Loaded:
+    """A model whose lines need no reading."""
+
+    def missing(self, lines: range) -> list[int]:  # noqa: ARG002 - nothing is
+        return []
+
+    def load(self, rows: Sequence[int]) -> None:
+        pass
+
+
+class Fact(NamedTuple):
+    """A fact.
+
+    Attributes:
+        name: Its name; "" for a heading.
+        value: Its value.
+        action: The action of the tab that leads on; "" for none.
+        odd: It deviates from what is usual.
+    """
+
+    name: str
+    value: str
+    action: str = ""
+    odd: bool = False
+
+
+@dataclass(frozen=True)
+class FactLines(Loaded):
+    """Facts, with their names on the right and their values on the left.
+
+    Attributes:
+        facts: The facts and headings.
+    """
+
+    facts: Sequence[Fact]
+    title: str = ""
+
+    @property
+    def count(self) -> int:
+        return len(self.facts)
+
+    @cached_property
+    def _name_cells(self) -> int:
+        return min(_LABEL, max((cell_len(fact.name) for fact in self.facts), default=0))
+
+    def cells(self, line: int, width: int) -> Cells:
+        fact = self.facts[line]
+        if not fact.name:
+            return [(fact.value, "heading")]
+        kind = "odd" if fact.odd else "leads" if fact.action else "value"
+        name = fitted(fact.name, self._name_cells).strip()
+        return [
+            (f"{' ' * (self._name_cells - cell_len(name))}{name}  ", "count"),
+            (fitted(fact.value, max(1, width - self._name_cells - 2)).rstrip(), kind),
+        ]
+
+    def query(self, lines: Sequence[int]) -> str:  # noqa: ARG002 - actions lead on
+        return ""
+
+    def record(self, line: int) -> Mapping[str, object]:
+        return {"name": self.facts[line].name, "value": self.facts[line].value}
+
+
+@dataclass(frozen=True)
+class LengthLines(Loaded):
+    """The lengths of rows, a line for each interval.
+
+    Attributes:
+        lengths: The lengths.
+        row_name: The noun for a row: "sample" or "sequence".
+    """
+
+    lengths: Lengths
+    row_name: str
+
+    @property
+    def title(self) -> str:
+        found = self.lengths
+        marks = (("p5", found.p5), ("p50", found.p50), ("p95", found.p95), ("max", found.max))
+        return f"lengths, {found.unit} · " + " · ".join(
+            f"{name} {value:,}" for name, value in marks if value is not None
+        )
+
+    @property
+    def count(self) -> int:
+        return len(self.lengths.histogram.counts)
+
+    @property
+    def fullest(self) -> int:
+        """Return the line with the most rows."""
+        counts = self.lengths.histogram.counts
+        return counts.index(max(counts)) if counts else 0
+
+    @cached_property
+    def _total(self) -> int:
+        return max(1, sum(self.lengths.histogram.counts))
+
+    def _interval(self, line: int) -> str:
+        low, high = self.lengths.histogram.edges[line : line + 2]
+        return f"{low:,}" if high == low + 1 else f"{low:,}–{high - 1:,}"  # noqa: RUF001
+
+    @cached_property
+    def _name_cells(self) -> int:
+        return max((len(self._interval(line)) for line in range(self.count)), default=0)
+
+    def cells(self, line: int, width: int) -> Cells:
+        counts = self.lengths.histogram.counts
+        tail = f" {counts[line]:>9,} {_percent(counts[line] / self._total):>6}"
+        room = max(4, width - self._name_cells - 1 - len(tail))
+        drawn = set_cell_size(bar(counts[line] / max(1, *counts), room), room)
+        return [(f"{self._interval(line):>{self._name_cells}} ", "name"), (drawn, "bar"), (tail, "count")]
+
+    def query(self, lines: Sequence[int]) -> str:
+        edges = self.lengths.histogram.edges
+        return f"{edges[min(lines)]}<=len<{edges[max(lines) + 1]}"
+
+    def record(self, line: int) -> Mapping[str, object]:
+        low, high = self.lengths.histogram.edges[line : line + 2]
+        return {"low": low, "high": high, f"{self.row_name}s": self.lengths.histogram.counts[line]}
+
+
+@dataclass(frozen=True, eq=False)
+class TokenLines(Loaded):
+    """IDs by their frequency.
+
+    Attributes:
+        title: The title.
+        ranked: The IDs.
+        total: The number of all tokens, or rows, that are counted.
+        style: The interpretation of the IDs.
+        word: The word of a query for one ID: "token", "first", "last".
+        rarest_first: The lines begin with the least frequent IDs.
+    """
+
+    title: str
+    ranked: RankedIds
+    total: int
+    style: TokenStyle
+    word: str
+    rarest_first: bool = False
+
+    @property
+    def count(self) -> int:
+        return len(self.ranked.ids)
+
+    @cached_property
+    def _name_cells(self) -> int:
+        return len(str(int(self.ranked.ids.max()))) if self.count else 0
+
+    def _at(self, line: int) -> tuple[int, int]:
+        ids, counts = self.ranked.ids, self.ranked.counts
+        at = line
+        if self.rarest_first:  # equally frequent IDs keep their order
+            rising = self._rising
+            first, last = (int(np.searchsorted(rising, rising[line], side)) for side in ("left", "right"))
+            at = self.count - last + line - first
+        return int(ids[at]), int(counts[at])
+
+    @cached_property
+    def _rising(self) -> NDArray[np.int64]:
+        return np.ascontiguousarray(self.ranked.counts[::-1])
+
+    def cells(self, line: int, width: int) -> Cells:
+        token, count = self._at(line)
+        share, largest = count / max(1, self.total), int(self.ranked.counts[0]) / max(1, self.total)
+        spelled = spelling(self.style, token)[1]
+        tail = f" {short(count):>7} {_percent(share):>6} "
+        room = max(0, width - self._name_cells - 1 - len(tail))
+        bars = _BAR if room >= 2 * _BAR else 0  # of two facts and a bar, the text leaves out the bar first
+        room -= bars
+        text = f"“{spelled}”" if spelled else ""
+        text = set_cell_size(text, room) if cell_len(text) > room else text + " " * (room - cell_len(text))
+        drawn = set_cell_size(bar(share / (largest or 1), bars), bars) if bars else ""
+        return [(f"{token:>{self._name_cells}} ", "name"), (text, "text"), (tail, "count"), (drawn, "bar")]
+
+    def query(self, lines: Sequence[int]) -> str:
+        ids = sorted(self._at(line)[0] for line in lines)
+        word = "any" if self.word == "token" and len(ids) > 1 else self.word
+        return f"{word}:{','.join(map(str, ids))}"
+
+    def record(self, line: int) -> Mapping[str, object]:
+        token, count = self._at(line)
+        text = {} if self.style.decoder is None else {"text": spelling(self.style, token)[1] or ""}
+        return {"id": token, "count": count, "share": count / max(1, self.total), **text}
+
+
+@dataclass(eq=False)
+class GroupLines:
+    """Groups of equal rows, by their number of rows. One at a time is open, with its rows below it.
+
+    Attributes:
+        row_name: The noun for a row.
+        ranked: The groups.
+        port: The rows; None if they are not known yet.
+        style: The interpretation of their units.
+        opened: The number of the open group; None without one.
+        members: The rows of the open group that are found so far.
+        finding: The search for members is running.
+    """
+
+    row_name: str
+    ranked: RankedGroups
+    port: RowSource | None
+    style: TokenStyle
+    opened: int | None = None
+    members: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    finding: bool = False
+
+    @property
+    def title(self) -> str:
+        groups, total = len(self.ranked.numbers), self.ranked.total
+        of = f"{groups:,} of {counted(total, 'group')}" if total > groups else counted(groups, "group")
+        return f"repeated {self.row_name}s · {of}"
+
+    @property
+    def count(self) -> int:
+        return len(self.ranked.numbers) + len(self.members)
+
+    def at(self, line: int) -> tuple[int, int | None]:
+        """Return the group of a line, and the number of the member if the line is one."""
+        if self.opened is None or line <= self.opened:
+            return line, None
+        inside = line - self.opened - 1
+        return (self.opened, inside) if inside < len(self.members) else (line - len(self.members), None)
+
+    def row(self, line: int) -> int:
+        """Return the row of a line: of a member, or the first one of a group."""
+        group, member = self.at(line)
+        return int(self.ranked.numbers[group] if member is None else self.members[member])
+
+    def _text(self, row: int) -> str:
+        piece = None if self.port is None else self.port.peek(row, 0, HEAD)
+        if piece is None:
+            return "" if self.port is None else "…"
+        if isinstance(piece, Damage):
+            return f"✗ {piece.why}"
+        return f"“{''.join(text for text, _, _ in words_of(piece, self.style, _WORDS))}”"
+
+    @cached_property
+    def _cells(self) -> tuple[int, int]:
+        numbers, counts = self.ranked.numbers, self.ranked.counts
+        return len(f"{int(counts.max()):,}×"), len(f"#{int(numbers.max()):,}")  # noqa: RUF001
+
+    def cells(self, line: int, width: int) -> Cells:  # noqa: ARG002 - the text is cut by the table
+        group, member = self.at(line)
+        times, number = self._cells
+        row = self.row(line)
+        if member is not None:
+            return [(f"  {'':{times}} #{row:<{number},} ", "name"), (self._text(row), "text")]
+        mark = "▸ " if group != self.opened else "◌ " if self.finding else "▾ "
+        count = f"{int(self.ranked.counts[group]):,}×"  # noqa: RUF001
+        return [(f"{mark}{count:>{times}} ", "count"), (f"{f'#{row:,}':<{number}} ", "name"), (self._text(row), "text")]
+
+    def missing(self, lines: range) -> list[int]:
+        port, rows = self.port, map(self.row, lines)
+        return [] if port is None else [row for row in rows if row < port.count and port.peek(row, 0, HEAD) is None]
+
+    def load(self, rows: Sequence[int]) -> None:
+        if self.port is not None:
+            for row in rows:
+                self.port.load_spans(row, row + 1)
+                self.port.load(row, 0, HEAD)
+
+    def query(self, lines: Sequence[int]) -> str:
+        groups = sorted({self.at(line)[0] for line in lines})
+        return f"same:{','.join(str(row) for row in sorted(int(self.ranked.numbers[group]) for group in groups))}"
+
+    def record(self, line: int) -> Mapping[str, object]:
+        group, _ = self.at(line)
+        members = {"sequences": self.members.tolist()} if group == self.opened and not self.finding else {}
+        counts, lengths = self.ranked.counts, self.ranked.lengths
+        row = int(self.ranked.numbers[group])
+        return {"sequence": row, "count": int(counts[group]), "length": int(lengths[group]), **members}
+
+
+def _percent(share: float) -> str:
+    return f"{share:.1%}" if share >= 0.001 or not share else "<0.1%"
+
+
+def fitted(text: str, cells: int) -> str:
+    """Return a text in exactly `cells` cells; an ellipsis marks a cut."""
+    if cell_len(text) <= cells or not cells:
+        return set_cell_size(text, cells)
+    return f"{set_cell_size(text, cells - 1)}…"

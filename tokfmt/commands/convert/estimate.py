@@ -1,0 +1,252 @@
+"""Estimate what a conversion takes, from a conversion of some places of its sources (`tokfmt convert --dry-run`).
+
+A trial converts up to 50 MB from 20 places to the destination's format in $TMPDIR, with one worker, and is removed. Its
+tokens, bytes and CPU time are scaled to the sources. The counts of sources of token IDs are exact: an index has them.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from tokfmt.commands.convert.arrangement import AS_IT_IS
+from tokfmt.commands.convert.destination import (
+    Destination,
+    choose_contents,
+    choose_destination,
+    choose_separators,
+)
+from tokfmt.commands.convert.inputs import Inputs, text_recipe_of
+from tokfmt.commands.convert.publish import Workplace, publishers_of, workers_of, workplace
+from tokfmt.commands.convert.report import Written
+from tokfmt.commands.convert.request import Notes, Request
+from tokfmt.core.reader import TokenReader
+from tokfmt.core.records import Block, RecordBatch, RecordReader, RecordView
+from tokfmt.errors import Loss, TokfmtError
+from tokfmt.files.locks import Scratch
+from tokfmt.files.place import LocalPlace, Place
+from tokfmt.model.select import Picked
+from tokfmt.run.plan import Workers
+from tokfmt.run.progress import Progress
+
+PLACES = 20
+"""Number of places that a trial reads, spread over the sources."""
+
+BYTES = 50_000_000
+"""Bytes of text, or of token IDs in memory, that a trial reads."""
+
+_ID = 4  # bytes per token ID in memory
+
+Write = Callable[[Request, Inputs, Destination, list[Loss], Workplace, Workers, Notes], tuple[Destination, Written]]
+"""Writes token IDs to a workplace without publishing them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What a conversion takes.
+
+    Attributes:
+        sequences: Number of sequences in the destination.
+        tokens: Number of tokens in the destination, without separators.
+        is_exact: The counts are those of an index, or the trial read all; else they are estimated.
+        size_bytes: Size of the destination.
+        scratch_bytes: Size of what a run writes to scratch and removes.
+        cpu_seconds: CPU time of all workers together.
+        read_bytes: Bytes of text, or of token IDs in memory, that the trial read; of compressed text, as it is stored.
+        places: Number of places that the trial read.
+    """
+
+    sequences: int
+    tokens: int
+    is_exact: bool
+    size_bytes: int
+    scratch_bytes: int
+    cpu_seconds: float
+    read_bytes: int
+    places: int
+
+
+def estimated(request: Request, inputs: Inputs, axis: TokenReader | None, write: Write) -> Mapping[str, object] | str:
+    """Return the attributes of an `Estimate`, or the reason why there is none.
+
+    Args:
+        request: The conversion.
+        inputs: The sources.
+        axis: All sequences of sources of token IDs; None for records.
+        write: See `Write`.
+    """
+    if any(source.format.is_computed for source in inputs.sources):
+        text = any(text_recipe_of(source) is not None for source in inputs.sources)
+        return "the documents of a recipe of text are not known before it is read" if text else ""
+    trial = _of_records(inputs) if axis is None else _of_tokens(inputs, axis)
+    if trial is None:
+        return ""
+    try:
+        return asdict(trial.run(request, write))
+    except TokfmtError as error:
+        return f"a trial of some places failed: {error}"
+
+
+class SomeRecords(RecordView):
+    """The beginnings of some blocks of a reader.
+
+    Attributes:
+        read_bytes: The bytes on disk of the records that were read.
+    """
+
+    def __init__(self, records: RecordReader, blocks: Sequence[Block], room: int) -> None:
+        """Take some records.
+
+        Args:
+            records: The reader.
+            blocks: The blocks.
+            room: Bytes of text to read of each block.
+        """
+        super().__init__(records)
+        self._blocks, self._room, self.read_bytes = list(blocks), room, 0
+
+    @property
+    def files(self) -> Sequence[Place]:  # type: ignore[override]
+        """None, as their records have other numbers."""
+        return ()
+
+    def blocks(self, size: int, first: int = 0, last: int | None = None) -> Sequence[Block]:
+        """Return the blocks; the arguments are ignored."""
+        del size, first, last
+        return self._blocks
+
+    def texts(self, block: Block) -> Iterator[RecordBatch]:
+        return self._beginning(block, self.records.texts(block))
+
+    def ids(self, block: Block) -> Iterator[RecordBatch]:
+        return self._beginning(block, self.records.ids(block))
+
+    def _beginning(self, block: Block, batches: Iterator[RecordBatch]) -> Iterator[RecordBatch]:
+        """Yield the first batches of a block, until they hold `room` bytes and their share of the block is known."""
+        size = count = 0
+        for batch in batches:
+            yield batch
+            size += sum(map(len, batch.texts)) + (0 if batch.ragged is None else _ID * len(batch.ragged.tokens))
+            count += len(batch.texts) + (0 if batch.ragged is None else len(batch.ragged))
+            share = self.records.stored_bytes(block, batch, count) if size >= self._room else None
+            if share is not None:
+                self.read_bytes += share
+                return
+        self.read_bytes += block.stop - block.start
+
+
+@dataclass(frozen=True, slots=True)
+class _Trial:
+    """What a trial reads.
+
+    Attributes:
+        inputs: The sources, of which only some places are read.
+        share: Returns, once they are read, the share of the sources that they are.
+        read: Returns the number of bytes that they are.
+        places: Their number.
+        counts: The number of sequences and of tokens of the sources; None if these are estimated.
+    """
+
+    inputs: Inputs
+    share: Callable[[], float]
+    read: Callable[[], int]
+    places: int
+    counts: tuple[int, int] | None
+
+    def run(self, request: Request, write: Write) -> Estimate:
+        """Convert the places in scratch, and scale what that took.
+
+        Raises:
+            TokfmtError: They cannot be converted.
+        """
+        notes = Notes(Progress(), request.piped)
+        with Scratch() as home:
+            request = replace(
+                request,
+                destination=LocalPlace(str(home / request.destination.name)),
+                to=choose_destination(request).format.name,
+                arrangement=AS_IT_IS,
+                select=None,
+                jobs=1,
+                executor="serial",
+                overwrite=False,
+                dry_run=False,
+                rejects=None,
+                spool=None,
+            )
+            destination = choose_contents(request, self.inputs, choose_destination(request))
+            destination = choose_separators(request, self.inputs, destination)
+            publishers = publishers_of(request, destination, {}, notes)
+            with workplace(request, publishers, {}, notes) as place, workers_of(request, self.inputs, place) as workers:
+                began = time.process_time()
+                _, written = write(request, self.inputs, destination, [], place, workers, notes)
+                seconds = time.process_time() - began
+                built, scratch = _size(place.first.path.parent), _size(place.first.scratch)
+        share = self.share()
+        found = (sum(one.sequences or 0 for one in written.portions), sum(one.tokens or 0 for one in written.portions))
+        sequences, tokens = self.counts or (round(found[0] / share), round(found[1] / share))
+        return Estimate(
+            sequences,
+            tokens,
+            self.counts is not None or share >= 1,
+            round(built / share),
+            round(scratch / share),
+            seconds / share,
+            self.read(),
+            self.places,
+        )
+
+
+def _size(directory: Path) -> int:
+    return sum(os.path.getsize(Path(base, name)) for base, _, names in os.walk(directory) for name in names)
+
+
+def _of_records(inputs: Inputs) -> _Trial | None:
+    """Return the trial of sources of records; None if they are empty, or if some sources hold token IDs."""
+    readers = [source.reader for source in inputs.sources]
+    records = [reader for reader in readers if isinstance(reader, RecordReader)]
+    size = sum(reader.info.size for reader in records)
+    if not size or len(records) < len(readers):
+        return None
+    blocks = [(k, block) for k, one in enumerate(records) for block in one.blocks(max(BYTES, size) // PLACES)]
+    total = sum(block.stop - block.start for _, block in blocks)  # not `size`: a table has other columns too
+    chosen = [blocks[k] for k in sorted({round(at) for at in np.linspace(0, len(blocks) - 1, PLACES)})]
+    some = [
+        SomeRecords(one, [block for number, block in chosen if number == k], BYTES // PLACES)
+        for k, one in enumerate(records)
+    ]
+    used = [one for one in some if one.blocks(1)]
+    sources = tuple(
+        source._replace(reader=one) for source, one in zip(inputs.sources, some, strict=True) if one in used
+    )
+
+    def read() -> int:
+        return sum(one.read_bytes for one in used)
+
+    return _Trial(
+        replace(inputs, sources=sources, read=sources), lambda: max(read(), 1) / total, read, len(chosen), None
+    )
+
+
+def _of_tokens(inputs: Inputs, axis: TokenReader) -> _Trial | None:
+    """Return the trial of sources of token IDs; None if they are empty, or if one place is as large as a trial."""
+    count, tokens = axis.info.sequences, axis.info.tokens
+    room, places = BYTES // _ID, min(PLACES, count)
+    if not tokens:
+        return None
+    if tokens <= room:
+        numbers = np.arange(count)
+    else:
+        each = max(1, room * count // (tokens * places))
+        firsts = np.unique(np.linspace(0, count - each, places).astype(np.int64))
+        numbers = np.unique((firsts[:, None] + np.arange(each)).ravel())
+    picked = Picked(axis, numbers)
+    if picked.info.tokens > 2 * room or not picked.info.tokens:
+        return None
+    share, read = picked.info.tokens / tokens, _ID * picked.info.tokens
+    return _Trial(inputs.of_reader(picked), lambda: share, lambda: read, places, (count, tokens))
