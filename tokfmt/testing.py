@@ -849,7 +849,7 @@ class FormatContract:
             source = open_dataset(asked, files=[dataset_at(path, asked, self.format)])
             request = Request(asked, LocalPlace(home / "lines.jsonl"), to="jsonl", verify=True)
             given: Any = [source], source.reader  # The format need not be installed, so detection is skipped.
-            done = convert_files(request, Progress(), given=given)
+            done = convert_files(request, Progress(), opened=given)
             source.reader.close()
             assert (done.sequences, done.tokens) == (len(lists), sum(map(len, lists)))
             info, written = source.reader.info, (home / "lines.jsonl").read_text().splitlines()

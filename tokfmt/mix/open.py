@@ -493,8 +493,8 @@ def _notes(
     notes = dict.fromkeys(told)
     stored = [made for part in parts for made in part.tokenizers if not part.format.is_computed]  # else noted there
     if handle is not None and None in stored:
-        given = f'tokenizer = "{printable(handle.name)}"'
-        notes[f"no manifest names the tokenizer that made its IDs; {given} is assumed"] = None
+        assumed = f'tokenizer = "{printable(handle.name)}"'
+        notes[f"no manifest names the tokenizer that made its IDs; {assumed} is assumed"] = None
     count = sum(reader.info.sequences for reader in readers)
     if not count:
         notes["it has no sequences"] = None

@@ -120,14 +120,14 @@ def dataset_paths(request: SourceRequest, listing: Listing | None = None) -> lis
         FormatError: A pattern matches nothing, or with `recursive` a directory holds no dataset.
         OptionError: A path is invalid.
     """
-    found: list[Place] = []
+    datasets: list[Place] = []
     for path in expanded(request.paths, listing):
         below = request.recursive and path.is_dir()
         places = [place for place, _ in _candidates(path, request.format)] if below else [path]
         if not places:
             raise FormatError(path, "holds no dataset, nor does a directory below it")
-        found += places
-    return found
+        datasets += places
+    return datasets
 
 
 def holds_others(directory: Place, format_: Format) -> bool:
@@ -181,11 +181,11 @@ def datasets_below(directory: Place, name: str | None) -> Iterator[tuple[Place, 
         if path.parent != last:
             seen, last = set(), path.parent
         try:
-            found = format_of(path, name)
-            main = found.canonical(registry.of_prefix(path))  # files beside it, such as an index, stand for it too
+            detected = format_of(path, name)
+            main = detected.canonical(registry.of_prefix(path))  # files beside it, such as an index, stand for it too
             if main not in seen:
                 seen.add(main)
-                yield main, found
+                yield main, detected
         except UnknownFormatError:
             yield Skipped(path)
         except (DetectionError, FormatError) as error:
@@ -281,7 +281,7 @@ def _counts(entry: Place, directory: Place) -> bool:
 _NOT_SEEN = Identity(-1, "")
 
 
-def snapshot(found: Iterable[SourceFiles]) -> dict[Place, Identity]:
+def snapshot(datasets: Iterable[SourceFiles]) -> dict[Place, Identity]:
     """Return the identity of every file of the sources, by path. Of a file that is open, it is that of its opening.
 
     Raises:
@@ -289,7 +289,7 @@ def snapshot(found: Iterable[SourceFiles]) -> dict[Place, Identity]:
     """
     seen = dict[Place, Identity]()
     files = list[Place]()
-    for one in found:
+    for one in datasets:
         for file in one.files:
             seen[file] = one.opened[file].identity if file in one.opened else _NOT_SEEN
             files += [] if file in one.opened else [file]
@@ -302,7 +302,7 @@ def snapshot(found: Iterable[SourceFiles]) -> dict[Place, Identity]:
     return seen
 
 
-def check_unchanged(before: Mapping[Place, Identity], found: Iterable[SourceFiles]) -> None:
+def check_unchanged(before: Mapping[Place, Identity], datasets: Iterable[SourceFiles]) -> None:
     """Raise SourceChangedError if a file of the sources was changed, removed or added since the snapshot."""
     try:
         with Listing() as listing:  # A store lists the files of a dataset once.
@@ -314,7 +314,7 @@ def check_unchanged(before: Mapping[Place, Identity], found: Iterable[SourceFile
                     ),
                     opened={},
                 )
-                for one in found
+                for one in datasets
             )
     except FormatError as error:
         raise SourceChangedError(error.path, "disappeared while it was being read") from error

@@ -142,13 +142,15 @@ def _first_records(records: RecordReader, blocks: Sequence[Block], first: int, r
         return [ration.first]
     if not ration.bounded or not records.info.random_access or not records.files:
         return []
-    found = [
+    numbers_of_blocks = [
         block.first if block.first >= 0 else records.record_at(records.files[block.file], block.start)
         for block in blocks
     ]
-    numbers = [ration.first + number - first for number in found if number is not None]
-    known = len(numbers) == len(blocks) and all(a < b for a, b in itertools.pairwise([ration.first - 1, *numbers]))
-    return numbers if known else []
+    numbers = [ration.first + number - first for number in numbers_of_blocks if number is not None]
+    is_complete = len(numbers) == len(blocks) and all(
+        a < b for a, b in itertools.pairwise([ration.first - 1, *numbers])
+    )
+    return numbers if is_complete else []
 
 
 class ContentRecords(RecordView):
@@ -177,10 +179,10 @@ class ContentRecords(RecordView):
         return ContentReader(dataset if self._lead is None else led(dataset, self._lead, each=True))
 
     def record(self, index: int) -> str | list[int]:
-        found = self.records.record(index)
-        if isinstance(found, str):
-            return found
-        reader = self._contents(Ragged.of([found]))
+        content = self.records.record(index)
+        if isinstance(content, str):
+            return content
+        reader = self._contents(Ragged.of([content]))
         ids: list[int] = reader.tokens(0, reader.info.tokens).tolist()
         return ids
 

@@ -259,11 +259,11 @@ def _any_whole(reader: TokenReader) -> bool:
     return False
 
 
-def _datasets(found: Sequence[SourceFiles]) -> list[Sequence[SourceFiles]]:
+def _datasets(files: Sequence[SourceFiles]) -> list[Sequence[SourceFiles]]:
     """Group sources to datasets: files of a format with `joins_files` are one dataset, and each directory is one."""
-    if len(found) < 2 or not found[0].format.joins_files or any(one.format is not found[0].format for one in found):
-        return [[one] for one in found]
-    return [[one] for one in found] if any(one.path.is_dir() for one in found) else [found]
+    if len(files) < 2 or not files[0].format.joins_files or any(one.format is not files[0].format for one in files):
+        return [[one] for one in files]
+    return [[one] for one in files] if any(one.path.is_dir() for one in files) else [files]
 
 
 def hints_of(one: SourceFiles, request: SourceRequest, known: Separator | None, reading: Reading = CONTENTS) -> Hints:
@@ -470,7 +470,7 @@ def _with_count(source: Source, dataset: Dataset, request: SourceRequest) -> Sou
     return source._replace(dataset=replace(dataset, gap=replace(dataset.gap, counted=counted)))
 
 
-def _closed(source: Source, stored: TokenReader, found: Sequence[SourceFiles]) -> Source:
+def _closed(source: Source, stored: TokenReader, files: Sequence[SourceFiles]) -> Source:
     """Return a stream without its last sequence, unless a separator closes it or the manifest shows it is complete.
 
     Raises:
@@ -478,7 +478,7 @@ def _closed(source: Source, stored: TokenReader, found: Sequence[SourceFiles]) -
     """
     whole = all(
         one.files and describes(manifest, one.format, one.path)
-        for one, manifest in zip(found, source.manifests, strict=True)
+        for one, manifest in zip(files, source.manifests, strict=True)
     )
     if not isinstance(source.reader, TokenReader) or (whole and not source.damage):
         return source
@@ -488,14 +488,14 @@ def _closed(source: Source, stored: TokenReader, found: Sequence[SourceFiles]) -
     return source if lost is None else source._replace(reader=reader, damage=(*source.damage, lost))
 
 
-def _with_partial(source: Source, found: Sequence[SourceFiles], request: SourceRequest) -> Source:
+def _with_partial(source: Source, files: Sequence[SourceFiles], request: SourceRequest) -> Source:
     """Return a source with the facts on its damage, and a note on them.
 
     Raises:
         TruncatedError: No sequence of it is certain to be complete.
     """
     counts: Mapping[str, Any] = {}
-    if len(found) == 1 and not request.ignore_manifest:
+    if len(files) == 1 and not request.ignore_manifest:
         (manifest,) = source.manifests
         alike = manifest.ids == (source.separator.eos_id, source.bos_id)
         if alike and manifest.content.get("format") == source.format.name:

@@ -315,8 +315,8 @@ def manifest_tokenizer(sources: Sequence[Source]) -> TokenizerHandle | None:
     path, manifest = sources[0].paths[0], sources[0].manifests[0]
     own = manifest if dataset_path(manifest.path) == path.normalized() else None  # Else it is that of the directory.
     with suppress(TokfmtError):
-        found = tokenizer_of(located_tokenizer(path, own).place)
-        return found if found is not None and found.digest == made["digest"] else None
+        handle = tokenizer_of(located_tokenizer(path, own).place)
+        return handle if handle is not None and handle.digest == made["digest"] else None
     return None
 
 
@@ -513,8 +513,8 @@ def _stated_separator(known: Separator | None, tokenizer_eos: int | None, info: 
 
 def _undivided(info: Info, separator: Separator) -> list[str]:
     """Return the note on a stream that is read as one sequence because its separator is not known."""
-    known = separator.eos_id is not None or separator.source == NO_SEPARATOR
-    if known or not info.tokens or info.separators not in (Separators.AFTER, Separators.BEFORE):
+    is_known = separator.eos_id is not None or separator.source == NO_SEPARATOR
+    if is_known or not info.tokens or info.separators not in (Separators.AFTER, Separators.BEFORE):
         return []
     why = "the separator is not known; --eos ID splits it"
     return [f"read as one sequence of {info.tokens:,} tokens: {why}"]
@@ -532,11 +532,11 @@ def _swapped(eos_id: int, dtype: np.dtype[np.unsignedinteger]) -> str:
 
 def _wrapped(eos_id: int, endings: Sequence[int]) -> str:
     """Return a sentence if sequences end with what is left of the separator in 16 bits or less; else ""."""
-    found = endings[0] if len(endings) == 1 else eos_id
-    bits = wrapped_bits(eos_id, found)
+    seen_id = endings[0] if len(endings) == 1 else eos_id
+    bits = wrapped_bits(eos_id, seen_id)
     if bits is None:
         return ""
-    return f". Those that were read end with {found} = {eos_id} mod {1 << bits}: IDs seem to have wrapped around"
+    return f". Those that were read end with {seen_id} = {eos_id} mod {1 << bits}: IDs seem to have wrapped around"
 
 
 def without_separators(

@@ -472,16 +472,16 @@ def missing_findings(path: Place, source: Source) -> Iterator[Finding]:
 
 def doubled_findings(path: Place, reader: TokenReader) -> Iterator[Finding]:
     """Report the documents of a stream that have two separators, if most of them have two."""
-    found = doubled_in(reader) if reader.is_split else Doubled(0, 0, -1)
-    if found.documents > found.of / 2:
-        yield _doubled_finding(path, found, reader.info.eos_id or 0, dataset_of(reader).gap.side)
+    doubled = doubled_in(reader) if reader.is_split else Doubled(0, 0, -1)
+    if doubled.documents > doubled.of / 2:
+        yield _doubled_finding(path, doubled, reader.info.eos_id or 0, dataset_of(reader).gap.side)
 
 
-def _doubled_finding(path: Place, found: Doubled, eos_id: int, side: str = "after") -> Finding:
+def _doubled_finding(path: Place, doubled: Doubled, eos_id: int, side: str = "after") -> Finding:
     verb = "begin" if side == "before" else "end"
-    what = f"{found.documents:,} of {found.of:,} documents {verb} with the separator {eos_id:,} twice"
+    what = f"{doubled.documents:,} of {doubled.of:,} documents {verb} with the separator {eos_id:,} twice"
     remedy = "The tokenizer and the packer each added one: pack the text again, or let --fix OUT leave one out"
-    return Finding("TF945", "warning", str(path), f"{what} (first: document {found.first:,})", remedy)
+    return Finding("TF945", "warning", str(path), f"{what} (first: document {doubled.first:,})", remedy)
 
 
 def unfinished_findings(path: Place, reader: TokenReader) -> Iterator[Finding]:
@@ -781,11 +781,11 @@ class _Texts:
 
 
 def _decoded(name: str, reader: TokenReader, handle: TokenizerHandle) -> Iterator[Finding]:
-    found = _some(reader, handle)
-    count = len(found.texts)
+    texts = _some(reader, handle)
+    count = len(texts.texts)
     if count < _FEW:
         return
-    replaced = sum(_REPLACED in text[8:-8] for text in found.texts)
+    replaced = sum(_REPLACED in text[8:-8] for text in texts.texts)
     if replaced > _HALF * count:
         yield Finding(
             "TF923",
@@ -795,7 +795,7 @@ def _decoded(name: str, reader: TokenReader, handle: TokenizerHandle) -> Iterato
             "Give the tokenizer that it was made with",
         )
         return
-    foreign = [text for text in found.texts if not text.isascii()]
+    foreign = [text for text in texts.texts if not text.isascii()]
     misread = sum(map(_is_misread, foreign))
     if misread >= _FEW and misread > _HALF * len(foreign):
         yield Finding(
@@ -805,14 +805,14 @@ def _decoded(name: str, reader: TokenReader, handle: TokenizerHandle) -> Iterato
             f"{misread:,} of {len(foreign):,} texts that are not ASCII are UTF-8 read as Latin-1",
             "Pack the text again with a newer version: Modalities before 2024-02-06 read text as Latin-1",
         )
-    if found.whole:
-        yield from _encoded_again(name, found, handle)
+    if texts.whole:
+        yield from _encoded_again(name, texts, handle)
 
 
-def _encoded_again(name: str, found: _Texts, handle: TokenizerHandle) -> Iterator[Finding]:
-    again = handle.encoder().encode(found.texts)
-    long = [number for number, ids in enumerate(found.ids) if len(ids) >= _SHORT]
-    other = sum(again[number].tolist() != found.ids[number] for number in long)
+def _encoded_again(name: str, texts: _Texts, handle: TokenizerHandle) -> Iterator[Finding]:
+    again = handle.encoder().encode(texts.texts)
+    long = [number for number, ids in enumerate(texts.ids) if len(ids) >= _SHORT]
+    other = sum(again[number].tolist() != texts.ids[number] for number in long)
     if len(long) >= _FEW and other > _HALF * len(long):
         yield Finding(
             "TF925",
@@ -981,8 +981,8 @@ def corpus_findings(source: Source, corpus: Corpus) -> Iterator[Finding]:
         if not ignored and read_manifest(path).content.get("shuffle") is not None:
             corpus.progress.note(f"{path.name}: the manifest states that it was shuffled, so the order is ignored")
             ignored = True
-        found = compare(mine, corpus.fingerprints, skip_empty=splits, ignore_order=ignored)
-        yield from _difference_findings(name, here, there, found)
+        differences = compare(mine, corpus.fingerprints, skip_empty=splits, ignore_order=ignored)
+        yield from _difference_findings(name, here, there, differences)
     except TokfmtError as error:
         yield Finding("TF901", "error", name, str(error).removeprefix(f"{name}: "))
 
@@ -1033,41 +1033,45 @@ def compare(
 
 
 def _firsts(stretches: Iterator[Stretch]) -> dict[Step, Stretch]:
-    found: dict[Step, Stretch] = {}
+    first_stretches: dict[Step, Stretch] = {}
     for stretch in stretches:
-        found.setdefault(stretch.step, stretch)
-    return found
+        first_stretches.setdefault(stretch.step, stretch)
+    return first_stretches
 
 
-def _difference_findings(name: str, here: Side, corpus: Side, found: Differences) -> Iterator[Finding]:
-    if found.missing:
-        line = found.first("missing")[1] + 1
+def _difference_findings(name: str, here: Side, corpus: Side, differences: Differences) -> Iterator[Finding]:
+    if differences.missing:
+        line = differences.first("missing")[1] + 1
         place = (
-            f"from document {line:,} of the corpus on" if found.cut_off else f"first: document {line:,} of the corpus"
+            f"from document {line:,} of the corpus on"
+            if differences.cut_off
+            else f"first: document {line:,} of the corpus"
         )
-        what = f"{found.missing:,} of {found.total:,} documents are missing ({place})"
+        what = f"{differences.missing:,} of {differences.total:,} documents are missing ({place})"
         yield Finding("TF931", "error", name, what, _REMEDY)
-    if found.extra:
-        what = f"{found.extra:,} documents are not in the corpus (first: sequence {found.first('extra')[0]:,})"
+    if differences.extra:
+        what = (
+            f"{differences.extra:,} documents are not in the corpus (first: sequence {differences.first('extra')[0]:,})"
+        )
         yield Finding("TF932", "error", name, what, "Find out whether a text was packed twice, or the corpus changed")
-    if found.moved:
-        sequence, document = found.first("moved")
+    if differences.moved:
+        sequence, document = differences.first("moved")
         place = f"sequence {sequence:,}, document {document + 1:,} of the corpus"
-        what = f"{found.moved:,} documents are in another order (first: {place})"
+        what = f"{differences.moved:,} documents are in another order (first: {place})"
         yield Finding("TF935", "error", name, what, "If their order does not matter, add --ignore-order")
-    if found.changed:
-        yield _changed(name, here, corpus, found)
+    if differences.changed:
+        yield _changed(name, here, corpus, differences)
 
 
-def _changed(name: str, here: Side, corpus: Side, found: Differences) -> Finding:
-    sequence, document = found.first("changed")
+def _changed(name: str, here: Side, corpus: Side, differences: Differences) -> Finding:
+    sequence, document = differences.first("changed")
     mine, theirs = _beginning(here, sequence), _beginning(corpus, document)
     length = min(len(mine), len(theirs))
     differ = np.flatnonzero(mine[:length] != theirs[:length])
     at = int(differ[0]) if len(differ) else length
     path, offset = _place(name, here, sequence, at)
     shift = shift_of(here, corpus, sequence, document)
-    head = f"{found.changed:,} documents differ (first: sequence {sequence:,}, document {document + 1:,} of "
+    head = f"{differences.changed:,} documents differ (first: sequence {sequence:,}, document {document + 1:,} of "
     if shift:
         tokens, way = abs(shift), "early" if shift > 0 else "late"
         what = f"{head}the corpus): they begin {tokens:,} tokens too {way}"

@@ -160,8 +160,8 @@ def _check_lines(sources: Sequence[Source], destination: Destination) -> None:
     kinds = {reader.info.kind for reader in readers}
     if len(kinds) > 1:
         raise ConversionError("some sources hold text, and others hold token IDs. Give --tokenizer to encode the text")
-    name, given = f"{min(kinds)}_field", destination.given
-    wanted = given.get(name, given.get(name.replace("_", "-")))
+    name, options = f"{min(kinds)}_field", destination.given
+    wanted = options.get(name, options.get(name.replace("_", "-")))
     fields = {reader.info.field if reader.info.json_lines else "text" for reader in readers}
     if wanted is not None and fields != {wanted}:
         why = f"lines are copied as they are, with the field {min(fields)!r}. Leave the option out"
@@ -242,11 +242,11 @@ def _refuse_one_file(destination: Url) -> None:
     )
 
 
-def check_parts(given: Request, request: Request, inputs: Inputs, destination: Destination) -> None:
+def check_parts(asked: Request, request: Request, inputs: Inputs, destination: Destination) -> None:
     """Refuse a task of text whose part cannot be a file of its own.
 
     Args:
-        given: The request with the destination that the user gave.
+        asked: The request with the destination that the user gave.
         request: The request with the destination path that the format gives it.
         inputs: The sources.
         destination: The destination.
@@ -257,13 +257,13 @@ def check_parts(given: Request, request: Request, inputs: Inputs, destination: D
     """
     name = destination.format.name
     folders = ", ".join(sorted(SUFFIXES))
-    place = printable(given.destination)
+    place = printable(asked.destination)
     if name not in SUFFIXES:
         raise OptionError(
             f"{place}: a task of text writes a file of its own, and a folder of files of {name} is not a dataset. "
             f"Write one of {folders}, and convert that by tasks. Or leave out --task"
         )
-    if given.destination.suffix == SUFFIXES[name]:
+    if asked.destination.suffix == SUFFIXES[name]:
         raise OptionError(f"{place}: --task does not go with one file. Name a folder, with --to {name}")
     if "shard_size" in request.to_options:
         raise OptionError(

@@ -23,7 +23,7 @@ from tokfmt.commands.convert.destination import (
     with_rows,
 )
 from tokfmt.commands.convert.gather import gather
-from tokfmt.commands.convert.inputs import Given, Inputs, find_files, open_inputs, printed, unpiped
+from tokfmt.commands.convert.inputs import Inputs, OpenedSources, find_files, open_inputs, printed, unpiped
 from tokfmt.commands.convert.losses import (
     accept_losses,
     known_losses,
@@ -97,7 +97,7 @@ def convert_files(
     progress: Progress,
     *,
     prove: Proof | None = None,
-    given: Given | None = None,
+    opened: OpenedSources | None = None,
     every_end: bool = False,
 ) -> Conversion:
     """Convert datasets, and return what was done.
@@ -106,7 +106,7 @@ def convert_files(
         request: The conversion, with paths of files instead of patterns and pipes.
         progress: Receives phases, counts and notes.
         prove: Checks the complete destination right before it is published; see `publish.Proof`.
-        given: Sources that are open already, and the axis over them that is written instead of all their sequences.
+        opened: Sources that are open already, and the axis over them that is written instead of all their sequences.
         every_end: See `SourceRequest`.
 
     Raises:
@@ -124,16 +124,16 @@ def convert_files(
         check_options(request, destination)
         tokenizer = tokenizer_of(request.tokenizer, special_tokens=request.special_tokens, engine=request.engine)
         with Listing() as listing:
-            found = find_files(request, given, listing)
-            check_places(request, destination, found.files)
-            before = snapshot(found.files)
+            files = find_files(request, opened, listing)
+            check_places(request, destination, files.files)
+            before = snapshot(files.files)
             publishers = publishers_of(request, destination, before, notes)
             listing.forget_stored()
-            inputs = open_inputs(request, found, before, tokenizer, given, notes)
+            inputs = open_inputs(request, files, before, tokenizer, opened, notes)
         destination = choose_contents(request, inputs, destination)
         if destination.packed is not None:
             inputs = inputs.of_reader(destination.packed)
-        check_request(request, inputs, destination, by_request=given is None)
+        check_request(request, inputs, destination, by_request=opened is None)
         destination = choose_separators(request, inputs, destination)
 
         # What is lost, as far as it is known without reading all.
@@ -148,8 +148,8 @@ def convert_files(
 
         # Runs that write nothing themselves.
         if request.dry_run:
-            opened = read_from_stores() - downloaded
-            return dry_run(request, inputs, destination, losses, publishers, notes, opened, _estimate)
+            downloads = read_from_stores() - downloaded
+            return dry_run(request, inputs, destination, losses, publishers, notes, downloads, _estimate)
         facts = facts_of(request, destination.facts(inputs), before) if request.keeps_work else {}
         if request.resume and request.task is None:
             done = finished_before(request, inputs, destination, facts, notes)
@@ -202,7 +202,7 @@ def _write_tokens(
     request: Request,
     inputs: Inputs,
     destination: Destination,
-    known: list[Loss],
+    losses: list[Loss],
     place: Workplace,
     workers: Workers,
     notes: Notes,
@@ -231,7 +231,7 @@ def _write_tokens(
         axis = destination.packed or gathered.axis
         least = axis if "empty-sequences" in allow_loss else stored_axis(axis, target)
         place.need_room(destination.portions[0], writers[0], least)
-    content = accept_losses(request, inputs, destination, gathered, known, target, writers[0], workers)
+    content = accept_losses(request, inputs, destination, gathered, losses, target, writers[0], workers)
     if request.verify and request.task is None:
         from tokfmt.commands.convert.verify import verify_counts  # fingerprints need numpy.random and xxhash
 

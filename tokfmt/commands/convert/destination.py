@@ -139,11 +139,13 @@ def choose_destination(request: Request) -> Destination:
         OptionError: A format or an option does not exist.
     """
     format_ = registry.get(request.to) if request.to else registry.for_destination(request.destination)
-    given = request.given_to_writer(format_)
-    options: Any = parse_options(format_.write_options, given, format_.name)
+    options_given = request.given_to_writer(format_)
+    options: Any = parse_options(format_.write_options, options_given, format_.name)
     path = format_.destination(request.destination, options)
-    splits = tuple(portions(request.arrangement, path, format_, given))
-    return Destination(path, format_, given, splits, splits[0].options, format_.writer_traits(splits[0].options))
+    splits = tuple(portions(request.arrangement, path, format_, options_given))
+    return Destination(
+        path, format_, options_given, splits, splits[0].options, format_.writer_traits(splits[0].options)
+    )
 
 
 def choose_contents(request: Request, inputs: Inputs, destination: Destination) -> Destination:
@@ -194,10 +196,10 @@ def _with_samples_of_length(destination: Destination, seq_len: int, request: Req
     Raises:
         OptionError: The request selects, shuffles or splits samples, or names their separator.
     """
-    packs, given, format_ = destination.traits.pack_size, dict(destination.given), destination.format
+    packs, options_given, format_ = destination.traits.pack_size, dict(destination.given), destination.format
     if not packs and not format_.stores_rows:
         return None
-    if not packs and str(given.setdefault("seq_len", seq_len)) != str(seq_len):
+    if not packs and str(options_given.setdefault("seq_len", seq_len)) != str(seq_len):
         return None
     if request.select is not None or not request.arrangement.plain:
         ordered = "shuffle" if request.arrangement.shuffle else "split"
@@ -207,9 +209,9 @@ def _with_samples_of_length(destination: Destination, seq_len: int, request: Req
         if asked is not None:
             what = f"samples of a recipe are stored as it makes them. Set to_{name} in the recipe"
             raise OptionError(f"--to-{name}: {what}", name=f"to_{name}")
-    laid = tuple(portions(request.arrangement, destination.path, format_, given))
+    laid = tuple(portions(request.arrangement, destination.path, format_, options_given))
     traits = format_.writer_traits(laid[0].options)
-    return replace(destination, given=given, portions=laid, options=laid[0].options, traits=traits)
+    return replace(destination, given=options_given, portions=laid, options=laid[0].options, traits=traits)
 
 
 def _are_lines(sources: Sequence[Source]) -> bool:

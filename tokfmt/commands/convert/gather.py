@@ -167,22 +167,22 @@ def _report(
         rows: The reader of each recipe and its rows without amounts, by the number of the source.
         chosen: First and last + 1 of the sequences that are selected.
     """
-    found, padded, before = list[Mapping[str, Any]](), 0, 0
+    listed, padded, before = list[Mapping[str, Any]](), 0, 0
     for number, (source, reader) in enumerate(zip(sources, readers, strict=True)):
         if source.format.is_computed and number in rows:
             from tokfmt.mix import report_on  # only recipes need what it imports
 
             first, last = (limit - before for limit in chosen)
             counted, padding = report_on(*rows[number], first, last, ended=isinstance(reader, ContentReader))
-            found, padded = [*found, *counted], padded + padding
+            listed, padded = [*listed, *counted], padded + padding
         before += reader.info.sequences
-    return found, padded
+    return listed, padded
 
 
 def _without_lead(source: Source, axis: TokenReader, notes: list[str], *, every_end: bool) -> TokenReader:
     """Return the contents of a source that begin behind its lead."""
     if source.bos_id is None or source.format.is_computed:
         return axis
-    found, noted = without_leads(axis, source.bos_id, source.paths[0], each=every_end)
+    contents, noted = without_leads(axis, source.bos_id, source.paths[0], each=every_end)
     notes += [f"{source.paths[0]}: {note}" for note in noted if note not in source.notes]
-    return found
+    return contents

@@ -151,10 +151,10 @@ class Losses:
 
 def _joined(losses: Sequence[Loss]) -> list[Loss]:
     """Join the losses of each name to one."""
-    found: dict[str, list[str]] = {}
+    reasons: dict[str, list[str]] = {}
     for loss in losses:
-        found.setdefault(loss.name, []).append(loss.what)
-    return [Loss(name, "; ".join(what)) for name, what in found.items()]
+        reasons.setdefault(loss.name, []).append(loss.what)
+    return [Loss(name, "; ".join(parts)) for name, parts in reasons.items()]
 
 
 def known_losses(request: Request, inputs: Inputs, destination: Destination) -> list[Loss]:
@@ -271,8 +271,8 @@ def _losses_of_axis(
     rows = traits.keeps_boundaries and axis.info.segmented and not axis.info.inner
     kept = {"loss-mask": masks, "inner-boundaries": rows and "inner-boundaries" not in allow_loss}
     split_chosen = request.split is not None or "split" in request.options
-    found = _of_sources(sources, masks=traits.keeps_masks, split_chosen=split_chosen)
-    lost = [loss for loss in found if not kept.get(loss.name)]
+    losses = _of_sources(sources, masks=traits.keeps_masks, split_chosen=split_chosen)
+    lost = [loss for loss in losses if not kept.get(loss.name)]
     closes = traits.keeps_separators and _keeps_separators(axis, allow_loss)
     unmarked = _unmarked(axis, sources, traits) if masks and not traits.keeps_labels and not closes else ()
     return [*lost, *unmarked, *traits.lost(axis, allow_loss)]
@@ -294,17 +294,17 @@ def _notes_on_samples(sources: Sequence[Source], traits: WriterTraits) -> list[s
     what = (
         "each sample is a sequence of IDs with padding; its loss mask and the borders of its documents are not stored"
     )
-    found = []
+    notes = []
     for source in sources:
         path, axis = source.paths[0], source.axis
         if axis is None or not axis.has_labels:
             continue
         if axis.marks(0, 0) is None:
             way = f"; --to-opt pack_size={axis.info.sample_length} stores both, without padding"
-            found.append(f"{path}: {what}{way if traits.keeps_boundaries else ''}")
+            notes.append(f"{path}: {what}{way if traits.keeps_boundaries else ''}")
         elif source.made_labels and not traits.keeps_masks:
-            found.append(f"{path}: {what}")
-    return found
+            notes.append(f"{path}: {what}")
+    return notes
 
 
 @dataclass(slots=True)
@@ -384,7 +384,7 @@ def _last_labels(reader: Any) -> Iterator[Loss]:
 
 def _masked_empties(sources: Sequence[Source]) -> Iterator[Loss]:
     """Yield the empty sequences whose separator does not count in the loss; they have no token to carry the mask."""
-    found = _Tally("masked-separators", "separators of {} that do not count in the loss", "empty sequence")
+    tally = _Tally("masked-separators", "separators of {} that do not count in the loss", "empty sequence")
     for axis in axes_of(sources):
         dataset = dataset_of(axis, drawn=True)
         if dataset.marks is None:
@@ -393,15 +393,17 @@ def _masked_empties(sources: Sequence[Source]) -> Iterator[Loss]:
             starts, stops, beside = dataset.contents(a, b)
             empty = np.flatnonzero((starts == stops) & (beside & SEP != 0))
             masked = dataset.marks.at(np.where(beside & AFTER, stops, starts - 1)[empty]) & 1 == 0
-            found.add_all(a + empty[masked])
-    yield from found.losses()
+            tally.add_all(a + empty[masked])
+    yield from tally.losses()
 
 
-def record_losses(found: Sequence[tuple[Source, SkippedRecords]], target: Format, allow_loss: frozenset[str]) -> Losses:
+def record_losses(
+    skipped_records: Sequence[tuple[Source, SkippedRecords]], target: Format, allow_loss: frozenset[str]
+) -> Losses:
     """Return the invalid lines and the fields that a conversion of records loses, in words, with the first of each."""
     losses = Losses()
     fault: TokfmtError | None = None
-    for source, skipped in found:
+    for source, skipped in skipped_records:
         asked = names_lost(source, skipped, target)
         if skipped.faults and isinstance(source.reader, RecordReader) and source.reader.describes_lines:
             faults = [source.reader.record_error(spot) for spot in skipped.faults]
@@ -515,9 +517,9 @@ def _looked_for(axis: TokenReader, target: Target, look_for: int | None, workers
     """
     stored = None if target.separators is Separators.NONE else stored_reader(axis, target.eos_id)
     if stored is not None:
-        found = scan(stored, look_for, workers)
-        if look_for is None or found.separators == axis.info.sequences:
-            return Scan(found.max_id, 0, -1)
+        result = scan(stored, look_for, workers)
+        if look_for is None or result.separators == axis.info.sequences:
+            return Scan(result.max_id, 0, -1)
     return scan(axis, look_for, workers)
 
 

@@ -162,17 +162,17 @@ def _plan(
     """
     if resume:
         fetch(url, home)
-    kept = read_conversion(home / "conversion.json")
-    if kept is None:
+    recorded = read_conversion(home / "conversion.json")
+    if recorded is None:
         if url.is_there():
             claim.release()
             raise DestinationExistsError(url)
         tokens = sum(axis.info.tokens for axis in inputs.axes)
         count = max(1, min(_PER_WORKER * len(executor.workers), -(-tokens // request.region)))
         return count, range(count)
-    count = int(kept["facts"]["the number of tasks"])
+    count = int(recorded["facts"]["the number of tasks"])
     facts = facts_of(replace(request, task=Task(0, count)), destination.facts(inputs), inputs.before)
-    refuse_others(url, facts, kept["facts"])
+    refuse_others(url, facts, recorded["facts"])
     return count, [k for k in range(count) if not is_complete(home, Task(k, count))]
 
 
