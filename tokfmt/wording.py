@@ -80,6 +80,11 @@ def bar(share: float, room: int) -> str:
     return _EIGHTHS[-1] * (eighths // 8) + (_EIGHTHS[eighths % 8 - 1] if eighths % 8 else "")
 
 
+def percent(share: float) -> str:
+    """Return a share with one decimal; "<0.1%" for a smaller one that is not 0."""
+    return f"{share:.1%}" if share >= 0.001 or not share else "<0.1%"
+
+
 def printable(text: object) -> str:
     """Escape control characters and bidirectional marks of text from a file or a path, for a terminal."""
     # os.fsdecode returns undecodable bytes of a file name as lone surrogates, which a terminal cannot print.

@@ -231,14 +231,51 @@ def test_an_end_of_text_that_pads_as_well_is_drawn_as_it_is_trained(tmp_path):
 
 
 def test_a_recipe_states_its_padding(tmp_path):
-    """In the first line, in a column, and in each sample: the number that the file says."""
+    """In the first line, above the list, and in the strip of each sample: the number that the file says."""
     wanted = CASES["a recipe"](tmp_path)
     share = sum(wanted.padding) / (len(wanted.padding) * WIDTH)
 
     async def steps(app, press):
         assert f"{len(wanted.padding) * WIDTH} positions · {share:.1%} padding" in str(app.query_one("#card").render())
-        assert "padding" in line(tab_of(app).list, 0)
+        assert f"{share:.1%} padding" in str(app.query_one("#packing").render())
         for row, padding in enumerate(wanted.padding):
-            assert f" {padding / WIDTH:.0%} " in line(tab_of(app).list, 1 + row)
+            assert f"· {1 - padding / WIDTH:>4.0%} " in line(tab_of(app).list, 1 + row)
 
     browse([wanted.path], steps, size=(160, 36))
+
+
+def test_a_sample_whose_loss_begins_elsewhere_is_told_apart(tmp_path):
+    """Of 12 prompts that end with 7 8, one is trained from its middle on, one not at once, and one has another end."""
+    rows = [([k, 20 + k, 7, 8], [40 + k, 60 + k, EOS]) for k in range(12)]
+    rows[9] = [9, 29, 5, 8], rows[9][1]
+    labels = [[-100] * 4 + answer for _, answer in rows]
+    labels[3][1:4] = rows[3][0][1:4]
+    labels[5][4] = -100
+    ids = [prompt + answer for prompt, answer in rows]
+    pq.write_table(pa.table({"input_ids": ids, "labels": labels}), tmp_path / "odd.parquet")
+    words = {3: "3 trained tokens up to “7 8”; 9 of 12", 5: "1 untrained token after", 9: "no “7 8”, which 9 of 12"}
+
+    async def steps(app, press):
+        for row in range(12):
+            await press("g", *str(row), "enter")
+            strip = tab_of(app).strip
+            assert ("▲" in line(strip, 2)) == (row in words)
+            assert words.get(row, "") in line(strip, 2)
+            assert "7 = 4 prompt + 3 trained + 0 padding" in line(strip, 0) or row in words
+
+    browse([tmp_path / "odd.parquet"], steps)
+
+
+def test_samples_with_prompts_come_before_documents_without(tmp_path):
+    """The documents of HDF5 have no masks, so a dataset of prompts and answers opens with its samples."""
+    row = [1, 2, 3, 4, 5, EOS, PAD, PAD], [0, 0, 0, 1, 1, 0, 0, 0], [2, 3, 4, 5, EOS, PAD, PAD, PAD]
+    (tmp_path / "rows").mkdir()
+    with h5py.File(tmp_path / "rows" / "examples_0_0.h5", "w") as file:
+        file.create_dataset("data", data=np.array([row] * 4, "<i4"))
+
+    async def steps(app, press):
+        assert tab_of(app).session.view.name == "samples"
+        await press("v")
+        assert tab_of(app).session.view.name == "documents"
+
+    browse([tmp_path / "rows"], steps)

@@ -3,6 +3,7 @@
 $text-…, $footer-…        the colors of a theme, moved to black or white until they can be read
 $quiet                    labels, prompts, padding: text that is read, but not first
 $hue-0 … $hue-5, $ink     the grounds of tokens in turn, and the text on them
+$hue-odd-0 … $hue-odd-5   the same hues, nearer to the background: every second token of a source
 $tone-0 … $tone-5         the same hues as text and bars: sources, parts of a sample
 $trained, $trained-odd    the grounds of tokens that are trained, in turn, and $trained-ink on them
 $line, $line-blurred      the ground of the line of the cursor, with the focus and without, and $line-ink
@@ -81,7 +82,9 @@ def colors_of(theme: Mapping[str, str], *, dark: bool) -> dict[str, str]:
     grounds = [ground(background, hue, 0.7 if dark else 0.6, ink) for hue in hues]
     colors |= {f"hue-{number}": color for number, color in enumerate(grounds)}
     colors |= {f"tone-{number}": readable(hue, background) for number, hue in enumerate(hues)}
-    colors["ink"] = readable(ink, *grounds)
+    beside = [ground(background, hue, 0.4 if dark else 0.3, ink) for hue in hues]
+    colors |= {f"hue-odd-{number}": color for number, color in enumerate(beside)}
+    colors["ink"] = readable(ink, *grounds, *beside)
     trained = [ground(background, named["success"], share, ink) for share in (0.34, 0.22)]
     colors |= {"trained": trained[0], "trained-odd": trained[1], "trained-ink": readable(ink, *trained)}
     colors |= _pair("line", ground(background, named["primary"], 0.34, ink), ink)
@@ -103,6 +106,7 @@ DEFAULTS = {
     "quiet": "ansi_default",
     "ink": "ansi_default",
     **{f"hue-{number}": "ansi_bright_black" if number % 2 else "transparent" for number in range(len(HUES))},
+    **{f"hue-odd-{number}": "transparent" for number in range(len(HUES))},
     **{
         f"tone-{number}": color
         for number, color in enumerate(

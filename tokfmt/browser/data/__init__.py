@@ -11,6 +11,8 @@ outline      the parts and fields of files, and their bytes
 search       the words of a search, a running search, its hits
 excerpts     the words around the first hit of a search
 columns      columns beside those of every dataset, and the order by one
+packing      how full samples are, and what a recipe takes of its sources
+prompts      the tokens at the end of prompts, and samples whose loss begins elsewhere
 parts        the parts of a row: its documents with their sources, its padding
 frequency    how often each token ID is in a small dataset
 check        the check of a dataset

@@ -9,14 +9,14 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import islice, pairwise
+from itertools import groupby, islice, pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.base.resources import Recent
-from tokfmt.browser.data.opening import recipe_of
+from tokfmt.browser.data.opening import recipe_of, samples_of
 from tokfmt.browser.data.parts import names_of
 from tokfmt.browser.data.rows import RecordSource, RowSource
 from tokfmt.browser.data.session import Session
@@ -30,6 +30,7 @@ from tokfmt.wording import printable, shortened
 
 if TYPE_CHECKING:
     from tokfmt.core.format import Encoder
+    from tokfmt.mix import Samples
 
 Value = str | int | float | None
 Values = Sequence[Value]
@@ -64,6 +65,9 @@ class RowColumn:
         every: Yields the values of all rows, given their number, for a reader that is slow to find a row.
     """
 
+    has_strip = False
+    """The list draws `strip` before the value."""
+
     def __init__(
         self,
         name: str,
@@ -80,6 +84,10 @@ class RowColumn:
     def peek(self, row: int) -> str | None:
         """Return the value of a row in characters; None if it is not loaded."""
         return self._held.get(row)
+
+    def strip(self, row: int, cells: int) -> Iterator[tuple[int, int]]:  # noqa: ARG002 - those of a subclass
+        """Yield the parts of a strip of some cells: the number of cells, and the source; -1 is padding."""
+        yield from ()
 
     def load(self, rows: Sequence[int]) -> None:
         """Read the values of ascending rows that are not loaded."""
@@ -121,9 +129,11 @@ def columns_of(session: Session) -> list[RowColumn]:
     reader = session.view.reader
     if isinstance(reader, RecordReader):
         return _of_records(reader, session.port.count)
-    found = []
+    found = list[RowColumn]()
     recipe = recipe_of(reader)
     if recipe is not None:
+        samples = samples_of(recipe)
+        found += [] if samples is None else [StripColumn(samples)]
         found.append(RowColumn("source", lambda a, b: [names_of(recipe, row) for row in range(a, b)], numeric=False))
     if padding_of(reader, 0, 0) is not None:
         found.append(RowColumn("padding", partial(padded, reader), numeric=True, show=_share))
@@ -133,7 +143,9 @@ def columns_of(session: Session) -> list[RowColumn]:
 
 
 def _share(value: Value) -> str:
-    return "" if not isinstance(value, float) else f"{value:.0%}"
+    if not isinstance(value, float):
+        return ""
+    return "<1%" if 0 < value < 0.005 else ">99%" if 0.995 <= value < 1 else f"{value:.0%}"
 
 
 def _is_masked(reader: TokenReader) -> bool:
@@ -182,6 +194,47 @@ def padding_share(session: Session) -> float | None:
         flags = padding_of(reader, start, min(start + _LONGEST, reader.info.tokens))
         total += 0 if flags is None else int(np.count_nonzero(flags))
     return total / reader.info.tokens
+
+
+# the strips of the list
+
+
+class StripColumn(RowColumn):
+    """The fill of each sample of a recipe, as a strip of its sources.
+
+    Args:
+        samples: The samples.
+    """
+
+    has_strip = True
+
+    def __init__(self, samples: Samples) -> None:
+        super().__init__("fill", self._filled, numeric=True, show=_share)
+        self._samples, self._strips = samples, Recent[int, Sequence[tuple[float, int]]](_KEPT)
+
+    def _filled(self, first: int, last: int) -> Sequence[Value]:
+        samples = self._samples
+        for row in range(first, last):
+            self._strips.put(row, _strip(samples, row))
+        return [samples.filled(row) / (samples.seq_len or 1) for row in range(first, last)]
+
+    def strip(self, row: int, cells: int) -> Iterator[tuple[int, int]]:
+        bounds = self._strips.get(row) or ()
+        owners = [
+            next((shade for stop, shade in bounds if (2 * cell + 1) / (2 * cells) < stop), -1) for cell in range(cells)
+        ]
+        if bounds and owners and owners[0] < 0:  # a sample with a token shows it
+            owners[0] = bounds[0][1]
+        yield from ((sum(1 for _ in group), shade) for shade, group in groupby(owners))
+
+
+def _strip(samples: Samples, row: int) -> list[tuple[float, int]]:
+    """Return the end of each part of a sample, as a share of it, and its source."""
+    width, filled, at, bounds = samples.seq_len or 1, samples.filled(row), 0, list[tuple[float, int]]()
+    for span in samples.spans(row):
+        at += span.stop - span.start
+        bounds.append((min(at, filled) / width, span.source))
+    return bounds
 
 
 # fields of records

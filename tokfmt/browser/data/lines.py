@@ -16,7 +16,7 @@ from tokfmt.browser.data.layout import HEAD, TokenStyle, words_of
 from tokfmt.browser.data.rows import Damage, RowSource
 from tokfmt.commands.stats.lists import RankedGroups, RankedIds
 from tokfmt.commands.stats.report import Lengths
-from tokfmt.wording import bar, counted, short
+from tokfmt.wording import bar, counted, percent, short
 
 _BAR = 8
 
@@ -165,7 +165,7 @@ class LengthLines(Loaded):
 
     def cells(self, line: int, width: int) -> Cells:
         counts = self.lengths.histogram.counts
-        tail = f" {counts[line]:>9,} {_percent(counts[line] / self._total):>6}"
+        tail = f" {counts[line]:>9,} {percent(counts[line] / self._total):>6}"
         room = max(4, width - self._name_cells - 1 - len(tail))
         drawn = set_cell_size(bar(counts[line] / max(1, *counts), room), room)
         return [(f"{self._interval(line):>{self._name_cells}} ", "name"), (drawn, "bar"), (tail, "count")]
@@ -224,7 +224,7 @@ class TokenLines(Loaded):
         token, count = self._at(line)
         share, largest = count / max(1, self.total), int(self.ranked.counts[0]) / max(1, self.total)
         spelled = spelling(self.style, token)[1]
-        tail = f" {short(count):>7} {_percent(share):>6} "
+        tail = f" {short(count):>7} {percent(share):>6} "
         room = max(0, width - self._name_cells - 1 - len(tail))
         bars = _BAR if room >= 2 * _BAR else 0  # of two facts and a bar, the text leaves out the bar first
         room -= bars
@@ -331,10 +331,6 @@ class GroupLines:
         counts, lengths = self.ranked.counts, self.ranked.lengths
         row = int(self.ranked.numbers[group])
         return {"sequence": row, "count": int(counts[group]), "length": int(lengths[group]), **members}
-
-
-def _percent(share: float) -> str:
-    return f"{share:.1%}" if share >= 0.001 or not share else "<0.1%"
 
 
 def fitted(text: str, cells: int) -> str:

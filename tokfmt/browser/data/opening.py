@@ -19,10 +19,11 @@ import stat
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import islice
+from itertools import islice, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 from tokfmt.core.format import Format, Hints
+from tokfmt.core.loss_mask import counted_of, padding_of
 from tokfmt.core.losses import READS
 from tokfmt.core.memory import MemoryReader
 from tokfmt.core.ragged import Ragged
@@ -80,6 +81,7 @@ class Division(NamedTuple):
         first: The first records, if the reader cannot return records by number yet.
         again: Opens the same rows, and looks at the end of each. None: positions presume nothing.
         as_stored: The rows are those of the file, and another division has the documents.
+        has_prompts: Most of the rows have labels that leave out more than padding, which documents do not show.
     """
 
     name: str
@@ -88,6 +90,7 @@ class Division(NamedTuple):
     first: Sequence[str | list[int]] | None = None
     again: Callable[[], TokenReader] | None = None
     as_stored: bool = False
+    has_prompts: bool = False
 
 
 class Opening(NamedTuple):
@@ -117,7 +120,9 @@ class Opening(NamedTuple):
         fresh = {one.name for one in whole.divisions}
         kept = tuple(one for one in self.divisions if one.name == "samples" and one.name not in fresh)
         notes = tuple(dict.fromkeys((*whole.notes, *self.notes)))
-        return whole._replace(divisions=whole.divisions + kept, notes=notes)
+        first = tuple(one for one in kept if one.has_prompts)
+        last = tuple(one for one in kept if not one.has_prompts)
+        return whole._replace(divisions=first + whole.divisions + last, notes=notes)
 
 
 def nothing(format_: Format | None) -> Opening:
@@ -172,9 +177,30 @@ def _samples(request: SourceRequest, format_: Format) -> Opening | None:
     reader = source.reader
     if isinstance(reader, RecordReader):
         return None
-    division = Division("samples", reader, as_stored=True)
+    division = Division("samples", reader, as_stored=True, has_prompts=_has_prompts(reader))
     starts = reader.info.tokens <= AT_ONCE
     return Opening(format_, (division,), source.separator, source.notes, "documents", starts)
+
+
+_LOOKED = 16  # samples whose labels are looked at
+_LOOKED_TOKENS = 1 << 16
+
+
+def _has_prompts(reader: TokenReader) -> bool:
+    """Return whether in most of the first samples two labels or more do not count, before padding."""
+    count = min(_LOOKED, reader.info.sequences)
+    try:
+        bounds = reader.offsets(0, count).tolist()
+        start, stop = bounds[0], bounds[-1]
+        if not count or stop - start > _LOOKED_TOKENS or not reader.has_labels:
+            return False
+        counts, padding = counted_of(reader, start, stop), padding_of(reader, start, stop)
+    except TokfmtError:
+        return False  # the row that cannot be read shows the error
+    if counts is None:
+        return False
+    unused = ~counts if padding is None else ~(counts | padding)
+    return sum(int(unused[a - start : b - start].sum() > 1) for a, b in pairwise(bounds)) * 2 > count
 
 
 def _glimpse(request: SourceRequest, format_: Format) -> Opening | None:

@@ -7,7 +7,7 @@ stored sample to its document, by the bytes; from a document to the record that 
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import islice, pairwise
@@ -17,17 +17,19 @@ import numpy as np
 
 from tokfmt.browser.data.layout import TokenStyle, begins_of
 from tokfmt.browser.data.opening import recipe_of, samples_of
+from tokfmt.browser.data.prompts import odd_mask
 from tokfmt.browser.data.rows import Damage, RowSource, Span, fetched, fetched_span, padded_from
 from tokfmt.browser.data.session import Landing, Session, Where, has_parts
 from tokfmt.core.loss_mask import counted_of
+from tokfmt.core.reader import Layout
 from tokfmt.core.records import RecordReader
 from tokfmt.errors import OptionError, TokfmtError
 from tokfmt.files.place import place_of
 from tokfmt.source.request import SourceRequest
-from tokfmt.wording import columns, counted, printable, short
+from tokfmt.wording import counted, printable
 
 if TYPE_CHECKING:
-    from tokfmt.mix import Amount, Documents, Samples
+    from tokfmt.mix import Documents, Samples
 
 MOST = 4096
 """Maximum number of parts of a row."""
@@ -79,6 +81,7 @@ class RowParts:
         trained: Positions whose label counts in the loss; None if nothing says it.
         borders: Units at which the loss begins or ends, and the first one of the padding.
         prompts: Intervals of units that are not trained, if there are more of them than documents.
+        odd: How the loss mask differs from that of most samples, in words; "" if it does not.
     """
 
     row: int
@@ -90,6 +93,7 @@ class RowParts:
     trained: int | None = None
     borders: Sequence[int] = ()
     prompts: Sequence[range] = ()
+    odd: str = ""
 
     def is_prompt(self, unit: int) -> bool:
         """Return whether a unit is in an interval that is not trained."""
@@ -127,15 +131,20 @@ class RowParts:
 
 def parts_of(port: RowSource, token_style: TokenStyle, row: int) -> RowParts | None:
     """Return the parts of a row; None for a row that is one document, or cannot be read. Reads."""
-    span = fetched_span(port, row)
-    if isinstance(span, Damage) or not has_parts(port.reader):
+    span, reader = fetched_span(port, row), port.reader
+    if isinstance(span, Damage) or isinstance(reader, RecordReader) or not has_parts(reader):
         return None
-    recipe = recipe_of(port.reader)
+    recipe = recipe_of(reader)
     try:
         if recipe is not None:
             return _with_loss(_of_recipe(recipe, row, span.length), port, span)
         parts = _of_stored(port, token_style, row, span.length)
-        return None if parts is None else _with_loss(parts, port, span)
+        if parts is None:
+            return None
+        parts = _with_loss(parts, port, span)
+        if reader.info.layout is not Layout.SAMPLES and not parts.prompts:
+            return None  # a document
+        return replace(parts, odd=odd_mask(port, row, parts.filled, token_style))
     except TokfmtError:
         return None  # the reader shows the error
 
@@ -291,44 +300,3 @@ def recipe_facts(recipe: Samples | Documents) -> list[tuple[str, str]]:
         found.append(("budget", f"{file.tokens:,} tokens"))
     found.append(("fingerprint", recipe.fingerprint))
     return found
-
-
-def source_rows(recipe: Samples | Documents) -> list[tuple[str, str]]:
-    """Return a table of the sources of a recipe, as the name and a line of each, with a line of headings first.
-
-    A line has the share of the tokens that the recipe asks for, the actual share, the passes, the tokens, and the
-    files. Complete passes are counted from indexes; others are walked over, which takes long for many sequences.
-    """
-    from tokfmt.mix import amounts_of
-
-    found = amounts_of(recipe)
-    rows = [("", "asked", "actual", "passes", "tokens", ""), *_rows(recipe, found, sum(one.tokens for one in found))]
-    lines = columns([row[1:5] for row in rows])
-    return [(row[0], f"{line}  {row[5]}") for row, line in zip(rows, lines, strict=True)]
-
-
-def _rows(
-    recipe: Samples | Documents, found: Sequence[Amount], total: int, depth: int = 0
-) -> Iterator[tuple[str, str, str, str, str, str]]:
-    for k, (source, amount) in enumerate(zip(recipe.sources, found, strict=True)):
-        paths = ", ".join(printable(path.name) for path in source.paths[:2])
-        more = f" and {len(source.paths) - 2:,} more" if len(source.paths) > 2 else ""
-        yield (
-            f"{'  ' * depth}{printable(source.name)}",
-            _asked(recipe, k),
-            f"{amount.tokens / (total or 1):.1%}",
-            f"{amount.passes:.2f}",
-            short(amount.tokens),
-            f"{paths}{more} ({source.format})",
-        )
-        inner = recipe_of(source.all_of_it)
-        if inner is not None and amount.inner:
-            yield from _rows(inner, amount.inner, total, depth + 1)
-
-
-def _asked(recipe: Samples | Documents, number: int) -> str:
-    """Return what the recipe asks of a source: its weight as a share, its quota in tokens, or all of it."""
-    entry, file = recipe.file.sources[number], recipe.file
-    if entry.weight is not None:
-        return f"{float(entry.weight / sum(one.weight or 0 for one in file.sources)):.1%}"
-    return "all" if entry.tokens is None else short(entry.tokens)

@@ -115,11 +115,13 @@ class View(NamedTuple):
         name: "documents", "samples", "rows" or "records".
         port: The rows.
         as_stored: The rows are those of the file, and another view has the documents.
+        has_prompts: See `data.Division`.
     """
 
     name: str
     port: RowSource
     as_stored: bool = False
+    has_prompts: bool = False
 
     @property
     def reader(self) -> TokenReader | RecordReader:

@@ -30,6 +30,7 @@ from tokfmt.browser.data.rows import Characters, Damage, RecordSource, RowSource
 from tokfmt.browser.data.state import recall, remember, remember_later
 from tokfmt.browser.data.workers import Job, said
 from tokfmt.core.format import Encoder, Format
+from tokfmt.core.loss_mask import is_masked
 from tokfmt.core.reader import ByteOffset, Layout, TokenReader
 from tokfmt.core.records import RecordReader
 from tokfmt.errors import FormatError, SourceChangedError, TokfmtError
@@ -83,7 +84,7 @@ def opened(opening: Opening) -> Opened:
             port = RecordSource(one.reader, one.records or 0, first=one.first)
         else:
             port = Viewport(one.reader, one.again)
-        views.append(View(one.name, port, one.as_stored))
+        views.append(View(one.name, port, one.as_stored, one.has_prompts))
     return Opened(opening.format, tuple(views), *opening[2:])
 
 
@@ -92,7 +93,9 @@ def joined(first: Opened, whole: Opened) -> Opened:
     fresh = {view.name for view in whole.views}
     kept = tuple(view for view in first.views if view.name == "samples" and view.name not in fresh)
     notes = tuple(dict.fromkeys((*whole.notes, *first.notes)))
-    return whole._replace(views=whole.views + kept, notes=notes)
+    prompted = tuple(view for view in kept if view.has_prompts)
+    others = tuple(view for view in kept if not view.has_prompts)
+    return whole._replace(views=prompted + whole.views + others, notes=notes)
 
 
 _PARAMS = "data_params.json"
@@ -466,10 +469,10 @@ def carried(before: View, where: Where, after: View) -> Where:
 
 
 def has_parts(reader: TokenReader | RecordReader) -> bool:
-    """Return whether a row may be several documents, or have a source: a sample, or a row of a recipe."""
+    """Return whether a row may have parts: a sample, a row of a recipe, or a row with a loss mask."""
     if isinstance(reader, RecordReader):
         return False
-    return reader.info.layout is Layout.SAMPLES or recipe_of(reader) is not None
+    return reader.info.layout is Layout.SAMPLES or recipe_of(reader) is not None or is_masked(reader)
 
 
 def _within_chunk(reader: TokenReader, first: int, place: ByteOffset) -> int | None:

@@ -26,7 +26,8 @@ def columns_shown(session: Session) -> tuple[list[RowColumn], Sequence[str]]:
     found, names = columns_of(session), recall(session.path).get("columns")
     if isinstance(names, list):
         return found, [name for name in names if isinstance(name, str)]
-    return found, ["source", "padding"]
+    fill = any(one.name == "fill" for one in found)
+    return found, ["fill", "source"] if fill else ["padding"]
 
 
 class ListOrder:

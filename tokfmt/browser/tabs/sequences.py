@@ -23,6 +23,7 @@ from tokfmt.browser.data.facts import TokenFacts, byte_offset_of_unit, facts_of
 from tokfmt.browser.data.history import Spot
 from tokfmt.browser.data.layout import Mode, TokenStyle
 from tokfmt.browser.data.opening import UNKNOWN
+from tokfmt.browser.data.packing import mixture_of
 from tokfmt.browser.data.parts import Target, target_of
 from tokfmt.browser.data.rows import Damage, Piece, RowSource, View, fetched
 from tokfmt.browser.data.search import Found, SearchJob, SearchScope, meaning, parse_search, search_scope
@@ -33,6 +34,7 @@ from tokfmt.browser.tabs.base import Tab
 from tokfmt.browser.tabs.list_order import ListOrder, columns_shown
 from tokfmt.browser.tabs.titles import layout_words, list_title, row_title, shares_words
 from tokfmt.browser.widgets.frame import Divider, FindBar, TopBar, filter_words
+from tokfmt.browser.widgets.packing import PackingHead
 from tokfmt.browser.widgets.reader import MoreFacts, Reader, TokenDetails
 from tokfmt.browser.widgets.row_view import Leaping, Loader, SequenceList
 from tokfmt.browser.widgets.strip import PackingStrip
@@ -102,6 +104,7 @@ class SequencesTab(Tab):
         self._last: tuple[int, SearchJob, Found] | None = None  # the last jump: number of moves before it, search, hit
 
     def compose(self) -> ComposeResult:
+        yield PackingHead()
         with Horizontal():
             yield SequenceList()
             yield Divider()
@@ -128,6 +131,9 @@ class SequencesTab(Tab):
         elsewhere = not hasattr(self, "session") or session.path != self.session.path
         self.session = session
         self._refuse(session)
+        mixture = mixture_of(session)
+        self.query_one(PackingHead).show(session)
+        self.reader.of_recipe = mixture is not None and mixture.of_samples
         before, self._view, where = self._view, session.view, self.bound_for
         self._behind = None
         port = getattr(self, "port", None)
@@ -412,6 +418,7 @@ class SequencesTab(Tab):
 
     @on(PackingStrip.Loaded)
     def _parts_loaded(self) -> None:
+        self.reader.color_by(self.strip.parts)
         self._title_row()
         self._detail(self._facts)
 

@@ -12,8 +12,7 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from tokfmt.browser import keys
-from tokfmt.browser.data.lines import Fact, FactLines, GroupLines, LengthLines
-from tokfmt.browser.data.opening import recipe_of
+from tokfmt.browser.data.lines import FactLines, GroupLines, LengthLines
 from tokfmt.browser.data.overview import (
     glanced,
     groups_of,
@@ -25,7 +24,7 @@ from tokfmt.browser.data.overview import (
     starts_alone,
     whole_pass,
 )
-from tokfmt.browser.data.parts import source_rows
+from tokfmt.browser.data.packing import FillHistogram, FillLines, Fills, fills_of
 from tokfmt.browser.data.search import SearchJob, parse_search, search_scope
 from tokfmt.browser.data.session import Counted, Session
 from tokfmt.browser.keys import pressing
@@ -63,7 +62,7 @@ class StatisticsTab(Working):
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self._sourced = Loader(self)
+        self._filled = Loader(self)
 
     def compose(self) -> ComposeResult:
         yield Static(id="counting", markup=False)
@@ -109,31 +108,33 @@ class StatisticsTab(Working):
         counting = "counted by the pass over all tokens (c)" if self.job is None else "being counted"
         counting = "not counted" if self.failure else counting
         facts = known_facts(found, session)
-        recipe = recipe_of(session.view.reader)
         self.query_one("#facts", Table).show(FactLines(facts))
-        if recipe is not None:
-            self._sourced.ask(lambda: source_rows(recipe), lambda rows: self._show_sources(facts, rows))
-        lengths = None if found is None or found.lengths is None else LengthLines(found.lengths, row_name(session))
-        table = self.query_one("#lengths", Table)
-        known = isinstance(table.lines, LengthLines) and lengths is not None
-        if not known or table.lines.lengths.histogram != lengths.lengths.histogram:  # type: ignore[union-attr]
-            table.show(lengths, counting, lambda: 0 if lengths is None else lengths.fullest)
+        self._show_lengths(found, counting)
         reason = "IDs of text need --tokenizer" if found is not None and found.text else counting
         self.query_one(TokenTable).offer(rankings_of(session.statistics, session.lists, session), reason)
         groups, shown = groups_of(session.statistics, session.lists, session), self.query_one(GroupTable)
         if groups is None or shown.groups is None or shown.groups.ranked is not groups.ranked:
             shown.show(groups, f"no {row_name(session)}s are equal" if session.statistics else counting)
 
-    def _show_sources(self, facts: list[Fact], rows: list[tuple[str, str]]) -> None:
-        """Show the sources of a recipe in place of the lengths, if these are all the same."""
-        sources = [Fact(name or "source", words) for name, words in rows]
+    def _show_lengths(self, found: Statistics | None, counting: str) -> None:
+        """Show the lengths of rows, or how full samples are if all of them have the same length."""
+        table, session = self.query_one("#lengths", Table), self.session
+        before = table.lines
+        lengths = None if found is None or found.lengths is None else LengthLines(found.lengths, row_name(session))
+        if lengths is not None and lengths.count < 2 and session.view.name == "samples":
+            self._filled.ask(lambda: fills_of(session), self._show_fills)
+            if isinstance(before, FillLines):
+                return
+        same = isinstance(before, LengthLines) and lengths is not None
+        if not same or before.lengths.histogram != lengths.lengths.histogram:  # type: ignore[union-attr]
+            table.show(lengths, counting, lambda: 0 if lengths is None else lengths.fullest)
+
+    def _show_fills(self, fills: Fills | None) -> None:
+        """Show how full samples are in place of their lengths, which are all the same."""
         table = self.query_one("#lengths", Table)
-        if isinstance(table.lines, LengthLines) and table.count > 1:
-            self.query_one("#facts", Table).show(FactLines([*facts, Fact("", "SOURCES"), *sources]))
-        else:
-            padding = self.session.padding.get(self.session.shown)
-            of = "" if padding is None else f" · {padding:.1%} padding"
-            table.show(FactLines(sources, f"sources{of}"))
+        if fills is not None and not isinstance(table.lines, FillLines):
+            lines = FillLines(FillHistogram(fills, 10))
+            table.show(lines, first=lambda: lines.fullest)
 
     def on_resize(self) -> None:
         self.set_class(self.size.width >= WIDE, "wide")

@@ -45,11 +45,13 @@ from tokfmt.wording import counted, printable
 
 if TYPE_CHECKING:
     from tokfmt.browser.data.frequency import Frequency
+    from tokfmt.browser.data.parts import RowParts
 
 STYLES = {kind: f"reader--{kind.name.lower()}" for kind in Kind}
 _HUES = 6
 _PARTS = (
     *(f"hue-{number}" for number in range(_HUES)),
+    *(f"hue-odd-{number}" for number in range(_HUES)),
     *("trained", "trained-odd", "masked", "hit", "last-hit", "cursor", "cursor-blurred", "marked"),
 )
 CLASSES = {*STYLES.values(), *(f"reader--{part}" for part in _PARTS)}
@@ -70,7 +72,8 @@ class Reader(WithLoader, can_focus=True):
     """Show a row of a port, with the cursor on a token.
 
     `hits` are intervals of tokens of the row to mark, and `beside` are the tokens that overlap the one under the cursor
-    of another reader: set them and call `refresh`.
+    of another reader: set them and call `refresh`. If the rows are those of a recipe (`of_recipe`), the tokens have the
+    colors of their sources, which `color_by` states.
     """
 
     BINDINGS = keys.READER
@@ -96,6 +99,8 @@ class Reader(WithLoader, can_focus=True):
         self.damage: Damage | None = None
         self.hits: list[range] = []
         self.beside = range(0)
+        self.of_recipe = False
+        self._parts: RowParts | None = None
         self.lines: list[Line] = []
         self.left, self._opening, self._asked = 0, False, (0, 0)
         self._steps: deque[tuple[Step, int | None]] = deque()  # moves that wait for a chunk, and lines around it
@@ -105,6 +110,12 @@ class Reader(WithLoader, can_focus=True):
     def options(self) -> LayoutOptions:
         """Return the current layout options."""
         return LayoutOptions(self.mode, self.columns - 1 if self.wrap else UNBOUNDED, self.whitespace)
+
+    def color_by(self, parts: RowParts | None) -> None:
+        """Color the tokens of a row by the sources of its parts."""
+        self._parts = parts
+        if self.of_recipe:
+            self.refresh()
 
     @property
     def cursor(self) -> int:
@@ -311,8 +322,18 @@ class Reader(WithLoader, can_focus=True):
         if is_trained and scroll.roll.masked:
             return [*names, "reader--trained-odd" if run.token & 1 else "reader--trained"]
         if run.kind in _TINTED and not self.token_style.characters:
-            names.append(f"reader--hue-{hue}")
+            names += self._hue(run.token, hue)
         return names
+
+    def _hue(self, token: int, hue: int) -> list[str]:
+        """Return the style of the ground of a token: that of its source in a row of a recipe, else that of `hue`."""
+        if not self.of_recipe:
+            return [f"reader--hue-{hue}"]
+        parts = self._parts if self._parts is not None and self._parts.row == self.row else None
+        part = None if parts is None else parts.at(token)
+        if parts is None or part is None:  # not found yet, or padding
+            return []
+        return [f"reader--hue-{'odd-' if token % 2 else ''}{parts.parts[part].shade % _HUES}"]
 
     def _damaged(self, damage: Damage, y: int) -> list[Segment]:
         """Return a line of the message in place of a damaged row."""

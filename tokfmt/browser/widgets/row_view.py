@@ -386,7 +386,15 @@ class Columns(NamedTuple):
     bar: int = 0
 
 
-def columns(width: int, count: int, tokens: int | None, others: Sequence[int] = (), *, bars: bool = False) -> Columns:
+def columns(
+    width: int,
+    count: int,
+    tokens: int | None,
+    others: Sequence[int] = (),
+    *,
+    bars: bool = False,
+    lengths: bool = True,
+) -> Columns:
     """Return the columns that fit.
 
     Args:
@@ -395,10 +403,11 @@ def columns(width: int, count: int, tokens: int | None, others: Sequence[int] = 
         tokens: Length of the token axis; None without one.
         others: Widths of more columns.
         bars: Show lengths as bars, if there is room.
+        lengths: Show lengths and positions, if there is room.
     """
-    number, length = max(2, len(f"{max(0, count - 1):,}")), 7
-    position = max(8, len(f"{tokens:,}")) if tokens else 0
-    beside, room = list[int](), width - number - length - 4 - _LEAST_WORDS
+    number, length = max(2, len(f"{max(0, count - 1):,}")), 7 if lengths else 0
+    position = max(8, len(f"{tokens:,}")) if tokens and lengths else 0
+    beside, room = list[int](), width - number - length - 4 - (_LEAST_WORDS if lengths else _FEW_WORDS)
     for wide in others:
         if room < wide + 1:
             break
@@ -416,8 +425,17 @@ def columns(width: int, count: int, tokens: int | None, others: Sequence[int] = 
 
 
 _LEAST_WORDS = 10  # cells that other columns leave to the beginning of a row
+_FEW_WORDS = 4  # of a sample, whose beginning is that of a document by chance
 _BAR = 5  # cells of the bar of a length
 _WIDEST = 16  # cells of another column
+_SHARE = 5  # cells of a share beside a strip, and of a strip at least
+_LONGEST_STRIP = 30  # cells
+
+TONES = 6
+"""Colors of sources."""
+
+SHADES = "█▓▒░"
+"""Sources differ in a shade too, for terminals without colors."""
 
 SIGNS = "▲▼"
 """The signs of an order that rises, and of one that falls."""
@@ -434,7 +452,9 @@ class SequenceList(RowView):
     Call `show` with a port, `restrict` with row numbers to list only these, and `mark` with a search.
     """
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = {f"list--{part}" for part in (*_PARTS, *_CURSORS)}
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        f"list--{part}" for part in (*_PARTS, *_CURSORS, *(f"tone-{number}" for number in range(TONES)))
+    }
     BINDINGS = keys.ROWS
     head = 1
     selects = True
@@ -623,7 +643,8 @@ class SequenceList(RowView):
         tokens = port.reader.info.tokens if isinstance(port, Viewport) else None
         widths = [self._width(one) for one in self.others]
         bars = port is not None and not port.sampled
-        return columns(self.columns, port.count if port else 0, tokens, widths, bars=bars)
+        strips = any(one.has_strip for one in self.others)  # of samples that are all as long
+        return columns(self.columns, port.count if port else 0, tokens, widths, bars=bars, lengths=not strips)
 
     def _longest(self) -> int:
         """Return the length of the longest row on the screen."""
@@ -631,7 +652,9 @@ class SequenceList(RowView):
         return max((span.length for span in spans if isinstance(span, Span)), default=0)
 
     def _width(self, column: RowColumn) -> int:
-        """Return the cells of a column: as many as the values on the screen take."""
+        """Return the cells of a column: as many as the values on the screen take; a strip takes a quarter."""
+        if column.has_strip:
+            return max(_SHARE, min(_LONGEST_STRIP, self.columns // 4)) + _SHARE
         values = [column.peek(self.row_of(line)) or "" for line in self.seen]
         return min(_WIDEST, max(map(cell_len, (*values, column.name + SIGNS[0]))))
 
@@ -696,7 +719,7 @@ class SequenceList(RowView):
                 drawn = bar(span.length / max(1, self._longest()), wide.bar)
                 segments.append(Segment(f"{drawn:<{wide.bar}} ", style("list--bar")))
             for column, cells in zip(self.others, wide.others, strict=False):
-                segments.append(Segment(_cell(column, row, cells), style("list--other")))
+                segments += self._drawn(column, row, cells, style)
             segments.append(Segment(" ", style("list--dim")))
         for text, name in self._words(port, row, wide.words):
             # a hit is seen on the line of the cursor, too
@@ -704,6 +727,24 @@ class SequenceList(RowView):
             segments.append(Segment(text, self.get_component_rich_style(cursor, name) if hit else style(name)))
         rest = self.columns - sum(segment.cell_length for segment in segments)
         return [*segments, Segment(" " * max(0, rest), style("list--words"))]
+
+    def _drawn(self, column: RowColumn, row: int, cells: int, style: Callable[[str], Style]) -> list[Segment]:
+        """Return the value of a column, with a strip of the sources before it if the column has one."""
+        if not column.has_strip:
+            return [Segment(_cell(column, row, cells), style("list--other"))]
+        wide = max(0, cells - _SHARE)
+        parts = [
+            Segment(SHADES[shade % len(SHADES)] * many, style("list--dim") + self._tone(shade))
+            if shade >= 0
+            else Segment("·" * many, style("list--dim"))
+            for many, shade in column.strip(row, wide)
+        ]
+        rest = wide - sum(segment.cell_length for segment in parts)
+        value = f"{' ' * rest}{column.peek(row) or '…':>{cells - wide}} "
+        return [Segment(" ", style("list--dim")), *parts, Segment(value, style("list--dim"))]
+
+    def _tone(self, shade: int) -> Style:
+        return Style(color=self.get_component_rich_style(f"list--tone-{shade % TONES}").color)
 
     def _words(self, port: RowSource, row: int, width: int) -> list[tuple[str, str]]:
         """Return the words around the hit of a row, or at its beginning, each with its style."""

@@ -15,13 +15,9 @@ from textual.strip import Strip
 from tokfmt.browser.data.layout import TokenStyle
 from tokfmt.browser.data.parts import RowParts, parts_of
 from tokfmt.browser.data.rows import RowSource
-from tokfmt.browser.widgets.row_view import WithLoader
-from tokfmt.wording import printable
+from tokfmt.browser.widgets.row_view import SHADES, TONES, WithLoader
+from tokfmt.wording import printable, shortened
 
-SHADES = "█▓▒░"
-"""Sources differ in a shade too, for terminals without colors."""
-
-_COLORS = 6
 _PADDING, _PROMPT = "·", "░"
 _LEAST = 12  # cells of the bar, before its facts are left out
 
@@ -30,8 +26,8 @@ class PackingStrip(WithLoader):
     """Show the parts of the row in the reader; the part under the cursor is current."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {
-        *(f"strip--{number}" for number in range(_COLORS)),
-        *(f"strip--{part}" for part in ("padding", "facts", "label", "current")),
+        *(f"strip--{number}" for number in range(TONES)),
+        *(f"strip--{part}" for part in ("padding", "facts", "label", "odd", "current")),
     }
 
     class Chosen(Message):
@@ -70,6 +66,7 @@ class PackingStrip(WithLoader):
             self.parts = parts
             if (parts is not None) != self.display:
                 self.display = parts is not None
+            self.styles.height = 3 if parts is not None and parts.odd else 2
             self.refresh()
             self.post_message(self.Loaded())
 
@@ -121,13 +118,19 @@ class PackingStrip(WithLoader):
         parts, width = self.parts, self.size.width
         if parts is None:
             return Strip.blank(width)
-        found = self._bar(parts) if y == 0 else self._names(parts)
+        if y == 2:
+            words = shortened(f"▲ {parts.odd}", width) if parts.odd else ""
+            found = [Segment(words, self.get_component_rich_style("strip--odd"))]
+        else:
+            found = self._bar(parts) if y == 0 else self._names(parts)
         return Strip(found).adjust_cell_length(width, self.rich_style)
 
     def _bar(self, parts: RowParts) -> list[Segment]:
         wide, current = self._bar_width(parts), self.current
         units = [_unit(x, wide, parts.length) for x in range(wide)]
         owners = [(parts.at(unit), parts.is_prompt(unit)) for unit in units]
+        if parts.parts and owners and owners[0][0] is None:  # a sample with a token shows it
+            owners[0] = 0, parts.is_prompt(0)
         out = []
         for (part, prompt), group in groupby(owners):
             cells = sum(1 for _ in group)
@@ -137,7 +140,7 @@ class PackingStrip(WithLoader):
             shade = parts.parts[part].shade
             text = (_PROMPT if prompt else SHADES[shade % len(SHADES)]) * cells
             text = text[:-1] + "▌" if not prompt and cells > 1 and part + 1 < len(parts.parts) else text
-            style = self.get_component_rich_style(f"strip--{shade % _COLORS}")
+            style = self.get_component_rich_style(f"strip--{shade % TONES}")
             out.append(Segment(text, style + Style(underline=True) if part == current else style))
         if wide < self.size.width:
             out.append(Segment(self._facts(parts), self.get_component_rich_style("strip--facts")))

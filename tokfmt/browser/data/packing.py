@@ -1,0 +1,307 @@
+"""The packing of a recipe: what it takes of each source, and how full its samples are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.cells import set_cell_size
+
+from tokfmt.browser.data.columns import padded
+from tokfmt.browser.data.lines import Cells, Loaded
+from tokfmt.browser.data.opening import recipe_of, samples_of
+from tokfmt.browser.data.session import Session
+from tokfmt.core.loss_mask import padding_of
+from tokfmt.core.records import RecordReader
+from tokfmt.errors import TokfmtError
+from tokfmt.wording import bar, percent, printable, short
+
+if TYPE_CHECKING:
+    from tokfmt.mix import Documents, Samples
+
+MOST = 1 << 17
+"""Limit of the samples whose fill is counted."""
+
+_COUNTED = 1 << 26  # stored positions whose padding is counted
+_AT_ONCE = 1 << 10  # stored samples that are read at once
+_ODD = 0.1  # share of padding that a remedy is named for
+
+
+class Fills(NamedTuple):
+    """How full samples of one length are.
+
+    Attributes:
+        filled: The positions of each sample before its padding, int64[n].
+        length: The positions of a sample.
+    """
+
+    filled: NDArray[np.int64]
+    length: int
+
+
+class PackedSource(NamedTuple):
+    """What a recipe takes of a source.
+
+    Attributes:
+        name: Name of the source.
+        depth: 1 for a source of the recipe, 2 for a source of such a source ...
+        shade: Number of the source in the recipe, for its color.
+        asked: What the recipe asks for: a share, a number of tokens, or all.
+        actual: Its share of the tokens that are drawn.
+        passes: The mean number of times that a sequence is drawn.
+        drawn: Tokens that are drawn.
+        samples: Samples that are drawn from it; None if they are packed of several sources.
+        cut: Sequences that are cut; None for documents.
+        padded: Positions of padding in its samples; None if they are packed of several sources.
+        share: Share of padding in its samples; 0 if it is unknown.
+    """
+
+    name: str
+    depth: int
+    shade: int
+    asked: str
+    actual: float
+    passes: float
+    drawn: int
+    samples: int | None
+    cut: int | None
+    padded: int | None
+    share: float
+
+
+@dataclass(frozen=True, eq=False)
+class Packing:
+    """The packing of a recipe.
+
+    Attributes:
+        sources: What it takes of each source.
+        pack: Name of the packing; "" for a recipe of documents.
+        positions: Positions of all samples; 0 for a recipe of documents.
+        padded: Positions of padding.
+        fills: The fill of each sample; None if it is not counted.
+    """
+
+    sources: Sequence[PackedSource]
+    pack: str
+    positions: int
+    padded: int
+    fills: Fills | None
+
+    @property
+    def used(self) -> float:
+        """Return the share of positions that hold tokens."""
+        return 1 - self.padded / (self.positions or 1)
+
+    @property
+    def is_odd(self) -> bool:
+        """Return whether a lot of the samples is padding."""
+        return self.used < 1 - _ODD
+
+    @property
+    def words(self) -> str:
+        """Return the share of padding in words, with a remedy if there is a lot of it."""
+        remedy = ""
+        if self.is_odd:
+            remedy = "; --pack bestfit joins documents" if self.pack == "document" else "; --pack stream has the least"
+        return f"{percent(1 - self.used)} padding{remedy}"
+
+    def table(self, room: int) -> list[tuple[str, ...]]:
+        """Return the table of the sources, with a line of headings first, and as many columns as fit in some cells."""
+        lines: list[tuple[str, ...]] = [
+            ("source", "asked", "actual", "passes", "drawn", "samples", "cut", "padded", "")
+        ]
+        lines += [_cells(source) for source in self.sources]
+        kept = [k for k in range(len(lines[0])) if any(line[k] for line in lines[1:])]
+        for unneeded in (3, 5, 6, 7, 4, 1):  # the first ones are left out first
+            if _width(lines, kept) > room and unneeded in kept:
+                kept.remove(unneeded)
+        return [tuple(line[k] for k in kept) for line in lines]
+
+
+def _cells(source: PackedSource) -> tuple[str, ...]:
+    counts = ("" if count is None else short(count) for count in (source.samples, source.cut, source.padded))
+    share = "" if source.padded is None else percent(source.share)
+    name = f"{'  ' * (source.depth - 1)}{printable(source.name)}"
+    actual = (source.asked, percent(source.actual), f"{source.passes:.2f}", short(source.drawn))
+    return (name, *actual, *counts, share)
+
+
+def _width(lines: Sequence[Sequence[str]], kept: Sequence[int]) -> int:
+    return sum(max(len(line[k]) for line in lines) + 2 for k in kept)
+
+
+class Mixture(NamedTuple):
+    """What is known of a recipe at once.
+
+    Attributes:
+        sources: The number of its sources.
+        of_samples: It makes samples, not documents.
+    """
+
+    sources: int
+    of_samples: bool
+
+
+def mixture_of(session: Session) -> Mixture | None:
+    """Return what is known of the recipe of a view; None for another dataset."""
+    recipe = recipe_of(session.view.reader)
+    return None if recipe is None else Mixture(len(recipe.sources), samples_of(recipe) is not None)
+
+
+def packing_of(session: Session) -> Packing | str:
+    """Return the packing of the recipe of a view, or an error in words. Reads indexes.
+
+    It walks over the sequences that are drawn in part.
+    """
+    recipe = recipe_of(session.view.reader)
+    if recipe is None:
+        return "not a recipe"
+    try:
+        return _packing_of(recipe)
+    except TokfmtError as error:
+        return str(error)
+
+
+def _packing_of(recipe: Samples | Documents) -> Packing:
+    from tokfmt.mix import explain
+
+    rows, samples = explain(recipe), samples_of(recipe)
+    found, shade = list[PackedSource](), -1
+    width = 0 if samples is None else samples.advance
+    for row in rows[1:]:
+        shade += row.depth == 1
+        asked = _asked(recipe, shade) if row.depth == 1 else ""
+        share = (row.padded or 0) / (row.samples * width) if row.samples and width else 0.0
+        counts = row.samples, row.cut, row.padded
+        found.append(PackedSource(row.name, row.depth, shade, asked, row.share, row.passes, row.drawn, *counts, share))
+    if samples is None:
+        return Packing(found, "", 0, 0, None)
+    whole = rows[0]
+    return Packing(found, recipe.file.pack or "stream", samples.count * width, whole.padded or 0, _fills(samples))
+
+
+def _asked(recipe: Samples | Documents, number: int) -> str:
+    """Return what a recipe asks of a source: its weight as a share, its quota in tokens, or all of it."""
+    entry, file = recipe.file.sources[number], recipe.file
+    if entry.weight is not None:
+        return f"{float(entry.weight / sum(one.weight or 0 for one in file.sources)):.1%}"
+    return "all" if entry.tokens is None else short(entry.tokens)
+
+
+def _fills(samples: Samples) -> Fills | None:
+    if samples.count > MOST or samples.file.pack == "stored":  # whose padding is found in its tokens
+        return None
+    return Fills(np.array([samples.filled(row) for row in range(samples.count)], np.int64), samples.seq_len)
+
+
+def fills_of(session: Session) -> Fills | None:
+    """Return how full the samples of the view are; None if nothing says it, or it takes long. Reads."""
+    try:
+        return _fills_of(session)
+    except TokfmtError:
+        return None  # the row that cannot be read shows the error
+
+
+def _fills_of(session: Session) -> Fills | None:
+    reader, count = session.view.reader, session.port.count
+    if isinstance(reader, RecordReader) or session.view.name != "samples" or padding_of(reader, 0, 0) is None:
+        return None
+    recipe = recipe_of(reader)
+    samples = None if recipe is None else samples_of(recipe)
+    if samples is not None and samples.file.pack != "stored":
+        return _fills(samples)
+    if not count or count > MOST or reader.info.tokens > _COUNTED:
+        return None
+    lengths = np.unique(np.diff(reader.offsets(0, count)))
+    if len(lengths) > 1:
+        return None
+    shares = list[float | None]()
+    for first in range(0, count, _AT_ONCE):
+        shares += padded(reader, first, min(first + _AT_ONCE, count))
+    length = int(lengths[0])
+    return Fills(np.array([round(length * (1 - (share or 0))) for share in shares], np.int64), length)
+
+
+# the histogram
+
+
+@dataclass(frozen=True, eq=False)
+class FillHistogram:
+    """Samples by their fill: the full ones, then intervals of equal shares, the fullest first.
+
+    Attributes:
+        fills: The fill of each sample.
+        intervals: The number of intervals.
+    """
+
+    fills: Fills
+    intervals: int
+
+    @cached_property
+    def counts(self) -> list[int]:
+        """Return the number of samples of each line."""
+        inside = self.fills.filled * self.intervals // max(1, self.fills.length)
+        return [int(count) for count in np.bincount(inside, minlength=self.intervals + 1)[::-1]]
+
+    def name(self, line: int) -> str:
+        """Return the interval of a line in words."""
+        low = self.intervals - line
+        if low == self.intervals:
+            return "full"
+        return f"{100 * low // self.intervals}–{100 * (low + 1) // self.intervals}%"  # noqa: RUF001
+
+    def query(self, first: int, last: int) -> str:
+        """Return the query for the samples of the lines `first <= i <= last`."""
+        low = 0 if first == 0 else self._padding(self.intervals - first + 1) + 1
+        return f"{low}<=padding<={self._padding(self.intervals - last)}"
+
+    def _padding(self, interval: int) -> int:
+        """Return the most padding of a sample in an interval, or in a fuller one."""
+        return self.fills.length - -(-interval * self.fills.length // self.intervals)
+
+
+# the lines of the overview
+
+
+@dataclass(frozen=True)
+class FillLines(Loaded):
+    """The fill of samples, a line for each interval.
+
+    Attributes:
+        histogram: The histogram.
+    """
+
+    histogram: FillHistogram
+
+    @property
+    def title(self) -> str:
+        fills = self.histogram.fills
+        positions = fills.length * len(fills.filled)
+        return f"samples by fill · {percent(1 - int(fills.filled.sum()) / (positions or 1))} padding"
+
+    @property
+    def count(self) -> int:
+        return len(self.histogram.counts)
+
+    @property
+    def fullest(self) -> int:
+        """Return the line with the most samples."""
+        counts = self.histogram.counts
+        return counts.index(max(counts))
+
+    def cells(self, line: int, width: int) -> Cells:
+        counts = self.histogram.counts
+        tail = f" {counts[line]:>9,} {percent(counts[line] / max(1, sum(counts))):>6}"
+        room = max(4, width - 9 - len(tail))
+        drawn = set_cell_size(bar(counts[line] / max(1, *counts), room), room)
+        return [(f"{self.histogram.name(line):>8} ", "name"), (drawn, "bar"), (tail, "count")]
+
+    def query(self, lines: Sequence[int]) -> str:
+        return self.histogram.query(min(lines), max(lines))
+
+    def record(self, line: int) -> Mapping[str, object]:
+        return {"fill": self.histogram.name(line), "samples": self.histogram.counts[line]}
