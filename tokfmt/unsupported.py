@@ -165,8 +165,6 @@ _FILES: list[tuple[Sign, tuple[bytes, ...] | Callable[[Probe], bool]]] = [
           "cat PREFIX-*.bin > PREFIX.bin joins the parts, and PREFIX.bin is the dataset"), _part),
     (Sign("an SQLite database", _NEXT), (b"SQLite format 3\0",)),
     (Sign("a Vortex file", "vortex.open(PATH).to_arrow() gives its columns; " + _COLUMNS), (b"VTXF",)),
-    (Sign("an ArrayRecord or Riegeli file", "array_record.python.array_record_module reads its records; " + _NEXT),
-     (bytes.fromhex("83af70d10d884a3f"),)),
     (Sign("a TFRecord file whose records are not tf.train.Example",
           "--from tfrecord --from-opt bare=int32 reads records of bare integers", readable=True), _tfrecord),
     (Sign("an Avro file", _NEXT), (b"Obj\1",)),

@@ -15,6 +15,7 @@ from textual.driver import Driver
 from textual.events import CursorPosition, Event, MouseDown, Resize
 from textual.keys import KEY_NAME_REPLACEMENTS, Keys
 from textual.message import Message
+from textual.reactive import Reactive
 from textual.screen import ModalScreen, Screen
 from textual.theme import ThemeProvider
 from textual.widget import Widget
@@ -43,15 +44,15 @@ from tokfmt.browser.data.session import (
 from tokfmt.browser.data.state import is_written
 from tokfmt.browser.data.types import Place, SourceRequest
 from tokfmt.browser.data.workers import Job
-from tokfmt.browser.dialogs import OneOf, Page, Palette, Question, help_blocks
 from tokfmt.browser.keys import Press, offered, words_of
 from tokfmt.browser.tabs import TABS
 from tokfmt.browser.tabs.base import Entry, Tab
 from tokfmt.browser.tabs.sequences import SequencesTab
 from tokfmt.browser.typeahead import TypeAhead
 from tokfmt.browser.widgets.frame import Card, KeyBar, TopBar, badge, summary, transfer
+from tokfmt.browser.widgets.loading import WithLoader
 from tokfmt.browser.widgets.reader import Reader
-from tokfmt.browser.widgets.row_view import SequenceList, WithLoader
+from tokfmt.browser.widgets.sequence_list import SequenceList
 from tokfmt.browser.widths import Anchored, answered
 from tokfmt.errors import TokfmtError
 from tokfmt.wording import counted, printable
@@ -92,6 +93,7 @@ class Browser(TypeAhead):
 
     TITLE = "tokfmt browse"
     CSS_PATH = "browse.tcss"
+    theme: Reactive[str] = Reactive(DARK)  # set before it is running, another one would have all styles parsed twice
     sequences = getters.query_one(SequencesTab)
     """The tab of sequences, which always exists."""
     ENABLE_COMMAND_PALETTE = True
@@ -132,7 +134,8 @@ class Browser(TypeAhead):
         self._landings = {} if at is None else {0: at}  # places to show when the datasets have loaded them
         self.current, self._tokenizer, self.resumes = 0, tokenizer, False
         self.entry: Entry = TABS[0] if compared is None else next(tab for tab in TABS if tab.pair)
-        self.theme = theme
+        if theme != DARK:
+            self.theme = theme
 
     def compose(self) -> ComposeResult:
         yield Card()
@@ -740,6 +743,8 @@ class Browser(TypeAhead):
         self.notify("This dataset has no other splits.")
 
     def action_help(self) -> None:
+        from tokfmt.browser.dialogs import Page, help_blocks
+
         absent = [f"tab('{entry.name}')" for entry in TABS if entry not in self.tabs]
         self.push_screen(Page("Keys", help_blocks(self, self.tab, self, without=absent)))
 
@@ -798,6 +803,8 @@ class Browser(TypeAhead):
         self.show_split(name)
 
     async def _ask_which(self, title: str, names: Iterable[str], current: int, then: Callable[[int], object]) -> None:
+        from tokfmt.browser.dialogs import OneOf
+
         def answered(number: int | None) -> None:
             if number is not None:
                 then(number)
@@ -856,6 +863,7 @@ class Browser(TypeAhead):
             recent: See `Question`.
             at_once: See `Question`.
         """
+        from tokfmt.browser.dialogs import Question
 
         def answered(answer: str | None) -> None:
             try:
@@ -921,11 +929,15 @@ class Browser(TypeAhead):
 
     def action_command_palette(self) -> None:
         """Show the list of commands."""
+        from tokfmt.browser.dialogs import Palette
+
         if not isinstance(self.screen, Palette):
             self.push_screen(Palette())
 
     def search_themes(self) -> None:
         """Show the list of themes."""
+        from tokfmt.browser.dialogs import Palette
+
         self.push_screen(Palette([ThemeProvider], placeholder="Search for themes…"))
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:

@@ -248,6 +248,11 @@ def unknown_id(path: Place, name: object, ids: TokenizerIds, found: int) -> Toke
     return TokenizerMismatchError(path, what, f"{ids}, as {name} has them", f"{found:,}")
 
 
+def hold_chats(sources: Iterable[Source]) -> bool:
+    """Return whether a source holds chats."""
+    return any(records.info.chats for records in records_of(sources))
+
+
 def agreed_tokenizer(
     sources: Sequence[Source], tokenizer: TokenizerHandle | None, allow_loss: frozenset[str]
 ) -> tuple[Mapping[str, Any] | None, str]:
@@ -263,7 +268,8 @@ def agreed_tokenizer(
         TokenizerMismatchError: The sources and the tokenizer in use differ, and `allow_loss` does not accept that.
     """
     mixed = _named_in_metadata(sources, allow_loss)
-    named = tokenizer.describe() if tokenizer is not None else None
+    chats = hold_chats(sources)
+    named = tokenizer.describe(chats=chats) if tokenizer is not None else None
     made: dict[str, tuple[Place, Mapping[str, Any]]] = {}
     unknown = False
     for source in sources:
@@ -314,7 +320,7 @@ def manifest_tokenizer(sources: Sequence[Source]) -> TokenizerHandle | None:
         return None
     path, manifest = sources[0].paths[0], sources[0].manifests[0]
     own = manifest if dataset_path(manifest.path) == path.normalized() else None  # Else it is that of the directory.
-    with suppress(TokfmtError):
+    with suppress(TokfmtError, ImportError):  # an installation without dependencies has no tokenizers
         handle = tokenizer_of(located_tokenizer(path, own).place)
         return handle if handle is not None and handle.digest == made["digest"] else None
     return None

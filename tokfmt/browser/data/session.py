@@ -16,21 +16,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from tokfmt.browser.data.layout import Pieces, TokenStyle
-from tokfmt.browser.data.opening import (
-    Opening,
-    Stamp,
-    identity_of,
-    nothing,
-    opened_now,
-    opened_whole,
-    recipe_of,
-    stamp_of,
-)
-from tokfmt.browser.data.rows import Characters, Damage, RecordSource, RowSource, Span, View, Viewport, fetched_span
+from tokfmt.browser.data.opening import Opening, Stamp, identity_of, opened, recipe_of, stamp_of
+from tokfmt.browser.data.rows import Characters, Damage, RecordSource, RowSource, Span, View, fetched_span
 from tokfmt.browser.data.state import recall, remember, remember_later
 from tokfmt.browser.data.workers import Job, said
-from tokfmt.core.format import Encoder, Format
+from tokfmt.core.format import Encoder
 from tokfmt.core.loss_mask import is_masked
+from tokfmt.core.ragged import Ragged
 from tokfmt.core.reader import ByteOffset, Layout, TokenReader
 from tokfmt.core.records import RecordReader
 from tokfmt.errors import FormatError, SourceChangedError, TokfmtError
@@ -42,7 +34,6 @@ from tokfmt.files.store import Identity
 from tokfmt.source.discover import format_of
 from tokfmt.source.manifest import located_tokenizer, read_manifest
 from tokfmt.source.request import SourceRequest
-from tokfmt.source.stored import Separator
 from tokfmt.wording import printable
 
 if TYPE_CHECKING:
@@ -50,52 +41,6 @@ if TYPE_CHECKING:
     from tokfmt.commands.stats import Statistics
     from tokfmt.commands.stats.lists import Lists
     from tokfmt.text.tokenizer import TokenizerHandle
-
-
-class Opened(NamedTuple):
-    """The result of a stage.
-
-    Attributes:
-        format: The format; None if it is unknown, for a dataset that cannot be opened.
-        views: The views, best first.
-        separator: The separator and its source.
-        notes: Notes for the user.
-        pending: The result of the second stage, which has not run: "documents", "index", "records"; "" if there is
-            none.
-        starts: The second stage starts without a key.
-        damage: The error that prevents a second stage, so that only tokens are shown; "" without one.
-    """
-
-    format: Format | None
-    views: tuple[View, ...]
-    separator: Separator
-    notes: tuple[str, ...] = ()
-    pending: str = ""
-    starts: bool = True
-    damage: str = ""
-
-
-def opened(opening: Opening) -> Opened:
-    """Return a stage with its views, which hold what a screen shows of the rows."""
-    views = []
-    for one in opening.divisions:
-        port: RowSource
-        if isinstance(one.reader, RecordReader):
-            port = RecordSource(one.reader, one.records or 0, first=one.first)
-        else:
-            port = Viewport(one.reader, one.again)
-        views.append(View(one.name, port, one.as_stored, one.has_prompts))
-    return Opened(opening.format, tuple(views), *opening[2:])
-
-
-def joined(first: Opened, whole: Opened) -> Opened:
-    """Join both stages: the views of the second, and the samples of the first."""
-    fresh = {view.name for view in whole.views}
-    kept = tuple(view for view in first.views if view.name == "samples" and view.name not in fresh)
-    notes = tuple(dict.fromkeys((*whole.notes, *first.notes)))
-    prompted = tuple(view for view in kept if view.has_prompts)
-    others = tuple(view for view in kept if not view.has_prompts)
-    return whole._replace(views=prompted + whole.views + others, notes=notes)
 
 
 _PARAMS = "data_params.json"
@@ -190,6 +135,26 @@ def load(name: str, *, encoding: bool = False, local: bool = False) -> Vocabular
     return Vocabulary(handle, decoder, handle.encoder() if encoding else None)
 
 
+class _NoEncoder(Encoder):
+    """An encoder that raises an error for every text, which the rows then show."""
+
+    def __init__(self, error: TokfmtError) -> None:
+        self.error = error
+
+    def encode(self, texts: list[str]) -> Ragged:  # noqa: ARG002 - an encoder takes texts
+        raise self.error
+
+
+def _encoder_of(reader: RecordReader, words: Vocabulary) -> Encoder:
+    """Return the encoder of the texts of a reader; one that always fails if the tokenizer has no chat template."""
+    from tokfmt.source.ingest import encoder_of
+
+    try:
+        return encoder_of(reader, words.handle) or _NoEncoder(TokfmtError("holds no text"))
+    except TokfmtError as error:
+        return _NoEncoder(error)
+
+
 class Counted(NamedTuple):
     """The result of a pass over all rows: the statistics, and the lists of which these hold the beginnings."""
 
@@ -221,7 +186,7 @@ class Session:
 
     Attributes:
         request: The paths, and how to read them.
-        opened: The result of the stages so far.
+        opened: The dataset as far as it is opened.
         shown: Name of the view on the screen.
         chosen: The user chose that view.
         choice: The tokenizer by name, if any; `vocabulary` when it is loaded.
@@ -240,7 +205,7 @@ class Session:
     """
 
     request: SourceRequest
-    opened: Opened
+    opened: Opening
     shown: str
     choice: Choice | None = None
     vocabulary: Vocabulary | None = None
@@ -301,7 +266,7 @@ class Session:
         if not (self.of_text and isinstance(view.port, RecordSource) and words and words.encoder):
             return view.port
         if view.name not in self._texts:
-            self._texts[view.name] = view.port.with_encoder(words.encoder)
+            self._texts[view.name] = view.port.with_encoder(_encoder_of(view.port.reader, words))
         return self._texts[view.name]
 
     @property
@@ -324,11 +289,11 @@ class Session:
             return TokenStyle(separator=separator, digits=digits)
         return TokenStyle(words.decoder, words.specials, separator, digits=digits)
 
-    def add(self, full: Opened) -> None:
-        """Add the result of the second stage, and show its first view, unless the user chose another one."""
-        self.opened = joined(self.opened, full)
+    def add(self, grown: Opening) -> None:
+        """Take the dataset with all its rows, and show its first view, unless the user chose another one."""
+        self.opened = grown
         self._texts.clear()
-        names = [view.name for view in self.opened.views]
+        names = [view.name for view in grown.views]
         if not self.chosen or self.shown not in names:
             self.where, self.shown = (0, 0), names[0]
 
@@ -363,8 +328,7 @@ class Session:
 
     def close(self) -> None:
         """Release open files."""
-        for view in self.opened.views:
-            view.reader.close()
+        self.opened.close()
 
 
 def shown_path(request: SourceRequest) -> Place:
@@ -388,7 +352,7 @@ def open_session(request: SourceRequest, tokenizer: str | None = None) -> Sessio
         TokfmtError: The dataset cannot be read.
     """
     stamp = stamp_of(shown_path(request))
-    (identity, is_file), first = identity_of(shown_path(request)), opened(opened_now(request))
+    (identity, is_file), first = identity_of(shown_path(request)), opened(request)
     if first.format is not None and first.format.prefix:
         stamp = stamp_of(shown_path(request), first.format)
     info = first.views[0].reader.info
@@ -426,7 +390,7 @@ def refused_session(request: SourceRequest, error: TokfmtError) -> Session:
     identity, is_file = identity_of(shown_path(request))
     return Session(
         request,
-        opened(nothing(format_)),
+        Opening.of_nothing(request, format_),
         "documents",
         failure=str(error),
         refused=error,
@@ -438,9 +402,9 @@ def refused_session(request: SourceRequest, error: TokfmtError) -> Session:
 def other_split(session: Session, split: str, tokenizer: str | None = None) -> Session:
     """Open another split of the same dataset."""
     request = session.request.of_split(split)
-    opened = shown_session(request, tokenizer)
-    opened.splits, opened.split, opened.asked = session.splits, split, session.asked or session.request
-    return opened
+    after = shown_session(request, tokenizer)
+    after.splits, after.split, after.asked = session.splits, split, session.asked or session.request
+    return after
 
 
 def carried(before: View, where: Where, after: View) -> Where:
@@ -536,7 +500,7 @@ Stage = Literal["tokenizer", "documents"]
 
 
 class Result(NamedTuple):
-    """The outcome of a stage: a Vocabulary, an Opened or an error; None for progress."""
+    """The outcome of a stage: a Vocabulary, an Opening or an error; None for progress."""
 
     session: Session
     stage: Stage
@@ -601,7 +565,7 @@ class Loading:
             if self._splits_otherwise(outcome):
                 self._begin("documents")
                 return
-        elif isinstance(outcome, Opened):
+        elif isinstance(outcome, Opening):
             session.add(outcome)
         elif isinstance(outcome, Exception):
             why = said(outcome)
@@ -628,7 +592,7 @@ class Loading:
             work: Callable[[Job], object] = lambda job: _loaded(session.path, choice, encoding=encoding)  # noqa: E731
         else:
             handle = session.vocabulary.handle if session.vocabulary else None
-            work = lambda job: opened(opened_whole(session.request, session.opened.format, handle, job))  # noqa: E731
+            work = lambda job: session.opened.grown(handle, job)  # noqa: E731
         self.job = Job(
             work,
             lambda outcome: self._post(Result(session, stage, outcome)),

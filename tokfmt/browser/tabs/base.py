@@ -12,7 +12,7 @@ from tokfmt.browser import keys
 from tokfmt.browser.data.session import Landing, Session, Where
 from tokfmt.browser.data.types import Place
 from tokfmt.browser.data.workers import Job
-from tokfmt.browser.widgets.row_view import WithLoader
+from tokfmt.browser.widgets.loading import WithLoader
 from tokfmt.errors import TokfmtError
 
 if TYPE_CHECKING:

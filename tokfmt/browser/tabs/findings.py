@@ -16,8 +16,8 @@ from textual.content import Content
 from textual.widgets import DataTable, Static
 
 from tokfmt.browser import keys
+from tokfmt.browser.data.cells import fitted
 from tokfmt.browser.data.check import checked, explained, known, place_of_finding, row_of_finding
-from tokfmt.browser.data.lines import fitted
 from tokfmt.browser.data.session import Session, Vocabulary
 from tokfmt.browser.data.types import Finding
 from tokfmt.browser.tabs.base import Working

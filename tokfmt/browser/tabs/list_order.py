@@ -12,7 +12,7 @@ from tokfmt.browser.data.session import Session
 from tokfmt.browser.data.state import recall, remember_later
 from tokfmt.browser.data.workers import Job
 from tokfmt.browser.tabs.base import Tab
-from tokfmt.browser.widgets.row_view import SIGNS, SequenceList
+from tokfmt.browser.widgets.sequence_list import SIGNS, SequenceList
 from tokfmt.wording import printable
 
 if TYPE_CHECKING:

@@ -7,7 +7,8 @@ from textual.widgets import Static
 
 from tokfmt.browser.data.packing import FillHistogram, Packing, mixture_of, packing_of
 from tokfmt.browser.data.session import Session
-from tokfmt.browser.widgets.row_view import TONES, WithLoader
+from tokfmt.browser.widgets.loading import WithLoader
+from tokfmt.browser.widgets.sequence_list import TONES
 from tokfmt.wording import bar, columns, percent, printable
 
 _MOST = 8  # lines of sources

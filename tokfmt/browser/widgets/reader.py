@@ -39,7 +39,7 @@ from tokfmt.browser.data.layout import (
 from tokfmt.browser.data.rows import Damage, RowSource, fetched_span
 from tokfmt.browser.data.workers import said
 from tokfmt.browser.keys import pressed
-from tokfmt.browser.widgets.row_view import Leaping, WithLoader
+from tokfmt.browser.widgets.loading import Leaping, WithLoader
 from tokfmt.browser.widths import roomy
 from tokfmt.wording import counted, printable
 

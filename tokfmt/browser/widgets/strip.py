@@ -15,7 +15,8 @@ from textual.strip import Strip
 from tokfmt.browser.data.layout import TokenStyle
 from tokfmt.browser.data.parts import RowParts, parts_of
 from tokfmt.browser.data.rows import RowSource
-from tokfmt.browser.widgets.row_view import SHADES, TONES, WithLoader
+from tokfmt.browser.widgets.loading import WithLoader
+from tokfmt.browser.widgets.sequence_list import SHADES, TONES
 from tokfmt.wording import printable, shortened
 
 _PADDING, _PROMPT = "·", "░"

@@ -22,11 +22,12 @@ from tokfmt.files.place import place_of
 from tokfmt.run.execute import worker_count
 from tokfmt.run.plan import Workers
 from tokfmt.run.progress import Progress
+from tokfmt.source.ingest import encoder_of
 from tokfmt.source.open import find_one, open_dataset, presuming
 from tokfmt.source.request import Reading, SourceRequest, option_names, viewed
 from tokfmt.source.stored import Source, axes_of, boundaries_of, tokenizer_of
 from tokfmt.text.decoding import ByteLevelDecoder, TextDecoder
-from tokfmt.wording import printable
+from tokfmt.wording import html_table, printable
 
 CONTEXT = 8
 """Tokens shown on either side of the first difference."""
@@ -160,6 +161,11 @@ class DiffReport:
     surplus: tuple[Surplus, Surplus] | None
     complete: bool = True
 
+    def _repr_html_(self) -> str:
+        """Return the number of differences of each kind, for notebooks."""
+        title = f"diff {self.a.path} and {self.b.path}: {'identical' if self.identical else 'different'}"
+        return html_table(title, ("difference", "sequences"), self.counts.items())
+
 
 def diff(
     a: SourceRequest,
@@ -257,9 +263,7 @@ def open_both(
             raise OptionError(f"{printable(source.paths[0])}: {name} stores no samples here. Leave out --samples")
     texts = [source.reader.info.is_text for source in sources]
     decoder: TextDecoder | None = handle.decoder(lenient=True) if handle else None
-    encoder: Encoder | None = handle.encoder() if handle else None
     if all(texts):
-        encoder = Utf8()
         decoder = ByteLevelDecoder({byte: bytes([byte]) for byte in range(256)}, lenient=True)
     labeled = [axis for axis in axes_of(sources) if axis.has_labels]
     masked = samples and len(labeled) == len(sources)
@@ -270,6 +274,7 @@ def open_both(
     def side(source: Source) -> Side:
         reader = source.reader
         if isinstance(reader, RecordReader):
+            encoder: Encoder | None = Utf8() if all(texts) else encoder_of(reader, handle)
             if reader.info.is_text and encoder is None:
                 place = printable(source.paths[0])
                 raise OptionError(f"{place}: holds text, the other dataset holds token IDs. Add --tokenizer")

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tokfmt.core.chats import CHATS, ChatError, chat_text
 from tokfmt.core.findings import Problem, fatal, raise_fatal
 from tokfmt.core.format import Hints
 from tokfmt.core.loss_mask import (
@@ -78,6 +79,7 @@ if TYPE_CHECKING:
 
 _OTHER = 8  # bit of `Decoded.marks` where a label is another ID than the token
 _AT_ONCE = 1 << 22  # characters of texts in one batch
+_WRONG_COLUMN = "Correct that column, or write the file without it"
 _NULLS = "--allow-loss null-rows reads NULL as empty"
 _HELD = 3 << 20  # tokens and rows that each thread keeps decoded: those that were read last
 _PIECE = 1 << 8  # tokens for which a piece counts in addition, because it is an object
@@ -97,6 +99,7 @@ class Decoded(NamedTuple):
         odd: Number of sequences whose mask leaves out a token or whose labels hold another ID, and the first of them.
         excluded: Number of positions that `attention_mask` excludes: at the ends of rows, which are left out, and
             inside of rows, which are content that does not count in the loss.
+        differing: Number of positions that one column of labels or of a mask counts, and another does not.
         first: Index of the first sequence in the dataset.
         start: Position of the first token in the dataset.
         against: Rows whose masks contradict their padding, if `Rows` compares them.
@@ -110,6 +113,7 @@ class Decoded(NamedTuple):
     marks: NDArray[np.uint8] | None = None
     odd: tuple[int, int] = (0, -1)
     excluded: tuple[int, int] = (0, 0)
+    differing: int = 0
     first: int = 0
     start: int = 0
     against: Contradictions = Contradictions()
@@ -209,7 +213,7 @@ class Rows:
             code: int, row: int, what: str, expected: object = None, found: object = None, word: str = ""
         ) -> None:
             where = f"row {base + row:,} of {container.unit} {group.number:,} {what}"
-            remedy = f"--allow-loss {word} reads it as an empty row" if word else None
+            remedy = f"--allow-loss {word} reads it as an empty row" if word else _WRONG_COLUMN if code == 5 else None
             error = CorruptError(container.path, where, expected=expected, found=found, remedy=remedy)
             problems.append(fatal(f"TF{self.hundred + code}", error, word))
 
@@ -322,7 +326,9 @@ def _labeled(
     else:
         starts = rows.offsets[:-1][np.diff(rows.offsets) > 0]
     documents = np.append(starts, len(rows.tokens))
-    own = values.get(LABELS, rows.tokens).astype(np.int64)
+    own, stated = values.get(LABELS, rows.tokens).astype(np.int64), list[NDArray[np.bool_]]()
+    if LABELS in values:
+        stated.append(own != IGNORED)
     for name in (*MASKS, LOSS_MASK, ATTENTION):
         if name in values:
             counts = values[name] != 0
@@ -330,6 +336,7 @@ def _labeled(
                 counts = np.append(False, counts)[:-1]
                 counts[starts] = False
             own[~counts] = IGNORED
+            stated += [] if name == ATTENTION else [counts]
     moved = np.full(len(rows.tokens), IGNORED, np.int64)
     moved[:-1] = own[1:]
     moved[documents[1:] - 1] = IGNORED
@@ -346,8 +353,19 @@ def _labeled(
         marks |= begins * np.uint8(BEGINS if samples else 0)
     mask = (moved != IGNORED).astype(np.uint8)
     return rows._replace(
-        offsets=offsets, mask=mask, labels=moved, begins=begins, marks=marks, odd=_count_and_first(odd)
+        offsets=offsets,
+        mask=mask,
+        labels=moved,
+        begins=begins,
+        marks=marks,
+        odd=_count_and_first(odd),
+        differing=_differing(stated),
     )
+
+
+def _differing(stated: Sequence[NDArray[np.bool_]]) -> int:
+    """Return the number of positions at which columns differ, bool[tokens] each."""
+    return int(np.count_nonzero(np.any([one != stated[0] for one in stated[1:]], axis=0))) if len(stated) > 1 else 0
 
 
 def _starts_of_positions(rows: Decoded, positions: NDArray[np.integer[Any]], wrong: Any) -> Offsets:
@@ -447,6 +465,7 @@ class _Scanned(NamedTuple):
     top: int
     odd: tuple[int, int]
     excluded: tuple[int, int]
+    differing: int
 
 
 @dataclass(slots=True)
@@ -528,6 +547,7 @@ class ColumnReader(TokenReader):
         tops, odd, first = [fact.top for fact in facts], 0, -1
         self.none_empty = not column.beside and all(fact.nulls == 0 for fact in facts)
         """No row is empty, as the footers state."""
+        self._differing = 0
         self.padding: int | None = None
         self.excluded = 0
         """Number of positions inside of rows that `attention_mask` excludes."""
@@ -536,7 +556,7 @@ class ColumnReader(TokenReader):
             counts = [(len(one.offsets) - 1, int(one.offsets[-1])) for one in scanned]
             tops = [one.top for one in scanned]
             self._known = {k: one.offsets for k, one in enumerate(scanned)}
-            odd = sum(one.odd[0] for one in scanned)
+            odd, self._differing = sum(one.odd[0] for one in scanned), sum(one.differing for one in scanned)
             if odd:
                 number = next(k for k, one in enumerate(scanned) if one.odd[0])
                 first = sum(rows for rows, _ in counts[:number]) + scanned[number].odd[1]
@@ -573,6 +593,10 @@ class ColumnReader(TokenReader):
         if self.excluded:
             what = f"attention_mask excludes {counted(self.excluded, 'position')} inside of rows"
             notes.append(f"{what}: these are content that does not count in the loss")
+        if self._differing:
+            names = " and ".join(name for name in (LABELS, *MASKS, LOSS_MASK) if name in column.mask_columns)
+            what = f"{names} differ at {counted(self._differing, 'position')}"
+            notes.append(f"{what}: a token counts in the loss if each of them counts it")
         notes += unread(containers, column)
         unread_mask = column.unread and "loss-mask" not in hints.allow_loss
         ending = None if stream or self.samples or column.packed else own_separator(containers)
@@ -608,13 +632,14 @@ class ColumnReader(TokenReader):
 
         def look(number: int) -> _Scanned:
             lengths, top, odd, first, at = [np.zeros(0, np.int64)], -1, 0, -1, 0
-            padding = inside = 0
+            padding = inside = differing = 0
             for piece in self._decode(number):
                 lengths.append(np.diff(piece.offsets))
                 first = at + piece.odd[1] if piece.odd[0] and not odd else first
                 top, odd, at = max(top, largest_id(piece.tokens)), odd + piece.odd[0], at + len(piece.offsets) - 1
                 padding, inside = padding + piece.excluded[0], inside + piece.excluded[1]
-            return _Scanned(offsets_of(np.concatenate(lengths)), top, (odd, first), (padding, inside))
+                differing += piece.differing
+            return _Scanned(offsets_of(np.concatenate(lengths)), top, (odd, first), (padding, inside), differing)
 
         with ThreadPoolExecutor(jobs or 4) as pool:
             return list(pool.map(look, range(len(self.groups))))
@@ -867,6 +892,8 @@ class TextReader(TextRecords):
             random_access=True,
             notes=notes,
             field=column.name,
+            loss_masks=CHATS if column.chats else "",
+            chats="" if not column.chats else "plain" if "loss-mask" in hints.allow_loss else "masked",
             split=found.split,
             other_splits=found.others,
             extras={"files": len(containers)},
@@ -949,11 +976,14 @@ class TextReader(TextRecords):
                 raise NullRowError(
                     container.path, f"row {at:,} of {container.unit} {group.number:,} is NULL", remedy=_NULLS
                 )
-            words = None
-            if arrow().types.is_dictionary(array.type):  # rows may repeat a text: it is decoded once
+            words, found = None, list[Any]()
+            if self.column.chats:
+                found = list(self._chats(array, container, group, row))
+            elif arrow().types.is_dictionary(array.type):  # rows may repeat a text: it is decoded once
                 words = self._decoded(array.dictionary, container, group, None)
-                array = array.indices
-            found = self._decoded(array, container, group, row) if words is None else array.to_pylist()
+                found = array.indices.to_pylist()
+            else:
+                found = self._decoded(array, container, group, row)
         texts, size = list[str](), 0
         for one in found:
             text = "" if one is None else one if words is None else words[one]
@@ -964,6 +994,15 @@ class TextReader(TextRecords):
                 texts, size = [], 0
         if texts or not found:
             yield texts
+
+    def _chats(self, array: Any, container: Container, group: Group, row: int) -> Iterator[str | None]:
+        """Yield the texts of chats, None where NULL; raise NotTextError if a row is not a list of messages."""
+        for number, value in enumerate(array.to_pylist(), row):
+            try:
+                yield None if value is None else chat_text(value)
+            except ChatError as error:
+                what = f"row {number:,} of {container.unit} {group.number:,} {error}"
+                raise NotTextError(container.path, what) from error
 
     def _decoded(self, array: Any, container: Container, group: Group, row: int | None) -> list[Any]:
         """Return the texts of an array, None where NULL; raise NotTextError if bytes are not UTF-8."""
