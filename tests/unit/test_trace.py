@@ -62,12 +62,12 @@ class Most(NamedTuple):
 
 
 BOUNDS: dict[Callable[[Path, Path], None], Most] = {
-    opened: Most(180, 363, 78),
-    converted: Most(420, 1470, 480),
-    counted: Most(318, 652, 136),
-    shown: Most(206, 402, 82),
+    opened: Most(180, 367, 78),
+    converted: Most(424, 1485, 484),
+    counted: Most(320, 658, 136),
+    shown: Most(208, 411, 82),
     checked: Most(236, 758, 176),
-    described: Most(196, 405, 102),
+    described: Most(196, 409, 102),
 }
 
 
