@@ -119,7 +119,7 @@ def open(  # noqa: A001 - the verb that users expect
 
             return dataset_of_recipe(cast("TokenReader | TextRecipe", reader), source.notes, (source,))
         if isinstance(reader, RecordReader):
-            if reader.info.kind == "text" and tokenizer is None:
+            if reader.info.is_text and tokenizer is None:
                 raise OptionError(f"{path}: holds text, not token IDs. To read it as tokens, add tokenizer=NAME")
             from tokfmt.dataset import TextDataset
             from tokfmt.source.ingest import Texts, encoder_of

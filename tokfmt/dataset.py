@@ -423,7 +423,7 @@ class Dataset:
                 reader = self._look_at_ends() if every_end else self.reader
                 axis = reader.source if isinstance(reader, Shuffled) else reader
                 sources = [s._replace(reader=axis) if isinstance(s.reader, RecordReader) else s for s in self.origin]
-                return convert_files(request, Progress(), given=(sources, axis))
+                return convert_files(request, Progress(), opened=(sources, axis))
 
             return presuming(saved, lambda _: None)
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from tokfmt.core.losses import READS
 from tokfmt.core.ragged import Tokens
-from tokfmt.core.reader import Info, Layout, TokenReader, largest_id, windows
+from tokfmt.core.reader import Info, TokenReader, largest_id, windows
 from tokfmt.core.records import RecordReader
 from tokfmt.errors import CorruptError, TruncatedError
 from tokfmt.files.listing import Listing
@@ -193,7 +193,7 @@ def _of_records(source: Source, records: RecordReader, manifest: Manifest) -> di
     stated = _stated_counts(source, manifest, known.split)
     top = manifest.content.get("max_id")
     return {
-        "layout": "text" if known.kind == "text" else "token IDs",
+        "layout": "text" if known.is_text else "token IDs",
         "sequences": count if count is not None else stated.get("sequences"),
         "tokens": stated.get("tokens"),
         "counts_from": "dataset" if count is not None else "manifest" if stated else "",
@@ -239,7 +239,7 @@ def _of_tokens(source: Source, stored: TokenReader, request: SourceRequest, mani
     counts: Mapping[str, Any] = {}
     if divided and not axis.info.beginning:
         counts = {"sequences": axis.info.sequences, "tokens": axis.info.tokens}
-    stated = _stated_counts(source, manifest, about.split, samples=about.layout is Layout.SAMPLES)
+    stated = _stated_counts(source, manifest, about.split, samples=about.is_samples)
     top, top_from = _largest(stored, manifest, computed=source.format.is_computed)
     counts_of_padding = stored.padding_counts()
     made = 0 if counts_of_padding is None else counts_of_padding.separators
@@ -264,8 +264,8 @@ def _samples(stored: TokenReader) -> dict[str, int | None]:
     """Return the number and the length of the samples that a stored axis is in, and their padding."""
     about = stored.info
     counts = stored.padding_counts()
-    if about.layout is Layout.SAMPLES or counts is None:
-        whole = about.layout is Layout.SAMPLES and about.sample_length is not None and not about.beginning
+    if about.is_samples or counts is None:
+        whole = about.is_samples and about.sample_length is not None and not about.beginning
         return {
             "samples": about.sequences if whole else None,
             "sample_length": about.sample_length,
