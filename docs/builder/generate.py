@@ -134,7 +134,7 @@ def cell(text: object) -> str:
     return "".join(one for pair in zip(plain, [*parts[1::2], ""], strict=True) for one in pair)
 
 
-def table(heads: tuple[str, ...], rows: list[tuple[object, ...]]) -> Iterator[str]:
+def table(heads: tuple[str, ...], rows: Sequence[tuple[object, ...]]) -> Iterator[str]:
     """Yield the lines of a table."""
     yield ""
     yield f"| {' | '.join(heads)} |"
