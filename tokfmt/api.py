@@ -119,7 +119,7 @@ def open(  # noqa: A001 - the verb that users expect
 
             return dataset_of_recipe(cast("TokenReader | TextRecipe", reader), source.notes, (source,))
         if isinstance(reader, RecordReader):
-            if reader.info.kind == "text" and tokenizer is None:
+            if reader.info.is_text and tokenizer is None:
                 raise OptionError(f"{path}: holds text, not token IDs. To read it as tokens, add tokenizer=NAME")
             from tokfmt.dataset import TextDataset
             from tokfmt.source.ingest import Texts, encoder_of
@@ -127,13 +127,13 @@ def open(  # noqa: A001 - the verb that users expect
             texts = Texts(reader, encoder_of(reader, handle))
             if handle is not None:
                 source = source._replace(tokenizers=(handle.describe(),) * len(source.paths))
-            return TextDataset(
-                texts, source.format.name, inferred=reader.info.inferred, notes=source.notes, origin=(source,)
-            )
+            facts: dict[str, Any] = {"inferred": reader.info.inferred, "notes": source.notes, "origin": (source,)}
+            return TextDataset(texts, source.format.name, **facts, tokenizer=handle)
         guessed = (*reader.info.inferred, *source.separator.guess)
         notes = tuple(note for note in source.notes if note not in guessed)
         again = partial(_opened_again, wanted, handle) if reader.presumes else None
-        return Dataset(reader, source.format.name, inferred=guessed, notes=notes, origin=(source,), again=again)
+        facts = {"inferred": guessed, "notes": notes, "origin": (source,)}
+        return Dataset(reader, source.format.name, **facts, again=again, tokenizer=handle)
 
 
 def _opened_again(request: SourceRequest, tokenizer: TokenizerHandle | None) -> TokenReader:

@@ -849,7 +849,7 @@ class FormatContract:
             source = open_dataset(asked, files=[dataset_at(path, asked, self.format)])
             request = Request(asked, LocalPlace(home / "lines.jsonl"), to="jsonl", verify=True)
             given: Any = [source], source.reader  # The format need not be installed, so detection is skipped.
-            done = convert_files(request, Progress(), given=given)
+            done = convert_files(request, Progress(), opened=given)
             source.reader.close()
             assert (done.sequences, done.tokens) == (len(lists), sum(map(len, lists)))
             info, written = source.reader.info, (home / "lines.jsonl").read_text().splitlines()
@@ -950,7 +950,7 @@ class ReadOnlyContract:
         return [one for batch in found for one in (batch.texts or (batch.ragged.tolist() if batch.ragged else ()))]
 
     def _batches(self, stored: RecordReader, block: Block) -> Iterator[RecordBatch]:
-        return stored.texts(block) if stored.info.kind == "text" else stored.ids(block)
+        return stored.texts(block) if stored.info.is_text else stored.ids(block)
 
     def test_it_is_read_as_it_was_made(self, tmp_path: Path) -> None:
         """The reader, and its copy after pickling, return what was made."""

@@ -167,15 +167,21 @@ def test_a_few_long_documents_are_looked_at(tmp_path):
     assert show(megatron_pair(tmp_path / "y_document", odd), 5).eos_id is None
 
 
+@pytest.mark.parametrize("name", ["stage1", "nanogpt", "array"])
 @pytest.mark.parametrize("tokens", [1 << 22, (1 << 22) + 8192])
-def test_the_first_documents_of_a_long_stream_take_its_beginning(tokens, tmp_path):
-    """A stream that is not long is scanned to its end."""
+def test_the_first_documents_of_a_long_stream_take_its_beginning(tokens, name, tmp_path):
+    """A stream that is not long is scanned to its end. Separators are after documents, or before those of the array."""
     path, documents = tmp_path / "stage1_block_0000.bin", documents_of(1_000, LENGTH)
-    np.resize(documents, tokens).astype("<i4").tofile(path)
+    ids, options = np.resize(documents, tokens), {"side": "before"} if name == "array" else {}
+    if name == "array":
+        path = tmp_path / "x.npy"
+        np.save(path, np.resize(np.roll(documents, 1, axis=1), tokens))
+    else:
+        ids.astype("<i4" if name == "stage1" else "<u2").tofile(path)
     with asked_of(tmp_path) as asked:
-        found = [one.ids for one in show(path, "0:3", eos=EOS).shown]
+        found = [one.ids for one in show(path, "0:3", eos=EOS, format=name, options=options).shown]
     assert found == documents[:3, :-1].tolist()
-    assert (asked.bytes_of(".bin") < 2 * tokens) == (tokens > 1 << 22)
+    assert (asked.bytes_of(path.suffix) < path.stat().st_size // 2) == (tokens > 1 << 22)
 
 
 def test_one_document_of_a_long_pack_takes_the_beginning_of_its_index(tmp_path):

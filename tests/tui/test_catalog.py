@@ -75,7 +75,7 @@ def test_a_dataset_has_the_whole_screen_after_one_that_cannot_be_read(folder):
             shown, hidden = app.sequences.list, app.sequences.query_one("#refusal")
             shown, hidden = (shown, hidden) if readable else (hidden, shown)
             assert shown.has_focus
-            assert shown.outer_size.height == app.size.height - (3 if readable else 2)
+            assert shown.outer_size.height == app.size.height - 3
             assert not hidden.size.height or not hidden.display or not hidden.parent.display
             await press("d")
 

@@ -62,12 +62,12 @@ class Most(NamedTuple):
 
 
 BOUNDS: dict[Callable[[Path, Path], None], Most] = {
-    opened: Most(180, 371, 92),
-    converted: Most(420, 1500, 515),
-    counted: Most(318, 645, 145),
-    shown: Most(200, 405, 95),
-    checked: Most(236, 760, 185),
-    described: Most(196, 410, 112),
+    opened: Most(180, 367, 78),
+    converted: Most(424, 1485, 484),
+    counted: Most(320, 658, 136),
+    shown: Most(208, 411, 82),
+    checked: Most(236, 758, 176),
+    described: Most(196, 409, 102),
 }
 
 

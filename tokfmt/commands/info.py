@@ -6,6 +6,7 @@ sequences are read. A fact that would take more is taken from the manifest, or i
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -15,7 +16,7 @@ import numpy as np
 
 from tokfmt.core.losses import READS
 from tokfmt.core.ragged import Tokens
-from tokfmt.core.reader import Info, Layout, TokenReader, largest_id, windows
+from tokfmt.core.reader import Info, TokenReader, largest_id, windows
 from tokfmt.core.records import RecordReader
 from tokfmt.errors import CorruptError, TruncatedError
 from tokfmt.files.listing import Listing
@@ -92,6 +93,7 @@ class Overview:
         manifest: The manifest; None without one.
         ids: The first token IDs of the first sequence that has any; None for text.
         text: The first words of the first sequence; None without a tokenizer on this machine.
+        fields: The fields of the first record of JSON lines; empty for another dataset.
         notes: Sentences on what tokfmt inferred, and on defects.
     """
 
@@ -121,6 +123,7 @@ class Overview:
     ids: tuple[int, ...] | None
     text: str | None
     notes: tuple[str, ...]
+    fields: tuple[str, ...] = ()
 
 
 def info(given: SourceRequest, tokenizer: str | None = None) -> Overview:
@@ -190,7 +193,7 @@ def _of_records(source: Source, records: RecordReader, manifest: Manifest) -> di
     stated = _stated_counts(source, manifest, known.split)
     top = manifest.content.get("max_id")
     return {
-        "layout": "text" if known.kind == "text" else "token IDs",
+        "layout": "text" if known.is_text else "token IDs",
         "sequences": count if count is not None else stated.get("sequences"),
         "tokens": stated.get("tokens"),
         "counts_from": "dataset" if count is not None else "manifest" if stated else "",
@@ -205,7 +208,15 @@ def _of_records(source: Source, records: RecordReader, manifest: Manifest) -> di
         "ids": tuple(value[:_IDS]) if isinstance(value, list) else None,
         "text": shortened(value, _CHARACTERS) if isinstance(value, str) else None,
         "notes": source.notes,
+        "fields": () if value is None or not known.json_lines else _fields_of(records),
     }
+
+
+def _fields_of(records: RecordReader) -> tuple[str, ...]:
+    """Return the fields of the first record, whose line was read already."""
+    batch = next(iter(records.lines(records.blocks(1, 0, 1)[0])), None)
+    found = json.loads(batch.lines[0]) if batch is not None and batch.lines else {}
+    return tuple(found) if isinstance(found, dict) else ()
 
 
 def _first_record(source: Source, records: RecordReader) -> str | list[int] | None:
@@ -228,7 +239,7 @@ def _of_tokens(source: Source, stored: TokenReader, request: SourceRequest, mani
     counts: Mapping[str, Any] = {}
     if divided and not axis.info.beginning:
         counts = {"sequences": axis.info.sequences, "tokens": axis.info.tokens}
-    stated = _stated_counts(source, manifest, about.split, samples=about.layout is Layout.SAMPLES)
+    stated = _stated_counts(source, manifest, about.split, samples=about.is_samples)
     top, top_from = _largest(stored, manifest, computed=source.format.is_computed)
     counts_of_padding = stored.padding_counts()
     made = 0 if counts_of_padding is None else counts_of_padding.separators
@@ -253,8 +264,8 @@ def _samples(stored: TokenReader) -> dict[str, int | None]:
     """Return the number and the length of the samples that a stored axis is in, and their padding."""
     about = stored.info
     counts = stored.padding_counts()
-    if about.layout is Layout.SAMPLES or counts is None:
-        whole = about.layout is Layout.SAMPLES and about.sample_length is not None and not about.beginning
+    if about.is_samples or counts is None:
+        whole = about.is_samples and about.sample_length is not None and not about.beginning
         return {
             "samples": about.sequences if whole else None,
             "sample_length": about.sample_length,

@@ -16,7 +16,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -135,6 +135,7 @@ class Info:
             manifests describe it; None if unknown.
     """
 
+    is_text: ClassVar[bool] = False
     layout: Layout
     dtype: np.dtype[np.unsignedinteger]
     sequences: int
@@ -163,6 +164,11 @@ class Info:
     length_given: bool = False
     tokenizers: tuple[str, ...] = ()
     made_by: Mapping[str, Any] | None = None
+
+    @property
+    def is_samples(self) -> bool:
+        """True if the sequences are the rows that the files store."""
+        return self.layout is Layout.SAMPLES
 
     @property
     def facts(self) -> Mapping[str, object]:

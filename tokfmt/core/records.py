@@ -12,13 +12,13 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.ragged import Offsets, Ragged
-from tokfmt.core.reader import ByteOffset, Damage
+from tokfmt.core.reader import ByteOffset, Damage, Inner
 from tokfmt.errors import Loss, TokfmtError
 from tokfmt.files.place import Place
 
@@ -144,6 +144,9 @@ class RecordInfo:
         inferred, notes, split, other_splits, extras, facts, damage, lost, made_by: As in `reader.Info`.
     """
 
+    is_samples: ClassVar[bool] = False
+    inner: ClassVar[tuple[Inner, ...]] = ()
+    tokenizers: ClassVar[tuple[str, ...]] = ()
     kind: str
     size: int
     records: int | None
@@ -161,6 +164,11 @@ class RecordInfo:
     damage: tuple[Damage, ...] = ()
     lost: tuple[Loss, ...] = ()
     made_by: Mapping[str, Any] | None = None
+
+    @property
+    def is_text(self) -> bool:
+        """True if a record is text, False if it is token IDs."""
+        return self.kind == "text"
 
     @property
     def facts(self) -> Mapping[str, object]:
@@ -199,6 +207,7 @@ class RecordReader(ABC):
         is_table: The texts are a column of a table, and `texts_with_columns` has the other columns.
     """
 
+    has_labels: ClassVar[bool] = False
     info: RecordInfo
     files: Sequence[Place] = ()
     is_table: bool = False
@@ -215,7 +224,7 @@ class RecordReader(ABC):
         """
         if self.info.records is not None:
             return self.info.records
-        found, read = 0, self.texts if self.info.kind == "text" else self.ids
+        found, read = 0, self.texts if self.info.is_text else self.ids
         for batch in (batch for block in self.blocks(1 << 20) for batch in read(block)):
             found += len(batch.texts) + (0 if batch.ragged is None else len(batch.ragged))
             if found >= last:
@@ -250,7 +259,7 @@ class RecordReader(ABC):
 
         With `info.json_lines`, they are as they are in the file, validated. The default makes them from text or IDs.
         """
-        if self.info.kind == "text":
+        if self.info.is_text:
             for batch in self.texts(block):
                 if self.info.chats:
                     lines = [f'{{"messages": {text}}}'.encode() for text in batch.texts]
@@ -391,7 +400,7 @@ def counted_records(records: RecordReader, block: Block) -> int:
     """Return the number of records in a block. Reads the block."""
     if records.info.json_lines:
         return sum(len(batch.lines) for batch in records.lines(block))
-    if records.info.kind == "text":
+    if records.info.is_text:
         return sum(len(batch.texts) for batch in records.texts(block))
     return sum(len(batch.ragged) for batch in records.ids(block) if batch.ragged is not None)
 

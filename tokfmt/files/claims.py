@@ -149,12 +149,12 @@ class Claim:
                     self._seen = self._store.put(key, self._content(), if_absent=True)
                 except FileExistsError:
                     self.taken = False
-                    found = read_claim(self._store, self.destination)
-                    if alone and found is not None:
-                        raise refused(self.destination, found) from None
+                    claim = read_claim(self._store, self.destination)
+                    if alone and claim is not None:
+                        raise refused(self.destination, claim) from None
                 else:
                     return
-                if found is not None and self._replaces(found, key, overwrite=overwrite):
+                if claim is not None and self._replaces(claim, key, overwrite=overwrite):
                     return
         except UnsupportedError:
             self.taken = False
@@ -162,17 +162,17 @@ class Claim:
             return
         raise ConversionError(f"{printable(self.destination)}: other runs write it at the same time. Run again later")
 
-    def _replaces(self, found: Claimed, key: str, *, overwrite: bool) -> bool:
+    def _replaces(self, claim: Claimed, key: str, *, overwrite: bool) -> bool:
         """Return True if the claim is ours, or is now. All tasks of a run share the claim that the first one wrote."""
-        if found.run != self.run and not overwrite:
-            raise refused(self.destination, found)
+        if claim.run != self.run and not overwrite:
+            raise refused(self.destination, claim)
         self.taken = True
-        if found.run == self.run:
-            self.joined, self._seen = True, found.identity
+        if claim.run == self.run:
+            self.joined, self._seen = True, claim.identity
             return True
-        self.replaced = found
+        self.replaced = claim
         try:
-            self._seen = self._store.put(key, self._content(), if_match=found.identity)
+            self._seen = self._store.put(key, self._content(), if_match=claim.identity)
         except FileExistsError:
             self.taken = False
         return self.taken
@@ -210,16 +210,16 @@ class Claim:
             return not self.lost
         if self._seen is not None and self._store.identity(claim_url(self.destination).key) == self._seen:
             return True
-        found = None if self._alone else read_claim(self._store, self.destination)
-        if found is not None and found.run == self.run:
-            self._seen = found.identity
+        claim = None if self._alone else read_claim(self._store, self.destination)
+        if claim is not None and claim.run == self.run:
+            self._seen = claim.identity
             return True
         self.taken, self.lost = False, True
         return False
 
-    def _lost_to(self, found: Claimed | None) -> ConversionError:
+    def _lost_to(self, claim: Claimed | None) -> ConversionError:
         self.taken, self.lost = False, True
-        who = "was deleted" if found is None else f"is now of {found.owner()}"
+        who = "was deleted" if claim is None else f"is now of {claim.owner()}"
         return ConversionError(
             f"{printable(self.destination)}: the claim of this run {who}, so it publishes nothing. "
             "Run again when no other run writes it"
@@ -241,9 +241,9 @@ class Claim:
         )
 
 
-def refused(destination: Url, found: Claimed) -> ConversionError:
+def refused(destination: Url, claim: Claimed) -> ConversionError:
     """Return the error for a destination that another run has claimed."""
     return ConversionError(
-        f"{printable(destination)}: another tokfmt is writing it ({found.owner()}). If that run was killed, "
+        f"{printable(destination)}: another tokfmt is writing it ({claim.owner()}). If that run was killed, "
         "--resume on that machine continues it, and --overwrite starts over"
     )

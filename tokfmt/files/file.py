@@ -233,11 +233,11 @@ class File:
             yield self._fd
             return
         fd = self._reopen()
-        kept = self._keep(fd)
+        is_kept = self._keep(fd)
         try:
             yield fd
         finally:
-            if not kept:
+            if not is_kept:
                 os.close(fd)
 
     @contextmanager
@@ -667,9 +667,9 @@ class Stream(io.RawIOBase):
         return found
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
-        found = self.read(len(buffer))
-        buffer[: len(found)] = found
-        return len(found)
+        content = self.read(len(buffer))
+        buffer[: len(content)] = content
+        return len(content)
 
 
 def _open_regular(path: Path) -> int:
@@ -807,10 +807,10 @@ def walk(directory: str | os.PathLike[str]) -> Iterator[tuple[LocalPlace, list[s
         if names is not None:
             yield base, names
             continue
-        held = base.entries()
-        names = [name for name, kind in held.items() if not _is_directory(base, name, kind)]
+        entries = base.entries()
+        names = [name for name, kind in entries.items() if not _is_directory(base, name, kind)]
         left.append((base, names))
-        inner = [name for name, kind in held.items() if kind is Kind.DIRECTORY]
+        inner = [name for name, kind in entries.items() if kind is Kind.DIRECTORY]
         left += [(base / name, None) for name in reversed(inner)]
 
 
@@ -828,7 +828,7 @@ def everything_in(directory: PlaceLike) -> list[Place]:
     Raises:
         FormatError: If a directory cannot be listed.
     """
-    place, found, left = place_of(directory), list[str](), [""]
+    place, names, left = place_of(directory), list[str](), [""]
     while left:
         inside = left.pop()
         try:
@@ -839,10 +839,10 @@ def everything_in(directory: PlaceLike) -> list[Place]:
             if kind is Kind.DIRECTORY:
                 left.append(f"{inside}{name}/")
             else:
-                found.append(f"{inside}{name}")
+                names.append(f"{inside}{name}")
         if inside and not entries:
-            found.append(inside.removesuffix("/"))
-    return [place / name for name in sorted(found, key=natural_key)]
+            names.append(inside.removesuffix("/"))
+    return [place / name for name in sorted(names, key=natural_key)]
 
 
 def natural_key(name: str) -> tuple[object, ...]:

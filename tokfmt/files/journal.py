@@ -168,12 +168,12 @@ class Journal(NullJournal):
         with self._alone():
             if path.exists():
                 try:
-                    kept: T = json.loads(path.read_bytes())
+                    result: T = json.loads(path.read_bytes())
                 except ValueError as error:
                     raise CorruptError(
                         path, "is not JSON", remedy=f"Delete {printable(self.home)} to start over"
                     ) from error
-                return kept
+                return result
             value = make()
             sync_file_system(self.home)
             replace_file(path, json.dumps(value).encode())
@@ -237,10 +237,10 @@ class _Durable:
         return result
 
 
-def keep_only(path: Path, kept: Callable[[str], bool]) -> int:
+def keep_only(path: Path, is_kept: Callable[[str], bool]) -> int:
     """Remove all other kinds of entries from a journal that is not open. Return the number of entries left."""
     content = path.read_bytes()[: read_journal(path)[1]] if path.exists() else b""
-    lines = [line for line in content.splitlines(keepends=True) if kept(json.loads(line[9:])[0])]
+    lines = [line for line in content.splitlines(keepends=True) if is_kept(json.loads(line[9:])[0])]
     replace_file(path, b"".join(lines))
     return len(lines)
 

@@ -331,8 +331,8 @@ def _remove(path: Path, lock: int, owner: int) -> None:
 
 def _remove_dead(parent: Path) -> None:
     with os.scandir(parent) as entries:
-        found = list(entries)
-    for entry in found:
+        listed = list(entries)
+    for entry in listed:
         if not entry.name.startswith(_PREFIX):
             continue
         with contextlib.suppress(OSError):

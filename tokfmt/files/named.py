@@ -45,12 +45,12 @@ def place_named(file: Place, name: str, home: Place | None = None) -> Place:
     if not isinstance(file, Url) or not isinstance(home, Url):
         return _without_secrets(file, place_of(name).asking(file.listing)) if is_address(name) else home / name
     try:
-        found = (place_of(name) if is_address(name) else _joined(home, name)).asking(file.listing)
+        place = (place_of(name) if is_address(name) else _joined(home, name)).asking(file.listing)
     except OptionError:
         raise _outside(file, name) from None
-    if not _is_own(file, found) and not _is_allowed(found):
-        raise _outside(file, found)
-    return _without_secrets(file, found)
+    if not _is_own(file, place) and not _is_allowed(place):
+        raise _outside(file, place)
+    return _without_secrets(file, place)
 
 
 def _joined(home: Url, name: str) -> Place:
@@ -65,9 +65,9 @@ def _joined(home: Url, name: str) -> Place:
     return replace(home, key="" if key == "." else key, query="")
 
 
-def _is_own(file: Url, found: Place) -> bool:
+def _is_own(file: Url, place: Place) -> bool:
     """Return whether a place has the same owner as a file in a store."""
-    return isinstance(found, Url) and _owner(found) == _owner(file)
+    return isinstance(place, Url) and _owner(place) == _owner(file)
 
 
 def _owner(url: Url) -> Url:
@@ -75,30 +75,30 @@ def _owner(url: Url) -> Url:
     return replace(url, key="/".join(names).partition("@")[0], query="")
 
 
-def _is_allowed(found: Place) -> bool:
+def _is_allowed(place: Place) -> bool:
     allowed = os.environ.get(VARIABLE, "").splitlines()
-    return any(_is_below(found, place_of(prefix)) for prefix in allowed if prefix)
+    return any(_is_below(place, place_of(prefix)) for prefix in allowed if prefix)
 
 
-def _is_below(found: Place, prefix: Place) -> bool:
-    return found.real().relative(prefix.real()) is not None
+def _is_below(place: Place, prefix: Place) -> bool:
+    return place.real().relative(prefix.real()) is not None
 
 
-def _outside(file: Url, found: Place | str) -> UnsafeError:
+def _outside(file: Url, place: Place | str) -> UnsafeError:
     accepts = "--allow-source PREFIX accepts what begins with a prefix"
-    return UnsafeError(file, f"names {printable(found)}, which is outside of {_owner(file)}", remedy=accepts)
+    return UnsafeError(file, f"names {printable(place)}, which is outside of {_owner(file)}", remedy=accepts)
 
 
-def _without_secrets(file: Place, found: Place) -> Place:
-    if isinstance(found, Url):
-        if "@" in found.authority:
-            raise FormatError(file, f"names {found} with a password", remedy="Name it without")
-        if any(_OF_A_SIGNATURE.search(key) for key, _ in parse_qsl(found.query, keep_blank_values=True)):
+def _without_secrets(file: Place, place: Place) -> Place:
+    if isinstance(place, Url):
+        if "@" in place.authority:
+            raise FormatError(file, f"names {place} with a password", remedy="Name it without")
+        if any(_OF_A_SIGNATURE.search(key) for key, _ in parse_qsl(place.query, keep_blank_values=True)):
             remedy = "Name the object without it, and give credentials to its store"
             raise FormatError(
-                file, f"names {found} with a signature, which ends, and opens it to readers", remedy=remedy
+                file, f"names {place} with a signature, which ends, and opens it to readers", remedy=remedy
             )
-    return found
+    return place
 
 
 def allow_sources(prefixes: Iterable[str]) -> None:
@@ -125,12 +125,12 @@ def allowing(prefixes: str | Iterable[str]) -> Iterator[None]:
     Raises:
         OptionError: As `allow_sources`.
     """
-    given = [prefixes] if isinstance(prefixes, str) else list(prefixes)
+    texts = [prefixes] if isinstance(prefixes, str) else list(prefixes)
     before = os.environ.get(VARIABLE)
     try:
-        if given:
-            allow_sources(given)
+        if texts:
+            allow_sources(texts)
         yield
     finally:
-        if given:
+        if texts:
             allow_sources(before.splitlines() if before else ())

@@ -260,6 +260,8 @@ class LocalPlace(PosixPath, Place):
 
     def normalized(self) -> LocalPlace:
         """See `Place.normalized`."""
+        if self.is_absolute() and ".." not in self.parts:
+            return self
         return LocalPlace(os.path.abspath(self)).asking(self.listing)
 
     def real(self) -> LocalPlace:
@@ -539,10 +541,10 @@ _MODES = {
 }  # fmt: skip
 
 
-def status_of(found: os.stat_result) -> Status:
+def status_of(status: os.stat_result) -> Status:
     """Convert a stat result of a path, or of an open file."""
-    kind = _MODES.get(stat.S_IFMT(found.st_mode), Kind.DEVICE)
-    return Status(kind, Identity(found.st_size, f"{found.st_mtime_ns}:{found.st_ino}"))
+    kind = _MODES.get(stat.S_IFMT(status.st_mode), Kind.DEVICE)
+    return Status(kind, Identity(status.st_size, f"{status.st_mtime_ns}:{status.st_ino}"))
 
 
 def _kind(entry: os.DirEntry[str]) -> Kind:
@@ -649,11 +651,11 @@ def destination_of(given: PlaceLike) -> Place:
     if isinstance(given, Place):
         return given
     text = os.fspath(given)
-    if (found := _ADDRESS.match(text)) is None:
+    if (match := _ADDRESS.match(text)) is None:
         return LocalPlace(given)
-    if not _is_registered(found[1]) or found[1].lower() in _READ_ONLY:
+    if not _is_registered(match[1]) or match[1].lower() in _READ_ONLY:
         raise _not_written(text)
-    if found[2] == "/":
+    if match[2] == "/":
         raise _refused(text, "read")
     return _with_key(Url.parse(text))
 
@@ -672,8 +674,8 @@ def place_of(given: PlaceLike) -> Place:
     if isinstance(given, Place):
         return given
     text = os.fspath(given)
-    if (found := _ADDRESS.match(text)) is not None:
-        if found[2] != "/" and not os.path.lexists(text) and _is_registered(found[1]):
+    if (match := _ADDRESS.match(text)) is not None:
+        if match[2] != "/" and not os.path.lexists(text) and _is_registered(match[1]):
             return Url.parse(text)
         refuse_address(text, "read")
     return LocalPlace(given)
@@ -711,8 +713,8 @@ def refuse_address(path: str | os.PathLike[str], done: Literal["read", "written"
 
 
 def _refused(text: str, done: Literal["read", "written"]) -> OptionError:
-    found = _ADDRESS.match(text)
-    scheme, named = (found[1].lower() if found else ""), _ADDRESS.sub(r"\1://", printable(text), count=1)
+    match = _ADDRESS.match(text)
+    scheme, named = (match[1].lower() if match else ""), _ADDRESS.sub(r"\1://", printable(text), count=1)
     named = named.partition("?")[0] if scheme in _WITH_QUERY else named  # The query may hold a signature.
     is_joined = not text.partition(":")[2].startswith("//")  # A Path has joined the slashes.
     if done == "written" and not (is_joined and _is_registered(scheme)):

@@ -59,18 +59,18 @@ class ShardSet(NamedTuple):
 
 def shard_sets(names: Iterable[str]) -> list[ShardSet]:
     """Return the sets of the names that state how many files there are, in the order of their first names."""
-    found: dict[tuple[str, ...], ShardSet] = {}
+    sets: dict[tuple[str, ...], ShardSet] = {}
     for name in names:
         if "of" not in name or (match := _NAME.fullmatch(name)) is None:
             continue
         prefix, of, count, suffix = match["prefix"], match["of"], match["count"], match["suffix"] or ""
         key = prefix, of, count, suffix
-        if key not in found:
+        if key not in sets:
             end = f"{of}{count}{'-*' if match['hash'] else ''}{suffix}"
             template = f"{_literal(prefix)}{{:0{len(match['number'])}}}{_literal(end)}"
-            found[key] = ShardSet(prefix.rstrip(_ENDS), f"{prefix}*{end}", int(count), {}, template, suffix)
-        found[key].files.setdefault(int(match["number"]), []).append(name)
-    return list(found.values())
+            sets[key] = ShardSet(prefix.rstrip(_ENDS), f"{prefix}*{end}", int(count), {}, template, suffix)
+        sets[key].files.setdefault(int(match["number"]), []).append(name)
+    return list(sets.values())
 
 
 def _set_of(name: str) -> str:
@@ -104,14 +104,14 @@ def shard_problem(names: Iterable[str]) -> str:
     Args:
         names: The names in one directory.
     """
-    found, alike_of = shard_sets(names), dict[tuple[str, str], list[ShardSet]]()
-    for one in found:
+    sets, alike_of = shard_sets(names), dict[tuple[str, str], list[ShardSet]]()
+    for one in sets:
         alike_of.setdefault((one.name, one.suffix), []).append(one)
     for (name, _), alike in alike_of.items():
         if len(alike) > 1:
             each = [f"{counted(one.size, 'file')} of {printable(one.pattern)}" for one in alike]
             return f"holds {len(alike)} sets of {printable(name) or 'files'}: {', '.join(each)}"
-    for one in found:
+    for one in sets:
         if twice := next((some for some in one.files.values() if len(some) > 1), None):
             return f"holds two files of one number: {', '.join(map(printable, twice))}"
         if shown := ", ".join(map(printable, islice(one.missing, _SHOWN))):

@@ -29,22 +29,22 @@ _TASKS = ".tokfmt-tasks"
 _OF_CLAIM = 7  # It is looked for, written, read before two steps, and deleted.
 
 
-def spool_parent(given: Path | None) -> Path:
+def spool_parent(directory: Path | None) -> Path:
     """Return the directory of spools: the given one, TOKFMT_SPOOL or $TMPDIR."""
-    return Path(os.path.abspath(given or os.environ.get(VARIABLE) or tempfile.gettempdir()))
+    return Path(os.path.abspath(directory or os.environ.get(VARIABLE) or tempfile.gettempdir()))
 
 
-def is_named(given: Path | None) -> bool:
+def is_named(directory: Path | None) -> bool:
     """Return whether the user names the directory of spools, which several machines may then share."""
-    return bool(given or os.environ.get(VARIABLE))
+    return bool(directory or os.environ.get(VARIABLE))
 
 
-def spool_of(destination: Url, given: Path | None) -> Path:
+def spool_of(destination: Url, directory: Path | None) -> Path:
     """Return the spool of a destination. The same user finds it again."""
     import hashlib  # Loads OpenSSL, which local conversions do not need.
 
     named = f"{os.geteuid()} {destination.as_posix()}".encode()
-    return spool_parent(given) / f"tokfmt-spool-{hashlib.blake2b(named, digest_size=8).hexdigest()}"
+    return spool_parent(directory) / f"tokfmt-spool-{hashlib.blake2b(named, digest_size=8).hexdigest()}"
 
 
 def run_of_tasks(destination: Url) -> str:

@@ -291,11 +291,11 @@ class StorePublisher(Publisher):
     def _entries(self) -> list[str]:
         """Return the files of the dataset that are entries, in the order in which they appear."""
         names = [(name.rpartition("/")[2], name) for name in self.files]
-        found = [
+        ordered = [
             (next((k for k, one in enumerate(self._kind.entries) if fnmatch.fnmatchcase(last, one)), -1), name)
             for last, name in names
         ]
-        return [name for order, name in sorted(found) if order >= 0]
+        return [name for order, name in sorted(ordered) if order >= 0]
 
     # Files that are uploaded before all are complete: a sink of `run.plan`.
 
@@ -471,7 +471,7 @@ class StorePublisher(Publisher):
 
 def identities_below(store: Store, key: str) -> dict[str, Identity]:
     """Return the identities of all objects below a key, by key."""
-    found, left = dict[str, Identity](), [key]
+    identities, left = dict[str, Identity](), [key]
     while left:
         above = left.pop()
         with contextlib.suppress(FileNotFoundError):
@@ -480,8 +480,8 @@ def identities_below(store: Store, key: str) -> dict[str, Identity]:
                 if entry.kind is Kind.DIRECTORY:
                     left.append(below)
                 elif (identity := entry.identity or store.identity(below)) is not None:
-                    found[below] = identity
-    return found
+                    identities[below] = identity
+    return identities
 
 
 def _is_at(url: Url, content: bytes | Path) -> bool:

@@ -210,7 +210,7 @@ class TokfmtReader(BaseReader):  # type: ignore[misc] # datatrove is not a depen
 
     def _records(self, piece: _Piece, decoder: Decoder | None) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield the ID and the fields of each record of a piece."""
-        if isinstance(piece, _Records) and piece.reader.info.kind == "text":
+        if isinstance(piece, _Records) and piece.reader.info.is_text:
             reader, block = piece.reader, piece.block
             name = f"{block.file}-{block.start}"
             if reader.info.json_lines:

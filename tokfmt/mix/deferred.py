@@ -113,14 +113,14 @@ def recalled_source(
         cached = recalled(key)
         if cached is None or cached["seen"] != identities_of(path for path, _ in cached["seen"]):
             return None
-        kept = cached["info"]
+        facts = cached["info"]
         info = Info(
             **{
-                **kept,
-                "layout": Layout(kept["layout"]),
-                "dtype": np.dtype(kept["dtype"]),
-                "separators": Separators(kept["separators"]),
-                "tokenizers": tuple(kept["tokenizers"]),
+                **facts,
+                "layout": Layout(facts["layout"]),
+                "dtype": np.dtype(facts["dtype"]),
+                "separators": Separators(facts["separators"]),
+                "tokenizers": tuple(facts["tokenizers"]),
             }
         )
         separator, notes = Separator(*cached["separator"]), tuple(cached["notes"])

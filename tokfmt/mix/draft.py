@@ -15,6 +15,7 @@ from tokfmt.mix.language import RecipeFile, SourceEntry
 from tokfmt.mix.samples import separator_of
 from tokfmt.source.ingest import sample_records
 from tokfmt.source.stored import Source as Opened
+from tokfmt.source.stored import records_of
 from tokfmt.text.filter_rules import FilterRules
 from tokfmt.text.filters import GARBAGE, FilterChain
 from tokfmt.wording import counted, printable
@@ -61,7 +62,7 @@ class TextSource:
     @property
     def readers(self) -> list[RecordReader]:
         """The reader of the records of each part."""
-        return [part.reader for part in self.parts if isinstance(part.reader, RecordReader)]
+        return records_of(self.parts)
 
 
 def filters_of(file: RecipeFile, entry: SourceEntry) -> tuple[tuple[str, FilterRules], ...]:

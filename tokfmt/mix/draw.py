@@ -167,7 +167,7 @@ def draw(
     order: Iterable[NDArray[np.int64]],
     quota: int | None,
     source: int,
-    kept: Kept | None,
+    duplicates: Kept | None,
     records: NDArray[np.int64] | None = None,
 ) -> Drawing:
     """Draw documents of a source.
@@ -177,7 +177,8 @@ def draw(
         order: The indices of entries as they are drawn, some at a time; see `in_order`.
         quota: Maximum number of tokens; None for all documents.
         source: The number of the source in the recipe.
-        kept: The documents that were kept so far; those that are kept here are added. None to keep equal documents.
+        duplicates: The documents that were kept so far; those that are kept here are added. None to
+            keep equal documents.
         records: The number of each entry's record in the source; None if it is the index of the entry.
     """
     chosen, looked, tally = np.zeros(len(entries), np.bool_), np.zeros(len(entries), np.bool_), Tally()
@@ -186,8 +187,8 @@ def draw(
         batch = plain[numbers].view(entries.dtype)
         passed = batch["rule"] == 0
         origins = np.full(len(batch), -1, np.int64)
-        if kept is not None:
-            origins[passed] = kept.sources(batch[passed])
+        if duplicates is not None:
+            origins[passed] = duplicates.sources(batch[passed])
             origins[_again(batch, passed & (origins < 0))] = source
         keep = passed & (origins < 0)
         total = tally.tokens + np.cumsum(np.where(keep, batch["tokens"], 0), dtype=np.int64)
@@ -197,9 +198,9 @@ def draw(
         _count(tally, batch[:stop], keep[:stop], origins[:stop])
         chosen[numbers[:stop][keep[:stop]]] = True
         looked[numbers[:stop]] = True
-        if kept is not None:
+        if duplicates is not None:
             new = numbers[:stop][keep[:stop]]
-            kept.add(batch[:stop][keep[:stop]], source, new if records is None else records[new])
+            duplicates.add(batch[:stop][keep[:stop]], source, new if records is None else records[new])
         if stop < len(batch):
             tally.beyond = int(batch["tokens"][stop])
             return Drawing(chosen, looked, tally, bool(unread[stop]))

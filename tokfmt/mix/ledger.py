@@ -567,8 +567,8 @@ class Ledgers:
                 raise CorruptError(ledger.path, f"names record {record:,} of {printable(path)}", found=f"{count:,}")
             line = reader.record_line(record)
             if line is None:
-                found = reader.record_byte_offset(record)
-                return [Origin(name, shown_path(found.path), record, *span, detail=found.detail)]
+                byte_offset = reader.record_byte_offset(record)
+                return [Origin(name, shown_path(byte_offset.path), record, *span, detail=byte_offset.detail)]
             return [Origin(name, shown_path(line.path), record, *span, line.number, line.offset, line.decompressed)]
         count = reader.info.sequences
         if not 0 <= record < count:

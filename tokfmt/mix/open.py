@@ -46,8 +46,10 @@ from tokfmt.source.request import (
 from tokfmt.source.stored import Source as Opened
 from tokfmt.source.stored import (
     agreed_tokenizer,
+    axes_of,
     boundaries_of,
     hold_chats,
+    records_of,
     refuse_other_ends,
     unknown_id,
     without_ends,
@@ -101,16 +103,16 @@ def _lost(parts: Sequence[Opened], allow_loss: frozenset[str], *, cut: bool) -> 
         cut: The recipe cuts sequences, so that borders inside of them are lost.
     """
     for part in parts:
-        info = part.reader.info
-        yield from info.lost
+        yield from part.reader.info.lost
         yield from (Loss("other-files", note) for note in part.left_out)
-        if not isinstance(info, Info) or isinstance(part.reader, RecordReader):
+        if part.axis is None:
             continue
+        info = part.axis.info
         if cut and "inner-boundaries" in allow_loss:
             yield from (Loss("inner-boundaries", boundaries_of(inner)) for inner in info.inner)
             if info.segmented and info.sample_length is None:
                 yield loss_in(part.paths[0], "inner-boundaries", "where documents begin inside of rows")
-        if "loss-mask" in allow_loss and (what := _masks_of(info)) and (cut or not has_labels(part.reader)):
+        if "loss-mask" in allow_loss and (what := _masks_of(info)) and (cut or not has_labels(part.axis)):
             yield loss_in(part.paths[0], "loss-mask", what)
 
 
@@ -128,7 +130,7 @@ def _refuse_ended(
     to_eos = separator_of(file, sources)
     for k in unknown:
         for part in parts[k]:
-            if not isinstance(part.reader, RecordReader) and without_ends(part, part.reader, to_eos)[1]:
+            if part.axis is not None and without_ends(part, part.axis, to_eos)[1]:
                 what = f'source "{printable(sources[k].name)}" states no separator, and its sequences end with {to_eos}'
                 ways = f'eos = {to_eos} reads it as the separator, eos = "none" as content'
                 raise ConversionError(f"{printable(file.where)}: {what}, that of the other sources. {ways}")
@@ -231,10 +233,10 @@ def _refuse_beyond(parts: Sequence[Opened], handle: TokenizerHandle) -> None:
         TokenizerMismatchError: There is such a dataset.
     """
     for part in parts:
-        if isinstance(part.reader, RecordReader):
+        if part.axis is None:
             continue
         for path, manifest in zip(part.paths, part.manifests, strict=True):
-            top = part.reader.info.max_id
+            top = part.axis.info.max_id
             largest = manifest.content.get("max_id") if top is None else top
             if isinstance(largest, int) and handle.ids.lacks_largest(largest, part.separator.eos_id):
                 raise unknown_id(path, handle.name, handle.ids, largest)
@@ -367,7 +369,7 @@ def _opened(
         return _text_source(file, entry, parts, datasets, handle), parts
     if handle is not None and entry.select is None and "tokenizers" not in hints.allow_loss:
         _refuse_beyond(parts, handle)
-    gathers = any(isinstance(part.reader, RecordReader) for part in parts)
+    gathers = bool(records_of(parts))
     parts = [_axis(part, hints.allow_loss) for part in parts]
     if not stored:
         parts = [_trimmed(part, file.to_eos) for part in parts]
@@ -421,7 +423,7 @@ def _token_source(
         TokfmtError: The recipe cannot take its sequences as they are.
     """
     stored = file.pack == "stored"
-    readers: list[TokenReader] = [part.reader for part in parts if not isinstance(part.reader, RecordReader)]
+    readers = axes_of(parts)
     _refuse_samples(file, readers, parts)
     if not stored:
         _refuse_unclear(parts)
@@ -464,7 +466,7 @@ def _kinds(entry: SourceEntry, parts: Sequence[Opened]) -> set[str]:
     Raises:
         OptionError: The source has a filter and holds token IDs.
     """
-    kinds = {part.reader.info.kind if isinstance(part.reader, RecordReader) else "ids" for part in parts}
+    kinds = {"text" if part.reader.info.is_text else "ids" for part in parts}
     if (entry.filter or len(kinds) > 1) and not any(map(_holds_ids, parts)):
         kinds.discard("ids")  # "ids" is only the default of files without a record
     if entry.filter and "ids" in kinds:
@@ -475,9 +477,7 @@ def _kinds(entry: SourceEntry, parts: Sequence[Opened]) -> set[str]:
 
 
 def _holds_ids(part: Opened) -> bool:
-    if not isinstance(part.reader, RecordReader):
-        return True
-    return part.reader.info.kind == "ids" and part.reader.count() > 0
+    return part.records is None or (not part.records.info.is_text and part.records.count() > 0)
 
 
 def _notes(
@@ -494,8 +494,8 @@ def _notes(
     notes = dict.fromkeys(told)
     stored = [made for part in parts for made in part.tokenizers if not part.format.is_computed]  # else noted there
     if handle is not None and None in stored:
-        given = f'tokenizer = "{printable(handle.name)}"'
-        notes[f"no manifest names the tokenizer that made its IDs; {given} is assumed"] = None
+        assumed = f'tokenizer = "{printable(handle.name)}"'
+        notes[f"no manifest names the tokenizer that made its IDs; {assumed} is assumed"] = None
     count = sum(reader.info.sequences for reader in readers)
     if not count:
         notes["it has no sequences"] = None

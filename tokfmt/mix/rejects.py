@@ -79,7 +79,7 @@ class Rejects:
         entries: NDArray[np.void],
         numbers: NDArray[np.int64],
         texts: Iterable[tuple[str, int]],
-        kept: Kept | None,
+        duplicates: Kept | None,
     ) -> None:
         """Write a line for each of some texts.
 
@@ -89,9 +89,9 @@ class Rejects:
             entries: The entry of each text, with the rule that it breaks; ENTRY[texts].
             numbers: The number of each text's record in the source; int64[texts].
             texts: The texts, each with the byte offset of its line; -1 if it has none.
-            kept: The documents that were kept, with the numbers of their records.
+            duplicates: The documents that were kept, with the numbers of their records.
         """
-        twins = _twins(kept, entries)
+        twins = _twins(duplicates, entries)
         filters, files = dict(source.filters), self._files[self._last]
         with open(self._path, "a", encoding="utf-8") as file:
             for rule, number, (text, byte), twin in zip(
@@ -124,11 +124,11 @@ def _seen_from(home: Place, file: Place) -> str:
     return os.path.relpath(file.text, home.text) if home.is_local and file.is_local else str(file)
 
 
-def _twins(kept: Kept | None, entries: NDArray[np.void]) -> list[tuple[int, int]]:
+def _twins(duplicates: Kept | None, entries: NDArray[np.void]) -> list[tuple[int, int]]:
     """Return the source and the record of the equal document of each entry; -1 without one."""
-    if kept is None:
+    if duplicates is None:
         return [(-1, -1)] * len(entries)
-    return list(zip(kept.sources(entries).tolist(), kept.records(entries).tolist(), strict=True))
+    return list(zip(duplicates.sources(entries).tolist(), duplicates.records(entries).tolist(), strict=True))
 
 
 def _whole(text: str) -> bool:

@@ -161,9 +161,9 @@ class Samples(TokenReader):
             self._tree = EvenTree([self._samples_of(turn, k) for k, turn in enumerate(self._turns)])
         self._bounds = [0, *itertools.accumulate(turn.packing.samples * turn.passes for turn in self._turns)]
         self.count = self._counted()
-        kept = {turn.packing.axis.stored for turn in self._turns}
+        stored_dtypes = {turn.packing.axis.stored for turn in self._turns}
         natural = np.result_type(smallest(max(self.pad_id, 0)), *(turn.packing.axis.dtype for turn in self._turns))
-        common = kept.pop() if len(kept) == 1 else None
+        common = stored_dtypes.pop() if len(stored_dtypes) == 1 else None
         self._dtype = common if common is not None and common.itemsize == natural.itemsize else natural
         if file.convention == "starts":
             natural = np.promote_types(natural, smallest(file.lead))

@@ -424,9 +424,9 @@ def _check_alike(where: str, every: Sequence[Mapping[str, Any]]) -> None:
         if fact == "rank":
             _check_ranks(where, every[0]["world_size"], processes, len(every))
         elif len(processes) > 1:
-            found = "; ".join(f"{value} on rank {_listed(those)}" for value, those in processes.items())
+            values = "; ".join(f"{value} on rank {_listed(those)}" for value, those in processes.items())
             raise OptionError(
-                f"{where}: ranks do not read the same (expected one {fact}, found {found}). Give each rank the same "
+                f"{where}: ranks do not read the same (expected one {fact}, found {values}). Give each rank the same "
                 "recipe and data, batch size and state"
             )
 
@@ -443,10 +443,10 @@ def _check_ranks(where: str, ranks: int, processes: Mapping[int, Sequence[int]],
     for rank in range(ranks):
         several = processes.get(rank, ())
         if len(several) != each:
-            found = f"processes {_listed(several)} read" if several else "no process reads"
+            readers = f"processes {_listed(several)} read" if several else "no process reads"
             expected = "a rank for each process" if each == 1 else f"{each:,} processes for each rank"
             raise OptionError(
-                f"{where}: {found} the part of rank {rank} (expected {expected}). Leave out rank and world_size, or "
+                f"{where}: {readers} the part of rank {rank} (expected {expected}). Leave out rank and world_size, or "
                 "give each process its own rank"
             )
 

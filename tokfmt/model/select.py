@@ -17,7 +17,18 @@ from numpy.typing import NDArray
 
 from tokfmt.base.seeds import SHUFFLE, draws
 from tokfmt.core.ragged import Offsets, Ragged, Tokens, gathered, offsets_of, reordered
-from tokfmt.core.reader import U8, WINDOW, Info, Layout, Piece, TokenReader, check_interval, check_position, windows
+from tokfmt.core.reader import (
+    U8,
+    WINDOW,
+    Info,
+    Layout,
+    Piece,
+    Separators,
+    TokenReader,
+    check_interval,
+    check_position,
+    windows,
+)
 from tokfmt.files.place import Place
 from tokfmt.model.dataset import Dataset, concat
 from tokfmt.model.readers import dataset_of
@@ -148,14 +159,19 @@ class Beginning(Indexed):
     """The first tokens of a stored stream, up to the end of a number of documents."""
 
     def __init__(self, stored: TokenReader, eos_id: int, documents: int) -> None:
-        """Scan the stream up to the end of `documents` documents."""
-        tokens, found, b = stored.info.tokens, 0, 0
-        while b < tokens:
+        """Scan the stream up to the end of `documents` documents, each with its separator.
+
+        If these are more than a quarter of the stream, it is the whole stream, so that little is scanned twice.
+        """
+        tokens, seen, b = stored.info.tokens, 0, 0
+        before = stored.info.separators is Separators.BEFORE
+        needed = documents + before  # The separator before the next document ends the last one.
+        while b < min(tokens, stored.info.tokens // 4):
             a, b = b, min(tokens, b + min(max(b, _FIRST), WINDOW))
-            ends = np.flatnonzero(stored.tokens(a, b) == eos_id)
-            if found + len(ends) >= documents:
-                tokens = a + int(ends[documents - found - 1]) + 1
-            found += len(ends)
+            separators = np.flatnonzero(stored.tokens(a, b) == eos_id)
+            if seen + len(separators) >= needed:
+                tokens = a + int(separators[needed - seen - 1]) + (not before)
+            seen += len(separators)
         self._offsets = np.array([0, tokens][: 1 + bool(tokens)], np.int64)
         beginning = stored.info.beginning or tokens < stored.info.tokens
         count = len(self._offsets) - 1

@@ -46,34 +46,36 @@ class Manifest(NamedTuple):
 
         The file states `path` relative to its own directory. Here it is joined to that directory.
         """
-        found = self.content.get("tokenizer")
-        if not isinstance(found, dict) or not isinstance(found.get("digest"), str):
+        stated = self.content.get("tokenizer")
+        if not isinstance(stated, dict) or not isinstance(stated.get("digest"), str):
             return None
-        place = found.get("path")
+        place = stated.get("path")
         if not isinstance(place, str) or not place or "\0" in place or not self.path.is_local:
-            return {key: value for key, value in found.items() if key != "path"}
-        return {**found, "path": os.path.normpath((self.path.parent / place).text)}
+            return {key: value for key, value in stated.items() if key != "path"}
+        return {**stated, "path": os.path.normpath((self.path.parent / place).text)}
 
     @property
     def ledger(self) -> Mapping[str, Any]:
         """The `unit` and `rows` of the ledger of the dataset; empty if there is no ledger."""
-        found = self.content.get("ledger")
-        return found if isinstance(found, dict) else {}
+        stated = self.content.get("ledger")
+        return stated if isinstance(stated, dict) else {}
 
     @property
     def partial(self) -> str:
         """A sentence on a dataset that was saved from damaged sources; "" for any other dataset."""
-        found = self.content.get("partial")
-        parts = [part for part in found if isinstance(part, dict)] if isinstance(found, list) else []
+        stated = self.content.get("partial")
+        parts = [part for part in stated if isinstance(part, dict)] if isinstance(stated, list) else []
         if not parts:
             return ""
         paths = ", ".join(printable(part.get("path")) for part in parts[:_NAMED])
         lost = [part.get("lost_sequences") for part in parts]
-        known = [count for count in lost if isinstance(count, int)]
-        what = (
-            f"at least {counted(sum(known), 'sequence')}" if len(known) < len(lost) else counted(sum(known), "sequence")
+        counts = [count for count in lost if isinstance(count, int)]
+        lost_sequences = (
+            f"at least {counted(sum(counts), 'sequence')}"
+            if len(counts) < len(lost)
+            else counted(sum(counts), "sequence")
         )
-        return f"partial, by its manifest: saved from damaged sources ({paths}); {what} lost"
+        return f"partial, by its manifest: saved from damaged sources ({paths}); {lost_sequences} lost"
 
     @property
     def rows(self) -> bool:
@@ -88,8 +90,8 @@ class Manifest(NamedTuple):
     @property
     def output(self) -> Mapping[str, Any]:
         """The `bytes`, `files` and `xxh3_128` of the dataset; empty if the manifest does not state them."""
-        found = self.content.get("output")
-        return found if isinstance(found, dict) else {}
+        stated = self.content.get("output")
+        return stated if isinstance(stated, dict) else {}
 
     @property
     def of_files(self) -> Manifest:
@@ -99,14 +101,14 @@ class Manifest(NamedTuple):
     @property
     def objects(self) -> Sequence[Mapping[str, Any]]:
         """The objects of the dataset in a store, each with its `key`; empty if the manifest does not state them."""
-        found = self.output.get("objects")
-        return [one for one in found if isinstance(one, dict)] if isinstance(found, list) else []
+        listed = self.output.get("objects")
+        return [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
 
     @property
     def options(self) -> Mapping[str, object]:
         """The options of the writer that the user gave, by name."""
-        found = self.content.get("options")
-        words = found.get("to") if isinstance(found, dict) else None
+        stated = self.content.get("options")
+        words = stated.get("to") if isinstance(stated, dict) else None
         pairs = (
             [word.split("=", 1) for word in words if isinstance(word, str) and "=" in word]
             if isinstance(words, list)
@@ -137,5 +139,5 @@ class Manifest(NamedTuple):
             return {}
         if not isinstance(splits, dict) or len(splits) < _SEVERAL:
             return self.content
-        found = splits.get(split) if isinstance(split, str) else None
-        return found if isinstance(found, dict) else {}
+        of_split = splits.get(split) if isinstance(split, str) else None
+        return of_split if isinstance(of_split, dict) else {}

@@ -41,15 +41,17 @@ _HARMLESS = r"""(?xi)
 
 
 def format_of(path: PlaceLike, name: str | None = None) -> Format:
-    """Return the format of a dataset; see `identified`."""
-    format_, files, _ = identified(path, name)
+    """Return the format with a name, or that of a dataset; see `identified`."""
+    if name:
+        return registry.get(name)
+    format_, files, _ = identified(registry.of_prefix(place_of(path)))
     for file in files.values():
         file.close()
     return format_
 
 
-def identified(path: PlaceLike, name: str | None) -> tuple[Format, dict[Place, File], Manifest | None]:
-    """Return the format with a name, else the format that the content shows, else that of the manifest.
+def identified(place: Place) -> tuple[Format, dict[Place, File], Manifest | None]:
+    """Return the format that the content shows, else that of the manifest.
 
     The files that were looked at for it are still open, and are returned. So is the manifest, if it was read for it.
 
@@ -59,11 +61,7 @@ def identified(path: PlaceLike, name: str | None) -> tuple[Format, dict[Place, F
     Raises:
         DetectionError: Neither the content nor a manifest shows a format.
         FormatError: The path cannot be read.
-        OptionError: There is no format with that name.
     """
-    if name:
-        return registry.get(name), {}, None
-    place = registry.of_prefix(place_of(path))
     if not place.is_local:
         announce_manifest(place)
     try:
@@ -122,14 +120,14 @@ def dataset_paths(request: SourceRequest, listing: Listing | None = None) -> lis
         FormatError: A pattern matches nothing, or with `recursive` a directory holds no dataset.
         OptionError: A path is invalid.
     """
-    found: list[Place] = []
+    datasets: list[Place] = []
     for path in expanded(request.paths, listing):
         below = request.recursive and path.is_dir()
         places = [place for place, _ in _candidates(path, request.format)] if below else [path]
         if not places:
             raise FormatError(path, "holds no dataset, nor does a directory below it")
-        found += places
-    return found
+        datasets += places
+    return datasets
 
 
 def holds_others(directory: Place, format_: Format) -> bool:
@@ -183,11 +181,11 @@ def datasets_below(directory: Place, name: str | None) -> Iterator[tuple[Place, 
         if path.parent != last:
             seen, last = set(), path.parent
         try:
-            found = format_of(path, name)
-            main = found.canonical(registry.of_prefix(path))  # files beside it, such as an index, stand for it too
+            detected = format_of(path, name)
+            main = detected.canonical(registry.of_prefix(path))  # files beside it, such as an index, stand for it too
             if main not in seen:
                 seen.add(main)
-                yield main, found
+                yield main, detected
         except UnknownFormatError:
             yield Skipped(path)
         except (DetectionError, FormatError) as error:
@@ -233,9 +231,12 @@ def dataset_at(path: Place, request: SourceRequest, format_: Format | None = Non
         OptionError: There is no format of that name.
     """
     opened, manifest = dict[Place, File](), None
+    if format_ is None and request.format:
+        format_ = registry.get(request.format)
+    path = registry.of_prefix(path)
     if format_ is None:
-        format_, opened, manifest = identified(path, request.format)
-    path = format_.canonical(registry.of_prefix(path))
+        format_, opened, manifest = identified(path)
+    path = format_.canonical(path)
     manifest = read_manifest(path) if manifest is None else manifest
     files = tuple(format_.files(path))
     if request.allow_partial:  # An index may name files that are lost. The reader says so.
@@ -280,7 +281,7 @@ def _counts(entry: Place, directory: Place) -> bool:
 _NOT_SEEN = Identity(-1, "")
 
 
-def snapshot(found: Iterable[SourceFiles]) -> dict[Place, Identity]:
+def snapshot(datasets: Iterable[SourceFiles]) -> dict[Place, Identity]:
     """Return the identity of every file of the sources, by path. Of a file that is open, it is that of its opening.
 
     Raises:
@@ -288,7 +289,7 @@ def snapshot(found: Iterable[SourceFiles]) -> dict[Place, Identity]:
     """
     seen = dict[Place, Identity]()
     files = list[Place]()
-    for one in found:
+    for one in datasets:
         for file in one.files:
             seen[file] = one.opened[file].identity if file in one.opened else _NOT_SEEN
             files += [] if file in one.opened else [file]
@@ -301,7 +302,7 @@ def snapshot(found: Iterable[SourceFiles]) -> dict[Place, Identity]:
     return seen
 
 
-def check_unchanged(before: Mapping[Place, Identity], found: Iterable[SourceFiles]) -> None:
+def check_unchanged(before: Mapping[Place, Identity], datasets: Iterable[SourceFiles]) -> None:
     """Raise SourceChangedError if a file of the sources was changed, removed or added since the snapshot."""
     try:
         with Listing() as listing:  # A store lists the files of a dataset once.
@@ -313,7 +314,7 @@ def check_unchanged(before: Mapping[Place, Identity], found: Iterable[SourceFile
                     ),
                     opened={},
                 )
-                for one in found
+                for one in datasets
             )
     except FormatError as error:
         raise SourceChangedError(error.path, "disappeared while it was being read") from error

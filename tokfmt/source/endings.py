@@ -44,8 +44,8 @@ def few_runs(spans: Spans, info: Info, max_sequences: int | None) -> Runs:
 def _short(spans: Spans, first: int, last: int) -> tuple[int, int]:
     """Return the sequences of a run that end in its last tokens, at least eight."""
     stops = spans.extents(first, last)[1]
-    found = int(np.searchsorted(stops, stops[-1] - _TOKENS, side="right"))
-    return first + max(0, min(found, len(stops) - _LEAST)), last
+    long_from = int(np.searchsorted(stops, stops[-1] - _TOKENS, side="right"))
+    return first + max(0, min(long_from, len(stops) - _LEAST)), last
 
 
 def _spread(count: int, runs: int) -> list[tuple[int, int]]:

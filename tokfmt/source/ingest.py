@@ -50,7 +50,7 @@ _JOBS = 8  # workers per task by which text is cut if tasks share no journal
 
 def encoder_for(records: RecordReader, tokenizer: TokenizerHandle | None, progress: Progress) -> Encoder | None:
     """Begin a phase of `progress`, and return the encoder of records; None if they hold token IDs."""
-    text = records.info.kind == "text"
+    text = records.info.is_text
     progress.phase("tokenizing" if text else "reading ids", records.info.size, "bytes")
     return encoder_of(records, tokenizer)
 
@@ -144,13 +144,15 @@ def _first_records(records: RecordReader, blocks: Sequence[Block], first: int, r
         return [ration.first]
     if not ration.bounded or not records.info.random_access or not records.files:
         return []
-    found = [
+    numbers_of_blocks = [
         block.first if block.first >= 0 else records.record_at(records.files[block.file], block.start)
         for block in blocks
     ]
-    numbers = [ration.first + number - first for number in found if number is not None]
-    known = len(numbers) == len(blocks) and all(a < b for a, b in itertools.pairwise([ration.first - 1, *numbers]))
-    return numbers if known else []
+    numbers = [ration.first + number - first for number in numbers_of_blocks if number is not None]
+    is_complete = len(numbers) == len(blocks) and all(
+        a < b for a, b in itertools.pairwise([ration.first - 1, *numbers])
+    )
+    return numbers if is_complete else []
 
 
 class ContentRecords(RecordView):
@@ -179,10 +181,10 @@ class ContentRecords(RecordView):
         return ContentReader(dataset if self._lead is None else led(dataset, self._lead, each=True))
 
     def record(self, index: int) -> str | list[int]:
-        found = self.records.record(index)
-        if isinstance(found, str):
-            return found
-        reader = self._contents(Ragged.of([found]))
+        content = self.records.record(index)
+        if isinstance(content, str):
+            return content
+        reader = self._contents(Ragged.of([content]))
         ids: list[int] = reader.tokens(0, reader.info.tokens).tolist()
         return ids
 
@@ -241,7 +243,7 @@ def tokenized(records: RecordReader, handle: TokenizerHandle | None, jobs: int =
 
 def encoder_of(records: RecordReader, handle: TokenizerHandle | None) -> Encoder | None:
     """Return the encoder of records; None if they hold token IDs, or if there is no tokenizer."""
-    if records.info.kind != "text" or handle is None:
+    if not records.info.is_text or handle is None:
         return None
     chats = records.info.chats
     return handle.chat_encoder(masked=chats == "masked") if chats else handle.encoder()
@@ -375,7 +377,7 @@ def sample_records(source: Source) -> tuple[list[str], SkippedRecords]:
         return texts, skipped
     looked = _spread(records, _PLACES)
     for block in looked:
-        batch = next(iter(records.texts(block) if records.info.kind == "text" else records.ids(block)), None)
+        batch = next(iter(records.texts(block) if records.info.is_text else records.ids(block)), None)
         if batch is not None:
             texts += batch.texts[: max(1, _TEXTS // len(looked))]
             skipped += batch.skipped

@@ -33,11 +33,10 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, replace
 from typing import Any, NamedTuple
@@ -113,8 +112,8 @@ def manifests_of_siblings(dataset: Place) -> Iterator[Manifest]:
     In a store, at most 64 with the stem of the dataset.
     """
     if not dataset.is_local:
-        found = sorted(place.name for place in dataset.beside() if place.name.endswith(MANIFEST))
-        yield from (_read_file(dataset.parent / name) for name in found[:_OTHERS])
+        names = sorted(place.name for place in dataset.beside() if place.name.endswith(MANIFEST))
+        yield from (_read_file(dataset.parent / name) for name in names[:_OTHERS])
         return
     with suppress(OSError):
         for name in sorted(dataset.parent.entries()):
@@ -145,9 +144,9 @@ def _invalid(content: Mapping[str, Any]) -> str:
     parts = [part for part in splits.values() if isinstance(part, dict)] if isinstance(splits, dict) else []
     for part in [content, *parts]:
         for key, (minimum, maximum) in _BOUNDS.items():
-            found = part.get(key)
-            if found is not None and (type(found) is not int or not minimum <= found <= maximum):
-                shown = grouped(found) if type(found) is int else printable(json.dumps(found))[:_SHOWN]
+            value = part.get(key)
+            if value is not None and (type(value) is not int or not minimum <= value <= maximum):
+                shown = grouped(value) if type(value) is int else printable(json.dumps(value))[:_SHOWN]
                 return f"its {key} is {shown} (expected a number from {minimum} to {maximum:,})"
     return ""
 
@@ -193,8 +192,10 @@ def located_tokenizer(path: Place, manifest: Manifest | None = None) -> LocatedT
         return LocatedTokenizer(snapshot(name, local=True))
     named = f"the manifest names {printable(name)} with digest {made['digest'][:8]}"
     if digests:
-        other, found = next(iter(digests.items()))
-        return LocatedTokenizer(None, f"{named}, and {printable(other)} is another file (digest {str(found)[:8]})")
+        other, other_digest = next(iter(digests.items()))
+        return LocatedTokenizer(
+            None, f"{named}, and {printable(other)} is another file (digest {str(other_digest)[:8]})"
+        )
     return LocatedTokenizer(None, f"{named}, which is not at {' or '.join(map(printable, looked))}")
 
 
@@ -209,9 +210,9 @@ def _tokenizer_in_store(path: Place, name: str, digest: str) -> LocatedTokenizer
         return LocatedTokenizer(None, f"{named}, which is not in the store of the dataset")
     if not _is_there(place):
         return LocatedTokenizer(None, f"{named}, which is not there")
-    found = _tokenizer_digest(place)
-    if found != digest:
-        return LocatedTokenizer(None, f"{named}, which is another file now (digest {str(found)[:8]})")
+    digest_in_store = _tokenizer_digest(place)
+    if digest_in_store != digest:
+        return LocatedTokenizer(None, f"{named}, which is another file now (digest {str(digest_in_store)[:8]})")
     return LocatedTokenizer(str(place))
 
 
@@ -232,13 +233,21 @@ def _tokenizer_digest(place: Place) -> str | None:
         return None
 
 
-def manifests_beside(found: Sequence[SourceFiles], request: SourceRequest) -> tuple[list[Manifest], list[str]]:
+def manifests_beside(
+    found: Sequence[SourceFiles], request: SourceRequest, of_folder: FolderManifests | None = None
+) -> tuple[list[Manifest], list[str]]:
     """Return the manifest of each dataset, compared with its files, and notes on manifests that are ignored.
+
+    Args:
+        found: The datasets.
+        request: Whether damage is accepted, and whether manifests are ignored.
+        of_folder: The manifests of directories that were read already (default: none).
 
     Raises:
         CorruptError: A manifest contradicts its dataset.
     """
-    read, notes, of_folder = [], [], functools.cache(_of_folder)
+    read, notes = list[Manifest](), list[str]()
+    of_folder = FolderManifests() if of_folder is None else of_folder
     for one in found:
         manifest = manifest_of(one, of_folder)
         differences = file_differences(one, manifest) if one.files else ()
@@ -262,25 +271,27 @@ def own_manifest(one: SourceFiles) -> Manifest:
     return read_manifest(one.path) if one.manifest is None else one.manifest
 
 
-def manifest_of(
-    one: SourceFiles, of_folder: Callable[[Format, Place], tuple[Manifest, frozenset[str]]] | None = None
-) -> Manifest:
+class FolderManifests(dict[tuple[Format, Place], tuple[Manifest, frozenset[str]]]):
+    """The facts of a directory's manifest that hold for each file in it, without counts, and their names."""
+
+    def __missing__(self, key: tuple[Format, Place]) -> tuple[Manifest, frozenset[str]]:
+        format_, folder = key
+        manifest, facts, names = read_manifest(folder), Manifest({}), frozenset[str]()
+        if describes(manifest, format_, folder):
+            facts = Manifest({key: manifest.content.get(key) for key in _SHARED}, manifest.path)
+            names = frozenset(file.name for file in written_files(format_, folder) if file.parent == folder)
+        self[key] = facts, names
+        return facts, names
+
+
+def manifest_of(one: SourceFiles, of_folder: FolderManifests | None = None) -> Manifest:
     """Return the manifest beside a dataset. For a file without one, return the shared facts of its directory's."""
     manifest = own_manifest(one)
     if manifest.content or one.path.is_dir():
         return manifest
-    shared, files = (of_folder or _of_folder)(one.format, one.path.normalized().parent)
-    return shared if one.path.name in files else manifest
-
-
-def _of_folder(format_: Format, folder: Place) -> tuple[Manifest, frozenset[str]]:
-    """Return the facts of a directory's manifest that hold for each file in it, without counts, and their names."""
-    manifest = read_manifest(folder)
-    if not describes(manifest, format_, folder):
-        return Manifest({}), frozenset()
-    files = written_files(format_, folder)
-    facts = {key: manifest.content.get(key) for key in _SHARED}
-    return Manifest(facts, manifest.path), frozenset(file.name for file in files if file.parent == folder)
+    of_folder = FolderManifests() if of_folder is None else of_folder
+    shared, names = of_folder[one.format, one.path.normalized().parent]
+    return shared if one.path.name in names else manifest
 
 
 _SHARED = ("format", "eos_id", "eos_stored", "bos_id", "bos_stored", "tokenizer", "options", "recipe", "labels")
@@ -315,18 +326,22 @@ def as_written(
     if not manifests or any(manifest.content.get("format") != format_.name for manifest in manifests):
         return request, ()
     asked = {name.replace("-", "_") for name in given_to(format_, request)}
-    usual, found, given = asdict(format_.read_options()), dict[str, object](), manifests[0].options
+    usual, read_with, written = asdict(format_.read_options()), dict[str, object](), manifests[0].options
     writer = asdict(format_.write_options())
     for name in [name for name in writer if name in usual and name not in {*asked, "split"}]:
-        value = given.get(name, writer[name])
-        if value is None or usual[name] == "auto" or any(one.options.get(name) != given.get(name) for one in manifests):
+        value = written.get(name, writer[name])
+        if (
+            value is None
+            or usual[name] == "auto"
+            or any(one.options.get(name) != written.get(name) for one in manifests)
+        ):
             continue
         with suppress(OptionError):  # the reader does not accept this value of the writer
             read = getattr(parse_options(format_.read_options, {name: str(value)}, format_.name), name)
             own = read == writer[name] and not isinstance(read, int)  # readers look for the writer's default themselves
             if read != usual[name] and not own:
-                found[name] = read
-    stated = [word for word in words_of(found) if word.partition("=")[0] in given]
+                read_with[name] = read
+    stated = [word for word in words_of(read_with) if word.partition("=")[0] in written]
     one = printable(manifests[0].path.name.removesuffix(MANIFEST))
     notes = [
         f"read with {word}, by the manifest of {one}; --from-opt {word} or another value overrides it"
@@ -334,7 +349,7 @@ def as_written(
     ]
     if any(manifest.rows for manifest in manifests) and "view" in usual and not asked & _JOINING:
         _check_all_rows(manifests)
-        found["view"] = "samples"
+        read_with["view"] = "samples"
         joins = "stride=overlap" if "stride" in usual else "view=documents"
         joined = f"--from-opt {joins} joins them"
         notes.append(f"each sample is a sequence, by the manifest of {one}; {joined}")
@@ -343,7 +358,7 @@ def as_written(
         bos = _stated_lead(manifests)
         what = f"the lead {bos} of sequences is not content, by the manifest of {one}"
         notes.append(f"{what}; --bos none reads it as content")
-    return replace(request, options={**request.options, **found}, bos=bos), tuple(notes)
+    return replace(request, options={**request.options, **read_with}, bos=bos), tuple(notes)
 
 
 def _stated_lead(manifests: Sequence[Manifest]) -> int | None:
@@ -355,7 +370,7 @@ def _stated_lead(manifests: Sequence[Manifest]) -> int | None:
     (_, lead), first = manifests[0].ids, manifests[0].path
     for other in manifests:
         if other.ids[1] != lead:
-            stated = ["none" if found is None else found for found in (lead, other.ids[1])]
+            stated = ["none" if lead_id is None else lead_id for lead_id in (lead, other.ids[1])]
             what = f"states the lead {stated[0]}, and {printable(other.path.name)} states {stated[1]}"
             raise FormatError(first, what, remedy="Read them one by one, or give --bos ID or --bos none")
     return lead
@@ -393,10 +408,10 @@ def file_differences(one: SourceFiles, manifest: Manifest) -> Iterator[tuple[str
     if manifest.content.get("format") != one.format.name:
         yield "the format", manifest.content.get("format"), one.format.name
         return
-    found = extent(written_files(one.format, one.path, one.files))
+    of_files = extent(written_files(one.format, one.path, one.files))
     for key in ("files", "bytes"):
-        if manifest.output.get(key) != found[key]:
-            yield key, manifest.output.get(key), found[key]
+        if manifest.output.get(key) != of_files[key]:
+            yield key, manifest.output.get(key), of_files[key]
 
 
 def checksum_contradiction(path: Place, manifest: Manifest, measured: Mapping[str, Any]) -> CorruptError | None:
@@ -558,14 +573,16 @@ def digest_of_file(path: PlaceLike, opened: dict[Place, File] | None = None) -> 
     """Return the size and the XXH3-128 of a file. If it is open already, it is taken out of `opened`."""
     import xxhash
 
-    file, state = (opened or {}).pop(place_of(path), None) or open_file(path), xxhash.xxh3_128()
+    place, state = place_of(path), xxhash.xxh3_128()
+    file = (opened or {}).pop(place, None) or open_file(place)
     file.expect(may_be_page=True)
-    buffer = bytearray(min(_PIECE, file.size))
+    size = file.size
+    buffer = bytearray(min(_PIECE, size))
     try:
-        for offset in range(0, file.size, _PIECE):
-            piece = memoryview(buffer)[: min(_PIECE, file.size - offset)]
+        for offset in range(0, size, _PIECE):
+            piece = memoryview(buffer)[: min(_PIECE, size - offset)]
             file.read_into(offset, piece)
             state.update(piece)
     finally:
         file.close()
-    return file.size, state.hexdigest()
+    return size, state.hexdigest()

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from tokfmt.core.format import Hints
-from tokfmt.core.reader import Damage, Info, Layout, Separators, TokenReader, windows
+from tokfmt.core.reader import Damage, Info, Separators, TokenReader, windows
 from tokfmt.core.records import RecordInfo, RecordReader, has_records
 from tokfmt.errors import (
     NO_DAMAGE,
@@ -34,6 +34,7 @@ from tokfmt.source.content import Manifest
 from tokfmt.source.discover import find_sources
 from tokfmt.source.manifest import (
     IGNORED,
+    FolderManifests,
     as_written,
     contradiction,
     describes,
@@ -103,7 +104,8 @@ def open_datasets(
     """
     with (files and files[0].path.listing) or Listing() as listing:
         files = find_sources(request, listing=listing) if files is None else files
-        sources = [open_dataset(request, reading, of_one) for of_one in _datasets(files)]
+        of_folder = FolderManifests()
+        sources = [open_dataset(request, reading, of_one, of_folder) for of_one in _datasets(files)]
         for before, after in pairwise(sources):
             _check_apart(before, after)
     if len(sources) > 1:
@@ -113,7 +115,10 @@ def open_datasets(
 
 
 def open_dataset(
-    request: SourceRequest, reading: Reading = CONTENTS, files: Sequence[SourceFiles] | None = None
+    request: SourceRequest,
+    reading: Reading = CONTENTS,
+    files: Sequence[SourceFiles] | None = None,
+    of_folder: FolderManifests | None = None,
 ) -> Source:
     """Open the one dataset that a request names. Every command, Python and recipes open their datasets here.
 
@@ -131,6 +136,7 @@ def open_dataset(
         request: The path, or the paths of files that join, and the options that state how to read them.
         reading: What is read of it.
         files: The files of the dataset, if they were found already.
+        of_folder: The manifests of directories that were read for other datasets (default: none).
 
     Raises:
         DetectionError: The format of a path cannot be detected.
@@ -146,7 +152,7 @@ def open_dataset(
             files = [one.asking(listing) for one in files]
         format_ = files[0].format
         with next((file.at_hand() for file in files[0].opened.values()), nullcontext()):
-            manifests, ignored = manifests_beside(files, request)
+            manifests, ignored = manifests_beside(files, request, of_folder)
             request, written = as_written(format_, request, manifests)
             known = known_separator(request.eos, [one.path for one in files], manifests)
             hints = hints_of(files[0], request, known, reading)
@@ -183,9 +189,8 @@ def _check_apart(before: Source, after: Source) -> None:
 
 def _stored_of(source: Source) -> TokenReader | None:
     """Return the first reader of the stored axis; None for records."""
-    if isinstance(source.reader, RecordReader):
-        return None
-    return next(iter(dataset_of(source.reader).axis.readers()), None)
+    axis = source.axis
+    return None if axis is None else next(iter(dataset_of(axis).axis.readers()), None)
 
 
 def find_one(request: SourceRequest, listing: Listing | None = None) -> Sequence[SourceFiles]:
@@ -254,11 +259,11 @@ def _any_whole(reader: TokenReader) -> bool:
     return False
 
 
-def _datasets(found: Sequence[SourceFiles]) -> list[Sequence[SourceFiles]]:
+def _datasets(files: Sequence[SourceFiles]) -> list[Sequence[SourceFiles]]:
     """Group sources to datasets: files of a format with `joins_files` are one dataset, and each directory is one."""
-    same = all(one.format is found[0].format for one in found) and not any(one.path.is_dir() for one in found)
-    together = len(found) > 1 and found[0].format.joins_files and same
-    return [found] if together else [[one] for one in found]
+    if len(files) < 2 or not files[0].format.joins_files or any(one.format is not files[0].format for one in files):
+        return [[one] for one in files]
+    return [[one] for one in files] if any(one.path.is_dir() for one in files) else [files]
 
 
 def hints_of(one: SourceFiles, request: SourceRequest, known: Separator | None, reading: Reading = CONTENTS) -> Hints:
@@ -376,8 +381,7 @@ def _with_separator(
         TokenizerMismatchError: Another tokenizer made the dataset.
     """
     stored, default, manifests = source.reader, hints.tokenizer_eos, source.manifests
-    is_text = isinstance(stored, RecordReader) and stored.info.kind == "text"
-    notes = source.notes
+    is_text, notes = stored.info.is_text, source.notes
     if reading.tokenizer is not None and not is_text:
         notes += tuple(notes_on_tokenizers(source.paths, source.tokenizers, reading.tokenizer, request.allow_loss))
     if isinstance(stored, RecordReader):
@@ -420,7 +424,7 @@ def _contents(source: Source, files: Sequence[SourceFiles], request: SourceReque
     if isinstance(stored, RecordReader):
         return _with_partial(_contents_of_records(source, stored), files, request)
     eos_id, most, info = source.separator.eos_id, reading.max_sequences, stored.info
-    if most is not None and eos_id is not None and info.separators is Separators.BETWEEN and info.tokens > _LITTLE:
+    if most is not None and eos_id is not None and info.separators.alone and info.tokens > _LITTLE:
         from tokfmt.model.select import Beginning
 
         beginning = Beginning(stored, eos_id, most)
@@ -448,7 +452,7 @@ def _contents_of_records(source: Source, records: RecordReader) -> Source:
     """Return a source whose records of token IDs are read without the separator and the lead that the user names."""
     separator = source.separator
     eos_id = separator.eos_id if separator.source == GIVEN and separator.is_stored else None
-    if records.info.kind != "ids" or source.format.is_computed or (eos_id is None and source.bos_id is None):
+    if source.stored_ids is None or (eos_id is None and source.bos_id is None):
         return source
     from tokfmt.source.ingest import ContentRecords  # Most sources need none of its imports.
 
@@ -466,7 +470,7 @@ def _with_count(source: Source, dataset: Dataset, request: SourceRequest) -> Sou
     return source._replace(dataset=replace(dataset, gap=replace(dataset.gap, counted=counted)))
 
 
-def _closed(source: Source, stored: TokenReader, found: Sequence[SourceFiles]) -> Source:
+def _closed(source: Source, stored: TokenReader, files: Sequence[SourceFiles]) -> Source:
     """Return a stream without its last sequence, unless a separator closes it or the manifest shows it is complete.
 
     Raises:
@@ -474,7 +478,7 @@ def _closed(source: Source, stored: TokenReader, found: Sequence[SourceFiles]) -
     """
     whole = all(
         one.files and describes(manifest, one.format, one.path)
-        for one, manifest in zip(found, source.manifests, strict=True)
+        for one, manifest in zip(files, source.manifests, strict=True)
     )
     if not isinstance(source.reader, TokenReader) or (whole and not source.damage):
         return source
@@ -484,14 +488,14 @@ def _closed(source: Source, stored: TokenReader, found: Sequence[SourceFiles]) -
     return source if lost is None else source._replace(reader=reader, damage=(*source.damage, lost))
 
 
-def _with_partial(source: Source, found: Sequence[SourceFiles], request: SourceRequest) -> Source:
+def _with_partial(source: Source, files: Sequence[SourceFiles], request: SourceRequest) -> Source:
     """Return a source with the facts on its damage, and a note on them.
 
     Raises:
         TruncatedError: No sequence of it is certain to be complete.
     """
     counts: Mapping[str, Any] = {}
-    if len(found) == 1 and not request.ignore_manifest:
+    if len(files) == 1 and not request.ignore_manifest:
         (manifest,) = source.manifests
         alike = manifest.ids == (source.separator.eos_id, source.bos_id)
         if alike and manifest.content.get("format") == source.format.name:
@@ -517,7 +521,7 @@ def contradicted(source: Source, sequences: int, tokens: int | None) -> CorruptE
     (path,), (manifest,) = source.paths, source.manifests
     if manifest.ids != (source.separator.eos_id, source.bos_id):
         return None
-    stated = manifest.counts(reader.info.split, samples=reader.info.layout is Layout.SAMPLES)
+    stated = manifest.counts(reader.info.split, samples=reader.info.is_samples)
     for key, count in (("sequences", sequences), ("tokens", tokens)):
         expected = stated.get(key)
         if isinstance(expected, int) and count is not None and expected != count:

@@ -50,22 +50,22 @@ class Partial(NamedTuple):
 
     def sentence(self) -> str:
         """Return the facts as a note, without the path."""
-        found = ["the complete records are saved"]
+        parts = ["the complete records are saved"]
         if self.sequences is not None and self.tokens is not None:
             saved = f"{self.sequences:,}"
             if self.lost_sequences is not None:
                 saved += f" of {self.sequences + self.lost_sequences:,}"
             word = "sequences are" if self.sequences != 1 or self.lost_sequences else "sequence is"
-            found = [f"{saved} {word} complete and saved ({counted(self.tokens, 'token')})"]
+            parts = [f"{saved} {word} complete and saved ({counted(self.tokens, 'token')})"]
         if self.lost_sequences is None:
-            found.append("the number of lost sequences is not known")
+            parts.append("the number of lost sequences is not known")
         elif self.lost_tokens is not None:
-            found.append(f"{counted(self.lost_tokens, 'token')} lost")
+            parts.append(f"{counted(self.lost_tokens, 'token')} lost")
         if self.unused:
-            found.append(f"{counted(self.unused, 'byte')} not used")
+            parts.append(f"{counted(self.unused, 'byte')} not used")
         reasons = "; ".join(self.reasons[:_REASONS])
         more = f" and {len(self.reasons) - _REASONS:,} more" if len(self.reasons) > _REASONS else ""
-        return f"partial: {', '.join(found)}: {reasons}{more}"
+        return f"partial: {', '.join(parts)}: {reasons}{more}"
 
 
 def readable(stored: TokenReader) -> tuple[TokenReader, tuple[Damage, ...]]:
@@ -84,10 +84,10 @@ def readable(stored: TokenReader) -> tuple[TokenReader, tuple[Damage, ...]]:
             good[first:last] = False
     if not errors:
         return stored, ()
-    kept = _chosen(stored, good)
-    lost, tokens = count - kept.info.sequences, stored.info.tokens - kept.info.tokens
+    complete = _chosen(stored, good)
+    lost, tokens = count - complete.info.sequences, stored.info.tokens - complete.info.tokens
     reasons = list(dict.fromkeys(error.sentence for error in errors))
-    return kept, (Damage(reasons[0], lost, tokens), *(Damage(reason, 0, 0) for reason in reasons[1:]))
+    return complete, (Damage(reasons[0], lost, tokens), *(Damage(reason, 0, 0) for reason in reasons[1:]))
 
 
 def _chosen(stored: TokenReader, good: NDArray[np.bool_]) -> TokenReader:
@@ -162,9 +162,9 @@ def closed(stored: TokenReader, split: TokenReader, eos_id: int) -> tuple[TokenR
         last -= 1
     if (first, last) == (0, info.sequences):
         return split, None
-    kept = Slice(split, first, max(first, last))
-    lost = info.tokens - kept.info.tokens
-    return kept, Damage(f"no separator {eos_id} closes the last sequence, which may be cut", None, lost)
+    complete = Slice(split, first, max(first, last))
+    lost = info.tokens - complete.info.tokens
+    return complete, Damage(f"no separator {eos_id} closes the last sequence, which may be cut", None, lost)
 
 
 def partial_of(
@@ -202,5 +202,5 @@ def _lost(saved: int, counts: Sequence[int | None], whole: object) -> int | None
     """Return the number of lost items, by the manifest's count of all items or else by the index; None if unknown."""
     if isinstance(whole, int) and whole >= saved:
         return whole - saved
-    known = [count for count in counts if count is not None]
-    return sum(known) if len(known) == len(counts) else None
+    known_counts = [count for count in counts if count is not None]
+    return sum(known_counts) if len(known_counts) == len(counts) else None

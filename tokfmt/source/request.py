@@ -184,15 +184,15 @@ def several(paths: object) -> tuple[PlaceLike, ...]:
     """
     if isinstance(paths, (str, os.PathLike, Place)):
         return (paths,)
-    found = list[PlaceLike]()
+    checked = list[PlaceLike]()
     for path in paths if isinstance(paths, Iterable) else (None,):
         if not isinstance(path, (str, os.PathLike, Place)):
             wrong = type(path if isinstance(paths, (list, tuple)) else paths).__name__
             raise TypeError(f"a path or a list of paths is needed, not {wrong} (a Dataset's .save(PATH) writes one)")
-        found.append(path)
-    if not found:
+        checked.append(path)
+    if not checked:
         raise OptionError("no path is given")
-    return tuple(found)
+    return tuple(checked)
 
 
 _BESIDE = (MANIFEST, ".ledger", ".ledger.json")
@@ -210,7 +210,7 @@ def expanded(paths: Iterable[PlaceLike], listing: Listing | None = None) -> tupl
         FormatError: A pattern matches nothing.
         OptionError: A path is empty, or is the URL of a store that is not registered.
     """
-    found = list[Place]()
+    places = list[Place]()
     for path in paths:
         if not isinstance(path, Place) and not os.fspath(path):
             raise OptionError("a path is empty. Check that the variable is set; the current directory is .")
@@ -219,7 +219,7 @@ def expanded(paths: Iterable[PlaceLike], listing: Listing | None = None) -> tupl
             place = place.asking(listing)
         names = place.parts if place.is_local else place.parts[1:]
         if not any(map(glob.has_magic, names)) or place.is_there():
-            found.append(place)
+            places.append(place)
             continue
         matches = sorted(
             (match for match in _matching(place) if not match.name.endswith(_BESIDE)),
@@ -227,8 +227,8 @@ def expanded(paths: Iterable[PlaceLike], listing: Listing | None = None) -> tupl
         )
         if not matches:
             raise FormatError(path, "no file matches this pattern")
-        found += matches
-    return tuple(found)
+        places += matches
+    return tuple(places)
 
 
 def _matching(pattern: Place) -> Iterable[Place]:
@@ -273,8 +273,8 @@ def words_of(options: Mapping[str, object]) -> list[str]:
 def given_to(format_: Format, request: SourceRequest) -> dict[str, object]:
     """Return the read options that the user gave, with --text-field and --split if the format has these options."""
     also = {"text_field": request.text_field, "split": request.split}
-    known = option_names(format_.read_options)
-    return {**request.options, **{name: value for name, value in also.items() if value is not None and name in known}}
+    names = option_names(format_.read_options)
+    return {**request.options, **{name: value for name, value in also.items() if value is not None and name in names}}
 
 
 def read_options(format_: Format, request: SourceRequest) -> Any:

@@ -137,6 +137,27 @@ class Source(NamedTuple):
     manifests: tuple[Manifest, ...] = ()
 
     @property
+    def axis(self) -> TokenReader | None:
+        """Its token axis; None for records."""
+        return None if isinstance(self.reader, RecordReader) else self.reader
+
+    @property
+    def records(self) -> RecordReader | None:
+        """Its records; None for a token axis."""
+        return self.reader if isinstance(self.reader, RecordReader) else None
+
+    @property
+    def stored_ids(self) -> RecordReader | None:
+        """The records of token IDs that its files store; None for text, a token axis and a recipe."""
+        return None if self.format.is_computed or self.reader.info.is_text else self.records
+
+    @property
+    def stored_documents(self) -> TokenReader | None:
+        """The token axis of documents that its files store; None for records, samples, a stream and a recipe."""
+        axis = self.axis
+        return None if axis is None or axis.info.layout is not Layout.DOCUMENTS or self.format.is_computed else axis
+
+    @property
     def remarks(self) -> tuple[str, ...]:
         """The notes on the dataset itself, without those on its manifest and on other files in its directory."""
         info = self.reader.info
@@ -147,6 +168,16 @@ class Source(NamedTuple):
     def accepted(self) -> tuple[str, ...]:
         """The notes on what is left out because the user accepted its loss."""
         return tuple(loss.note for loss in self.reader.info.lost)
+
+
+def axes_of(sources: Iterable[Source]) -> list[TokenReader]:
+    """Return the token axes of the sources that hold no records, in order."""
+    return [source.axis for source in sources if source.axis is not None]
+
+
+def records_of(sources: Iterable[Source]) -> list[RecordReader]:
+    """Return the records of the sources that hold no token axis, in order."""
+    return [source.records for source in sources if source.records is not None]
 
 
 def paths_of(sources: Iterable[Source]) -> list[Place]:
@@ -219,7 +250,7 @@ def unknown_id(path: Place, name: object, ids: TokenizerIds, found: int) -> Toke
 
 def hold_chats(sources: Iterable[Source]) -> bool:
     """Return whether a source holds chats."""
-    return any(isinstance(source.reader, RecordReader) and bool(source.reader.info.chats) for source in sources)
+    return any(records.info.chats for records in records_of(sources))
 
 
 def agreed_tokenizer(
@@ -243,8 +274,7 @@ def agreed_tokenizer(
     unknown = False
     for source in sources:
         # A recipe of text can have sources of token IDs too.
-        is_text = isinstance(source.reader, RecordReader) and source.reader.info.kind == "text"
-        is_text = is_text and not source.format.is_computed
+        is_text = source.reader.info.is_text and not source.format.is_computed
         for path, stated in zip(source.paths, source.tokenizers, strict=True):
             one = named if is_text else stated
             unknown |= one is None
@@ -272,7 +302,7 @@ def _named_in_metadata(sources: Sequence[Source], allow_loss: frozenset[str]) ->
     places = dict[str, Place]()
     for source in sources:
         info = source.reader.info
-        for name in info.tokenizers if isinstance(info, Info) else ():
+        for name in info.tokenizers:
             places.setdefault(name, source.paths[0])
     if len(places) <= 1:
         return ""
@@ -291,8 +321,8 @@ def manifest_tokenizer(sources: Sequence[Source]) -> TokenizerHandle | None:
     path, manifest = sources[0].paths[0], sources[0].manifests[0]
     own = manifest if dataset_path(manifest.path) == path.normalized() else None  # Else it is that of the directory.
     with suppress(TokfmtError, ImportError):  # an installation without dependencies has no tokenizers
-        found = tokenizer_of(located_tokenizer(path, own).place)
-        return found if found is not None and found.digest == made["digest"] else None
+        handle = tokenizer_of(located_tokenizer(path, own).place)
+        return handle if handle is not None and handle.digest == made["digest"] else None
     return None
 
 
@@ -489,8 +519,8 @@ def _stated_separator(known: Separator | None, tokenizer_eos: int | None, info: 
 
 def _undivided(info: Info, separator: Separator) -> list[str]:
     """Return the note on a stream that is read as one sequence because its separator is not known."""
-    known = separator.eos_id is not None or separator.source == NO_SEPARATOR
-    if known or not info.tokens or info.separators not in (Separators.AFTER, Separators.BEFORE):
+    is_known = separator.eos_id is not None or separator.source == NO_SEPARATOR
+    if is_known or not info.tokens or info.separators not in (Separators.AFTER, Separators.BEFORE):
         return []
     why = "the separator is not known; --eos ID splits it"
     return [f"read as one sequence of {info.tokens:,} tokens: {why}"]
@@ -508,11 +538,11 @@ def _swapped(eos_id: int, dtype: np.dtype[np.unsignedinteger]) -> str:
 
 def _wrapped(eos_id: int, endings: Sequence[int]) -> str:
     """Return a sentence if sequences end with what is left of the separator in 16 bits or less; else ""."""
-    found = endings[0] if len(endings) == 1 else eos_id
-    bits = wrapped_bits(eos_id, found)
+    seen_id = endings[0] if len(endings) == 1 else eos_id
+    bits = wrapped_bits(eos_id, seen_id)
     if bits is None:
         return ""
-    return f". Those that were read end with {found} = {eos_id} mod {1 << bits}: IDs seem to have wrapped around"
+    return f". Those that were read end with {seen_id} = {eos_id} mod {1 << bits}: IDs seem to have wrapped around"
 
 
 def without_separators(

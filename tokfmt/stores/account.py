@@ -133,8 +133,8 @@ def so_far() -> Transfer:
 def taken() -> Transfer:
     """Return the counts since the last call, and count from zero again."""
     with _LOCK:
-        found, _COUNTED[0] = _COUNTED[0], Transfer()
-    return found
+        transfer, _COUNTED[0] = _COUNTED[0], Transfer()
+    return transfer
 
 
 def add(other: Transfer) -> None:

@@ -162,9 +162,9 @@ class Ahead:
         last = min([size, *others])
         end = min(last, reader.end + window)
         while reader.ahead < end and (end - reader.ahead >= length or end == last):
-            held = next((piece for piece in one.pieces if piece.start <= reader.ahead < piece.stop), None)
-            if held is not None:
-                reader.ahead = held.stop
+            begun = next((piece for piece in one.pieces if piece.start <= reader.ahead < piece.stop), None)
+            if begun is not None:
+                reader.ahead = begun.stop
                 continue
             stop = min(end, reader.ahead + length)
             if not self._ask(one, reader.ahead, stop, submit):

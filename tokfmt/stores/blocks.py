@@ -34,13 +34,13 @@ class Blocks:
 
     def get(self, of: Hashable, numbers: Iterable[int]) -> dict[int, bytes]:
         """Return those blocks of an object that are held, by number: `SIZE` bytes each, or fewer at its end."""
-        found = {}
+        blocks = {}
         with self._lock:
             for number in numbers:
                 if (block := self._blocks.get((of, number))) is not None:
                     self._blocks.move_to_end((of, number))
-                    found[number] = block
-        return found
+                    blocks[number] = block
+        return blocks
 
     def holds(self, of: Hashable, numbers: Iterable[int]) -> set[int]:
         """Return the numbers of those blocks that are held."""
@@ -102,12 +102,12 @@ def joined(numbers: Iterable[int]) -> list[tuple[int, int]]:
         The first block of each range, and the block after its last. Ranges bridge gaps of up to `GAP` bytes, and hold
         at most `LARGEST` bytes.
     """
-    found = list[tuple[int, int]]()
+    ranges = list[tuple[int, int]]()
     for number in numbers:
-        if found:
-            first, end = found[-1]
+        if ranges:
+            first, end = ranges[-1]
             if (number - end) * SIZE <= GAP and (number + 1 - first) * SIZE <= LARGEST:
-                found[-1] = first, number + 1
+                ranges[-1] = first, number + 1
                 continue
-        found.append((number, number + 1))
-    return found
+        ranges.append((number, number + 1))
+    return ranges

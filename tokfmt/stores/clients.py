@@ -91,11 +91,11 @@ def retry_seconds() -> float:
     Raises:
         OptionError: If the variable is not a number of seconds.
     """
-    given = os.environ.get(RETRY_TIMEOUT, "120")
+    variable = os.environ.get(RETRY_TIMEOUT, "120")
     try:
-        seconds = float(given)
+        seconds = float(variable)
     except ValueError:
         seconds = -1
     if not 0 <= seconds < 1 << 31:
-        raise OptionError(f"{RETRY_TIMEOUT}={given}: is not a number of seconds (expected 0 or more, such as 120)")
+        raise OptionError(f"{RETRY_TIMEOUT}={variable}: is not a number of seconds (expected 0 or more, such as 120)")
     return seconds

@@ -130,15 +130,15 @@ def _s3_credentials(name: str, profile: Mapping[str, str], options: StoreOptions
     return unsigned, Asked("", ("environment", f"profile {name}", "metadata service")), None
 
 
-def _key(given: Mapping[str, str], where: str) -> dict[str, Any]:
+def _key(settings: Mapping[str, str], where: str) -> dict[str, Any]:
     """Return a key as the configuration of obstore.
 
     Raises:
         OptionError: If it has no secret.
     """
-    if not given.get("aws_secret_access_key"):
+    if not settings.get("aws_secret_access_key"):
         raise OptionError(f"{where} has aws_access_key_id, and no aws_secret_access_key")
-    return {name.removeprefix("aws_"): given[name] for name in _KEYS if given.get(name)}
+    return {name.removeprefix("aws_"): settings[name] for name in _KEYS if settings.get(name)}
 
 
 def _boto3_provider(name: str) -> Any:
@@ -153,11 +153,11 @@ def _boto3_provider(name: str) -> Any:
 
     def credentials() -> S3Credential:
         try:
-            found = session.get_credentials()
-            frozen = found.get_frozen_credentials()
+            session_credentials = session.get_credentials()
+            frozen = session_credentials.get_frozen_credentials()
         except (botocore.exceptions.BotoCoreError, AttributeError, OSError):
             raise RuntimeError(CANNOT_RENEW) from None  # Their texts may hold what a credential process printed.
-        ends = getattr(found, "_expiry_time", None) or datetime.now(UTC) + _FIXED
+        ends = getattr(session_credentials, "_expiry_time", None) or datetime.now(UTC) + _FIXED
         return {
             "access_key_id": frozen.access_key,
             "secret_access_key": frozen.secret_key,
@@ -235,7 +235,7 @@ def _profile(name: str) -> dict[str, str]:
     home = Path.home() / ".aws"
     config = Path(os.environ.get("AWS_CONFIG_FILE") or home / "config").expanduser()
     shared = Path(os.environ.get("AWS_SHARED_CREDENTIALS_FILE") or home / "credentials").expanduser()
-    found = dict[str, str]()
+    settings = dict[str, str]()
     for file, section in ((config, name if name == "default" else f"profile {name}"), (shared, name)):
         parser = configparser.RawConfigParser(strict=False)
         try:
@@ -243,11 +243,11 @@ def _profile(name: str) -> dict[str, str]:
         except (configparser.Error, UnicodeDecodeError) as error:
             raise OptionError(f"{file}: cannot be read as a file of profiles") from error
         if parser.has_section(section):
-            found |= dict(parser.items(section))
-            services = f"services {found.get('services', '')}"
-            if parser.has_section(services) and "endpoint_url" not in found:
-                found |= _nested(parser.get(services, "s3", fallback=""))
-    return found
+            settings |= dict(parser.items(section))
+            services = f"services {settings.get('services', '')}"
+            if parser.has_section(services) and "endpoint_url" not in settings:
+                settings |= _nested(parser.get(services, "s3", fallback=""))
+    return settings
 
 
 def _nested(text: str) -> dict[str, str]:

@@ -94,13 +94,13 @@ def capacity() -> int:
     Raises:
         OptionError: If the variable is not a number of bytes.
     """
-    given = os.environ.get(CAPACITY, "")
-    if not given:
+    variable = os.environ.get(CAPACITY, "")
+    if not variable:
         return DEFAULT_CAPACITY
     try:
-        return max(0, parse_count(given))
+        return max(0, parse_count(variable))
     except OptionError as error:
-        raise OptionError(f"{CAPACITY}={given}: is not a size (expected bytes, such as 4Gi, or 0)") from error
+        raise OptionError(f"{CAPACITY}={variable}: is not a size (expected bytes, such as 4Gi, or 0)") from error
 
 
 class DiskCache:
@@ -131,30 +131,30 @@ class DiskCache:
             name: The object.
             numbers: Numbers of blocks, ascending.
         """
-        held = self._held(name)
-        if not held:
+        places = self._held(name)
+        if not places:
             return {}
         files: dict[tuple[int, int], list[int]] = {}
         for number in numbers:
-            if (at := held.get(number)) is not None:
+            if (at := places.get(number)) is not None:
                 files.setdefault(at, []).append(number)
-        found: dict[int, bytes] = {}
+        blocks: dict[int, bytes] = {}
         for (first, count), wanted in files.items():
             path = self.home / name / f"{first}-{count}"
             try:
-                found |= _read(path, first, count, wanted)
+                blocks |= _read(path, first, count, wanted)
             except (OSError, ValueError) as error:
                 if isinstance(error, ValueError):
                     with contextlib.suppress(OSError):
                         path.unlink()
                 self._forget(name, first, count)
-        account.count(cached=sum(map(len, found.values())))
-        return found
+        account.count(cached=sum(map(len, blocks.values())))
+        return blocks
 
     def holds(self, name: str, numbers: Iterable[int]) -> set[int]:
         """Return the numbers of those blocks that the cache has."""
-        held = self._held(name)
-        return {number for number in numbers if number in held} if held else set()
+        places = self._held(name)
+        return {number for number in numbers if number in places} if places else set()
 
     def put(self, name: str, start: int, content: Buffer, size: int) -> None:
         """Write the complete blocks of a range, unless all are there. A disk that is full turns writing off.
@@ -166,8 +166,8 @@ class DiskCache:
             size: Size of the object.
         """
         first, blocks = start // SIZE, complete(start, content, size)
-        held = self._held(name)
-        if not self.writes or all(first + number in held for number in range(len(blocks))):
+        places = self._held(name)
+        if not self.writes or all(first + number in places for number in range(len(blocks))):
             return
         for at in range(0, len(blocks), _TOGETHER):
             part = blocks[at : at + _TOGETHER]
@@ -220,28 +220,28 @@ class DiskCache:
         """Return the listing of an object, which other processes may have changed."""
         now = time.monotonic()
         with self._lock:
-            known = self._listings.get(name)
-            if known is not None and now - known.listed < _RELISTED:
-                return known.blocks
+            listing = self._listings.get(name)
+            if listing is not None and now - listing.listed < _RELISTED:
+                return listing.blocks
         try:
             changed = os.stat(self.home / name).st_mtime_ns
         except OSError:
             return {}
-        if known is not None and changed == known.changed:
-            known.listed = now
-            return known.blocks
-        found = _Listing({}, changed, now)
+        if listing is not None and changed == listing.changed:
+            listing.listed = now
+            return listing.blocks
+        listed = _Listing({}, changed, now)
         with contextlib.suppress(OSError):
             for entry in os.listdir(self.home / name):
                 first, dash, count = entry.partition("-")
                 if dash and first.isdigit() and count.isdigit() and int(count) <= _TOGETHER:
                     at = int(first), int(count)
-                    found.blocks |= dict.fromkeys(range(at[0], at[0] + at[1]), at)
+                    listed.blocks |= dict.fromkeys(range(at[0], at[0] + at[1]), at)
         with self._lock:
             if len(self._listings) >= _LISTINGS:
                 self._listings.clear()
-            self._listings[name] = found
-        return found.blocks
+            self._listings[name] = listed
+        return listed.blocks
 
     def _forget(self, name: str, first: int, count: int) -> None:
         with self._lock:
@@ -288,8 +288,8 @@ class DiskCache:
         try:
             with contextlib.suppress(OSError):  # Without locks, the estimate may be too low until the next eviction.
                 fcntl.flock(fd, fcntl.LOCK_EX)
-            known = os.pread(fd, 32, 0).decode("ascii", "replace").strip()
-            total = int(known) + written if known.isdigit() else sum(size for _, size, _ in self._files())
+            recorded = os.pread(fd, 32, 0).decode("ascii", "replace").strip()
+            total = int(recorded) + written if recorded.isdigit() else sum(size for _, size, _ in self._files())
             if total > self.most:
                 total = self._evict()
             os.pwrite(fd, f"{total:<24}".encode(), 0)
@@ -320,7 +320,7 @@ class DiskCache:
 
     def _files(self, *, hidden_too: bool = False) -> list[tuple[float, int, Path]]:
         """Return the time of the last use, the size and the path of each file."""
-        found = []
+        files = []
         for folder in self._objects():
             with contextlib.suppress(OSError):
                 for entry in list(os.scandir(folder)):
@@ -328,8 +328,8 @@ class DiskCache:
                         continue
                     with contextlib.suppress(OSError):
                         status = entry.stat(follow_symlinks=False)
-                        found.append((status.st_mtime, status.st_size, Path(entry.path)))
-        return found
+                        files.append((status.st_mtime, status.st_size, Path(entry.path)))
+        return files
 
 
 def _read(path: Path, first: int, count: int, wanted: Sequence[int]) -> dict[int, bytes]:
@@ -352,16 +352,16 @@ def _read(path: Path, first: int, count: int, wanted: Sequence[int]) -> dict[int
         if (magic, at, status.st_size) != (_MAGIC, first, begin + length) or not 0 <= count * SIZE - length < SIZE:
             raise ValueError("another file")
         sums = struct.unpack_from(f"<{count}Q", head, _HEAD.size)
-        found = {}
+        blocks = {}
         for number in wanted:
             block = os.pread(fd, SIZE, begin + (number - first) * SIZE)
             if xxh3_64_intdigest(block) != sums[number - first]:
                 raise ValueError("damaged")
-            found[number] = block
+            blocks[number] = block
         if time.time() - status.st_mtime > _USED:
             with contextlib.suppress(OSError):
                 os.utime(fd)
-        return found
+        return blocks
     finally:
         os.close(fd)
 

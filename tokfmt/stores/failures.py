@@ -116,7 +116,7 @@ def is_unknown_host(error: BaseException) -> bool:
 
 def retries_of(error: BaseException) -> int:
     """Return how often obstore has repeated a request that failed."""
-    return int(found[1]) if (found := _TRIES.search(str(error))) else 0
+    return int(tries[1]) if (tries := _TRIES.search(str(error))) else 0
 
 
 def is_of_another_range(error: BaseException) -> bool:
@@ -279,11 +279,11 @@ def _reason(text: str, status: int | None, code: str, server: str, tries: int) -
 
 
 def _status(error: BaseException) -> int | None:
-    return int(found[1]) if (found := _STATUS.search(str(error))) else None
+    return int(status[1]) if (status := _STATUS.search(str(error))) else None
 
 
 def _code(error: BaseException) -> str:
-    return found[1] if (found := _CODE.search(str(error))) else ""
+    return code[1] if (code := _CODE.search(str(error))) else ""
 
 
 def _host(url: Url) -> str:

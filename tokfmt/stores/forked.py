@@ -42,8 +42,8 @@ class ForkedStore(Store):
 
     def status(self, key: str) -> Status:
         """See `files.store.Store.status`."""
-        found: Status = self._call("status", key).result()
-        return found
+        answer: Status = self._call("status", key).result()
+        return answer
 
     def entries(self, key: str) -> Iterator[Entry]:
         """See `files.store.Store.entries`."""
@@ -51,8 +51,8 @@ class ForkedStore(Store):
 
     def read_ranges(self, key: str, ranges: Sequence[tuple[int, int]], identity: Identity) -> list[bytes]:
         """See `files.store.Store.read_ranges`."""
-        found: list[bytes] = self._call("read_ranges", key, list(ranges), identity).result()
-        return found
+        pieces: list[bytes] = self._call("read_ranges", key, list(ranges), identity).result()
+        return pieces
 
     def prefetch(self, key: str, ranges: Sequence[tuple[int, int]], identity: Identity, *, keep: bool) -> None:
         """See `files.file.File.prefetch`."""
@@ -102,10 +102,10 @@ class _Helper:
     def _receive(self) -> None:
         with suppress(EOFError, OSError):
             while True:
-                number, found, error = self._connection.recv()
+                number, answer, error = self._connection.recv()
                 _, future = self._waiting.pop(number)
                 if error is None:
-                    future.set_result(found)
+                    future.set_result(answer)
                 else:
                     future.set_exception(error)
         with self._lock:
@@ -148,22 +148,22 @@ os.register_at_fork(after_in_child=_in_child)
 def _answer(connection: Connection, lock: threading.Lock, message: tuple[int, Url, str, Sequence[Any]]) -> None:
     """Call a method of a store, and send what it returns or raises."""
     number, root, method, arguments = message
-    found, error = None, None
+    result, error = None, None
     try:
         store: Any = store_of(root)
         if method == "prefetch":
             *arguments, keep = arguments
             store.prefetch(*arguments, keep=keep)
         else:
-            found = getattr(store, method)(*arguments)
+            result = getattr(store, method)(*arguments)
             if method == "entries":
-                found = list(found)
+                result = list(result)
             elif method == "read_ranges":
-                found = [bytes(content) for content in found]
+                result = [bytes(content) for content in result]
     except Exception as raised:  # noqa: BLE001 -- the child raises it
-        found, error = None, raised
+        result, error = None, raised
     try:
-        answer = pickle.dumps((number, found, error))
+        answer = pickle.dumps((number, result, error))
     except Exception:  # noqa: BLE001 -- An error that cannot be sent is still an answer.
         answer = pickle.dumps((number, None, UnreachableError(root, f"cannot be read: {type(error).__name__}")))
     with lock, suppress(OSError):  # The child may have ended.

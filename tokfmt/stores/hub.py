@@ -124,34 +124,34 @@ class HubStore(ObjectStore):
         for name, status in self._tree(url, named(url)).items():
             yield Entry(name, status.kind, status.identity if status.kind is Kind.FILE else None)
 
-    def _commit(self, url: Url, what: Named) -> str:
+    def _commit(self, url: Url, name: Named) -> str:
         """Return the commit of a revision, which is resolved once."""
-        known = what.repository, what.revision
-        if known not in self._commits:
-            revision = quote(what.revision, safe="")
-            found, _ = self._called(url, f"{self._interface(what)}/revision/{revision}")
-            if not isinstance(found, dict) or not re.fullmatch("[0-9a-f]{40}", str(found.get("sha"))):
+        revision_key = name.repository, name.revision
+        if revision_key not in self._commits:
+            revision = quote(name.revision, safe="")
+            answer, _ = self._called(url, f"{self._interface(name)}/revision/{revision}")
+            if not isinstance(answer, dict) or not re.fullmatch("[0-9a-f]{40}", str(answer.get("sha"))):
                 raise FormatError(url, "the Hub states no commit of the revision")
-            self._commits.setdefault(known, found["sha"])
-        return self._commits[known]
+            self._commits.setdefault(revision_key, answer["sha"])
+        return self._commits[revision_key]
 
-    def _tree(self, url: Url, what: Named) -> dict[str, Status]:
+    def _tree(self, url: Url, name: Named) -> dict[str, Status]:
         """Return the names in a directory of a repository, from as many requests as it has pages."""
-        commit = self._commit(url, what)
-        known = what.repository, commit, what.path
-        if known not in self._trees:
-            address: str | None = f"{self._interface(what)}/tree/{commit}"
-            address = f"{address}/{quote(what.path)}" if what.path else address
-            found = dict[str, Status]()
+        commit = self._commit(url, name)
+        tree_key = name.repository, commit, name.path
+        if tree_key not in self._trees:
+            address: str | None = f"{self._interface(name)}/tree/{commit}"
+            address = f"{address}/{quote(name.path)}" if name.path else address
+            statuses = dict[str, Status]()
             while address:
                 rows, address = self._called(url, address)
                 for row in rows if isinstance(rows, list) else ():
                     kind = Kind.DIRECTORY if row.get("type") == "directory" else Kind.FILE
-                    found[str(row["path"]).rpartition("/")[2]] = Status(
+                    statuses[str(row["path"]).rpartition("/")[2]] = Status(
                         kind, Identity(int(row.get("size") or 0), commit)
                     )
-            self._trees[known] = found
-        return self._trees[known]
+            self._trees[tree_key] = statuses
+        return self._trees[tree_key]
 
     def _called(self, url: Url, address: str) -> tuple[Any, str | None]:
         """Return the JSON that the interface of the Hub answers, and the address of the next page."""
@@ -164,11 +164,11 @@ class HubStore(ObjectStore):
         if len(content) > _MOST:
             raise FormatError(url, "the Hub answers too much", expected=f"at most {_MOST} bytes")
         try:
-            found = json.loads(content)
+            value = json.loads(content)
         except ValueError:
             raise FormatError(url, "the Hub answers something else than JSON") from None
         after = _NEXT.search(answer.headers.get("Link", ""))
-        return found, after[1] if after else None
+        return value, after[1] if after else None
 
     def _asked_hub(self, url: Url, address: str, method: str) -> Answer:
         """Ask the server of the Hub, and follow redirects to itself. The answer may be a redirect to another server."""
@@ -228,8 +228,8 @@ class HubStore(ObjectStore):
         from obstore.store import HTTPStore
 
         with self._resolving[key]:  # The ranges of a file are requested side by side: one resolves its address.
-            if (found := self._addresses.get((key, commit))) is not None:
-                return found
+            if (cached := self._addresses.get((key, commit))) is not None:
+                return cached
             url = self._url(key)
             what = named(url)
             page = f"{self._endpoint}/{KINDS[url.authority]}{what.repository}/resolve/{commit}/{quote(what.path)}"
@@ -251,8 +251,8 @@ class HubStore(ObjectStore):
     def _look(self, key: str) -> Identity:
         return self.status(key).identity
 
-    def _interface(self, what: Named) -> str:
-        return f"{self._endpoint}/api/{self.root.authority}/{what.repository}"
+    def _interface(self, name: Named) -> str:
+        return f"{self._endpoint}/api/{self.root.authority}/{name.repository}"
 
 
 def open_hub(url: Url, options: StoreOptions) -> HubStore:

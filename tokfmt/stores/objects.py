@@ -125,10 +125,10 @@ class ObjectStore(Store):
             with account.counted("list"):
                 return obstore.list_with_delimiter(client, key or None)
 
-        found = self._ask(url, listed)
-        account.count(lists=max(0, len(found["objects"]) + len(found["common_prefixes"]) - 1) // _PAGE)
-        folders = [Entry(_name(prefix), Kind.DIRECTORY) for prefix in found["common_prefixes"]]
-        objects = [self._entry(one) for one in found["objects"] if one["path"] != key]
+        listing = self._ask(url, listed)
+        account.count(lists=max(0, len(listing["objects"]) + len(listing["common_prefixes"]) - 1) // _PAGE)
+        folders = [Entry(_name(prefix), Kind.DIRECTORY) for prefix in listing["common_prefixes"]]
+        objects = [self._entry(one) for one in listing["objects"] if one["path"] != key]
         if key and not folders and not objects:
             raise FileNotFoundError(errno.ENOENT, "no such object", str(url))
         yield from folders
@@ -157,12 +157,12 @@ class ObjectStore(Store):
             with account.counted("list"):
                 return next(iter(obstore.list(client, folder or None, offset=before, chunk_size=_PAGE)), [])
 
-        found = self._ask(url, listed)
-        if found and found[0]["path"] <= before:
+        listing = self._ask(url, listed)
+        if listing and listing[0]["path"] <= before:
             raise FormatError(url, "is in a store that lists no names from the middle")
-        paths = [one["path"][len(above) :] for one in found]
-        cut = paths[-1] if len(found) >= _PAGE else None  # More keys may follow in its directories.
-        named = [(path, one) for path, one in zip(paths, found, strict=True) if path.startswith(stem)]
+        paths = [one["path"][len(above) :] for one in listing]
+        cut = paths[-1] if len(listing) >= _PAGE else None  # More keys may follow in its directories.
+        named = [(path, one) for path, one in zip(paths, listing, strict=True) if path.startswith(stem)]
         tree = _tree(named, self._entry)
         last = cut.partition("/")[0] if cut is not None and cut.startswith(stem) else None
         complete = {path: held for path, held in tree.items() if path and not f"{cut}".startswith(f"{path}/")}
@@ -217,14 +217,14 @@ class ObjectStore(Store):
                 raise
             return identity
 
-        found = list[Identity]()
+        identities = list[Identity]()
 
         def ended(identity: Identity) -> None:
-            found.append(identity)
+            identities.append(identity)
             done(identity)
 
         side_by_side(self._url(key), [(0, call)], MOST_HELD, ended)
-        return found[-1]
+        return identities[-1]
 
     def _put(
         self,
@@ -384,15 +384,15 @@ class ObjectStore(Store):
         except FileNotFoundError:
             return None
 
-    def _holds(self, key: str, found: Identity, content: bytes | Path) -> bool:
+    def _holds(self, key: str, stored: Identity, content: bytes | Path) -> bool:
         """Return whether an object has this content. It is read in pieces and compared."""
-        if found.size != size_of(content):
+        if stored.size != size_of(content):
             return False
         with io.BytesIO(content) if isinstance(content, bytes) else content.open("rb") as file:
             try:
                 return all(
-                    self._fetch(key, found, start, min(start + LARGEST, found.size)) == file.read(LARGEST)
-                    for start in range(0, found.size, LARGEST)
+                    self._fetch(key, stored, start, min(start + LARGEST, stored.size)) == file.read(LARGEST)
+                    for start in range(0, stored.size, LARGEST)
                 )
             except (FileNotFoundError, SourceChangedError):  # Another run has deleted or replaced it since.
                 return False
@@ -526,7 +526,7 @@ class ObjectStore(Store):
         patience, mended, tries = Patience(stop), False, 0
         while True:
             try:
-                found = call()
+                answer = call()
             except Stopped:
                 raise
             except Exception as error:  # noqa: BLE001 -- reported in our own words
@@ -542,7 +542,7 @@ class ObjectStore(Store):
                 failed = worded(url, error, self._asked, tries)
             else:
                 self._answered = True
-                return found
+                return answer
             break
         raise failed
 

@@ -60,12 +60,12 @@ def read(one: Version, ranges: Sequence[tuple[int, int]]) -> Iterator[Buffer]:
     goes_on = run >= 2 * LEAST and longest >= 2 * SIZE  # Small reads that go on take many of the same block.
     if longest >= STREAMED or total >= MANY or goes_on or not one.kept:
         yield from _streamed(one, ranges, pieces)
-        held = stop
+        block_end = stop
     else:
         yield from _random(one, ranges, pieces, keep=run < 2 * LEAST and not 2 * SIZE < total == one.size)
-        held = min(one.size, -(-stop // SIZE) * SIZE)
+        block_end = min(one.size, -(-stop // SIZE) * SIZE)
     if 2 * total >= stop - start:  # Ranges far apart are no reader that goes on.
-        AHEAD.end(one.of, start, stop, held, one.size, partial(_later, one))
+        AHEAD.end(one.of, start, stop, block_end, one.size, partial(_later, one))
 
 
 def prefetch(one: Version, ranges: Sequence[tuple[int, int]], *, keep: bool) -> None:
@@ -94,8 +94,8 @@ def prefetch(one: Version, ranges: Sequence[tuple[int, int]], *, keep: bool) -> 
 
 def _missing(one: Version, numbers: Sequence[int], cache: disk.DiskCache | None) -> list[int]:
     """Return the blocks that neither the memory nor the disk has."""
-    held = BLOCKS.holds(one.of, numbers)
-    left = [number for number in numbers if number not in held]
+    in_memory = BLOCKS.holds(one.of, numbers)
+    left = [number for number in numbers if number not in in_memory]
     on_disk = cache.holds(one.name, left) if cache is not None and left else set()
     return [number for number in left if number not in on_disk]
 
@@ -132,24 +132,24 @@ def _random(
     """
     parts = [_parts(pieces, start, stop) for start, stop in ranges]
     left = {n for found in parts for start, stop, by in found if by is None for n in numbers_of(start, stop)}
-    held: dict[int, Buffer] = {**BLOCKS.get(one.of, left)}
+    blocks: dict[int, Buffer] = {**BLOCKS.get(one.of, left)}
     cache = disk.opened() if one.name else None
-    if cache is not None and len(held) < len(left):
-        on_disk = cache.get(one.name, sorted(left - held.keys()))
+    if cache is not None and len(blocks) < len(left):
+        on_disk = cache.get(one.name, sorted(left - blocks.keys()))
         for number, block in on_disk.items():
             BLOCKS.put(one.of, number * SIZE, block, one.size)
-        held |= on_disk
-    missing = [(first * SIZE, min(last * SIZE, one.size)) for first, last in joined(sorted(left - held.keys()))]
+        blocks |= on_disk
+    missing = [(first * SIZE, min(last * SIZE, one.size)) for first, last in joined(sorted(left - blocks.keys()))]
     calls = [partial(one.fetch, start, stop) for start, stop in missing]
     for (start, _), content in zip(missing, in_order(one.url, calls), strict=True):
         BLOCKS.put(one.of, start, content, one.size)
         if cache is not None and keep:
             disk.write_later(cache, one.name, start, content, one.size)
         view = memoryview(content)
-        held |= {(start + at) // SIZE: view[at : at + SIZE] for at in range(0, len(view), SIZE)}
+        blocks |= {(start + at) // SIZE: view[at : at + SIZE] for at in range(0, len(view), SIZE)}
     for found in parts:
         yield _together([
-            _cut(held, start, stop) if by is None else _of_piece(one, by, start, stop) for start, stop, by in found
+            _cut(blocks, start, stop) if by is None else _of_piece(one, by, start, stop) for start, stop, by in found
         ])  # fmt: skip
 
 
@@ -163,17 +163,17 @@ def _streamed(one: Version, ranges: Sequence[tuple[int, int]], pieces: Sequence[
     order = list(dict.fromkeys(of))  # As the caller needs them.
     calls = (partial(_part, one, cache, *spans[number]) for number in order)
     contents = zip(order, in_order(one.url, calls, max(_AT_ONCE, min(AT_ONCE, MOST // longest))), strict=True)
-    left, held, used = Counter(of), dict[int, Buffer](), iter(of)
+    left, blocks, used = Counter(of), dict[int, Buffer](), iter(of)
 
     def taken(start: int, stop: int) -> Buffer:
         number = next(used)
-        while number not in held:
+        while number not in blocks:
             arrived, content = next(contents)
-            held[arrived] = content
-        begin, view = spans[number][0], memoryview(held[number])
+            blocks[arrived] = content
+        begin, view = spans[number][0], memoryview(blocks[number])
         left[number] -= 1
         if not left[number]:
-            del held[number]
+            del blocks[number]
         return view[start - begin : stop - begin]
 
     for found in parts:
@@ -208,27 +208,27 @@ def _part(one: Version, cache: disk.DiskCache | None, start: int, stop: int) -> 
         return b""
     if one.kept:
         numbers = numbers_of(start, stop)
-        held = BLOCKS.get(one.of, numbers)
-        if cache is not None and len(held) < len(numbers):
-            left = [number for number in numbers if number not in held]
+        blocks = BLOCKS.get(one.of, numbers)
+        if cache is not None and len(blocks) < len(numbers):
+            left = [number for number in numbers if number not in blocks]
             if len(cache.holds(one.name, left)) == len(left):
-                held |= cache.get(one.name, left)
-        if len(held) == len(numbers):
-            return _cut(held, start, stop)
+                blocks |= cache.get(one.name, left)
+        if len(blocks) == len(numbers):
+            return _cut(blocks, start, stop)
     return one.fetch(start, stop)
 
 
 def _parts(pieces: Sequence[Piece], start: int, stop: int) -> list[tuple[int, int, Piece | None]]:
     """Cut a range where pieces of it are read ahead, and the rest at `LARGEST` bytes."""
-    found: list[tuple[int, int, Piece | None]] = []
+    parts: list[tuple[int, int, Piece | None]] = []
     at = start
     for piece in pieces:
         begin, end = max(at, piece.start), min(stop, piece.stop)
         if begin < end:
-            found += [(a, b, None) for a, b in _pieces(at, begin)]
-            found.append((begin, end, piece))
+            parts += [(a, b, None) for a, b in _pieces(at, begin)]
+            parts.append((begin, end, piece))
             at = end
-    return [*found, *((a, b, None) for a, b in _pieces(at, stop))] or [(start, stop, None)]
+    return [*parts, *((a, b, None) for a, b in _pieces(at, stop))] or [(start, stop, None)]
 
 
 def _pieces(start: int, stop: int) -> list[tuple[int, int]]:
@@ -248,14 +248,14 @@ def _later(one: Version, start: int, stop: int) -> Future[Buffer]:
     return submit(one.url, partial(_part, one, cache, start, stop), urgent=False)
 
 
-def _cut(held: Mapping[int, Buffer], start: int, stop: int) -> Buffer:
+def _cut(blocks: Mapping[int, Buffer], start: int, stop: int) -> Buffer:
     """Return the bytes of a range from the blocks that hold it."""
     if start >= stop:
         return b""
     first, last = start // SIZE, (stop - 1) // SIZE
     if first == last:
-        return held[first][start - first * SIZE : stop - first * SIZE]
-    together = b"".join([held[number] for number in range(first, last + 1)])
+        return blocks[first][start - first * SIZE : stop - first * SIZE]
+    together = b"".join([blocks[number] for number in range(first, last + 1)])
     return together[start - first * SIZE : stop - first * SIZE]
 
 

@@ -92,16 +92,16 @@ def ask(address: str, headers: Mapping[str, str], *, method: str = "GET", body: 
     opener.addheaders = [("User-Agent", "tokfmt")]
     try:
         with account.counted("head" if method == "HEAD" else "get"):
-            found = opener.open(request, timeout=SILENCE)
+            response = opener.open(request, timeout=SILENCE)
     except (OSError, http.client.HTTPException) as error:
         reason = error.reason if isinstance(error, urllib.error.URLError) else error
         failed = "dns error" if isinstance(reason, socket.gaierror) else f"{type(reason).__name__}: {reason}"
         raise RefusedError(failed) from None
-    refused = RefusedError(f"status code: {found.status}", _after(found.headers))
+    refused = RefusedError(f"status code: {response.status}", _after(response.headers))
     if may_pass(refused):
-        found.close()
+        response.close()
         raise refused
-    return Answer(address, found.status, found.headers, found)
+    return Answer(address, response.status, response.headers, response)
 
 
 def _after(headers: Message) -> float:
@@ -175,10 +175,10 @@ def is_private(host: str) -> bool:
     A name that this machine cannot resolve is not private: a proxy resolves it.
     """
     try:
-        found = socket.getaddrinfo(host, None)
+        addresses = socket.getaddrinfo(host, None)
     except (OSError, UnicodeError):
         return False
-    return not all(_is_public(str(one[4][0])) for one in found)
+    return not all(_is_public(str(one[4][0])) for one in addresses)
 
 
 def _is_public(text: str) -> bool:

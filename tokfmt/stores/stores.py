@@ -51,8 +51,8 @@ _CONFIGURATION = {
 
 def _reason(error: Exception) -> str:
     """Return the name that obstore gives to what is wrong with a configuration, such as MissingSecretAccessKey."""
-    found = re.search(r"source: ([A-Z][A-Za-z]+)", str(error))
-    return found[1] if found else type(error).__name__
+    match = re.search(r"source: ([A-Z][A-Za-z]+)", str(error))
+    return match[1] if match else type(error).__name__
 
 
 def _open_s3(url: Url, options: StoreOptions) -> ObjectStore:

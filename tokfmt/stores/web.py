@@ -69,15 +69,15 @@ class WebStore(ObjectStore):
 
     def notes(self, key: str) -> list[str]:
         """Return what a user should know about a page that was looked at."""
-        found, url = list[str](), self._url(key)
+        remarks, url = list[str](), self._url(key)
         if (page := self._pages.get(self._key(key))) is None:
-            return found
+            return remarks
         host, name = url.authority.rpartition("@")[2], url.name
         if page.copy is not None:
-            found.append(f"{host} serves no ranges: read {name} whole, {human_bytes(page.identity.size)}")
+            remarks.append(f"{host} serves no ranges: read {name} whole, {human_bytes(page.identity.size)}")
         if page.identity.tag == UNKNOWN:
-            found.append(f"{host} states no ETag and no time of change: cannot tell whether {name} changes")
-        return found
+            remarks.append(f"{host} states no ETag and no time of change: cannot tell whether {name} changes")
+        return remarks
 
     def _first(self, client: Any, key: str) -> tuple[Identity, bytes]:  # noqa: ARG002 -- the client follows redirects
         answer = followed(self._url(key), self._address(key), {"Range": f"bytes=0-{SIZE - 1}"})
@@ -166,11 +166,11 @@ class _Bounded:
         Raises:
             UnsupportedError: If there are more than `MOST_COPIED`.
         """
-        found: bytes = self.answer.body.read(size)
-        self.left -= len(found)
+        content: bytes = self.answer.body.read(size)
+        self.left -= len(content)
         if self.left < 0:
             raise _too_large(self.url)
-        return found
+        return content
 
 
 def _too_large(url: Url) -> UnsupportedError:
@@ -180,10 +180,10 @@ def _too_large(url: Url) -> UnsupportedError:
 
 def _read(answer: Answer, size: int) -> bytes:
     """Return the beginning of a body."""
-    found: bytes = answer.body.read(size)
-    if len(found) != size:
+    content: bytes = answer.body.read(size)
+    if len(content) != size:
         raise CutError
-    return found
+    return content
 
 
 def _tag(headers: Message) -> str:

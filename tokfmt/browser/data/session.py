@@ -32,7 +32,6 @@ from tokfmt.files.named import place_named
 from tokfmt.files.place import Place, place_of
 from tokfmt.files.store import Identity
 from tokfmt.source.discover import format_of
-from tokfmt.source.ingest import encoder_of
 from tokfmt.source.manifest import located_tokenizer, read_manifest
 from tokfmt.source.request import SourceRequest
 from tokfmt.wording import printable
@@ -148,6 +147,8 @@ class _NoEncoder(Encoder):
 
 def _encoder_of(reader: RecordReader, words: Vocabulary) -> Encoder:
     """Return the encoder of the texts of a reader; one that always fails if the tokenizer has no chat template."""
+    from tokfmt.source.ingest import encoder_of
+
     try:
         return encoder_of(reader, words.handle) or _NoEncoder(TokfmtError("holds no text"))
     except TokfmtError as error:
@@ -328,6 +329,41 @@ class Session:
     def close(self) -> None:
         """Release open files."""
         self.opened.close()
+
+
+class SearchScope(NamedTuple):
+    """The rows to search.
+
+    Attributes:
+        port: The rows.
+        decoder: Decoder of IDs; None without a tokenizer.
+        singular: The noun for one row.
+    """
+
+    port: RowSource
+    decoder: Pieces | None
+    singular: str
+
+    @property
+    def reader(self) -> TokenReader | RecordReader:
+        """Return the token axis, or the records."""
+        return self.port.reader
+
+    @property
+    def encoder(self) -> Encoder | None:
+        """Return the encoder of text that is tokenized on reading, if any."""
+        return self.port.encoder if isinstance(self.port, RecordSource) else None
+
+    @property
+    def of_text(self) -> bool:
+        """Return whether the rows hold text, not IDs."""
+        return isinstance(self.reader, RecordReader) and self.reader.info.kind == "text"
+
+
+def search_scope(session: Session) -> SearchScope:
+    """Return the scope of the view on the screen."""
+    words = session.vocabulary
+    return SearchScope(session.port, words.decoder if words else None, session.view.singular)
 
 
 def shown_path(request: SourceRequest) -> Place:

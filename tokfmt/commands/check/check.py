@@ -48,7 +48,7 @@ from tokfmt.core.findings import Audit, Code, Finding
 from tokfmt.core.format import REGION, probe_of
 from tokfmt.core.losses import READS
 from tokfmt.core.memory import MemoryReader
-from tokfmt.core.reader import Info, Layout, TokenReader, largest_id, windows
+from tokfmt.core.reader import TokenReader, largest_id, windows
 from tokfmt.core.records import RecordReader
 from tokfmt.errors import (
     DetectionError,
@@ -86,7 +86,7 @@ from tokfmt.source.stored import (
     known_separator,
     tokenizer_of,
 )
-from tokfmt.wording import printable
+from tokfmt.wording import counted, html_table, printable
 
 if TYPE_CHECKING:
     from tokfmt.text.tokenizer import TokenizerHandle
@@ -135,17 +135,22 @@ class CheckReport:
     doubled: int | None = None
     dataset: SourceFiles | None = field(default=None, repr=False, compare=False)
 
-    def add(self, found: Iterable[Finding], meanings: Mapping[str, Code]) -> None:
+    def _repr_html_(self) -> str:
+        """Return a table with a row per finding, for notebooks."""
+        severities = ", ".join(counted(count, name) for name, count in self.severities.items()) or "no findings"
+        rows = [(one.severity, one.code, one.offset, one.message) for one in self.findings]
+        return html_table(f"check {self.path}: {severities}", ("severity", "code", "byte", "finding"), rows, self.notes)
+
+    def add(self, findings: Iterable[Finding], meanings: Mapping[str, Code]) -> None:
         """Count findings, and keep the first `limit` of each code.
 
         Args:
-            found: The findings, in order.
+            findings: The findings, in order.
             meanings: The explained codes. A finding without a remedy refers to the explanation of its code.
         """
-        for given in found:
-            finding = given
-            if not given.remedy and given.code in meanings:
-                finding = replace(given, remedy=f"tokfmt check --explain {given.code} explains it")
+        for each in findings:
+            explained = f"tokfmt check --explain {each.code} explains it"
+            finding = each if each.remedy or each.code not in meanings else replace(each, remedy=explained)
             number = self.counts[finding.code] = self.counts.get(finding.code, 0) + 1
             self.severities[finding.severity] = self.severities.get(finding.severity, 0) + 1
             self.unsafe = self.unsafe or (finding.code in meanings and meanings[finding.code].unsafe)
@@ -284,24 +289,24 @@ class _Checking:
             self.found.add([Finding("TF900", "error", str(self.path), why)], meanings(None))
             return self.found
         format_ = one.format
-        self.found.format, known = format_.name, meanings(format_)
+        self.found.format, codes = format_.name, meanings(format_)
         self.found.dataset = one._replace(opened={}, inspections=None)
         self.request, _ = found_as_written(one, self.request)
-        self.found.add(self._own(one, read_options(format_, self.request)), known)
-        self.found.add(file_findings(one, self.deep, self.jobs, self.progress, self.splits), known)
+        self.found.add(self._own(one, read_options(format_, self.request)), codes)
+        self.found.add(file_findings(one, self.deep, self.jobs, self.progress, self.splits), codes)
         if not self.found.errors:
-            self.found.add(shard_findings(one), known)
-            self.found.add(other_findings(one), known)
-            self.found.add(number_findings(one), known)
+            self.found.add(shard_findings(one), codes)
+            self.found.add(other_findings(one), codes)
+            self.found.add(number_findings(one), codes)
         if not self.found.errors:
-            self.found.add(ledger_findings(one, self.request, deep=self.deep), known)
+            self.found.add(ledger_findings(one, self.request, deep=self.deep), codes)
         if not self.found.unsafe and (self.deep or self.handle or self.corpus):
             messages = {finding.message for finding in self.found.findings if finding.severity == "error"}
             # the reader's refusal repeats an error that the audit has already found, so only its other findings count
             read = (f for f in self._read(one) if not (messages and f.code == "TF901") and f.message not in messages)
-            self.found.add(read, known)
+            self.found.add(read, codes)
         elif not self.found.errors:
-            self.found.add(self._stored(one), known)
+            self.found.add(self._stored(one), codes)
         return self.found
 
     def _stored(self, one: SourceFiles) -> Iterator[Finding]:
@@ -334,12 +339,12 @@ class _Checking:
             advance=self.progress.advance,
         )
         if one.inspections is None:
-            found = one.format.audit(path, options, how)
+            findings = one.format.audit(path, options, how)
         else:
             hints = hints_of(one, self.request, known)
             hints = hints._replace(files=one.hand_out(keep=self.deep), jobs=self.jobs)
-            found = one.inspections.of(one.format, [path], options, hints).findings(how)
-        yield from _guarded(found)
+            findings = one.inspections.of(one.format, [path], options, hints).findings(how)
+        yield from _guarded(findings)
 
     def _read(self, one: SourceFiles) -> Iterator[Finding]:
         """Open the dataset with the common reader, and run the checks that need its sequences."""
@@ -355,16 +360,16 @@ class _Checking:
                 raise
             yield _refusal(str(self.path), error)
             return
-        found = set[Finding]()
+        yielded = set[Finding]()
         try:
             for finding in self._of_source(one, source):
-                found.add(finding)
+                yielded.add(finding)
                 yield finding
         except UnendedError:  # Not every sequence has the separator that those have which were looked at.
             self.request = replace(self.request, every_end=True)
             source.reader.close()
             source = self._opened(one)
-            yield from (finding for finding in self._of_source(one, source) if finding not in found)
+            yield from (finding for finding in self._of_source(one, source) if finding not in yielded)
         finally:
             source.reader.close()
 
@@ -405,12 +410,11 @@ class _Checking:
         reader = source.reader
         self.found.remark(() if self.found.errors else source.remarks)
         yield from self._content(reader)
-        is_gathered = isinstance(reader, RecordReader) and reader.info.kind == "ids" and not source.format.is_computed
-        if not (isinstance(reader, RecordReader) and is_gathered and self.deep):
+        if source.stored_ids is None or not self.deep:
             yield from self._of_content(one, source)
             return
         try:
-            axis = ingested(as_stored(reader), None, self.jobs)
+            axis = ingested(as_stored(source.stored_ids), None, self.jobs)
         except TokfmtError as error:
             yield _refusal(str(self.path), error)
             return
@@ -427,7 +431,7 @@ class _Checking:
                 except TokfmtError as error:
                     yield _refusal(str(self.path), error)
                     return
-            if self.handle is not None and reader.info.kind == "ids" and not source.format.is_computed:
+            if self.handle is not None and source.stored_ids is not None:
                 yield from self._of_records(source, reader, self.handle)
         else:
             info = reader.info
@@ -444,12 +448,11 @@ class _Checking:
             if "TF945" in self.found.counts:
                 self.found.doubled = next((one.eos_id for one in searches if isinstance(one, Endings)), info.eos_id)
             bare = behind_bos(source, self.handle, self.progress.note)
-            if self.handle is not None and vocabulary is not None and not isinstance(bare.reader, RecordReader):
-                yield from tokenizer_findings(bare, bare.reader, self.handle, vocabulary)
+            if self.handle is not None and vocabulary is not None and bare.axis is not None:
+                yield from tokenizer_findings(bare, bare.axis, self.handle, vocabulary)
         if self.deep:
             counts, ids = (self.found.sequences, self.found.tokens), (source.separator.eos_id, source.bos_id)
-            samples = isinstance(reader.info, Info) and reader.info.layout is Layout.SAMPLES
-            yield from count_findings(one, *counts, *ids, samples=samples, max_id=max_id)
+            yield from count_findings(one, *counts, *ids, samples=reader.info.is_samples, max_id=max_id)
         if self.corpus is not None:
             yield from corpus_findings(bare, self.corpus)
 
@@ -532,10 +535,10 @@ _SAME: Mapping[str, frozenset[str]] = {
 """Codes of findings of formats that report the same."""
 
 
-def _guarded(found: Iterator[Finding]) -> Iterator[Finding]:
+def _guarded(findings: Iterator[Finding]) -> Iterator[Finding]:
     """Yield the findings of an audit, and turn a `FormatError` that it raises into a finding."""
     try:
-        yield from found
+        yield from findings
     except FormatError as error:
         yield _refusal(error.path, error)
 

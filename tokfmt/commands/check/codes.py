@@ -10,6 +10,7 @@
                                                                TF86x   litgpt-packed  formats/litgpt_packed.py
                                                                TF82x   webdataset   formats/webdataset.py
                                                                TF88x   tfrecord     formats/tfrecord.py
+                                                               TF89x   arrayrecord  formats/arrayrecord.py
     TF57x   text              formats/text.py                  TF80x   recipe       mix/format.py
     TF60x   megatron          formats/megatron.py              TF90x   any dataset  opening
     TF61x   megatron          formats/megatron.py              TF91x   any dataset  its manifest and its directory
@@ -275,12 +276,12 @@ class Explanation:
 
 def all_codes() -> dict[str, Explanation]:
     """Return the explanations of all codes, sorted by code: those of every installed format, and TF9xx."""
-    found: dict[str, Explanation] = {}
+    explanations: dict[str, Explanation] = {}
     owned: list[tuple[str, Mapping[str, Code]]] = [(one.name, one.codes()) for one in registry.list_formats()]
     for owner, codes in (*owned, ("any format", CODES)):
         for code, meaning in codes.items():
-            found[code] = Explanation(code, owner, meaning.title, meaning.text, meaning.unsafe)
-    return dict(sorted(found.items()))
+            explanations[code] = Explanation(code, owner, meaning.title, meaning.text, meaning.unsafe)
+    return dict(sorted(explanations.items()))
 
 
 def explain(code: str) -> Explanation:
@@ -295,13 +296,13 @@ def explain(code: str) -> Explanation:
     if code.lower() in LOSSES:
         title, _, text = LOSSES[code.lower()].partition(". ")
         return Explanation(code.lower(), "--allow-loss", title, text)
-    known = all_codes()
-    found = known.get(code.upper())
-    if found is None:
-        alike = [other for other in known if other[:3] == code.upper()[:3]]  # of the same format
-        near = nearest(code.lower(), LOSSES) or nearest(code.upper(), alike) or nearest(code.upper(), known)
+    explanations = all_codes()
+    explanation = explanations.get(code.upper())
+    if explanation is None:
+        alike = [other for other in explanations if other[:3] == code.upper()[:3]]  # of the same format
+        near = nearest(code.lower(), LOSSES) or nearest(code.upper(), alike) or nearest(code.upper(), explanations)
         raise OptionError(f"no finding and no loss has the name {code!r}", name=code, nearest=near)
-    return found
+    return explanation
 
 
 def meanings(format_: Format | None) -> Mapping[str, Code]:

@@ -35,7 +35,7 @@ from tokfmt.core.findings import Finding
 from tokfmt.core.loss_mask import MASKED_END, TARGET
 from tokfmt.core.losses import READS
 from tokfmt.core.ragged import Tokens
-from tokfmt.core.reader import Info, Layout, Separators, TokenReader, largest_id, windows
+from tokfmt.core.reader import Layout, Separators, TokenReader, largest_id, windows
 from tokfmt.core.records import RecordReader, has_records
 from tokfmt.core.tokenizer_ids import TokenizerIds, wrapped_bits
 from tokfmt.errors import FormatError, OptionError, TokfmtError
@@ -363,10 +363,8 @@ class Endings:
     @staticmethod
     def of(source: Source) -> Endings | None:
         """Return a search; None for streams and samples, or if no ID ends most sequences."""
-        reader = source.reader
-        if isinstance(reader, RecordReader) or reader.info.layout is not Layout.DOCUMENTS or reader.is_split:
-            return None
-        if source.format.is_computed:
+        reader = source.stored_documents
+        if reader is None or reader.is_split:
             return None
         gap = dataset_of(reader).gap
         if gap.id is not None:
@@ -475,16 +473,16 @@ def missing_findings(path: Place, source: Source) -> Iterator[Finding]:
 
 def doubled_findings(path: Place, reader: TokenReader) -> Iterator[Finding]:
     """Report the documents of a stream that have two separators, if most of them have two."""
-    found = doubled_in(reader) if reader.is_split else Doubled(0, 0, -1)
-    if found.documents > found.of / 2:
-        yield _doubled_finding(path, found, reader.info.eos_id or 0, dataset_of(reader).gap.side)
+    doubled = doubled_in(reader) if reader.is_split else Doubled(0, 0, -1)
+    if doubled.documents > doubled.of / 2:
+        yield _doubled_finding(path, doubled, reader.info.eos_id or 0, dataset_of(reader).gap.side)
 
 
-def _doubled_finding(path: Place, found: Doubled, eos_id: int, side: str = "after") -> Finding:
+def _doubled_finding(path: Place, doubled: Doubled, eos_id: int, side: str = "after") -> Finding:
     verb = "begin" if side == "before" else "end"
-    what = f"{found.documents:,} of {found.of:,} documents {verb} with the separator {eos_id:,} twice"
+    what = f"{doubled.documents:,} of {doubled.of:,} documents {verb} with the separator {eos_id:,} twice"
     remedy = "The tokenizer and the packer each added one: pack the text again, or let --fix OUT leave one out"
-    return Finding("TF945", "warning", str(path), f"{what} (first: document {found.first:,})", remedy)
+    return Finding("TF945", "warning", str(path), f"{what} (first: document {doubled.first:,})", remedy)
 
 
 def unfinished_findings(path: Place, reader: TokenReader) -> Iterator[Finding]:
@@ -551,9 +549,9 @@ def stored_count_findings(one: SourceFiles, source: Source) -> Iterator[Finding]
     info = reader.info
     if info.separators in (Separators.NONE, Separators.TRAILING):
         tokens = info.tokens if info.separators is Separators.NONE else None
-        samples = info.layout is Layout.SAMPLES
         tokens = tokens if source.bos_id is None else None
-        yield from count_findings(one, info.sequences, tokens, source.separator.eos_id, source.bos_id, samples=samples)
+        ids = source.separator.eos_id, source.bos_id
+        yield from count_findings(one, info.sequences, tokens, *ids, samples=info.is_samples)
 
 
 def _number(value: object) -> str:
@@ -649,7 +647,7 @@ class Vocabulary:
 def metadata_findings(source: Source) -> Iterator[Finding]:
     """Report files of one dataset whose metadata name different tokenizers."""
     info = source.reader.info
-    named = info.tokenizers if isinstance(info, Info) else ()
+    named = info.tokenizers
     if len(named) > 1:
         yield Finding(
             "TF928",
@@ -784,11 +782,11 @@ class _Texts:
 
 
 def _decoded(name: str, reader: TokenReader, handle: TokenizerHandle) -> Iterator[Finding]:
-    found = _some(reader, handle)
-    count = len(found.texts)
+    texts = _some(reader, handle)
+    count = len(texts.texts)
     if count < _FEW:
         return
-    replaced = sum(_REPLACED in text[8:-8] for text in found.texts)
+    replaced = sum(_REPLACED in text[8:-8] for text in texts.texts)
     if replaced > _HALF * count:
         yield Finding(
             "TF923",
@@ -798,7 +796,7 @@ def _decoded(name: str, reader: TokenReader, handle: TokenizerHandle) -> Iterato
             "Give the tokenizer that it was made with",
         )
         return
-    foreign = [text for text in found.texts if not text.isascii()]
+    foreign = [text for text in texts.texts if not text.isascii()]
     misread = sum(map(_is_misread, foreign))
     if misread >= _FEW and misread > _HALF * len(foreign):
         yield Finding(
@@ -808,14 +806,14 @@ def _decoded(name: str, reader: TokenReader, handle: TokenizerHandle) -> Iterato
             f"{misread:,} of {len(foreign):,} texts that are not ASCII are UTF-8 read as Latin-1",
             "Pack the text again with a newer version: Modalities before 2024-02-06 read text as Latin-1",
         )
-    if found.whole:
-        yield from _encoded_again(name, found, handle)
+    if texts.whole:
+        yield from _encoded_again(name, texts, handle)
 
 
-def _encoded_again(name: str, found: _Texts, handle: TokenizerHandle) -> Iterator[Finding]:
-    again = handle.encoder().encode(found.texts)
-    long = [number for number, ids in enumerate(found.ids) if len(ids) >= _SHORT]
-    other = sum(again[number].tolist() != found.ids[number] for number in long)
+def _encoded_again(name: str, texts: _Texts, handle: TokenizerHandle) -> Iterator[Finding]:
+    again = handle.encoder().encode(texts.texts)
+    long = [number for number, ids in enumerate(texts.ids) if len(ids) >= _SHORT]
+    other = sum(again[number].tolist() != texts.ids[number] for number in long)
     if len(long) >= _FEW and other > _HALF * len(long):
         yield Finding(
             "TF925",
@@ -889,7 +887,7 @@ class Corpus:
         asked = replace(request.accepting(READS["diff"]), every_end=True)
         self.source = open_dataset(asked, Reading(jobs=jobs, progress=progress))
         reader = self.source.reader
-        if handle is None and isinstance(reader, RecordReader) and reader.info.kind == "text":
+        if handle is None and reader.info.is_text:
             raise OptionError(
                 "--against compares tokens with text, which needs a tokenizer. Add --tokenizer NAME|DIR|FILE"
             )
@@ -952,10 +950,8 @@ def behind_bos(source: Source, handle: TokenizerHandle | None, note: Callable[[s
         handle: The tokenizer; None without one.
         note: Receives a note, if all documents that were read begin with the ID.
     """
-    bos_id, reader = None if handle is None else handle.bos_id, source.reader
-    if handle is None or bos_id is None or source.bos_id is not None:
-        return source
-    if isinstance(reader, RecordReader) or reader.info.layout is not Layout.DOCUMENTS or source.format.is_computed:
+    bos_id, reader = None if handle is None else handle.bos_id, source.stored_documents
+    if handle is None or bos_id is None or source.bos_id is not None or reader is None:
         return source
     try:
         found, _ = without_leads(reader, bos_id, source.paths[0])
@@ -985,8 +981,8 @@ def corpus_findings(source: Source, corpus: Corpus) -> Iterator[Finding]:
         if not ignored and read_manifest(path).content.get("shuffle") is not None:
             corpus.progress.note(f"{path.name}: the manifest states that it was shuffled, so the order is ignored")
             ignored = True
-        found = compare(mine, corpus.fingerprints, skip_empty=splits, ignore_order=ignored)
-        yield from _difference_findings(name, here, there, found)
+        differences = compare(mine, corpus.fingerprints, skip_empty=splits, ignore_order=ignored)
+        yield from _difference_findings(name, here, there, differences)
     except TokfmtError as error:
         yield Finding("TF901", "error", name, str(error).removeprefix(f"{name}: "))
 
@@ -1037,41 +1033,45 @@ def compare(
 
 
 def _firsts(stretches: Iterator[Stretch]) -> dict[Step, Stretch]:
-    found: dict[Step, Stretch] = {}
+    first_stretches: dict[Step, Stretch] = {}
     for stretch in stretches:
-        found.setdefault(stretch.step, stretch)
-    return found
+        first_stretches.setdefault(stretch.step, stretch)
+    return first_stretches
 
 
-def _difference_findings(name: str, here: Side, corpus: Side, found: Differences) -> Iterator[Finding]:
-    if found.missing:
-        line = found.first("missing")[1] + 1
+def _difference_findings(name: str, here: Side, corpus: Side, differences: Differences) -> Iterator[Finding]:
+    if differences.missing:
+        line = differences.first("missing")[1] + 1
         place = (
-            f"from document {line:,} of the corpus on" if found.cut_off else f"first: document {line:,} of the corpus"
+            f"from document {line:,} of the corpus on"
+            if differences.cut_off
+            else f"first: document {line:,} of the corpus"
         )
-        what = f"{found.missing:,} of {found.total:,} documents are missing ({place})"
+        what = f"{differences.missing:,} of {differences.total:,} documents are missing ({place})"
         yield Finding("TF931", "error", name, what, _REMEDY)
-    if found.extra:
-        what = f"{found.extra:,} documents are not in the corpus (first: sequence {found.first('extra')[0]:,})"
+    if differences.extra:
+        what = (
+            f"{differences.extra:,} documents are not in the corpus (first: sequence {differences.first('extra')[0]:,})"
+        )
         yield Finding("TF932", "error", name, what, "Find out whether a text was packed twice, or the corpus changed")
-    if found.moved:
-        sequence, document = found.first("moved")
+    if differences.moved:
+        sequence, document = differences.first("moved")
         place = f"sequence {sequence:,}, document {document + 1:,} of the corpus"
-        what = f"{found.moved:,} documents are in another order (first: {place})"
+        what = f"{differences.moved:,} documents are in another order (first: {place})"
         yield Finding("TF935", "error", name, what, "If their order does not matter, add --ignore-order")
-    if found.changed:
-        yield _changed(name, here, corpus, found)
+    if differences.changed:
+        yield _changed(name, here, corpus, differences)
 
 
-def _changed(name: str, here: Side, corpus: Side, found: Differences) -> Finding:
-    sequence, document = found.first("changed")
+def _changed(name: str, here: Side, corpus: Side, differences: Differences) -> Finding:
+    sequence, document = differences.first("changed")
     mine, theirs = _beginning(here, sequence), _beginning(corpus, document)
     length = min(len(mine), len(theirs))
     differ = np.flatnonzero(mine[:length] != theirs[:length])
     at = int(differ[0]) if len(differ) else length
     path, offset = _place(name, here, sequence, at)
     shift = shift_of(here, corpus, sequence, document)
-    head = f"{found.changed:,} documents differ (first: sequence {sequence:,}, document {document + 1:,} of "
+    head = f"{differences.changed:,} documents differ (first: sequence {sequence:,}, document {document + 1:,} of "
     if shift:
         tokens, way = abs(shift), "early" if shift > 0 else "late"
         what = f"{head}the corpus): they begin {tokens:,} tokens too {way}"

@@ -13,7 +13,7 @@ from tokfmt.base.options import parse_options
 from tokfmt.commands.check.check import CheckReport, CheckRequest, check
 from tokfmt.commands.check.doubled import once
 from tokfmt.commands.convert.convert import convert_files
-from tokfmt.commands.convert.inputs import Given
+from tokfmt.commands.convert.inputs import OpenedSources
 from tokfmt.commands.convert.report import manifests
 from tokfmt.commands.convert.request import Conversion, Request
 from tokfmt.commands.guards import guard, refuse_foreign, strangers_in
@@ -183,11 +183,11 @@ class _Plan:
 
     def source(self, path: Path, eos: EosChoice, allow_loss: frozenset[str] = frozenset()) -> SourceRequest:
         """Return a request for the dataset or its copy, with the read options that the repairs need."""
-        given = given_to(self.format, self.request.source)
+        options = given_to(self.format, self.request.source)
         for repair in self.chosen.values():
-            given |= repair.options
+            options |= repair.options
         bos = self.request.source.bos
-        return SourceRequest((path,), self.format.name, eos, given, allow_loss=allow_loss, bos=bos)
+        return SourceRequest((path,), self.format.name, eos, options, allow_loss=allow_loss, bos=bos)
 
     def patch_source(self) -> SourceRequest:
         """Return the request with which the files of the dataset are copied and patched."""
@@ -265,7 +265,7 @@ class _Job:
         those = counted(count, "document")
         self.done["TF945"] = f"one of two separators {plan.once:,} was left out of {those}; the others are as they were"
         with closing(reader):
-            return self._converted(source, written, given=([opened], reader))
+            return self._converted(source, written, opened=([opened], reader))
 
     def _converted(
         self,
@@ -274,7 +274,7 @@ class _Job:
         *,
         index: bool = False,
         as_stored: bool = True,
-        given: Given | None = None,
+        opened: OpenedSources | None = None,
     ) -> CheckReport:
         """Convert a source to its own format, and check the result before it is published.
 
@@ -283,7 +283,7 @@ class _Job:
             written: The write options.
             index: Write an index of the result as well.
             as_stored: No separator was removed, so none is added where an index marks the sequences.
-            given: The opened source, and the sequences that are written instead of all of its own.
+            opened: The opened source, and the sequences that are written instead of all of its own.
 
         Returns:
             The report of the result.
@@ -310,7 +310,7 @@ class _Job:
             verify=True,
             jobs=worker_count(self.plan.request.jobs),
         )
-        convert_files(request, self.progress, prove=prove, given=given)
+        convert_files(request, self.progress, prove=prove, opened=opened)
         return reports[0]
 
     def saved(self) -> tuple[CheckReport, str]:
@@ -329,15 +329,15 @@ class _Job:
     def patched(self) -> CheckReport:
         """Copy the files byte by byte, patch the copy in place, check it, and publish it."""
         source = self.plan.patch_source()
-        found = find_sources(source)
-        guard(self.destination, [self.plan.path], found)
+        files = find_sources(source)
+        guard(self.destination, [self.plan.path], files)
         if not self.destination.is_local:
             raise OptionError(
                 f"{printable(self.destination)}: a copy that is changed in place is written to a local path only. "
                 "Write it there, and upload it"
             )
         refuse_foreign(self.destination)
-        before = snapshot(found)
+        before = snapshot(files)
         objection = strangers_in(self.destination)
         with LocalPublisher(
             local_path(self.destination, "a copy"),
@@ -354,7 +354,7 @@ class _Job:
                 raise ConversionError(f"{printable(self.plan.path)}: not repaired: {why}") from error
             report = self._checked(staging.path)
             manifest = self._manifest(staging)
-            check_unchanged(before, found)
+            check_unchanged(before, files)
             staging.publish({manifest_path(staging.destination).name: manifest})
         return report
 
@@ -404,8 +404,8 @@ class _Job:
         )
         origin = SourceFiles(self.plan.path, self.plan.format, ())
         options = {"from": words_of(request.options), "to": words_of(self.plan.written)}
-        given = {"options": options, "select": None, "split": None}
-        return manifests(done, [origin], {self.destination: staging}, given, self.progress, 1)[self.destination]
+        facts = {"options": options, "select": None, "split": None}
+        return manifests(done, [origin], {self.destination: staging}, facts, self.progress, 1)[self.destination]
 
 
 def _copy(format_: Format, source: LocalPlace, destination: Path) -> None:

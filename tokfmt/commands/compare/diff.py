@@ -14,7 +14,7 @@ from tokfmt.commands.compare.alignment import Difference, Kind, Surplus, align, 
 from tokfmt.commands.compare.fingerprint import AxisSide, Read, Side, Utf8, hands, read_records
 from tokfmt.core.format import Encoder, Format
 from tokfmt.core.losses import READS, WRITES
-from tokfmt.core.reader import Info, Layout, TokenReader
+from tokfmt.core.reader import Info, TokenReader
 from tokfmt.core.records import RecordReader
 from tokfmt.errors import OptionError
 from tokfmt.files.locks import Scratch
@@ -25,9 +25,9 @@ from tokfmt.run.progress import Progress
 from tokfmt.source.ingest import encoder_of
 from tokfmt.source.open import find_one, open_dataset, presuming
 from tokfmt.source.request import Reading, SourceRequest, option_names, viewed
-from tokfmt.source.stored import Source, boundaries_of, tokenizer_of
+from tokfmt.source.stored import Source, axes_of, boundaries_of, tokenizer_of
 from tokfmt.text.decoding import ByteLevelDecoder, TextDecoder
-from tokfmt.wording import printable
+from tokfmt.wording import html_table, printable
 
 CONTEXT = 8
 """Tokens shown on either side of the first difference."""
@@ -161,6 +161,11 @@ class DiffReport:
     surplus: tuple[Surplus, Surplus] | None
     complete: bool = True
 
+    def _repr_html_(self) -> str:
+        """Return the number of differences of each kind, for notebooks."""
+        title = f"diff {self.a.path} and {self.b.path}: {'identical' if self.identical else 'different'}"
+        return html_table(title, ("difference", "sequences"), self.counts.items())
+
 
 def diff(
     a: SourceRequest,
@@ -253,15 +258,14 @@ def open_both(
     sources = [_prepared(source, scratch, jobs, progress) for source in sources]
     packed = _pack_samples(sources)
     for source in sources if samples else ():
-        if isinstance(source.reader, RecordReader) or source.reader.info.layout is not Layout.SAMPLES:
+        if not source.reader.info.is_samples:
             name = source.format.name
             raise OptionError(f"{printable(source.paths[0])}: {name} stores no samples here. Leave out --samples")
-    texts = [isinstance(source.reader, RecordReader) and source.reader.info.kind == "text" for source in sources]
+    texts = [source.reader.info.is_text for source in sources]
     decoder: TextDecoder | None = handle.decoder(lenient=True) if handle else None
     if all(texts):
         decoder = ByteLevelDecoder({byte: bytes([byte]) for byte in range(256)}, lenient=True)
-    readers = [source.reader for source in sources]
-    labeled = [reader for reader in readers if not isinstance(reader, RecordReader) and reader.has_labels]
+    labeled = [axis for axis in axes_of(sources) if axis.has_labels]
     masked = samples and len(labeled) == len(sources)
     if masked and len({reader.shifted for reader in labeled}) > 1:
         packed = all(reader.marks(0, 0) is not None for reader in labeled)
@@ -271,7 +275,7 @@ def open_both(
         reader = source.reader
         if isinstance(reader, RecordReader):
             encoder: Encoder | None = Utf8() if all(texts) else encoder_of(reader, handle)
-            if reader.info.kind == "text" and encoder is None:
+            if reader.info.is_text and encoder is None:
                 place = printable(source.paths[0])
                 raise OptionError(f"{place}: holds text, the other dataset holds token IDs. Add --tokenizer")
             return read_records(reader, encoder, jobs, progress, processes=executor == "auto")
@@ -357,7 +361,7 @@ def _datasets(both: OpenedPair) -> tuple[ComparedDataset, ComparedDataset]:
 def _not_compared(source: Source) -> Iterator[str]:
     """Yield notes on what a dataset states and `diff` does not compare."""
     info = source.reader.info
-    for inner in info.inner if isinstance(info, Info) else ():
+    for inner in info.inner:
         yield f"not compared: {boundaries_of(inner)}"
 
 

@@ -451,7 +451,7 @@ def read_records(
         progress: Receives the phase, and the number of bytes that were read.
         processes: Read much text in processes.
     """
-    text = records.info.kind == "text"
+    text = records.info.is_text
     doing = "reading IDs" if not text else "reading text" if isinstance(encoder, Utf8) else "tokenizing"
     progress.phase(doing, records.info.size, "bytes")
     with hands(jobs, records.info.size if processes else 0) as workers:

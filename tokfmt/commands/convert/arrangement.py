@@ -156,7 +156,7 @@ def _parsed(text: str) -> tuple[tuple[str, ...], tuple[Fraction, ...]]:
 
 
 def portions(
-    arrangement: Arrangement, destination: Place, format_: Format, given: Mapping[str, object]
+    arrangement: Arrangement, destination: Place, format_: Format, options_given: Mapping[str, object]
 ) -> list[SplitTarget]:
     """Return one portion per split; they share the destination if its format stores several splits.
 
@@ -164,25 +164,25 @@ def portions(
         arrangement: The splits, if there are any.
         destination: Path of the dataset that the user names.
         format_: Format of the destination.
-        given: The writer's options that the user gave.
+        options_given: The writer's options that the user gave.
 
     Raises:
         OptionError: The format does not have an option, or its option `split` contradicts --split.
     """
     shares = arrangement.shares
     if shares is None:
-        return [SplitTarget(0, None, destination, parse_options(format_.write_options, given, format_.name))]
+        return [SplitTarget(0, None, destination, parse_options(format_.write_options, options_given, format_.name))]
     if "split" not in option_names(format_.write_options):
-        options: Any = parse_options(format_.write_options, given, format_.name)
+        options: Any = parse_options(format_.write_options, options_given, format_.name)
         return [
             SplitTarget(k, name, split_path(destination, format_, name), options) for k, name in enumerate(shares.names)
         ]
-    if "split" in given:
+    if "split" in options_given:
         raise OptionError(
             "--to-opt split=NAME names one split, --split NAME=SHARE,... several. Leave one out",
             name="split",
         )
-    each = [{**given, "split": name} for name in shares.names]
+    each = [{**options_given, "split": name} for name in shares.names]
     return [
         SplitTarget(k, name, destination, parse_options(format_.write_options, also, format_.name))
         for k, (name, also) in enumerate(zip(shares.names, each, strict=True))
@@ -193,8 +193,8 @@ def split_path(destination: AnyPlace, format_: Format, split: str) -> AnyPlace:
     """Insert the split into a name: `out.train.pbin` from `out.pbin`, `out.train` without a suffix of the format."""
     name = destination.name
     suffixes = [e if e.startswith(".") else Path(e).suffix for e in format_.extensions]
-    found = next((suffix for suffix in suffixes if suffix and name.endswith(suffix) and name != suffix), "")
-    return destination.with_name(f"{name.removesuffix(found)}.{split}{found}")
+    ending = next((suffix for suffix in suffixes if suffix and name.endswith(suffix) and name != suffix), "")
+    return destination.with_name(f"{name.removesuffix(ending)}.{split}{ending}")
 
 
 def portion_of(axis: TokenReader, arrangement: Arrangement, portion: SplitTarget) -> TokenReader:
@@ -352,21 +352,21 @@ def count_beside(axis: TokenReader, chosen: AreWritten, count: int, to: model.Bo
     dataset = dataset_of(axis, drawn=True)
     tokens = None if dataset.spans.presumes else dataset.axis
     of_leads = bits == LEAD
-    id_, known = (to.lead, dataset.gap.leads) if of_leads else (to.id, dataset.gap.ids)
+    id_, ids_there = (to.lead, dataset.gap.leads) if of_leads else (to.id, dataset.gap.ids)
     all_get = to.leads == "all" if of_leads else to.kind != "index" and not to.only_closed
-    if not known and (id_ is None or all_get):  # None has one, and all get one, or none does.
+    if not ids_there and (id_ is None or all_get):  # None has one, and all get one, or none does.
         return Counts(bare=count) if id_ is None else Counts(added=count)
-    found = Counts()
+    counts = Counts()
     for first, last in windows(0, axis.info.sequences, _AT_ONCE):
         starts, stops, beside = dataset.spans.read(first, last, tokens)
         taken = chosen(first, last, stops - starts)
         starts, stops, beside = starts[taken], stops[taken], beside[taken]
         wanted, closed = to.beside(stops - starts, beside)[of_leads], beside & bits != 0
         written, had, both = (int(np.count_nonzero(flags)) for flags in (wanted, closed, wanted & closed))
-        kept = both * (known == [id_])
-        if both and len(known) > 1:  # The tokens show which of several it is.
+        kept = both * (ids_there == [id_])
+        if both and len(ids_there) > 1:  # The tokens show which of several it is.
             places = starts - 1 if of_leads else np.where(beside & AFTER, stops, starts - 1 - (beside & LEAD != 0))
             kept = int(np.count_nonzero(dataset.axis.at(places[wanted & closed]) == id_))
         bare = len(closed) - written - had + both
-        found = found.plus(Counts(kept, both - kept, written - both, had - both, bare))
-    return found
+        counts = counts.plus(Counts(kept, both - kept, written - both, had - both, bare))
+    return counts

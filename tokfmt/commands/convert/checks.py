@@ -20,12 +20,11 @@ from tokfmt.commands.convert.inputs import Inputs, text_recipe_of
 from tokfmt.commands.convert.request import Request
 from tokfmt.commands.convert.tasks import SUFFIXES
 from tokfmt.commands.guards import guard, refuse_foreign
-from tokfmt.core.records import RecordReader
 from tokfmt.errors import ConversionError, DestinationExistsError, OptionError
 from tokfmt.files.place import LocalPlace, Place, PlaceLike, Url, writable_store
 from tokfmt.files.spool import is_named
 from tokfmt.source.request import STREAM, SourceFiles
-from tokfmt.source.stored import Source
+from tokfmt.source.stored import Source, records_of
 from tokfmt.wording import printable
 
 
@@ -120,7 +119,7 @@ def check_request(request: Request, inputs: Inputs, destination: Destination, *,
     if destination.copies_lines:
         _check_lines(inputs.sources, destination)
     for source in inputs.sources if inputs.tokenizer is None and not destination.copies_lines else ():
-        if isinstance(source.reader, RecordReader) and source.reader.info.kind == "text":
+        if source.reader.info.is_text:
             raise OptionError(
                 f"{printable(source.paths[0])}: holds text, and {destination.format.name} stores token IDs. Encode the "
                 "text with --tokenizer NAME|DIR|FILE"
@@ -157,12 +156,12 @@ def _check_ledger(request: Request, sources: Sequence[Source]) -> None:
 
 def _check_lines(sources: Sequence[Source], destination: Destination) -> None:
     """Refuse copies of text and of token IDs together, and an option of a field that copied lines do not have."""
-    readers = [source.reader for source in sources if isinstance(source.reader, RecordReader)]
+    readers = records_of(sources)
     kinds = {reader.info.kind for reader in readers}
     if len(kinds) > 1:
         raise ConversionError("some sources hold text, and others hold token IDs. Give --tokenizer to encode the text")
-    name, given = f"{min(kinds)}_field", destination.given
-    wanted = given.get(name, given.get(name.replace("_", "-")))
+    name, options = f"{min(kinds)}_field", destination.given
+    wanted = options.get(name, options.get(name.replace("_", "-")))
     fields = {reader.info.field if reader.info.json_lines else "text" for reader in readers}
     if wanted is not None and fields != {wanted}:
         why = f"lines are copied as they are, with the field {min(fields)!r}. Leave the option out"
@@ -174,7 +173,7 @@ def _check_task(sources: Sequence[Source], destination: Destination) -> None:
     why = "lines are copied as they are" if destination.copies_lines else ""
     for source in sources:
         recipe = text_recipe_of(source)
-        if recipe is not None and recipe.info.kind == "ids":
+        if recipe is not None and not recipe.info.is_text:
             why = "equal sequences of token IDs are left out"
     if why:
         raise OptionError(f"--task: {why}, which is done in one run. Leave it out; --resume continues such a run")
@@ -188,7 +187,7 @@ def _check_shared(request: Request, url: Url, inputs: Inputs, destination: Desti
     if request.task is None and not (request.is_spread and by_request):
         _refuse_unshared(url, request.spool, "its workers write to the spool")
         return
-    if inputs.holds_records:
+    if inputs.records:
         return
     if request.overwrite:
         _refuse_overwrite(url)
@@ -243,11 +242,11 @@ def _refuse_one_file(destination: Url) -> None:
     )
 
 
-def check_parts(given: Request, request: Request, inputs: Inputs, destination: Destination) -> None:
+def check_parts(asked: Request, request: Request, inputs: Inputs, destination: Destination) -> None:
     """Refuse a task of text whose part cannot be a file of its own.
 
     Args:
-        given: The request with the destination that the user gave.
+        asked: The request with the destination that the user gave.
         request: The request with the destination path that the format gives it.
         inputs: The sources.
         destination: The destination.
@@ -258,21 +257,20 @@ def check_parts(given: Request, request: Request, inputs: Inputs, destination: D
     """
     name = destination.format.name
     folders = ", ".join(sorted(SUFFIXES))
-    place = printable(given.destination)
+    place = printable(asked.destination)
     if name not in SUFFIXES:
         raise OptionError(
             f"{place}: a task of text writes a file of its own, and a folder of files of {name} is not a dataset. "
             f"Write one of {folders}, and convert that by tasks. Or leave out --task"
         )
-    if given.destination.suffix == SUFFIXES[name]:
+    if asked.destination.suffix == SUFFIXES[name]:
         raise OptionError(f"{place}: --task does not go with one file. Name a folder, with --to {name}")
     if "shard_size" in request.to_options:
         raise OptionError(
             f"{place}: a task of text writes one file, so the number of tasks decides on its size. Leave out shard_size"
         )
-    if destination.copies_lines or not all(
-        isinstance(source.reader, RecordReader) and not source.format.is_computed for source in inputs.sources
-    ):
+    recipes = any(source.format.is_computed for source in inputs.sources)
+    if destination.copies_lines or recipes or inputs.axes:
         raise OptionError(
             f"{place}: --task does not go with copied lines, recipes, or sources of which some hold token IDs, if DST "
             "is in a store. Leave out --task, or write to a directory that all machines see"

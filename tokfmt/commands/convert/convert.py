@@ -23,7 +23,7 @@ from tokfmt.commands.convert.destination import (
     with_rows,
 )
 from tokfmt.commands.convert.gather import gather
-from tokfmt.commands.convert.inputs import Given, Inputs, find_files, open_inputs, printed, unpiped
+from tokfmt.commands.convert.inputs import Inputs, OpenedSources, find_files, open_inputs, printed, unpiped
 from tokfmt.commands.convert.losses import (
     accept_losses,
     known_losses,
@@ -46,7 +46,6 @@ from tokfmt.commands.convert.tasks import (
 )
 from tokfmt.commands.convert.write import write_ledger, write_portion
 from tokfmt.core.reader import TokenReader
-from tokfmt.core.records import RecordReader
 from tokfmt.errors import FormatError, Loss
 from tokfmt.files.file import write_error
 from tokfmt.files.listing import Listing
@@ -98,7 +97,7 @@ def convert_files(
     progress: Progress,
     *,
     prove: Proof | None = None,
-    given: Given | None = None,
+    opened: OpenedSources | None = None,
     every_end: bool = False,
 ) -> Conversion:
     """Convert datasets, and return what was done.
@@ -107,7 +106,7 @@ def convert_files(
         request: The conversion, with paths of files instead of patterns and pipes.
         progress: Receives phases, counts and notes.
         prove: Checks the complete destination right before it is published; see `publish.Proof`.
-        given: Sources that are open already, and the axis over them that is written instead of all their sequences.
+        opened: Sources that are open already, and the axis over them that is written instead of all their sequences.
         every_end: See `SourceRequest`.
 
     Raises:
@@ -125,16 +124,16 @@ def convert_files(
         check_options(request, destination)
         tokenizer = tokenizer_of(request.tokenizer, special_tokens=request.special_tokens, engine=request.engine)
         with Listing() as listing:
-            found = find_files(request, given, listing)
-            check_places(request, destination, found.files)
-            before = snapshot(found.files)
+            files = find_files(request, opened, listing)
+            check_places(request, destination, files.files)
+            before = snapshot(files.files)
             publishers = publishers_of(request, destination, before, notes)
             listing.forget_stored()
-            inputs = open_inputs(request, found, before, tokenizer, given, notes)
+            inputs = open_inputs(request, files, before, tokenizer, opened, notes)
         destination = choose_contents(request, inputs, destination)
         if destination.packed is not None:
             inputs = inputs.of_reader(destination.packed)
-        check_request(request, inputs, destination, by_request=given is None)
+        check_request(request, inputs, destination, by_request=opened is None)
         destination = choose_separators(request, inputs, destination)
 
         # What is lost, as far as it is known without reading all.
@@ -149,8 +148,8 @@ def convert_files(
 
         # Runs that write nothing themselves.
         if request.dry_run:
-            opened = read_from_stores() - downloaded
-            return dry_run(request, inputs, destination, losses, publishers, notes, opened, _estimate)
+            downloads = read_from_stores() - downloaded
+            return dry_run(request, inputs, destination, losses, publishers, notes, downloads, _estimate)
         facts = facts_of(request, destination.facts(inputs), before) if request.keeps_work else {}
         if request.resume and request.task is None:
             done = finished_before(request, inputs, destination, facts, notes)
@@ -203,7 +202,7 @@ def _write_tokens(
     request: Request,
     inputs: Inputs,
     destination: Destination,
-    known: list[Loss],
+    losses: list[Loss],
     place: Workplace,
     workers: Workers,
     notes: Notes,
@@ -219,7 +218,7 @@ def _write_tokens(
     target, allow_loss = destination.target(request, inputs.tokenizer), request.source.allow_loss
     writers = place.writers(destination, target)  # before text is tokenized: options may contradict each other
     gathered = gather(request, inputs, destination, workers, notes)
-    if request.task is not None and inputs.holds_records:  # --finish joins the parts of all tasks.
+    if request.task is not None and inputs.records:  # --finish joins the parts of all tasks.
         accepted = record_losses(gathered.skipped, destination.format, allow_loss).accepted(request)
         workers.journal.sync()
         workers.journal.add("task", request.task.index, None)
@@ -232,7 +231,7 @@ def _write_tokens(
         axis = destination.packed or gathered.axis
         least = axis if "empty-sequences" in allow_loss else stored_axis(axis, target)
         place.need_room(destination.portions[0], writers[0], least)
-    content = accept_losses(request, inputs, destination, gathered, known, target, writers[0], workers)
+    content = accept_losses(request, inputs, destination, gathered, losses, target, writers[0], workers)
     if request.verify and request.task is None:
         from tokfmt.commands.convert.verify import verify_counts  # fingerprints need numpy.random and xxhash
 
@@ -270,9 +269,8 @@ def choose_executor(request: Request, inputs: Inputs, destination: Destination) 
 
     Parsing JSON holds the lock, and so does gathering parts while others are written. Codecs release it.
     """
-    readers = [source.reader for source in inputs.sources]
-    text = sum(reader.info.size for reader in readers if isinstance(reader, RecordReader))
-    tokens = sum(reader.info.tokens for reader in readers if not isinstance(reader, RecordReader))
+    text = sum(records.info.size for records in inputs.records)
+    tokens = sum(axis.info.tokens for axis in inputs.axes)
     gathers = tokens >= _WORTH and destination.traits.joins_under_lock
     much = gathers or (inputs.tokenizer is not None and text >= _WORTH)
     spawns = much and request.jobs > 1 and may_spawn([source.reader for source in inputs.read])

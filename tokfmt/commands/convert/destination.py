@@ -14,14 +14,22 @@ from tokfmt.commands.convert.inputs import Inputs, name_separator, text_recipe_o
 from tokfmt.commands.convert.request import Request
 from tokfmt.core.format import Format, Target, TokenWriter, WriterTraits
 from tokfmt.core.reader import Separators
-from tokfmt.core.records import RecordInfo, RecordReader
+from tokfmt.core.records import RecordReader
 from tokfmt.errors import Loss, OptionError, SeparatorUnknownError
 from tokfmt.files.place import Place
 from tokfmt.model.batch import Kind, Leads
 from tokfmt.model.gap import Gap, Known, joined_gap
 from tokfmt.model.separator import SeparatorNeededError, lead_to_write, separator_to_write
 from tokfmt.source.request import option_names, parse_selection
-from tokfmt.source.stored import GIVEN, NO_SEPARATOR, Separator, Source, hold_chats, refuse_other_ends
+from tokfmt.source.stored import (
+    GIVEN,
+    NO_SEPARATOR,
+    Separator,
+    Source,
+    hold_chats,
+    records_of,
+    refuse_other_ends,
+)
 from tokfmt.wording import counted, printable
 
 if TYPE_CHECKING:
@@ -140,11 +148,13 @@ def choose_destination(request: Request) -> Destination:
         OptionError: A format or an option does not exist.
     """
     format_ = registry.get(request.to) if request.to else registry.for_destination(request.destination)
-    given = request.given_to_writer(format_)
-    options: Any = parse_options(format_.write_options, given, format_.name)
+    options_given = request.given_to_writer(format_)
+    options: Any = parse_options(format_.write_options, options_given, format_.name)
     path = format_.destination(request.destination, options)
-    splits = tuple(portions(request.arrangement, path, format_, given))
-    return Destination(path, format_, given, splits, splits[0].options, format_.writer_traits(splits[0].options))
+    splits = tuple(portions(request.arrangement, path, format_, options_given))
+    return Destination(
+        path, format_, options_given, splits, splits[0].options, format_.writer_traits(splits[0].options)
+    )
 
 
 def choose_contents(request: Request, inputs: Inputs, destination: Destination) -> Destination:
@@ -154,11 +164,10 @@ def choose_contents(request: Request, inputs: Inputs, destination: Destination) 
         OptionError: The request selects, shuffles or splits the samples of a recipe.
     """
     sources, tokenizer = inputs.sources, inputs.tokenizer
-    infos = [source.reader.info for source in sources]
     if len(sources) == 1 and sources[0].format.is_computed:
         destination = with_rows(destination, inputs.read[0], request)
     copies = tokenizer is None and destination.format.takes_lines and _are_lines(sources)
-    of_text = any(isinstance(info, RecordInfo) and info.kind == "text" for info in infos)
+    of_text = any(source.reader.info.is_text for source in sources)
     writes_text = "text_field" in option_names(destination.format.write_options)
     return replace(destination, copies_lines=copies, decodes=tokenizer is not None and writes_text and not of_text)
 
@@ -168,7 +177,7 @@ def with_rows(destination: Destination, source: Source, request: Request) -> Des
 
     For a recipe of text only the options change, because its samples do not exist yet.
     """
-    if not isinstance(source.reader, RecordReader) and source.reader.has_labels:
+    if source.reader.has_labels:
         from tokfmt.mix import Samples  # only recipes need what it imports
 
         return _with_samples(destination, source.reader, request) if isinstance(source.reader, Samples) else destination
@@ -196,10 +205,10 @@ def _with_samples_of_length(destination: Destination, seq_len: int, request: Req
     Raises:
         OptionError: The request selects, shuffles or splits samples, or names their separator.
     """
-    packs, given, format_ = destination.traits.pack_size, dict(destination.given), destination.format
+    packs, options_given, format_ = destination.traits.pack_size, dict(destination.given), destination.format
     if not packs and not format_.stores_rows:
         return None
-    if not packs and str(given.setdefault("seq_len", seq_len)) != str(seq_len):
+    if not packs and str(options_given.setdefault("seq_len", seq_len)) != str(seq_len):
         return None
     if request.select is not None or not request.arrangement.plain:
         ordered = "shuffle" if request.arrangement.shuffle else "split"
@@ -209,9 +218,9 @@ def _with_samples_of_length(destination: Destination, seq_len: int, request: Req
         if asked is not None:
             what = f"samples of a recipe are stored as it makes them. Set to_{name} in the recipe"
             raise OptionError(f"--to-{name}: {what}", name=f"to_{name}")
-    laid = tuple(portions(request.arrangement, destination.path, format_, given))
+    laid = tuple(portions(request.arrangement, destination.path, format_, options_given))
     traits = format_.writer_traits(laid[0].options)
-    return replace(destination, given=given, portions=laid, options=laid[0].options, traits=traits)
+    return replace(destination, given=options_given, portions=laid, options=laid[0].options, traits=traits)
 
 
 def _are_lines(sources: Sequence[Source]) -> bool:
@@ -219,9 +228,8 @@ def _are_lines(sources: Sequence[Source]) -> bool:
 
     Records of token IDs that are not JSON lines, such as rows of Parquet, become sequences of tokens instead.
     """
-    infos = [source.reader.info for source in sources if not source.format.is_computed]
-    records = [info for info in infos if isinstance(info, RecordInfo)]
-    return len(records) == len(sources) and all(info.json_lines or info.kind == "text" for info in records)
+    records = records_of(source for source in sources if not source.format.is_computed)
+    return len(records) == len(sources) and all(reader.info.json_lines or reader.info.is_text for reader in records)
 
 
 def choose_separators(request: Request, inputs: Inputs, destination: Destination) -> Destination:
@@ -282,7 +290,7 @@ def _gap_of(source: Source) -> Gap:
     known: Known = "user" if separator.source in {GIVEN, NO_SEPARATOR} else gap.known
     is_stored = separator.is_stored
     if isinstance(reader, RecordReader):  # Texts have none; rows of IDs may have one, if the user says so.
-        is_stored = reader.info.kind == "ids" and separator.source == GIVEN
+        is_stored = not reader.info.is_text and separator.source == GIVEN
     common, path = None if separator.doubt else gap.common, printable(source.paths[0])
     return replace(gap, id=separator.eos_id, known=known, stored=is_stored, common=common, path=path)
 

@@ -188,8 +188,8 @@ class _Trial:
                 seconds = time.process_time() - began
                 built, scratch = _size(place.first.path.parent), _size(place.first.scratch)
         share = self.share()
-        found = (sum(one.sequences or 0 for one in written.portions), sum(one.tokens or 0 for one in written.portions))
-        sequences, tokens = self.counts or (round(found[0] / share), round(found[1] / share))
+        totals = (sum(one.sequences or 0 for one in written.portions), sum(one.tokens or 0 for one in written.portions))
+        sequences, tokens = self.counts or (round(totals[0] / share), round(totals[1] / share))
         return Estimate(
             sequences,
             tokens,

@@ -128,7 +128,7 @@ def gather(
 
 def _contents_of(source: Source, shards: ShardReader, *, every_end: bool) -> tuple[TokenReader, Sequence[str]]:
     """Return the gathered records of a source without separators, with notes on them and on chats."""
-    if source.reader.info.kind == "ids":  # type: ignore[union-attr]  # its reader reads records
+    if not source.reader.info.is_text:
         return without_separators(shards, source.separator, None, source.paths[0], every_end=every_end)
     note = note_on_chats([shards])
     return shards, [note] if note else []
@@ -153,7 +153,7 @@ def _counts(source: Source, skipped: SkippedRecords, target: Format) -> dict[str
 
     Fields beside text that becomes tokens are not a loss, because only a destination of text could store them.
     """
-    text = isinstance(source.reader, RecordReader) and source.reader.info.kind == "text"
+    text = source.reader.info.is_text
     asked = not text or target is source.format or target.takes_lines
     return {"invalid-lines": skipped.invalid, "fields": skipped.others if asked else 0}
 
@@ -172,22 +172,22 @@ def _report(
         rows: The reader of each recipe and its rows without amounts, by the number of the source.
         chosen: First and last + 1 of the sequences that are selected.
     """
-    found, padded, before = list[Mapping[str, Any]](), 0, 0
+    listed, padded, before = list[Mapping[str, Any]](), 0, 0
     for number, (source, reader) in enumerate(zip(sources, readers, strict=True)):
         if source.format.is_computed and number in rows:
             from tokfmt.mix import report_on  # only recipes need what it imports
 
             first, last = (limit - before for limit in chosen)
             counted, padding = report_on(*rows[number], first, last, ended=isinstance(reader, ContentReader))
-            found, padded = [*found, *counted], padded + padding
+            listed, padded = [*listed, *counted], padded + padding
         before += reader.info.sequences
-    return found, padded
+    return listed, padded
 
 
 def _without_lead(source: Source, axis: TokenReader, notes: list[str], *, every_end: bool) -> TokenReader:
     """Return the contents of a source that begin behind its lead."""
     if source.bos_id is None or source.format.is_computed:
         return axis
-    found, noted = without_leads(axis, source.bos_id, source.paths[0], each=every_end)
+    contents, noted = without_leads(axis, source.bos_id, source.paths[0], each=every_end)
     notes += [f"{source.paths[0]}: {note}" for note in noted if note not in source.notes]
-    return found
+    return contents

@@ -35,7 +35,7 @@ from tokfmt.source.discover import find_sources
 from tokfmt.source.manifest import own_manifest
 from tokfmt.source.open import open_datasets
 from tokfmt.source.request import STREAM, Reading, SourceFiles
-from tokfmt.source.stored import Source, agreed_tokenizer, files_of_sources
+from tokfmt.source.stored import Source, agreed_tokenizer, axes_of, files_of_sources, records_of
 from tokfmt.wording import printable
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 _NOTES = 20  # number of notes on sources that are reported one by one
 
-Given = tuple[Sequence[Source], TokenReader]
+OpenedSources = tuple[Sequence[Source], TokenReader]
 """Sources that are open already, and the axis over them that is written instead of all their sequences."""
 
 
@@ -86,9 +86,14 @@ class Inputs:
     made_by: tuple[Mapping[str, Any] | None, str]
 
     @property
-    def holds_records(self) -> bool:
-        """True if a source holds records, which tokfmt has to encode or gather first."""
-        return any(isinstance(source.reader, RecordReader) for source in self.sources)
+    def axes(self) -> list[TokenReader]:
+        """The token axes to read from."""
+        return axes_of(self.read)
+
+    @property
+    def records(self) -> list[RecordReader]:
+        """The records to read from, which tokfmt has to encode or gather first."""
+        return records_of(self.read)
 
     @property
     def holds_something(self) -> bool:
@@ -102,13 +107,13 @@ class Inputs:
         return replace(self, sources=source, read=source)
 
 
-def find_files(request: Request, given: Given | None, listing: Listing) -> FoundFiles:
+def find_files(request: Request, opened: OpenedSources | None, listing: Listing) -> FoundFiles:
     """Find the datasets that a request names. Their places carry the listing.
 
     Raises:
         TokfmtError: There is no such dataset, or tokfmt does not know its format.
     """
-    named = files_of_sources(given[0], listing) if given else find_sources(request.source, listing=listing)
+    named = files_of_sources(opened[0], listing) if opened else find_sources(request.source, listing=listing)
     if any(one.format.is_computed for one in named):
         from tokfmt.mix import named_by  # only recipes need what it imports
 
@@ -118,34 +123,34 @@ def find_files(request: Request, given: Given | None, listing: Listing) -> Found
 
 def open_inputs(
     request: Request,
-    found: FoundFiles,
+    files: FoundFiles,
     before: Mapping[Place, Identity],
     tokenizer: TokenizerHandle | None,
-    given: Given | None,
+    opened: OpenedSources | None,
     notes: Notes,
 ) -> Inputs:
     """Open the sources of a request, and add the notes on them.
 
     Args:
         request: The request.
-        found: The datasets to open.
+        files: The datasets to open.
         before: The identity of their files.
         tokenizer: The tokenizer that the user gave.
-        given: The sources, if they are open already.
+        opened: The sources, if they are open already.
         notes: Receives the notes.
 
     Raises:
         TokfmtError: A source cannot be read, or tokenizers contradict each other.
     """
-    sources = given[0] if given else _opened(request, tokenizer, found.named, notes)
-    compared = () if request.source.ignore_manifest else found.files
+    sources = opened[0] if opened else _opened(request, tokenizer, files.named, notes)
+    compared = () if request.source.ignore_manifest else files.files
     stated = {one.path: own_manifest(one).of_files for one in compared}
-    read = [sources[0]._replace(reader=given[1])] if given else sources
+    read = [sources[0]._replace(reader=opened[1])] if opened else sources
     if any(source.format.is_computed for source in sources):
         tokenizer = _named_tokenizer(sources, tokenizer)
     _pass_on(sources, notes)
     made_by = agreed_tokenizer(sources, tokenizer, request.source.allow_loss)
-    return Inputs(found.files, before, stated, tuple(sources), tuple(read), tokenizer, made_by)
+    return Inputs(files.files, before, stated, tuple(sources), tuple(read), tokenizer, made_by)
 
 
 def _opened(
@@ -287,11 +292,11 @@ def _copy(path: str | os.PathLike[str], copy: Path) -> None:
 
 def _need_lines(copy: Path, name: str) -> None:
     try:
-        found = registry.detect(copy).name if copy.stat().st_size else "jsonl"
+        format_name = registry.detect(copy).name if copy.stat().st_size else "jsonl"
     except DetectionError:
         return  # opening raises the same error with its remedy
-    if found != "jsonl":
-        raise OptionError(f"{printable(name)}: is {found}, and only jsonl is read from a pipe. Save it to a file")
+    if format_name != "jsonl":
+        raise OptionError(f"{printable(name)}: is {format_name}, and only jsonl is read from a pipe. Save it to a file")
 
 
 @contextmanager

@@ -32,7 +32,7 @@ from tokfmt.formats.jsonl.lines import compression_of_name, join
 from tokfmt.run.plan import Kind, Workers, journaled
 from tokfmt.run.progress import Progress
 from tokfmt.source.request import parse_selection
-from tokfmt.source.stored import paths_of
+from tokfmt.source.stored import paths_of, records_of
 
 _BLOCK = 1 << 24
 
@@ -79,7 +79,7 @@ def copy_lines(
         TokfmtError: A record cannot be copied, or something would be lost. Nothing was published.
     """
     sources, is_plain = inputs.sources, request.arrangement.plain
-    readers = [source.reader for source in sources if isinstance(source.reader, RecordReader)]
+    readers = records_of(sources)
     first = destination.portions[0]
     path = place.publishers[first.destination].path
     copy = path if is_plain else copies_in(workers) / "lines"
@@ -129,13 +129,13 @@ def selected_blocks(
         return [(k, block) for k, reader in enumerate(readers) for block in reader.blocks(_BLOCK)]
     counts = [reader.count() for reader in readers]
     first, last = parse_selection(selection, sum(counts), paths)
-    found, base = [], 0
+    blocks, base = [], 0
     for k, (reader, count) in enumerate(zip(readers, counts, strict=True)):
         a, b = max(first - base, 0), min(last - base, count)
         if a < b:
-            found += [(k, block) for block in reader.blocks(_BLOCK, a, b)]
+            blocks += [(k, block) for block in reader.blocks(_BLOCK, a, b)]
         base += count
-    return found
+    return blocks
 
 
 def copy_records(
@@ -178,8 +178,12 @@ def copy_records(
     for part in parts:
         skipped[part.reader] += part.skipped
         counts[part.reader] += part.records
-    known = [part.tokens for part in parts if part.tokens is not None]
-    tokens = sum(known) if len(known) == len(parts) and all(one.info.kind == "ids" for one in readers) else None
+    counted_tokens = [part.tokens for part in parts if part.tokens is not None]
+    tokens = (
+        sum(counted_tokens)
+        if len(counted_tokens) == len(parts) and all(not one.info.is_text for one in readers)
+        else None
+    )
     if blank := sum(one.blank for one in skipped.values()):
         progress.note(f"blank lines, which are not documents: {blank:,}")
     return Copied(counts, tokens, blocks, skipped)

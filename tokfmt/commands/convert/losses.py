@@ -35,7 +35,7 @@ from tokfmt.model.select import Concat, Known, NonEmpty, Slice
 from tokfmt.run.plan import Scan, Workers, scan
 from tokfmt.source.ingest import some_ids
 from tokfmt.source.request import SourceRequest, parse_selection
-from tokfmt.source.stored import Source, boundaries_of, paths_of
+from tokfmt.source.stored import Source, axes_of, boundaries_of, paths_of
 from tokfmt.wording import counted, printable
 
 if TYPE_CHECKING:
@@ -151,15 +151,15 @@ class Losses:
 
 def _joined(losses: Sequence[Loss]) -> list[Loss]:
     """Join the losses of each name to one."""
-    found: dict[str, list[str]] = {}
+    reasons: dict[str, list[str]] = {}
     for loss in losses:
-        found.setdefault(loss.name, []).append(loss.what)
-    return [Loss(name, "; ".join(what)) for name, what in found.items()]
+        reasons.setdefault(loss.name, []).append(loss.what)
+    return [Loss(name, "; ".join(parts)) for name, parts in reasons.items()]
 
 
 def known_losses(request: Request, inputs: Inputs, destination: Destination) -> list[Loss]:
     """Return the losses that are known of sources that hold tokens, without reading a token."""
-    axes = [source.reader for source in inputs.read if not isinstance(source.reader, RecordReader)]
+    axes = inputs.axes
     if not axes or destination.copies_lines:
         return []
     axis = axes[0] if len(axes) == 1 else Concat(axes)
@@ -271,8 +271,8 @@ def _losses_of_axis(
     rows = traits.keeps_boundaries and axis.info.segmented and not axis.info.inner
     kept = {"loss-mask": masks, "inner-boundaries": rows and "inner-boundaries" not in allow_loss}
     split_chosen = request.split is not None or "split" in request.options
-    found = _of_sources(sources, masks=traits.keeps_masks, split_chosen=split_chosen)
-    lost = [loss for loss in found if not kept.get(loss.name)]
+    losses = _of_sources(sources, masks=traits.keeps_masks, split_chosen=split_chosen)
+    lost = [loss for loss in losses if not kept.get(loss.name)]
     closes = traits.keeps_separators and _keeps_separators(axis, allow_loss)
     unmarked = _unmarked(axis, sources, traits) if masks and not traits.keeps_labels and not closes else ()
     return [*lost, *unmarked, *traits.lost(axis, allow_loss)]
@@ -294,17 +294,17 @@ def _notes_on_samples(sources: Sequence[Source], traits: WriterTraits) -> list[s
     what = (
         "each sample is a sequence of IDs with padding; its loss mask and the borders of its documents are not stored"
     )
-    found = []
+    notes = []
     for source in sources:
-        path = source.paths[0]
-        if isinstance(source.reader, RecordReader) or not source.reader.has_labels:
+        path, axis = source.paths[0], source.axis
+        if axis is None or not axis.has_labels:
             continue
-        if source.reader.marks(0, 0) is None:
-            way = f"; --to-opt pack_size={source.reader.info.sample_length} stores both, without padding"
-            found.append(f"{path}: {what}{way if traits.keeps_boundaries else ''}")
+        if axis.marks(0, 0) is None:
+            way = f"; --to-opt pack_size={axis.info.sample_length} stores both, without padding"
+            notes.append(f"{path}: {what}{way if traits.keeps_boundaries else ''}")
         elif source.made_labels and not traits.keeps_masks:
-            found.append(f"{path}: {what}")
-    return found
+            notes.append(f"{path}: {what}")
+    return notes
 
 
 @dataclass(slots=True)
@@ -354,8 +354,7 @@ def _unmarked(axis: TokenReader, sources: Sequence[Source], traits: WriterTraits
     from tokfmt.core.loss_mask import MASKED_END
 
     yield from _masked_empties(sources)
-    readers = [source.reader for source in sources]
-    labeled = [reader for reader in readers if not isinstance(reader, RecordReader) and reader.has_labels]
+    labeled = [axis for axis in axes_of(sources) if axis.has_labels]
     sampled = [reader for reader in labeled if reader.shifted]
     if traits.needs_eos and not sampled:
         return
@@ -385,24 +384,26 @@ def _last_labels(reader: Any) -> Iterator[Loss]:
 
 def _masked_empties(sources: Sequence[Source]) -> Iterator[Loss]:
     """Yield the empty sequences whose separator does not count in the loss; they have no token to carry the mask."""
-    found = _Tally("masked-separators", "separators of {} that do not count in the loss", "empty sequence")
-    for source in sources:
-        dataset = None if isinstance(source.reader, RecordReader) else dataset_of(source.reader, drawn=True)
-        if dataset is None or dataset.marks is None:
+    tally = _Tally("masked-separators", "separators of {} that do not count in the loss", "empty sequence")
+    for axis in axes_of(sources):
+        dataset = dataset_of(axis, drawn=True)
+        if dataset.marks is None:
             continue
         for a, b in windows(0, len(dataset)):
             starts, stops, beside = dataset.contents(a, b)
             empty = np.flatnonzero((starts == stops) & (beside & SEP != 0))
             masked = dataset.marks.at(np.where(beside & AFTER, stops, starts - 1)[empty]) & 1 == 0
-            found.add_all(a + empty[masked])
-    yield from found.losses()
+            tally.add_all(a + empty[masked])
+    yield from tally.losses()
 
 
-def record_losses(found: Sequence[tuple[Source, SkippedRecords]], target: Format, allow_loss: frozenset[str]) -> Losses:
+def record_losses(
+    skipped_records: Sequence[tuple[Source, SkippedRecords]], target: Format, allow_loss: frozenset[str]
+) -> Losses:
     """Return the invalid lines and the fields that a conversion of records loses, in words, with the first of each."""
     losses = Losses()
     fault: TokfmtError | None = None
-    for source, skipped in found:
+    for source, skipped in skipped_records:
         asked = names_lost(source, skipped, target)
         if skipped.faults and isinstance(source.reader, RecordReader) and source.reader.describes_lines:
             faults = [source.reader.record_error(spot) for spot in skipped.faults]
@@ -516,9 +517,9 @@ def _looked_for(axis: TokenReader, target: Target, look_for: int | None, workers
     """
     stored = None if target.separators is Separators.NONE else stored_reader(axis, target.eos_id)
     if stored is not None:
-        found = scan(stored, look_for, workers)
-        if look_for is None or found.separators == axis.info.sequences:
-            return Scan(found.max_id, 0, -1)
+        result = scan(stored, look_for, workers)
+        if look_for is None or result.separators == axis.info.sequences:
+            return Scan(result.max_id, 0, -1)
     return scan(axis, look_for, workers)
 
 
@@ -571,7 +572,7 @@ def _note_copied_ids(
     copied = [
         path
         for source in inputs.sources
-        if not isinstance(source.reader, RecordReader) or source.reader.info.kind == "ids"
+        if not source.reader.info.is_text
         for path, made in zip(source.paths, source.tokenizers, strict=True)
         if made is None or made["digest"] != tokenizer.digest
     ]

@@ -23,7 +23,6 @@ from tokfmt.commands.convert.tasks import agree, begun, remove, send
 from tokfmt.commands.guards import StoredFormat, need_room, remove_manifest_of_link, strangers_in
 from tokfmt.core.format import Format, Target, TokenWriter
 from tokfmt.core.reader import Separators, TokenReader
-from tokfmt.core.records import RecordReader
 from tokfmt.errors import ConversionError
 from tokfmt.files.file import everything_in
 from tokfmt.files.place import Place, Url, local_path
@@ -60,7 +59,7 @@ def publishers_of(
         before: The identity of each source file; a destination gets no permissions that a source file lacks.
         notes: Receives notes on destinations in stores.
     """
-    found = dict[Place, Publisher]()
+    publishers = dict[Place, Publisher]()
     for path in destination.paths:
         how: dict[str, Any] = {
             "overwrite": request.overwrite,
@@ -70,13 +69,13 @@ def publishers_of(
         }
         if isinstance(path, Url):
             kind = StoredFormat(destination.format)
-            found[path] = StorePublisher(path, kind, spool=request.spool, note=notes.note, **how)
+            publishers[path] = StorePublisher(path, kind, spool=request.spool, note=notes.note, **how)
             continue
         place = local_path(path, "a destination")
-        found[path] = LocalPublisher(place, objection=strangers_in(path), readable=readable_by(before), **how)
-    for one in found.values() if request.dry_run or not request.keeps_work else ():
+        publishers[path] = LocalPublisher(place, objection=strangers_in(path), readable=readable_by(before), **how)
+    for one in publishers.values() if request.dry_run or not request.keeps_work else ():
         one.check_replaceable()
-    return found
+    return publishers
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,8 +174,7 @@ def workers_of(request: Request, inputs: Inputs, place: Workplace) -> Iterator[W
         texts = first.home / "scratch"  # all tasks share this directory
         workers = Workers(executor, slots, first.scratch, first.journal, texts, share)
         if isinstance(share, Stretch):
-            readers = [source.reader for source in inputs.read]
-            share.total = sum(len(blocks_of(one, workers)) for one in readers if isinstance(one, RecordReader))
+            share.total = sum(len(blocks_of(records, workers)) for records in inputs.records)
         yield workers
 
 
@@ -242,9 +240,9 @@ def _measure(out: StorePublisher, format_: Format, jobs: int, advance: Callable[
     files = everything_in(built) if is_folder else written_files(format_, built)  # All files in a folder appear.
     left = [file for file in files if file.is_file() and str(file.relative(built.parent)) not in uploaded]
     early = [Measured(name.removeprefix(above), one.size, one.digest) for name, one in uploaded.items()]
-    found = sorted([*early, *measured(built, left, jobs)])
-    out.files, out.advance = {f"{above}{one.name}": (one.size, one.digest) for one in found}, advance
-    return combined(found, single=len(found) == 1 and not is_folder)
+    sums = sorted([*early, *measured(built, left, jobs)])
+    out.files, out.advance = {f"{above}{one.name}": (one.size, one.digest) for one in sums}, advance
+    return combined(sums, single=len(sums) == 1 and not is_folder)
 
 
 def _with_objects(out: StorePublisher, manifest: bytes) -> Callable[[], bytes]:
@@ -290,23 +288,23 @@ def _manifests(
     side = None if not is_stored else "before" if stored is Separators.BEFORE else "after"
     dropped = separators.get("dropped") or request.to_eos == "none"
     dropped = dropped or (request.to_eos == "as-stored" and not separators.get("kept"))
-    given: dict[str, Any] = {
+    facts: dict[str, Any] = {
         "eos_stored": "none" if dropped else side,
         "options": {"from": words_of(request.source.options), "to": words_of(destination.given)},
         "select": request.select,
         "split": shares.described() if shares else None,
     }
     if request.resume:
-        given["request"] = {"digest": digest_of(place.facts), "verified": request.verify}
+        facts["request"] = {"digest": digest_of(place.facts), "verified": request.verify}
         if any(isinstance(path, Url) for path in place.publishers):  # a store does not tell when a source has changed
-            given["request"] = {**given["request"], "sources": digest_of_sources(place.facts)}
+            facts["request"] = {**facts["request"], "sources": digest_of_sources(place.facts)}
     if written.ledger is not None:
-        given["ledger"] = {"unit": written.ledger["unit"], "rows": written.ledger["rows"]}
+        facts["ledger"] = {"unit": written.ledger["unit"], "rows": written.ledger["rows"]}
     made = manifests(
         done,
         inputs.files,
         place.publishers,
-        given,
+        facts,
         notes,
         request.jobs,
         checksums=request.checksums,

@@ -190,11 +190,11 @@ def result_of(request: Request, inputs: Inputs, destination: Destination, writte
 
 def _with(losses: dict[str, str], lost: Sequence[Loss]) -> dict[str, str]:
     """Return losses, in words by their name, with further ones."""
-    found = dict[str, list[str]]()
+    reasons = dict[str, list[str]]()
     for loss in dict.fromkeys(lost):
         if loss.what not in losses.get(loss.name, ""):
-            found.setdefault(loss.name, [losses[loss.name]] if loss.name in losses else []).append(loss.what)
-    for name, what in found.items():
+            reasons.setdefault(loss.name, [losses[loss.name]] if loss.name in losses else []).append(loss.what)
+    for name, what in reasons.items():
         more = [f"{len(what) - _LISTED:,} more of this kind"] if len(what) > _LISTED else []
         losses[name] = "; ".join((*what[:_LISTED], *more))
     return losses
@@ -202,8 +202,8 @@ def _with(losses: dict[str, str], lost: Sequence[Loss]) -> dict[str, str]:
 
 def total_of(counts: Iterable[int | None]) -> int | None:
     """Return the sum of counts; None if one of them is not known."""
-    known = list(counts)
-    return None if None in known else sum(filter(None, known))
+    numbers = list(counts)
+    return None if None in numbers else sum(filter(None, numbers))
 
 
 def _lead_in(destination: Destination, leads: Mapping[str, int] | None) -> dict[str, object]:
@@ -222,9 +222,9 @@ def _lead_in(destination: Destination, leads: Mapping[str, int] | None) -> dict[
 
 def _sum_of(counts: Iterable[object]) -> dict[str, int] | None:
     """Return the sum of counts of separators or leads by name; None if there are none, or one is something else."""
-    found, names = list(counts), set(Counts._fields)
-    known = [Counts(**one) for one in found if isinstance(one, dict) and one.keys() == names]
-    return reduce(Counts.plus, known)._asdict() if known and len(known) == len(found) else None
+    counts_of_all, names = list(counts), set(Counts._fields)
+    stated = [Counts(**one) for one in counts_of_all if isinstance(one, dict) and one.keys() == names]
+    return reduce(Counts.plus, stated)._asdict() if stated and len(stated) == len(counts_of_all) else None
 
 
 def _made_by(
@@ -256,12 +256,12 @@ def finished_before(
     """Return the result of an earlier run with --resume of the same request; None if there is something to do."""
     local = [path for path in destination.paths if isinstance(path, LocalPlace)]
     if local:
-        found = finished(local, destination.format, digest_of(facts), inputs.files, verified=request.verify)
+        published = finished(local, destination.format, digest_of(facts), inputs.files, verified=request.verify)
     else:
-        found = finished_in_stores(destination.paths, destination.format, facts, verified=request.verify)
-    if not found:
+        published = finished_in_stores(destination.paths, destination.format, facts, verified=request.verify)
+    if not published:
         return None
-    contents = [manifest.content for manifest in found]
+    contents = [manifest.content for manifest in published]
     notes.add("complete already: an earlier run of the same request has written it, and nothing has changed since")
     largest = [content["max_id"] for content in contents if content.get("max_id") is not None]
     written = Written([], dict(contents[0].get("losses", {})))
@@ -314,7 +314,7 @@ def dry_run(
         for one in destination.portions
     ]
     axis = None
-    if inputs.holds_records:  # Records are counted when they are read. If there are none, the counts are 0.
+    if inputs.records:  # Records are counted when they are read. If there are none, the counts are 0.
         count = None if inputs.holds_something else 0
         written = Written([PortionCounts(portion, count, count) for portion in destination.portions], {})
     else:
@@ -341,8 +341,8 @@ def dry_run(
 def read_from_stores() -> int:
     """Return the bytes that this process has read of objects, from stores or from the cache."""
     account = sys.modules.get("tokfmt.stores.account")
-    found = None if account is None else account.so_far()
-    return 0 if found is None else found.read + found.cached
+    transfer = None if account is None else account.so_far()
+    return 0 if transfer is None else transfer.read + transfer.cached
 
 
 def _download(sizes: Sequence[int], passes: int, opened: int) -> Mapping[str, int]:
@@ -410,7 +410,7 @@ def manifests(
     done: Conversion,
     sources: Sequence[SourceFiles],
     publishers: Mapping[Place, Publisher],
-    given: Mapping[str, object],
+    facts: Mapping[str, object],
     progress: Progress,
     jobs: int,
     *,
@@ -424,7 +424,7 @@ def manifests(
         done: The result of the conversion.
         sources: The sources, and the datasets that recipes among them name.
         publishers: The destinations, which are not published yet.
-        given: Further keys: options, selection, shares, the request.
+        facts: Further keys: options, selection, shares, the request.
         progress: Receives the number of datasets whose checksum is done.
         jobs: Number of files that are read at a time for checksums.
         checksums: Read large sources again for their checksums. Without it, tokfmt reads at most 64 MiB of sources in
@@ -443,12 +443,12 @@ def manifests(
         }
     read = checksums or sum(extent(one.files)["bytes"] for one in sources) <= LITTLE
     described = _described(sources, progress, jobs if read else 0, {} if done.partial else stated or {})
-    found = {}
+    made = {}
     for path in publishers:
         part = done if len(publishers) == 1 else _part(done, path)
-        found[path] = _manifest(part, path.parent, {**described, "output": outputs[path], **given})
+        made[path] = _manifest(part, path.parent, {**described, "output": outputs[path], **facts})
         progress.advance(1)
-    return found
+    return made
 
 
 def with_objects(manifest: bytes, objects: Sequence[Mapping[str, Any]]) -> bytes:
@@ -484,11 +484,11 @@ def _described(
             continue
         more.update(f"{one.path} {facts['bytes']} {facts['xxh3_128']}\n".encode("utf-8", "surrogateescape"))
         total, count = total + facts["bytes"], count + facts["files"]
-    found: dict[str, object] = {"sources": listed}
+    described: dict[str, object] = {"sources": listed}
     if len(sources) > _LISTED_SOURCES:
         others = len(sources) - _LISTED_SOURCES
-        found["more_sources"] = {"sources": others, "bytes": total, "files": count, "xxh3_128": more.hexdigest()}
-    return found
+        described["more_sources"] = {"sources": others, "bytes": total, "files": count, "xxh3_128": more.hexdigest()}
+    return described
 
 
 def _part(done: Conversion, destination: Place) -> Conversion:

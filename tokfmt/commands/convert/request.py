@@ -91,14 +91,14 @@ class Request:
         Raises:
             OptionError: The user gave --seq-len, and the format does not store samples.
         """
-        known, given = option_names(format_.write_options), dict(self.to_options)
+        names, options = option_names(format_.write_options), dict(self.to_options)
         if self.seq_len is not None:
-            if "seq_len" not in known:
+            if "seq_len" not in names:
                 raise OptionError(f"--seq-len: {format_.name} has no samples", name="seq-len")
-            given["seq_len"] = self.seq_len
-        if self.source.split and "split" in known:
-            given.setdefault("split", self.source.split)
-        return given
+            options["seq_len"] = self.seq_len
+        if self.source.split and "split" in names:
+            options.setdefault("split", self.source.split)
+        return options
 
 
 @dataclass(frozen=True, slots=True)

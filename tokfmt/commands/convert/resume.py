@@ -142,7 +142,7 @@ def finished_in_stores(
     destinations: Sequence[Place], format_: Format, facts: Facts, *, verified: bool
 ) -> list[Manifest]:
     """Return `finished` for destinations in stores. Their manifests have a digest of the identities of the sources."""
-    found, wanted = [], {"digest": digest_of(facts), "sources": digest_of_sources(facts)}
+    manifests, wanted = [], {"digest": digest_of(facts), "sources": digest_of_sources(facts)}
     for destination in destinations:
         manifest = read_manifest(destination)
         made = manifest.content.get("request")
@@ -153,8 +153,8 @@ def finished_in_stores(
         here = SourceFiles(destination, format_, tuple(format_.files(destination)))
         if any(file_differences(here, manifest)):
             return []
-        found.append(manifest)
-    return found
+        manifests.append(manifest)
+    return manifests
 
 
 def finished(
@@ -172,7 +172,7 @@ def finished(
     Returns:
         One manifest per destination; an empty list if a destination is incomplete or has changed.
     """
-    found = []
+    manifests = []
     for destination in destinations:
         manifest = read_manifest(destination)
         made = manifest.content.get("request")
@@ -193,10 +193,10 @@ def finished(
         here = SourceFiles(destination, format_, tuple(own))
         if not os.path.lexists(destination) or any(file_differences(here, manifest)):
             return []
-        found.append(manifest)
+        manifests.append(manifest)
     for destination in destinations:
         _clear(destination, digest)
-    return found
+    return manifests
 
 
 def _clear(destination: Path, digest: str) -> None:
@@ -205,10 +205,10 @@ def _clear(destination: Path, digest: str) -> None:
     The work of another request, or of an unknown one, is kept.
     """
     try:
-        kept = read_conversion(hidden_sibling(resolve_link(destination)) / REQUEST)
+        recorded = read_conversion(hidden_sibling(resolve_link(destination)) / REQUEST)
     except CorruptError:
         return
-    if kept is None or digest_of(kept["facts"]) == digest:
+    if recorded is None or digest_of(recorded["facts"]) == digest:
         remove_leftover(resolve_link(destination))
 
 
@@ -256,12 +256,12 @@ def resumed(
     with place as staging:
         path = staging.home / REQUEST
         try:  # without conversion.json there is nothing to keep yet, unless the directory belongs to tasks
-            kept = read_conversion(path)
-            staging.keep = in_tasks or kept is not None
+            recorded = read_conversion(path)
+            staging.keep = in_tasks or recorded is not None
         except BaseException:  # a signal can interrupt the reading
             staging.keep = in_tasks or path.exists()
             raise
-        new = _agree(staging, request, facts, kept, note)
+        new = _agree(staging, request, facts, recorded, note)
         task = request.task or Task()
         also = [Task(k, request.finish) for k in range(request.finish)]
         with Journal(staging.home, task, also) as journal, begun():
@@ -292,7 +292,9 @@ def _say_kept(error: BaseException, home: str, again: str) -> None:
     error.add_note(f"{_IS_KEPT}{', '.join([home, *homes])}: run {again} to continue")
 
 
-def _agree(staging: Publisher, request: Request, facts: Facts, kept: Facts | None, note: Callable[[str], None]) -> bool:
+def _agree(
+    staging: Publisher, request: Request, facts: Facts, recorded: Facts | None, note: Callable[[str], None]
+) -> bool:
     """Compare the facts with those of the kept work, or record them if there is none.
 
     Facts that only the steps after tokenization depend on may change. The tokenized text is then kept, and the other
@@ -307,10 +309,10 @@ def _agree(staging: Publisher, request: Request, facts: Facts, kept: Facts | Non
     path = staging.home / REQUEST
     asked = {"request": _absolute(request), "here": here(), "given": plain(request)}
     written = json.dumps({"schema": SCHEMA, "facts": facts, **asked}).encode()
-    if kept is None:
+    if recorded is None:
         replace_file(path, written)
         return True
-    was: Facts = dict(kept["facts"])  # type: ignore[call-overload]
+    was: Facts = dict(recorded["facts"])  # type: ignore[call-overload]
     keys = [key for key in {**was, **facts} if _nameless(was.get(key)) != _nameless(facts.get(key))]
     if not keys:
         return False
@@ -358,8 +360,8 @@ def _renumbers(was: Facts, now: Facts) -> bool:
 
 def _text_kinds(staging: Publisher) -> list[str]:
     """Return the kinds of journal entries that record tokenized text."""
-    found = [entry.name.removeprefix(KEPT) for entry in staging.scratch.glob(f"{KEPT}source-*")]
-    return [f"shard of {name}" for name in found]
+    kinds = [entry.name.removeprefix(KEPT) for entry in staging.scratch.glob(f"{KEPT}source-*")]
+    return [f"shard of {name}" for name in kinds]
 
 
 def _forget_later(staging: Publisher) -> None:

@@ -36,7 +36,6 @@ from tokfmt.commands.convert.tasks import (
     send,
     withdraw_parts,
 )
-from tokfmt.core.records import RecordReader
 from tokfmt.errors import DestinationExistsError, TokfmtError
 from tokfmt.files import named
 from tokfmt.files.claims import Claim
@@ -163,18 +162,17 @@ def _plan(
     """
     if resume:
         fetch(url, home)
-    kept = read_conversion(home / "conversion.json")
-    if kept is None:
+    recorded = read_conversion(home / "conversion.json")
+    if recorded is None:
         if url.is_there():
             claim.release()
             raise DestinationExistsError(url)
-        readers = [source.reader for source in inputs.read]
-        tokens = sum(one.info.tokens for one in readers if not isinstance(one, RecordReader))
+        tokens = sum(axis.info.tokens for axis in inputs.axes)
         count = max(1, min(_PER_WORKER * len(executor.workers), -(-tokens // request.region)))
         return count, range(count)
-    count = int(kept["facts"]["the number of tasks"])
+    count = int(recorded["facts"]["the number of tasks"])
     facts = facts_of(replace(request, task=Task(0, count)), destination.facts(inputs), inputs.before)
-    refuse_others(url, facts, kept["facts"])
+    refuse_others(url, facts, recorded["facts"])
     return count, [k for k in range(count) if not is_complete(home, Task(k, count))]
 
 

@@ -141,13 +141,13 @@ def request_in(place: Url) -> Mapping[str, Any]:
         CorruptError: If the record is damaged.
     """
     try:
-        found = json.loads(content_of(place))
+        record = json.loads(content_of(place))
     except ValueError:
-        found = None
-    if not isinstance(found, dict) or not isinstance(found.get("facts"), dict):
+        record = None
+    if not isinstance(record, dict) or not isinstance(record.get("facts"), dict):
         remedy = f"Delete {printable(place.parent)}, and run all tasks again"
         raise CorruptError(place, "is not a record of tasks", remedy=remedy)
-    return found
+    return record
 
 
 def refuse_others(destination: Url, ours: Mapping[str, object], theirs: Mapping[str, object]) -> None:
@@ -256,17 +256,17 @@ def request_of_tasks(destination: Place, spool: Path | None) -> Request:
         if os.path.lexists(home):
             check_private(home)
             break
-    kept = read_conversion(home / REQUEST)
-    if kept is None or not kept["given"].get("task"):
+    recorded = read_conversion(home / REQUEST)
+    if recorded is None or not recorded["given"].get("task"):
         raise ConversionError(f"{printable(destination)}: it has no tasks. Write them first with --task I/N")
-    version = kept["facts"].get("the version of tokfmt")
+    version = recorded["facts"].get("the version of tokfmt")
     if version != __version__:
         raise ConversionError(
             f"{printable(destination)}: its tasks were written by tokfmt {version}, this is {__version__}"
         )
-    named = "given" if kept.get("here") == here() else "request"  # messages then name paths as the user gave them
+    named = "given" if recorded.get("here") == here() else "request"  # messages then name paths as the user gave them
     try:
-        request = replace(_rebuilt(kept[named]), destination=destination, spool=spool)
+        request = replace(_rebuilt(recorded[named]), destination=destination, spool=spool)
     except (KeyError, TypeError, ValueError) as error:
         raise unknown_request(home / REQUEST) from error
     _need_all(home, request.destination, request.finish)
@@ -275,13 +275,13 @@ def request_of_tasks(destination: Place, spool: Path | None) -> Request:
 
 def _rebuilt(stored: Mapping[str, Any]) -> Request:
     """Return the request that all tasks share, from its values in JSON."""
-    given = dict(stored["source"])
-    given |= {"paths": tuple(given["paths"]), "allow_loss": frozenset(given["allow_loss"])}
-    given["options"] = given_options(given["options"])
+    source = dict(stored["source"])
+    source |= {"paths": tuple(source["paths"]), "allow_loss": frozenset(source["allow_loss"])}
+    source["options"] = given_options(source["options"])
     return Request(
         **{
             **stored,
-            "source": SourceRequest(**given),
+            "source": SourceRequest(**source),
             "to_options": given_options(stored["to_options"]),
             "arrangement": AS_IT_IS,
             "task": None,
@@ -340,7 +340,7 @@ def part_of(folder: Url, format_: Format, task: Task) -> Url:
 def is_in_parts(request: Request, inputs: Inputs) -> bool:
     """Return whether tasks tokenize text into a folder in a store: this run is one of them, or spreads them."""
     in_tasks = request.task is not None or (request.is_spread and not is_named(request.spool))
-    return in_tasks and isinstance(request.destination, Url) and inputs.holds_records
+    return in_tasks and isinstance(request.destination, Url) and bool(inputs.records)
 
 
 def write_part(
@@ -380,13 +380,13 @@ def write_part(
 
 def _changed(store: Store, manifest: Manifest, there: Mapping[str, Identity] | None = None) -> list[str]:
     """Return the keys of the objects that are not as a receipt states them."""
-    found = list[str]()
+    keys = list[str]()
     for one in manifest.objects:
         key = str(one.get("key"))
         identity = store.identity(key) if there is None else there.get(key)
         if identity is None or (identity.size, identity.tag) != (one.get("bytes"), one.get("etag")):
-            found.append(key)
-    return found
+            keys.append(key)
+    return keys
 
 
 def parts_record(folder: Url) -> Mapping[str, Any] | None:
@@ -556,9 +556,9 @@ def status_of_tasks(destination: PlaceLike) -> Sequence[TaskStatus]:
     place = destination_of(destination)
     places = [place, *(one.canonical(place) for one in registry.list_formats() if one.prefix)]
     for one in dict.fromkeys(places):
-        found = _status_in_store(one) if isinstance(one, Url) else _local_status(local_path(one, "a destination"))
-        if found:
-            return found
+        tasks = _status_in_store(one) if isinstance(one, Url) else _local_status(local_path(one, "a destination"))
+        if tasks:
+            return tasks
     raise ConversionError(f"{printable(place)}: it has no tasks. Write them first with --task I/N")
 
 
@@ -577,12 +577,12 @@ def _status_in_store(url: Url) -> list[TaskStatus]:
     else:
         there, journals = records, [records_of(url) / task.journal for task in tasks]
         done = [one.name in there and is_ended(entries_of(content_of(one))[0]) for one in journals]
-    found = list[TaskStatus]()
+    statuses = list[TaskStatus]()
     for task, claim, is_done in zip(tasks, claims, done, strict=True):
         claimed = claim_at(store, claim) if not is_done and claim.name in there else None
         state: State = "done" if is_done else "missing" if claimed is None else "running"
-        found.append(TaskStatus(task.index, state, "" if claimed is None else claimed.owner()))
-    return found
+        statuses.append(TaskStatus(task.index, state, "" if claimed is None else claimed.owner()))
+    return statuses
 
 
 def _local_status(path: Path) -> list[TaskStatus]:
@@ -590,7 +590,7 @@ def _local_status(path: Path) -> list[TaskStatus]:
     record = read_conversion(home / REQUEST)
     if record is None or not _count_of(record):
         return []
-    found = list[TaskStatus]()
+    tasks = list[TaskStatus]()
     for task in [Task(k, _count_of(record)) for k in range(_count_of(record))]:
         place = home / f"lock-of-{task.journal}"
         is_begun, is_done = place.exists(), is_complete(home, task)
@@ -600,8 +600,8 @@ def _local_status(path: Path) -> list[TaskStatus]:
         is_running = is_begun and not is_done and lock < 0
         since = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(place.stat().st_mtime)) if is_running else ""
         owner = f"{holder(place)}, since {since}" if is_running else ""
-        found.append(TaskStatus(task.index, "done" if is_done else "running" if is_running else "missing", owner))
-    return found
+        tasks.append(TaskStatus(task.index, "done" if is_done else "running" if is_running else "missing", owner))
+    return tasks
 
 
 def _count_of(record: Mapping[str, Any]) -> int:

@@ -91,22 +91,22 @@ def _ended(reader: TokenReader) -> TokenReader:
 
 
 def compare(
-    expected: TokenReader, found: TokenReader, workers: Workers, progress: Progress, *, last_labels: bool = True
+    expected: TokenReader, written: TokenReader, workers: Workers, progress: Progress, *, last_labels: bool = True
 ) -> None:
     """Compare the sequences, loss masks and labels of two axes; with `last_labels`, the last label of samples too.
 
     Raises:
         VerificationError: They differ; the message has the first difference.
     """
-    _same_number("sequences", found.info.sequences, expected.info.sequences)
-    _same_number("tokens", found.info.tokens, expected.info.tokens)
+    _same_number("sequences", written.info.sequences, expected.info.sequences)
+    _same_number("tokens", written.info.tokens, expected.info.tokens)
     for a, b in windows(0, expected.info.sequences):
-        wrong = np.flatnonzero(expected.offsets(a, b) != found.offsets(a, b))
+        wrong = np.flatnonzero(expected.offsets(a, b) != written.offsets(a, b))
         if len(wrong):
             at = a + int(wrong[0]) - 1
             raise VerificationError(f"sequence {at:,} of the destination has another length; it was removed")
     intervals = list(windows(0, expected.info.tokens, REGION))
-    shared = (expected, found, last_labels)
+    shared = (expected, written, last_labels)
     tasks = workers.map(_first_difference, shared, intervals)
     for length, position in tasks:
         if position >= 0:
@@ -155,33 +155,33 @@ def _same_number(what: str, got: int, wanted: int) -> None:
 def _hash_decoded(shared: tuple[TokenReader, Decoder], cut: tuple[int, int]) -> tuple[int, Fingerprints, int]:
     """Return the number of the first sequence of a cut, the fingerprints of the decoded texts, and their tokens."""
     reader, decoder = shared
-    found, total = [np.empty((0, 2), np.uint64)], 0
+    prints, total = [np.empty((0, 2), np.uint64)], 0
     for batch in batches(reader, *cut):
-        found.append(fingerprints(Utf8().encode([decoder.decode(sequence) for sequence in batch])))
+        prints.append(fingerprints(Utf8().encode([decoder.decode(sequence) for sequence in batch])))
         total += len(batch.tokens)
-    return cut[0], np.concatenate(found), total
+    return cut[0], np.concatenate(prints), total
 
 
 def _first_difference(shared: tuple[TokenReader, TokenReader, bool], interval: tuple[int, int]) -> tuple[int, int]:
     """Return the length of an interval, and the first position where IDs, loss masks or labels differ (-1 if none)."""
-    expected, found, last_labels = shared
+    expected, written, last_labels = shared
     for a, b in windows(*interval):
-        different = expected.tokens(a, b) != found.tokens(a, b)
+        different = expected.tokens(a, b) != written.tokens(a, b)
         if (
-            expected.has_labels and found.has_labels and expected.shifted == found.shifted
+            expected.has_labels and written.has_labels and expected.shifted == written.shifted
         ):  # samples stored as they are, with any labels
-            other = expected.masks(a, b) != found.masks(a, b)
-            other |= expected.labels(a, b) != found.labels(a, b)
+            other = expected.masks(a, b) != written.masks(a, b)
+            other |= expected.labels(a, b) != written.labels(a, b)
             if not last_labels:
                 ends = expected.offsets(expected.sequence_at(a), expected.sequence_at(b - 1) + 1)[1:] - 1
                 other[ends[(ends >= a) & (ends < b)] - a] = False
             different |= other
             wanted = marks = None
         else:
-            wanted, marks = expected.marks(a, b), found.marks(a, b)
+            wanted, marks = expected.marks(a, b), written.marks(a, b)
         if wanted is not None and marks is not None:
             flags = (wanted ^ marks) & 1 != 0
-            if found.has_labels:  # a label is stored at the token before it, so the first token has none
+            if written.has_labels:  # a label is stored at the token before it, so the first token has none
                 firsts = expected.offsets(expected.sequence_at(a), expected.sequence_at(b - 1) + 1)
                 flags[firsts[(firsts >= a) & (firsts < b)] - a] = False
             different |= flags
@@ -235,19 +235,19 @@ def verify_records(
     """
     done = workers.map(_stretch, (text, shared), list(enumerate(items)))
     wanted = [stretch for _, stretch in sorted(done)]
-    sizes, found = [stretch.size for stretch in wanted], TextFile(LocalPlace(path))
+    sizes, file = [stretch.size for stretch in wanted], TextFile(LocalPlace(path))
     progress.phase("verifying", sum(sizes), "bytes")
-    if found.compression is None:
+    if file.compression is None:
         places = [(k, at, size) for k, (at, size) in enumerate(zip(accumulate(sizes, initial=0), sizes, strict=False))]
-        read = workers.map(_read_back, found, places)
+        read = workers.map(_read_back, file, places)
     else:  # compressed text can only be read from its start
-        read = ((k, xxh3_128_digest(part)) for k, part in enumerate(islice(_parts(found, sizes), len(sizes))))
+        read = ((k, xxh3_128_digest(part)) for k, part in enumerate(islice(_parts(file, sizes), len(sizes))))
     wrong = len(sizes)
     for k, digest in read:
         progress.advance(sizes[k])
         if digest != wanted[k].digest:
             wrong = min(wrong, k)
-    there = next(islice(_parts(found, sizes), wrong, None))
+    there = next(islice(_parts(file, sizes), wrong, None))
     if wrong < len(sizes):
         lines = zip_longest(b"".join(text(shared, items[wrong])).splitlines(True), there.splitlines(True))
         record = sum(stretch.records for stretch in wanted[:wrong])
@@ -271,12 +271,12 @@ def verify_counts(counts: Iterable[tuple[Source, int, int | None]]) -> None:
         VerificationError: The numbers of a source differ; the message has the first such source.
     """
     for source, read, selected in counts:
-        held = source.reader.count() if selected is None and isinstance(source.reader, RecordReader) else selected
-        if read != held:
-            what = (
-                f"{printable(source.paths[0])}: {read:,} of its {held:,} records were read; the destination was removed"
+        records = source.reader.count() if selected is None and isinstance(source.reader, RecordReader) else selected
+        if read != records:
+            path = printable(source.paths[0])
+            raise VerificationError(
+                f"{path}: {read:,} of its {records:,} records were read; the destination was removed"
             )
-            raise VerificationError(what)
 
 
 def _stretch(shared: tuple[Callable[[Any, Any], Iterator[bytes]], Any], item: tuple[int, Any]) -> tuple[int, _Stretch]:
@@ -288,20 +288,20 @@ def _stretch(shared: tuple[Callable[[Any, Any], Iterator[bytes]], Any], item: tu
     return item[0], _Stretch(records, size, state.digest())
 
 
-def _read_back(found: TextFile, place: tuple[int, int, int]) -> tuple[int, bytes]:
+def _read_back(file: TextFile, place: tuple[int, int, int]) -> tuple[int, bytes]:
     number, at, size = place
     state = xxh3_128()
-    for piece in found.passing(at, min(at + size, found.size)):
+    for piece in file.passing(at, min(at + size, file.size)):
         state.update(piece)
     return number, state.digest()
 
 
-def _parts(found: TextFile, sizes: Iterable[int]) -> Iterator[bytes]:
+def _parts(file: TextFile, sizes: Iterable[int]) -> Iterator[bytes]:
     """Yield the text of a file in parts of these sizes, and then a piece of the rest. A part is short at the end."""
-    pieces, held = found.pieces(), bytearray()
+    pieces, buffered = file.pieces(), bytearray()
     for size in sizes:
-        while len(held) < size and (piece := next(pieces, b"")):
-            held += piece
-        yield bytes(held[:size])
-        del held[:size]
-    yield bytes(held) or next(pieces, b"")
+        while len(buffered) < size and (piece := next(pieces, b"")):
+            buffered += piece
+        yield bytes(buffered[:size])
+        del buffered[:size]
+    yield bytes(buffered) or next(pieces, b"")

@@ -67,9 +67,9 @@ def export(
         TokfmtError: If the source cannot be read or the file cannot be written. The destination is then unchanged.
     """
     place = LocalPlace(destination)
-    found = [SourceFiles(path, format, tuple(format.files(path))) for path in map(place_of, paths)] if format else []
-    guard(place, paths, found)
-    watched, before = progress or Progress(), snapshot(found)
+    files = [SourceFiles(path, format, tuple(format.files(path))) for path in map(place_of, paths)] if format else []
+    guard(place, paths, files)
+    watched, before = progress or Progress(), snapshot(files)
     rows = np.asarray(rows, np.int64)
     order = np.argsort(rows, kind="stable")
     # readers raise their own errors, which `writing` does not change
@@ -80,7 +80,7 @@ def export(
             _write(_chosen(source, rows[order]), staging, decoder, watched)
         if (np.diff(order) < 0).any():
             _put_in_order(staging, np.argsort(order), watched)
-        check_unchanged(before, found)
+        check_unchanged(before, files)
         size = os.stat(staging.path).st_size
         staging.publish({manifest_path(staging.destination).name: None})
     return size

@@ -26,7 +26,7 @@ from tokfmt.core.loss_mask import counted_of, of_rows, padding_of
 from tokfmt.core.losses import READS
 from tokfmt.core.memory import MemoryReader
 from tokfmt.core.ragged import Offsets, Tokens
-from tokfmt.core.reader import Layout, TokenReader, windows
+from tokfmt.core.reader import TokenReader, windows
 from tokfmt.core.records import RecordReader
 from tokfmt.errors import CorruptError, FormatError, OptionError, UnendedError
 from tokfmt.files.place import Place, place_of
@@ -43,9 +43,9 @@ from tokfmt.source.request import (
     selection_words,
     viewed,
 )
-from tokfmt.source.stored import Source, manifest_tokenizer, tokenizer_of
+from tokfmt.source.stored import Separator, Source, manifest_tokenizer, tokenizer_of
 from tokfmt.text.decoding import DecodeError, TextDecoder, VocabularyDecoder
-from tokfmt.wording import printable
+from tokfmt.wording import html_table, printable, shortened
 
 if TYPE_CHECKING:
     from tokfmt.mix import Origin
@@ -63,6 +63,7 @@ SAMPLES = 2
 _LITTLE = 1 << 22
 """Bytes of records up to which all records are counted, even if only the first are shown."""
 
+_ROWS, _CELL_IDS, _CELL = 100, 24, 400  # of the table for notebooks: rows, IDs and characters of a cell
 _TOGETHER = 256  # sequences whose ends are looked at together
 _RANDOM = re.compile(r"\s*random\s*:(.*)", re.IGNORECASE)
 
@@ -96,6 +97,22 @@ class Preview:
     notes: tuple[str, ...]
     shown: Iterator[Shown] = field(repr=False)
     cut: Callable[[], int | None] = field(repr=False)
+
+    def _repr_html_(self) -> str:
+        """Return a table of the selected sequences, for notebooks, at most 100. Reads them from `shown`."""
+        rows = []
+        for one in islice(self.shown, _ROWS):
+            ids = None if one.decoding.reader is None else next(one.tokens(0, min(one.length, _CELL_IDS)), None)
+            text = one.record if one.record is not None else one.text if one.length <= AT_ONCE else None
+            rows.append(
+                (
+                    one.index,
+                    one.length,
+                    None if ids is None else " ".join(map(str, ids.tolist())) + " …" * (one.length > _CELL_IDS),
+                    None if text is None else shortened(text, _CELL),
+                )
+            )
+        return html_table(f"{self.path}: {self.format}", ("sequence", "length", "tokens", "text"), rows, self.notes)
 
 
 def show(
@@ -137,7 +154,7 @@ def show(
     source = opened(isinstance(query, (LengthQuery, SameQuery)))  # These compare lengths, and read few tokens.
     reader = source.reader
     watched = progress or Progress()
-    if isinstance(reader, RecordReader) and reader.info.kind == "text" and tokenizer is None:
+    if isinstance(reader, RecordReader) and reader.info.is_text and tokenizer is None:
         return _of_texts(source, reader, selection, query, (seed, limit, most), watched)
     if not only_ids or isinstance(query, TextQuery):
         source, handle = _with_tokenizer(source, request, handle)
@@ -164,8 +181,8 @@ def show(
         return sequences(exact) if isinstance(exact, TokenReader) else iter(())
 
     counts = (reader.info.sequences, reader.info.tokens) if not reader.info.beginning else (None, None)
-    kept = _kept(_continued(sequences(reader), again), limit, query)
-    return _preview(source, counts, iter(kept), kept)
+    limited = _kept(_continued(sequences(reader), again), limit, query)
+    return _preview(source, counts, iter(limited), limited)
 
 
 def _with_tokenizer(
@@ -174,11 +191,11 @@ def _with_tokenizer(
     """Return the tokenizer in use, or else that of the manifest, which a note of the source then names."""
     if handle is not None or request.ignore_manifest:
         return source, handle
-    known = manifest_tokenizer([source])
-    if known is None:
+    handle_of_manifest = manifest_tokenizer([source])
+    if handle_of_manifest is None:
         return source, None
-    note = f"tokenizer {known.name}, by the manifest of {printable(source.paths[0].name)}"
-    return source._replace(notes=(*source.notes, note)), known
+    note = f"tokenizer {handle_of_manifest.name}, by the manifest of {printable(source.paths[0].name)}"
+    return source._replace(notes=(*source.notes, note)), handle_of_manifest
 
 
 def show_origins(given: SourceRequest, selection: Selection = None, **how: Any) -> Preview:
@@ -298,8 +315,8 @@ def _sequences(
 def _shown(reader: TokenReader, chosen: Iterable[Chosen], decoding: Decoding) -> Iterator[Shown]:
     for index, hit in chosen:
         start, stop = reader.offsets(index, index + 1).tolist()
-        found = None if hit is None else (hit.start - start, hit.stop - start)
-        yield Shown(index, stop - start, start, found, decoding)
+        marked = None if hit is None else (hit.start - start, hit.stop - start)
+        yield Shown(index, stop - start, start, marked, decoding)
 
 
 def _of_texts(
@@ -318,14 +335,14 @@ def _of_texts(
         progress.phase("searching", records.info.size, "bytes")
         hits = find_records(records, query, Search(each=True, progress=progress.advance))
         chosen = ((hit.sequence, None if query.whole else hit) for hit in hits)
-    kept = _kept(chosen, limit, query)
+    limited = _kept(chosen, limit, query)
 
     def shown() -> Iterator[Shown]:
-        for index, hit in kept:
+        for index, hit in limited:
             text = str(records.record(index))
             yield Shown(index, len(text), 0, None if hit is None else (hit.start, hit.stop), Decoding(None), text)
 
-    return _preview(source, (_all(records, most), None), shown(), kept)
+    return _preview(source, (_all(records, most), None), shown(), limited)
 
 
 def _of_records(
@@ -338,15 +355,15 @@ def _of_records(
     """Show records whose IDs are encoded or read one record at a time, only for those that are shown."""
     selection, seed, limit, most = how
     chosen: Iterator[Chosen] = ((i, None) for i in _numbers(source.paths[0], selection, _count(records, most), seed))
-    kept = _kept(chosen, limit, None)
+    limited = _kept(chosen, limit, None)
     spelling = Spelling(decoder) if decoder is not None else None
 
     def shown() -> Iterator[Shown]:
-        for index, _ in kept:
+        for index, _ in limited:
             reader = MemoryReader(encoded(records, encoder, index, index + 1))
             yield Shown(index, reader.info.tokens, 0, None, Decoding(reader, decoder, spelling))
 
-    return _preview(source, (_all(records, most), None), shown(), kept)
+    return _preview(source, (_all(records, most), None), shown(), limited)
 
 
 def _is_random(selection: str | None) -> bool:
@@ -364,21 +381,22 @@ def _all(records: RecordReader, most: int | None) -> int | None:
 
 
 def _preview(
-    source: Source, counts: tuple[int | None, int | None], shown: Iterator[Shown], kept: _Kept[Any]
+    source: Source, counts: tuple[int | None, int | None], shown: Iterator[Shown], limited: _Kept[Any]
 ) -> Preview:
     sequences, tokens = counts
+    separator = source.separator if source.records is None else Separator(None)
     return Preview(
         path=str(source.paths[0]),
         format=source.format.name,
         sequences=sequences,
         tokens=tokens,
-        eos_id=None if isinstance(source.reader, RecordReader) else source.separator.eos_id,
-        eos_from="" if isinstance(source.reader, RecordReader) else source.separator.source,
-        eos_seen="" if isinstance(source.reader, RecordReader) else source.separator.seen,
+        eos_id=separator.eos_id,
+        eos_from=separator.source,
+        eos_seen=separator.seen,
         extras=dict(source.reader.info.facts),
         notes=source.notes,
         shown=shown,
-        cut=lambda: kept.cut,
+        cut=lambda: limited.cut,
     )
 
 
@@ -559,24 +577,24 @@ def samples(source: SourceRequest, selection: str | None = None, *, tokenizer: s
     handle, path = tokenizer_of(tokenizer), source.paths[0]
     files = find_one(source)
     chosen = files[0].format
-    found = open_dataset(viewed(replace(source, format=chosen.name), chosen, "samples"), Reading(handle), files)
-    found, handle = _with_tokenizer(found, source, handle)
-    reader, decoder = found.reader, handle.decoder(lenient=True) if handle else None
-    if isinstance(reader, RecordReader) or reader.info.layout is not Layout.SAMPLES:
+    opened = open_dataset(viewed(replace(source, format=chosen.name), chosen, "samples"), Reading(handle), files)
+    opened, handle = _with_tokenizer(opened, source, handle)
+    reader, decoder = opened.reader, handle.decoder(lenient=True) if handle else None
+    if isinstance(reader, RecordReader) or not reader.info.is_samples:
         raise OptionError(f"{printable(path)}: {chosen.name} stores no samples here. Leave out --samples")
-    first, last = _range(found.paths[0], selection, reader.info.sequences, SAMPLES)
-    rows = _Rows(reader, found.separator.eos_id, reader.info.pad_id, decoder)
+    first, last = _range(opened.paths[0], selection, reader.info.sequences, SAMPLES)
+    rows = _Rows(reader, opened.separator.eos_id, reader.info.pad_id, decoder)
     return SampleView(
         path=str(place_of(path)),
         format=chosen.name,
         samples=reader.info.sequences,
         sample_length=reader.info.sample_length,
         eos_id=rows.eos_id,
-        eos_from=found.separator.source,
-        eos_seen=found.separator.seen,
+        eos_from=opened.separator.source,
+        eos_seen=opened.separator.seen,
         pad_id=rows.pad_id,
         bordered=rows.eos_id is not None or reader.has_begins,
-        notes=found.notes,
+        notes=opened.notes,
         shown=rows.rows(first, last),
         decoder=decoder,
     )

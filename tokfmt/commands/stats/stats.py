@@ -227,7 +227,7 @@ class _Run:
 
     def _is_text(self, source: Source) -> bool:
         reader = source.reader
-        return isinstance(reader, RecordReader) and reader.info.kind == "text" and self.handle is None
+        return reader.info.is_text and self.handle is None
 
     def _is_text_or_empty(self, source: Source) -> bool:
         return self._is_text(source) or (isinstance(source.reader, RecordReader) and not source.reader.info.size)
@@ -281,7 +281,7 @@ class _Run:
                     stored: TokenReader = self._ingested(reader if some is None else some, number)
                 else:
                     stored = reader
-                if isinstance(reader, RecordReader) and reader.info.kind == "text":
+                if reader.info.is_text:
                     axis = axis_of(stored, str(source.paths[0]))
                     if isinstance(stored, ShardReader) and (of_chats := note_on_chats([stored])):
                         notes.append(of_chats)
