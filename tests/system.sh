@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # What tests and benchmarks use beside what uv.lock has: PyTorch, a terminal multiplexer and a browser; with the word `servers`,
-# for `make fuzz` and `make test-internal`, a web server and Azurite, a server of Azure's protocol. Installed where the machine
+# for `make fuzz`, a web server and Azurite, a server of Azure's protocol. Installed where the machine
 # allows it; tests that miss one say so, and fail where TOKFMT_ALL_TESTS is set (.ci/run sets it), but for PyTorch.
 set -uo pipefail
 cd "$(dirname "$0")/.."
