@@ -219,6 +219,20 @@ def _compressed(probe: Probe) -> Sign | None:
     return Sign(f"gzip data of {kind}", "Unpack it, and name what is in it", certain="tar" in kind)
 
 
+_TEXTS = [
+    (r"\[\[?[\w.\"' -]+\]\]?[ \t]*(#.*)?\r?\n",
+     Sign("a TOML or INI file", "A recipe of tokfmt begins with tokfmt = 1", certain=False)),
+    (r"(\d+[ ,\t]+){8}[\d ,\t\r\n]*\Z",
+     Sign("a list of numbers as text",
+          """jq -cR '{input_ids: [scan("[0-9]+") | tonumber]}' PATH > x.jsonl makes a document of each line""",
+          certain=False)),
+    (r"\[",
+     Sign("one JSON array, not JSON lines", "jq -c '.[]' PATH > x.jsonl writes its items as lines", certain=False)),
+    (r"\{", Sign("JSON over several lines, not JSON lines", "jq -c . PATH > x.jsonl writes one line", certain=False)),
+]  # fmt: skip
+"""Kinds of text in order of precedence, each with a pattern of its beginning."""
+
+
 def _text(probe: Probe) -> Sign | None:
     """Recognize text that is not JSON lines."""
     try:
@@ -230,13 +244,9 @@ def _text(probe: Probe) -> Sign | None:
     begin = text.lstrip("\ufeff \t\r\n")
     if not begin or any(ord(c) < 32 and c not in "\t\r\n\f\v\x1b" for c in begin):
         return None
-    if re.match(r"\[\[?[\w.\"' -]+\]\]?[ \t]*(#.*)?\r?\n", begin):
-        return Sign("a TOML or INI file", "A recipe of tokfmt begins with tokfmt = 1", certain=False)
-    if begin.startswith("["):
-        return Sign("one JSON array, not JSON lines", "jq -c '.[]' PATH > x.jsonl writes its items as lines",
-                    certain=False)  # fmt: skip
-    if begin.startswith("{"):
-        return Sign("JSON over several lines, not JSON lines", "jq -c . PATH > x.jsonl writes one line", certain=False)
+    for pattern, sign in _TEXTS:
+        if re.match(pattern, begin):
+            return sign
     if is_modalities(text):
         return Sign("a configuration of Modalities' pack_encoded_data", modalities_step(text), certain=False)
     lines = begin.splitlines()[:8][: None if len(text) < len(probe.head) else 8]

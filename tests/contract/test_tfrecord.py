@@ -153,6 +153,8 @@ def test_the_feature_of_ids_is_inferred_from_names_and_lists(tmp_path):
     path.write_bytes(framed(example(inputs=[1], targets=[2, 3])))
     assert read(path) == [[1]]
     assert read(path, options={"field": "targets"}) == [[2, 3]]
+    path.write_bytes(framed(example(inputs=[], targets=[2, 3]), example(inputs=[], targets=[4])))
+    assert read(path) == [[2, 3], [4]]
 
 
 def test_text_is_tokenized(tmp_path):

@@ -127,6 +127,7 @@ FILES = {
     "a TOML or INI file": b'[project]\nname = "x"\n',
     "JSON over several lines": b'{\n  "text": "a"\n}\n',
     "a table (CSV)": b"id,text\n1,a\n2,b\n",
+    "a list of numbers as text": b"1,50,2,50256,7,8,9,3,10,11\n" * 3,
     "plain text": "Some words,\nand more of them: ä\n".encode(),
     "a bare stream of uint16": IDS.astype("<u2").tobytes(),
     "a bare stream of big-endian uint16": IDS.astype(">u2").tobytes(),

@@ -38,7 +38,7 @@ _KINDS = {1: "bytes", 2: "floats", 3: "integers"}
 _LOOKED_AT, _LOOKED_BYTES = 16, 1 << 20  # records, and bytes of them, that show which feature holds IDs
 _PICKLE = re.compile(rb"\x80[\2-\5]")
 _FEW_LISTED = 9
-_DESCRIPTIONS = ("dataset_info.json", "features.json")
+_DESCRIPTIONS = re.compile(r"dataset_info\.json|features\.json|COMPLETED|(info|stats)\.\w+\.json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,11 +242,11 @@ def _read(path: Place, number: int, record: bytes) -> Mapping[str, Feature]:
 
 
 def files_in(path: Place, names: re.Pattern[str]) -> list[Place]:
-    """Return all files of records in a folder, in natural order, and those of TFDS that describe them; or the file."""
+    """Return the files of records in a folder, and those of TFDS and SeqIO that describe them; or the file itself."""
     if not path.is_dir():
         return [path]
-    found = sorted((name for name in names_in(path) if names.fullmatch(name)), key=natural_key)
-    return [path / name for name in (*found, *(name for name in _DESCRIPTIONS if name in names_in(path)))]
+    found = (name for name in names_in(path) if names.fullmatch(name) or _DESCRIPTIONS.fullmatch(name))
+    return [path / name for name in sorted(found, key=natural_key)]
 
 
 def shards_of(paths: Sequence[Place], names: re.Pattern[str], prefix: str | None) -> list[Place]:
@@ -364,9 +364,11 @@ def content_of(path: Place, records: Sequence[bytes], options: ReadOptions) -> C
 def _inferred(examples: Sequence[Mapping[str, Feature]], kinds: Mapping[str, str]) -> str:
     """Return the name of the feature that holds IDs, or text; "" if none is known to."""
     integers = [name for name, kind in kinds.items() if kind == "integers"]
-    if known := [name for name in _NAMES if name in integers]:
-        return known[0]
-    lists = [name for name in integers if any(_is_list(example.get(name)) for example in examples)]
+    known = [name for name in _NAMES if name in integers]
+    filled = [name for name in known if any(_has_numbers(example.get(name), 1) for example in examples)]
+    if known:  # SeqIO keeps inputs empty if only targets are trained on.
+        return (filled or known)[0]
+    lists = [name for name in integers if any(_has_numbers(example.get(name), 2) for example in examples)]
     if len(lists) == 1:
         return lists[0]
     is_text = kinds.get("text") == "bytes" and all(_is_text(example.get("text")) for example in examples)
@@ -374,10 +376,10 @@ def _inferred(examples: Sequence[Mapping[str, Feature]], kinds: Mapping[str, str
     return "text" if is_text else (empty or [""])[0]
 
 
-def _is_list(feature: Feature | None) -> bool:
-    """Return whether a feature holds several integers: one alone is a label, or a number of the record."""
+def _has_numbers(feature: Feature | None, least: int) -> bool:
+    """Return whether a feature holds at least so many integers. One alone may be a label."""
     with suppress(ProtobufError):
-        return feature is not None and len(numbers_of(feature)) > 1
+        return feature is not None and len(numbers_of(feature)) >= least
     return False
 
 
