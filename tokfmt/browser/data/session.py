@@ -43,7 +43,7 @@ from tokfmt.source.discover import format_of
 from tokfmt.source.manifest import located_tokenizer, read_manifest
 from tokfmt.source.request import SourceRequest
 from tokfmt.source.stored import Separator
-from tokfmt.wording import printable
+from tokfmt.wording import counted, printable
 
 if TYPE_CHECKING:
     from tokfmt.commands.check import CheckReport
@@ -466,6 +466,12 @@ def carried(before: View, where: Where, after: View) -> Where:
     if position is None:
         position = min(at * after.reader.info.tokens // max(1, total), after.reader.info.tokens - 1)
     return located(after.port, position) or (0, 0)
+
+
+def tokens_of(session: Session) -> str:
+    """Return the number of tokens of a dataset in words; "" for records, whose tokens are not counted."""
+    reader = session.view.reader
+    return "" if isinstance(reader, RecordReader) else counted(reader.info.tokens, "token")
 
 
 def has_parts(reader: TokenReader | RecordReader) -> bool:

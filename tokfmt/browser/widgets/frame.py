@@ -244,6 +244,8 @@ class TopBar(Horizontal):
                 (key, "$text-muted" if name != self._current else ""), f" {title}" if whole else ""
             )
             of_findings = [self._badge] if name == "findings" and self._badge else []
+            if name == self._current:
+                of_findings = [Content(badge.plain) for badge in of_findings]  # whose colors the ground would hide
             self._set_label(f"#label-{name}", Content(" ").join([words, *of_findings]))
 
     def _set_label(self, label: str, words: str | Content) -> None:
