@@ -383,7 +383,28 @@ _GESTURES = (
     ("click", "Choose a row, token, tab or key; sort by a heading; follow underlined words"),
     ("double click", "Open the row"),
     ("wheel", "Scroll the pane below it; with Shift, long lines aside"),
-    ("drag", "Mark tokens; choose several bars or lines; move a border, a scrollbar or the map"),
+    ("drag", "Mark tokens; choose several bars or lines; move a border or a scrollbar"),
+)
+_SEARCHES = (
+    ("whale", "The text, in any case (/ and f)"),
+    ("token:464,3290", "These IDs in a row; any:, first: and last: one of some"),
+    ("len>2000", "Lengths; also 10<=len<20"),
+    ("padding>0", "Positions of padding of a sample; masked>0 those without loss"),
+    ("same:17", "The rows that equal a row"),
+    ("seq:3,9", "Rows by number"),
+)
+_SIGNS = (
+    ("●", "A row with a hit"),
+    ("✓", "A selected row; a check without findings"),
+    ("✗ ▲ ·", "An error, a warning, a remark"),
+    ("◌", "Work in progress"),
+    ("█▓▒░", "Parts of a sample, by source; ░ a prompt"),
+    ("···", "Padding"),
+    ("╌╌", "The next document of a row"),
+    ("⏎ → ␣", "A line feed, a tab, a space"),
+    ("hues", "A token each; of a recipe, a source each, in two shades"),
+    ("green", "Tokens that are trained, if others are not"),
+    ("grey", "Tokens that are not trained: prompts"),
 )
 Block = tuple[str, list[tuple[str, str]]]
 
@@ -407,4 +428,5 @@ def help_blocks(app: App[None], *places: Widget | App[None], without: Collection
                 names = blocks[binding.group.description].setdefault(words_of(binding), [])
                 names += [] if (name := app.get_key_display(binding)) in names else [name]
     found = [(task, [(" ".join(names), words) for words, names in rows.items()]) for task, rows in blocks.items()]
-    return [*(block for block in found if block[1]), ("Mouse and focus", list(_GESTURES))]
+    shown = [block for block in found if block[1]]
+    return [*shown, ("Searches", list(_SEARCHES)), ("Signs", list(_SIGNS)), ("Mouse and focus", list(_GESTURES))]

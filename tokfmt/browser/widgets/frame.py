@@ -21,7 +21,7 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from tokfmt.browser.data.session import Loading, Session
-from tokfmt.browser.keys import bindings_of, is_offered, pressed, pressing
+from tokfmt.browser.keys import bindings_of, is_offered, pressed, pressing, rank
 from tokfmt.errors import TokfmtError
 from tokfmt.wording import counted, human_bytes, plural, printable, short, shortened
 
@@ -294,11 +294,18 @@ def _splits(names: Sequence[str], shown: str, room: int) -> Content:
     return Content(" ").join([Content.styled("V", "$text-muted"), *parts])
 
 
-_KEPT = ("split", "travel(-1)", "leave", "help", "quit")  # shown on any screen
+_SHOWN = 6
+"""Keys in the last line at most."""
+
+_KEPT = ("help", "quit")
+"""Actions that are always in it, at its end."""
 
 
 class KeyBar(Widget):
-    """The line of the keys that do something now, as many as fit; a click presses the key."""
+    """The line of at most six keys that do something now, those of what is under the cursor first; a click presses one.
+
+    `keys.rank` has their order.
+    """
 
     ALLOW_SELECT: ClassVar[bool] = False
     COMPONENT_CLASSES: ClassVar[set[str]] = {"keys--key", "keys--description", "keys--under"}
@@ -306,7 +313,6 @@ class KeyBar(Widget):
     def __init__(self) -> None:
         super().__init__(id="keys")
         self._shown: list[Binding] = []
-        self._palette = Binding(self.app.COMMAND_PALETTE_BINDING, "app.command_palette", "palette")
         self._places: list[tuple[range, Binding]] = []
         self._under: Binding | None = None  # the key under the mouse
 
@@ -317,33 +323,27 @@ class KeyBar(Widget):
     def _changed(self, screen: Screen[object]) -> None:
         offered = [one.binding for one in screen.active_bindings.values() if _in_line(one.node, one.binding)]
         first = list({binding.action: binding for binding in reversed(offered)}.values())[::-1]  # key of each action
-        shown = sorted(first, key=lambda binding: binding.action in _KEPT)
+        selects = bool(getattr(screen.focused, "selected", None))
+        kept = [binding for binding in first if _action(binding) in _KEPT]
+        others = [binding for binding in first if binding not in kept]
+        others.sort(key=lambda binding: rank(_action(binding), selects=selects))
+        shown = [*others[: _SHOWN - len(kept)], *kept]
         if shown != self._shown:
             self._shown = shown
             self.refresh()
 
     def render_line(self, y: int) -> Strip:  # noqa: ARG002 - there is one
-        style, width = self.rich_style, self.size.width
-        kept = sum(self._cells(one) + 1 for one in self._shown if one.action in _KEPT)
-        # leads to the keys that do not fit
-        last = self._label(self._palette) if kept + self._cells(self._palette) <= width else []
-        room = width - sum(segment.cell_length for segment in last)
+        style, width, gap = self.rich_style, self.size.width, "  "
+        shown = list(self._shown)
+        while len(shown) > 1 and sum(self._cells(one) + len(gap) for one in shown) - len(gap) > width:
+            others = [one for one in shown if _action(one) not in _KEPT] or shown
+            shown.remove(others[-1])  # the last one is needed least
         at, segments, self._places = 0, list[Segment](), []
-        left = room - kept
-        for binding in self._shown:
+        for binding in shown:
             label, cells = self._label(binding), self._cells(binding)
-            if binding.action not in _KEPT:
-                if left <= cells:
-                    continue  # a shorter one may fit
-                left -= cells + 1
-            elif at + cells > room:
-                break
             self._places.append((range(at, at + cells), binding))
-            segments += [*label, Segment(" ", style)]
-            at += cells + 1
-        if last:
-            self._places.append((range(room, width), self._palette))
-            segments += [Segment(" " * (room - at), style), *last]
+            segments += [*label, Segment(gap, style)]
+            at += cells + len(gap)
         return Strip(segments).adjust_cell_length(width, style)
 
     def _cells(self, binding: Binding) -> int:
@@ -376,6 +376,11 @@ class KeyBar(Widget):
         if binding is not self._under:
             self._under = binding
             self.refresh()
+
+
+def _action(binding: Binding) -> str:
+    """Return an action without the name of the place that has it."""
+    return binding.action.rpartition("app.")[2]
 
 
 def _in_line(node: DOMNode, binding: Binding) -> bool:
