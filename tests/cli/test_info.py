@@ -62,6 +62,7 @@ def test_every_format_is_identified():
         "recipe": FIXTURES / "recipe" / "mix.toml",
         "jsonl": CORPUS,
         "internevo": FIXTURES / "internevo" / "sft",
+        "tfrecord": FIXTURES / "tfrecord" / "input_ids.tfrecord",
         "webdataset": FIXTURES / "webdataset" / "tokshuf_rs",
         "text": FIXTURES / "text" / "PROVENANCE.md",
         "arrow": FIXTURES / "parquet" / "save_to_disk",

@@ -48,6 +48,7 @@ DATATROVE = Upstream("data_trove", (TORCH, "datatrove==0.10.1", "tokenizers==0.2
 OLMO = Upstream("ai2_olmo", (TORCH, "ai2-olmo-core==3.0.0"))
 MODALITIES = Upstream("modalities_packs", (TORCH, "modalities==0.5.0"))
 PLAIN = Upstream("plain_loops")
+TFRECORD = Upstream("tf_record", ("tfrecord==1.14.6",))
 WEBDATASET = Upstream("web_dataset", ("webdataset==1.0.2",))
 
 
@@ -97,6 +98,7 @@ EXCHANGES = {
         write_wide=("variant=llama3",),
     ),
     "webdataset": Exchange(WEBDATASET, "webdataset: WebDataset, TarWriter", "{}", separator=False),
+    "tfrecord": Exchange(TFRECORD, "tfrecord: tfrecord_loader, TFRecordWriter", "{}.tfrecord", separator=False),
     "array": Exchange(PLAIN, "numpy: load, save", "{}.npy"),
     "flat-tokens": Exchange(PLAIN, "zarr: loader and writer of seqax, restated", "{}.zarr"),
     "hdf5": Exchange(PLAIN, "h5py: samples of Cerebras ModelZoo, restated", "{}.h5", cannot="ours theirs"),

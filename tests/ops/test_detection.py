@@ -38,10 +38,21 @@ CASES = [
 ]
 CASES += [
     (FIXTURES / home / case["entry"], home)
-    for home in ("olmo", "datatrove", "litdata", "mds", "levanter", "array", "internevo", "litgpt-packed", "webdataset")
+    for home in (
+        "olmo",
+        "datatrove",
+        "litdata",
+        "mds",
+        "levanter",
+        "array",
+        "internevo",
+        "litgpt-packed",
+        "webdataset",
+        "tfrecord",
+    )
     for case in json.loads((FIXTURES / home / "expected.json").read_text())["cases"]
     if "entry" in case and "defect" not in case
-    if case["name"] not in ("real_numpy", "merged_total_metadata", "build_nanogpt")
+    if case["name"] not in ("real_numpy", "merged_total_metadata", "build_nanogpt", "raw_i4")
 ]
 TRAPS = {case["entry"]: case for case in json.loads((FIXTURES / "traps" / "expected.json").read_text())["cases"]}
 

@@ -53,7 +53,7 @@ class Faulty(ThreadingHTTPServer):
         rounds: The largest number of GETs and lists each of which came after the answer to the one before.
         parts: The key and the parts of each upload that is neither complete nor aborted.
         odd: Keys of empty objects that no file has, by bucket: they cannot be names of files.
-        conditions: Whether writes with a condition are known; else they are answered by 501.
+        conditions: The conditions of writes that are known; others are answered by 501.
         ignores: Conditions of writes are ignored.
         before: Called with the method and the key of each write before it is done; `after`, before it is answered.
     """
@@ -72,7 +72,7 @@ class Faulty(ThreadingHTTPServer):
         self.anonymous, self.refused = True, False
         self.parts: dict[str, tuple[str, dict[int, bytes]]] = {}
         self.odd: dict[str, list[str]] = {}
-        self.conditions, self.ignores = True, False
+        self.conditions, self.ignores = {"If-Match", "If-None-Match"}, False
         self.before: Callable[[str, str], object] = lambda method, key: None
         self.after: Callable[[str, str], object] = lambda method, key: None
         self.let_go = threading.Event()
@@ -195,7 +195,8 @@ class Handler(BaseHTTPRequestHandler):
                 tag = _tag(path.read_bytes()) if path.is_file() else None
                 match, absent = self.headers.get("If-Match"), self.headers.get("If-None-Match")
                 match, absent = (None, None) if self.server.ignores else (match, absent)
-                if (match or absent) and not self.server.conditions:
+                asked = {name for name, value in (("If-Match", match), ("If-None-Match", absent)) if value}
+                if not asked <= self.server.conditions:
                     return partial(self.refuse, 501, "NotImplemented")
                 if (absent and tag) or (match and match != tag):
                     return partial(self.refuse, 412, "PreconditionFailed")

@@ -3,6 +3,7 @@
 import json
 import shutil
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 from made_tokenizers import llama3_like
@@ -25,6 +26,18 @@ def drawn(fresh, bucket):
     shutil.copy(FIXTURES / "modalities/D_2byte_gpt2.pbin", bucket / "pack.pbin")
     tokfmt.convert(bucket / "mix.toml", bucket / "out.pbin", ledger=True)
     return bucket / "out.pbin"
+
+
+def test_one_row_of_a_ledger_is_read_by_ranges(fresh, bucket):
+    """The ledger of 20,000 samples takes several requests as a whole."""
+    (np.arange(160_000) % 97).astype("<u2").tofile(bucket / "train.bin")
+    (bucket / "mix.toml").write_text(
+        'tokfmt = 1\nseq_len = 8\n[[source]]\npath = "train.bin"\nformat = "nanogpt"\neos = 0\n'
+    )
+    tokfmt.convert(bucket / "mix.toml", bucket / "out.pbin", ledger=True)
+    assert run("show", "s3://bkt/out.pbin", "3", "--origin").exit_code == 0
+    size = (bucket / "out.pbin.ledger").stat().st_size
+    assert sum(min(one.stop, size) - one.start for one in fresh.bodies("bkt/out.pbin.ledger")) < size // 2
 
 
 def origins(path):

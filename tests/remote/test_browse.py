@@ -1,13 +1,17 @@
 """The browser on a bucket: the screens of local files, and a screen that goes on while the server does not answer."""
 
 import shutil
+import time
 
+import numpy as np
 import pytest
 from amount import FUZZ_ONLY
-from browsing import browse, browse_folder, catalog_rows, reader_text
+from browsing import browse, browse_folder, catalog_rows, reader_text, tab_of
 from click.testing import CliRunner
 from paths import FIXTURES
+from remote.conftest import forget
 
+import tokfmt
 from tokfmt.cli.main import cli
 from tokfmt.errors import TokfmtError
 
@@ -74,3 +78,57 @@ def test_an_address_that_is_not_there(fresh, bucket):
     done = CliRunner().invoke(cli, ["browse", "s3://bkt/gone.pbin"])
     assert isinstance(done.exception, TokfmtError)
     assert str(done.exception) == "s3://bkt/gone.pbin: no such file"
+
+
+@pytest.mark.parametrize("dataset", NAMES[:1], indirect=True)
+def test_the_first_line_counts_what_was_fetched(dataset, fresh):
+    async def steps(app, press):
+        await press("down")
+        app.say()
+        assert f"{len(fresh.seen)} requests" in str(app.query_one("#loading").content)
+
+    browse(dataset[:1], steps)
+
+
+@FUZZ_ONLY
+def test_objects_of_a_catalog_are_asked_for_their_first_block_only(fresh, bucket):
+    """Those on the screen are looked at further."""
+    (bucket / "data").mkdir()
+    for k in range(300):
+        shutil.copy(FIXTURES / "modalities" / "D_2byte_gpt2.pbin", bucket / "data" / f"{k:03}.pbin")
+
+    async def steps(app, press):
+        assert catalog_rows(app)[0][0] == "000.pbin"
+        assert len(fresh.bodies()) <= 300 + 16 and len({one.key for one in fresh.bodies() if one.start}) <= 16
+
+    browse_folder("s3://bkt/data", steps, size=(120, 16))
+
+
+def test_keys_are_handled_while_a_store_does_not_answer(fresh, bucket, tmp_path, monkeypatch):
+    """The cursor moves, the tab changes, Esc leaves the read alone, and the browser ends: none waits for the read."""
+    monkeypatch.setenv("TOKFMT_CACHE_SIZE", "0")
+    ids = np.tile(np.arange(1, 1001, dtype="<u2"), 4000)
+    ids[999::1000] = 0
+    ids.tofile(tmp_path / "train.bin")
+    tokfmt.convert(tmp_path / "train.bin", bucket / "long.pbin", format="nanogpt", eos=0)
+    key = "bkt/long.pbin"
+
+    async def steps(app, press):
+        forget()
+        before = len(fresh.bodies(key))
+        fresh.faults[key] = ["stalled body"] * 50
+        for name in ("end", "up", "up"):
+            await press.pilot.press(name)
+        until = time.monotonic() + 30
+        while len(fresh.bodies(key)) == before and time.monotonic() < until:
+            await press.pilot.pause(0.01)
+        assert len(fresh.bodies(key)) > before
+        await press.pilot.press("home")
+        await press.pilot.press("escape")
+        fresh.faults[key] = []
+        await press("end")
+        assert tab_of(app).reader.row == 3999
+        assert reader_text(app).strip(), "another thread reads, while the first still waits"
+
+    browse(["s3://bkt/long.pbin"], steps)
+    assert not fresh.let_go.is_set(), "the browser ended while a read waited"

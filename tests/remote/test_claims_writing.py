@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import forkserver
 import pytest
@@ -13,7 +14,8 @@ from stores import close_stores
 
 import tokfmt
 from tokfmt.errors import ConversionError
-from tokfmt.files.claims import SCHEMA
+from tokfmt.files.claims import SCHEMA, Claim, read_claim
+from tokfmt.plugin import Url
 
 PACK = FIXTURES / "modalities/D_2byte_gpt2.pbin"
 EOS = 50256
@@ -80,6 +82,29 @@ def test_a_run_that_lost_its_claim_publishes_nothing(server, bucket):
     with pytest.raises(ConversionError, match=r"the claim of this run is now of process 4711 on node7"):
         tokfmt.convert(PACK, "s3://bkt/mds", to_format="mds", eos=EOS)
     assert list(everything(bucket)) == ["mds.tokfmt-writing"], "the claim of the other, and nothing of ours"
+
+
+def test_a_claim_that_is_replaced_between_two_looks(server, store):
+    """It is read once more, and not reported as a source that changed."""
+    url = Url.parse("s3://bkt/out.pbin")
+    first, second = (Claim(store, url, "ours", "pbin") for _ in range(2))
+    first.take(overwrite=False, note=pytest.fail)
+    server.faults["bkt/out.pbin.tokfmt-writing"] = ["changed"] * 2
+    second.take(overwrite=False, note=pytest.fail)
+    assert second.taken and read_claim(store, url).run == "ours"
+    assert not server.faults["bkt/out.pbin.tokfmt-writing"]
+
+
+def test_many_tasks_of_one_run_claim_at_the_same_time(server, store):
+    """The first one writes the claim, and the others read it, however many there are."""
+    url = Url.parse("s3://bkt/out.pbin")
+    server.delay = 0.02
+    tasks = [Claim(store, url, "ours", "pbin") for _ in range(40)]
+    with ThreadPoolExecutor(len(tasks)) as threads:
+        list(threads.map(lambda one: one.take(overwrite=False, note=pytest.fail), tasks))
+    assert all(one.taken for one in tasks)
+    assert all(one.headers.get("if-none-match") == "*" for one in server.seen if one.method == "PUT")
+    assert read_claim(store, url).run == "ours"
 
 
 def run(*words, **environment):

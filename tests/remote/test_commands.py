@@ -22,7 +22,7 @@ from stores import close_stores
 
 import tokfmt
 from tokfmt.cli.main import cli
-from tokfmt.errors import CorruptError, OptionError, TruncatedError, UnreachableError
+from tokfmt.errors import CorruptError, OptionError, SourceChangedError, TruncatedError, UnreachableError
 
 PACK = "modalities/D_2byte_gpt2.pbin"
 DATASETS = [
@@ -118,6 +118,20 @@ def test_show_takes_ten_requests_in_five_rounds(server, bucket, hundred_thousand
 COSTS = re.findall(
     r"^\| `(many[\w.]+)`.*? \| (\d+) \| ([\d.]+) MB \| (\d+) \|$", (ROOT / "docs/remote.md").read_text(), re.MULTILINE
 )
+
+
+@pytest.mark.parametrize(("name", "requests", "megabytes", "again"), COSTS, ids=[row[0] for row in COSTS])
+def test_what_show_costs(server, bucket, hundred_thousand, name, requests, megabytes, again):
+    """The table of docs/remote.md: it takes no more, and nearly as much."""
+    shutil.copytree(hundred_thousand, bucket, dirs_exist_ok=True)
+    done = CliRunner().invoke(cli, ["show", f"s3://bkt/{name}", "54321", *SHOW])
+    read, asked = json.loads(done.stdout)["transfer"]["read"], [(one.method, one.key, one.start) for one in server.seen]
+    assert int(requests) - 2 <= len(asked) <= int(requests), asked
+    assert 0.5 * float(megabytes) - 0.1 <= read / 1e6 <= float(megabytes) + 0.05, read
+    forget()
+    del server.seen[:]
+    shown(f"s3://bkt/{name}", 54321)
+    assert len(server.seen) <= int(again), [(one.method, one.key, one.start) for one in server.seen]
 
 
 def test_every_format_of_the_table_is_measured():
@@ -252,6 +266,32 @@ def test_bytes_that_a_store_changed_are_not_copied(server, bucket, tmp_path):
     assert not list(tmp_path.glob("out*"))
     assert len(server.bodies("bkt/x.bin.tokfmt.json")) == 1
     assert tokfmt.convert("s3://bkt/x.bin", tmp_path / "out.pbin", ignore_manifest=True).sequences == 42
+
+
+def test_an_object_that_changes_after_it_was_opened(bucket, monkeypatch):
+    monkeypatch.setenv("TOKFMT_CACHE_SIZE", "0")
+    shutil.copytree(FIXTURES / "modalities", bucket / "modalities")
+    dataset = tokfmt.open(f"s3://bkt/{PACK}")
+    content = bytearray((bucket / PACK).read_bytes())
+    content[20] ^= 1
+    (bucket / PACK).write_bytes(content)
+    forget()
+    with pytest.raises(SourceChangedError, match=f"^s3://bkt/{PACK}: changed while it was being read"):
+        dataset[0]
+
+
+@FUZZ_ONLY
+def test_a_wait_for_a_store_is_reported_once(server, bucket):
+    """After 5 seconds, although every request takes that long; and not with --quiet."""
+    shutil.copytree(FIXTURES / "modalities", bucket / "modalities")
+    for words, notes in (([], 1), (["--quiet"], 0)):
+        server.delay = 0
+        tokfmt.open(f"s3://bkt/{PACK}").close()
+        forget()
+        server.delay = 5.5
+        made = [sys.executable, "-m", "tokfmt", "show", f"s3://bkt/{PACK}", "0", "--ids", *words]
+        done = subprocess.run(made, cwd=ROOT, capture_output=True, text=True, check=True)
+        assert done.stderr.count("note: bkt answers slowly: waiting 5 s\n") == notes, done.stderr
 
 
 def test_options_of_stores_in_python(server, bucket, monkeypatch):

@@ -6,6 +6,8 @@ import pickle
 import shutil
 import signal
 import threading
+import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -131,3 +133,42 @@ def test_threads_of_a_child_read(dataset, bucket, server):
         return all(found[number] == content[number * 1000 :][:300_000] for number in range(12))
 
     assert in_child(child) is True
+
+
+def helpers():
+    """The processes that this one has started."""
+    return [int(number) for path in Path("/proc/self/task").glob("*/children") for number in path.read_text().split()]
+
+
+@FUZZ_ONLY
+def test_the_helper_ends_with_the_child(dataset):
+    def child():
+        assert len(dataset[1])
+        return helpers()
+
+    (helper,) = in_child(child)
+    until = time.monotonic() + 30
+    while os.path.exists(f"/proc/{helper}") and time.monotonic() < until:
+        time.sleep(0.02)
+    assert not os.path.exists(f"/proc/{helper}")
+
+
+@FUZZ_ONLY
+def test_a_helper_that_is_killed_is_an_error_and_another_one_is_started(dataset, local):
+    def child():
+        assert len(dataset[1])
+        (helper,) = helpers()
+        os.kill(helper, signal.SIGKILL)
+        while Path(f"/proc/{helper}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX":
+            time.sleep(0.01)
+        failed = []
+        for _ in range(2):
+            try:
+                return failed, [ids.tolist() for ids in dataset]
+            except UnreachableError as error:
+                failed.append(str(error))
+        return failed, []
+
+    failed, found = in_child(child)
+    assert found == local
+    assert failed in ([], ["s3://bkt: the process that reads it has ended"])

@@ -12,6 +12,7 @@ from stores import close_stores
 
 import tokfmt
 from tokfmt.errors import FormatError, OptionError, UnsafeError
+from tokfmt.plugin import Url, open_file
 
 REPOSITORY = "datasets/org/corpus"
 ADDRESS = f"hf://{REPOSITORY}"
@@ -140,3 +141,13 @@ def test_an_answer_of_more_than_16_mib_is_refused(hub):
     with pytest.raises(FormatError, match="the Hub answers too much.*at most 16777216 bytes") as caught:
         tokfmt.open(f"{ADDRESS}/modalities/D_2byte_gpt2.pbin")
     assert str(caught.value).startswith(f"{ADDRESS}/modalities/D_2byte_gpt2.pbin: ")
+
+
+def test_an_address_that_ends_is_resolved_again(hub):
+    content = np.random.default_rng(0).bytes(4 << 20)
+    (hub.home / "datasets/org/corpus/large.bin").write_bytes(content)
+    file = open_file(Url.parse(f"{ADDRESS}/large.bin"))
+    assert file.read(0, 9) == content[:9]
+    hub.signature = "sig-1"
+    assert file.read(3 << 20, 99) == content[3 << 20 :][:99]
+    assert len([line for line in hub.site.seen if "/resolve/" in line[1]]) == 2

@@ -3,13 +3,17 @@
 import shutil
 from typing import Any
 
+import numpy as np
 import pytest
+from amount import only
 from click.testing import CliRunner
 from paths import FIXTURES, TOKENIZER
+from remote.conftest import forget
+from stores import close_stores
 
 import tokfmt
 from tokfmt.cli.main import cli
-from tokfmt.errors import FormatError, UnsafeError
+from tokfmt.errors import FormatError, UnreachableError, UnsafeError
 
 RECIPE = """tokfmt = 1
 seq_len = 64
@@ -89,6 +93,60 @@ def test_a_recipe_is_small(fresh, bucket):
     assert sum(one.stop - one.start for one in fresh.bodies()) < 1 << 20
 
 
+LARGE = """tokfmt = 1
+seq_len = 100
+seed = 1
+shuffle = "samples"
+[[source]]
+path = "train.bin"
+format = "nanogpt"
+eos = 0
+"""
+
+
+@pytest.fixture
+def large(fresh, bucket, tmp_path, monkeypatch):
+    """A recipe of 100,000 sequences, in the bucket and in a local directory, and no cache of answers on the disk."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("TOKFMT_CACHE_SIZE", "0")
+    ids = np.random.default_rng(0).integers(1, 50_000, (100_000, 8), dtype="<u2")
+    ids[:, -1] = 0
+    (tmp_path / "here").mkdir()
+    for home in (bucket, tmp_path / "here"):
+        ids.tofile(home / "train.bin")
+        (home / "mix.toml").write_text(LARGE)
+    return "s3://bkt/mix.toml", tmp_path / "here/mix.toml"
+
+
+def test_facts_on_a_source_are_kept_by_the_identity_of_its_object(large, fresh, bucket):
+    """Opened again, a source of many sequences is not read; when its object changes, it is."""
+    key = "bkt/train.bin"
+    tokfmt.open(large[0])
+    assert len(fresh.bodies(key)) > 1
+    forget()
+    del fresh.seen[:]
+    tokfmt.open(large[0])
+    assert not [one for one in fresh.bodies(key) if one.start], "only its status, which is its first block"
+    content = bytearray((bucket / "train.bin").read_bytes())
+    content[15] ^= 1
+    (bucket / "train.bin").write_bytes(content)
+    forget()
+    changed, local = tokfmt.open(large[0]), tokfmt.open(large[1])
+    assert sum(not np.array_equal(a["input_ids"], b["input_ids"]) for a, b in zip(changed, local, strict=True)) == 1
+
+
+@pytest.mark.parametrize("fault", only(["503", "cut"], ["503", "reset", "cut", "stalled body", "stalled head"]))
+def test_a_server_that_recovers_while_samples_are_read(large, fresh, monkeypatch, fault):
+    monkeypatch.setenv("TOKFMT_RETRY_TIMEOUT", "60")  # a body that stalls is asked for again after 15 seconds
+    close_stores()
+    local, reading = (samples_of(path) for path in large)
+    forget()
+    fresh.faults["bkt/train.bin"] = [fault]
+    for number in range(0, len(local), 500):
+        assert np.array_equal(reading[number]["input_ids"], local[number]["input_ids"])
+    assert not any(fresh.faults.values()), "a fault met a request"
+
+
 @pytest.fixture
 def loader():
     return pytest.importorskip("tokfmt.torch").Loader
@@ -111,6 +169,18 @@ def test_training_goes_on_where_it_was(mix, loader):
     second = loader(mix[0], batch_size=8, prefetch=3)
     second.load_state_dict(first.state_dict())
     assert seen + batches(second) == whole
+
+
+def test_a_server_that_fails_for_good_ends_training(large, loader, fresh):
+    reading = loader(large[0], batch_size=800, prefetch=2)
+    forget()
+    fresh.forever["bkt/train.bin"] = "503"
+    with pytest.raises(UnreachableError, match="^s3://bkt/train.bin: cannot be reached"):
+        batches(reading)
+    fresh.forever.clear()
+    again = loader(large[0], batch_size=800)
+    again.load_state_dict(reading.state_dict())
+    assert batches(again) == batches(loader(large[1], batch_size=800)), "no sample counts as handed out"
 
 
 def test_rejects_name_files_as_those_of_a_local_recipe(fresh, bucket, tmp_path):

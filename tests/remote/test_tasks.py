@@ -182,3 +182,13 @@ def test_a_damaged_record_of_tasks(bucket, task, text):
     (bucket / "m.tokfmt-tasks/conversion.json").write_text(text)
     with pytest.raises(CorruptError, match="is not a record of tasks. Delete s3://bkt/m.tokfmt-tasks, and run all"):
         task(1)
+
+
+def test_a_store_that_knows_no_if_match(server, bucket, local, task, on_machine):
+    """The claim is written, and --finish does not make it its own."""
+    server.conditions.remove("If-Match")
+    for number in range(2):
+        task(number)
+    on_machine("last")
+    finish("s3://bkt/m")
+    assert tree(bucket / "m") == local() and not others(bucket)

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from paths import FIXTURES
 from remote.conftest import open_store
+from remote.faulty import Handler
 from stores import close_stores
 
 import tokfmt
@@ -21,6 +22,7 @@ from tokfmt.errors import (
     UnknownFormatError,
     UnreachableError,
     UnsafeError,
+    UnsupportedError,
 )
 from tokfmt.plugin import Identity, Url
 from tokfmt.stores import blocks, redirects
@@ -249,3 +251,38 @@ def test_pages_of_any_size(server, bucket, size, web_server, use):
         content,
         content[size // 2 :],
     ]
+
+
+class Huge(Plain):
+    """Pages of 2 GB, of which no byte is sent."""
+
+    def do_GET(self):
+        self.send_response(200)
+        self.send_header("Content-Length", str(2 << 30))
+        self.end_headers()
+        self.close_connection = True
+
+
+def test_a_large_page_without_ranges_is_refused(server):
+    words = r"x: is larger than 1.1 GB, and its server serves no ranges. Download"
+    with plain(server.home, Huge) as endpoint, pytest.raises(UnsupportedError, match=words):
+        open_store(Url.parse(endpoint)).status("bkt/x")
+
+
+def test_what_is_beside_a_signed_page_may_be_denied(server, pack, monkeypatch):
+    """The signature is for one page: S3 denies the manifest beside it, which is then taken for absent."""
+    answer = Handler.answer
+
+    def only_signed(self, *, body):
+        return answer(self, body=body) if "Signature=" in self.path else self.refuse(403, "AccessDenied")
+
+    monkeypatch.setattr(Handler, "answer", only_signed)
+    address = f"{server.endpoint}/bkt/{PACK}"
+    with pytest.raises(FormatError, match="access denied"):
+        tokfmt.open(address)
+    close_stores()
+    signed, local = (
+        tokfmt.open(one, eos=50256, ignore_manifest=True) for one in (f"{address}?Signature=planted", FIXTURES / PACK)
+    )
+    assert [list(one) for one in signed] == [list(one) for one in local]
+    assert len(tokfmt.open(f"{address}?Signature=planted", eos=50256)) == len(local)

@@ -2,14 +2,15 @@
 
 import itertools
 import json
+import os
 
 import pytest
-from amount import first
+from amount import FUZZ_ONLY, first
 from paths import FIXTURES
 
 import tokfmt
-from tokfmt.errors import DestinationExistsError
-from tokfmt.plugin import Url, everything_in, open_file
+from tokfmt.errors import ConversionError, DestinationExistsError
+from tokfmt.plugin import LocalPlace, Url, everything_in, open_file
 
 PACK = FIXTURES / "modalities/D_2byte_gpt2.pbin"
 NAMES = itertools.count()
@@ -51,3 +52,54 @@ def test_a_dataset_is_written_and_replaced(home, tmp_path):
     with pytest.raises(DestinationExistsError):
         tokfmt.convert(PACK, home / "out", **how)
     assert sorted(content(home)) == sorted(["out.tokfmt.json", *(f"out/{name}" for name in content(home / "out"))])
+
+
+class Meanwhile:
+    """A progress that does something once, after the claim was written."""
+
+    def __init__(self, act):
+        self.acts = [act]
+
+    def phase(self, *_):
+        pass
+
+    def advance(self, *_):
+        if self.acts:
+            self.acts.pop()()
+
+    def note(self, text):
+        pass
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_one_run_has_the_claim(home, overwrite, tmp_path):
+    ended, spool = [], tmp_path / "other"
+    spool.mkdir()
+
+    def other():
+        try:
+            tokfmt.convert(PACK, home / "x", to_format="mds", eos=50256, overwrite=overwrite, spool=spool)
+        except ConversionError as error:
+            ended.append(str(error))
+
+    try:
+        tokfmt.convert(PACK, home / "x", to_format="mds", eos=50256, shuffle=1, progress=Meanwhile(other))
+    except ConversionError as error:
+        ended.append(str(error))
+    words = "so it publishes nothing" if overwrite else "another tokfmt is writing it"
+    assert len(ended) == 1 and words in ended[0], ended
+    with tokfmt.open(home / "x") as written, tokfmt.open(PACK) as source:
+        assert (written[0].tolist() == source[0].tolist()) is overwrite
+    assert not [name for name in content(home) if name.endswith("tokfmt-writing")]
+
+
+@FUZZ_ONLY
+def test_a_large_object_is_written_in_parts(home, tmp_path):
+    with open(tmp_path / "train.bin", "wb") as file:
+        file.truncate(70 << 20)
+        file.seek(-(1 << 16), os.SEEK_END)
+        file.write(b"\1" * (1 << 16))
+    how = {"format": "nanogpt", "eos": "none", "manifest": False}
+    for place in (home, LocalPlace(tmp_path)):
+        tokfmt.convert(tmp_path / "train.bin", place / "large.pbin", **how)
+    assert content(home)["large.pbin"] == (tmp_path / "large.pbin").read_bytes()

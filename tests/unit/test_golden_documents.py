@@ -10,12 +10,12 @@ from paths import FIXTURES
 
 import tokfmt
 
-HOMES = ("litgpt-packed", "internevo", "webdataset", "array")
+HOMES = ("litgpt-packed", "internevo", "webdataset", "tfrecord", "array")
 CASES = {
     (home, case["name"]): case
     for home in HOMES
     for case in json.loads((FIXTURES / home / "expected.json").read_text())["cases"]
-    if "defect" not in case
+    if "defect" not in case and case.get("kind") != "text"
 }
 REFUSED = {("array", "fortran_ODD"): r"stores columns, not rows"}
 READING: dict[tuple[str, str], dict[str, Any]] = {
@@ -25,6 +25,8 @@ READING: dict[tuple[str, str], dict[str, Any]] = {
     ("litgpt-packed", "lit_llama"): {"eos": 1, "options": {"side": "before", "fill": "drop"}},
     ("litgpt-packed", "llama3_int32"): {"eos": 128001},
     ("array", "kempnerforge"): {"eos": 2},
+    ("tfrecord", "raw_i4"): {"options": {"bare": "int32"}},
+    ("tfrecord", "ids_as_bytes"): {"options": {"field": "tokens", "bare": "uint16"}},
     ("array", "tatm"): {"eos": 1, "options": {"side": "before"}},
 }
 """What the files do not state: the separator, and how else they have to be read."""

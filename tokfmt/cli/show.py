@@ -152,7 +152,7 @@ def print_preview(
     for count, shown in enumerate(preview.shown, 1):
         if only_ids and shown.decoding.reader is None:
             raise click.UsageError("--ids needs a tokenizer, because text has no IDs. Add --tokenizer NAME")
-        if only_text and shown.record is None and shown.look.decoder is None:
+        if only_text and shown.record is None and shown.decoding.decoder is None:
             raise _no_tokenizer(preview.path)
         if count > 1 and not style.bare:
             click.echo()

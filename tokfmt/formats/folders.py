@@ -125,7 +125,7 @@ def parsed_object(path: Place, raw: bytes, again: str = "Copy it again") -> Mapp
 
 
 def ids_in(
-    path: Place, values: Sequence[Any] | NDArray[Any], *, lowest: int = 0, offset: int | None = None
+    path: Place, values: Sequence[Any] | NDArray[Any], *, lowest: int = 0, offset: int | None = None, of: str = ""
 ) -> NDArray[np.integer[Any]]:
     """Return the values of a list as an array of token IDs below 2^32.
 
@@ -134,6 +134,7 @@ def ids_in(
         values: A list from JSON, of any values, or an array of integers.
         lowest: The smallest number that is allowed.
         offset: Byte offset of the list, for the message.
+        of: What the list is of, for the message.
 
     Raises:
         CorruptError: A value is not a whole number, or not in the range.
@@ -146,7 +147,10 @@ def ids_in(
                 return ids
     listed = values.tolist() if isinstance(values, np.ndarray) else values
     place, found = next((k, one) for k, one in enumerate(listed) if type(one) is not int or not lowest <= one < _IDS)
-    what, expected = f"is not a list of IDs at item {place:,}", f"a whole number from {lowest:,} to {_IDS - 1:,}"
+    what, expected = (
+        f"{of + ' ' * bool(of)}is not a list of IDs at item {place:,}",
+        f"a whole number from {lowest:,} to {_IDS - 1:,}",
+    )
     raise CorruptError(path, what, offset=offset, expected=expected, found=printable(json.dumps(found)[:40]))
 
 

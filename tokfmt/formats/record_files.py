@@ -18,6 +18,7 @@ import sys
 from abc import abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import IO, Any, ClassVar
@@ -26,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.findings import Audit, Finding
-from tokfmt.core.format import Format, Hints, Receipt, Region, Target, TokenWriter
+from tokfmt.core.format import Format, Hints, Receipt, Region, Target, TokenWriter, WriterTraits
 from tokfmt.core.inspection import Inspection, Unreadable
 from tokfmt.core.output import whole
 from tokfmt.core.ragged import Ragged
@@ -221,14 +222,24 @@ class RecordFilesWriter(TokenWriter):
 
     Attributes:
         limit: The largest ID that the format can store.
+        suffixes: Suffixes of a destination that is one file; any other destination is a folder.
     """
 
     limit: ClassVar[int] = 2**32 - 1
+    suffixes: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, path: Path, options: Any, target: Target) -> None:
-        """Make a writer of the folder `path`; `options.shard_size` is the number of tokens per file."""
+        """Make a writer of `path`; `options.shard_size` is the number of tokens per file of a folder."""
         self.path, self.options, self.target = path, options, target
         self.drafts = path.with_name(f"{path.name}.drafts")
+
+    @property
+    def is_folder(self) -> bool:
+        return not self.path.name.endswith(self.suffixes or ("/",))
+
+    def file(self, number: int) -> Path:
+        """Return the path of file `number`."""
+        return self.path / self.name(number) if self.is_folder else self.path
 
     @abstractmethod
     def name(self, number: int) -> str:
@@ -244,17 +255,19 @@ class RecordFilesWriter(TokenWriter):
 
     def regions(self, source: TokenReader, size: int) -> Sequence[Region]:  # noqa: ARG002 - a file is a region
         found, first, info = list[Region](), 0, source.info
+        most = self.options.shard_size if self.is_folder else info.tokens
         while first < info.sequences:
             start = int(source.offsets(first, first)[0])
-            last = max(first + 1, source.sequence_at(start + self.options.shard_size))
-            last = info.sequences if info.tokens - start <= self.options.shard_size else last
+            last = max(first + 1, source.sequence_at(start + most))
+            last = info.sequences if info.tokens - start <= most else last
             stop = int(source.offsets(last, last)[0])
             found.append(Region(len(found), range(first, last), range(start, stop)))
             first = last
         return found
 
     def create(self, source: TokenReader) -> None:  # noqa: ARG002 - the same for all
-        self.path.mkdir(exist_ok=True)
+        if self.is_folder:
+            self.path.mkdir(exist_ok=True)
         self.drafts.mkdir(exist_ok=True)
 
     def write(self, region: Region, source: TokenReader) -> Receipt:
@@ -267,12 +280,15 @@ class RecordFilesWriter(TokenWriter):
                 at += len(batch.tokens)
                 yield from batch
 
-        with whole(self.path / self.name(region.index), self.drafts, stays=True) as out:
+        with whole(self.file(region.index), self.drafts, stays=True) as out:
             self.write_file(out, sequences())
             written = out.tell()
         return Receipt(region.index, top, written, [len(region.sequences), len(region.tokens)])
 
     def commit(self, source: TokenReader, receipts: Sequence[Receipt]) -> None:  # noqa: ARG002 - the receipts have all
+        if not self.is_folder and not receipts:
+            with whole(self.path, self.drafts, stays=True) as out:
+                self.write_file(out, iter(()))
         for name, content in self.indexes([tuple(receipt.details) for receipt in receipts]).items():
             with whole(self.path / name, self.drafts, stays=True) as out:
                 out.write(content)
@@ -340,3 +356,15 @@ class RecordFilesFormat(Format):
     def writer(self, path: Path, options: Any, target: Target) -> TokenWriter:
         """See `Format.writer`."""
         return super().writer(path, options, target) if self.read_only else self.Writer(path, options, target)
+
+    def writer_traits(self, options: Any) -> WriterTraits:
+        """See `Format.writer_traits`. Sequences stay whole, and nothing stores a separator."""
+        return super().writer_traits(options) if self.read_only else WriterTraits(file_suffixes=self.Writer.suffixes)
+
+    def row_writer(self, path: Path, options: Any, target: Target, shifted: bool) -> TokenWriter:  # noqa: ARG002
+        """See `Format.row_writer`. Labels are not stored, as they follow from the rows."""
+        return self.writer(path, options, target)
+
+    def row_traits(self, options: Any) -> WriterTraits:
+        """See `Format.row_traits`. A format that `stores_rows` has an option `seq_len`."""
+        return replace(self.writer_traits(options), sample_length=options.seq_len)

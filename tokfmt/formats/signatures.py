@@ -36,6 +36,7 @@ SIGNATURES = {
     "olmo": Signature((".npy",)),
     "parquet": Signature((".parquet", ".pq"), starts=(b"PAR1",)),
     "recipe": Signature(words=(b"tokfmt",)),
+    "tfrecord": Signature((".tfrec",), starts=(b"\n",), at=(12,)),  # field 1 of an Example, after the length
     "webdataset": Signature((".tar",), starts=(b"ustar",), at=(257,)),
     "text": Signature((".txt", ".text", ".md", ".markdown", ".rst")),
 }

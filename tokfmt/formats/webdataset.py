@@ -27,7 +27,7 @@ import re
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 
 from tokfmt.base.options import option
 from tokfmt.core.findings import Audit, Code, Finding
-from tokfmt.core.format import Confidence, Hints, Probe, Target, TokenWriter, WriterTraits
+from tokfmt.core.format import Confidence, Hints, Probe, Target, TokenWriter
 from tokfmt.core.reader import TokenReader
 from tokfmt.errors import CorruptError, FormatError, TruncatedError, UnsafeError, UnsupportedError
 from tokfmt.files.file import Stream, names_in, natural_key, open_file
@@ -438,10 +438,6 @@ class WebDataset(RecordFilesFormat):
     def row_writer(self, path: Path, options: WriteOptions, target: Target, shifted: bool) -> TokenWriter:  # noqa: ARG002
         """See `Format.row_writer`. Labels are not stored, as they follow from the rows."""
         return RowWriter(path, options, target)
-
-    def row_traits(self, options: WriteOptions) -> WriterTraits:
-        """See `Format.row_traits`."""
-        return replace(self.writer_traits(options), sample_length=options.seq_len)
 
     def codes(self) -> Mapping[str, Code]:
         return {

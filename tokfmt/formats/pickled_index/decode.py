@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -590,7 +590,7 @@ class Stretch(NamedTuple):
     Attributes:
         offsets, lengths: The two integers of each entry, as stored.
         positions: The byte offset of each entry in the file.
-        before: The sum of the lengths of all entries before each.
+        before: The sum of the lengths of all entries before each, at most 2^62 (a damaged index can state more).
     """
 
     offsets: Ints
@@ -644,7 +644,7 @@ class EntryTable:
         skip, wanted = first - mark * _STEP, last - mark * _STEP
         some = self._new().take(self._marks[mark], mark * _STEP, wanted)
         offsets, lengths, positions = (column[:wanted] for column in some)
-        before = np.cumsum(lengths) - lengths + np.int64(min(self._sums[mark], _MOST))
+        before = np.minimum(_sums(lengths) - lengths + self._sums[mark], _MOST).astype(np.int64)
         return Stretch(offsets[skip:], lengths[skip:], positions[skip:], before[skip:])
 
     def _known_to(self, wanted: int) -> int:
@@ -665,7 +665,7 @@ class EntryTable:
         if some is None:
             self._ended = True
             return
-        sums = np.cumsum(some.lengths)
+        sums = _sums(some.lengths)
         if self.jump is None:
             ends = some.offsets + some.lengths
             expected = np.concatenate(([some.offsets[0] if self._end is None else self._end], ends[:-1]))
@@ -687,6 +687,12 @@ class EntryTable:
         at = _after_frame(raw, at) + 1
         memo = raw[at] if at < len(raw) else -1
         return at + _MEMOS.get(memo, 0)
+
+
+def _sums(lengths: Ints) -> NDArray[Any]:
+    """Return running sums: int64, or Python integers where a damaged index has lengths that sum to more."""
+    is_exact = float(np.abs(lengths.astype(np.float64)).sum()) < _MOST
+    return np.cumsum(lengths if is_exact else lengths.astype(object))
 
 
 def _after_frame(raw: bytes, at: int) -> int:

@@ -1,0 +1,247 @@
+"""tfrecord under the laws of every format; the oracle reads frames with struct, and Examples by a walk of its own."""
+
+import gzip
+import struct
+import zlib
+
+import google_crc32c
+import numpy as np
+import pytest
+
+import tokfmt
+from tokfmt.errors import TokfmtError
+from tokfmt.formats.tfrecord import FORMAT
+from tokfmt.testing import FormatContract
+
+
+def sealed(data):
+    crc = google_crc32c.value(data)
+    return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) % 2**32)
+
+
+def frames(raw):
+    """The data of each record, after a comparison of both checksums."""
+    at = 0
+    while at < len(raw):
+        (length,) = struct.unpack_from("<Q", raw, at)
+        data = raw[at + 12 : at + 12 + length]
+        assert raw[at + 8 : at + 12] == sealed(raw[at : at + 8])
+        assert raw[at + 12 + length : at + 16 + length] == sealed(data)
+        yield data
+        at += 16 + length
+
+
+def varint(value):
+    value %= 2**64
+    out = []
+    while value > 127:
+        out.append(value % 128 + 128)
+        value //= 128
+    return bytes([*out, value])
+
+
+def field(number, data):
+    return varint(number * 8 + 2) + varint(len(data)) + data
+
+
+def example(**features):
+    """An Example with features of integers (a list), of bytes, or of what is given as (number of the kind, message)."""
+    entries = b""
+    for name, value in features.items():
+        if isinstance(value, list):
+            value = 3, field(1, b"".join(map(varint, value)))
+        elif isinstance(value, bytes):
+            value = 1, field(1, value)
+        entries += field(1, field(1, name.encode()) + field(2, field(*value)))
+    return field(1, entries)
+
+
+def framed(*records):
+    out = b""
+    for data in records:
+        length = struct.pack("<Q", len(data))
+        out += length + sealed(length) + data + sealed(data)
+    return out
+
+
+def taken(data, number):
+    """The content of a message whose only field has this number."""
+    size = shift = 0
+    at, one = 1, data[0]
+    assert one == number * 8 + 2
+    while True:
+        size, shift, at = size + data[at] % 128 * 2**shift, shift + 7, at + 1
+        if data[at - 1] < 128:
+            assert len(data) == at + size
+            return data[at:]
+
+
+def numbers(data):
+    value = shift = 0
+    for byte in data:
+        value, shift = value + byte % 128 * 2**shift, shift + 7
+        if byte < 128:
+            yield value
+            value = shift = 0
+
+
+def ids_of(data, name):
+    entry = taken(taken(data, 1), 1)
+    assert entry.startswith(field(1, name.encode()))
+    listed = taken(taken(entry[len(field(1, name.encode())) :], 2), 3)
+    return list(numbers(taken(listed, 1))) if listed else []
+
+
+class TestFile(FormatContract):
+    format = FORMAT
+    filename = "x.tfrecord"
+    max_id = 2**32 - 1
+    checksummed = False  # a cut between two records cannot be seen
+    write_variants = ({}, {"field": "inputs"})
+    sparse_tokens, peak_bytes = 1 << 22, 20 << 20
+
+    def oracle(self, path, options):
+        raw = path.read_bytes()
+        raw = gzip.decompress(raw) if options.get("compression") == "gzip" else raw
+        name = options.get("field", "input_ids")
+        if dtype := options.get("record"):
+            return [np.frombuffer(data, np.dtype(dtype).newbyteorder("<")).tolist() for data in frames(raw)]
+        return [ids_of(data, name) for data in frames(raw)]
+
+    def read_options(self, options):
+        return {"bare": options["record"]} if "record" in options else {}
+
+
+class TestFolder(TestFile):
+    filename = "records"
+    sharded = {"shard_size": 1}
+    write_variants = ({"shard_size": 7}, {"compression": "gzip"}, {"record": "int64"})
+    long_options = {"shard_size": 1 << 16}
+    flipped = 24
+
+    def oracle(self, path, options):
+        return [one for file in sorted(path.iterdir()) for one in super(TestFolder, self).oracle(file, options)]
+
+
+def read(path, **how):
+    with tokfmt.open(path, eos="none", **how) as dataset:
+        return dataset[:].tolist()
+
+
+@pytest.mark.parametrize(
+    "packed", [gzip.compress, zlib.compress, lambda raw: gzip.compress(raw[:50]) + gzip.compress(raw[50:])]
+)
+def test_compressed_files(tmp_path, packed):
+    """Their names need not say so, and a gzip file may have several members."""
+    rows = [[k, 300 * k, 70_000 * k] for k in range(50)]
+    (tmp_path / "x.tfrecord").write_bytes(packed(framed(*(example(tokens=row) for row in rows))))
+    assert read(tmp_path / "x.tfrecord") == rows
+
+
+def test_the_feature_of_ids_is_inferred_from_names_and_lists(tmp_path):
+    path = tmp_path / "x.tfrecord"
+    path.write_bytes(framed(example(label=[3], words=[1, 2], url=b"x", weights=(2, field(1, bytes(8))))))
+    with tokfmt.open(path, eos="none") as dataset:
+        assert dataset[:].tolist() == [[1, 2]]
+        assert "words is read; other features are not: label, url, weights" in dataset.info.notes
+    assert read(path, options={"field": "label"}) == [[3]]
+    path.write_bytes(framed(example(label=[3], image=b"\xff\xd8")))
+    with pytest.raises(
+        TokfmtError, match=r"no feature that is known to be .*found label \(integers\), image \(bytes\)"
+    ):
+        tokfmt.open(path)
+    path.write_bytes(framed(example(inputs=[1], targets=[2, 3])))
+    assert read(path) == [[1]]
+    assert read(path, options={"field": "targets"}) == [[2, 3]]
+
+
+def test_text_is_tokenized(tmp_path):
+    path = tmp_path / "x.tfrecord"
+    path.write_bytes(framed(example(text="für".encode()), example(text=b""), example(text=b"two")))
+    tokfmt.convert(path, tmp_path / "x.jsonl")
+    assert (tmp_path / "x.jsonl").read_text().splitlines() == [
+        '{"text": "für"}', '{"text": ""}', '{"text": "two"}',
+    ]  # fmt: skip
+
+
+BARE = np.array([258, 515], "<u2").tobytes()
+
+
+@pytest.mark.parametrize(
+    ("record", "options", "words"),
+    [
+        (example(tokens=BARE), {}, "found tokens .bytes.*bare=DTYPE"),
+        (example(tokens=BARE), {"bare": "uint16"}, "holds tf.train.Example, not bare integers.*field=NAME"),
+        (example(tokens=[1]), {"bare": "uint16", "field": "tokens"}, "expected bytes, as bare is given, found integers"),
+        (example(tokens=[1]), {"field": "ids"}, "has no feature ids: found tokens .integers"),
+        (example(tokens=[1, -100]), {}, "item 1: .*found -100"),
+        (example(tokens=(3, field(1, b"\xff"))), {}, "does not end"),
+        (example(tokens=(3, field(1, b"\xff" * 11 + b"\1"))), {}, "more than 64 bits"),
+        (example(tokens=(3, field(1, bytes(9))[:-1])), {}, "longer than its message"),
+        (example(tokens=(1, field(1, b"a") * 2)), {"field": "tokens", "bare": "uint8"}, "holds 2 values"),
+        (field(2, b"") , {}, "is a SequenceExample"),
+        (BARE, {}, "is not a tf.train.Example.*found 02 01 03 02.*bare=int32"),
+        (BARE, {"bare": "int64"}, "bytes of record 0: expected a multiple of 8, as of int64, found 4"),
+        (b"\x80\4N.", {}, "begins like a pickle"),
+    ],
+)  # fmt: skip
+def test_what_is_not_ids(tmp_path, record, options, words):
+    path = tmp_path / "x.tfrecord"
+    path.write_bytes(framed(record))
+    with pytest.raises(TokfmtError, match=words):
+        read(path, format="tfrecord", options=options)
+
+
+def test_protobuf_of_other_writers(tmp_path):
+    """Unpacked lists, mixed ones, names twice, unknown fields, and 10 bytes for a small number."""
+    unpacked = b"".join(b"\x08" + varint(n) for n in (1, 300, 2**32 - 1))
+    records = [
+        example(tokens=(3, unpacked)),
+        example(tokens=(3, unpacked + field(1, varint(5)) + b"\x08\x06")),
+        example(tokens=[9]) + field(1, field(1, field(1, b"tokens") + field(2, field(3, field(1, b"\7"))))),
+        field(1, b"\x7d" + bytes(4) + field(1, field(1, b"tokens") + field(2, field(3, field(1, b"\x87" + b"\x80" * 8 + b"\0"))))),
+        field(1, field(1, field(1, b"tokens"))),
+    ]  # fmt: skip
+    path = tmp_path / "x.tfrecord"
+    path.write_bytes(framed(*records))
+    assert read(path) == [[1, 300, 2**32 - 1], [1, 300, 2**32 - 1, 5, 6], [7], [7], []]
+
+
+def test_shards_of_a_folder(tmp_path):
+    for name, first, count in (("a", 1, 2), ("b", 5, 1)):
+        for number in range(count):
+            path = tmp_path / f"{name}.tfrecord-{number:05d}-of-{count:05d}"
+            path.write_bytes(framed(example(text=[first + number])))
+    with pytest.raises(TokfmtError, match="holds files of several datasets: found a, b.*prefix=NAME"):
+        tokfmt.open(tmp_path)
+    assert read(tmp_path, options={"prefix": "a"}) == [[1], [2]]
+    (tmp_path / "a.tfrecord-00000-of-00002").unlink()
+    with pytest.raises(TokfmtError, match="lacks files.*expected 2 files, found 1"):
+        tokfmt.open(tmp_path, options={"prefix": "a"})
+    assert read(tmp_path / "a.tfrecord-00001-of-00002") == [[2]]
+
+
+def test_the_number_of_records_in_a_name(tmp_path):
+    path = tmp_path / "data_0_3.tfrecords"
+    path.write_bytes(framed(example(text=[1]), b""))
+    findings = {one.code: one.message for one in tokfmt.check(path, deep=True)[0].findings}
+    assert findings["TF884"] == "records, by its name: expected 3, found 2"
+    assert "holds 1 record of 0 bytes" in findings["TF883"]
+
+
+def test_lengths_that_would_fill_memory(tmp_path):
+    length = struct.pack("<Q", 1 << 27)
+    (tmp_path / "x.tfrecord").write_bytes(gzip.compress(length + sealed(length) + bytes(1 << 20)))
+    with pytest.raises(TokfmtError, match="length of record 0 of the decompressed content.*found 134,217,728"):
+        tokfmt.open(tmp_path / "x.tfrecord")
+
+
+def test_rows_of_a_recipe(tmp_path):
+    (tmp_path / "x.jsonl").write_text("".join(f'{{"input_ids": [{k}, {k + 1}, {k + 2}]}}\n' for k in range(1, 30)))
+    (tmp_path / "x.toml").write_text(
+        'tokfmt = 1\nseq_len = 8\nto_eos = 0\nlabels = "same"\n[[source]]\npath = "x.jsonl"\n'
+    )
+    with tokfmt.open(tmp_path / "x.toml") as mixed:
+        expected = [one["input_ids"].tolist() for one in mixed]
+    tokfmt.convert(tmp_path / "x.toml", tmp_path / "rows.tfrecord")
+    assert read(tmp_path / "rows.tfrecord") == expected

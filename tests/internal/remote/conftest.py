@@ -1,3 +1,0 @@
-"""The fixtures of tests/remote."""
-
-from remote.conftest import *  # noqa: F403

@@ -1,0 +1,443 @@
+"""Records of token IDs as TFRecord and ArrayRecord files hold them: `tf.train.Example` of protobuf, or bare integers.
+
+    field of protobuf   varint number << 3 | type; then of type 0 a varint, 1: 8 bytes, 5: 4 bytes, 2: varint n, n bytes
+    Example             1: Features                               (SequenceExample has 2: lists of features, too)
+    Features            1: an entry {1: name, 2: Feature}, any number of them; of two with one name the last counts
+    Feature             1: BytesList, 2: FloatList or 3: Int64List; none is an empty list
+    Int64List           1: varints, one after the other (packed), or each in a field of its own
+    BytesList           1: bytes, each in a field of its own
+
+A varint has 7 bits per byte, the lowest first, and a set high bit in all bytes but the last. A negative number has 10
+bytes. Nothing states the dtype of bare integers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tokfmt.base.options import option
+from tokfmt.core.reader import windows
+from tokfmt.errors import NO_DAMAGE, ConversionError, CorruptError, FormatError, UnsafeError, UnsupportedError
+from tokfmt.files.place import Place
+from tokfmt.formats.folders import ids_in
+from tokfmt.wording import counted, printable
+
+LARGEST_RECORD = 1 << 26
+"""Bytes of a record, at most: its IDs take up to four times as much memory."""
+
+Dtype = Literal["uint8", "uint16", "int32", "uint32", "int64"]
+_NAMES = ("input_ids", "tokens", "inputs", "text", "token_ids", "text_ids", "ids", "targets")
+"""Names of features of IDs, the first that a record has is read."""
+
+_KINDS = {1: "bytes", 2: "floats", 3: "integers"}
+_FIELDS = 1 << 16  # fields of a message that are looked at one by one, at most
+_AT_ONCE = 1 << 20  # bytes of varints that are decoded at once
+_LOOKED_AT, _LOOKED_BYTES = 16, 1 << 20  # records, and bytes of them, that show which feature holds IDs
+_PICKLE = re.compile(rb"\x80[\2-\5]")
+_FEW_LISTED = 9
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """Options for reading records."""
+
+    field: str | None = option(
+        None, "feature of tf.train.Example that holds the IDs, or the text; auto: input_ids, tokens, inputs, text, ..."
+    )
+    bare: Dtype | None = option(
+        None, "dtype of bare integers: the records, or the feature of bytes that field names; auto: varints"
+    )
+
+
+class Feature(NamedTuple):
+    """A feature of an Example.
+
+    Attributes:
+        kind: "integers", "bytes", "floats", or "" for an empty one of no kind.
+        lists: The bytes of its lists; protobuf joins several.
+    """
+
+    kind: str
+    lists: Sequence[memoryview]
+
+
+class NotAnExampleError(ValueError):
+    """Bytes are not an Example, and why; or what they are instead."""
+
+
+class SequenceExampleError(NotAnExampleError):
+    """They are a SequenceExample."""
+
+
+def _varint(data: memoryview, at: int) -> tuple[int, int]:
+    """Return a varint of at most 64 bits, and the offset after it."""
+    value = 0
+    for k in range(10):
+        if at >= len(data):
+            break
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << 7 * k
+        if byte < 0x80:
+            return value, at
+    raise NotAnExampleError("holds a number that does not end")
+
+
+def _fields(data: memoryview) -> Iterator[tuple[int, int | memoryview]]:
+    """Yield the number and the value of each field of a message; fields of fixed width have the value 0."""
+    at = 0
+    for _ in range(_FIELDS):
+        if at == len(data):
+            return
+        tag, at = _varint(data, at)
+        kind, value = tag & 7, 0
+        if not tag >> 3 or kind not in (0, 1, 2, 5):
+            raise NotAnExampleError("holds a field of an unknown type")
+        if kind == 0:
+            value, at = _varint(data, at)
+            yield tag >> 3, value
+            continue
+        length, at = _varint(data, at) if kind == 2 else (8 if kind == 1 else 4, at)
+        if length > len(data) - at:
+            raise NotAnExampleError("holds a field that is longer than its message")
+        yield tag >> 3, data[at : at + length] if kind == 2 else 0
+        at += length
+    if at < len(data):
+        raise NotAnExampleError(f"holds more than {_FIELDS:,} fields in one message")
+
+
+def _messages(data: memoryview, number: int) -> Iterator[memoryview]:
+    """Yield the messages of one field; fields of other numbers are skipped, as protobuf does."""
+    for found, value in _fields(data):
+        if found == number and isinstance(value, memoryview):
+            yield value
+
+
+def features_of(record: bytes) -> Mapping[str, Feature]:
+    """Return the features of an Example by name.
+
+    Raises:
+        NotAnExampleError: The bytes are not an Example.
+    """
+    found = dict[str, Feature]()
+    for number, features in _fields(memoryview(record)):
+        if number == 2 and isinstance(features, memoryview):
+            raise SequenceExampleError("is a SequenceExample, whose lists of features are not read")
+        if number != 1 or not isinstance(features, memoryview):
+            raise NotAnExampleError("has a field that an Example does not have")
+        for entry in _messages(features, 1):
+            name, feature = b"", Feature("", ())
+            for part, value in _fields(entry):
+                if part == 1 and isinstance(value, memoryview):
+                    name = bytes(value)
+                elif part == 2 and isinstance(value, memoryview):
+                    feature = _feature(value)
+            found[name.decode("utf-8", "replace")] = feature
+    return found
+
+
+def _feature(data: memoryview) -> Feature:
+    kind, lists = "", list[memoryview]()
+    for number, value in _fields(data):
+        if number in _KINDS and isinstance(value, memoryview):
+            lists = [*lists, value] if _KINDS[number] == kind else [value]
+            kind = _KINDS[number]
+    return Feature(kind, lists)
+
+
+def numbers_of(feature: Feature) -> NDArray[np.int64]:
+    """Return the numbers of a feature of integers.
+
+    Raises:
+        NotAnExampleError: They are not varints.
+    """
+    runs = list[NDArray[np.int64]]()
+    for values in feature.lists:
+        if len(values) and values[0] == 8:  # Each in a field of its own: a tag, a varint, and so on.
+            pairs = _varints(values)
+            if len(pairs) % 2 == 0 and (pairs[::2] == 8).all():
+                runs.append(pairs[1::2])
+                continue
+        for number, value in _fields(values):
+            if number == 1:
+                runs.append(
+                    _varints(value) if isinstance(value, memoryview) else np.array([value], np.uint64).view("i8")
+                )
+    return runs[0] if len(runs) == 1 else np.concatenate([np.empty(0, np.int64), *runs])
+
+
+def bytes_of(feature: Feature) -> bytes:
+    """Return the one value of a feature of bytes; b"" if it has none.
+
+    Raises:
+        NotAnExampleError: It has several.
+    """
+    values = [bytes(value) for part in feature.lists for value in _messages(part, 1)]
+    if len(values) > 1:
+        raise NotAnExampleError(f"holds {len(values):,} values in a feature of bytes, and one is expected")
+    return values[0] if values else b""
+
+
+def _varints(data: memoryview) -> NDArray[np.int64]:
+    """Return the varints that bytes hold one after the other."""
+    letters = np.frombuffer(data, np.uint8)
+    if not len(letters):
+        return np.empty(0, np.int64)
+    if letters[-1] >= 0x80:
+        raise NotAnExampleError("holds a number that does not end")
+    found, a = list[NDArray[np.int64]](), 0
+    while a < len(letters):
+        b = min(len(letters), a + _AT_ONCE)
+        piece = letters[a:b]
+        ends = np.flatnonzero(piece < 0x80)
+        if not len(ends):
+            raise NotAnExampleError("holds a number of more than 64 bits")
+        begins = np.append(0, ends[:-1] + 1)
+        lengths = ends - begins + 1
+        if int(lengths.max()) > 10:
+            raise NotAnExampleError("holds a number of more than 64 bits")
+        values = (piece[begins] & 0x7F).astype(np.uint64)
+        for k in range(1, int(lengths.max())):
+            longer = np.flatnonzero(lengths > k)
+            values[longer] |= (piece[begins[longer] + k] & 0x7F).astype(np.uint64) << np.uint64(7 * k)
+        signed = values.view(np.int64)
+        small = bool(((signed >= -(1 << 31)) & (signed < 1 << 31)).all())
+        found.append(signed.astype(np.int32) if small else signed)
+        a += int(ends[-1]) + 1
+    return np.concatenate(found)
+
+
+def example_of(name: str, ids: NDArray[np.integer[Any]]) -> bytes:
+    """Return an Example with one feature of integers, packed, as protobuf writes it."""
+    packed = _packed(ids)
+    listed = b"\x0a" + _length(len(packed)) + packed if len(packed) else b""
+    feature = b"\x1a" + _length(len(listed)) + listed
+    key = name.encode()
+    entry = b"\x0a" + _length(len(key)) + key + b"\x12" + _length(len(feature)) + feature
+    features = b"\x0a" + _length(len(entry)) + entry
+    return b"\x0a" + _length(len(features)) + features
+
+
+def _length(value: int) -> bytes:
+    out = bytearray()
+    while value >= 0x80:
+        out.append(value & 0x7F | 0x80)
+        value >>= 7
+    out.append(value)
+    return bytes(out)
+
+
+def _packed(ids: NDArray[np.integer[Any]]) -> bytes:
+    """Return IDs below 2^32 as varints."""
+    pieces = list[bytes]()
+    for a, b in windows(0, len(ids), _AT_ONCE):
+        values = ids[a:b].astype(np.uint32)
+        lengths = np.ones(len(values), np.int64)
+        for k in range(1, 5):
+            lengths += values >= 1 << 7 * k
+        begins = np.cumsum(lengths) - lengths
+        out = np.empty(int(lengths.sum()), np.uint8)
+        for k in range(int(lengths.max())):
+            longer = np.flatnonzero(lengths > k)
+            more = (lengths[longer] > k + 1).astype(np.uint8) << 7
+            out[begins[longer] + k] = (values[longer] >> np.uint32(7 * k)).astype(np.uint8) & 0x7F | more
+        pieces.append(out.tobytes())
+    return b"".join(pieces)
+
+
+class Content(NamedTuple):
+    """What records hold, as the first of them show.
+
+    Attributes:
+        kind: "ids" or "text".
+        field: The feature; "" if records are bare integers.
+        dtype: Of bare integers; None for varints and text.
+        others: Features that are not read.
+    """
+
+    kind: str
+    field: str
+    dtype: np.dtype[Any] | None = None
+    others: Sequence[str] = ()
+
+    @property
+    def holds(self) -> str:
+        """What a record is."""
+        return self.dtype.name if self.dtype is not None and not self.field else "tf.train.Example"
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        if not self.others:
+            return ()
+        names = ", ".join(map(printable, self.others[:_FEW_LISTED]))
+        more = f" and {len(self.others) - _FEW_LISTED:,} more" if len(self.others) > _FEW_LISTED else ""
+        return (f"{self.field} is read; other features are not: {names}{more}",)
+
+    def value(self, path: Place, number: int, record: bytes) -> str | NDArray[np.integer[Any]]:
+        """Return the text or the IDs of a record.
+
+        Args:
+            path: The file, for messages.
+            number: Number of the record in the file, for messages.
+            record: Its bytes.
+
+        Raises:
+            CorruptError: It does not hold what the first records hold.
+        """
+        if self.field:
+            feature = _read(path, number, record).get(self.field)
+            if feature is None:
+                if record:
+                    what = f"record {number:,} lacks the feature {printable(self.field)}"
+                    raise CorruptError(path, what, remedy="--from-opt field=NAME names another one")
+                return "" if self.kind == "text" else np.empty(0, np.uint32)
+            wanted = "bytes" if self.kind == "text" or self.dtype is not None else "integers"
+            if feature.kind not in (wanted, ""):
+                what = f"feature {printable(self.field)} of record {number:,}"
+                raise CorruptError(path, what, expected=wanted, found=feature.kind)
+            try:
+                if wanted == "integers":
+                    return ids_in(path, numbers_of(feature), of=f"record {number:,}")
+                record = bytes_of(feature)
+            except NotAnExampleError as error:
+                raise CorruptError(path, f"record {number:,} {error}", remedy="Copy it again") from error
+        if self.kind == "text":
+            try:
+                return record.decode()
+            except UnicodeDecodeError as error:
+                what = f"the text of record {number:,} is not UTF-8 at byte {error.start:,}"
+                raise CorruptError(path, what, remedy="--from-opt bare=DTYPE reads it as IDs") from error
+        dtype = self.dtype or np.dtype("<i4")
+        if len(record) % dtype.itemsize:
+            expected = f"a multiple of {dtype.itemsize}, as of {dtype.name}"
+            raise CorruptError(path, f"bytes of record {number:,}", expected=expected, found=len(record))
+        return ids_in(path, np.frombuffer(record, dtype), of=f"record {number:,}")
+
+
+def _read(path: Place, number: int, record: bytes) -> Mapping[str, Feature]:
+    try:
+        return features_of(record)
+    except NotAnExampleError as error:
+        if _PICKLE.match(record):
+            what = f"record {number:,} begins like a pickle, which can run code when it is loaded"
+            raise UnsafeError(path, what, remedy="Write IDs as tf.train.Example or as int32") from error
+        remedy = "--from-opt bare=int32 reads records as bare integers"
+        if isinstance(error, SequenceExampleError):
+            remedy = "Write the IDs as a feature of tf.train.Example"
+        what, found = f"record {number:,} is not a tf.train.Example: it {error}", record[:8].hex(" ") or "nothing"
+        raise UnsupportedError(path, what, found=found, remedy=remedy) from error
+
+
+def first_records(files: Sequence[tuple[Place, Iterator[bytes]]], *, allow_partial: bool) -> tuple[Place, list[bytes]]:
+    """Return the first records of the first file that has any, and that file.
+
+    Args:
+        files: Each file, and its records.
+        allow_partial: A file that cannot be read is passed over.
+    """
+    for path, records in files:
+        found, size = list[bytes](), 0
+        try:
+            for record in records:
+                found.append(record)
+                size += len(record)
+                if len(found) == _LOOKED_AT or size > _LOOKED_BYTES:
+                    break
+        except NO_DAMAGE:
+            raise
+        except FormatError:
+            if not allow_partial:
+                raise
+        if found:
+            return path, found
+    return files[0][0], []
+
+
+def content_of(path: Place, records: Sequence[bytes], options: ReadOptions) -> Content:
+    """Return what records hold.
+
+    Args:
+        path: The file of the records, for messages.
+        records: The first records.
+        options: The options of the format.
+
+    Raises:
+        UnsupportedError: They are not Examples, or no feature is known to be token IDs or text.
+        OptionError: The options do not fit them.
+    """
+    dtype = None if options.bare is None else np.dtype(options.bare).newbyteorder("<")
+    if dtype is not None and options.field is None:
+        with suppress(NotAnExampleError):
+            if all([features_of(record) for record in records if record] or [{}]):
+                what, remedy = (
+                    "holds tf.train.Example, not bare integers",
+                    "Add --from-opt field=NAME, a feature of bytes",
+                )
+                raise UnsupportedError(path, what, remedy=remedy)
+        return Content("ids", "", dtype)
+    examples = [_read(path, number, record) for number, record in enumerate(records)]
+    kinds = dict[str, str]()
+    for example in examples:
+        kinds.update({name: feature.kind for name, feature in example.items() if feature.kind or name not in kinds})
+    if not kinds:
+        return Content("ids", options.field or _NAMES[0], dtype)
+    name = options.field or _inferred(examples, kinds)
+    listed = ", ".join(f"{printable(one)} ({kind or 'empty'})" for one, kind in list(kinds.items())[:_FEW_LISTED])
+    if name not in kinds:
+        what = f"has no feature {printable(name)}" if name else "holds no feature that is known to be token IDs or text"
+        remedy = "--from-opt field=NAME names it, with bare=DTYPE if it is of bytes"
+        raise UnsupportedError(path, what, found=listed, remedy=remedy)
+    others = [one for one in kinds if one != name]
+    kind = kinds[name]
+    if kind == "floats" or (dtype is not None and kind == "integers"):
+        expected = "integers" if dtype is None else "bytes, as bare is given"
+        raise UnsupportedError(path, f"feature {printable(name)}", expected=expected, found=kind)
+    if kind == "bytes" and dtype is None:
+        if not all(_is_text(example.get(name)) for example in examples):
+            remedy = f"--from-opt field={printable(name)} --from-opt bare=DTYPE reads them as bare integers"
+            raise UnsupportedError(path, f"feature {printable(name)} holds bytes that are not text", remedy=remedy)
+        return Content("text", name, None, others)
+    return Content("ids", name, dtype, others)
+
+
+def _inferred(examples: Sequence[Mapping[str, Feature]], kinds: Mapping[str, str]) -> str:
+    """Return the name of the feature that holds IDs, or text; "" if none is known to."""
+    integers = [name for name, kind in kinds.items() if kind == "integers"]
+    if known := [name for name in _NAMES if name in integers]:
+        return known[0]
+    lists = [name for name in integers if any(_is_list(example.get(name)) for example in examples)]
+    if len(lists) == 1:
+        return lists[0]
+    is_text = kinds.get("text") == "bytes" and all(_is_text(example.get("text")) for example in examples)
+    empty = [name for name in _NAMES if kinds.get(name) == ""]
+    return "text" if is_text else (empty or [""])[0]
+
+
+def _is_list(feature: Feature | None) -> bool:
+    """Return whether a feature holds several integers: one alone is a label, or a number of the record."""
+    with suppress(NotAnExampleError):
+        return feature is not None and len(numbers_of(feature)) > 1
+    return False
+
+
+def _is_text(feature: Feature | None) -> bool:
+    if feature is None or not feature.kind:
+        return True
+    with suppress(NotAnExampleError, UnicodeDecodeError):
+        return "\0" not in bytes_of(feature).decode()
+    return False
+
+
+def refuse_long(path: Path, size: int, tokens: int) -> None:
+    """Raise an error if a record is longer than one that is read."""
+    if size > LARGEST_RECORD:
+        what = f"{path.name}: a sequence of {counted(tokens, 'token')} takes a record of {size:,} bytes"
+        raise ConversionError(f"{what} (expected at most {LARGEST_RECORD:,}). Write another format")
