@@ -404,17 +404,21 @@ class Browser(TypeAhead):
         self._open(number, lambda: reopened(before), opened)
 
     def _look_after_followed(self) -> None:
-        """Open followed datasets again that have changed, unless they are being opened."""
-        for number in self._followed - self._openings.keys() - self._looks.keys():
+        """Open followed datasets again that have changed, unless they are being opened; mark the one on the screen."""
+        for number in (self._followed | {self.current}) - self._openings.keys() - self._looks.keys():
             session, loading = self.sessions[number], self.loadings.get(number)
-            if loading is not None and loading.job is None:
+            if loading is not None and loading.job is None and session.stamp is not None:
                 self._looks[number] = self._look_at(number, session)
 
     def _look_at(self, number: int, session: Session) -> Job:
         def seen(outcome: object) -> None:
             del self._looks[number]
-            current = session is self.sessions.get(number) and number in self._followed
-            if current and isinstance(outcome, Stamp) and outcome != session.stamp:
+            shown = session is self.sessions.get(number)
+            outdated = "deleted" if outcome is None else "changed" if outcome != session.stamp else ""
+            if shown and number not in self._followed and outdated != session.outdated:
+                session.outdated = outdated
+                self.say()
+            if shown and number in self._followed and isinstance(outcome, Stamp) and outcome != session.stamp:
                 session.stamp = outcome
                 self._reopen(number, to_end=session.where[0] == session.port.count - 1)
 
@@ -844,6 +848,7 @@ class Browser(TypeAhead):
         refused: str = "",
         recent: Sequence[str] = (),
         at_once: Collection[str] = (),
+        meanwhile: Callable[[str | None], object] | None = None,
     ) -> None:
         """Ask for a line and call `then` with it. Return when the question is on the screen, to get all typed keys.
 
@@ -855,16 +860,19 @@ class Browser(TypeAhead):
             refused: Title of the message about a TokfmtError.
             recent: See `Question`.
             at_once: See `Question`.
+            meanwhile: See `Question`; called with None if the question is left.
         """
 
         def answered(answer: str | None) -> None:
             try:
                 if answer:
                     then(answer)
+                elif meanwhile is not None:
+                    meanwhile(None)
             except TokfmtError as error:
                 self.notify(str(error), title=refused, severity="error", markup=False)
 
-        await self.push_screen(Question(text, value, check, recent, at_once), answered)
+        await self.push_screen(Question(text, value, check, recent, at_once, meanwhile), answered)
 
     def copy(self, text: str, description: str = "") -> None:
         """Copy a text, and show where it is now.

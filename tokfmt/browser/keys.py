@@ -106,7 +106,7 @@ DATA = [
         FIND,
         ("enter", "occurrences", "List all", "In the reader: list all rows with the token"),
         # these come and go: keys before them keep their places, and the line of a search has them, too
-        ("escape", "escape", "Stop", "Stop the search, remove mark or hits"),
+        ("escape", "escape", "Clear", "Stop the search, remove mark or hits"),
         ("n", "hit(1)", "Next hit"),
         ("N", "hit(-1)", "Previous hit"),
         ("F", "unfilter", "List all", "Remove the filter"),
@@ -302,7 +302,7 @@ _RANKS = (
     ("hit", "difference"),
     ("unfilter", "all", "beside"),
     ("read", "occurrences", "choose", "select_cursor", "sequence", "write"),
-    ("turn", "open", "part(1)", "next_border", "list", "differing(1)"),
+    ("split", "turn", "open", "part(1)", "next_border", "list", "differing(1)"),
     ("jump", "byte"),
     ("find",),
     ("filter",),

@@ -24,6 +24,7 @@ from tokfmt.browser.data.opening import (
     opened_now,
     opened_whole,
     recipe_of,
+    samples_of,
     stamp_of,
 )
 from tokfmt.browser.data.rows import Characters, Damage, RecordSource, RowSource, Span, View, Viewport, fetched_span
@@ -237,6 +238,7 @@ class Session:
         identity: Identity of the file or directory at the path when it was opened.
         is_file: The path is a file, not a directory.
         stamp: The state of the dataset when it was opened; None in a store.
+        outdated: "changed" or "deleted" if its files are since then; "" if not.
     """
 
     request: SourceRequest
@@ -257,6 +259,7 @@ class Session:
     identity: Identity | None = None
     is_file: bool = True
     stamp: Stamp | None = None
+    outdated: str = ""
     _texts: dict[str, RowSource] = field(default_factory=dict, repr=False)
     _counted: dict[bool, Counted] = field(default_factory=dict, repr=False)
 
@@ -472,6 +475,24 @@ def tokens_of(session: Session) -> str:
     """Return the number of tokens of a dataset in words; "" for records, whose tokens are not counted."""
     reader = session.view.reader
     return "" if isinstance(reader, RecordReader) else counted(reader.info.tokens, "token")
+
+
+class Mixture(NamedTuple):
+    """What is known of a recipe at once.
+
+    Attributes:
+        sources: The number of its sources.
+        of_samples: It makes samples, not documents.
+    """
+
+    sources: int
+    of_samples: bool
+
+
+def mixture_of(session: Session) -> Mixture | None:
+    """Return what is known of the recipe of a view; None for another dataset."""
+    recipe = recipe_of(session.view.reader)
+    return None if recipe is None else Mixture(len(recipe.sources), samples_of(recipe) is not None)
 
 
 def has_parts(reader: TokenReader | RecordReader) -> bool:

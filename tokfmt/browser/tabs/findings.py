@@ -216,7 +216,9 @@ class FindingsTab(Working):
             self.host.show_health()
             self._list()
         else:
-            self.query_one("#checked", Static).update(Content.styled(f"✗ {outcome}", "$text-error"))
+            line = self.query_one("#checked", Static)
+            line.display = True
+            line.update(Content.styled(f"✗ {printable(outcome)}", "$text-error"))
 
     def _list(self) -> None:
         verdict = self.session.verdict

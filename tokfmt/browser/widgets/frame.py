@@ -191,6 +191,9 @@ def badge(verdict: CheckReport | None) -> Content:
 def _verdict(session: Session) -> Content:
     """Return what the check found, in words; nothing before it ran."""
     verdict = session.verdict
+    if session.outdated:
+        remedy = "; R opens it again" if session.outdated == "changed" else ""
+        return Content.styled(f"▲ {session.outdated}{remedy}", _ODD)
     if verdict is None:
         return Content("")
     for name, mark, style in (("error", "✗", "$text-error"), ("warning", "▲", "$text-warning")):
@@ -199,6 +202,7 @@ def _verdict(session: Session) -> Content:
     return Content.styled(f"✓ {'all' if verdict.deep else 'index'} checked", "$text-success")
 
 
+_ODD = "bold $text-warning"
 _FACTS = 24  # least cells for the facts about the dataset that the titles of other tabs leave
 
 

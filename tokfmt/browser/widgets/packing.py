@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from textual.content import Content
 from textual.widgets import Static
 
-from tokfmt.browser.data.packing import FillHistogram, Packing, mixture_of, packing_of
-from tokfmt.browser.data.session import Session
+from tokfmt.browser.data.session import Session, mixture_of
 from tokfmt.browser.widgets.row_view import TONES, WithLoader
 from tokfmt.wording import bar, columns, percent, printable
+
+if TYPE_CHECKING:
+    from tokfmt.browser.data.packing import Packing
 
 _MOST = 8  # lines of sources
 _INTERVALS = 4  # of the histogram
@@ -40,7 +44,13 @@ class PackingHead(WithLoader, Static):
         if mixture is not None:
             lines = min(mixture.sources, _MOST) + 1
             self.styles.height = max(lines, _INTERVALS) + 1 if mixture.of_samples else lines
-            self.loader.ask(lambda: packing_of(session), self._found)
+
+            def work() -> Packing | str:
+                from tokfmt.browser.data.packing import packing_of
+
+                return packing_of(session)
+
+            self.loader.ask(work, self._found)
             self.refresh()
 
     def _found(self, found: Packing | str) -> None:
@@ -93,6 +103,8 @@ def _beside(packing: Packing) -> list[Content]:
     """Return the histogram of the fill, with a heading; nothing if it is not counted."""
     if packing.fills is None:
         return []
+    from tokfmt.browser.data.packing import FillHistogram
+
     histogram = FillHistogram(packing.fills, _INTERVALS)
     counts = histogram.counts
     most, cells = max(1, *counts), max(len(f"{count:,}") for count in counts)
