@@ -5,6 +5,7 @@ cli/*.md           a page for each command, from click
 formats/*.md       a page for each format, from `tokfmt formats --json`
 findings.md        all codes of `check`, from `tokfmt check --explain all --json`
 api.md             the Python API, from the docstrings
+losses.md          all words of `--allow-loss`
 schemas.md         the documents of --json, from their schemas; the schemas themselves are beside it
 llms.txt           the list of pages with their first sentences
 mkdocs.yml         the settings and the navigation, for Zensical and for MkDocs
@@ -12,6 +13,7 @@ mkdocs.yml         the settings and the navigation, for Zensical and for MkDocs
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import re
@@ -19,7 +21,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -28,6 +30,7 @@ from release.commands import CommandPage, pages
 
 from builder.api import api_page
 from tokfmt import schemas
+from tokfmt.core.losses import LOSSES
 
 ROOT = Path(__file__).resolve().parents[2]
 COPIED = {
@@ -106,9 +109,14 @@ def linked(text: str, source: Path, page: str, known: Mapping[Path, str]) -> str
 
 
 def cell(text: object) -> str:
-    """Return text for a cell of a table. A bar in code is written as HTML, because Markdown shows its escape there."""
+    """Return text for a cell of a table.
+
+    A bar in code is written as HTML, because Markdown shows its escape there. A line may end after it.
+    """
     words = " ".join(str(text).split())
-    words = re.sub(r"`([^`]*\|[^`]*)`", lambda found: f"<code>{escape(found[1]).replace('|', '&#124;')}</code>", words)
+    words = re.sub(
+        r"`([^`]*\|[^`]*)`", lambda found: f"<code>{escape(found[1]).replace('|', '&#124;<wbr>')}</code>", words
+    )
     parts = re.split(r"(<code>.*?</code>|`[^`]*`)", words)
     plain = (part.replace("|", "\\|").replace("<", "&lt;").replace("[", "\\[") for part in parts[::2])
     return "".join(one for pair in zip(plain, [*parts[1::2], ""], strict=True) for one in pair)
@@ -140,8 +148,62 @@ def command_page(page: CommandPage, known: list[CommandPage]) -> Iterator[str]:
         yield f"## {heading if heading == 'Options' else f'{heading} options'}"
         yield from table(("option", "meaning"), [(f"`{names}`", text) for names, text in records])
     if page.losses:
-        words = ", ".join(f"`{one}`" for one in page.losses)
+        words = ", ".join(f"[`{one}`](../losses.md#{one})" for one in page.losses)
         yield from ("## Losses", "", f"`--allow-loss` accepts these words: {words}.", "")
+
+
+def losses_page() -> Iterator[str]:
+    """Yield the lines of the page of the words of --allow-loss."""
+    yield from ("# Losses", "", "Look up what each word of `--allow-loss` accepts.", "")
+    yield "tokfmt refuses what would lose something, and names the word that accepts the loss. The result and the"
+    yield "manifest list what was lost. Several words are several options: `--allow-loss tail --allow-loss fields`; in"
+    yield from ('Python, `allow_loss=["tail", "fields"]`. `tokfmt check --explain WORD` prints the same.', "")
+    for word, text in LOSSES.items():
+        title, _, rest = text.partition(". ")
+        yield from (f"## `{word}`: {title[0].lower()}{title[1:]} {{ #{word} }}", "", cell(rest), "")
+
+
+def byte_table(lines: Sequence[str]) -> list[str] | None:
+    """Return the table that aligned lines are, in Markdown; None if they are not in columns.
+
+    Args:
+        lines: The lines. The first has the names of the columns, at least two blanks apart; or they are files and their
+            contents, without names. A line that has only the last column continues the line before it. Text that is
+            wider than its column takes the next one too.
+    """
+    starts = [found.start() for found in re.finditer(r"(?:^|(?<=  ))\S", lines[0])]
+    is_named = re.match(r"\.?[a-z]+\b[^.]", lines[0]) is not None
+    if len(starts) < 2 or len(lines) < 2 or not (is_named or len(starts) == 2):
+        return None
+    rows = list[list[str]]() if is_named else [["file", "content"]]
+    for line in lines:
+        begun = [start for start in starts if not start or not line[start - 1 : start].strip()]
+        parts = {start: line[start:stop].strip() for start, stop in itertools.pairwise([*begun, len(line)])}
+        cells = [parts.get(start, "") for start in starts]
+        if rows and not any(cells[:-1]):
+            rows[-1] = [f"{one} {more}".strip() for one, more in zip(rows[-1], cells, strict=True)]
+        elif not is_named and not cells[-1]:
+            return None
+        else:
+            rows.append(cells)
+    return list(table(tuple(rows[0]), [tuple(row) for row in rows[1:]]))
+
+
+def prose(text: str) -> Iterator[str]:
+    """Yield the text of a module in Markdown: paragraphs, lists, and tables of what is indented and aligned."""
+    for part in re.split(r"\n\s*\n", text.strip("\n")):
+        lines = part.splitlines()
+        if all(line.startswith("    ") for line in lines):
+            aligned = [line[4:] for line in lines]
+            yield from byte_table(aligned) or ["```text", *aligned, "```", ""]
+            continue
+        items = re.split(r"\n(?=- )", part)
+        plain = items[0] if not items[0].startswith("- ") else ""
+        if plain:
+            yield from (cell(plain).replace("\\|", "|"), "")
+        for item in items[1 if plain else 0 :]:
+            yield f"- {cell(item[2:])}".replace("\\|", "|")
+        yield ""
 
 
 def format_page(facts: Mapping[str, Any], codes: list[Mapping[str, Any]]) -> Iterator[str]:
@@ -163,7 +225,7 @@ def format_page(facts: Mapping[str, Any], codes: list[Mapping[str, Any]]) -> Ite
             yield from table(("option", "values", "default", "meaning"), options)
         else:
             yield from ("", "The format has no options here.", "")
-    yield from ("## Bytes", "", "```text", facts["layout"], "```", "")
+    yield from ("## Bytes", "", *prose(facts["layout"]))
     own = [one for one in codes if one["owner"] == name]
     if own:
         yield "## Findings"
@@ -251,10 +313,11 @@ def navigation(there: set[str], commands: list[CommandPage], formats: list[str])
                 {"Command line": [f"cli/{page.name.replace(' ', '-')}.md" for page in commands]},
                 {"Formats": ["formats.md", *(f"formats/{name}.md" for name in formats)]},
                 "findings.md",
+                "losses.md",
                 "api.md",
                 *listed(("plugin-names", "json")),
                 "schemas.md",
-                *listed(("environment", "limits")),
+                *listed(("environment", "limits", "glossary")),
             ]
         },
         {"About": [*listed(ABOUT), {"Repository": repository()}]},  # `repo_url` would ask the host for stars
@@ -288,6 +351,7 @@ def settings(nav: list[Any]) -> str:
         "use_directory_urls": False,
         "theme": {"name": "material", "font": False, "features": features, "palette": schemes},
         "plugins": ["search"],
+        "extra_css": ["extra.css"],
         "markdown_extensions": [
             "attr_list",
             "tables",
@@ -329,9 +393,11 @@ def write_pages(home: Path) -> None:
     texts["findings.md"] = "\n".join(findings_page(codes))
     texts["api.md"] = "\n".join(api_page())
     texts["schemas.md"] = "\n".join(schema_page())
+    texts["losses.md"] = "\n".join(losses_page())
     for page, text in texts.items():
         (target / page).parent.mkdir(parents=True, exist_ok=True)
         (target / page).write_text(text.rstrip() + "\n")
+    shutil.copyfile(Path(__file__).with_name("extra.css"), target / "extra.css")
     (target / "schemas").mkdir()
     for name in schemas.names():
         (target / "schemas" / f"{name}.json").write_text(json.dumps(schemas.schema(name), indent=2) + "\n")

@@ -6,7 +6,7 @@ import pytest
 from paths import TOKENIZER
 
 import tokfmt
-from tokfmt.errors import CorruptError, FormatError, LossyConversionError, SeparatorUnknownError, TokenRangeError
+from tokfmt.errors import CorruptError, LossyConversionError, SeparatorUnknownError, TokenRangeError
 
 TEXTS = [{"text": f"document number {i}", "id": i} for i in range(40)]
 
@@ -65,18 +65,6 @@ def test_dry_run_refuses_known_losses(tmp_path):
             tokfmt.convert(ids, tmp_path / "o.pbin", eos=0, dry_run=dry_run)
         assert caught.value.losses == ["fields"]
     assert tokfmt.convert(ids, tmp_path / "o.pbin", eos=0, allow_loss="fields").losses.keys() == {"fields"}
-
-
-@pytest.mark.parametrize("field", ["messages", "conversations"])
-def test_chats_are_refused_in_the_same_words_by_every_format(field, tmp_path):
-    pa = pytest.importorskip("pyarrow")
-    parquet = pytest.importorskip("pyarrow.parquet")
-    chat = {"id": 1, field: [{"role": "user", "content": "hi"}]}
-    (tmp_path / "x.jsonl").write_text(json.dumps(chat) + "\n")
-    parquet.write_table(pa.Table.from_pylist([chat]), tmp_path / "x.parquet")
-    for name in ("x.jsonl", "x.parquet"):
-        with pytest.raises(FormatError, match=r"holds chats, which need a chat template to become text.*--text-field"):
-            tokfmt.stats(tmp_path / name)
 
 
 @pytest.mark.parametrize(

@@ -24,6 +24,11 @@ PAGES = [
     "api.html", "schemas.html", "survives.html",
 ]  # fmt: skip
 
+CUT = (
+    "[...document.querySelectorAll('pre > code')].filter(e => e.scrollWidth > e.clientWidth + 1).map(e => e.innerText)"
+)
+"""The blocks of code of which a line does not fit."""
+
 pytestmark = pytest.mark.skipif(not SITE.is_dir(), reason="make docs builds the site")
 
 
@@ -123,6 +128,7 @@ def test_ten_pages_in_a_browser(browser, tmp_path):
                 view.goto(f"{address}/{name}", wait_until="networkidle")
                 assert view.locator("h1").first.is_visible(), name
                 assert view.evaluate("document.documentElement.scrollWidth") <= width, (name, width)
+                assert not view.evaluate(CUT), (name, width)
                 view.screenshot(path=pictures / f"{name.replace('/', '-')}-{width}-{scheme}.png")
             assert not wrong
             assert {urlsplit(url).netloc for url in asked if not url.startswith(("data:", "blob:"))} == {

@@ -319,7 +319,7 @@ def _quick_tokenizer(manifest: Manifest) -> Any:
     if made is None or not isinstance(made.get("path"), str):
         return None
     place = LocalPlace(made["path"])
-    with suppress(OSError):
+    with suppress(OSError, ImportError):  # an installation without dependencies has no tokenizers
         file = place / "tokenizer.json" if place.is_dir() else place
         if file.is_file() and file.status().size <= _QUICK:
             found = tokenizer_of(str(place), local=True)

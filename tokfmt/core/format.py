@@ -238,15 +238,40 @@ class Hints(NamedTuple):
         return file
 
 
-class Encoder(Protocol):
-    """An encoder of text to token IDs. Picklable; loads its tokenizer on first use in a process; thread-safe."""
+class Encoded(NamedTuple):
+    """Encoded texts.
 
+    Attributes:
+        ragged: The token IDs of each text, as uint32.
+        marks: uint8 per token, see `core.loss_mask`; None if the encoder has no `loss_masks`.
+        roles: Number of messages of each role, of chats.
+    """
+
+    ragged: Ragged
+    marks: NDArray[np.uint8] | None = None
+    roles: Mapping[str, int] = {}
+
+
+class Encoder(Protocol):
+    """An encoder of text to token IDs. Picklable; loads its tokenizer on first use in a process; thread-safe.
+
+    Attributes:
+        loss_masks: Description of the loss masks that `marked` returns; "" without any.
+    """
+
+    loss_masks: str = ""
+
+    @abstractmethod
     def encode(self, texts: list[str]) -> Ragged:
         """Return the token IDs of each text as uint32, in order, without special tokens.
 
         Raises:
             TokfmtError: If the tokenizer fails on a text.
         """
+
+    def marked(self, texts: list[str]) -> Encoded:
+        """Return the token IDs of each text, with their loss masks; raises as `encode` does."""
+        return Encoded(self.encode(texts))
 
 
 class Decoder(Protocol):

@@ -17,6 +17,7 @@ and the writer of a format:
     a field of labels or of a mask             formats/jsonl/reader.py `_marks`     -
     columns of packed rows (Megatron Bridge)   formats/arrow/reader.py `_packed`    core/loss_mask.py `of_next`
     a mask and labels of each sample           core/loss_mask.py `beside_samples`   formats/hdf5/writer.py `_blocks`
+    what the assistant says in chats           text/chats.py `_marks`               -
     none, made by a recipe                     mix/samples.py `marks`
 
 To give a format a mask, define `marks` on its reader (`TokenReader.marks`), call `source.marks(a, b)` in its

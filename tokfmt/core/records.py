@@ -10,9 +10,9 @@ from __future__ import annotations
 import dataclasses
 import json
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,14 +39,6 @@ class Block(NamedTuple):
     stop: int
     first: int = -1
     records: int = -1
-
-
-CHATS = "holds chats, which need a chat template to become text"
-
-
-def are_chats(fields: Iterable[str]) -> bool:
-    """Return whether the names of fields or columns are those of chats."""
-    return not {"messages", "conversations"}.isdisjoint(fields)
 
 
 Spot = tuple[int, int]
@@ -145,7 +137,10 @@ class RecordInfo:
             (`RecordReader.lines`). If False, jsonl gets what `texts` or `ids` return.
         field: Dotted path of the text or the IDs in a record.
         eos_id: The separator, if the records state it.
-        loss_masks: Description of loss masks or labels beside the IDs, which `ids` returns as marks; "" without any.
+        loss_masks: Description of loss masks or labels beside the IDs, which `ids` returns as marks, or of those of
+            chats; "" without any.
+        chats: Records are chats, whose texts are those of `core.chats.chat_text`: "masked" if what the assistant says
+            is to be marked, "plain" if it is not; "" for other texts and for IDs.
         inferred, notes, split, other_splits, extras, facts, damage, lost, made_by: As in `reader.Info`.
     """
 
@@ -159,6 +154,7 @@ class RecordInfo:
     field: str = ""
     eos_id: int | None = None
     loss_masks: str = ""
+    chats: Literal["", "masked", "plain"] = ""
     split: str | None = None
     other_splits: tuple[str, ...] = ()
     extras: Mapping[str, object] = dataclasses.field(default_factory=dict)
@@ -256,7 +252,10 @@ class RecordReader(ABC):
         """
         if self.info.kind == "text":
             for batch in self.texts(block):
-                lines = [json.dumps({"text": text}, ensure_ascii=False).encode() for text in batch.texts]
+                if self.info.chats:
+                    lines = [f'{{"messages": {text}}}'.encode() for text in batch.texts]
+                else:
+                    lines = [json.dumps({"text": text}, ensure_ascii=False).encode() for text in batch.texts]
                 yield RecordBatch(lines=lines, skipped=batch.skipped)
         else:
             for batch in self.ids(block):

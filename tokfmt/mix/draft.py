@@ -144,6 +144,7 @@ class TextRecipe(RecordReader):
         size = sum(reader.info.size for reader in self._readers)
         size += sum(source.info.tokens for source in self.of_ids)
         used = {name for entry in self.file.sources for name in entry.filter}
+        masked = any(reader.info.loss_masks for reader in self._readers) or any(one.masked for one in self.of_ids)
         unused = [f"no source has the filter {name}" for name in self.file.filters if name not in used]
         return RecordInfo(
             "text" if self._readers else "ids",
@@ -154,6 +155,8 @@ class TextRecipe(RecordReader):
             made_by=self.made_by,
             notes=(*unused, *(note for reader in self._readers for note in reader.info.notes)),
             eos_id=self.eos_id,
+            loss_masks="loss masks of its sources" if masked else "",
+            chats=next((reader.info.chats for reader in self._readers if reader.info.chats), ""),
         )
 
     def unprepared(self) -> OptionError:

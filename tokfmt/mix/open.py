@@ -47,6 +47,7 @@ from tokfmt.source.stored import Source as Opened
 from tokfmt.source.stored import (
     agreed_tokenizer,
     boundaries_of,
+    hold_chats,
     refuse_other_ends,
     unknown_id,
     without_ends,
@@ -527,12 +528,13 @@ def _text_source(
         raise OptionError('it holds text, and the recipe names no tokenizer. Add tokenizer = "NAME" to the recipe')
     filters = filters_of(file, entry)
     read = [entry.format, entry.options, entry.text, entry.select, repr(filters), file.dedup, file.seed, entry.tokens]
-    tokenizer = handle.describe()
+    chats = hold_chats(parts)
+    tokenizer = handle.describe(chats=chats)
     facts = [
         [part.format.name for part in parts],
         [size for size, *_ in snapshot(datasets).values()],
         read,
-        [tokenizer["digest"], tokenizer["special_tokens"]],
+        [tokenizer["digest"], tokenizer["special_tokens"], *([tokenizer.get("chat_template")] if chats else [])],
         unicodedata.unidata_version if filters else None,
     ]
     state = [str(file.where.parent.normalized()), on_disk(datasets), facts]

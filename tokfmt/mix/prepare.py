@@ -20,14 +20,13 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.base.resources import share
 from tokfmt.base.seeds import DRAWN, draws
-from tokfmt.core.format import Encoder
 from tokfmt.core.ragged import offsets_of
 from tokfmt.core.reader import TokenReader, batches, windows
 from tokfmt.core.records import Block, RecordBatch, RecordInfo, RecordReader, RecordView, SkippedRecords
@@ -44,12 +43,15 @@ from tokfmt.model.select import Chosen, Concat, Picked
 from tokfmt.run.execute import make_executor
 from tokfmt.run.plan import Workers
 from tokfmt.run.progress import Progress
-from tokfmt.source.ingest import ingest
+from tokfmt.source.ingest import encoder_of, ingest, note_on_chats
 from tokfmt.source.request import parse_selection
 from tokfmt.source.stored import Source as Opened
 from tokfmt.text.filters import ENTRY, FilterChain
 from tokfmt.text.ingest import QuotaBudget, Shard, ShardReader
 from tokfmt.wording import printable
+
+if TYPE_CHECKING:
+    from tokfmt.text.tokenizer import TokenizerHandle
 
 _SHARE = 4  # hashes may take this fraction, 1/4, of the memory that one result may take
 _RANGE = 1 << 16  # sequences of token IDs that one worker hashes at a time
@@ -159,7 +161,7 @@ class SomeRecords(RecordView):
 
 def prepared(
     draft: TextRecipe,
-    encoder: Encoder | None,
+    tokenizer: TokenizerHandle | None,
     workers: Workers,
     progress: Progress,
     recipe_number: int = 0,
@@ -169,7 +171,7 @@ def prepared(
 
     Args:
         draft: The opened recipe.
-        encoder: The encoder of its texts; None if it has only token IDs.
+        tokenizer: The tokenizer of its texts; None if it has only token IDs.
         workers: The executor and the scratch. The files in scratch have to stay while the reader is used.
         progress: Receives phases and counts.
         recipe_number: The number of the recipe among the sources of a conversion.
@@ -179,14 +181,13 @@ def prepared(
         ConversionError: A source has fewer tokens than its quota; the message states by how much.
         FormatError: A record cannot be read.
     """
-    return Preparation(draft, encoder, workers, progress, recipe_number, rejects).run()
+    return Preparation(draft, tokenizer, workers, progress, recipe_number, rejects).run()
 
 
 def prepared_in(directory: Path, draft: TextRecipe, jobs: int, progress: Progress) -> TokenReader:
     """Prepare a recipe of text in a directory, and return its reader; the directory has to stay while it is used."""
-    encoder = draft.tokenizer.encoder() if draft.tokenizer is not None else None
     with make_executor("threads", jobs) as executor:
-        return prepared(draft, encoder, Workers(executor, jobs, directory), progress).reader
+        return prepared(draft, draft.tokenizer, Workers(executor, jobs, directory), progress).reader
 
 
 class Preparation:
@@ -195,13 +196,13 @@ class Preparation:
     def __init__(
         self,
         draft: TextRecipe,
-        encoder: Encoder | None,
+        tokenizer: TokenizerHandle | None,
         workers: Workers,
         progress: Progress,
         recipe_number: int,
         rejects: Path | None,
     ) -> None:
-        self.draft, self.encoder, self.workers, self.progress = draft, encoder, workers, progress
+        self.draft, self.tokenizer, self.workers, self.progress = draft, tokenizer, workers, progress
         self.recipe_number = recipe_number
         self.home = workers.scratch / f"prepared-{recipe_number}"
         self.home.mkdir(exist_ok=True)
@@ -245,6 +246,10 @@ class Preparation:
 
     def _note(self, name: str, notes: Iterable[str]) -> None:
         self.notes += [f"{printable(name)}: {note}" for note in notes]
+
+    def _note_chats(self, source: TextSource, shards: Sequence[ShardReader]) -> None:
+        if note := note_on_chats(shards):
+            self._note(source.name, [f"read {note}"])
 
     def _draw(self, number: int, read: ReadRecords) -> tuple[ReadRecords, Drawing]:
         file = self.draft.file
@@ -298,12 +303,12 @@ class Preparation:
         """
         sieve, tokens, sizes, records, every = self._sieve(source), list[float](), list[float](), 0.0, 0
         for reader in source.readers:
-            record_count = reader.info.records
+            record_count, encoder = reader.info.records, encoder_of(reader, self.tokenizer)
             every += reader.info.size if record_count is None else record_count
             for block in reader.blocks(-(-source.size // _PLACES)):
                 texts = next((batch.texts[:_TEXTS] for batch in reader.texts(block) if batch.texts), ())
                 passed = np.flatnonzero(sieve.entries(texts)["rule"] == 0).tolist()
-                encoded = self.encoder.encode([texts[k] for k in passed]) if self.encoder is not None else ()
+                encoded = encoder.encode([texts[k] for k in passed]) if encoder is not None else ()
                 size = len(texts)
                 if record_count is None:
                     lines = next((batch.lines[:size] for batch in reader.lines(block) if batch.lines), ())
@@ -331,6 +336,7 @@ class Preparation:
         read = ReadRecords(_concat(shards), entries, self._sieve(source), files=_files(source, shards))
         done = self._draw(number, read)
         if not done[1].short:
+            self._note_chats(source, shards)
             self.skipped += [(part, tokenized.skipped) for part, tokenized in zip(source.parts, shards, strict=True)]
         return done
 
@@ -431,7 +437,7 @@ class Preparation:
     ) -> ShardReader:
         return ingest(
             records,
-            self.encoder,
+            encoder_of(records, self.tokenizer),
             self.workers,
             first=first,
             last=last,
@@ -501,6 +507,7 @@ class Preparation:
             {"text": source.facts},
             drawn=column,
             files=read.files,
+            masked=any(records.info.chats == "masked" for records in source.readers),
         )
 
 

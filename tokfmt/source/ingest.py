@@ -7,7 +7,7 @@ files.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import numpy as np
@@ -28,6 +28,7 @@ from tokfmt.run.plan import Kind, Stretch, Workers, journaled
 from tokfmt.run.progress import Progress
 from tokfmt.source.stored import Source
 from tokfmt.text.ingest import (
+    ChatCounts,
     Ingestion,
     QuotaBudget,
     Shard,
@@ -37,6 +38,7 @@ from tokfmt.text.ingest import (
     encoded_batches,
     ingest_block,
 )
+from tokfmt.wording import counted, printable
 
 if TYPE_CHECKING:
     from tokfmt.text.filters import FilterChain
@@ -239,7 +241,24 @@ def tokenized(records: RecordReader, handle: TokenizerHandle | None, jobs: int =
 
 def encoder_of(records: RecordReader, handle: TokenizerHandle | None) -> Encoder | None:
     """Return the encoder of records; None if they hold token IDs, or if there is no tokenizer."""
-    return handle.encoder() if records.info.kind == "text" and handle is not None else None
+    if records.info.kind != "text" or handle is None:
+        return None
+    chats = records.info.chats
+    return handle.chat_encoder(masked=chats == "masked") if chats else handle.encoder()
+
+
+def note_on_chats(chats: Iterable[ShardReader]) -> str:
+    """Return a note on the messages of chats that were encoded, and on their loss mask; "" without any."""
+    readers = list(chats)
+    counts = sum((reader.chats for reader in readers), ChatCounts())
+    if not counts.roles:
+        return ""
+    of_roles = ", ".join(f"{printable(role)} {count:,}" for role, count in sorted(counts.roles.items()))
+    number, tokens = (sum(values) for values in zip(*((r.info.sequences, r.info.tokens) for r in readers), strict=True))
+    messages = f"{counted(number, 'chat')} with {counted(sum(counts.roles.values()), 'message')} ({of_roles})"
+    masked = any(reader.info.loss_masks for reader in readers)
+    trained = f"{counts.trained:,} of {tokens:,} tokens, what the assistant says, count in the loss"
+    return f"{messages}; {trained if masked else 'without a loss mask'}"
 
 
 def ingested(

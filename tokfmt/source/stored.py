@@ -217,6 +217,11 @@ def unknown_id(path: Place, name: object, ids: TokenizerIds, found: int) -> Toke
     return TokenizerMismatchError(path, what, f"{ids}, as {name} has them", f"{found:,}")
 
 
+def hold_chats(sources: Iterable[Source]) -> bool:
+    """Return whether a source holds chats."""
+    return any(isinstance(source.reader, RecordReader) and bool(source.reader.info.chats) for source in sources)
+
+
 def agreed_tokenizer(
     sources: Sequence[Source], tokenizer: TokenizerHandle | None, allow_loss: frozenset[str]
 ) -> tuple[Mapping[str, Any] | None, str]:
@@ -232,7 +237,8 @@ def agreed_tokenizer(
         TokenizerMismatchError: The sources and the tokenizer in use differ, and `allow_loss` does not accept that.
     """
     mixed = _named_in_metadata(sources, allow_loss)
-    named = tokenizer.describe() if tokenizer is not None else None
+    chats = hold_chats(sources)
+    named = tokenizer.describe(chats=chats) if tokenizer is not None else None
     made: dict[str, tuple[Place, Mapping[str, Any]]] = {}
     unknown = False
     for source in sources:
@@ -284,7 +290,7 @@ def manifest_tokenizer(sources: Sequence[Source]) -> TokenizerHandle | None:
         return None
     path, manifest = sources[0].paths[0], sources[0].manifests[0]
     own = manifest if dataset_path(manifest.path) == path.normalized() else None  # Else it is that of the directory.
-    with suppress(TokfmtError):
+    with suppress(TokfmtError, ImportError):  # an installation without dependencies has no tokenizers
         found = tokenizer_of(located_tokenizer(path, own).place)
         return found if found is not None and found.digest == made["digest"] else None
     return None

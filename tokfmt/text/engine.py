@@ -53,7 +53,7 @@ _BATCH = 256
 _loading = threading.Lock()
 
 
-class Fastokens:
+class Fastokens(Encoder):
     """The fast engine, `fastokens`.
 
     Args:
@@ -79,7 +79,7 @@ class Fastokens:
         return Ragged(np.frombuffer(ids, "<u4"), np.frombuffer(offsets, "<u8").astype(np.int64))
 
 
-class Reference:
+class Reference(Encoder):
     """The reference engine, `tokenizers`. It takes the arguments of `Fastokens`."""
 
     def __init__(self, content: bytes, *, parse: bool) -> None:
@@ -94,6 +94,13 @@ class Reference:
                 return Ragged.of(self.encode([text]).tokens for text in texts)
             raise EngineError(f"encode the text that begins {printable(repr(texts[0][:60]))}", str(error)) from error
         return Ragged.of(encoding.ids for encoding in found)
+
+    def encodings(self, texts: list[str]) -> list[Any]:
+        """Return a `tokenizers.Encoding` of each text, with the characters of each token."""
+        return guarded(
+            lambda: list(self._tokenizer.encode_batch(texts, add_special_tokens=False)),
+            lambda why: EngineError("encode a chat", why),
+        )
 
     def vocabulary(self) -> dict[int, str]:
         """Return the token of each ID."""
@@ -194,7 +201,7 @@ def choose(
     return "fastokens", ""
 
 
-class TextEncoder:
+class TextEncoder(Encoder):
     """Encode text with one engine. Picklable; it loads its tokenizer on first use in a process. Threads can share it.
 
     Args:
@@ -343,7 +350,7 @@ class ClassMaker:
 
 
 @dataclass(frozen=True)
-class ClassEncoder:
+class ClassEncoder(Encoder):
     """Encode text with a class of `transformers`."""
 
     directory: str

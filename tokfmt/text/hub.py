@@ -37,6 +37,7 @@ _FETCHED = [
     "*config.json",
     "special_tokens_map.json",
     "added_*.json",
+    "chat_template.jinja",
 ]
 
 

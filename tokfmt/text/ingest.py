@@ -4,7 +4,7 @@ Each block of records has one shard. `ShardReader` reads all shards as one token
 
     shard-000000.tokens   uint32, native byte order: the IDs of the block
     shard-000000.lengths  int64, native byte order: the length of each sequence
-    shard-000000.marks    uint8: the mark of each ID; see `core.loss_mask`. Only of records with loss masks or labels
+    shard-000000.marks    uint8: the mark of each ID; see `core.loss_mask`. Only of records with loss masks, and chats
 
 Shards exist in a scratch directory during one conversion. They are not a format.
 """
@@ -13,23 +13,25 @@ from __future__ import annotations
 
 import mmap
 import operator
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial, reduce
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.base.seeds import DRAWN, draws
-from tokfmt.core.format import Encoder
+from tokfmt.core.chats import ChatTemplateError
+from tokfmt.core.format import Encoded, Encoder
 from tokfmt.core.output import whole
 from tokfmt.core.ragged import Offsets, Ragged, Tokens, offsets_of
 from tokfmt.core.reader import U32, Info, Layout, TokenReader, check_interval, largest_id, windows
 from tokfmt.core.records import Block, RecordBatch, RecordReader, SkippedRecords
-from tokfmt.errors import TokenRangeError, UnsafeError
+from tokfmt.errors import TokenRangeError, UnsafeError, UnsupportedError
 from tokfmt.files.file import File
 from tokfmt.files.place import Place
 from tokfmt.text.long_texts import UnbrokenTextError, of_file
@@ -48,7 +50,7 @@ def block_size(total: int, jobs: int) -> int:
     return min(max(total // (8 * jobs), _SMALLEST), _LARGEST)
 
 
-class Unread:
+class Unread(Encoder):
     """An `Encoder` for a count of empty texts: it encodes any other text as one token with ID 0."""
 
     def encode(self, texts: list[str]) -> Ragged:
@@ -71,7 +73,7 @@ def encoded_batches(records: RecordReader, encoder: Encoder | None, block: Block
 
 @contextmanager
 def _records(records: RecordReader, block: Block, batch: RecordBatch, before: int) -> Iterator[None]:
-    """Encode a batch in this context; an UnbrokenTextError becomes an error that names the file and the record.
+    """Encode a batch in this context; an error of one of its texts becomes one that names the file and the record.
 
     Args:
         records: The reader of the records.
@@ -83,12 +85,14 @@ def _records(records: RecordReader, block: Block, batch: RecordBatch, before: in
         yield
         return
 
+    noun = "chat" if records.info.chats else "text"
+
     def place(number: int) -> tuple[Place, str]:
         if block.first >= 0:
             path = records.record_byte_offset(block.first + before + number).path
             return path, f"record {block.first + before + number:,}"
         path = records.files[block.file]
-        return path, "a text" if batch.begins is None else f"the text at byte {int(batch.begins[number]):,}"
+        return path, f"a {noun}" if batch.begins is None else f"the {noun} at byte {int(batch.begins[number]):,}"
 
     def size() -> int:
         lengths = list(map(len, batch.texts))
@@ -100,6 +104,9 @@ def _records(records: RecordReader, block: Block, batch: RecordBatch, before: in
     except UnbrokenTextError as error:
         path, record = place(next(k for k, text in enumerate(batch.texts) if len(text) == error.length))
         raise UnsafeError(path, f"{record} {error.what}", remedy=error.remedy) from error
+    except ChatTemplateError as error:
+        path, record = place(error.number)
+        raise UnsupportedError(path, f"{record} {error.what}", remedy=error.remedy) from error
 
 
 _ANY = (1 << 64) - 1  # the largest key
@@ -189,12 +196,24 @@ class QuotaBudget:
             first, total = first + len(entries), total + int(np.maximum(entries["tokens"][far], 0).sum(dtype=np.int64))
         return total
 
+    @staticmethod
+    @contextmanager
+    def _marks_of(shard: Shard) -> Iterator[tuple[BinaryIO | None, BinaryIO | None]]:
+        """Yield a new file of the marks of a shard, and the present one; None and None without marks."""
+        if not shard.loss_masks:
+            yield None, None
+            return
+        path = Path(f"{shard.path}.marks")
+        with open(path, "rb") as marks, whole(path) as marks_file:
+            yield marks_file, marks
+
     def _smaller(self, shard: Shard, first: int) -> Shard:
         total = 0
         with (  # if the process is killed here, the size of the tokens differs from the journal, or nothing has changed
             whole(Path(f"{shard.path}.lengths")) as lengths_file,
             whole(Path(f"{shard.path}.tokens")) as tokens_file,
             whole(Path(f"{shard.path}.entries")) as entries_file,
+            self._marks_of(shard) as (marks_file, marks),
             open(f"{shard.path}.tokens", "rb") as file,
         ):
             for entries in _entries(shard):
@@ -203,7 +222,10 @@ class QuotaBudget:
                 lengths = np.maximum(entries["tokens"][passed], 0).astype(np.int64)
                 tokens = np.frombuffer(file.read(4 * int(lengths.sum())), np.uint32)
                 entries["tokens"][passed & far] = UNREAD
-                tokens_file.write(tokens[np.repeat(~far[passed], lengths)].data)
+                kept = np.repeat(~far[passed], lengths)
+                tokens_file.write(tokens[kept].data)
+                if marks is not None and marks_file is not None:
+                    marks_file.write(np.frombuffer(marks.read(len(tokens)), np.uint8)[kept].data)
                 lengths[far[passed]] = 0
                 lengths_file.write(lengths.data)
                 entries_file.write(entries.data)
@@ -243,28 +265,35 @@ class Ingestion:
     ration: QuotaBudget | None = None
     firsts: Sequence[int] = ()
 
+    @property
+    def loss_masks(self) -> str:
+        """Return the description of the marks that are written; "" without any."""
+        return self.records.info.loss_masks if self.encoder is None else self.encoder.loss_masks
+
 
 def ingest_block(job: Ingestion, item: tuple[int, Block]) -> Shard:
     """Write the shard of one block; the task function of `run.execute.run_tasks`."""
     number, block = item
     path = shard_path(job.scratch, number)
-    sequences, total, top, skipped = 0, 0, -1, SkippedRecords()
+    sequences, total, top, skipped, chats = 0, 0, -1, SkippedRecords(), ChatCounts()
     with (
         whole(Path(f"{path}.tokens")) as tokens,
         whole(Path(f"{path}.lengths")) as lengths,
         _marking(job, path) as mark,
-        _reading(job, number, path) as ids_of,
+        _reading(job, number, path) as encode,
     ):
         for batch in _batches(job, block):
             with _records(job.records, block, batch, sequences):
-                ragged = ids_of(batch)
+                ragged, marks, roles = encode(batch)
             tokens.write(np.ascontiguousarray(ragged.tokens, np.uint32).data)
             lengths.write(np.diff(ragged.offsets).data)
-            mark(batch)
+            if marks is not None:
+                mark(marks)
+            chats += ChatCounts.of(roles, marks)
             sequences, total = sequences + len(ragged), total + len(ragged.tokens)
             top, skipped = max(top, largest_id(ragged.tokens)), skipped + batch.skipped
-    masks = job.records.info.loss_masks if job.encoder is None else ""
-    return Shard(number, path, sequences, total, top, block.stop - block.start, skipped, masks)
+    size = block.stop - block.start
+    return Shard(number, path, sequences, total, top, size, skipped, job.loss_masks, chats)
 
 
 def _batches(job: Ingestion, block: Block) -> Iterator[RecordBatch]:
@@ -286,20 +315,20 @@ def _batches(job: Ingestion, block: Block) -> Iterator[RecordBatch]:
 
 
 @contextmanager
-def _marking(job: Ingestion, path: Path) -> Iterator[Callable[[RecordBatch], object]]:
-    """Yield the function that writes the marks of a batch."""
-    if job.encoder is not None or not job.records.info.loss_masks:
-        yield lambda batch: None
+def _marking(job: Ingestion, path: Path) -> Iterator[Callable[[NDArray[np.uint8]], object]]:
+    """Yield the function that writes marks."""
+    if not job.loss_masks:
+        yield lambda marks: None
         return
     with whole(Path(f"{path}.marks")) as file:
-        yield lambda batch: None if batch.marks is None else file.write(batch.marks.data)
+        yield lambda marks: file.write(marks.data)
 
 
 @contextmanager
-def _reading(job: Ingestion, number: int, path: Path) -> Iterator[Callable[[RecordBatch], Ragged]]:
+def _reading(job: Ingestion, number: int, path: Path) -> Iterator[Callable[[RecordBatch], Encoded]]:
     """Yield the function that encodes a batch. With filters, it also writes entries, published before the shard."""
     if job.sieve is None or job.encoder is None:
-        yield partial(_ids, job)
+        yield partial(_encoded, job)
         return
     with whole(Path(f"{path}.entries")) as file:
         if job.ration is None:
@@ -309,52 +338,90 @@ def _reading(job: Ingestion, number: int, path: Path) -> Iterator[Callable[[Reco
             yield partial(_rationed, job.sieve, job.encoder, file, job.ration.copy(first))
 
 
-def _passed(sieve: FilterChain, encoder: Encoder, file: BinaryIO, batch: RecordBatch) -> Ragged:
+def _passed(sieve: FilterChain, encoder: Encoder, file: BinaryIO, batch: RecordBatch) -> Encoded:
     """Return the IDs of the texts of a batch that pass the filters, and write an entry for each text."""
-    entries, ragged = _sifted(sieve, encoder, batch.texts)
+    entries, found = _sifted(sieve, encoder, batch.texts)
     file.write(entries.data)
-    return ragged
+    return found
 
 
-def _rationed(sieve: FilterChain, encoder: Encoder, file: BinaryIO, ration: QuotaBudget, batch: RecordBatch) -> Ragged:
+def _rationed(sieve: FilterChain, encoder: Encoder, file: BinaryIO, ration: QuotaBudget, batch: RecordBatch) -> Encoded:
     """Return the IDs of the texts of a batch that may be drawn and pass the filters; write an entry for each text.
 
     The batch is read in windows, as each window may lower the limit of the budget.
     """
     from tokfmt.text.filters import ENTRY
 
-    entries, tokens = np.zeros(len(batch.texts), ENTRY), [np.empty(0, np.uint32)]
+    entries, every = np.zeros(len(batch.texts), ENTRY), [Encoded(Ragged.of([]))]
     entries["tokens"] = UNREAD
     for a, b in windows(0, len(entries), _RATIONED):
         keys = ration.keys(b - a)
         near = a + np.flatnonzero(keys <= np.uint64(ration.limit))
-        entries[near], ragged = _sifted(sieve, encoder, [batch.texts[k] for k in near.tolist()])
-        tokens.append(ragged.tokens)
+        entries[near], found = _sifted(sieve, encoder, [batch.texts[k] for k in near.tolist()])
+        every.append(found)
         ration.add(entries[a:b], keys)
     file.write(entries.data)
+    tokens = [found.ragged.tokens.astype(np.uint32, copy=False) for found in every]
     together = tokens[1] if len(tokens) == 2 else np.concatenate(tokens)  # most batches have one window
-    return Ragged(together, offsets_of(np.maximum(entries["tokens"][entries["rule"] == 0], 0)))
+    marks = [found.marks for found in every if found.marks is not None]
+    roles = reduce(operator.add, (Counter(found.roles) for found in every))
+    ragged = Ragged(together, offsets_of(np.maximum(entries["tokens"][entries["rule"] == 0], 0)))
+    return Encoded(ragged, np.concatenate(marks) if marks else None, roles)
 
 
-def _sifted(sieve: FilterChain, encoder: Encoder, texts: Sequence[str]) -> tuple[NDArray[np.void], Ragged]:
-    """Return an entry for each text, and the IDs of the texts that pass."""
+def _sifted(sieve: FilterChain, encoder: Encoder, texts: Sequence[str]) -> tuple[NDArray[np.void], Encoded]:
+    """Return an entry for each text, and the texts that pass, encoded."""
     entries = sieve.entries(texts)
     passed = np.flatnonzero(entries["rule"] == 0)
-    ragged = encoder.encode([texts[k] for k in passed.tolist()])
-    entries["tokens"][passed] = np.diff(ragged.offsets)
-    return entries, ragged
+    with _numbered(passed):
+        found = encoder.marked([texts[k] for k in passed.tolist()])
+    entries["tokens"][passed] = np.diff(found.ragged.offsets)
+    return entries, found
 
 
-def _ids(job: Ingestion, batch: RecordBatch) -> Ragged:
+@contextmanager
+def _numbered(numbers: NDArray[np.int64]) -> Iterator[None]:
+    """Number the text of a ChatTemplateError among all texts of a batch, not among those that are encoded."""
+    try:
+        yield
+    except ChatTemplateError as error:
+        raise ChatTemplateError(int(numbers[error.number]), error.what, error.remedy) from error
+
+
+def _encoded(job: Ingestion, batch: RecordBatch) -> Encoded:
     if job.encoder is not None:
-        return job.encoder.encode(list(batch.texts))
+        return job.encoder.marked(list(batch.texts))
     if batch.ragged is None:
-        return Ragged.of([])
+        return Encoded(Ragged.of([]))
     ids = batch.ragged.tokens
     if ids.dtype != U32 and len(ids) and (int(ids.min()) < 0 or int(ids.max()) > _LARGEST_ID):
         at = int(np.argmax((ids < 0) | (ids > _LARGEST_ID)))
         raise TokenRangeError("records of ids", int(ids[at]), _LARGEST_ID, at, "Ids of records have at most 32 bits")
-    return batch.ragged
+    return Encoded(batch.ragged, batch.marks)
+
+
+class ChatCounts(NamedTuple):
+    """Counts of chats that were encoded.
+
+    Attributes:
+        roles: Number of messages of each role; empty for other texts and for IDs.
+        trained: Number of their tokens that count in the loss.
+    """
+
+    roles: Mapping[str, int] = {}
+    trained: int = 0
+
+    @staticmethod
+    def of(roles: Mapping[str, int], marks: NDArray[np.uint8] | None) -> ChatCounts:
+        """Return the counts of messages and of their marks."""
+        return ChatCounts(roles, 0 if marks is None or not roles else int(np.count_nonzero(marks)))
+
+    def __add__(self, more: object) -> ChatCounts:
+        if not isinstance(more, ChatCounts):
+            return NotImplemented
+        if not more.roles:
+            return self
+        return ChatCounts(Counter(self.roles) + Counter(more.roles), self.trained + more.trained)
 
 
 @dataclass(frozen=True, slots=True)
@@ -370,6 +437,7 @@ class Shard:
         size: Bytes of the block.
         skipped: The records and fields that were left out.
         loss_masks: `RecordInfo.loss_masks`; "" for a shard without marks.
+        chats: The counts of chats.
     """
 
     number: int
@@ -380,19 +448,19 @@ class Shard:
     size: int
     skipped: SkippedRecords
     loss_masks: str = ""
+    chats: ChatCounts = field(default_factory=ChatCounts)
 
     def facts(self) -> list[object]:
         """Return the facts for a journal."""
         counts = (int(n) for n in (self.sequences, self.tokens, self.max_id, self.size))
-        return [*counts, self.skipped.facts(), self.loss_masks]
+        return [*counts, self.skipped.facts(), self.loss_masks, dict(self.chats.roles), self.chats.trained]
 
     @staticmethod
     def recalled(home: Path, number: int, facts: list[Any]) -> Shard | None:
         """Return the shard that an earlier run wrote to `home`; None if the files differ from the journal."""
-        sequences, tokens, max_id, size, skipped, masks = facts
-        shard = Shard(
-            number, shard_path(home, number), sequences, tokens, max_id, size, SkippedRecords.recalled(skipped), masks
-        )
+        sequences, tokens, max_id, size, skipped, masks, *chats = facts
+        path, left_out = shard_path(home, number), SkippedRecords.recalled(skipped)
+        shard = Shard(number, path, sequences, tokens, max_id, size, left_out, masks, ChatCounts(*chats))
         sizes = {"tokens": 4 * shard.tokens, "lengths": 8 * shard.sequences}
         sizes |= {"marks": shard.tokens} if masks else {}
         for suffix, size in sizes.items():
@@ -432,6 +500,11 @@ class ShardReader(TokenReader):
     def skipped(self) -> SkippedRecords:
         """Return the records and fields that all shards left out."""
         return reduce(operator.add, (shard.skipped for shard in self.shards), SkippedRecords())
+
+    @property
+    def chats(self) -> ChatCounts:
+        """Return the counts of the chats of all shards."""
+        return reduce(operator.add, (shard.chats for shard in self.shards), ChatCounts())
 
     def tokens(self, start: int, stop: int) -> Tokens:
         check_interval(start, stop, self.info.tokens)

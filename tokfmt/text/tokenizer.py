@@ -15,7 +15,7 @@ import json
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, Protocol
 
@@ -27,6 +27,7 @@ from tokfmt.core.tokenizer_ids import TokenizerIds
 from tokfmt.errors import CorruptError, UnsafeError
 from tokfmt.files.file import open_file
 from tokfmt.files.place import LocalPlace, Place, place_of
+from tokfmt.text.chats import ChatEncoder, ChatTemplate, template_of
 from tokfmt.text.decoding import (
     ByteLevelDecoder,
     Content,
@@ -81,6 +82,7 @@ class TokenizerHandle:
         added: IDs of the added tokens: end of text, padding, roles.
         ends: Special tokens whose names suggest end of text, with their IDs.
         bos_id: The ID that its template puts in front of a text, which tokfmt does not add; None without one.
+        special: The special tokens with their IDs.
     """
 
     name: str
@@ -94,6 +96,7 @@ class TokenizerHandle:
     added: frozenset[int] = frozenset()
     ends: tuple[tuple[str, int], ...] = ()
     bos_id: int | None = None
+    special: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def vocab_size(self) -> int:
@@ -118,6 +121,18 @@ class TokenizerHandle:
         """
         return self.maker.encoder()
 
+    def chat_encoder(self, *, masked: bool) -> ChatEncoder:
+        """Return an encoder of chats, with marks on what the assistant says if `masked`.
+
+        Raises:
+            TokenizerError: The tokenizer has no chat template, or no tokenizer.json.
+        """
+        if not isinstance(self.maker, JsonMaker):
+            what = f"a {self.kind} does not state where each token is in a text, which the loss masks of chats need"
+            raise TokenizerError(self.name, f"{what}. Give a tokenizer with tokenizer.json")
+        template = _chat_template(self.name)
+        return ChatEncoder(self.maker.content, template, masked, self.special_tokens == "parse", self.special)
+
     def decoder(self, *, lenient: bool = False) -> TextDecoder:
         """Return a decoder of IDs to text; `lenient` writes U+FFFD or ⟨id⟩ instead of raising."""
         return self.maker.decoder(lenient=lenient)
@@ -126,14 +141,21 @@ class TokenizerHandle:
         """Return this tokenizer with more texts to compare the engines on before one is chosen: the first of a run."""
         return replace(self, maker=self.maker.tried_on(texts))
 
-    def describe(self) -> dict[str, object]:
-        """Return the facts for a manifest."""
+    def describe(self, *, chats: bool = False) -> dict[str, object]:
+        """Return the facts for a manifest; with `chats`, also the digest of the chat template if it has one."""
         own, how = ("name", "digest"), ("eos_id", "engine", "special_tokens")
         return {
             **{key: getattr(self, key) for key in own},
             **self.ids.facts(),
             **{key: getattr(self, key) for key in how},
+            **(self._chat_template() if chats else {}),
         }
+
+    def _chat_template(self) -> dict[str, object]:
+        """Return the digest of the chat template for a manifest; nothing without one."""
+        with contextlib.suppress(TokenizerError):
+            return {"chat_template": _chat_template(self.name).digest}
+        return {}
 
 
 @dataclass(frozen=True)
@@ -276,6 +298,7 @@ def _handle(
         added=frozenset(tokens),
         ends=tuple(ends),
         bos_id=_bos_of(tokenizer),
+        special=dict(special),
     )
 
 
@@ -317,6 +340,25 @@ def _beside(spec: str, directory: Place, tokenizer: Any) -> tuple[int | None, tu
     value = _config(directory / "generation_config.json").get("eos_token_id")
     known = type(value) is int and 0 <= value < 1 << 32 and tokenizer.id_to_token(value) is not None
     return value if known else None, tuple(remarks)
+
+
+def _chat_template(spec: str) -> ChatTemplate:
+    """Return the chat template in the files of a tokenizer that `load_tokenizer` has found.
+
+    Raises:
+        TokenizerError: It has none.
+    """
+    place = place_of(spec)
+    path = place if not place.is_local or place.exists() else LocalPlace(snapshot(spec, local=True))
+    directory = path if path.is_dir() else path.parent
+    settings = [_config(directory / name) for name in ("tokenizer_config.json", "special_tokens_map.json")]
+    file, source = directory / "chat_template.jinja", settings[0].get("chat_template")
+    if file.exists():
+        try:
+            source = _read(file).decode()
+        except UnicodeDecodeError as error:
+            raise CorruptError(file, "is not UTF-8", offset=error.start, remedy="Repair it") from error
+    return template_of(spec, source, settings)
 
 
 def _id_of(tokenizer: Any, token: str) -> int | None:

@@ -32,6 +32,7 @@ from tokfmt.browser.data.state import recall, remember, remember_later
 from tokfmt.browser.data.workers import Job, said
 from tokfmt.core.format import Encoder, Format
 from tokfmt.core.loss_mask import is_masked
+from tokfmt.core.ragged import Ragged
 from tokfmt.core.reader import ByteOffset, Layout, TokenReader
 from tokfmt.core.records import RecordReader
 from tokfmt.errors import FormatError, SourceChangedError, TokfmtError
@@ -41,6 +42,7 @@ from tokfmt.files.named import place_named
 from tokfmt.files.place import Place, place_of
 from tokfmt.files.store import Identity
 from tokfmt.source.discover import format_of
+from tokfmt.source.ingest import encoder_of
 from tokfmt.source.manifest import located_tokenizer, read_manifest
 from tokfmt.source.request import SourceRequest
 from tokfmt.source.stored import Separator
@@ -191,6 +193,24 @@ def load(name: str, *, encoding: bool = False, local: bool = False) -> Vocabular
     return Vocabulary(handle, decoder, handle.encoder() if encoding else None)
 
 
+class _NoEncoder(Encoder):
+    """An encoder that raises an error for every text, which the rows then show."""
+
+    def __init__(self, error: TokfmtError) -> None:
+        self.error = error
+
+    def encode(self, texts: list[str]) -> Ragged:  # noqa: ARG002 - an encoder takes texts
+        raise self.error
+
+
+def _encoder_of(reader: RecordReader, words: Vocabulary) -> Encoder:
+    """Return the encoder of the texts of a reader; one that always fails if the tokenizer has no chat template."""
+    try:
+        return encoder_of(reader, words.handle) or _NoEncoder(TokfmtError("holds no text"))
+    except TokfmtError as error:
+        return _NoEncoder(error)
+
+
 class Counted(NamedTuple):
     """The result of a pass over all rows: the statistics, and the lists of which these hold the beginnings."""
 
@@ -304,7 +324,7 @@ class Session:
         if not (self.of_text and isinstance(view.port, RecordSource) and words and words.encoder):
             return view.port
         if view.name not in self._texts:
-            self._texts[view.name] = view.port.with_encoder(words.encoder)
+            self._texts[view.name] = view.port.with_encoder(_encoder_of(view.port.reader, words))
         return self._texts[view.name]
 
     @property

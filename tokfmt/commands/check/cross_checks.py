@@ -48,6 +48,7 @@ from tokfmt.model.gap import Gap
 from tokfmt.model.readers import ContentReader, dataset_of, is_unfinished
 from tokfmt.run.progress import Progress
 from tokfmt.source.content import Manifest, dataset_path
+from tokfmt.source.ingest import encoder_of
 from tokfmt.source.manifest import (
     file_differences,
     fingerprint,
@@ -911,8 +912,7 @@ class Corpus:
             # if not every document of a pack ends with the separator, the reader returns those that are stored
             trailing = self.handle is not None and reader.info.separators is Separators.TRAILING
             return AxisSide(reader, ignored_end=self.handle.eos_id if self.handle and trailing else None)
-        encoder = self.handle.encoder() if self.handle else None
-        return read_records(reader, encoder, self.jobs, self.progress, processes=self.processes)
+        return read_records(reader, encoder_of(reader, self.handle), self.jobs, self.progress, processes=self.processes)
 
     def close(self) -> None:
         """Release open files."""

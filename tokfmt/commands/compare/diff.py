@@ -22,6 +22,7 @@ from tokfmt.files.place import place_of
 from tokfmt.run.execute import worker_count
 from tokfmt.run.plan import Workers
 from tokfmt.run.progress import Progress
+from tokfmt.source.ingest import encoder_of
 from tokfmt.source.open import find_one, open_dataset, presuming
 from tokfmt.source.request import Reading, SourceRequest, option_names, viewed
 from tokfmt.source.stored import Source, boundaries_of, tokenizer_of
@@ -257,9 +258,7 @@ def open_both(
             raise OptionError(f"{printable(source.paths[0])}: {name} stores no samples here. Leave out --samples")
     texts = [isinstance(source.reader, RecordReader) and source.reader.info.kind == "text" for source in sources]
     decoder: TextDecoder | None = handle.decoder(lenient=True) if handle else None
-    encoder: Encoder | None = handle.encoder() if handle else None
     if all(texts):
-        encoder = Utf8()
         decoder = ByteLevelDecoder({byte: bytes([byte]) for byte in range(256)}, lenient=True)
     readers = [source.reader for source in sources]
     labeled = [reader for reader in readers if not isinstance(reader, RecordReader) and reader.has_labels]
@@ -271,6 +270,7 @@ def open_both(
     def side(source: Source) -> Side:
         reader = source.reader
         if isinstance(reader, RecordReader):
+            encoder: Encoder | None = Utf8() if all(texts) else encoder_of(reader, handle)
             if reader.info.kind == "text" and encoder is None:
                 place = printable(source.paths[0])
                 raise OptionError(f"{place}: holds text, the other dataset holds token IDs. Add --tokenizer")

@@ -379,7 +379,7 @@ class AxisSide:
         return [self.reader.tokens(a, b) for a, b in zip(bounds, ends, strict=False)]
 
 
-class Utf8:
+class Utf8(Encoder):
     """An encoder to bytes, so that texts are compared as sequences of IDs are."""
 
     def encode(self, texts: list[str]) -> Ragged:

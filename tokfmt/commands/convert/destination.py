@@ -21,7 +21,7 @@ from tokfmt.model.batch import Kind, Leads
 from tokfmt.model.gap import Gap, Known, joined_gap
 from tokfmt.model.separator import SeparatorNeededError, lead_to_write, separator_to_write
 from tokfmt.source.request import option_names, parse_selection
-from tokfmt.source.stored import GIVEN, NO_SEPARATOR, Separator, Source, refuse_other_ends
+from tokfmt.source.stored import GIVEN, NO_SEPARATOR, Separator, Source, hold_chats, refuse_other_ends
 from tokfmt.wording import counted, printable
 
 if TYPE_CHECKING:
@@ -121,6 +121,7 @@ class Destination:
 
     def facts(self, inputs: Inputs) -> dict[str, object]:
         """Return the facts that the output depends on besides the request; see `resume.facts_of`."""
+        chats = hold_chats(inputs.sources)
         return {
             "to": self.format.name,
             "to-opt": asdict(self.options),
@@ -128,7 +129,7 @@ class Destination:
             "the separator": self.separator.eos_id,
             "the place of the separator": self.traits.separators.value,
             "the lead": [self.lead.id, self.lead.leads, self.lead.read],
-            "the tokenizer": inputs.tokenizer.describe() if inputs.tokenizer else None,
+            "the tokenizer": inputs.tokenizer.describe(chats=chats) if inputs.tokenizer else None,
         }
 
 

@@ -17,10 +17,10 @@ from tokfmt.model.readers import ContentReader
 from tokfmt.model.select import Concat, Slice
 from tokfmt.run.plan import Workers
 from tokfmt.run.progress import Progress
-from tokfmt.source.ingest import as_stored, encoder_for, encoder_of, ingest
+from tokfmt.source.ingest import as_stored, encoder_for, ingest, note_on_chats
 from tokfmt.source.request import parse_selection
 from tokfmt.source.stored import Source, paths_of, without_ends, without_leads, without_separators
-from tokfmt.text.ingest import Unread
+from tokfmt.text.ingest import ShardReader, Unread
 from tokfmt.wording import printable
 
 
@@ -77,14 +77,15 @@ def gather(
         if (draft := text_recipe_of(source)) is not None:
             from tokfmt.mix import prepared
 
-            done = prepared(draft, encoder_of(draft, tokenizer), workers, progress, number, rejects)
+            done = prepared(draft, tokenizer, workers, progress, number, rejects)
             readers.append(done.reader)
             skipped += done.skipped
             rows[number] = (done.reader, done.report)
             made.append(source._replace(reader=done.reader))
             notes += done.notes
             continue
-        contents, remarks = source.reader, list[str]()
+        contents = source.reader
+        remarks: Sequence[str] = ()
         if isinstance(contents, RecordReader):
             first, last = 0, None
             if selection is not None and len(sources) == 1:
@@ -105,11 +106,7 @@ def gather(
             if blank := shards.skipped.blank:
                 progress.note(f"{printable(source.paths[0])}: blank lines, which are not documents: {blank:,}")
             encoded = encoded and not refused(source, shards.skipped)
-            of_ids, contents = contents.info.kind == "ids", shards
-            if of_ids:
-                contents, remarks = without_separators(
-                    shards, source.separator, None, source.paths[0], every_end=every_end
-                )
+            contents, remarks = _contents_of(source, shards, every_end=every_end)
         else:
             rows[number] = (contents, [])
         reader, noted = without_ends(source, contents, stored_eos, each=every_end)
@@ -127,6 +124,14 @@ def gather(
     reported = kept and workers.share is None and any(source.format.is_computed for source in sources)
     report, padded = _report(sources, readers, rows, chosen) if reported else ([], 0)
     return Gathered(axis, skipped, kept, tuple(notes), report, counts, made, padded)
+
+
+def _contents_of(source: Source, shards: ShardReader, *, every_end: bool) -> tuple[TokenReader, Sequence[str]]:
+    """Return the gathered records of a source without separators, with notes on them and on chats."""
+    if source.reader.info.kind == "ids":  # type: ignore[union-attr]  # its reader reads records
+        return without_separators(shards, source.separator, None, source.paths[0], every_end=every_end)
+    note = note_on_chats([shards])
+    return shards, [note] if note else []
 
 
 def _file_of_rejects(request: Request, workers: Workers) -> Path | None:

@@ -49,7 +49,7 @@ from tokfmt.run.execute import make_executor, worker_count
 from tokfmt.run.plan import Workers
 from tokfmt.run.progress import Progress
 from tokfmt.source.discover import check_unchanged, dataset_at, dataset_paths, snapshot
-from tokfmt.source.ingest import as_stored, encoder_for, ingest
+from tokfmt.source.ingest import as_stored, encoder_for, ingest, note_on_chats
 from tokfmt.source.manifest import extent
 from tokfmt.source.open import contradicted, open_dataset, presuming
 from tokfmt.source.request import Reading, SourceFiles, SourceRequest
@@ -61,6 +61,7 @@ from tokfmt.source.stored import (
     tokenizer_of,
     unfinished,
 )
+from tokfmt.text.ingest import ShardReader
 from tokfmt.wording import printable
 
 if TYPE_CHECKING:
@@ -282,6 +283,8 @@ class _Run:
                     stored = reader
                 if isinstance(reader, RecordReader) and reader.info.kind == "text":
                     axis = axis_of(stored, str(source.paths[0]))
+                    if isinstance(stored, ShardReader) and (of_chats := note_on_chats([stored])):
+                        notes.append(of_chats)
                 else:
                     axis, notes = axis_to_walk(source, stored, every_end=self.request.source.every_end)
                 drawn = draw(axis, sample, seed) if sample is not None and some is None else None

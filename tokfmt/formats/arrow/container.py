@@ -14,9 +14,9 @@ from contextlib import contextmanager, suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from tokfmt.core.chats import field_of_chats, has_message_keys
 from tokfmt.core.findings import Problem, loss_in, noted
 from tokfmt.core.loss_mask import LABELS, LENGTHS, LOSS_MASK, MASKS, POSITIONS
-from tokfmt.core.records import CHATS, are_chats
 from tokfmt.errors import (
     CorruptError,
     FormatError,
@@ -868,6 +868,7 @@ Container = ParquetContainer | ArrowContainer
 
 
 IDS, TEXT = ("input_ids", "tokens", "token_ids", "ids"), "text"
+_CHATS = "chats"  # what a column of lists of messages can hold
 PACKED = ("input_ids", "loss_mask", "seq_start_id")
 ATTENTION = "attention_mask"
 _NAME = "--text-field NAME chooses a column of text, --from-opt column=NAME any column"
@@ -883,6 +884,7 @@ class Column(NamedTuple):
             "seq_start_id") of packed rows of Megatron-Bridge.
         unread: The column "loss_mask" is there and is not read, as no option states which IDs it speaks of.
         attention: The column that excludes padding, `attention_mask`; "" without one.
+        chats: Its texts are chats: lists of messages.
     """
 
     kind: str
@@ -890,6 +892,12 @@ class Column(NamedTuple):
     mask_columns: tuple[str, ...] = ()
     unread: bool = False
     attention: str = ""
+    chats: bool = False
+
+    @property
+    def holds(self) -> str:
+        """What it holds, as `kind_of` states it."""
+        return _CHATS if self.chats else self.kind
 
     @property
     def beside(self) -> tuple[str, ...]:
@@ -965,13 +973,16 @@ def item_type(kind: Any) -> Any:
 
 
 def kind_of(kind: Any) -> str:
-    """Return what a type can hold: "ids" (lists of integers), "text" (strings or binary), or ""."""
+    """Return what a type can hold: "ids" (lists of integers), "text" (strings or binary), "chats" (messages), or ""."""
     if kind is None:
         return ""
     types, kind = arrow().types, plain(kind)
     lists = (types.is_list, types.is_large_list, types.is_fixed_size_list, types.is_list_view, types.is_large_list_view)
     if any(is_it(kind) for is_it in lists):
-        return "ids" if types.is_integer(item_type(kind)) else ""
+        item = item_type(kind)
+        if types.is_struct(item):
+            return _CHATS if has_message_keys(field.name for field in item) else ""
+        return "ids" if types.is_integer(item) else ""
     return "text" if str(kind).removeprefix("large_").removesuffix("_view") in ("string", "binary") else ""
 
 
@@ -997,6 +1008,8 @@ def _column(container: Container, options: ReadOptions) -> Column:
     listed = printable(", ".join(f"{name}: {schema.field(k).type}" for k, name in enumerate(schema.names[:20])))
     if name := options.text_field or options.column:
         kind = kind_of(typed(schema, name))
+        if kind == _CHATS:
+            return Column(TEXT, name, chats=True)
         if not kind or (options.text_field and kind != TEXT):
             what = f'column "{printable(name)}" holds {"no text" if options.text_field else "neither IDs nor text"}'
             raise UnsupportedError(container.path, what, found=listed)
@@ -1033,6 +1046,8 @@ def _text_column(container: Container, every: Mapping[str, str], listed: str) ->
     ]
     if every.get(TEXT) == TEXT:
         return Column(TEXT, TEXT)
+    if chats := field_of_chats(name for name, kind in every.items() if kind == _CHATS):
+        return Column(TEXT, chats, chats=True)
     if len(texts) == 1 and texts[0] in IDS:
         what = f'column "{texts[0]}" holds text, not lists of IDs'
         remedy = f"Write lists; --text-field {texts[0]} reads it as text"
@@ -1040,8 +1055,6 @@ def _text_column(container: Container, every: Mapping[str, str], listed: str) ->
     if len(texts) == 1:
         return Column(TEXT, texts[0])
     what = "has several columns of text" if texts else "has no column of IDs (input_ids, tokens, ...) and none of text"
-    if are_chats(every):
-        what = CHATS
     raise UnsupportedError(container.path, what, found=listed, remedy=_NAME)
 
 
@@ -1052,13 +1065,13 @@ def agreed(containers: Sequence[Container], options: ReadOptions) -> Column:
         UnsupportedError: No column fits, or the files differ.
     """
     column = chosen(containers[0], options)
-    kind = "IDs" if column.kind == "ids" else column.kind
+    kind = "IDs" if column.kind == "ids" else column.holds
     for other in containers[1:]:
         both_ids = column.kind == kind_of(typed(other.schema, column.name)) == "ids"
         masks = chosen(other, options).beside if both_ids else ()
         for name in dict.fromkeys((column.name, *column.beside, *masks)):
             for here, there in ((other, containers[0]), (containers[0], other)):
-                if kind_of(found := typed(here.schema, name)) != column.kind:
+                if kind_of(found := typed(here.schema, name)) != column.holds:
                     what = f'has no column "{printable(name)}" of {kind}, as {printable(there.path.name)} has'
                     listed = printable(", ".join(here.schema.names[:20])) if found is None else str(found)
                     raise UnsupportedError(here.path, what, found=listed)

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tokfmt.core.chats import CHATS, ChatError, chat_text
 from tokfmt.core.findings import Problem, fatal, raise_fatal
 from tokfmt.core.format import Hints
 from tokfmt.core.loss_mask import (
@@ -867,6 +868,8 @@ class TextReader(TextRecords):
             random_access=True,
             notes=notes,
             field=column.name,
+            loss_masks=CHATS if column.chats else "",
+            chats="" if not column.chats else "plain" if "loss-mask" in hints.allow_loss else "masked",
             split=found.split,
             other_splits=found.others,
             extras={"files": len(containers)},
@@ -949,11 +952,14 @@ class TextReader(TextRecords):
                 raise NullRowError(
                     container.path, f"row {at:,} of {container.unit} {group.number:,} is NULL", remedy=_NULLS
                 )
-            words = None
-            if arrow().types.is_dictionary(array.type):  # rows may repeat a text: it is decoded once
+            words, found = None, list[Any]()
+            if self.column.chats:
+                found = list(self._chats(array, container, group, row))
+            elif arrow().types.is_dictionary(array.type):  # rows may repeat a text: it is decoded once
                 words = self._decoded(array.dictionary, container, group, None)
-                array = array.indices
-            found = self._decoded(array, container, group, row) if words is None else array.to_pylist()
+                found = array.indices.to_pylist()
+            else:
+                found = self._decoded(array, container, group, row)
         texts, size = list[str](), 0
         for one in found:
             text = "" if one is None else one if words is None else words[one]
@@ -964,6 +970,15 @@ class TextReader(TextRecords):
                 texts, size = [], 0
         if texts or not found:
             yield texts
+
+    def _chats(self, array: Any, container: Container, group: Group, row: int) -> Iterator[str | None]:
+        """Yield the texts of chats, None where NULL; raise NotTextError if a row is not a list of messages."""
+        for number, value in enumerate(array.to_pylist(), row):
+            try:
+                yield None if value is None else chat_text(value)
+            except ChatError as error:
+                what = f"row {number:,} of {container.unit} {group.number:,} {error}"
+                raise NotTextError(container.path, what) from error
 
     def _decoded(self, array: Any, container: Container, group: Group, row: int | None) -> list[Any]:
         """Return the texts of an array, None where NULL; raise NotTextError if bytes are not UTF-8."""

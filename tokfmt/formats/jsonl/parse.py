@@ -18,13 +18,15 @@ import operator
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any, Literal, NamedTuple, cast
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.records import CHATS, NAMED_FIELDS, are_chats
+from tokfmt.core.chats import ChatError, chat_text
+from tokfmt.core.records import NAMED_FIELDS
 from tokfmt.errors import (
     CorruptError,
     FormatError,
@@ -157,14 +159,24 @@ class Parser:
         path: The keys that lead to the value.
         others: True if other fields are ignored; else a record with other fields is a problem.
         beside: Fields at the top level that are read elsewhere, so that they are not other fields.
+        chats: The value is a list of messages, whose text is that of `core.chats.chat_text`.
     """
 
-    def __init__(self, kind: Kind, path: tuple[str, ...], others: bool, beside: tuple[str, ...] = ()) -> None:
-        self.kind, self.path, self.others, self.beside = kind, path, others, beside
+    def __init__(
+        self, kind: Kind, path: tuple[str, ...], others: bool, beside: tuple[str, ...] = (), *, chats: bool = False
+    ) -> None:
+        self.kind, self.path, self.others, self.beside, self.chats = kind, path, others, beside, chats
+        self._holds_any = bool(others or beside or chats)
         self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
         self._value: Callable[[Any], Any] = self._walk
         if not any(key.isdecimal() or _UNFIT.search(key) for key in path):
-            value: Any = str if kind == "text" else list[Annotated[int, msgspec.Meta(ge=0, le=LARGEST_ID)]]
+            value: Any = (
+                list[Any]
+                if chats
+                else str
+                if kind == "text"
+                else list[Annotated[int, msgspec.Meta(ge=0, le=LARGEST_ID)]]
+            )
             for depth, key in reversed(list(enumerate(path))):
                 more = {f"beside{k}": name for k, name in enumerate(() if depth else beside)}
                 value = msgspec.defstruct(
@@ -175,6 +187,8 @@ class Parser:
                 )
             self._decoder = msgspec.json.Decoder(value)
             self._value = operator.attrgetter(".".join(["value"] * len(path)))
+            if chats:
+                self._value = partial(_text_of_chat, self._value)
 
     def _walk(self, document: object) -> Value:
         """Return the value at `path`, for paths that a struct of msgspec cannot express.
@@ -186,6 +200,8 @@ class Parser:
             if not self.others and isinstance(document, (dict, list)) and len(document) > 1:
                 raise ValueError
             document = step(document, key)
+        if self.chats:
+            return chat_text(document)
         good = (
             isinstance(document, str)
             if self.kind == "text"
@@ -198,7 +214,7 @@ class Parser:
 
     def at_once(self, lines: Lines) -> Parsed | None:
         """Return the records of a batch if all lines are surely valid, else None."""
-        if not lines.braced() or ((self.others or self.beside) and not skippable(lines)):
+        if not lines.braced() or (self._holds_any and not skippable(lines)):
             return None
         try:
             records = self._decoder.decode_lines(lines.joined())
@@ -223,7 +239,7 @@ class Parser:
 
     def one(self, line: bytes) -> Value | Problem:
         """Return the record of one line, or its problem."""
-        if not (self.others or self.beside) or skippable_line(line):
+        if not self._holds_any or skippable_line(line):
             try:
                 value: Value = self._value(self._decoder.decode(line))
             except _REFUSED:
@@ -249,8 +265,7 @@ class Parser:
                     remedy = f"--from-opt ids_field=NAME reads another one; {DROP}"
                 elif of_ids := next((other for other in names if _are_ids(step(document, other))), ""):
                     remedy = _read_as_ids(shown_path((*self.path[:depth], of_ids)))
-                what = CHATS if self.kind == "text" and not depth and are_chats(names) else f'has no field "{name}"'
-                return Fault(what, found=_fields_of(names, self.path[:depth]), remedy=remedy)
+                return Fault(f'has no field "{name}"', found=_fields_of(names, self.path[:depth]), remedy=remedy)
             known = (key, *self.beside) if not depth else (key,)
             others += [shown_path((*self.path[:depth], other)) for other in names if other not in known]
             document = step(document, key)
@@ -280,6 +295,11 @@ class Parser:
     def _checked(self, value: object, name: str) -> Value | Problem:
         if self.kind == "ids":
             return _ids(value, name)
+        if self.chats:
+            try:
+                return chat_text(value)
+            except ChatError as error:
+                return Fault(f'{error} (field "{name}")')
         if _are_ids(value):
             return Fault(f'has a field "{name}" of token IDs, not of text', remedy=_read_as_ids(name))
         if not isinstance(value, str):
@@ -291,6 +311,10 @@ class Parser:
             what = f'has a lone surrogate in field "{name}", which is not a character'
             return Fault(what, found=found, code="TF504")
         return value
+
+
+def _text_of_chat(value: Callable[[Any], Any], record: Any) -> str:
+    return chat_text(value(record))
 
 
 def _remedy_of_list(value: object) -> str:

@@ -5,12 +5,13 @@ The first lines show what records hold.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
 
+from tokfmt.core.chats import TOOLS, are_messages, field_of_chats
 from tokfmt.core.loss_mask import LABELS, LOSS_MASK, MASKS
 from tokfmt.core.reader import ByteOffset
 from tokfmt.core.records import Line
@@ -224,6 +225,7 @@ class First(NamedTuple):
         inferred: What was inferred.
         beside: Its fields of labels and of masks, as far as they are to be read.
         has_unread_mask: It has a loss mask, and no option states which IDs it speaks of.
+        chats: Its text is a list of messages.
     """
 
     kind: Kind
@@ -231,10 +233,11 @@ class First(NamedTuple):
     inferred: tuple[str, ...] = ()
     beside: tuple[str, ...] = ()
     has_unread_mask: bool = False
+    chats: bool = False
 
     def parser(self, *, others: bool) -> Parser:
         """Return a parser of the records; with `others`, it ignores other fields."""
-        return Parser(self.kind, self.keys, others, self.beside)
+        return Parser(self.kind, self.keys, others, self.beside, chats=self.chats)
 
 
 def first_record(parts: Iterable[Part], options: ReadOptions, *, is_lenient: bool, collects: bool = False) -> First:
@@ -257,6 +260,8 @@ def first_record(parts: Iterable[Part], options: ReadOptions, *, is_lenient: boo
         for index, line in enumerate(lines.tolist()):
             document = load(line)
             value = document.value if isinstance(document, Document) else None
+            if stated is None and (chats := _chats_of(value, keys)) is not None:
+                return chats
             text = document if isinstance(document, Fault) else texts.extract(value)
             shown = _kind_of(value_at(value, keys["ids"]), text)
             if stated is None and shown == "text":
@@ -272,6 +277,21 @@ def first_record(parts: Iterable[Part], options: ReadOptions, *, is_lenient: boo
         if faults:  # None of the lines of 256 KiB is a record.
             raise faults[0]
     return First(kind, keys[kind])
+
+
+def _chats_of(value: object, keys: Mapping[str, tuple[str, ...]]) -> First | None:
+    """Return what a record of a chat shows, given the keys of the text and of the IDs; None for any other record."""
+    has_tools = isinstance(value, dict) and bool(value.get(TOOLS))
+    tools = (f'the field "{TOOLS}" of its records is not given to the chat template',) if has_tools else ()
+    if are_messages(value_at(value, keys["text"])):
+        return First("text", keys["text"], tools, chats=True)
+    if not isinstance(value, dict) or keys["text"][0] in value or keys["ids"][0] in value:
+        return None
+    name = field_of_chats(value)
+    if not name or not are_messages(value[name]):
+        return None
+    noted = f'"{name}" of its records holds chats; --text-field NAME reads another field'
+    return First("text", (name,), (noted, *tools), chats=True)
 
 
 def _kind_of(ids: object, text: object) -> Kind | None:

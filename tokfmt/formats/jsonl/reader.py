@@ -12,6 +12,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from tokfmt.core.chats import CHATS
 from tokfmt.core.format import Hints
 from tokfmt.core.loss_mask import IGNORED, LABELS, LOSS_MASK, MASK_OPTION
 from tokfmt.core.ragged import Ragged, offsets_of
@@ -87,7 +88,12 @@ class JsonlReader(RecordReader):
             inferred=first.inferred,
             notes=tuple(notes),
             field=shown_path(first.keys),
-            loss_masks=f"loss masks of its records ({', '.join(first.beside)})" if self._masked else "",
+            loss_masks=CHATS
+            if first.chats
+            else f"loss masks of its records ({', '.join(first.beside)})"
+            if self._masked
+            else "",
+            chats="" if not first.chats else "plain" if "loss-mask" in hints.allow_loss else "masked",
             extras={"files": len(self.parts), "indexes": [index.path.name for index in indexes]},
             damage=tuple(damage),
         )

@@ -1,0 +1,146 @@
+"""Chats become documents of token IDs through a chat template, with a loss mask on what the assistant says."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+from paths import FIXTURES
+
+import tokfmt
+from tokfmt.errors import LossyConversionError, TokfmtError
+from tokfmt.text import chats
+
+CHATS = Path(str(FIXTURES / "chats"))
+EXPECTED = json.loads((CHATS / "expected.json").read_text())
+PLAIN = (CHATS / "plain" / "chat_template.jinja").read_text()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _process():
+    """The process that renders is kept for ten seconds, and not left to other modules."""
+    yield
+    chats.end_rendering()
+
+
+def rows(path):
+    """The IDs of each row of a Parquet file, and 1 where its labels count."""
+    return [
+        {"input_ids": row["input_ids"], "assistant_masks": [int(label != -100) for label in row["labels"]]}
+        for row in pq.read_table(path).to_pylist()
+    ]
+
+
+def template(home, text, config=None):
+    """A tokenizer with a chat template."""
+    shutil.copytree(CHATS / "plain", home, dirs_exist_ok=True)
+    (home / "chat_template.jinja").write_text(text)
+    if config is not None:
+        (home / "tokenizer_config.json").write_text(json.dumps(config))
+    return home
+
+
+def chat(path, *messages):
+    """A file of one chat of (role, content)."""
+    listed = [{"role": role, "content": content} for role, content in messages]
+    path.write_text(json.dumps({"messages": listed}) + "\n")
+    return path
+
+
+@pytest.mark.parametrize("name", ["plain", "marked"])
+def test_ids_and_masks_are_those_of_transformers(name, tmp_path):
+    for file, number in (("messages.jsonl", 4), ("messages.parquet", 2), ("sharegpt.jsonl", 2)):
+        done = tokfmt.convert(CHATS / file, tmp_path / f"{file}.parquet", tokenizer=CHATS / name, jobs=1)
+        assert rows(tmp_path / f"{file}.parquet") == EXPECTED[:number]
+    trained, tokens = (sum(map(len_of, EXPECTED[:2])) for len_of in (lambda one: sum(one["assistant_masks"]), total))
+    counts = "2 chats with 7 messages (assistant 3, system 1, user 3)"
+    assert f"{counts}; {trained} of {tokens} tokens, what the assistant says, count in the loss" in done.notes[-1]
+
+
+def total(one):
+    return len(one["input_ids"])
+
+
+def test_a_destination_without_masks_is_refused_and_a_recipe_keeps_them(tmp_path):
+    recipe = tmp_path / "r.toml"
+    source = f'[[source]]\nname = "chats"\npath = "{CHATS / "messages.jsonl"}"\n'
+    recipe.write_text(f'tokfmt = 1\ntokenizer = "{CHATS / "plain"}"\n{source}')
+    for given in ({"sources": CHATS / "messages.jsonl", "tokenizer": CHATS / "plain"}, {"sources": recipe}):
+        path = given.pop("sources")
+        with pytest.raises(LossyConversionError, match="--allow-loss loss-mask"):
+            tokfmt.convert(path, tmp_path / "x.pbin", jobs=1, overwrite=True, **given)
+        done = tokfmt.convert(path, tmp_path / "x.pbin", jobs=1, allow_loss="loss-mask", overwrite=True, **given)
+        assert done.losses.keys() == {"loss-mask"}
+    tokfmt.convert(recipe, tmp_path / "r.parquet", jobs=1)
+    assert sorted(rows(tmp_path / "r.parquet"), key=str) == sorted(EXPECTED, key=str)
+
+
+def test_lines_keep_chats_and_commands_read_them_as_texts(tmp_path):
+    tokfmt.convert(CHATS / "messages.parquet", tmp_path / "back.jsonl")
+    lines = (tmp_path / "back.jsonl").read_text().splitlines()
+    assert [json.loads(line) for line in lines] == [
+        json.loads(line) for line in (CHATS / "messages.jsonl").read_text().splitlines()[:2]
+    ]
+    counted = tokfmt.stats(CHATS / "messages.jsonl", tokenizer=CHATS / "plain", jobs=1)
+    assert counted.datasets[0].tokens == sum(map(total, EXPECTED))
+    assert tokfmt.open(CHATS / "messages.jsonl", tokenizer=CHATS / "plain")[1].tolist() == EXPECTED[1]["input_ids"]
+
+
+@pytest.mark.parametrize(
+    ("text", "messages", "error"),
+    [
+        (PLAIN, [("user", "Hi <|end|>"), ("assistant", "x")], r"spells the special token <\|end\|> in its message 0.*"
+         r"--special-tokens parse"),
+        ("{% for m in messages %}{% if m.role != 'critic' %}{{ m.content }}{% endif %}{% endfor %}",
+         [("user", "a"), ("critic", "b")], 'has a message 1 of the role "critic" that the chat template leaves out'),
+        ("{{ raise_exception('no system message') }}", [("user", "a")], "is refused by the chat template: no system"),
+        ("{{ ''.__class__.__mro__ }}", [("user", "a")], "access to attribute '__class__' of 'str' object is unsafe"),
+        ("{{ 'x' * 10 ** 12 }}", [("user", "a")], "is refused by the chat template: MemoryError"),
+        ("{% for m in messages %}{{ m.content if loop.last else m.content | upper }}{% endfor %}",
+         [("user", "1"), ("assistant", "is"), ("user", "2"), ("assistant", "IS")],
+         r"is rendered otherwise as a whole than up to message 1.*\{% generation %\}; --allow-loss loss-mask"),
+        ("{% for m in messages %}{{ m.content }}{% endfor %}{% if add_generation_prompt %}>{% endif %}",
+         [("user", "a"), ("assistant", "b")], "is rendered otherwise as a whole than before message 1"),
+    ],
+    ids=["special", "role", "raises", "unsafe", "memory", "history", "prompt"],
+)  # fmt: skip
+def test_chats_that_cannot_be_encoded_are_refused_with_their_place(text, messages, error, tmp_path):
+    tokenizer, source = template(tmp_path / "tok", text), chat(tmp_path / "x.jsonl", *messages)
+    with pytest.raises(TokfmtError, match=rf"x\.jsonl: the chat at byte 0 .*{error}"):
+        tokfmt.convert(source, tmp_path / "y.parquet", tokenizer=tokenizer, jobs=1)
+
+
+def test_a_template_that_does_not_end_is_ended():
+    loop = "{% for i in range(99999) %}{% for k in range(99999) %}{% endfor %}{% endfor %}"
+    encoder = chats.ChatEncoder(None, chats.ChatTemplate(loop, {}), masked=True, parse=True, special={}, seconds=1)
+    with pytest.raises(TokfmtError, match="a chat needs more than 1 seconds or 2 GiB of memory"):
+        encoder.encode(['[{"role": "user", "content": "a"}]'])
+
+
+def test_a_tokenizer_that_lacks_what_a_chat_needs_is_refused(tmp_path):
+    source = chat(tmp_path / "x.jsonl", ("user", "a"))
+    for text, config, error in (
+        (" ", {}, "has no chat template, which chats need. Save one as chat_template.jinja"),
+        ("{{ bos_token }}", {}, "its chat template uses bos_token, which its tokenizer_config.json does not state"),
+    ):
+        with pytest.raises(TokfmtError, match=error):
+            tokfmt.open(source, tokenizer=template(tmp_path / "tok", text, config))[0]
+
+
+@pytest.mark.parametrize(
+    ("messages", "error"),
+    [
+        ([{"role": "user", "content": "a"}, {"content": "b"}], "line 2 has a message 1 without a role"),
+        ([], "line 2 has no messages"),
+        ([{"role": "user", "content": [{"type": "image"}]}], "whose content is neither a text nor parts of text"),
+        ("hello", "line 2 has no messages"),
+        ([{"role": "user", "content": "\ud800"}], "line 2 has a lone surrogate in its messages"),
+    ],
+    ids=["role", "none", "image", "text", "surrogate"],
+)
+def test_records_that_are_no_chats_are_refused_with_their_line(messages, error, tmp_path):
+    source = chat(tmp_path / "x.jsonl", ("user", "a"))
+    source.write_text(source.read_text() + json.dumps({"messages": messages}) + "\n")
+    with pytest.raises(TokfmtError, match=error):
+        tokfmt.stats(source)
