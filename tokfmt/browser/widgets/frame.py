@@ -254,8 +254,9 @@ class TopBar(Horizontal):
 
     def _set_label(self, label: str, words: str | Content) -> None:
         """Set the words of a label, which is hidden for "". Do nothing while the labels come or go."""
-        if words == self._labels.get(label):  # an update lays out the whole screen
-            return
+        before = self._labels.get(label)
+        if words == before and getattr(words, "spans", []) == getattr(before, "spans", []):
+            return  # an update lays out the whole screen
         for place in self.query(label).results(Static):
             self._labels[label] = words
             place.update(words)

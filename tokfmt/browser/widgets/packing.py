@@ -8,7 +8,7 @@ from textual.content import Content
 from textual.widgets import Static
 
 from tokfmt.browser.data.session import Session, mixture_of
-from tokfmt.browser.widgets.row_view import TONES, WithLoader
+from tokfmt.browser.widgets.row_view import WithLoader, tone_of
 from tokfmt.wording import bar, columns, percent, printable
 
 if TYPE_CHECKING:
@@ -69,6 +69,7 @@ class PackingHead(WithLoader, Static):
             beside, wide = [], 0
         left = room - wide - _GAP if beside else room
         lines = [_used(packing, left), *table] if packing.pack else table
+        lines += [Content("")] * (len(beside) - len(lines))
         padded = [line + Content(" " * (left + _GAP - line.cell_length)) for line in lines] if beside else lines
         lines = [line + (beside[k] if k < len(beside) else Content("")) for k, line in enumerate(padded)]
         return Content("\n").join(lines)
@@ -93,7 +94,7 @@ def _table(packing: Packing, room: int, most: int) -> list[Content]:
     lines = columns(rows)
     found = [Content.styled(f"  {lines[0]}", f"italic {_QUIET}")]
     for source, line in list(zip(packing.sources, lines[1:], strict=True))[: most - 1]:
-        sign = ("■ ", f"$tone-{source.shade % TONES}") if source.depth == 1 else ("  ", "")
+        sign = ("■ ", f"$tone-{tone_of(source.shade)}") if source.depth == 1 else ("  ", "")
         found.append(Content.assemble(sign, line))
     left_out = len(lines) - len(found)
     return [*found[:-1], Content.styled(f"  and {left_out + 1:,} more", _QUIET)] if left_out and most > 1 else found

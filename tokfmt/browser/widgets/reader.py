@@ -39,7 +39,7 @@ from tokfmt.browser.data.layout import (
 from tokfmt.browser.data.rows import Damage, RowSource, fetched_span
 from tokfmt.browser.data.workers import said
 from tokfmt.browser.keys import pressed
-from tokfmt.browser.widgets.row_view import Leaping, WithLoader
+from tokfmt.browser.widgets.row_view import Leaping, WithLoader, tone_of
 from tokfmt.browser.widths import roomy
 from tokfmt.wording import counted, printable
 
@@ -333,7 +333,7 @@ class Reader(WithLoader, can_focus=True):
         part = None if parts is None else parts.at(token)
         if parts is None or part is None:  # not found yet, or padding
             return []
-        return [f"reader--hue-{'odd-' if token % 2 else ''}{parts.parts[part].shade % _HUES}"]
+        return [f"reader--hue-{'odd-' if token % 2 else ''}{tone_of(parts.parts[part].shade)}"]
 
     def _damaged(self, damage: Damage, y: int) -> list[Segment]:
         """Return a line of the message in place of a damaged row."""

@@ -434,6 +434,12 @@ _LONGEST_STRIP = 30  # cells
 TONES = 6
 """Colors of sources."""
 
+
+def tone_of(shade: int) -> int:
+    """Return the color of a source by its number, so that those of the first ones are far apart."""
+    return (0, 4, 2, 5, 1, 3)[shade % TONES]
+
+
 SHADES = "█▓▒░"
 """Sources differ in a shade too, for terminals without colors."""
 
@@ -744,7 +750,7 @@ class SequenceList(RowView):
         return [Segment(" ", style("list--dim")), *parts, Segment(value, style("list--dim"))]
 
     def _tone(self, shade: int) -> Style:
-        return Style(color=self.get_component_rich_style(f"list--tone-{shade % TONES}").color)
+        return Style(color=self.get_component_rich_style(f"list--tone-{tone_of(shade)}").color)
 
     def _words(self, port: RowSource, row: int, width: int) -> list[tuple[str, str]]:
         """Return the words around the hit of a row, or at its beginning, each with its style."""
