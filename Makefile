@@ -1,7 +1,6 @@
 # make demo   sets up and runs the main job on files in fixtures/
 # make test   sets up and passes all tests, lint, types and import contracts
 # make test-fast  the same without lint and what starts applications, processes or servers
-# make test-internal  the tests that pin modules which are about to change: run them before such a move lands
 # make faults   how many small faults in tokfmt the tests find (COUNT=200, SEED=1; about an hour)
 # make fuzz   the fuzzers, the survival harness and the joints of commands at length (FUZZ=1000000 mutations, every fault
 #             at every moment, JOINTS=1000 datasets of each command that writes one), more examples of each property, all
@@ -38,7 +37,7 @@ LINT := $(MAKE) --no-print-directory lint # by another name `make -n` does not r
 AT_LENGTH := tests/fuzz tests/survival tests/joints tests/unit/test_pickled_index.py tests/ops/test_pairs.py \
   tests/recipe/test_rows.py tests/cli/test_signals.py
 
-.PHONY: demo test test-fast test-internal faults fuzz compat bench lint types types-of-tests format clean setup
+.PHONY: demo test test-fast faults fuzz compat bench lint types types-of-tests format clean setup
 .PHONY: dist-test lint-release test-lowest docs docs-serve docs-test pictures notebooks-test share sbom
 
 setup: $(STAMP)
@@ -83,10 +82,6 @@ test: $(STAMP)
 test-fast: $(STAMP)
 	$(PYTEST) --durations=10 -m "not slow"
 
-test-internal: $(STAMP)
-	@tests/system.sh servers
-	$(PYTEST) --durations=10 tests/internal
-
 faults: $(STAMP)
 	@tests/system.sh
 	$(BIN)/python tests/faults.py --count $(or $(COUNT),200) --seed $(or $(SEED),1)
@@ -95,7 +90,6 @@ fuzz: $(STAMP)
 	@tests/system.sh servers
 	FUZZ=$(or $(FUZZ),1000000) JOINTS=$(or $(JOINTS),1000) $(PYTEST) $(AT_LENGTH)
 	FUZZ=1 $(PYTEST) -m "fuzz_only or hypothesis" $(AT_LENGTH:%=--ignore=%)
-	FUZZ=1 $(PYTEST) -m "fuzz_only or hypothesis" tests/internal
 
 compat: $(STAMP)
 	$(BIN)/python -m tests.compat $(ONLY)

@@ -89,11 +89,11 @@ class Jump:
 
     def tokfmt(self, out):
         from tokfmt.source.request import SourceRequest
-        from tokfmt.browser.data.session import open_first, open_in_full
+        from tokfmt.browser.data.opening import opened
         from tokfmt.browser.data.rows import Viewport, fetched, fetched_span
 
         request = SourceRequest((self.data(),), eos="none")
-        reader = open_in_full(request, open_first(request).format).views[0].reader
+        reader = opened(request).grown().views[0].reader
         last = reader.info.sequences - 1
 
         def jump(_):

@@ -4,21 +4,88 @@ import asyncio
 
 import numpy as np
 from paths import FIXTURES
+from textual import _wait
+from textual.binding import Binding
 from textual.css.stylesheet import Stylesheet
 
 from tokfmt.base.options import given_options
+from tokfmt.browser import keys
 from tokfmt.browser.app import Browser, settled
 from tokfmt.browser.data.catalog import Catalog
-from tokfmt.browser.data.rows import View, Viewport
-from tokfmt.browser.data.session import Opened, Session, open_session, refused_session
+from tokfmt.browser.data.layout import Kind, Mode, TokenStyle, glyphs, lines_of
+from tokfmt.browser.data.opening import Opening
+from tokfmt.browser.data.outline import Row
+from tokfmt.browser.data.rows import WINDOW, Characters, Piece, View, Viewport, fetched, fetched_span
+from tokfmt.browser.data.session import (
+    Choice,
+    Landing,
+    Session,
+    load,
+    open_session,
+    refused_session,
+    shown_session,
+)
+from tokfmt.browser.data.state import recall, remember
 from tokfmt.browser.datasets import CatalogList
 from tokfmt.browser.tabs.sequences import SequencesTab
+from tokfmt.commands.compare.fingerprint import AxisSide
+from tokfmt.core.memory import MemoryReader
+from tokfmt.core.ragged import Ragged, offsets_of
 from tokfmt.core.reader import Info, Layout
 from tokfmt.errors import CorruptError, TokfmtError
 from tokfmt.files.place import place_of
 from tokfmt.plugin import TokenReader
 from tokfmt.source.request import SourceRequest
 from tokfmt.source.stored import Separator
+
+__all__ = [
+    "BLOCKS",
+    "EVERY",
+    "HDF5",
+    "PACK",
+    "STORE",
+    "WINDOW",
+    "AxisSide",
+    "Browser",
+    "Characters",
+    "Choice",
+    "Fake",
+    "Info",
+    "Kind",
+    "Landing",
+    "Layout",
+    "MemoryReader",
+    "Mode",
+    "Piece",
+    "Ragged",
+    "Row",
+    "SourceRequest",
+    "TokenStyle",
+    "Viewport",
+    "browse",
+    "browse_folder",
+    "browser_of",
+    "catalog_rows",
+    "every_key",
+    "fetched",
+    "fetched_span",
+    "glyphs",
+    "has_ended",
+    "line",
+    "lines_of",
+    "load",
+    "notes",
+    "offsets_of",
+    "open_session",
+    "opened",
+    "reader_text",
+    "recall",
+    "remember",
+    "session_of",
+    "settled",
+    "tab_of",
+]
+"""What tests of the browser drive, and look at."""
 
 PACK = FIXTURES / "modalities" / "D_2byte_gpt2.pbin"
 BLOCKS = FIXTURES / "stage1" / "blocks"
@@ -39,6 +106,8 @@ def parse_once(sheet, css, *place, **how):
 
 
 Stylesheet._parse_rules = parse_once
+_wait.SLEEP_GRANULARITY, _wait.SLEEP_IDLE = 1 / 250, 1 / 5000
+"""Textual takes an app for idle that has used no processor for 20 ms, several times for each key; here, for 4 ms."""
 
 
 def browse(paths, steps, *, size=(120, 36), tokenizer=None, session=None, at=None, options=()):
@@ -93,6 +162,34 @@ def reader_text(app):
     return "\n".join("".join(run.text for run in line.runs) for line in reader.lines)
 
 
+def opened(path):
+    """The session of a dataset, as the browser opens it."""
+    return open_session(SourceRequest((str(path),)))
+
+
+def browser_of(paths):
+    """The browser of some datasets, also of one that cannot be read."""
+    requests = [SourceRequest((str(path),)) for path in paths]
+    return Browser(shown_session(requests[0]), requests[1:])
+
+
+def every_key():
+    """All keys of the tables of keys."""
+    tables = [table for table in vars(keys).values() if isinstance(table, list)]
+    return {binding.key for table in tables for binding in Binding.make_bindings(table)}
+
+
+def has_ended(app):
+    """Whether the browser ends, which an error of its own must not do."""
+    assert app._exception is None
+    return app._exit
+
+
+def notes(app):
+    """What the browser has said, and says still."""
+    return list(app._notifications)
+
+
 class Fake(TokenReader):
     """10^12 documents of 100 tokens; those in `broken` cannot be read."""
 
@@ -115,4 +212,6 @@ class Fake(TokenReader):
 
 def session_of(reader):
     view = View("documents", Viewport(reader))
-    return Session(SourceRequest(("fake",)), Opened(None, (view,), Separator(None)), "documents")
+    return Session(
+        SourceRequest(("fake",)), Opening(SourceRequest(("fake",)), None, (view,), Separator(None)), "documents"
+    )

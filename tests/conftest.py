@@ -109,12 +109,6 @@ def is_made(script):
     return there and made.read_text() == digest_of(script)
 
 
-def pytest_ignore_collect(collection_path, config):
-    """Leave out `tests/internal`, unless it is named: it pins modules that are about to change."""
-    inside = collection_path.name == "internal" and not any("internal" in word for word in config.args)
-    return True if inside else None
-
-
 def pytest_collection_modifyitems(config, items):
     """Mark what `make test-fast` leaves out, and leave to `make fuzz` what only it runs."""
     for item in items:

@@ -478,7 +478,7 @@ EQUIVALENT = {
     'tokfmt/core/annotation.py:stated_tokens:boundary:accepted = "tail" if short or stored > size else ""': (
         "the sizes differ here, so > and >= say the same"
     ),
-    'tokfmt/browser/data/opening.py:_at_once:boundary:return Opening(format_, (_fixed(reader),), source.separator, notes, "documents", info.tokens <= AT_ONCE)': (
+    'tokfmt/browser/data/opening.py:_at_once:boundary:return Opening(request, format_, (_fixed(reader),), source.separator, notes, "documents", info.tokens <= AT_ONCE)': (
         "at exactly the threshold both ways show the same rows"
     ),
     "tokfmt/commands/check/check.py:_Checking._walked.look_at:off by one:beyond, top = [], -1": (

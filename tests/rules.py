@@ -2,8 +2,7 @@
 
 A file of tests imports public names, and at most one module or package of tokfmt besides: the one under test, which the
 file is named after; a file of a folder that is named after a package imports any modules of it. It replaces no name of tokfmt, and uses no private one. Nothing is asked of `../shared` while tests
-are collected, as it may be absent. Helpers may do what they like, and so may `tests/internal`, which pins modules that
-are about to change: nothing is added to it, and each of its files goes when its module goes.
+are collected, as it may be absent. Helpers may do what they like.
 """
 
 import ast
@@ -97,10 +96,9 @@ def main() -> int:
     """Print what is broken; returns the exit code."""
     count = 0
     for path in sorted(ROOT.joinpath("tests").rglob("test_*.py")):
-        if "internal" not in path.relative_to(ROOT).parts:
-            for line, sentence in broken(path):
-                print(f"{path.relative_to(ROOT)}:{line}: {sentence}")
-                count += 1
+        for line, sentence in broken(path):
+            print(f"{path.relative_to(ROOT)}:{line}: {sentence}")
+            count += 1
     return int(count > 0)
 
 

@@ -127,13 +127,13 @@ def open(  # noqa: A001 - the verb that users expect
             texts = Texts(reader, encoder_of(reader, handle))
             if handle is not None:
                 source = source._replace(tokenizers=(handle.describe(),) * len(source.paths))
-            return TextDataset(
-                texts, source.format.name, inferred=reader.info.inferred, notes=source.notes, origin=(source,)
-            )
+            facts: dict[str, Any] = {"inferred": reader.info.inferred, "notes": source.notes, "origin": (source,)}
+            return TextDataset(texts, source.format.name, **facts, tokenizer=handle)
         guessed = (*reader.info.inferred, *source.separator.guess)
         notes = tuple(note for note in source.notes if note not in guessed)
         again = partial(_opened_again, wanted, handle) if reader.presumes else None
-        return Dataset(reader, source.format.name, inferred=guessed, notes=notes, origin=(source,), again=again)
+        facts = {"inferred": guessed, "notes": notes, "origin": (source,)}
+        return Dataset(reader, source.format.name, **facts, again=again, tokenizer=handle)
 
 
 def _opened_again(request: SourceRequest, tokenizer: TokenizerHandle | None) -> TokenReader:

@@ -28,6 +28,7 @@ from tokfmt.files.place import PlaceLike, destination_of
 from tokfmt.model.readers import sequence_reader
 from tokfmt.model.select import Concat, Picked, Shuffled, Slice
 from tokfmt.settings import count, settings
+from tokfmt.wording import html_table
 
 if TYPE_CHECKING:
     from tokfmt.commands.convert.request import Conversion
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
     from tokfmt.source.ingest import Texts
     from tokfmt.source.request import Options
     from tokfmt.source.stored import Source
+    from tokfmt.text.tokenizer import TokenizerHandle
 
 
 def _concat(readers: Iterable[TokenReader]) -> TokenReader:
@@ -77,6 +79,7 @@ class Dataset:
         notes: tuple[str, ...] = (),
         origin: tuple[Source, ...] = (),
         again: Callable[[], TokenReader] | None = None,
+        tokenizer: TokenizerHandle | None = None,
     ) -> None:
         """Hold a reader.
 
@@ -87,9 +90,10 @@ class Dataset:
             notes: See the class.
             origin: See the class.
             again: Opens the same sequences, and looks at the end of each. None: positions presume nothing. Picklable.
+            tokenizer: The tokenizer that the dataset was opened with.
         """
         self._reader, self.format, self.inferred, self.notes = reader, format_name, inferred, notes
-        self.origin, self._again = origin, again
+        self.origin, self._again, self._tokenizer = origin, again, tokenizer
         self._one: Callable[[int], Tokens]  # Reads the sequence of a number below `_ready`.
         self._ready = 0
         self._closed = False
@@ -113,6 +117,32 @@ class Dataset:
         `lengths`, `offsets` or `tokens` were asked for, which look at the end of each.
         """
         return replace(self._reader.info, inferred=self.inferred, notes=self.notes)
+
+    @property
+    def tokenizer(self) -> TokenizerHandle | None:
+        """The tokenizer that the dataset was opened with, or else that of its manifest; None if neither is known.
+
+        It has a `name`, an `eos_id`, a `vocab_size`, an `encoder()` and a `decoder()`.
+        """
+        if self._tokenizer is None and self.origin:
+            from tokfmt.source.stored import manifest_tokenizer
+
+            self._tokenizer = manifest_tokenizer(self.origin)
+        return self._tokenizer
+
+    def text(self, index: int) -> str:
+        """Return the text of a sequence, decoded by `tokenizer`. An ID that it does not have is ⟨id⟩.
+
+        Args:
+            index: The number of the sequence (negative: from the end).
+
+        Raises:
+            OptionError: If the tokenizer is not known.
+            IndexError: If there is no such sequence.
+        """
+        if self.tokenizer is None:
+            raise OptionError("the tokenizer of the dataset is not known. Open it with tokenizer=NAME")
+        return self.tokenizer.decoder(lenient=True).decode(self[index])
 
     def _look_at_ends(self) -> TokenReader:
         """Return the reader, whose positions presume nothing from now on: asked for once, they stay true."""
@@ -287,6 +317,7 @@ class Dataset:
             notes=tuple(dict.fromkeys((*self.notes, *other.notes))),
             origin=(*self.origin, *other.origin),
             again=partial(self._joined_again, other) if self._again or other._again else None,
+            tokenizer=self._tokenizer,
         )
 
     def _derived(self, view: Callable[[TokenReader], TokenReader]) -> Dataset:
@@ -301,6 +332,7 @@ class Dataset:
             notes=self.notes,
             origin=self.origin,
             again=None if self._again is None else partial(self._viewed_again, view),
+            tokenizer=self._tokenizer,
         )
 
     def _viewed_again(self, view: Callable[[TokenReader], TokenReader]) -> TokenReader:
@@ -473,22 +505,15 @@ class Dataset:
 
     def _repr_html_(self) -> str:
         """Return an HTML table of the first IDs of the first sequences, for notebooks."""
-        from html import escape
-
         shown = [self._beginning(number) for number in range(min(_SHOWN, len(self)))]
-        rows = [
-            f"<tr><td>{number:,}</td><td>{length:,}</td><td style='text-align:left'>"
-            f"{escape(' '.join(map(str, ids.tolist())))}{' …' if length > len(ids) else ''}</td></tr>"
+        rows: list[Sequence[object]] = [
+            (number, length, " ".join(map(str, ids.tolist())) + " …" * (length > len(ids)))
             for number, (length, ids) in enumerate(shown)
         ]
-        more = len(self) - len(shown)
-        rest = f"<tr><td colspan=3 style='text-align:left'>… {more:,} more</td></tr>" if more else ""
-        notes = "".join(f"<div>{escape(note)}</div>" for note in (*self.inferred, *self.notes))
-        return (
-            f"<div><b>tokfmt</b> {escape(self.format)}: {escape(self._facts())}{notes}<table><thead><tr>"
-            "<th>sequence</th><th>length</th><th style='text-align:left'>tokens</th></tr></thead>"
-            f"<tbody>{''.join(rows)}{rest}</tbody></table></div>"
-        )
+        if more := len(self) - len(shown):
+            rows.append((f"… {more:,} more", "", ""))
+        title, notes = f"{self.format}: {self._facts()}", (*self.inferred, *self.notes)
+        return html_table(title, ("sequence", "length", "tokens"), rows, notes)
 
 
 def sequence_numbers(index: object) -> list[int]:
@@ -525,8 +550,9 @@ class TextDataset(Dataset):
         inferred: tuple[str, ...] = (),
         notes: tuple[str, ...] = (),
         origin: tuple[Source, ...] = (),
+        tokenizer: TokenizerHandle | None = None,
     ) -> None:
-        super().__init__(texts, format_name, inferred=inferred, notes=notes, origin=origin)
+        super().__init__(texts, format_name, inferred=inferred, notes=notes, origin=origin, tokenizer=tokenizer)
         self._texts = texts
 
     def __len__(self) -> int:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from html import escape
 
 _EIGHTHS = "▏▎▍▌▋▊▉█"
 _LONGEST_NUMBER = 10**21
@@ -64,9 +65,17 @@ def shortened(text: str, room: int) -> str:
     return text if len(text) <= room else f"{text[: room - 1]}…"
 
 
+_INNER = {"header_bytes", "index_bytes"}
+"""Facts of a format that say nothing about its content; `--json` has them."""
+
+_USUAL = {"byte_order": "little", "files": 1, "prefixes": 1, "blocks": 1}
+"""Values that go without saying."""
+
+
 def listed_facts(facts: Mapping[str, object]) -> str:
-    """Return facts as `width 2, byte order little`, without those that are empty or 0."""
-    shown = {key: value for key, value in facts.items() if value not in (0, -1, None, "", (), [])}
+    """Return facts as `width 2, layout D`, without those that are empty, 0, usual, or only `--json` has."""
+    told = {key: value for key, value in facts.items() if key not in _INNER and _USUAL.get(key) != value}
+    shown = {key: value for key, value in told.items() if value not in (0, -1, None, "", (), [])}
     return ", ".join(f"{key.replace('_', ' ')} {_words(value)}" for key, value in shown.items())
 
 
@@ -108,6 +117,26 @@ def columns(rows: Sequence[Sequence[str]], words: Collection[int] = (0,)) -> lis
         cells = [cell.ljust(width) if number in words else cell.rjust(width) for number, (cell, width) in sized]
         lines.append("  ".join(cells).rstrip())
     return lines
+
+
+def html_table(title: str, heads: Sequence[str], rows: Iterable[Sequence[object]], notes: Iterable[str] = ()) -> str:
+    """Return a table for notebooks, in which all text is escaped. Numbers are grouped, and other cells left-aligned.
+
+    Args:
+        title: The line above the table.
+        heads: The names of the columns.
+        rows: The cells of each row; the cell of None is empty.
+        notes: Lines between the title and the table.
+    """
+
+    def cells(tag: str, row: Sequence[object]) -> str:
+        words = (f"{one:,}" if isinstance(one, int) else escape(str("" if one is None else one)) for one in row)
+        return "<tr>" + "".join(f"<{tag} style='text-align:left'>{one}</{tag}>" for one in words) + "</tr>"
+
+    lines = "".join(f"<div>{escape(note)}</div>" for note in notes)
+    body = "".join(cells("td", row) for row in rows)
+    table = f"<table><thead>{cells('th', heads)}</thead><tbody>{body}</tbody></table>" if body else ""
+    return f"<div><b>tokfmt</b> {escape(title)}{lines}{table}</div>"
 
 
 def separator_words(separator: int, origin: str, seen: str) -> str:

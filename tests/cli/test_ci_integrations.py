@@ -155,6 +155,19 @@ def test_the_action_runs_no_code_of_the_checkout(tmp_path):
     assert all(re.fullmatch(r"[\w/-]+@[0-9a-f]{40}", one) for one in used), "a tag can be moved, a commit cannot"
 
 
+def test_hooks_and_action_install_what_parquet_needs(tmp_path):
+    """By the limits of the extra `arrow`; other extras are an input of the Action."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert all(hook["additional_dependencies"] == extras["arrow"] for hook in HOOKS.values())
+    step = next(step for step in ACTION["runs"]["steps"] if step.get("name") == "Install tokfmt")
+    script = step["run"].replace("python -I -m pip", "echo")
+    for given, expected in (("arrow", "ACTION[arrow]"), ("arrow,remote", "ACTION[arrow,remote]"), ("", "ACTION")):
+        environment = {"TOKFMT_ACTION": "ACTION", "TOKFMT_EXTRAS": given}
+        done = subprocess.run(["bash", "-c", script], env=environment, capture_output=True, text=True)
+        assert done.stdout.split()[-1] == expected
+    assert ACTION["inputs"]["extras"]["default"] == "arrow"
+
+
 UNHOOKED = {"text", "recipe"}  # any text, and any TOML
 
 

@@ -20,7 +20,7 @@ from tokfmt.errors import TokfmtError
 KEPT = Path(__file__).with_name("snapshots")
 INFO = (
     "modalities/D_2byte_gpt2.pbin", "stage1/blocks", "flat-tokens/multi_chunk.zarr", "hdf5/padded_eos", "jsonl/crlf.jsonl",
-    "megatron/gpt2_text_document.bin", "llmc/fineweb_val_000000.bin", "nanogpt/openwebtext", "olmo/core-00000.npy", "array/cu_pair", "internevo/sft", "litgpt-packed/llama3_int32", "webdataset/tokshuf_rs", "tfrecord/maxtext_packed.tfrecord",
+    "megatron/gpt2_text_document.bin", "llmc/fineweb_val_000000.bin", "nanogpt/openwebtext", "olmo/core-00000.npy", "array/cu_pair", "internevo/sft", "litgpt-packed/llama3_int32", "webdataset/tokshuf_rs", "tfrecord/maxtext_packed.tfrecord", "arrayrecord/example_inputs.array_record",
     "datatrove/00001_unshuffled.ds", "litdata/torch_int32", "mds/packed256_static", "levanter/cache_uint32",
     "parquet/int32.parquet", "parquet/save_to_disk", "text/corpus.jsonl",
 )  # fmt: skip

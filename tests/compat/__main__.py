@@ -49,6 +49,7 @@ OLMO = Upstream("ai2_olmo", (TORCH, "ai2-olmo-core==3.0.0"))
 MODALITIES = Upstream("modalities_packs", (TORCH, "modalities==0.5.0"))
 PLAIN = Upstream("plain_loops")
 TFRECORD = Upstream("tf_record", ("tfrecord==1.14.6",))
+ARRAY_RECORD = Upstream("array_record_files", ("array_record==0.8.3", "tfrecord==1.14.6"))
 WEBDATASET = Upstream("web_dataset", ("webdataset==1.0.2",))
 
 
@@ -99,6 +100,9 @@ EXCHANGES = {
     ),
     "webdataset": Exchange(WEBDATASET, "webdataset: WebDataset, TarWriter", "{}", separator=False),
     "tfrecord": Exchange(TFRECORD, "tfrecord: tfrecord_loader, TFRecordWriter", "{}.tfrecord", separator=False),
+    "arrayrecord": Exchange(
+        ARRAY_RECORD, "array_record: ArrayRecordReader, ArrayRecordWriter", "{}.array_record", separator=False
+    ),
     "array": Exchange(PLAIN, "numpy: load, save", "{}.npy"),
     "flat-tokens": Exchange(PLAIN, "zarr: loader and writer of seqax, restated", "{}.zarr"),
     "hdf5": Exchange(PLAIN, "h5py: samples of Cerebras ModelZoo, restated", "{}.h5", cannot="ours theirs"),

@@ -104,18 +104,18 @@ class TestFile(FormatContract):
         raw = path.read_bytes()
         raw = gzip.decompress(raw) if options.get("compression") == "gzip" else raw
         name = options.get("field", "input_ids")
-        if dtype := options.get("record"):
+        if dtype := options.get("bare"):
             return [np.frombuffer(data, np.dtype(dtype).newbyteorder("<")).tolist() for data in frames(raw)]
         return [ids_of(data, name) for data in frames(raw)]
 
     def read_options(self, options):
-        return {"bare": options["record"]} if "record" in options else {}
+        return {"bare": options["bare"]} if "bare" in options else {}
 
 
 class TestFolder(TestFile):
     filename = "records"
     sharded = {"shard_size": 1}
-    write_variants = ({"shard_size": 7}, {"compression": "gzip"}, {"record": "int64"})
+    write_variants = ({"shard_size": 7}, {"compression": "gzip"}, {"bare": "int64"})
     long_options = {"shard_size": 1 << 16}
     flipped = 24
 

@@ -564,7 +564,7 @@ FORMATS = {
     "hdf5": "convert to hdf5", "flat-tokens": "convert to flat-tokens", "arrow": "convert to arrow",
     "datatrove": "convert to datatrove", "litdata": "convert to litdata", "llmc": "convert to llmc",
     "mds": "convert to mds", "megatron": "convert to megatron", "nanogpt": "convert to nanogpt",
-    "olmo": "convert to olmo", "litgpt-packed": "convert to litgpt-packed", "internevo": "convert to internevo", "webdataset": "convert to webdataset", "tfrecord": "convert to tfrecord", "array": "convert to array", "parquet": "convert to parquet", "tape": "convert to tape", "recipe": "recipe",
+    "olmo": "convert to olmo", "litgpt-packed": "convert to litgpt-packed", "internevo": "convert to internevo", "webdataset": "convert to webdataset", "tfrecord": "convert to tfrecord", "arrayrecord": "convert to arrayrecord", "array": "convert to array", "parquet": "convert to parquet", "tape": "convert to tape", "recipe": "recipe",
     "levanter": "", "text": "",
 }  # fmt: skip
 """The maker of each format; of those that tokfmt only reads there is none."""

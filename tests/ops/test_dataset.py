@@ -5,6 +5,8 @@ import pickle
 import re
 import subprocess
 import sys
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -351,7 +353,7 @@ def test_a_notebook_shows_the_beginning_of_a_long_sequence_and_reads_no_more():
     shown = Dataset(
         Counting(Ragged(np.arange(1_000_000, dtype=np.uint32), np.array([0, 1_000_000]))), "x"
     )._repr_html_()
-    assert "<td>1,000,000</td>" in shown and "10 11 …" in shown
+    assert ">1,000,000</td>" in shown and "10 11 …" in shown
     assert Counting.read == 12
 
 
@@ -387,3 +389,38 @@ def test_a_notebook_shows_names_and_notes_as_text():
     assert "&lt;script&gt;" in shown
     assert "records, tokenized when they are read" in tokfmt.open(CORPUS, tokenizer=str(TOKENIZER))._repr_html_()
     assert "0 sequences" in Dataset(MemoryReader(Ragged.of([])), "memory")._repr_html_()
+
+
+def test_a_dataset_knows_its_tokenizer_and_its_texts(tmp_path):
+    """By its manifest, or because it was opened with one; datasets made of it know it too."""
+    path = tmp_path / "x.pbin"
+    texts = [json.loads(line)["text"] for line in CORPUS.read_text().splitlines()]
+    tokfmt.convert(CORPUS, path, tokenizer=str(TOKENIZER))
+    with tokfmt.open(path) as dataset:
+        assert (dataset.tokenizer.name, dataset.tokenizer.eos_id) == (str(TOKENIZER), 4095)
+        assert [dataset.text(k) for k in (0, 5, -1)] == [texts[k] for k in (0, 5, -1)]
+        assert dataset.select([7, 3]).text(1) == texts[3]
+    Path(f"{path}.tokfmt.json").unlink()
+    with pytest.raises(OptionError, match="is not known. Open it with tokenizer=NAME"):
+        tokfmt.open(path, eos=4095).text(0)
+    opened = tokfmt.open(path, tokenizer=str(TOKENIZER))
+    assert (opened.select([7, 3]) + opened).text(1) == texts[3]
+    assert tokfmt.open(CORPUS, tokenizer=str(TOKENIZER)).text(4) == texts[4]
+
+
+def test_reports_are_tables_in_notebooks(tmp_path):
+    path = tmp_path / "x<b>.pbin"
+    tokfmt.convert(CORPUS, path, tokenizer=str(TOKENIZER))
+    shown: dict[str, Any] = {
+        "17,450": tokfmt.stats(path),
+        "no findings": tokfmt.check(path)[0],
+        "identical": tokfmt.diff(path, path),
+        "#3": tokfmt.show(path, "3"),
+    }
+    for words, report in shown.items():
+        found = report._repr_html_()
+        assert words in found or (words == "#3" and tokfmt.open(path).text(3)[:40].replace("'", "&#x27;") in found), (
+            found
+        )
+        assert "x&lt;b&gt;.pbin" in found
+        assert set(re.findall(r"</?([a-z]+)", found)) <= {"div", "b", "table", "thead", "tbody", "tr", "th", "td"}

@@ -49,6 +49,7 @@ CASES += [
         "litgpt-packed",
         "webdataset",
         "tfrecord",
+        "arrayrecord",
     )
     for case in json.loads((FIXTURES / home / "expected.json").read_text())["cases"]
     if "entry" in case and "defect" not in case

@@ -114,7 +114,6 @@ FILES = {
     "bzip2 data": b"BZh91AY&SY" + bytes(20),
     "xz data": b"\xfd7zXZ\0" + bytes(30),
     "a Vortex file": b"VTXF" + bytes(60) + b"VTXF",
-    "an ArrayRecord or Riegeli file": bytes.fromhex("83af70d10d884a3f0000000000000000") + bytes(48),
     "a TFRecord file": bytes.fromhex("000000000000000029039807d8ea82a2") * 3,
     "an Avro file": b"Obj\1\4\x14avro.codec" + bytes(30),
     "an ORC file": b"ORC\n\3\0\0" + bytes(30),

@@ -38,6 +38,7 @@ NAMES = {
     "internevo": "evo",
     "webdataset": "rows",
     "tfrecord": "x.tfrecord",
+    "arrayrecord": "x.array_record",
     "datatrove": "x.ds",
     "litdata": "chunks",
     "mds": "shards",
@@ -54,6 +55,7 @@ LIMITS = dict.fromkeys(NAMES, 2**31 - 1) | {
     "internevo": 2**32 - 1,
     "webdataset": 2**32 - 1,
     "tfrecord": 2**32 - 1,
+    "arrayrecord": 2**32 - 1,
     "datatrove": 2**32 - 1,
     "litdata": 2**32 - 1,
     "mds": 2**32 - 1,
@@ -188,7 +190,7 @@ def test_empty_sequences_are_carried_or_refused(one, other, tmp_path):
 def test_embedded_separators_are_carried_or_refused(one, other, tmp_path):
     lists = [[1, EOS, 2], [3], [4, EOS, EOS, 5], [6, EOS]]
     source = start(one, tmp_path, Ragged.of(lists))
-    known = one in ("jsonl", "flat-tokens", "parquet", "arrow", "internevo", "webdataset", "tfrecord")
+    known = one in ("jsonl", "flat-tokens", "parquet", "arrow", "internevo", "webdataset", "tfrecord", "arrayrecord")
     inside = 4 - known  # Rows are read without the separator at their end, as --eos names it.
     lists[-1] = lists[-1][: inside - 2]
     if other not in SCANNED:

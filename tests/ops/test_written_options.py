@@ -27,6 +27,10 @@ VALUES = {
     ("stage1", "seq_len"): ("64", "512", "1024"),
     ("hdf5", "stride"): ("overlap", "disjoint"),
     ("flat-tokens", "split"): ("train", "validation", "none"),
+    ("tfrecord", "bare"): ("int32", "int64"),
+    ("tfrecord", "field"): ("inputs",),
+    ("arrayrecord", "bare"): ("int32",),
+    ("arrayrecord", "field"): ("inputs", "ids"),
     ("arrow", "column"): ("tokens",),
     ("arrow", "split"): ("validation",),
     ("datatrove", "width"): ("2", "4"),
@@ -48,7 +52,7 @@ VALUES = {
 NAMES = {
     "jsonl": "out.jsonl", "modalities": "out.pbin", "stage1": "blocks", "hdf5": "out.h5", "flat-tokens": "out.zarr",
     "arrow": "out.arrow", "datatrove": "out.ds", "litdata": "out_chunks", "litgpt-packed": "out_packed", "llmc": "out.bin", "mds": "out_mds", "nanogpt": "train.bin",
-    "olmo": "out.npy", "parquet": "out.parquet",
+    "olmo": "out.npy", "parquet": "out.parquet", "tfrecord": "out.tfrecord", "arrayrecord": "out.array_record",
 }  # fmt: skip
 CASES = [(name, option, value) for (name, option), values in VALUES.items() for value in values]
 

@@ -9,7 +9,7 @@ import struct
 import numpy as np
 import pytest
 from amount import FUZZ_ONLY
-from browsing import BLOCKS, EVERY, PACK, Fake, browse, line, reader_text, session_of, tab_of
+from browsing import BLOCKS, EVERY, PACK, Fake, Mode, browse, line, notes, reader_text, recall, session_of, tab_of
 from paths import CORPUS, FIXTURES, TOKENIZER
 
 import tokfmt
@@ -274,3 +274,91 @@ def tokfmt_pack(place, documents):
     data = np.array([token for one in documents for token in one], "<u2").tobytes()
     index = pickle.dumps([(int(a), int(b - a)) for a, b in itertools.pairwise(bounds)])
     place.write_bytes(struct.pack("<QI", len(data), 2) + data + index)
+
+
+@FUZZ_ONLY
+def test_text_is_decoded_when_the_tokenizer_is_there():
+    first = json.loads(CORPUS.read_text().splitlines()[3])["text"]
+
+    async def steps(app, press):
+        await press("down", "down", "down")
+        assert reader_text(app).replace("\n", "").startswith(first[:20])
+        assert first[:20] in list_line(app, 3)
+        assert tab_of(app).session.port.unit == "token"
+        await press("m")
+        assert tab_of(app).reader.mode is Mode.IDS
+        numbers = [int(word) for word in reader_text(app).split()]
+        await press("m")
+        assert tab_of(app).reader.mode is Mode.BOTH
+        assert set(map(str, numbers[:3])) <= set(reader_text(app).split())
+
+    browse([CORPUS], steps, tokenizer=str(TOKENIZER))
+
+
+@FUZZ_ONLY
+def test_a_trillion_documents():
+    async def steps(app, press):
+        tab = tab_of(app)
+        await press("end")
+        assert tab.where == (10**12 - 1, 0)
+        assert "999,999,999,999" in list_line(app, 10**12 - 1)
+        await press("tab", "end")
+        assert tab.where == (10**12 - 1, 99)
+        await press("g", *"5e11", "enter")
+        assert tab.where == (5 * 10**11, 0)
+        await press("pageup", "shift+tab", "pageup", "up")
+        tab.list.scroll_to(y=25 * 10**10, animate=False)
+        await press()
+        assert abs(tab.list.top - 25 * 10**10) < 100
+
+    browse([], steps, session=session_of(Fake()))
+
+
+@FUZZ_ONLY
+def test_damage_is_shown_in_its_place():
+    async def steps(app, press):
+        tab = tab_of(app)
+        assert "✗ a.bin" in list_line(app, 0)
+        assert "the chunk is damaged" in reader_text(app)
+        await press("g", *"200", "enter")
+        assert reader_text(app).split()[0] == "20000"
+        assert tab.where == (200, 0)
+
+    browse([], steps, session=session_of(Fake(broken=(3,))))
+
+
+@FUZZ_ONLY
+def test_a_tokenizer_is_remembered_for_the_dataset():
+    async def nothing(app, press):
+        assert app.session.vocabulary is not None
+
+    browse([PACK], nothing, tokenizer=str(TOKENIZER))
+    assert recall(PACK)["tokenizer"] == str(TOKENIZER)
+    browse([PACK], nothing)
+
+
+@FUZZ_ONLY
+def test_a_tokenizer_that_cannot_be_loaded_is_a_notification(tmp_path):
+    bad = tmp_path / "tokenizer.json"
+    bad.write_text("{}")
+
+    async def steps(app, press):
+        assert any("is not a tokenizer.json" in str(one.message) for one in notes(app))
+        assert reader_text(app).split()[0] == "464"
+        await press("down")
+        assert app.is_running
+
+    browse([PACK], steps, tokenizer=str(bad))
+
+
+@FUZZ_ONLY
+def test_the_first_line_is_told_before_and_after_its_labels_are_there():
+    """What a store answers may arrive while the browser starts or ends."""
+
+    async def steps(app, press):
+        bar = app.query_one("#topbar")
+        await bar.remove_children()
+        app.say()
+        bar.say_filter("len>5")
+
+    browse([PACK], steps)

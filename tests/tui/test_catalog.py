@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 from amount import FUZZ_ONLY
-from browsing import browse_folder, catalog_rows
+from browsing import browse_folder, catalog_rows, line
 from click.testing import CliRunner
 from paths import FIXTURES
 
@@ -66,6 +66,7 @@ def test_files_beside_those_of_a_dataset_are_listed_too(folder):
 @FUZZ_ONLY
 def test_a_dataset_has_the_whole_screen_after_one_that_cannot_be_read(folder):
     """Also the first one, which follows the folder itself."""
+    (folder / "z.pbin").write_bytes(b"\xff" * 2000)
 
     async def steps(app, press):
         for key, readable in (("g", True), ("G", False), ("g", True)):
@@ -74,7 +75,7 @@ def test_a_dataset_has_the_whole_screen_after_one_that_cannot_be_read(folder):
             shown, hidden = app.sequences.list, app.sequences.query_one("#refusal")
             shown, hidden = (shown, hidden) if readable else (hidden, shown)
             assert shown.has_focus
-            assert shown.outer_size.height == app.size.height - 2
+            assert shown.outer_size.height == app.size.height - 3
             assert not hidden.size.height or not hidden.display or not hidden.parent.display
             await press("d")
 
@@ -127,3 +128,41 @@ def test_a_picture_of_a_folder_and_an_empty_one(folder, tmp_path):
     (tmp_path / "none").mkdir()
     done = CliRunner().invoke(cli, ["browse", str(tmp_path / "none"), "--screenshot", str(tmp_path / "y.svg")])
     assert "holds no dataset" in str(done.exception)
+
+
+@FUZZ_ONLY
+def test_enter_opens_a_dataset_and_d_returns(folder):
+    async def steps(app, press):
+        assert type(app.screen).__name__ == "Datasets"
+        await press("escape")
+        assert type(app.screen).__name__ == "Datasets"  # nothing is open below it
+        await press("down", "enter")
+        assert type(app.screen).__name__ != "Datasets"
+        assert app.session.path == folder / "b" / "deep" / "store.zarr"
+        await press("d")
+        assert app.screen.query_one("CatalogList").cursor == 1
+        await press("escape")
+        assert app.session.path == folder / "b" / "deep" / "store.zarr"
+        await press("g", "1", "enter", "backspace")
+        assert type(app.screen).__name__ != "Datasets"  # back to the place before the jump
+        await press("backspace")
+        assert type(app.screen).__name__ == "Datasets"
+        await press("end", "enter")
+        assert app.session.opened.damage  # a cut pack, whose tokens are shown
+        await press("4")
+        assert app.entry.name == "index"  # its bytes are shown
+
+    browse_folder(folder, steps)
+
+
+@FUZZ_ONLY
+@pytest.mark.parametrize("width", [40, 60, 80, 200])
+def test_columns_fit(folder, width):
+    async def steps(app, press):
+        shown = app.screen.query_one("CatalogList")
+        for y in range(shown.size.height):
+            assert len(line(shown, y)) <= shown.size.width
+        assert catalog_rows(app)[0][0].startswith("a.pbin")
+        assert "✓" in line(shown, 1)
+
+    browse_folder(folder, steps, size=(width, 20))

@@ -1,14 +1,18 @@
 """Columns of the list by what the format has, and the list in the order of one."""
 
 import json
+from typing import Any
 
 import numpy as np
 import pytest
 from amount import FUZZ_ONLY, first
-from browsing import PACK, browse, line, tab_of
-from paths import CORPUS, TOKENIZER
+from browsing import PACK, SourceRequest, browse, fetched_span, line, open_session, recall, tab_of
+from opened import open_source
+from paths import CORPUS, FIXTURES, TOKENIZER
 
 import tokfmt
+from tokfmt.browser.data import columns
+from tokfmt.browser.data.columns import columns_of, masked
 
 
 @pytest.fixture(autouse=True)
@@ -117,3 +121,86 @@ def test_a_damaged_line_takes_nothing_but_itself(tokenizer, tmp_path):
         assert app.tab.query_one("#groups").groups is None
 
     browse([path], steps, tokenizer=tokenizer)
+
+
+LINES = FIXTURES / "text" / "with_fields.jsonl"
+
+
+RECORDS = [json.loads(one) for one in LINES.read_text().splitlines()]
+
+
+@FUZZ_ONLY
+@pytest.mark.parametrize(("path", "field"), [(PACK, "input_ids"), (CORPUS, "text")])
+def test_an_export_has_the_order_of_the_list(path, field, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    async def steps(app, press):
+        tab = tab_of(app)
+        await press("vertical_line", "down", "enter", "f", *"len", "greater_than_sign", *"50", "enter", "e", "enter")
+        rows = [tab.list.row_of(k) for k in range(tab.list.count)]
+        assert rows != sorted(rows)
+        (written,) = tmp_path.glob("*.jsonl")
+        values = [json.loads(one)[field] for one in written.read_text().splitlines()]
+        assert [len(one) for one in values] == [fetched_span(app.session.port, row).length for row in rows]
+        assert values == sorted(values, key=len, reverse=True)
+
+    browse([path], steps)
+
+
+@FUZZ_ONLY
+def test_fields_of_records_are_columns_and_orders():
+    names = [name for name in RECORDS[0] if name != "text"]
+    assert names
+
+    async def steps(app, press):
+        tab = tab_of(app)
+        await press("vertical_line")
+        assert type(app.screen).__name__ == "ColumnList"
+        await press("down", "down", "space", "enter")
+        name = names[0]
+        values = [record.get(name) for record in RECORDS]
+        assert name in line(tab.list, 0)
+        order = [tab.list.row_of(k) for k in range(tab.list.count)]
+        if all(isinstance(value, str) for value in values):
+            assert [values[row] for row in order] == sorted(values)
+        else:
+            assert [values[row] for row in order] == sorted(values, reverse=True)
+        for k in range(3):
+            assert columns.shown(values[order[k]])[:8] in line(tab.list, k + 1)
+        assert recall(LINES)["columns"] == [name]
+
+    browse([LINES], steps, size=(160, 40))
+
+    async def again(app, press):
+        assert names[0] in line(tab_of(app).list, 0)
+
+    browse([LINES], again, size=(160, 40))
+
+
+@FUZZ_ONLY
+@pytest.mark.parametrize("path", ["hdf5/summarization", "recipe/mix.toml"])
+def test_the_share_masked(path):
+    reader = open_source([FIXTURES / path]).reader
+    session = open_session(SourceRequest((FIXTURES / path,)))
+    while session.view.name != "samples":
+        session.switch()
+    samples = session.view.reader
+    column = next(one for one in columns_of(session) if one.name == "masked")
+    count = samples.info.sequences
+    bounds = samples.offsets(0, count).tolist()
+    shares = masked(samples, 0, count)
+    for row, (a, b) in enumerate(zip(bounds, bounds[1:], strict=False)):
+        counts = [bool(m) and label != -100 for m, label in zip(samples.masks(a, b), samples.labels(a, b), strict=True)]
+        assert shares[row] == pytest.approx(1 - sum(counts) / len(counts))
+    column.load([0, 1])
+    assert column.peek(1) == f"{shares[1]:.0%}"
+    assert column.peek(2) is None
+    reader.close()
+
+
+@FUZZ_ONLY
+def test_the_source_is_a_column():
+    view: Any = tokfmt.open(FIXTURES / "recipe" / "mix.toml")
+    session = open_session(SourceRequest((FIXTURES / "recipe" / "mix.toml",)))
+    (column,) = [one for one in columns_of(session) if one.name == "source"]
+    assert list(column.read(0, len(view))) == [view.where(k).source for k in range(len(view))]

@@ -2,10 +2,12 @@
 
 import json
 
+import numpy as np
 import pytest
 from amount import FUZZ_ONLY, first
-from browsing import PACK, browse, reader_text, tab_of
-from paths import FIXTURES
+from browsing import PACK, browse, line, notes, reader_text, tab_of
+from opened import open_source
+from paths import CORPUS, FIXTURES
 
 import tokfmt
 
@@ -172,3 +174,78 @@ def test_findings_are_exported(tmp_path):
         assert codes == [finding.code for finding in app.tab.list.findings]
 
     browse([bad], steps)
+
+
+def numbers(holds):
+    return [i for i, document in enumerate(DOCUMENTS) if holds(document)]
+
+
+@FUZZ_ONLY
+def test_a_finding_about_no_sequence_says_so():
+    async def steps(app, press):
+        await press("3", "end")
+        app.tab.list.move_cursor(row=len(app.tab.list.findings) - 1)
+        assert app.tab.list.finding.offset is None
+        await press("l")
+        assert app.entry.name == "findings"
+        assert "about no single sequence" in str(list(notes(app))[-1].message)
+
+    browse([FIXTURES / "bad" / "jsonl" / "control_invalid_lines.jsonl"], steps)
+
+
+@FUZZ_ONLY
+def test_enter_in_the_reader_lists_the_sequences_with_the_token():
+    reader = open_source([PACK]).reader
+    ids, bounds = reader.tokens(0, reader.info.tokens), reader.offsets(0, reader.info.sequences)
+
+    def rows_with(token):
+        return np.unique(np.searchsorted(bounds, np.flatnonzero(ids == token), side="right") - 1).tolist()
+
+    async def steps(app, press):
+        tab = tab_of(app)
+        assert " Read " in line(app.query_one("#keys"), 0)
+        count = reader.info.sequences
+        unit = next(k for k in range(50) if 1 < len(rows_with(ids[bounds[1] + k])) < count)
+        token = int(ids[bounds[1] + unit])
+        await press("down", "enter", *["right"] * unit)
+        assert " List all " in line(app.query_one("#keys"), 0)
+        assert "⏎ list all" in str(tab.query_one("#detail").render())
+        await press("enter")
+        assert listed(app) == rows_with(token)
+        assert tab.where == (1, unit)  # the cursor stays
+        assert tab.search.results.hits == np.count_nonzero(ids == token)
+        assert tab.list.has_focus
+        await press("backspace")
+        assert listed(app) == list(range(count))
+        assert tab.where == (1, unit)
+        await press("enter", "s", "right", "enter")  # the marked tokens, in a row
+        pair = ids[bounds[1] + unit : bounds[1] + unit + 2]
+        starts = np.flatnonzero((ids[:-1] == pair[0]) & (ids[1:] == pair[1]))
+        assert listed(app) == np.unique(np.searchsorted(bounds, starts, side="right") - 1).tolist()
+
+    browse([PACK], steps, size=(160, 36))
+
+
+@FUZZ_ONLY
+def test_a_click_on_the_facts_lists_the_sequences_with_the_token(repeated):
+    async def steps(app, press):
+        facts = tab_of(app).query_one("#detail")
+        text = [line(facts, y) for y in range(facts.size.height)]
+        y = next(y for y, words in enumerate(text) if "list all" in words)
+        await press.pilot.click(facts, offset=(text[y].index("list all") + 2 + facts.gutter.left, y + facts.gutter.top))
+        await press()
+        assert listed(app) == numbers(lambda document: 7 in document)
+
+    browse([repeated], steps)
+
+
+@FUZZ_ONLY
+def test_characters_have_no_list_of_their_ids():
+    async def steps(app, press):
+        assert "list all" not in str(tab_of(app).query_one("#detail").render())
+        await press("enter", "enter")
+        assert "List all" not in line(app.query_one("#keys"), 0)
+        assert tab_of(app).filtered is None
+        assert "have no IDs" in str(list(notes(app))[-1].message)
+
+    browse([CORPUS], steps)

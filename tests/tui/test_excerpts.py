@@ -1,12 +1,17 @@
 """The list during a search: the words around the first hit of each row, read for the rows on the screen only."""
 
 import json
+import random
 
+import numpy as np
 import pytest
-from amount import only
-from browsing import browse, line, tab_of
+from amount import FUZZ_ONLY, only
+from browsing import PACK, Characters, Piece, TokenStyle, browse, fetched, line, tab_of
+from paths import CORPUS, TOKENIZER, golden
 from rich.cells import cell_len
 from textual.widgets import Input
+
+from tokfmt.browser.data.excerpts import Excerpt
 
 
 @pytest.fixture(autouse=True)
@@ -29,7 +34,7 @@ async def find(app, press, words):
 def hits_at(app, y):
     """What a line of the list shows in the style of hits."""
     shown = tab_of(app).list
-    color = shown.get_component_rich_style("list--excerpt").bgcolor
+    color = shown.get_component_rich_style("table--excerpt").bgcolor
     return "".join(part.text for part in shown.render_line(y) if part.style and part.style.bgcolor == color)
 
 
@@ -55,3 +60,45 @@ def test_the_list_shows_the_words_around_a_hit(tmp_path, columns):
         assert [line(shown, y)[6:] for y in range(1, 6)] == [one[6:] for one in before]
 
     browse([path], steps, size=(columns, 24))
+
+
+@FUZZ_ONLY
+@pytest.mark.parametrize(("path", "known"), [(PACK, False), (CORPUS, True)])
+def test_a_hit_in_the_list_is_the_hit_in_the_reader(path, known):
+    """IDs, and text that is tokenized on reading, whose hits are characters."""
+    tokenizer = TOKENIZER if known else golden("gpt2")
+
+    async def steps(app, press):
+        tab = tab_of(app)
+        await find(app, press, " (the|to|of) ")
+        found = [y for y in tab.list.seen if tab.search.results.has(tab.list.row_of(y))]
+        assert found
+        for y in found:
+            row = tab.list.row_of(y)
+            hit = tab.search.first_in(row)
+            assert tab.search.visible(row, 0, 1 << 20)[0] == hit
+            units = fetched(tab.port, row, hit.start, hit.stop).units
+            spelled = tab.scope.decoder.pieces(units.tolist())
+            text = b"".join(one if isinstance(one, bytes) else one.encode() for one in spelled).decode()
+            assert hits_at(app, 1 + y - tab.list.top).startswith(text.replace("\n", "⏎"))  # others follow it
+
+    browse([path], steps, tokenizer=str(tokenizer), size=(160, 30))
+
+
+@FUZZ_ONLY
+def test_an_excerpt_fits_any_width_and_has_the_hit():
+    chosen = random.Random(3)
+    letters = "abc  \n字é‍👩🏽क्षि\u0301\t"
+    style = TokenStyle(Characters(), characters=True)
+    for _ in range(300):
+        text = "".join(chosen.choice(letters) for _ in range(chosen.randrange(1, 90)))
+        start = chosen.randrange(len(text))
+        hit = range(start, min(len(text), start + chosen.randrange(4)))
+        first = chosen.choice((0, 70))
+        piece = Piece(np.array([ord(char) for char in text], np.uint32))
+        moved = range(hit.start + first, hit.stop + first)
+        excerpt = Excerpt(first, piece, moved, frozenset(moved))
+        for width in (-1, 0, 1, 2, 3, 5, 9, 20, 80, 400):
+            words = excerpt.words(style, width)
+            assert sum(cell_len(one.text) for one in words) <= max(0, width)
+            assert any(one.is_hit for one in words) or width < 4

@@ -5,8 +5,9 @@ import json
 import numpy as np
 import pytest
 from amount import FUZZ_ONLY, first
-from browsing import BLOCKS, PACK, browse, tab_of
+from browsing import BLOCKS, PACK, browse, line, notes, reader_text, tab_of
 from paths import FIXTURES
+from textual.widgets import DataTable, Input
 
 import tokfmt
 
@@ -283,5 +284,169 @@ def test_the_palette_lists_each_thing_once_and_nothing_that_does_nothing():
             assert len(set(titles)) == len(titles)
             assert {"Quit", "All keys", "Theme"} <= set(titles)
             assert not {"Compare", "Keys", "Screenshot", "Remove the filter", "Next token", "Down"} & set(titles)
+
+    browse([PACK], steps)
+
+
+HIT = "11"
+"""A token that PACK has 92 times."""
+
+
+def said(app):
+    return [str(notification.message) for notification in notes(app)]
+
+
+async def answer(app, press, key, words):
+    await press(key)
+    app.screen.query_one(Input).value = words
+    await press("enter")
+
+
+@FUZZ_ONLY
+def test_n_and_shift_n_go_from_hit_to_hit():
+    async def steps(app, press):
+        tab = tab_of(app)
+        await press("n")
+        assert said(app)[-1] == "Search with / first. ] goes to the next row."
+        assert tab.where == (0, 0)
+        await answer(app, press, "slash", HIT)
+        places = [tab.where]
+        for _ in range(3):
+            await press("n")
+            places.append(tab.where)
+        assert len(set(places)) == 4
+        for where in places[2::-1]:
+            await press("N")
+            assert tab.where == where
+
+    browse([PACK], steps)
+
+
+@FUZZ_ONLY
+@pytest.mark.parametrize("key", ["2", "3", "4"])
+def test_a_search_and_a_filter_begin_in_every_tab(key):
+    async def steps(app, press):
+        name = next(entry.name for entry in app.tabs if entry.key == key)
+        await press(key)
+        assert "/ Find" in line(app.query_one("#keys"), 0)
+        await answer(app, press, "slash", HIT)
+        assert app.entry.name == "sequences"
+        assert tab_of(app).reader.hits
+        await press("backspace", "backspace")
+        assert app.entry.name == name
+        await answer(app, press, "f", "len>50")
+        assert app.entry.name == "sequences"
+        assert tab_of(app).filtered.results.sequences
+        await press("escape", "backspace")
+        assert app.entry.name == name
+
+    browse([PACK], steps)
+
+
+@FUZZ_ONLY
+def test_ctrl_c_says_how_to_quit():
+    async def steps(app, press):
+        await press("ctrl+c")
+        assert said(app) == ["q quits."]
+
+    browse([PACK], steps)
+
+
+@FUZZ_ONLY
+def test_back_and_forward_through_every_kind_of_jump():
+    async def steps(app, press):
+        tab = tab_of(app)
+        await press("backspace")
+        assert said(app) == ["No jump has led here."]
+        places = [tab.where]
+        for keys in (
+            ("g", "9", "enter"),
+            ("g", "t", "colon", *"700", "enter"),
+            ("r",),
+            ("slash", *HIT, "enter"),
+            ("n",),
+            ("G",),
+        ):
+            await press(*keys)
+            if tab.where != places[-1]:
+                places.append(tab.where)
+        assert len(places) > 4
+        for where in places[-2::-1]:
+            await press("ctrl+o")
+            assert tab.where == where
+        for where in places[1:]:
+            await press("alt+right")
+            assert tab.where == where
+        await press("backspace", "g", "3", "enter", "alt+right")
+        assert said(app)[-1] == "There is no place to go forward to."
+        assert tab.where == (3, 0)
+
+    browse([PACK], steps)
+
+
+@FUZZ_ONLY
+def test_a_drag_marks_tokens_and_a_copy_takes_them():
+    async def steps(app, press):
+        tab, pilot = tab_of(app), press.pilot
+        await press("g", "1", "1", "enter")
+        reader = tab.reader
+        assert await pilot.mouse_down(reader, offset=cell_of(reader, 7))
+        await pilot.hover(reader, offset=cell_of(reader, 20))
+        await pilot.hover(reader, offset=cell_of(reader, 9))
+        await pilot.mouse_up(reader, offset=cell_of(reader, 9))
+        await press()
+        assert reader.marked == range(7, 10)
+        assert "3 marked" in tab.query_one("#reading").border_title
+        await press("c")
+        piece = app.session.port.peek(11, 7, 10)
+        assert app.clipboard == " ".join(map(str, piece.units.tolist()))
+        assert "3 tokens of part of document 11" in said(app)[-1]
+        await pilot.click(reader, offset=cell_of(reader, 30))
+        await press()
+        assert (tab.where, reader.marked) == ((11, 30), range(0))
+
+    browse([PACK], steps)
+
+
+@FUZZ_ONLY
+def test_a_double_click_opens_a_row_and_a_finding():
+    async def steps(app, press):
+        tab, pilot = tab_of(app), press.pilot
+        await pilot.click(tab.list, offset=(10, 4 + tab.list.gutter.top))
+        await press()
+        assert tab.list.has_focus
+        await pilot.click(tab.list, offset=(10, 4 + tab.list.gutter.top), times=2)
+        await press()
+        assert type(app.focused).__name__ == "Reader"
+        await press("3")
+        table = app.query_one(DataTable)
+        await pilot.click(table, offset=(30, 1))
+        await press()
+        assert app.entry.name == "findings"  # also where the cursor was there before
+        await pilot.click(table, offset=(30, 1), times=2)
+        await press()
+        assert app.entry.name == "index"
+
+    browse([FIXTURES / "modalities" / "E_D_2byte_gpt2.pbin"], steps)
+
+
+@FUZZ_ONLY
+def test_a_filter_that_finds_nothing_shows_nothing():
+    async def steps(app, press):
+        tab = tab_of(app)
+        await press("g", "9", "enter", "tab", "right", "right")
+        await answer(app, press, "f", "len>100000")
+        assert "nothing to list" in line(tab.list, 1)
+        assert reader_text(app) == str(tab.query_one("#detail").render()) == ""
+        assert "nothing is listed" in tab.query_one("#reading").border_title
+        await press("c")
+        assert said(app)[-1] == "Nothing is listed. F lists all."
+        await press("F")
+        assert tab.where == (9, 2)
+        assert reader_text(app)
+        await answer(app, press, "f", "len>100000")
+        await answer(app, press, "f", "len>50")
+        assert reader_text(app)
+        assert tab.filtered.results.has(tab.where[0])
 
     browse([PACK], steps)

@@ -4,12 +4,13 @@ import shlex
 
 import pytest
 from amount import FUZZ_ONLY, first
-from browsing import EVERY, HDF5, PACK, browse, tab_of
+from browsing import EVERY, HDF5, PACK, Landing, browse, notes, tab_of
 from click.testing import CliRunner
 from paths import CORPUS, FIXTURES, TOKENIZER
 
 from tokfmt.browser.data.links import last_place, parse_landing, remember_place
 from tokfmt.cli.main import cli
+from tokfmt.errors import OptionError
 
 
 @pytest.fixture(autouse=True)
@@ -89,3 +90,30 @@ def test_the_command_line_takes_a_place(tmp_path):
         assert "Error: Invalid value for '--at'" in done.output.splitlines()[-1]
     done = CliRunner().invoke(cli, ["browse", str(PACK), "--at", "17"])  # no terminal: the preview is of that place
     assert "#17" in done.output
+
+
+@FUZZ_ONLY
+def test_places_are_read_from_words():
+    assert parse_landing("123") == Landing(123)
+    assert parse_landing("123:45") == Landing(123, 45)
+    assert parse_landing(" samples:12:0 ") == Landing(12, 0, "samples")
+    assert parse_landing("records:7") == Landing(7, 0, "records")
+    assert parse_landing("1e6:2k") == Landing(10**6, 2000)
+    for wrong in ("", "x", "samples", "samples:", "sample:3", "3:x", "-3", "3:-1", "1:2:3"):
+        with pytest.raises(OptionError):
+            parse_landing(wrong)
+
+
+@FUZZ_ONLY
+def test_a_place_that_is_not_there():
+    async def steps(app, press):
+        assert tab_of(app).where == (0, 0)
+        assert "there is no document 400 in" in str(list(notes(app))[-1].message)
+
+    browse([PACK], steps, at=Landing(400))
+
+    async def other(app, press):
+        assert tab_of(app).where == (0, 0)
+        assert "has no samples" in str(list(notes(app))[-1].message)
+
+    browse([PACK], other, at=Landing(0, 0, "samples"))

@@ -1,7 +1,10 @@
 """The mouse on what is between and beside the panes, and calling off what takes long."""
 
+import numpy as np
 import pytest
-from browsing import PACK, browse, line, tab_of
+from amount import FUZZ_ONLY
+from browsing import PACK, Info, Layout, browse, line, session_of, tab_of
+from browsing import Fake as Trillion
 from textual.events import MouseScrollDown
 from textual.scrollbar import ScrollBar
 
@@ -93,3 +96,70 @@ def test_the_wheel_scrolls_what_it_is_over():
         assert tab.where == (0, 0)
 
     browse([PACK], steps, size=(80, 20))
+
+
+@FUZZ_ONLY
+def test_the_divider_is_dragged():
+    async def steps(app, press):
+        pilot, tab, divider = press.pilot, tab_of(app), app.query_one("Divider")
+        before = tab.list.size.width
+        assert await pilot.mouse_down("Divider", offset=(0, 5))
+        assert divider.has_class("held")
+        await pilot.hover(offset=(84, 6))
+        await press()
+        assert abs(divider.region.x - 84) <= 2
+        assert tab.list.size.width > before
+        await pilot.hover(offset=(2, 6))  # not narrower than it can be used
+        await press()
+        assert 20 <= tab.list.size.width < before
+        narrow = tab.list.size.width
+        await pilot.mouse_up(offset=(2, 6))
+        assert not divider.has_class("held")
+        await pilot.hover(offset=(70, 6))  # nobody holds it
+        await press()
+        assert tab.list.size.width == narrow
+
+    browse([PACK], steps)
+
+
+@FUZZ_ONLY
+def test_the_scrollbar_of_a_trillion_rows():
+    async def steps(app, press):
+        track, pilot = tab_of(app).list.vertical_scrollbar, press.pilot
+        assert await pilot.mouse_down(track, offset=(0, 0))
+        await pilot.hover(track, offset=(0, track.size.height // 2))
+        await press()
+        await pilot.mouse_up(track, offset=(0, track.size.height // 2))
+        assert 4 * 10**11 < tab_of(app).list.top < 6 * 10**11
+
+    browse([], steps, session=session_of(Trillion()))
+
+
+class Most(Trillion):
+    """2^53 documents."""
+
+    def __init__(self):
+        super().__init__()
+        self.info = Info(Layout.DOCUMENTS, np.dtype(np.uint32), 1 << 53, 100 << 53)
+
+
+@FUZZ_ONLY
+def test_no_row_is_skipped_among_as_many_as_there_may_be():
+    async def steps(app, press):
+        listed, last = tab_of(app).list, (1 << 53) - 1
+
+        def shown():
+            return [int(line(listed, y).split()[0].replace(",", "")) for y in range(1, listed.size.height)]
+
+        await press("end")
+        assert listed.row == last
+        assert shown() == list(range(last - listed.height + 1, last + 1))
+        for count in range(1, listed.height + 3):
+            await press("up")
+            assert listed.row == last - count
+        assert shown() == list(range(listed.row, listed.row + listed.height))
+        await press("pageup", "g", *str(last - 5), "enter")
+        assert tab_of(app).where == (last - 5, 0)
+        assert last - 5 in shown()
+
+    browse([], steps, session=session_of(Most()), size=(120, 16))

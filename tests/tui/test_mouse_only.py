@@ -1,10 +1,15 @@
 """Everything that a key does, done with a mouse: lists of dialogs, ranges, the wheel beside the panes, words that lead on."""
 
+import json
+
 import pytest
 from amount import FUZZ_ONLY
-from browsing import PACK, browse, tab_of
-from paths import CORPUS
+from browsing import BLOCKS, PACK, browse, browse_folder, line, tab_of
+from paths import CORPUS, FIXTURES, TOKENIZER
 from textual.events import MouseDown, MouseScrollDown, MouseUp
+from textual.widgets import Input, OptionList
+
+import tokfmt
 
 
 @pytest.fixture(autouse=True)
@@ -51,3 +56,165 @@ def test_the_wheel_turns_long_lines_aside():
         assert (tab.where, reader.left) == ((11, 1), 0)  # the cursor is in sight
 
     browse([CORPUS], steps, size=(80, 24))
+
+
+LINES = FIXTURES / "text" / "with_fields.jsonl"
+
+
+FIELD = next(name for name in json.loads(LINES.read_text().splitlines()[0]) if name != "text")
+
+
+async def click_key(app, press, words):
+    """Click on a key of the last line."""
+    if app.screen.query("KeyBar"):
+        bar = app.screen.query_one("#keys")
+        at = line(bar, 0).index(words)
+        await clicks(app, press, bar.content_region.x + at, bar.region.y)
+        return
+    key = next(key for key in app.screen.query("FooterKey") if key.description == words)
+    await clicks(app, press, key.region.x, key.region.y)
+
+
+def place_of_line(rows, number):
+    """The first cell of a line of a list in a dialog."""
+    x, top, _, height = rows.content_region
+    return x, next(y for y in range(top, top + height) if rows.screen.get_style_at(x, y).meta["option"] == number)
+
+
+@FUZZ_ONLY
+def test_columns_are_shown_and_sorted_by():
+    async def steps(app, press):
+        tab = tab_of(app)
+        await press("vertical_line")
+        rows = app.screen.query_one(OptionList)
+        x, y = place_of_line(rows, 2)
+        await clicks(app, press, x, y)
+        assert type(app.screen).__name__ == "ColumnList"
+        assert rows.get_option_at_index(2).prompt.plain.startswith("✓")
+        await clicks(app, press, 1, 1)
+        assert FIELD in line(tab.list, 0)
+        assert " by " not in str(tab.list.border_title)
+        await press("vertical_line")
+        rows = app.screen.query_one(OptionList)
+        x, y = place_of_line(rows, 2)
+        await clicks(app, press, x + 3, y)
+        assert (type(app.screen).__name__ == "ColumnList", rows.highlighted) == (True, 2)
+        await clicks(app, press, x + 4, y, times=2)
+        assert f" by {FIELD} " in str(tab.list.border_title)
+
+    browse([LINES], steps, size=(160, 40))
+
+
+@FUZZ_ONLY
+def test_two_tokenizers_are_compared_from_the_list(tmp_path):
+    async def steps(app, press):
+        await press("T")
+        rows = app.screen.query_one(OptionList)
+        assert rows.option_count == 2  # the one in use, and none
+        await clicks(app, press, *place_of_line(rows, 0))
+        assert type(app.screen).__name__ == "TokenizerList"
+        await click_key(app, press, "Beside the one in use")
+        assert type(app.screen).__name__ == "TokenizerPair"
+
+    browse([CORPUS], steps, tokenizer=str(TOKENIZER))
+
+
+@FUZZ_ONLY
+def test_a_tokenizer_that_is_typed_needs_no_enter():
+    async def steps(app, press):
+        await press("T", *str(TOKENIZER))
+        assert app.screen.query_one(Input).has_focus
+        await click_key(app, press, "OK")
+        assert type(app.screen).__name__ != "TokenizerList"
+        assert app.session.choice.name == str(TOKENIZER)
+
+    browse([CORPUS], steps)
+
+
+@FUZZ_ONLY
+def test_an_export_as_text_needs_no_enter(tmp_path):
+    tokfmt.convert(CORPUS, tmp_path / "x.pbin", tokenizer=str(TOKENIZER), executor="serial")
+
+    async def steps(app, press):
+        await press("e")
+        tick = app.screen.query_one("#text")
+        await clicks(app, press, tick.region.x + 1, tick.region.y)
+        assert (tick.value, tick.has_focus) == (True, True)
+        await click_key(app, press, "OK")
+        assert type(app.screen).__name__ != "Export"
+        assert '"text"' in next(tmp_path.glob("*.jsonl")).read_text()
+
+    browse([tmp_path / "x.pbin"], steps, tokenizer=str(TOKENIZER))
+
+
+@FUZZ_ONLY
+def test_the_second_press_of_a_double_click_does_not_reach_another_screen():
+    async def steps(app, press):
+        tab = tab_of(app)
+        bar = app.query_one("#keys")
+        x = bar.content_region.x + line(bar, 0).index("g Go to")
+        await clicks(app, press, x, bar.region.y, times=2)
+        assert type(app.screen).__name__ == "Question"  # whose own line of keys is at the same place
+        await press("escape", "d")
+        rows = app.screen.query_one(OptionList)
+        x, y = place_of_line(rows, 1)
+        assert tab.list.region.contains(x, y)
+        await clicks(app, press, x, y, times=2)
+        assert len(app.screen_stack) == 1
+        assert app.current == 1
+        assert (tab.where[0], tab.list.has_focus) == (0, True)
+
+    browse([PACK, BLOCKS], steps, size=(60, 24))
+
+
+@FUZZ_ONLY
+@pytest.mark.parametrize("columns", [36, 60])
+def test_the_palette_is_a_click_away_where_few_keys_fit(columns):
+    async def steps(app, press):
+        for key in "1234":
+            await press(key)
+            bar = line(app.query_one("#keys"), 0)
+            assert bar.endswith("? Help q Quit".ljust(bar.index("^p") - bar.index("? Help")) + "^p palette")
+        await press("1", "g", *"5", "enter")
+        assert "⌫ Back" in line(app.query_one("#keys"), 0)
+        await click_key(app, press, "^p palette")
+        assert type(app.screen).__name__ == "Palette"
+
+    browse([PACK], steps, size=(columns, 24))
+
+
+@FUZZ_ONLY
+@pytest.mark.parametrize("columns", [36, 80])
+def test_the_palette_of_a_catalog_and_of_two_tokenizers_is_a_click_away(tmp_path, columns):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "a.pbin").write_bytes(PACK.read_bytes())
+
+    async def open_palette(app, press):
+        await click_key(app, press, "^p palette")
+        assert type(app.screen).__name__ == "Palette"
+
+    async def pair(app, press):
+        await press("T", *str(TOKENIZER), "ctrl+b")
+        assert type(app.screen).__name__ == "TokenizerPair"
+        assert "esc Close" in line(app.screen.query_one("#keys"), 0)
+        await open_palette(app, press)
+
+    browse_folder(tmp_path / "data", open_palette, size=(columns, 24))
+    browse([CORPUS], pair, tokenizer=str(TOKENIZER), size=(columns, 24))
+
+
+@FUZZ_ONLY
+def test_the_palette_of_a_catalog_has_its_keys(tmp_path):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "a.pbin").write_bytes(PACK.read_bytes())
+
+    async def steps(app, press):
+        names = [command.title for command in app.get_system_commands(app.screen)]
+        assert "Filter" in names
+        assert "Find" not in names
+        await press("ctrl+p", *"filter", "enter")
+        assert type(app.screen).__name__ == "Question"
+        assert type(app.screen).__name__ != "Palette"
+        assert app.screen.query_one(Input).has_focus
+
+    browse_folder(tmp_path / "data", steps)

@@ -4,12 +4,17 @@ import json
 import shutil
 from typing import Any
 
+import numpy as np
 import pytest
 from amount import FUZZ_ONLY
-from browsing import BLOCKS, PACK, browse, line, tab_of
+from browsing import BLOCKS, PACK, TokenStyle, Viewport, browse, line, notes, tab_of
+from click.testing import CliRunner
+from opened import open_source
 from paths import FIXTURES, TOKENIZER
 
 import tokfmt
+from tokfmt.browser.data.parts import parts_of
+from tokfmt.cli.main import cli
 
 MIX = FIXTURES / "recipe" / "mix.toml"
 
@@ -133,3 +138,104 @@ def test_text_of_a_recipe_is_decoded_in_its_sources(tmp_path):
         assert tab.token_style.decoder is not None
 
     browse([recipe(tmp_path, ("pack", PACK))], steps, tokenizer=str(TOKENIZER))
+
+
+MEGATRON = FIXTURES / "megatron" / "gpt2_text_document.bin"
+
+
+WAYS = [
+    {},
+    {"labels": "disjoint"},
+    {"labels": "starts", "to_bos": 7},
+    {"pack": "document"},
+    {"pack": "bestfit"},
+    {"pack": "bestfit", "labels": "starts"},
+    {"shuffle": "documents", "seed": 3},
+]
+
+
+@FUZZ_ONLY
+@pytest.mark.parametrize("keys", WAYS, ids=lambda keys: "-".join(map(str, keys.values())) or "stream")
+def test_the_parts_of_a_sample_hold_the_tokens_of_its_documents(tmp_path, keys):
+    file = recipe(tmp_path, ("pack", PACK), ("megatron", MEGATRON), **keys)
+    reader = open_source([file]).reader
+    documents = {"pack": tokfmt.open(PACK), "megatron": tokfmt.open(MEGATRON)}
+    port, padded = Viewport(reader), 0
+    shift = keys.get("labels") == "starts"
+    for row in range(reader.count):
+        parts = parts_of(port, TokenStyle(), row)
+        ids = reader.tokens(row * 64, row * 64 + 64)
+        bounds = [edge for part in parts.parts for edge in (part.start, part.stop)]
+        assert bounds == sorted(bounds)
+        assert bounds[0] == 0
+        assert bounds[-1] == parts.filled == reader.filled(row)
+        for part in parts.parts:
+            document = documents[part.source][part.document]
+            for unit in range(part.start + shift, part.stop):
+                at = part.first + unit - part.start
+                if at < len(document):  # else it is the separator
+                    assert ids[unit] == document[at], (row, part, unit)
+        padded += 64 - parts.filled
+    assert padded == sum(64 - reader.filled(row) for row in range(reader.count))
+
+
+@FUZZ_ONLY
+def test_padding_comes_from_no_document(tmp_path):
+    file = recipe(tmp_path, ("pack", PACK), pack="document")
+    reader = open_source([file]).reader
+    row = next(k for k in range(reader.count) if reader.filled(k) < 64)
+
+    async def steps(app, press):
+        tab = tab_of(app)
+        await press("g", *str(row), "enter", "tab", "end")
+        assert f"{64 - reader.filled(row)} pad" in line(tab.strip, 0)
+        assert "·" * 3 in line(tab.strip, 0)
+        await press("O")
+        assert "padding comes from no document" in str(list(notes(app))[-1].message)
+        assert app.session.path == file
+
+    browse([file], steps, size=(140, 40))
+
+
+@FUZZ_ONLY
+def test_a_sample_leads_to_a_source_with_fewer_rows():
+    async def steps(app, press):
+        await press("G")
+        late = tab_of(app).where[0]
+        await press("O")
+        assert app.session.view.name == "documents"
+        assert app.session.port.count <= late
+        await press("backspace")
+        assert tab_of(app).where == (late, 0)
+        assert [str(one.message) for one in notes(app)] == []
+
+    browse([MIX], steps)
+
+
+@FUZZ_ONLY
+def test_a_document_leads_to_its_record(tmp_path):
+    out = tmp_path / "out.pbin"
+    done = CliRunner().invoke(
+        cli, ["convert", str(FIXTURES / "recipe" / "prepare.toml"), str(out), "--ledger"], catch_exceptions=False
+    )
+    assert done.exit_code == 0, done.output
+    about, rows = json.loads(out.with_name("out.pbin.ledger.json").read_bytes()), np.load(f"{out}.ledger")
+    row = rows[5]
+    source = about["sources"][int(row["source"])]
+
+    async def steps(app, press):
+        await press("g", *"5", "enter", "O")
+        assert app.session.path.resolve() == (tmp_path / source["paths"][0]).resolve()
+        assert app.session.shown == "records"
+        assert tab_of(app).where == (int(row["record"]), 0)
+        await press("O")
+        assert "x shows its bytes" in str(list(notes(app))[-1].message)
+
+    browse([out], steps, size=(140, 40))
+    out.with_name("out.pbin.ledger.json").unlink()
+
+    async def without(app, press):
+        await press("O")
+        assert "no ledger" in str(list(notes(app))[-1].message)
+
+    browse([out], without)

@@ -4,8 +4,8 @@ import json
 
 import pytest
 from amount import FUZZ_ONLY
-from browsing import PACK, browse, tab_of
-from paths import FIXTURES, TOKENIZER
+from browsing import PACK, browse, notes, tab_of
+from paths import CORPUS, FIXTURES, TOKENIZER
 
 BAD = FIXTURES / "bad" / "megatron" / "meg_ptr_overflow.idx"
 
@@ -81,3 +81,23 @@ def test_a_healthy_dataset_has_no_badge():
         assert app.session.verdict is verdict  # not checked twice
 
     browse([PACK], steps)
+
+
+LINES = CORPUS.read_bytes().splitlines(keepends=True)
+
+
+@FUZZ_ONLY
+def test_a_file_that_is_gone_leaves_what_was_read(tmp_path):
+    file = tmp_path / "some.jsonl"
+    file.write_bytes(b"".join(LINES[:20]))
+
+    async def steps(app, press):
+        await press("down")
+        file.unlink()
+        before = app.session
+        await press("R")
+        assert app.session is before
+        assert list(notes(app))[-1].title == "Not opened again"
+        assert tab_of(app).where == (1, 0)
+
+    browse([file], steps)

@@ -155,3 +155,17 @@ def test_what_does_not_end_when_asked_is_ended(tmp_path):
                 terminal.process.terminate()
             assert terminal.code() == 128 + signal.SIGTERM
             terminal.await_text(b"\x1b[?1049l")
+
+
+@FUZZ_ONLY
+def test_a_signal_that_a_library_drops_ends_it(tmp_path):
+    """Code in C that looks whether there is something may drop whatever is raised meanwhile."""
+    dropping = (
+        "import contextlib, signal, sys; from tokfmt.cli import browse, main; app = browse._app\n"
+        "def dropped(*words, **how):\n"
+        "    with contextlib.suppress(BaseException): signal.raise_signal(signal.SIGINT)\n"
+        "    return app(*words, **how)\n"
+        "browse._app = dropped; main.run(['browse', sys.argv[1]])"
+    )
+    with Terminal(tmp_path, PACK, program=["-c", dropping]) as terminal:
+        assert terminal.code() == 128 + signal.SIGINT

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from amount import FUZZ_ONLY
 from browsers import program
-from browsing import PACK, browse, tab_of
+from browsing import PACK, browse, notes, tab_of
 from paths import CORPUS, ROOT, TOKENIZER
 from rich.cells import cell_len
 from textual.widgets import Footer
@@ -254,3 +254,51 @@ def test_sixteen_colors_and_none(name, value, tmp_path):
         else:
             assert shades <= {*range(232, 256), 16, 59, 102, 145, 188, 231}  # grays
             assert not re.search(r"\x1b\[(\d+;)*(3[1-6]|4[1-6]|9[1-6]|10[1-6])m", drawn)
+
+
+def fake(path, code, out):
+    path.write_text(f"#!/bin/sh\ncat > {out}\nexit {code}\n")
+    path.chmod(0o755)
+
+
+@FUZZ_ONLY
+@pytest.mark.parametrize(("name", "needs", "code", "title", "says"), [
+    ("wl-copy", "WAYLAND_DISPLAY", 0, "Copied", "in the clipboard (wl-copy)"),
+    ("xclip", "DISPLAY", 0, "Copied", "in the clipboard (xclip)"),
+    ("tmux", "TMUX", 0, "Copied", "in the buffer of tmux (prefix ] pastes it)"),
+    ("xclip", "DISPLAY", 1, "Sent to the terminal", "The terminal may ignore it"),
+    ("xclip", "NOTHING", 0, "Sent to the terminal", "The terminal may ignore it"),
+])  # fmt: skip
+def test_a_copy_says_where_it_went(name, needs, code, title, says, tmp_path, monkeypatch):
+    programs = tmp_path / "programs"
+    programs.mkdir()
+    fake(programs / name, code, tmp_path / "taken")
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    monkeypatch.setenv(needs, "x")
+
+    async def steps(app, press):
+        await press("c")
+        told = list(notes(app))[-1]
+        assert told.title == title
+        assert says in told.message
+        assert "of document 0 as text" in told.message
+        assert app.clipboard
+
+    browse([PACK], steps, tokenizer=str(TOKENIZER))
+    taken = tmp_path / "taken"
+    assert (taken.exists() and taken.read_text() == "The quick brown") == (needs != "NOTHING") or taken.read_text()
+
+
+@FUZZ_ONLY
+def test_a_link_that_nothing_takes_is_not_said_to_be_in_a_file(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+
+    async def steps(app, press):
+        await press("y")
+        told = list(notes(app))[-1].message
+        assert told.startswith("tokfmt browse ")
+        assert told.endswith(". The terminal may ignore it")
+        await press("c")
+        assert list(notes(app))[-1].message.endswith("e writes a file")
+
+    browse([PACK], steps)

@@ -4,7 +4,7 @@ import json
 
 import pytest
 from amount import FUZZ_ONLY
-from browsing import BLOCKS, PACK, browse, tab_of
+from browsing import BLOCKS, PACK, Choice, browse, load, notes, reader_text, tab_of
 from made_tokenizers import llama3_like
 from paths import CORPUS, TOKENIZER, golden
 from textual.widgets import Input
@@ -101,17 +101,6 @@ def overlapping(own, others, k):
     return [n for n, (low, high) in enumerate(others) if low < stop and high > start]
 
 
-def underlined(pane):
-    """The tokens in the style of a cursor in a reader without the focus."""
-    style = pane.get_component_rich_style("reader--cursor-blurred").bgcolor
-    found = set()
-    for one in pane.lines:
-        for run, segment in zip(one.runs, pane.painted(pane.scroll, one), strict=True):
-            if segment.style.bgcolor == style:
-                found.add(run.token)
-    return sorted(found)
-
-
 @FUZZ_ONLY
 def test_the_pair_opens_at_the_token_under_the_cursor(other):
     made = Tokenizer.from_file(str(other / "tokenizer.json"))
@@ -127,18 +116,18 @@ def test_the_pair_opens_at_the_token_under_the_cursor(other):
         a, b = app.screen.panes
         assert a.cursor == several
         assert b.cursor == overlapping(mine, theirs, several)[0]
-        assert underlined(b) == overlapping(mine, theirs, several)
-        assert underlined(a) == []
+        assert list(b.beside) == overlapping(mine, theirs, several)
+        assert list(a.beside) == []
         for _ in range(5):
             await press("right")
             assert b.cursor == overlapping(mine, theirs, a.cursor)[0]
-            assert underlined(b) == overlapping(mine, theirs, a.cursor)
+            assert list(b.beside) == overlapping(mine, theirs, a.cursor)
         await press("tab")
         assert b.has_focus
         for _ in range(5):
             await press("right")
-            assert underlined(a) == overlapping(theirs, mine, b.cursor)
-            assert underlined(b) == []
+            assert list(a.beside) == overlapping(theirs, mine, b.cursor)
+            assert list(b.beside) == []
         await press("right_square_bracket")
         assert (a.cursor, b.cursor) == (0, 0)
 
@@ -165,3 +154,38 @@ def test_separators_that_are_left_out_move_the_cursor():
         assert app.screen.both.cuts[0].tokens[a.cursor] == ids[unit]
 
     browse([BLOCKS], steps, tokenizer=str(golden("gpt2")), size=(140, 40))
+
+
+async def choose(app, press, name):
+    await press("T")
+    assert type(app.screen).__name__ == "TokenizerList"
+    app.screen.query_one(Input).value = str(name)
+    await press("enter")
+
+
+@FUZZ_ONLY
+def test_the_one_in_use_stays_if_another_cannot_be_loaded(tmp_path):
+    (tmp_path / "bad.json").write_text("{}")
+
+    async def steps(app, press):
+        tab = tab_of(app)
+        before = tab.session.vocabulary
+        await choose(app, press, tmp_path / "bad.json")
+        assert "bad.json" in str(list(notes(app))[-1].message)
+        assert tab.session.vocabulary is before
+        assert app.session.choice == Choice(str(TOKENIZER), "--tokenizer")
+        assert tab.session.port.unit == "token"
+
+    browse([CORPUS], steps, tokenizer=str(TOKENIZER))
+
+
+@FUZZ_ONLY
+def test_ids_are_shown_with_a_tokenizer_that_is_chosen():
+    async def steps(app, press):
+        assert reader_text(app).split()[0].isdecimal()
+        await choose(app, press, golden("gpt2"))
+        first = load(str(golden("gpt2"))).decoder.pieces(tokfmt.open(PACK)[0][:3].tolist())
+        text = b"".join(one if isinstance(one, bytes) else one.encode() for one in first).decode()
+        assert reader_text(app).replace("\n", "").startswith(text.strip())
+
+    browse([PACK], steps)

@@ -10,14 +10,15 @@ from paths import FIXTURES
 
 import tokfmt
 
-HOMES = ("litgpt-packed", "internevo", "webdataset", "tfrecord", "array")
+HOMES = ("litgpt-packed", "internevo", "webdataset", "tfrecord", "arrayrecord", "array")
 CASES = {
     (home, case["name"]): case
     for home in HOMES
     for case in json.loads((FIXTURES / home / "expected.json").read_text())["cases"]
-    if "defect" not in case and case.get("kind") != "text"
+    if "defect" not in case and ("documents" in case or "rows" in case)
 }
 REFUSED = {("array", "fortran_ODD"): r"stores columns, not rows"}
+BARE = ("raw_i4", "group4_zstd", "brotli", "snappy", "empty", "empty_record")
 READING: dict[tuple[str, str], dict[str, Any]] = {
     ("array", "build_nanogpt"): {"eos": 50256},
     ("litgpt-packed", "redpajama_sample"): {"eos": 1, "options": {"side": "before"}},
@@ -27,6 +28,7 @@ READING: dict[tuple[str, str], dict[str, Any]] = {
     ("array", "kempnerforge"): {"eos": 2},
     ("tfrecord", "raw_i4"): {"options": {"bare": "int32"}},
     ("tfrecord", "ids_as_bytes"): {"options": {"field": "tokens", "bare": "uint16"}},
+    **{("arrayrecord", name): {"options": {"bare": "int32"}} for name in BARE},
     ("array", "tatm"): {"eos": 1, "options": {"side": "before"}},
 }
 """What the files do not state: the separator, and how else they have to be read."""

@@ -85,6 +85,7 @@ def test_formats_that_write_several_files_have_the_same_option_for_their_size():
         "array",
         "webdataset",
         "tfrecord",
+        "arrayrecord",
         "stage1",
         "hdf5",
         "arrow",

@@ -87,12 +87,12 @@ ALLOWED = {
         ("os.path.basename", "os.path.dirname"), "modules of plug-ins, and a name of a destination"
     ),
     "browser/export.py": dict.fromkeys(("os.path.abspath", "os.path.expanduser", "os.path.lexists"), DESTINATION),
-    "browser/saving.py": dict.fromkeys(("os.path.expanduser", "os.path.isdir", "os.path.lexists"), DESTINATION),
-    "browser/data.py": dict.fromkeys(("os.path.isdir", "os.scandir", "os.stat", "stat"), BROWSER),
-    "browser/session.py": dict.fromkeys(("os.path.abspath", "os.path.exists"), BROWSER),
+    "browser/data/saving.py": dict.fromkeys(("os.path.expanduser", "os.path.isdir", "os.path.lexists"), DESTINATION),
+    "browser/data/opening.py": dict.fromkeys(("os.path.isdir", "os.scandir", "os.stat", "stat"), BROWSER),
+    "browser/data/session.py": dict.fromkeys(("os.path.abspath", "os.path.exists"), BROWSER),
     "browser/signals.py": {"os.open": "the terminal"},
-    "browser/state.py": dict.fromkeys(("open", "read_bytes", "stat"), "the state of the browser is a local file"),
-    "browser/tokenizers.py": dict.fromkeys(("os.path.exists", "os.path.realpath"), "a tokenizer of this machine"),
+    "browser/data/state.py": dict.fromkeys(("open", "read_bytes", "stat"), "the state of the browser is a local file"),
+    "browser/data/tokenizers.py": dict.fromkeys(("os.path.exists", "os.path.realpath"), "a tokenizer of this machine"),
     "browser/web/__init__.py": {"read_text": "a file of this package"},
     "unsupported_config.py": dict.fromkeys(("read_bytes", "stat"), "a tokenizer of this machine"),
 }  # fmt: skip

@@ -6,19 +6,18 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping
 from typing import ClassVar
 
 from rich.cells import cell_len
-from rich.segment import Segment
-from textual import events
 from textual.app import ComposeResult
 from textual.message import Message
-from textual.strip import Strip
 from textual.widgets import Static
 
 from tokfmt.browser import keys
 from tokfmt.browser.data.catalog import COLUMNS, Catalog, Listed, record_of
-from tokfmt.browser.data.lines import fitted
+from tokfmt.browser.data.cells import Cells, fitted
 from tokfmt.browser.dialogs import ColumnList, Dialog, Page, Question, help_blocks
 from tokfmt.browser.widgets.frame import KeyBar
-from tokfmt.browser.widgets.row_view import SIGNS, Loader, RowView
+from tokfmt.browser.widgets.loading import Loader
+from tokfmt.browser.widgets.sequence_list import SIGNS
+from tokfmt.browser.widgets.virtual_table import VirtualTable, kinds
 from tokfmt.wording import counted, human_bytes, plural, printable, short
 
 _AHEAD = 100
@@ -36,17 +35,14 @@ _LEAST = 24  # cells of names
 _GAP = 2
 
 
-class CatalogList(RowView):
+class CatalogList(VirtualTable):
     """The list of datasets. Facts of those on the screen are read one after the other, and then each is checked.
 
     Attributes:
         reads_all: All datasets are found and read, not only those on the screen.
     """
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = {
-        f"catalog--{part}"
-        for part in ("head", "name", "format", "number", "good", "warning", "error", "dim", "cursor", "cursor-blurred")
-    }
+    COMPONENT_CLASSES: ClassVar[set[str]] = kinds("name", "format", "number", "good", "warning", "error", "dim")
     BINDINGS = keys.CATALOG_LIST
     head = 1
 
@@ -162,31 +158,23 @@ class CatalogList(RowView):
         if times > 1:
             self.action_choose()
 
-    def on_click(self, event: events.Click) -> None:
-        at = event.get_content_offset(self)
-        if at is not None and at.y == 0:
-            event.prevent_default()
-            left = 0
-            for name, width in self._columns().items():
-                if left <= at.x < left + width:
-                    self.choose_order(name)
-                    return
-                left += width + _GAP
+    def sort(self, name: str) -> None:
+        self.choose_order(name)
 
     # drawing
 
-    def render_line(self, y: int) -> Strip:
-        if y == 0:
-            by, falling = self.catalog.by
-            heads = {name: (name + (SIGNS[falling] if name == by else ""), "head") for name in COLUMNS}
-            return self.strip(self._segments(heads, chosen=False))
-        if y == 1 and not self.count:
-            named = f" named like {printable(self.catalog.words)}" if self.catalog.words else ""
-            searching = f"{'no' if self.catalog.whole else 'looking for'} datasets{named}"
-            return self.strip([Segment(f"  {searching}", self.get_component_rich_style("catalog--dim"))])
-        return super().render_line(y)
+    @property
+    def nothing(self) -> tuple[str, str]:  # type: ignore[override]
+        """Return why no dataset is listed."""
+        named = f" named like {printable(self.catalog.words)}" if self.catalog.words else ""
+        return f"  {'no' if self.catalog.whole else 'looking for'} datasets{named}", "dim"
 
-    def draw(self, line: int) -> list[Segment]:
+    def headings(self) -> list[tuple[str, str]]:
+        by, falling = self.catalog.by
+        heads = {name: (name + (SIGNS[falling] if name == by else ""), "head") for name in COLUMNS}
+        return [(name, text) for name, (text, _) in zip(self._columns(), self._aligned(heads), strict=True)]
+
+    def cells(self, line: int, width: int) -> Cells:  # noqa: ARG002 - `_columns` knows it
         one = self.catalog.listed[line]
         dim = "…" if not one.looked else "-"
         sequences = dim if one.sequences is None else short(one.sequences)
@@ -201,7 +189,7 @@ class CatalogList(RowView):
             "size": (size, "number"),
             "health": (health, kind),
         }
-        return self._segments(cells, chosen=line == self.cursor)
+        return self._aligned(cells)
 
     def _columns(self) -> dict[str, int]:
         """Return the columns that fit beside the name, each with its width in cells."""
@@ -214,16 +202,14 @@ class CatalogList(RowView):
         widths["name"] = self.columns - sum(width + _GAP for name, width in widths.items() if name != "name")
         return widths
 
-    def _segments(self, cells: Mapping[str, tuple[str, str]], *, chosen: bool) -> list[Segment]:
-        """Return the segments of a line from the text of each column and its kind."""
-        cursor = [] if not chosen else ["catalog--cursor" if self.has_focus else "catalog--cursor-blurred"]
-        segments = []
+    def _aligned(self, cells: Mapping[str, tuple[str, str]]) -> Cells:
+        """Return the text of each column that fits, as wide as the column."""
+        found = []
         for name, width in self._columns().items():
             text, kind = cells[name]
             aligned = fitted(text, width) if name in _LEFT else " " * (width - cell_len(text)) + text
-            drawn = aligned if name == "name" else f"{'':{_GAP}}{aligned}"
-            segments.append(Segment(drawn, self.get_component_rich_style(f"catalog--{kind}", *cursor)))
-        return segments
+            found.append((aligned if name == "name" else f"{'':{_GAP}}{aligned}", kind))
+        return found
 
 
 def health_of(one: Listed) -> tuple[str, str]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from functools import lru_cache
+from functools import cache, lru_cache
 
 from rich.cells import cell_len, get_character_cell_size
 
@@ -29,14 +29,23 @@ BASE = "◌"
 # ASCII, Latin, Greek, Cyrillic, punctuation and symbols; ideographs, kana and Hangul syllables, which are wide anywhere
 _SURE = "\x00-\x1a\x1c-\u02ff\u0370-\u0482\u2010-\u2027\u2030-\u205e\u2070-\u20cf\u2100-\u2bff"
 _SURE += "\u3001-\u3029\u3030-\u303f\u3041-\u3096\u309b-\u312f\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7a3\uff01-\uff60"
-_UNSURE = re.compile(f"[^{_SURE}\x1b]")
-_PARTS = re.compile(
-    r"\x1b\[\d+;(?P<column>\d+)H"
-    r"|(?P<escape>\x1b\[[^@-~]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b.?)"
-    f"|(?P<sure>[{_SURE}]+(?![^{_SURE}\x1b]))"
-    f"|(?P<unsure>[{_SURE}]?[^{_SURE}\x1b]+)",
-    re.DOTALL,
-)
+
+
+@cache
+def _unsure() -> re.Pattern[str]:
+    return re.compile(f"[^{_SURE}\x1b]")
+
+
+@cache
+def _parts() -> re.Pattern[str]:
+    """Return the pattern of the parts of what is drawn, which takes 10 ms to compile and most texts do not need."""
+    return re.compile(
+        r"\x1b\[\d+;(?P<column>\d+)H"
+        r"|(?P<escape>\x1b\[[^@-~]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b.?)"
+        f"|(?P<sure>[{_SURE}]+(?![^{_SURE}\x1b]))"
+        f"|(?P<unsure>[{_SURE}]?[^{_SURE}\x1b]+)",
+        re.DOTALL,
+    )
 
 
 class _Terminal:
@@ -82,11 +91,11 @@ def roomy(text: str) -> str:
 
 def anchored(data: str) -> str:
     """Return what is written to a terminal, with the cursor put in its column after each cluster."""
-    if not _UNSURE.search(data):
+    if not _unsure().search(data):
         return data
     out: list[str] = []
     column: int | None = None  # from 1
-    for part in _PARTS.finditer(data):
+    for part in _parts().finditer(data):
         text = part[0]
         if part["column"] is not None:
             column = int(part["column"])

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from tokfmt.commands.info import Overview
 
 _LINES = 15
+_FIELDS = 200  # characters
 _EPILOG = examples(
     "tokfmt info pack.pbin", "tokfmt info corpus.jsonl",
 )  # fmt: skip
@@ -57,6 +58,7 @@ def lines(found: Overview, *, notes: bool = True) -> list[str]:
         ("layout", _layout(found)),
         ("size", _size(found)),
         ("samples", _samples(found)),
+        ("fields", shortened(", ".join(map(printable, found.fields)), _FIELDS)),
         ("sequences", _count(found.sequences, found.counts_from)),
         ("tokens", _tokens(found)),
         ("dtype", _dtype(found)),

@@ -6,6 +6,7 @@ sequences are read. A fact that would take more is taken from the manifest, or i
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -92,6 +93,7 @@ class Overview:
         manifest: The manifest; None without one.
         ids: The first token IDs of the first sequence that has any; None for text.
         text: The first words of the first sequence; None without a tokenizer on this machine.
+        fields: The fields of the first record of JSON lines; empty for another dataset.
         notes: Sentences on what tokfmt inferred, and on defects.
     """
 
@@ -121,6 +123,7 @@ class Overview:
     ids: tuple[int, ...] | None
     text: str | None
     notes: tuple[str, ...]
+    fields: tuple[str, ...] = ()
 
 
 def info(given: SourceRequest, tokenizer: str | None = None) -> Overview:
@@ -205,7 +208,15 @@ def _of_records(source: Source, records: RecordReader, manifest: Manifest) -> di
         "ids": tuple(value[:_IDS]) if isinstance(value, list) else None,
         "text": shortened(value, _CHARACTERS) if isinstance(value, str) else None,
         "notes": source.notes,
+        "fields": () if value is None or not known.json_lines else _fields_of(records),
     }
+
+
+def _fields_of(records: RecordReader) -> tuple[str, ...]:
+    """Return the fields of the first record, whose line was read already."""
+    batch = next(iter(records.lines(records.blocks(1, 0, 1)[0])), None)
+    found = json.loads(batch.lines[0]) if batch is not None and batch.lines else {}
+    return tuple(found) if isinstance(found, dict) else ()
 
 
 def _first_record(source: Source, records: RecordReader) -> str | list[int] | None:

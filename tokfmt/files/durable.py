@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import ctypes
 import errno
+import fcntl
 import os
 import shutil
+from contextlib import suppress
 from pathlib import Path
 
 from tokfmt.files.file import walk
 
-_AT_FDCWD = -100
-NOREPLACE, EXCHANGE = 1, 2
+_AT_FDCWD = -100  # of Linux
+NOREPLACE, EXCHANGE = 1, 2  # the flags of renameat2
+_OF_MACOS = {NOREPLACE: 4, EXCHANGE: 2}  # RENAME_EXCL and RENAME_SWAP of renamex_np
 # Errors of file systems without hard links, such as FAT and some FUSE file systems.
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EINVAL, errno.EXDEV)
 
@@ -30,14 +33,18 @@ def rename(old: Path, new: Path, how: int) -> None:
         FileNotFoundError: If `new` does not exist (`EXCHANGE`).
         OSError: If the system refuses the rename for another reason.
     """
-    call = getattr(ctypes.CDLL(None, use_errno=True), "renameat2", None)
-    if call is None:
+    library, names = ctypes.CDLL(None, use_errno=True), (os.fsencode(old), os.fsencode(new))
+    if (linux := getattr(library, "renameat2", None)) is not None:
+        failed = linux(_AT_FDCWD, names[0], _AT_FDCWD, names[1], how)
+    elif (macos := getattr(library, "renamex_np", None)) is not None:
+        failed = macos(*names, _OF_MACOS[how])
+    else:
         rename_portably(old, new, how)
         return
-    if call(_AT_FDCWD, os.fsencode(old), _AT_FDCWD, os.fsencode(new), how) == 0:
+    if not failed:
         return
     code = ctypes.get_errno()
-    if code in (errno.ENOSYS, errno.EINVAL):  # An old kernel, or a file system that does not support the flags.
+    if code in (errno.ENOSYS, errno.EINVAL, errno.ENOTSUP):  # An old kernel, or a file system without the flags.
         rename_portably(old, new, how)
         return
     raise OSError(code, os.strerror(code), str(new))
@@ -95,7 +102,7 @@ def write_new(path: Path, content: bytes) -> None:
     with open(path, "xb") as file:
         file.write(content)
         file.flush()
-        os.fsync(file.fileno())
+        _flush(file.fileno())
 
 
 def sync_file_system(path: Path) -> None:
@@ -132,9 +139,19 @@ def sync_directory(path: Path) -> None:
 def _sync(path: Path, flags: int) -> None:
     fd = os.open(path, flags)
     try:
-        os.fsync(fd)
+        _flush(fd)
     finally:
         os.close(fd)
+
+
+def _flush(fd: int) -> None:
+    """Flush a file or a directory to the disk. The fsync of macOS leaves data in the cache of the disk."""
+    full = getattr(fcntl, "F_FULLFSYNC", None)
+    if full is not None:
+        with suppress(OSError):  # A file system that does not support it.
+            fcntl.fcntl(fd, full)
+            return
+    os.fsync(fd)
 
 
 def empty(directory: Path, but: str = "") -> None:

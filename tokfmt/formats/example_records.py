@@ -1,14 +1,13 @@
 """Records of token IDs as TFRecord and ArrayRecord files hold them: `tf.train.Example` of protobuf, or bare integers.
 
-    field of protobuf   varint number << 3 | type; then of type 0 a varint, 1: 8 bytes, 5: 4 bytes, 2: varint n, n bytes
     Example             1: Features                               (SequenceExample has 2: lists of features, too)
     Features            1: an entry {1: name, 2: Feature}, any number of them; of two with one name the last counts
     Feature             1: BytesList, 2: FloatList or 3: Int64List; none is an empty list
     Int64List           1: varints, one after the other (packed), or each in a field of its own
     BytesList           1: bytes, each in a field of its own
 
-A varint has 7 bits per byte, the lowest first, and a set high bit in all bytes but the last. A negative number has 10
-bytes. Nothing states the dtype of bare integers.
+`protobuf` has what fields and varints are. A negative number is a varint of 10 bytes. Nothing states the dtype of bare
+integers.
 """
 
 from __future__ import annotations
@@ -24,25 +23,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.base.options import option
-from tokfmt.core.reader import windows
 from tokfmt.errors import NO_DAMAGE, ConversionError, CorruptError, FormatError, UnsafeError, UnsupportedError
+from tokfmt.files.file import names_in, natural_key
 from tokfmt.files.place import Place
 from tokfmt.formats.folders import ids_in
+from tokfmt.formats.protobuf import LARGEST_RECORD, ProtobufError, fields, packed_ids, varint_of, varints
 from tokfmt.wording import counted, printable
-
-LARGEST_RECORD = 1 << 26
-"""Bytes of a record, at most: its IDs take up to four times as much memory."""
 
 Dtype = Literal["uint8", "uint16", "int32", "uint32", "int64"]
 _NAMES = ("input_ids", "tokens", "inputs", "text", "token_ids", "text_ids", "ids", "targets")
 """Names of features of IDs, the first that a record has is read."""
 
 _KINDS = {1: "bytes", 2: "floats", 3: "integers"}
-_FIELDS = 1 << 16  # fields of a message that are looked at one by one, at most
-_AT_ONCE = 1 << 20  # bytes of varints that are decoded at once
 _LOOKED_AT, _LOOKED_BYTES = 16, 1 << 20  # records, and bytes of them, that show which feature holds IDs
 _PICKLE = re.compile(rb"\x80[\2-\5]")
 _FEW_LISTED = 9
+_DESCRIPTIONS = ("dataset_info.json", "features.json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +51,7 @@ class ReadOptions:
     bare: Dtype | None = option(
         None, "dtype of bare integers: the records, or the feature of bytes that field names; auto: varints"
     )
+    prefix: str | None = option(None, "beginning of the names of the files of a folder to read; auto: the only one")
 
 
 class Feature(NamedTuple):
@@ -69,54 +66,13 @@ class Feature(NamedTuple):
     lists: Sequence[memoryview]
 
 
-class NotAnExampleError(ValueError):
-    """Bytes are not an Example, and why; or what they are instead."""
-
-
-class SequenceExampleError(NotAnExampleError):
-    """They are a SequenceExample."""
-
-
-def _varint(data: memoryview, at: int) -> tuple[int, int]:
-    """Return a varint of at most 64 bits, and the offset after it."""
-    value = 0
-    for k in range(10):
-        if at >= len(data):
-            break
-        byte = data[at]
-        at += 1
-        value |= (byte & 0x7F) << 7 * k
-        if byte < 0x80:
-            return value, at
-    raise NotAnExampleError("holds a number that does not end")
-
-
-def _fields(data: memoryview) -> Iterator[tuple[int, int | memoryview]]:
-    """Yield the number and the value of each field of a message; fields of fixed width have the value 0."""
-    at = 0
-    for _ in range(_FIELDS):
-        if at == len(data):
-            return
-        tag, at = _varint(data, at)
-        kind, value = tag & 7, 0
-        if not tag >> 3 or kind not in (0, 1, 2, 5):
-            raise NotAnExampleError("holds a field of an unknown type")
-        if kind == 0:
-            value, at = _varint(data, at)
-            yield tag >> 3, value
-            continue
-        length, at = _varint(data, at) if kind == 2 else (8 if kind == 1 else 4, at)
-        if length > len(data) - at:
-            raise NotAnExampleError("holds a field that is longer than its message")
-        yield tag >> 3, data[at : at + length] if kind == 2 else 0
-        at += length
-    if at < len(data):
-        raise NotAnExampleError(f"holds more than {_FIELDS:,} fields in one message")
+class SequenceExampleError(ProtobufError):
+    """Bytes are a SequenceExample, and not an Example."""
 
 
 def _messages(data: memoryview, number: int) -> Iterator[memoryview]:
     """Yield the messages of one field; fields of other numbers are skipped, as protobuf does."""
-    for found, value in _fields(data):
+    for found, value in fields(data):
         if found == number and isinstance(value, memoryview):
             yield value
 
@@ -125,17 +81,17 @@ def features_of(record: bytes) -> Mapping[str, Feature]:
     """Return the features of an Example by name.
 
     Raises:
-        NotAnExampleError: The bytes are not an Example.
+        ProtobufError: The bytes are not an Example.
     """
     found = dict[str, Feature]()
-    for number, features in _fields(memoryview(record)):
+    for number, features in fields(memoryview(record)):
         if number == 2 and isinstance(features, memoryview):
             raise SequenceExampleError("is a SequenceExample, whose lists of features are not read")
         if number != 1 or not isinstance(features, memoryview):
-            raise NotAnExampleError("has a field that an Example does not have")
+            raise ProtobufError("has a field that an Example does not have")
         for entry in _messages(features, 1):
             name, feature = b"", Feature("", ())
-            for part, value in _fields(entry):
+            for part, value in fields(entry):
                 if part == 1 and isinstance(value, memoryview):
                     name = bytes(value)
                 elif part == 2 and isinstance(value, memoryview):
@@ -146,7 +102,7 @@ def features_of(record: bytes) -> Mapping[str, Feature]:
 
 def _feature(data: memoryview) -> Feature:
     kind, lists = "", list[memoryview]()
-    for number, value in _fields(data):
+    for number, value in fields(data):
         if number in _KINDS and isinstance(value, memoryview):
             lists = [*lists, value] if _KINDS[number] == kind else [value]
             kind = _KINDS[number]
@@ -157,19 +113,19 @@ def numbers_of(feature: Feature) -> NDArray[np.int64]:
     """Return the numbers of a feature of integers.
 
     Raises:
-        NotAnExampleError: They are not varints.
+        ProtobufError: They are not varints.
     """
     runs = list[NDArray[np.int64]]()
     for values in feature.lists:
         if len(values) and values[0] == 8:  # Each in a field of its own: a tag, a varint, and so on.
-            pairs = _varints(values)
+            pairs = varints(values)
             if len(pairs) % 2 == 0 and (pairs[::2] == 8).all():
                 runs.append(pairs[1::2])
                 continue
-        for number, value in _fields(values):
+        for number, value in fields(values):
             if number == 1:
                 runs.append(
-                    _varints(value) if isinstance(value, memoryview) else np.array([value], np.uint64).view("i8")
+                    varints(value) if isinstance(value, memoryview) else np.array([value], np.uint64).view("i8")
                 )
     return runs[0] if len(runs) == 1 else np.concatenate([np.empty(0, np.int64), *runs])
 
@@ -178,79 +134,28 @@ def bytes_of(feature: Feature) -> bytes:
     """Return the one value of a feature of bytes; b"" if it has none.
 
     Raises:
-        NotAnExampleError: It has several.
+        ProtobufError: It has several.
     """
     values = [bytes(value) for part in feature.lists for value in _messages(part, 1)]
     if len(values) > 1:
-        raise NotAnExampleError(f"holds {len(values):,} values in a feature of bytes, and one is expected")
+        raise ProtobufError(f"holds {len(values):,} values in a feature of bytes, and one is expected")
     return values[0] if values else b""
-
-
-def _varints(data: memoryview) -> NDArray[np.int64]:
-    """Return the varints that bytes hold one after the other."""
-    letters = np.frombuffer(data, np.uint8)
-    if not len(letters):
-        return np.empty(0, np.int64)
-    if letters[-1] >= 0x80:
-        raise NotAnExampleError("holds a number that does not end")
-    found, a = list[NDArray[np.int64]](), 0
-    while a < len(letters):
-        b = min(len(letters), a + _AT_ONCE)
-        piece = letters[a:b]
-        ends = np.flatnonzero(piece < 0x80)
-        if not len(ends):
-            raise NotAnExampleError("holds a number of more than 64 bits")
-        begins = np.append(0, ends[:-1] + 1)
-        lengths = ends - begins + 1
-        if int(lengths.max()) > 10:
-            raise NotAnExampleError("holds a number of more than 64 bits")
-        values = (piece[begins] & 0x7F).astype(np.uint64)
-        for k in range(1, int(lengths.max())):
-            longer = np.flatnonzero(lengths > k)
-            values[longer] |= (piece[begins[longer] + k] & 0x7F).astype(np.uint64) << np.uint64(7 * k)
-        signed = values.view(np.int64)
-        small = bool(((signed >= -(1 << 31)) & (signed < 1 << 31)).all())
-        found.append(signed.astype(np.int32) if small else signed)
-        a += int(ends[-1]) + 1
-    return np.concatenate(found)
 
 
 def example_of(name: str, ids: NDArray[np.integer[Any]]) -> bytes:
     """Return an Example with one feature of integers, packed, as protobuf writes it."""
-    packed = _packed(ids)
-    listed = b"\x0a" + _length(len(packed)) + packed if len(packed) else b""
-    feature = b"\x1a" + _length(len(listed)) + listed
+    packed = packed_ids(ids)
+    listed = b"\x0a" + varint_of(len(packed)) + packed if len(packed) else b""
+    feature = b"\x1a" + varint_of(len(listed)) + listed
     key = name.encode()
-    entry = b"\x0a" + _length(len(key)) + key + b"\x12" + _length(len(feature)) + feature
-    features = b"\x0a" + _length(len(entry)) + entry
-    return b"\x0a" + _length(len(features)) + features
+    entry = b"\x0a" + varint_of(len(key)) + key + b"\x12" + varint_of(len(feature)) + feature
+    features = b"\x0a" + varint_of(len(entry)) + entry
+    return b"\x0a" + varint_of(len(features)) + features
 
 
-def _length(value: int) -> bytes:
-    out = bytearray()
-    while value >= 0x80:
-        out.append(value & 0x7F | 0x80)
-        value >>= 7
-    out.append(value)
-    return bytes(out)
-
-
-def _packed(ids: NDArray[np.integer[Any]]) -> bytes:
-    """Return IDs below 2^32 as varints."""
-    pieces = list[bytes]()
-    for a, b in windows(0, len(ids), _AT_ONCE):
-        values = ids[a:b].astype(np.uint32)
-        lengths = np.ones(len(values), np.int64)
-        for k in range(1, 5):
-            lengths += values >= 1 << 7 * k
-        begins = np.cumsum(lengths) - lengths
-        out = np.empty(int(lengths.sum()), np.uint8)
-        for k in range(int(lengths.max())):
-            longer = np.flatnonzero(lengths > k)
-            more = (lengths[longer] > k + 1).astype(np.uint8) << 7
-            out[begins[longer] + k] = (values[longer] >> np.uint32(7 * k)).astype(np.uint8) & 0x7F | more
-        pieces.append(out.tobytes())
-    return b"".join(pieces)
+def bare_of(dtype: str, ids: NDArray[np.integer[Any]]) -> bytes:
+    """Return IDs as bare integers of a dtype, little-endian."""
+    return ids.astype(np.dtype(dtype).newbyteorder("<")).tobytes()
 
 
 class Content(NamedTuple):
@@ -307,7 +212,7 @@ class Content(NamedTuple):
                 if wanted == "integers":
                     return ids_in(path, numbers_of(feature), of=f"record {number:,}")
                 record = bytes_of(feature)
-            except NotAnExampleError as error:
+            except ProtobufError as error:
                 raise CorruptError(path, f"record {number:,} {error}", remedy="Copy it again") from error
         if self.kind == "text":
             try:
@@ -325,7 +230,7 @@ class Content(NamedTuple):
 def _read(path: Place, number: int, record: bytes) -> Mapping[str, Feature]:
     try:
         return features_of(record)
-    except NotAnExampleError as error:
+    except ProtobufError as error:
         if _PICKLE.match(record):
             what = f"record {number:,} begins like a pickle, which can run code when it is loaded"
             raise UnsafeError(path, what, remedy="Write IDs as tf.train.Example or as int32") from error
@@ -334,6 +239,54 @@ def _read(path: Place, number: int, record: bytes) -> Mapping[str, Feature]:
             remedy = "Write the IDs as a feature of tf.train.Example"
         what, found = f"record {number:,} is not a tf.train.Example: it {error}", record[:8].hex(" ") or "nothing"
         raise UnsupportedError(path, what, found=found, remedy=remedy) from error
+
+
+def files_in(path: Place, names: re.Pattern[str]) -> list[Place]:
+    """Return all files of records in a folder, in natural order, and those of TFDS that describe them; or the file."""
+    if not path.is_dir():
+        return [path]
+    found = sorted((name for name in names_in(path) if names.fullmatch(name)), key=natural_key)
+    return [path / name for name in (*found, *(name for name in _DESCRIPTIONS if name in names_in(path)))]
+
+
+def shards_of(paths: Sequence[Place], names: re.Pattern[str], prefix: str | None) -> list[Place]:
+    """Return the files of one dataset, in natural order in each folder.
+
+    Args:
+        paths: Files, and folders of them.
+        names: The pattern of their names. The group `set` is what shards of one dataset share, and `files` the number
+            of shards, if the name states it.
+        prefix: Beginning of the names to read; None: all.
+
+    Raises:
+        UnsupportedError: A folder holds several datasets, and none is chosen.
+        CorruptError: A shard is missing.
+        FormatError: There is no file.
+    """
+    found = list[Place]()
+    for path in paths:
+        found += _shards_in(path, names, prefix) if path.is_dir() else [path]
+    if not found:
+        raise FormatError(paths[0], "holds no file of records", expected="names such as X-00000-of-00002")
+    return found
+
+
+def _shards_in(path: Place, names: re.Pattern[str], prefix: str | None) -> list[Place]:
+    sets = dict[str, list[tuple[str, int]]]()
+    for name in names_in(path):
+        shard = names.fullmatch(name)
+        if shard and (prefix is None or name.startswith(prefix)):
+            key = shard["set"] if shard["files"] else ""  # Without a count, numbers or parts of one dataset may differ.
+            sets.setdefault(key, []).append((name, int(shard["files"] or 0)))
+    if len(sets) > 1:
+        listed = ", ".join(printable(key or some[0][0]) for key, some in sorted(sets.items())[:_FEW_LISTED])
+        remedy = "--from-opt prefix=NAME reads one of them"
+        raise UnsupportedError(path, "holds files of several datasets", found=listed, remedy=remedy)
+    files = sorted((each for some in sets.values() for each in some), key=lambda each: natural_key(each[0]))
+    if files and files[0][1] and len(files) != files[0][1]:
+        what, expected = "lacks files that the names of the others state", f"{files[0][1]:,} files"
+        raise CorruptError(path, what, expected=expected, found=f"{len(files):,}", remedy="Copy the missing ones")
+    return [path / name for name, _ in files]
 
 
 def first_records(files: Sequence[tuple[Place, Iterator[bytes]]], *, allow_partial: bool) -> tuple[Place, list[bytes]]:
@@ -375,7 +328,7 @@ def content_of(path: Place, records: Sequence[bytes], options: ReadOptions) -> C
     """
     dtype = None if options.bare is None else np.dtype(options.bare).newbyteorder("<")
     if dtype is not None and options.field is None:
-        with suppress(NotAnExampleError):
+        with suppress(ProtobufError):
             if all([features_of(record) for record in records if record] or [{}]):
                 what, remedy = (
                     "holds tf.train.Example, not bare integers",
@@ -423,7 +376,7 @@ def _inferred(examples: Sequence[Mapping[str, Feature]], kinds: Mapping[str, str
 
 def _is_list(feature: Feature | None) -> bool:
     """Return whether a feature holds several integers: one alone is a label, or a number of the record."""
-    with suppress(NotAnExampleError):
+    with suppress(ProtobufError):
         return feature is not None and len(numbers_of(feature)) > 1
     return False
 
@@ -431,7 +384,7 @@ def _is_list(feature: Feature | None) -> bool:
 def _is_text(feature: Feature | None) -> bool:
     if feature is None or not feature.kind:
         return True
-    with suppress(NotAnExampleError, UnicodeDecodeError):
+    with suppress(ProtobufError, UnicodeDecodeError):
         return "\0" not in bytes_of(feature).decode()
     return False
 

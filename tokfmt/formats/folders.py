@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bz2
 import gzip
+import io
 import json
 import zlib
 from collections.abc import Callable, Mapping, Sequence
@@ -170,7 +171,7 @@ def whole_number(path: Place, what: str, value: object) -> int:
     return value
 
 
-def _zstd(stream: Stream, length: int) -> bytes:
+def _zstd(stream: Any, length: int) -> bytes:
     purpose = "reading zstd shards"
     try:
         found: bytes = decompressor(purpose).stream_reader(stream, read_across_frames=True).read(length)
@@ -187,17 +188,17 @@ def _pyarrow(doing: str, codec: str) -> Any:
     return pa
 
 
-def _by_arrow(codec: str) -> Callable[[Stream, int], bytes]:
+def _by_arrow(codec: str) -> Callable[[Any, int], bytes]:
     """Return a decoder of a codec that only pyarrow provides. It decodes a whole file to a known size."""
 
-    def decode(stream: Stream, length: int) -> bytes:
+    def decode(stream: Any, length: int) -> bytes:
         found: bytes = _pyarrow("reading", codec).Codec(codec).decompress(stream.read(), length - 1, asbytes=True)
         return found
 
     return decode
 
 
-_DECODERS: Mapping[str, Callable[[Stream, int], bytes]] = {
+_DECODERS: Mapping[str, Callable[[Any, int], bytes]] = {
     "zstd": _zstd,
     "gz": lambda stream, length: gzip.GzipFile(fileobj=stream).read(length),
     "bz2": lambda stream, length: bz2.BZ2File(stream).read(length),
@@ -266,6 +267,32 @@ def compressor(given: str, known: Sequence[str], size: int) -> Compressor:
     ranges = {name: _ENCODERS[name][0] for name in known}
     listed = ", ".join(f"{name}[:{one[0]}-{one[-1]}]" if one else name for name, one in ranges.items())
     raise OptionError(f"--to-opt compression={given}: expected one of {listed}", name="compression")
+
+
+def decoded(path: Place, codec: str, raw: bytes, size: int) -> bytes:
+    """Return what bytes of a file decode to.
+
+    Args:
+        path: The file, for messages.
+        codec: zstd, gz, bz2, snappy or br.
+        raw: The compressed bytes.
+        size: The number of bytes that they have to decode to.
+
+    Raises:
+        UnsafeError: `size` is more than `decoding_limit` allows.
+        CorruptError: They cannot be decoded, or to another number of bytes.
+        MissingDependencyError: The package of the codec is not installed.
+    """
+    if size > (limit := decoding_limit(len(raw))):
+        raise UnsafeError(path, "would decode to far more than its size", expected=f"at most {limit:,}", found=size)
+    try:
+        found = _DECODERS[codec](io.BytesIO(raw), size + 1)
+    except (OSError, EOFError, ValueError, zlib.error) as error:
+        raise CorruptError(path, f"is damaged: {codec} cannot decode it", remedy="Copy it again") from error
+    if len(found) != size:
+        what, counts = f"its {codec} data decode to another size", (f"{size:,} bytes", f"{len(found):,}")
+        raise CorruptError(path, what, expected=counts[0], found=counts[1], remedy="Copy it again")
+    return found
 
 
 def decoding_limit(stored: int) -> int:

@@ -12,6 +12,9 @@
   the starts of documents.
 - With the default item_loader, `dim` is null, and the size of each item (u32) is before its IDs. If the first item of a
   chunk is empty, `dim` is null without sizes. TokensLoader cannot read either; tokfmt reads both.
+- An item of several fields has the size of each (u32) before them. The field of IDs is `input_ids` or `tokens`, or the
+  only array of integers. `labels` (the ID, or -100), `completion_mask` and `assistant_masks` beside it are its loss
+  mask.
 - Older indexes do not state the item_loader. tokfmt then infers from the items whether they have sizes.
 - A folder with only {rank}.index.json is incomplete: the indexes of its writers were not merged.
 Source: Lightning-AI/litData 8805bae0, litdata 0.2.76, run.
@@ -19,10 +22,11 @@ Source: Lightning-AI/litData 8805bae0, litdata 0.2.76, run.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -37,12 +41,25 @@ from tokfmt.files.file import File, matching, open_file
 from tokfmt.files.place import Place
 from tokfmt.formats.flat import FlatOptions
 from tokfmt.formats.folders import json_object, whole_number
-from tokfmt.formats.shards import INDEX, Form, Ids, Listed, Listing, ShardFormat, ShardWriter, Written, gathered
+from tokfmt.formats.shards import (
+    INDEX,
+    Form,
+    Ids,
+    Listed,
+    Listing,
+    ShardFormat,
+    ShardWriter,
+    Written,
+    columns_of_masks,
+    gathered,
+    loss_masks_of,
+)
 
 NUMPY = {1: "<i2", 2: "<i4", 3: "<i8", 4: "<u1", 5: "<u2", 6: "<u4", 7: "<u8"}
 TENSOR = {11: "<u1", 13: "<i2", 14: "<i2", 15: "<i4", 16: "<i4", 17: "<i8", 18: "<i8", 20: "<u2"}
 _TOKENS = "TokensLoader"
 _MENDS = "Write it again with tokfmt convert to litdata"
+_MOST_FIELDS = 1 << 10
 _CHUNK = r"chunk-\d+-(\d+)(\.[\w:]+)?\.bin"
 _SPEC = '[1, {"type": null, "context": null, "children_spec": []}]'
 
@@ -51,6 +68,7 @@ _SPEC = '[1, {"type": null, "context": null, "children_spec": []}]'
 class ReadOptions:
     """Options for reading chunks."""
 
+    column: str | None = option(None, "field of token IDs; auto: input_ids, tokens, or the only array of integers")
     seq_len: int | None = option(None, "block_size of TokensLoader; a note reports what it drops", minimum=1)
     rows: Literal["documents", "blocks"] = option(
         "documents", "rows are documents, or blocks of a stream that --eos splits"
@@ -123,7 +141,7 @@ class LitData(ShardFormat):
     read_options, write_options, Writer = ReadOptions, WriteOptions, Writer
     pattern, below, unreadable = _CHUNK, rf"index\.json|{_CHUNK}", "TF741"
     shard, item = "chunk", "item"
-    missing, wrong_size, wrong_items, wrong_name = "TF742", "TF743", "TF744", "TF746"
+    missing, wrong_size, wrong_items, wrong_name, masked = "TF742", "TF743", "TF744", "TF746", "TF748"
     meanings = {
         "TF741": Code(
             "not chunks of tokens",
@@ -138,6 +156,11 @@ class LitData(ShardFormat):
             "TokensLoader cannot read it",
             "`dim` is null: the folder was written without item_loader=TokensLoader(), or the first item of a chunk "
             "is empty (litData#482). tokfmt reads it. Write it again with tokfmt convert.",
+        ),
+        "TF748": Code(
+            "labels or a mask that do not fit the IDs",
+            "An item has another number of labels, or of values of a mask, than of IDs; a label is neither the ID nor "
+            "-100; or a mask is neither 0 nor 1. Write the items again; --allow-loss loss-mask reads the IDs alone.",
         ),
         "TF747": Code(
             "dim is not the number of tokens of the chunk",
@@ -162,19 +185,25 @@ class LitData(ShardFormat):
         chunks, config = index.get("chunks"), index.get("config")
         if not isinstance(chunks, list) or not isinstance(config, dict):
             raise CorruptError(path, "is not an index of LitData", expected="chunks and config")
-        dtype, problems = _dtype(path, config), list[Problem]()
-        shards = [_listed(path, chunk, config, dtype) for chunk in chunks]
+        _check_readable(path, config)
+        fields, problems = _fields(path, config), list[Problem]()
+        chosen = _chosen(path, fields, config["data_format"], options.column)
+        beside = [name for name in columns_of_masks(list(fields)) if name != chosen and fields[name] is not None]
+        shards = [_listed(path, chunk, config, fields, chosen, beside) for chunk in chunks]
         if any(chunk.get("dim") is None for chunk in chunks):
             what = "dim is null in the index: TokensLoader cannot read that"
             problems.append(Problem("TF745", "warning", CorruptError(path, what, remedy=_MENDS)))
         codec = shown(config.get("compression") or "none")
         notes = tuple(_dropped([chunk["dim"] for chunk in chunks if type(chunk.get("dim")) is int], options.seq_len))
-        return Listing(
-            shards, problems, notes, extras={"dtype": dtype.name, "chunks": len(chunks), "compression": codec}
-        )
+        others = [name for name in fields if name not in (chosen, *beside)]
+        if others:
+            notes += (f"fields that are not read: {', '.join(map(shown, others))}",)
+        extras = {"dtype": np.dtype(fields[chosen]).name, "chunks": len(chunks), "compression": codec}
+        extras |= {"column": shown(chosen)} if len(fields) > 1 else {}
+        return Listing(shards, problems, notes, extras, loss_masks_of(beside, others, "item"))
 
     def contradictions(self, one: Listed, path: Place, tokens: int) -> Iterator[Problem]:
-        stated = one.about[2]
+        stated = one.about.dim
         if stated is not None and stated != tokens:
             what = "dim of the chunk in index.json, by which TokensLoader cuts windows, is not its number of tokens"
             error = CorruptError(path, what, expected=f"{tokens:,}", found=shown(stated), remedy=_MENDS)
@@ -186,11 +215,13 @@ class LitData(ShardFormat):
             )
 
     def ids(self, one: Listed, file: File, table: Offsets) -> Ids:
-        dtype, loader, _ = one.about
+        dtype, loader, _, _, fields = one.about
         byte_offsets, lengths, begin = table[:-1], np.diff(table), 4 * (one.count + 2)
         if table[0] != begin:
             found = int(table[0])
             raise CorruptError(file.path, "offset of the first item", offset=4, expected=begin, found=found)
+        if fields > 1:
+            return _of_field(file, byte_offsets, lengths, one.about)
         sized = loader != _TOKENS and (lengths >= 4).all()
         sized = sized and np.array_equal(gathered(file, byte_offsets, 4).view("<u4")[:, 0], lengths - 4)
         if loader not in ("", _TOKENS) and not sized:
@@ -205,33 +236,128 @@ def _dropped(tokens: Sequence[int], block_size: int | None) -> Iterator[str]:
         yield f"TokensLoader(block_size={block_size}) drops {of}"
 
 
-def _listed(path: Place, chunk: object, config: Mapping[str, Any], dtype: np.dtype[Any]) -> Listed:
+class Field(NamedTuple):
+    """A field of integers of each item: token IDs, labels or a mask.
+
+    Attributes:
+        dtype: Its dtype.
+        loader: The item_loader of the index; "" if it states none.
+        dim: The tokens of the chunk that the index states; None if it does not.
+        number: The number of the field.
+        fields: The number of fields of an item.
+    """
+
+    dtype: np.dtype[Any]
+    loader: str
+    dim: object
+    number: int
+    fields: int
+
+
+def _of_field(file: File, byte_offsets: Offsets, lengths: Offsets, field: Field) -> Ids:
+    """Return the byte offsets and lengths of one of several fields: before them, an item has the size of each.
+
+    Raises:
+        CorruptError: The sizes of an item are not those of its fields.
+    """
+    head = 4 * field.fields
+    short = lengths < head
+    sizes = np.zeros((len(lengths), field.fields), np.int64)
+    sizes[~short] = gathered(file, byte_offsets[~short], head).view("<u4").reshape(-1, field.fields)
+    wrong = np.flatnonzero(short | (sizes.sum(axis=1) + head != lengths))
+    if len(wrong):
+        what = f"the sizes of the {field.fields:,} fields of item {int(wrong[0]):,} are not those of the item"
+        raise CorruptError(file.path, what, offset=int(byte_offsets[wrong[0]]))
+    return Ids(byte_offsets + head + sizes[:, : field.number].sum(axis=1), sizes[:, field.number], field.dtype)
+
+
+def _listed(
+    path: Place,
+    chunk: object,
+    config: Mapping[str, Any],
+    fields: Mapping[str, np.dtype[Any] | None],
+    chosen: str,
+    beside: Sequence[str],
+) -> Listed:
     if not isinstance(chunk, dict):
         raise CorruptError(path, "a chunk in the index", expected="an object", found=str(chunk)[:60])
     size, count = (whole_number(path, key, chunk.get(key)) for key in ("chunk_bytes", "chunk_size"))
     loader = shown(config.get("item_loader") or "") if chunk.get("dim") is None else _TOKENS
-    return Listed(
-        [Form(chunk.get("filename"), str(config.get("compression") or ""))],
-        size,
-        count,
-        (dtype, loader, chunk.get("dim")),
-    )
+    names = list(fields)
+    about = {
+        name: Field(np.dtype(fields[name]), loader, chunk.get("dim"), names.index(name), len(names))
+        for name in (chosen, *beside)
+    }
+    forms = [Form(chunk.get("filename"), str(config.get("compression") or ""))]
+    return Listed(forms, size, count, about[chosen], [(name, about[name]) for name in beside])
 
 
-def _dtype(path: Place, config: Mapping[str, Any]) -> np.dtype[Any]:
+def _check_readable(path: Place, config: Mapping[str, Any]) -> None:
+    """Raise UnsupportedError if chunks are encrypted, or not compressed whole."""
     if config.get("encryption") is not None:
         raise UnsupportedError(path, "the chunks are encrypted", remedy="Decrypt them with litdata")
-    if (frames := config.get("compression_level") or "chunk") != "chunk":
-        whole = "chunk: each is compressed whole"
-        raise UnsupportedError(path, "compression_level", expected=whole, found=str(frames)[:60])
-    data_format = config.get("data_format")
-    match = re.fullmatch(r"\['no_header_(numpy|tensor):(\d{1,3})'\]", str(data_format))  # a list of one item
-    kind = (NUMPY if match[1] == "numpy" else TENSOR).get(int(match[2])) if match else None
-    if kind is None:
-        expected = "one no_header_numpy:K or no_header_tensor:K of integers"
-        what = "does not hold token IDs"
-        raise UnsupportedError(path, what, expected=expected, found=str(data_format)[:60])
-    return np.dtype(kind)
+    if (level := config.get("compression_level") or "chunk") != "chunk":
+        what = f"its items are compressed in parts (compression_level {shown(level)[:60]})"
+        remedy = "tokfmt reads chunks that are compressed whole, or not: write it again without compression_batch_size"
+        raise UnsupportedError(path, what, remedy=remedy)
+
+
+def _fields(path: Place, config: Mapping[str, Any]) -> dict[str, np.dtype[Any] | None]:
+    """Return the dtype of each field of an item by its name, None if it is not an array of integers.
+
+    Fields of a tuple or a list have their numbers as names.
+
+    Raises:
+        UnsupportedError: The index does not state the fields, or items are nested.
+    """
+    kinds = config.get("data_format")
+    if not isinstance(kinds, list) or not kinds or len(kinds) > _MOST_FIELDS:
+        what = "does not state the type of its items (data_format)"
+        raise UnsupportedError(path, what, found=shown(kinds)[:60])
+    names = list(map(str, range(len(kinds))))
+    if len(kinds) > 1:
+        try:
+            _, spec = json.loads(config["data_spec"])
+            context = json.loads(spec["context"] or "null")
+            inner = [child["children_spec"] for child in spec["children_spec"]]
+        except (KeyError, TypeError, ValueError, RecursionError) as error:
+            raise UnsupportedError(path, "does not state the fields of its items (data_spec)") from error
+        if any(inner) or len(inner) != len(kinds) or (isinstance(context, list) and len(set(context)) != len(kinds)):
+            what = "its items are nested"
+            raise UnsupportedError(path, what, expected="a dict, tuple or list of arrays", found=shown(spec)[:200])
+        names = list(map(str, context)) if isinstance(context, list) else names
+    return dict(zip(names, map(_dtype, kinds), strict=True))
+
+
+def _dtype(kind: object) -> np.dtype[Any] | None:
+    """Return the dtype of a type of `data_format`; None if it is not one of arrays of integers."""
+    match = re.fullmatch(r"no_header_(numpy|tensor):(\d{1,3})", str(kind))
+    known = (NUMPY if match[1] == "numpy" else TENSOR).get(int(match[2])) if match else None
+    return None if known is None else np.dtype(known)
+
+
+def _chosen(
+    path: Place, fields: Mapping[str, np.dtype[Any] | None], kinds: Sequence[object], wanted: str | None
+) -> str:
+    """Return the name of the field of token IDs: the given one, input_ids or tokens, or the only one of integers.
+
+    Raises:
+        UnsupportedError: No field, or several, may hold token IDs.
+    """
+    integers = [name for name, dtype in fields.items() if dtype is not None]
+    usual = [name for name in ("input_ids", "tokens") if name in integers]
+    found = [wanted] if wanted else usual[:1] or integers
+    if len(found) == 1 and found[0] in integers:
+        return found[0]
+    listed = ", ".join(f"{shown(name)} ({shown(kind)})" for name, kind in zip(fields, kinds, strict=True))[:400]
+    listed = shown(kinds[0])[:60] if len(kinds) == 1 else listed
+    if wanted and len(fields) > 1:
+        raise UnsupportedError(path, f"field {shown(wanted)} does not hold token IDs", found=listed)
+    if len(integers) > 1:
+        what = "the field of token IDs is not known"
+        raise UnsupportedError(path, what, found=listed, remedy="Name it with --from-opt column=NAME")
+    expected = "no_header_numpy:K or no_header_tensor:K of integers"
+    raise UnsupportedError(path, "does not hold token IDs", expected=expected, found=listed)
 
 
 FORMAT = LitData()

@@ -13,8 +13,9 @@
     bytes            values; their dtype is not stored: int64 in old llm-foundry
     pkl              a pickle, never loaded
 
-- The column is `tokens` (llm-foundry: rows of one length) or `input_ids`. A note lists other columns, which tokfmt does
-  not read.
+- The column is `tokens` (llm-foundry: rows of one length) or `input_ids`. Arrays `labels` (the ID, or -100),
+  `completion_mask` and `assistant_masks` (0 or 1) beside it are its loss mask. A note lists the other columns, which
+  tokfmt does not read.
 - Shards may be in subfolders. A compressed shard is read if the raw one does not exist. Hashes are of whole files.
 - A separator may follow each document. The files do not state whether it does, or which ID it is.
 - Upstream writes a shape in as few bytes as its largest number takes, tokfmt in 4. If exactly one of these fits the
@@ -44,7 +45,19 @@ from tokfmt.files.file import File, is_empty, names_in, natural_key, open_file
 from tokfmt.files.place import Place
 from tokfmt.formats.flat import FlatOptions
 from tokfmt.formats.folders import Packed, begin_of, decoding_limit, json_object, parsed_object, whole_number
-from tokfmt.formats.shards import INDEX, Form, Ids, Listed, Listing, ShardFormat, ShardWriter, Written, gathered
+from tokfmt.formats.shards import (
+    INDEX,
+    Form,
+    Ids,
+    Listed,
+    Listing,
+    ShardFormat,
+    ShardWriter,
+    Written,
+    columns_of_masks,
+    gathered,
+    loss_masks_of,
+)
 from tokfmt.wording import counted
 
 CODES = {8: "<u1", 9: "<i1", 16: "<u2", 17: "<i2", 32: "<u4", 33: "<i4", 64: "<u8", 65: "<i8"}
@@ -54,6 +67,7 @@ _COLUMNS = re.compile(rb'"column_encodings"\s*:')
 _LARGEST_HEADER = 1 << 20
 _OWN = f"without {INDEX}, the shards are read by their own headers"
 _HEAD = 16  # Bytes of a sample that hold the sizes of a few columns, the dtype and the shape.
+_TEXT = "tokfmt does not read text from MDS: write it as JSON Lines or Parquet, from which tokfmt encodes it"
 _LIKELY = {2: "uint16", 4: "int32", 8: "int64"}
 _LOOKED_AT = 32  # Samples whose bytes show their dtype.
 _TOGETHER = 1 << 18  # Samples whose heads are taken at a time.
@@ -129,7 +143,7 @@ class Writer(ShardWriter):
 
 
 class Column(NamedTuple):
-    """The column of token IDs of a shard.
+    """A column of integers of a shard: token IDs, labels or a mask.
 
     Attributes:
         name: Its name.
@@ -159,6 +173,7 @@ class Mds(ShardFormat):
     pattern, below, unreadable = _SHARD, rf"index\.json|{_SHARD}", "TF761"
     shard, item = "shard", "sample"
     missing, wrong_size, wrong_hash, wrong_items, wrong_name = "TF762", "TF763", "TF764", "TF765", "TF766"
+    masked = "TF769"
     meanings = {
         "TF761": Code(
             "not shards of tokens",
@@ -178,6 +193,11 @@ class Mds(ShardFormat):
             "index.json is missing",
             "The shards are read by their own headers, which state the columns. Only index.json states how many shards "
             "there are, and their hashes. Copy it again. Upstream does not read the folder without it.",
+        ),
+        "TF769": Code(
+            "labels or a mask that do not fit the IDs",
+            "A sample has another number of labels, or of values of a mask, than of IDs; a label is neither the ID nor "
+            "-100; or a mask is neither 0 nor 1. Write the samples again; --allow-loss loss-mask reads the IDs alone.",
         ),
         "TF767": Code(
             "a column of pickles",
@@ -284,9 +304,15 @@ def _listing(shards: Sequence[tuple[Place, Any]], options: ReadOptions) -> Listi
     """Return the listing of entries, each with the file that states it."""
     listed = [_listed(path, shard, options) for path, shard in shards]
     names = [one.about.name for one in listed if isinstance(one, Listed)]
-    others = {shown(name) for _, shard in shards for name in shard["column_names"]} - set(names)
+    every = {shown(name) for _, shard in shards for name in shard["column_names"]}
+    read = [name for name, _ in next((one.beside for one in listed if isinstance(one, Listed)), ())]
+    if any(isinstance(one, Listed) and [name for name, _ in one.beside] != read for one in listed):
+        what = "some shards have columns of labels or masks that others have not"
+        raise UnsupportedError(shards[0][0], what, remedy="--allow-loss loss-mask reads the IDs alone")
+    others = every - {*names, *read}
     notes = (f"columns that are not read: {', '.join(sorted(others))}",) if others else ()
-    return Listing(listed, notes=notes, extras={"column": names[0] if names else "", "shards": len(shards)})
+    extras = {"column": names[0] if names else "", "shards": len(shards)}
+    return Listing(listed, notes=notes, extras=extras, loss_masks=loss_masks_of(read, sorted(others), "sample"))
 
 
 def _own_entry(path: Place) -> Mapping[str, object]:
@@ -325,10 +351,12 @@ def _listed(path: Place, shard: object, options: ReadOptions) -> Listed | Proble
         remedy = "Write the column as ndarray"
         return fatal("TF767", UnsafeError(path, f"column {shown(names[at])} is pickled", remedy=remedy))
     widths = [None if size is None else whole_number(path, "column_sizes", size) for size in sizes]
-    kind, *stated = str(kinds[at]).split(":")
-    array = kind == "ndarray"
-    dtype = KINDS.get((stated or [""])[0] if array else options.dtype or "")
-    column = Column(shown(names[at]), at, widths, dtype, array and not stated, array and not stated[1:])
+    column = _about(names, kinds, widths, at, options.dtype)
+    beside = [
+        (name, _about(names, kinds, widths, names.index(name), None))
+        for name in columns_of_masks(names)
+        if name != names[at] and _is_of_integers(str(kinds[names.index(name)]))
+    ]
     raw, packed, codec = shard.get("raw_data"), shard.get("zip_data"), str(shard.get("compression"))
     if not isinstance(raw, dict) or not isinstance(packed, dict | None):
         raise CorruptError(path, "a shard in the index", expected="raw_data and zip_data")
@@ -339,7 +367,23 @@ def _listed(path: Place, shard: object, options: ReadOptions) -> Listed | Proble
             known = {str(kind): str(value) for kind, value in hashes.items()} if isinstance(hashes, dict) else {}
             forms.append(Form(entry.get("basename"), compression, known))
     size = whole_number(path, "bytes", raw.get("bytes"))
-    return Listed(forms, size, whole_number(path, "samples", shard.get("samples")), column)
+    return Listed(forms, size, whole_number(path, "samples", shard.get("samples")), column, beside)
+
+
+def _about(
+    names: Sequence[Any], kinds: Sequence[Any], widths: Sequence[int | None], at: int, dtype: str | None
+) -> Column:
+    """Return a column by its number; `dtype` is that of the values in a column of bytes."""
+    kind, *stated = str(kinds[at]).split(":")
+    array = kind == "ndarray"
+    known = KINDS.get((stated or [""])[0] if array else dtype or "")
+    return Column(shown(names[at]), at, widths, known, array and not stated, array and not stated[1:])
+
+
+def _is_of_integers(kind: str) -> bool:
+    """Return whether an encoding is that of arrays of integers, as far as it states their dtype."""
+    name, *stated = kind.split(":")
+    return name == "ndarray" and (not stated or stated[0] in KINDS)
 
 
 def _column(path: Place, names: list[Any], kinds: list[Any], wanted: str | None) -> int:
@@ -357,11 +401,13 @@ def _column(path: Place, names: list[Any], kinds: list[Any], wanted: str | None)
     listed = ", ".join(f"{name} ({kind})"[:80] for name, kind in zip(names, kinds, strict=True))[:400]
     if name not in names:
         what, remedy = "the column of token IDs is not known", "Name it with --from-opt column=NAME"
+        if not {kind[0] for kind in split} & {"ndarray", "bytes", "pkl"}:
+            what, remedy = "has no column of token IDs", _TEXT
         raise UnsupportedError(path, what, found=listed, remedy=remedy)
     kind, *stated = split[at := names.index(name)]
     if kind not in ("ndarray", "bytes", "pkl") or (stated and stated[0] not in KINDS):
         what, expected = f"column {shown(name)} does not hold token IDs", "ndarray or bytes"
-        raise UnsupportedError(path, what, expected=expected, found=listed)
+        raise UnsupportedError(path, what, expected=expected, found=listed, remedy=_TEXT if kind == "str" else None)
     return at
 
 

@@ -286,10 +286,11 @@ class RecordFilesWriter(TokenWriter):
         return Receipt(region.index, top, written, [len(region.sequences), len(region.tokens)])
 
     def commit(self, source: TokenReader, receipts: Sequence[Receipt]) -> None:  # noqa: ARG002 - the receipts have all
-        if not self.is_folder and not receipts:
-            with whole(self.path, self.drafts, stays=True) as out:
+        indexes = self.indexes([tuple(receipt.details) for receipt in receipts])
+        if not receipts and not indexes:
+            with whole(self.file(0), self.drafts, stays=True) as out:
                 self.write_file(out, iter(()))
-        for name, content in self.indexes([tuple(receipt.details) for receipt in receipts]).items():
+        for name, content in indexes.items():
             with whole(self.path / name, self.drafts, stays=True) as out:
                 out.write(content)
         if not self.target.keep_parts:

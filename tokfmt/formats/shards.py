@@ -29,6 +29,7 @@ from numpy.typing import NDArray
 from tokfmt.core.annotation import shown
 from tokfmt.core.findings import Audit, Code, Finding, Problem, fatal
 from tokfmt.core.format import Hints, Receipt, Region, Target, WriterTraits, lost_empties
+from tokfmt.core.loss_mask import IGNORED, LABELS, LOSS_MASK, MASKS
 from tokfmt.core.output import Output
 from tokfmt.core.ragged import Offsets, offsets_of
 from tokfmt.core.reader import Damage, Separators, TokenReader, check_ids, windows
@@ -73,22 +74,28 @@ class Listed:
         size: The decompressed size in bytes.
         count: The number of items.
         about: More that the format needs to find IDs in items. Picklable.
+        beside: The name of each column of labels or of a mask that is read with the IDs, and the same for its values.
     """
 
     forms: Sequence[Form]
     size: int
     count: int
     about: Any = None
+    beside: Sequence[tuple[str, Any]] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The content of an index. An invalid entry is a problem; the other attributes are as in `FileLayout`."""
+    """The content of an index. An invalid entry is a problem; the other attributes are as in `FileLayout`.
+
+    The readable shards have the same columns of labels and masks.
+    """
 
     shards: Sequence[Listed | Problem]
     problems: Sequence[Problem] = ()
     notes: tuple[str, ...] = ()
     extras: Mapping[str, object] = field(default_factory=dict)
+    loss_masks: str = ""
 
 
 class Ids(NamedTuple):
@@ -105,8 +112,101 @@ class Ids(NamedTuple):
     dtype: np.dtype[Any]
 
 
-Looked = tuple[Extent, NDArray[np.uint32], list[Section]]
-"""The IDs of a shard, the number of IDs of each item, and the sections for `show --raw`."""
+class Looked(NamedTuple):
+    """A shard that was looked at.
+
+    Attributes:
+        extent: Its IDs.
+        lengths: The number of IDs of each item.
+        sections: The sections for `show --raw`.
+        mask: The loss mask of its IDs; None without columns of labels or masks.
+    """
+
+    extent: Extent
+    lengths: NDArray[np.uint32]
+    sections: list[Section]
+    mask: Extent | None = None
+
+
+class LossMask(File):
+    """A virtual file of the loss mask of one shard: a byte for each ID, 1 if every column beside it counts the ID.
+
+    Args:
+        ids: The IDs.
+        beside: Columns by name, each with a value for each ID: labels are the ID or -100, masks 0 or 1.
+    """
+
+    is_plain = False
+
+    def __init__(self, ids: Extent, beside: Mapping[str, Extent]) -> None:
+        self.path, self.identity, self._fd = ids.file.path, ids.file.identity, None
+        self.extent, self.beside = ids, beside
+
+    def __getstate__(self) -> dict[str, object]:
+        return {key: value for key, value in vars(self).items() if key != "_fd"}
+
+    @property
+    def size(self) -> int:
+        return self.extent.tokens
+
+    def to_stored_offset(self, offset: int) -> int | None:  # noqa: ARG002 - several columns make a byte
+        return None
+
+    def from_stored_offset(self, offset: int) -> int | None:  # noqa: ARG002
+        return None
+
+    def read_into(self, offset: int, buffer: memoryview) -> None:
+        """See `File.read_into`.
+
+        Raises:
+            CorruptError: A label is neither the ID of its token nor -100, or a mask is neither 0 nor 1.
+        """
+        out = np.frombuffer(buffer, np.uint8)
+        out[:] = 1
+        ids = _integers(self.extent, offset, len(out))
+        for name, extent in self.beside.items():
+            values = _integers(extent, offset, len(out))
+            ignored, counted_as = (IGNORED, ids) if name == LABELS else (0, 1)
+            wrong = np.flatnonzero((values != ignored) & (values != counted_as))
+            if len(wrong):
+                at = int(wrong[0])
+                expected = f"{ids[at]:,}, its ID, or -100" if name == LABELS else "0 or 1"
+                what = f"{name} of token {offset + at:,} of the file"
+                raise CorruptError(self.path, what, expected=expected, found=f"{values[at]:,}", remedy=_WITHOUT_MASK)
+            out &= values != ignored
+
+    def close(self) -> None:
+        """Close the file below."""
+        self.extent.file.close()
+        for extent in self.beside.values():
+            extent.file.close()
+
+
+_WITHOUT_MASK = "--allow-loss loss-mask reads the IDs alone"
+
+
+def _integers(extent: Extent, first: int, count: int) -> NDArray[np.int64]:
+    """Return values of an extent from a position on, as int64."""
+    width = extent.dtype.itemsize
+    return extent.file.array(extent.begin + first * width, count, extent.dtype).astype(np.int64)
+
+
+def columns_of_masks(names: Sequence[object]) -> list[str]:
+    """Return which columns are labels or masks, which are read with the IDs."""
+    return [name for name in (LABELS, *MASKS) if name in names]
+
+
+def loss_masks_of(read: Sequence[str], names: Sequence[object], item: str) -> str:
+    """Return the words of `Listing.loss_masks`. A column "loss_mask" may speak of the ID after it, and is not read.
+
+    Args:
+        read: The columns that are read with the IDs.
+        names: All columns.
+        item: A word for what has them.
+    """
+    unread = [f'"{LOSS_MASK}" is not read'] if LOSS_MASK in names else []
+    listed = [*([", ".join(read)] if read else []), *unread]
+    return f"loss masks of its {item}s ({'; '.join(listed)})" if listed else ""
 
 
 class Values(Scattered):
@@ -314,7 +414,7 @@ class ShardFormat(FlatFormat):
 
     def examine(self, paths: Sequence[Place], options: Any, hints: Hints) -> FileLayout:
         few = hints.few_sequences and not hints.allow_partial
-        return self._laid(paths[0], options, certain_only=hints.allow_partial, few=few)
+        return self._laid(paths[0], options, hints, few=few)
 
     def located(self, path: Place, options: Any) -> tuple[Place, Listing]:
         """Return the folder that the names of an index are relative to, and what the index lists.
@@ -328,8 +428,11 @@ class ShardFormat(FlatFormat):
         """
         return path, self.listing(path / INDEX, options)
 
-    def _laid(self, path: Place, options: Any, *, certain_only: bool, few: bool) -> FileLayout:
+    def _laid(self, path: Place, options: Any, hints: Hints, *, few: bool) -> FileLayout:
         folder, listing = self.located(path, options)
+        if "loss-mask" in hints.allow_loss:
+            shards = [one if isinstance(one, Problem) else replace(one, beside=()) for one in listing.shards]
+            listing = replace(listing, shards=shards)
         listed = [form.name for one in listing.shards if isinstance(one, Listed) for form in one.forms]
         own = set(map(str, listed))
         files = [file for file in self.files(path) if file.name != INDEX]
@@ -353,22 +456,24 @@ class ShardFormat(FlatFormat):
             problem
             for one, look in zip(listing.shards, looks, strict=True)
             if isinstance(one, Listed) and look is not None and not isinstance(look, Problem)
-            for problem in self.contradictions(one, look[0].file.path, int(look[1].sum()))
+            for problem in self.contradictions(one, look.extent.file.path, int(look.lengths.sum()))
         ]
-        if certain_only:
+        if hints.allow_partial:
             looks = [self._certain(folder, one, look, damage) for one, look in zip(listing.shards, looks, strict=True)]
         found = [look for look in looks if look is not None and not isinstance(look, Problem)]
-        if unread := sum(isinstance(extent.file, Values) and extent.file.few for extent, *_ in found):
+        if unread := sum(isinstance(look.extent.file, Values) and look.extent.file.few for look in found):
             of = counted(unread, self.shard)
             notes.append(f"of {of}, only what was needed was compared; tokfmt check --deep compares all, and hashes")
-        starts = np.concatenate([np.zeros(1, np.int64), *(lengths for _, lengths, _ in found)], dtype=np.int64)
+        starts = np.concatenate([np.zeros(1, np.int64), *(look.lengths for look in found)], dtype=np.int64)
         return FileLayout(
-            extents=[extent for extent, _, _ in found],
+            extents=[look.extent for look in found],
+            masks=[look.mask for look in found if look.mask is not None],
             starts=np.cumsum(starts, out=starts),
             separators=Separators.TRAILING,
             problems=[*(look for look in looks if isinstance(look, Problem)), *odd, *listing.problems],
-            sections=[section for *_, sections in found for section in sections],
+            sections=[section for look in found for section in look.sections],
             notes=tuple(notes),
+            loss_masks=listing.loss_masks,
             extras=listing.extras,
             damage=tuple(damage),
         )
@@ -386,9 +491,8 @@ class ShardFormat(FlatFormat):
             with suppress(FormatError):
                 table = self.table(one, file)
                 table = table[: int(np.searchsorted(table, file.size, side="right"))]
-                ids = self.ids(one, file, table)
-                lengths = (ids.lengths // ids.dtype.itemsize).astype(np.uint32)
-                lost, kept = one.count - len(lengths), (_extent(file, ids, partial(self.find, one), {}), lengths, [])
+                kept = self._looked(one, file, self.ids(one, file, table), {}, lambda of: self.ids(of, file, table))
+                lost = one.count - len(kept.lengths)
         damage.append(Damage(look.error.sentence, lost))
         return kept
 
@@ -414,10 +518,11 @@ class ShardFormat(FlatFormat):
                 file = Packed(path, form.codec.split(":")[0], one.size)
             self._check_size(file, one)
             code = self.wrong_items
-            find = partial(self.find, one)
             known = self.known_lengths(one, file)
             few = few and known is not None and not form.codec and one.size > _LONG
-            ids = known or find(file)
+            ids = known or self.find(one, file)
+            code = self.masked
+            looked = self._looked(one, file, ids, {} if few else form.hashes, lambda of: self.find(of, file), few=few)
         except UnsupportedError:
             raise
         except FormatError as error:
@@ -425,8 +530,46 @@ class ShardFormat(FlatFormat):
         sections: list[Section] = (
             [Column(f"offsets in {path.name}", file, 4, "<u4", one.count + 1)] if file.is_plain else []
         )
+        return looked._replace(sections=sections)
+
+    def _looked(
+        self,
+        one: Listed,
+        file: File,
+        ids: Ids,
+        hashes: Mapping[str, str],
+        read: Callable[[Listed], Ids],
+        *,
+        few: bool = False,
+    ) -> Looked:
+        """Return the IDs and the loss mask of a shard.
+
+        Args:
+            one: The entry of the shard in the index.
+            file: The shard, decompressed.
+            ids: The IDs of its items.
+            hashes: The hashes that the first read compares.
+            read: Returns what `ids` is for an entry with the `about` of another column.
+            few: Few items will be read.
+
+        Raises:
+            CorruptError: An item has another number of labels, or of values of a mask, than of IDs.
+        """
         lengths = (ids.lengths // ids.dtype.itemsize).astype(np.uint32)  # a shard's offsets are u32
-        return _extent(file, ids, find, {} if few else form.hashes, few=few), lengths, sections
+        extent = _extent(file, ids, partial(self.find, one), hashes, few=few)
+        beside = dict[str, Extent]()
+        for name, about in one.beside:
+            of = replace(one, about=about)
+            found = read(of)
+            different = np.flatnonzero(found.lengths // found.dtype.itemsize != lengths)
+            if len(different):
+                at = int(different[0])
+                expected, there = f"{lengths[at]:,}", f"{found.lengths[at] // found.dtype.itemsize:,}"
+                what = f"{name} of {self.item} {at:,}, which has another number of IDs"
+                raise CorruptError(file.path, what, expected=expected, found=there, remedy=_WITHOUT_MASK)
+            beside[name] = _extent(file, found, partial(self.find, of), {}, few=few)
+        mask = Extent(LossMask(extent, beside), 0, extent.tokens, np.dtype(np.uint8)) if beside else None
+        return Looked(extent, lengths, [], mask)
 
     def _check_size(self, file: File, one: Listed) -> None:
         if file.size != one.size:

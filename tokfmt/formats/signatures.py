@@ -13,6 +13,7 @@ _SKIPPED = tuple(bytes([0x50 + number]) + b"\x2a\x4d\x18" for number in range(16
 
 SIGNATURES = {
     "array": Signature((".npy", ".npz", ".bin"), starts=(b"\x93NUMPY", b"PK\3\4")),
+    "arrayrecord": Signature((".array_record", ".arrayrecord"), starts=(b"\x83\xaf\x70\xd1",)),
     "arrow": Signature((".arrow",), starts=(b"ARROW1", b"\xff\xff\xff\xff")),
     "datatrove": Signature((".ds",)),
     "flat-tokens": Signature((".zarr",), starts=(b"PK\3\4",)),

@@ -34,25 +34,27 @@ from numpy.typing import NDArray
 from tokfmt.base.options import option
 from tokfmt.core.findings import Audit, Code, Finding
 from tokfmt.core.format import Confidence, Hints, Probe
-from tokfmt.errors import CorruptError, FormatError, TruncatedError, UnsafeError, UnsupportedError
-from tokfmt.files.file import Stream, names_in, natural_key, open_file
+from tokfmt.errors import CorruptError, TruncatedError, UnsafeError
+from tokfmt.files.file import Stream, open_file
 from tokfmt.files.place import Place
-from tokfmt.formats import example_records
-from tokfmt.formats.example_records import LARGEST_RECORD, content_of, example_of, first_records, refuse_long
+from tokfmt.formats.example_records import (
+    ReadOptions,
+    bare_of,
+    content_of,
+    example_of,
+    files_in,
+    first_records,
+    refuse_long,
+    shards_of,
+)
+from tokfmt.formats.protobuf import LARGEST_RECORD
 from tokfmt.formats.record_files import RecordFiles, RecordFilesFormat, RecordFilesInspection, RecordFilesWriter
-from tokfmt.wording import counted, printable
+from tokfmt.wording import counted
 
 _HEAD, _FOOT = struct.Struct("<QI"), struct.Struct("<I")
-_SHARD = re.compile(r"(?![._])(.+?)([-_.]\d+)?\.(tfrecords?|tfrec)(-\d+-of-(\d+))?(\.gz)?", re.IGNORECASE)
+_SHARD = re.compile(r"(?![._])(?P<set>.+)\.(tfrecords?|tfrec)(-\d+-of-(?P<files>\d+))?(\.gz)?", re.IGNORECASE)
 _COUNTED = re.compile(r".+_\d+_(\d+)\.tfrecords")
 _BUFFER, _PIECE = 1 << 20, 1 << 16
-
-
-@dataclass(frozen=True, slots=True)
-class ReadOptions(example_records.ReadOptions):
-    """Options for reading records."""
-
-    prefix: str | None = option(None, "beginning of the names of the files of a folder to read; auto: the only one")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,7 @@ class WriteOptions:
     """Options for writing records."""
 
     field: str = option("input_ids", "feature of tf.train.Example that holds the IDs")
-    record: Literal["example", "int32", "int64"] = option("example", "tf.train.Example, or bare integers of a dtype")
+    bare: Literal["int32", "int64"] | None = option(None, "dtype of bare integers; auto: records are tf.train.Example")
     compression: Literal["none", "gzip"] = option("none", "compression of whole files")
     shard_size: int = option(1 << 26, "tokens per file of a folder; sequences stay complete", minimum=1)
     seq_len: int = option(2048, "tokens per record, if samples of a recipe are written", minimum=1)
@@ -176,9 +178,7 @@ class Reader(RecordFiles):
 
     def __init__(self, paths: Sequence[Place], options: ReadOptions, hints: Hints) -> None:
         """List the files, and look at the first records."""
-        files = [file for path in paths for file in _files_of(path, options.prefix)]
-        if not files:
-            raise FormatError(paths[0], "holds no file of records", expected="X.tfrecord")
+        files = shards_of(paths, _SHARD, options.prefix)
         where, first = first_records([(file, records_of(file)) for file in files], allow_partial=hints.allow_partial)
         self.content, self.finished = content_of(where, first, options), dict[Place, tuple[int, int]]()
         super().__init__(
@@ -192,33 +192,6 @@ class Reader(RecordFiles):
             yield self.content.value(path, found, record)
             found, blank = found + 1, blank + (not record)
         self.finished[path] = found, blank
-
-
-def _files_of(path: Place, prefix: str | None) -> list[Place]:
-    """Return the files of one dataset in a folder, all shards of it; or the file itself.
-
-    Raises:
-        UnsupportedError: The folder holds several datasets, and none is chosen.
-        CorruptError: A shard is missing.
-    """
-    if not path.is_dir():
-        return [path]
-    sets = dict[str, list[tuple[str, int]]]()
-    for name in names_in(path):
-        if shard := _SHARD.fullmatch(name):
-            key = shard[1] if shard[4] else ""  # Only names that state how many there are show that sets are several.
-            sets.setdefault(key, []).append((name, int(shard[5] or 0)))
-    if prefix is not None:
-        sets = {"": [each for some in sets.values() for each in some if each[0].startswith(prefix)]}
-    if len(sets) > 1:
-        found = ", ".join(printable(key or some[0][0]) for key, some in sorted(sets.items())[:9])
-        remedy = "--from-opt prefix=NAME reads one of them"
-        raise UnsupportedError(path, "holds files of several datasets", found=found, remedy=remedy)
-    files = sorted((each for some in sets.values() for each in some), key=lambda each: natural_key(each[0]))
-    if files and files[0][1] and len(files) != files[0][1]:
-        what, expected = "lacks files that the names of the others state", f"{files[0][1]:,} files"
-        raise CorruptError(path, what, expected=expected, found=f"{len(files):,}", remedy="Copy the missing ones")
-    return [path / name for name, _ in files]
 
 
 class Writer(RecordFilesWriter):
@@ -240,17 +213,12 @@ class Writer(RecordFilesWriter):
         if packed:
             out.write(packed.flush())
 
-    def indexes(self, counts: Sequence[tuple[int, int]]) -> Mapping[str, bytes]:
-        return {} if counts or not self.is_folder else {self.name(0): b""}  # A file without records has no bytes.
-
     @property
     def limit(self) -> int:  # type: ignore[override]
-        return 2**31 - 1 if self.options.record == "int32" else 2**32 - 1
+        return 2**31 - 1 if self.options.bare == "int32" else 2**32 - 1
 
     def _record(self, ids: NDArray[np.integer[Any]]) -> bytes:
-        if self.options.record == "example":
-            return example_of(self.options.field, ids)
-        return ids.astype(np.dtype(self.options.record).newbyteorder("<")).tobytes()
+        return bare_of(self.options.bare, ids) if self.options.bare else example_of(self.options.field, ids)
 
 
 class TFRecordInspection(RecordFilesInspection):
@@ -298,9 +266,7 @@ class TFRecord(RecordFilesFormat):
         return Confidence.NAME if _SHARD.fullmatch(file.path.name) else None
 
     def files(self, path: Place) -> Sequence[Place]:
-        if not path.is_dir():
-            return [path]
-        return sorted((path / name for name in names_in(path) if _SHARD.fullmatch(name)), key=_order)
+        return files_in(path, _SHARD)
 
     def codes(self) -> Mapping[str, Code]:
         return {
@@ -332,10 +298,6 @@ class TFRecord(RecordFilesFormat):
                 unsafe=True,
             ),
         }
-
-
-def _order(path: Place) -> tuple[object, ...]:
-    return natural_key(path.name)
 
 
 FORMAT = TFRecord()

@@ -1,10 +1,11 @@
 """What the browser shows, without a terminal: only these modules know the rest of tokfmt.
 
-opening      datasets, opened in two stages
+opening      datasets, opened as far as a screen needs them
 session      one dataset or split, or one that cannot be read, opened in stages, with its tokenizer
 rows         rows and windows of a token axis or of records, cached
 layout       tokens to glyphs, glyphs to lines, a row of any length as lines
 facts        the facts about a token
+cells        the cells of tables, and the models of tables
 lines        the lines of a table: facts, lengths, token IDs, groups of equal rows
 overview     what is counted of a dataset, and its facts
 outline      the parts and fields of files, and their bytes

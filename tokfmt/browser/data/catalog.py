@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from tokfmt.browser.data.opening import UNKNOWN, Opening, opened_now
+from tokfmt.browser.data.opening import UNKNOWN, Opening, opened
 from tokfmt.core.format import Format
-from tokfmt.core.records import RecordReader
 from tokfmt.errors import FormatError, TokfmtError
 from tokfmt.files.listing import Listing
 from tokfmt.files.place import Place
@@ -195,13 +194,12 @@ class Catalog:
         if isinstance(sequences, int) and isinstance(tokens, int) and describes(manifest, one.format, place):
             one.sequences, one.tokens, one.unit = sequences, tokens, "samples" if manifest.rows else "documents"
             return
-        opened = opened_now(replace(self.request, paths=(place,), recursive=False, format=one.format.name))
+        first = opened(replace(self.request, paths=(place,), recursive=False, format=one.format.name))
         try:
-            _count(one, opened)
-            one.failure = opened.damage
+            _count(one, first)
+            one.failure = first.damage
         finally:
-            for division in opened.divisions:
-                division.reader.close()
+            first.close()
 
     def check(self, one: Listed) -> None:
         """Check headers and index of a dataset."""
@@ -226,13 +224,13 @@ def record_of(one: Listed) -> dict[str, object]:
     }
 
 
-def _count(one: Listed, opened: Opening) -> None:
-    """Take the counts of a dataset from its first stage."""
-    best = opened.divisions[0]
-    if isinstance(best.reader, RecordReader):
-        if best.first is None:
-            one.sequences, one.unit = best.records, best.name
+def _count(one: Listed, opening: Opening) -> None:
+    """Take the counts of a dataset from what is opened at once."""
+    view = opening.views[0]
+    if view.axis is None:
+        if view.port.whole:
+            one.sequences, one.unit = view.port.count, view.name
         return
-    if best.name != UNKNOWN:
-        one.sequences, one.unit = best.reader.info.sequences, best.name
-    one.tokens = best.reader.info.tokens
+    if view.name != UNKNOWN:
+        one.sequences, one.unit = view.port.count, view.name
+    one.tokens = view.tokens

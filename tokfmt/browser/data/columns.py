@@ -25,7 +25,6 @@ from tokfmt.core.loss_mask import Flags, counted_of, is_masked, padding_of
 from tokfmt.core.reader import TokenReader
 from tokfmt.core.records import Block, RecordReader
 from tokfmt.errors import CorruptError, TokfmtError
-from tokfmt.text.ingest import encoded_batches
 from tokfmt.wording import printable, shortened
 
 if TYPE_CHECKING:
@@ -411,6 +410,8 @@ def _lengths(port: RowSource, first: int, last: int) -> Iterator[Rows | Values]:
         for begin in range(first, last, _AT_ONCE):
             yield np.diff(reader.offsets(begin, min(begin + _AT_ONCE, last)))
         return
+    from tokfmt.text.ingest import encoded_batches
+
     encoder: Encoder | None = port.encoder if isinstance(port, RecordSource) else None
     for block in reader.blocks(_BLOCK << 2, first, last):
         if reader.info.kind == "text" and encoder is None:

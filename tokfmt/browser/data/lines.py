@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 from rich.cells import cell_len, set_cell_size
 
+from tokfmt.browser.data.cells import Cells, Lines, fitted
 from tokfmt.browser.data.facts import spelling
 from tokfmt.browser.data.layout import HEAD, TokenStyle, words_of
 from tokfmt.browser.data.rows import Damage, RowSource
@@ -25,47 +26,6 @@ _LABEL = 15  # cells of the name of a fact at most
 
 
 _WORDS = 200  # cells of the beginning of a row
-
-
-Cells = list[tuple[str, str]]
-"""The parts of a line: text, and the name of its style."""
-
-
-class Lines(Protocol):
-    """The model of a table."""
-
-    @property
-    def title(self) -> str:
-        """Return the title."""
-
-    @property
-    def count(self) -> int:
-        """Return the number of lines."""
-
-    def cells(self, line: int, width: int) -> Cells:
-        """Return the parts of a line, from loaded data only."""
-
-    def missing(self, lines: range) -> list[int]:
-        """Return the rows of lines whose text is not loaded."""
-
-    def load(self, rows: Sequence[int]) -> None:
-        """Load the text of rows. For a worker."""
-
-    def query(self, lines: Sequence[int]) -> str:
-        """Return the query for the rows of some lines; "" if they lead to none."""
-
-    def record(self, line: int) -> Mapping[str, object]:
-        """Return a line for an export."""
-
-
-class Loaded:
-    """A model whose lines need no reading."""
-
-    def missing(self, lines: range) -> list[int]:  # noqa: ARG002 - nothing is
-        return []
-
-    def load(self, rows: Sequence[int]) -> None:
-        pass
 
 
 class Fact(NamedTuple):
@@ -85,7 +45,7 @@ class Fact(NamedTuple):
 
 
 @dataclass(frozen=True)
-class FactLines(Loaded):
+class FactLines(Lines):
     """Facts, with their names on the right and their values on the left.
 
     Attributes:
@@ -93,7 +53,7 @@ class FactLines(Loaded):
     """
 
     facts: Sequence[Fact]
-    title: str = ""
+    name: str = ""
 
     @property
     def count(self) -> int:
@@ -114,15 +74,12 @@ class FactLines(Loaded):
             (fitted(fact.value, max(1, width - self._name_cells - 2)).rstrip(), kind),
         ]
 
-    def query(self, lines: Sequence[int]) -> str:  # noqa: ARG002 - actions lead on
-        return ""
-
     def record(self, line: int) -> Mapping[str, object]:
         return {"name": self.facts[line].name, "value": self.facts[line].value}
 
 
 @dataclass(frozen=True)
-class LengthLines(Loaded):
+class LengthLines(Lines):
     """The lengths of rows, a line for each interval.
 
     Attributes:
@@ -180,11 +137,11 @@ class LengthLines(Loaded):
 
 
 @dataclass(frozen=True, eq=False)
-class TokenLines(Loaded):
+class TokenLines(Lines):
     """IDs by their frequency.
 
     Attributes:
-        title: The title.
+        name: The title.
         ranked: The IDs.
         total: The number of all tokens, or rows, that are counted.
         style: The interpretation of the IDs.
@@ -192,7 +149,7 @@ class TokenLines(Loaded):
         rarest_first: The lines begin with the least frequent IDs.
     """
 
-    title: str
+    name: str
     ranked: RankedIds
     total: int
     style: TokenStyle
@@ -245,7 +202,7 @@ class TokenLines(Loaded):
 
 
 @dataclass(eq=False)
-class GroupLines:
+class GroupLines(Lines):
     """Groups of equal rows, by their number of rows. One at a time is open, with its rows below it.
 
     Attributes:
@@ -331,10 +288,3 @@ class GroupLines:
         counts, lengths = self.ranked.counts, self.ranked.lengths
         row = int(self.ranked.numbers[group])
         return {"sequence": row, "count": int(counts[group]), "length": int(lengths[group]), **members}
-
-
-def fitted(text: str, cells: int) -> str:
-    """Return a text in exactly `cells` cells; an ellipsis marks a cut."""
-    if cell_len(text) <= cells or not cells:
-        return set_cell_size(text, cells)
-    return f"{set_cell_size(text, cells - 1)}…"

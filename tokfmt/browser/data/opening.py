@@ -1,27 +1,26 @@
-"""The only door of the browser to the rest of tokfmt, but for its errors, its words and its cache.
+"""Datasets, opened as far as a screen needs them, and what is known of their files without reading them.
 
-A dataset is opened in two stages, so that its first screen takes constant time. `opened_now` opens
+A dataset grows while it is read, so that its first screen takes constant time. `opened` opens
 
 - for formats with samples, the stored samples;
 - for packs and stores, the tokens in rows of fixed length, without the index;
 - for records, the first of them;
-- for a small dataset, the documents, without a second stage.
+- for a small dataset, all documents.
 
-`opened_whole` opens all documents (from the index, or by a scan for separators) or all records.
-
-What a screen may never need is imported when it is asked for: half of tokfmt is not imported before the first screen.
+`Opening.grown` opens all documents (from the index, or by a scan for separators) or all records.
 """
 
 from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
+from tokfmt.browser.data.rows import RecordSource, View, Viewport
 from tokfmt.core.format import Format, Hints
 from tokfmt.core.loss_mask import counted_of, padding_of
 from tokfmt.core.losses import READS
@@ -71,93 +70,114 @@ _ENTRIES = 256
 _FIRST = 256  # records that are shown before all are counted
 
 
-class Division(NamedTuple):
-    """A way to divide a dataset into rows.
-
-    Attributes:
-        name: "documents", "samples", "rows" or "records".
-        reader: The token axis, or the records.
-        records: Number of records; None for a token axis, which states its rows.
-        first: The first records, if the reader cannot return records by number yet.
-        again: Opens the same rows, and looks at the end of each. None: positions presume nothing.
-        as_stored: The rows are those of the file, and another division has the documents.
-        has_prompts: Most of the rows have labels that leave out more than padding, which documents do not show.
-    """
-
-    name: str
-    reader: TokenReader | RecordReader
-    records: int | None = None
-    first: Sequence[str | list[int]] | None = None
-    again: Callable[[], TokenReader] | None = None
-    as_stored: bool = False
-    has_prompts: bool = False
-
-
 class Opening(NamedTuple):
-    """The result of a stage.
+    """A dataset as far as it is opened.
 
     Attributes:
+        request: The paths, and how to read them.
         format: The format; None if it is unknown, for a dataset that cannot be opened.
-        divisions: Its divisions into rows, best first.
+        views: The ways to divide it into rows, best first.
         separator: The separator and its source.
         notes: Notes for the user.
-        pending: The result of the second stage, which has not run: "documents", "index", "records"; "" if there is
-            none.
-        starts: The second stage starts without a key.
-        damage: The error that prevents a second stage, so that only tokens are shown; "" without one.
+        pending: What `grown` adds: "documents", "index", "records"; "" if it adds nothing.
+        starts: It grows without a key.
+        damage: The error that prevents growing, so that only tokens are shown; "" without one.
     """
 
+    request: SourceRequest
     format: Format | None
-    divisions: tuple[Division, ...]
+    views: tuple[View, ...]
     separator: Separator = Separator(None)
     notes: tuple[str, ...] = ()
     pending: str = ""
     starts: bool = True
     damage: str = ""
 
-    def joined(self, whole: Opening) -> Opening:
-        """Return the second stage, with the samples of this one."""
-        fresh = {one.name for one in whole.divisions}
-        kept = tuple(one for one in self.divisions if one.name == "samples" and one.name not in fresh)
+    @classmethod
+    def of_nothing(cls, request: SourceRequest, format_: Format | None) -> Opening:
+        """Return a dataset that cannot be read, and has no rows."""
+        return cls(request, format_, (View("documents", Viewport(MemoryReader(Ragged.of(())))),))
+
+    def grown(self, tokenizer: TokenizerHandle | None = None, progress: Progress | None = None) -> Opening:
+        """Open all documents or records, however long it takes, and keep the samples.
+
+        Args:
+            tokenizer: The tokenizer, which may know the separator.
+            progress: The progress of a scan.
+
+        Raises:
+            TokfmtError: The dataset cannot be read, or the ends of its documents are unknown.
+        """
+        whole = _whole(self.request, self.format, tokenizer, progress)
+        fresh = {view.name for view in whole.views}
+        kept = tuple(view for view in self.views if view.name == "samples" and view.name not in fresh)
         notes = tuple(dict.fromkeys((*whole.notes, *self.notes)))
-        first = tuple(one for one in kept if one.has_prompts)
-        last = tuple(one for one in kept if not one.has_prompts)
-        return whole._replace(divisions=first + whole.divisions + last, notes=notes)
+        first = tuple(view for view in kept if view.has_prompts)
+        last = tuple(view for view in kept if not view.has_prompts)
+        return whole._replace(views=first + whole.views + last, notes=notes)
+
+    def to_count(self, tokenizer: TokenizerHandle | None, *, as_stored: bool) -> Source:
+        """Open the dataset once more, for a pass over all of it, whose end must not close the readers of the screen.
+
+        Args:
+            tokenizer: The tokenizer.
+            as_stored: Count the rows of the file, not the documents.
+
+        Raises:
+            TokfmtError: The dataset cannot be read.
+        """
+        request, format_, separator = self.request, self.format, self.separator
+        wanted = replace(request.accepting(READS["browse"] | {"invalid-lines"}), ignore_manifest=True)
+        if as_stored and format_ is not None:
+            wanted = viewed(replace(wanted, allow_loss=wanted.allow_loss | {"tail"}), format_, "samples")
+        elif request.eos is None:
+            wanted = replace(wanted, eos=separator.eos_id)
+        files = None if format_ is None else [SourceFiles(place_of(request.paths[0]), format_, ())]
+        source = open_dataset(wanted, Reading(tokenizer, as_stored=True), files)
+        if as_stored or separator.eos_id is None:
+            return source
+        return source._replace(separator=separator)  # that of the tokenizer may be another one
+
+    def close(self) -> None:
+        """Release open files."""
+        for view in self.views:
+            view.reader.close()
 
 
-def nothing(format_: Format | None) -> Opening:
-    """Return the stage of a dataset that cannot be read, and has no rows."""
-    return Opening(format_, (Division("documents", MemoryReader(Ragged.of(()))),))
-
-
-def opened_now(request: SourceRequest) -> Opening:
-    """Open what a dataset can show at once.
+def opened(request: SourceRequest) -> Opening:
+    """Open what a dataset can show at once; `Opening.grown` returns all of it.
 
     Raises:
         TokfmtError: The dataset cannot be read.
     """
     path = place_of(request.paths[0])
     format_, small = format_of(path, request.format), is_small(path)
-    request = replace(request.accepting(READS["browse"]), ignore_manifest=True)
-    rows = viewed(request, format_, "samples")
-    first = _samples(rows, format_) if rows is not request else None if small else _glimpse(request, format_)
-    if first is None:
-        try:
-            return _at_once(request, format_, small=small)
-        except (TruncatedError, CorruptError) as error:
-            if (shown := _glimpse(request, format_)) is None:
-                raise
-            return shown._replace(notes=(str(error),), pending="", damage=str(error))
-    if not small or _tokens(first) > SMALL:
+    first = _first(replace(request.accepting(READS["browse"]), ignore_manifest=True), format_, small=small)
+    first = first._replace(request=request)
+    if not small or first.damage or not first.pending or _tokens(first) > SMALL:
         return first
     try:
-        return first.joined(opened_whole(request, format_))
+        return first.grown()
     except TokfmtError as error:
         return first._replace(notes=(*first.notes, str(error)), pending="")
 
 
+def _first(request: SourceRequest, format_: Format, *, small: bool) -> Opening:
+    """Open the stored samples, the tokens without the index, or the documents or records."""
+    rows = viewed(request, format_, "samples")
+    first = _samples(rows, format_) if rows is not request else None if small else _glimpse(request, format_)
+    if first is not None:
+        return first
+    try:
+        return _at_once(request, format_, small=small)
+    except (TruncatedError, CorruptError) as error:
+        if (shown := _glimpse(request, format_)) is None:
+            raise
+        return shown._replace(notes=(str(error),), pending="", damage=str(error))
+
+
 def _tokens(opening: Opening) -> int:
-    reader = opening.divisions[0].reader
+    reader = opening.views[0].reader
     return reader.info.size if isinstance(reader, RecordReader) else reader.info.tokens
 
 
@@ -177,9 +197,9 @@ def _samples(request: SourceRequest, format_: Format) -> Opening | None:
     reader = source.reader
     if isinstance(reader, RecordReader):
         return None
-    division = Division("samples", reader, as_stored=True, has_prompts=_has_prompts(reader))
+    view = View("samples", Viewport(reader), as_stored=True, has_prompts=_has_prompts(reader))
     starts = reader.info.tokens <= AT_ONCE
-    return Opening(format_, (division,), source.separator, source.notes, "documents", starts)
+    return Opening(request, format_, (view,), source.separator, source.notes, "documents", starts)
 
 
 _LOOKED = 16  # samples whose labels are looked at
@@ -210,11 +230,11 @@ def _glimpse(request: SourceRequest, format_: Format) -> Opening | None:
     reader = format_.glimpse(
         [place_of(path) for path in request.paths], options, Hints(allow_loss=request.allow_loss | {"tail"})
     )
-    return None if reader is None else Opening(format_, (_fixed(reader),), pending="index")
+    return None if reader is None else Opening(request, format_, (_fixed(reader),), pending="index")
 
 
-def _fixed(reader: TokenReader) -> Division:
-    return Division(UNKNOWN, Rows(reader, FIXED))
+def _fixed(reader: TokenReader) -> View:
+    return View(UNKNOWN, Viewport(Rows(reader, FIXED)))
 
 
 def _at_once(request: SourceRequest, format_: Format, *, small: bool) -> Opening:
@@ -224,13 +244,14 @@ def _at_once(request: SourceRequest, format_: Format, *, small: bool) -> Opening
         stated = reader.info
         count = stated.records if stated.records is not None or not small else reader.count()
         if count is not None:
-            return Opening(format_, (Division("records", reader, count),), notes=notes)
+            return Opening(request, format_, (View("records", RecordSource(reader, count)),), notes=notes)
         first = _first_records(reader)
-        return Opening(format_, (Division("records", reader, len(first), first),), notes=notes, pending="records")
+        view = View("records", RecordSource(reader, len(first), first=first))
+        return Opening(request, format_, (view,), notes=notes, pending="records")
     info = reader.info
     if small or info.separators is not Separators.BETWEEN:
-        return opened_whole(request, format_)
-    return Opening(format_, (_fixed(reader),), source.separator, notes, "documents", info.tokens <= AT_ONCE)
+        return _whole(request, format_)
+    return Opening(request, format_, (_fixed(reader),), source.separator, notes, "documents", info.tokens <= AT_ONCE)
 
 
 def _first_records(reader: RecordReader) -> list[str | list[int]]:
@@ -245,23 +266,13 @@ def _first_records(reader: RecordReader) -> list[str | list[int]]:
     return []
 
 
-def opened_whole(
+def _whole(
     request: SourceRequest,
     format_: Format | None,
     tokenizer: TokenizerHandle | None = None,
     progress: Progress | None = None,
 ) -> Opening:
-    """Open all documents or records, however long it takes.
-
-    Args:
-        request: The dataset.
-        format_: The format; None to detect it.
-        tokenizer: The tokenizer, which may know the separator.
-        progress: The progress of a scan.
-
-    Raises:
-        TokfmtError: The dataset cannot be read, or the ends of its documents are unknown.
-    """
+    """Open all documents or records."""
     wanted = replace(
         request.accepting(READS["browse"]),
         format=format_.name if format_ else request.format,
@@ -270,48 +281,17 @@ def opened_whole(
     source = open_dataset(wanted, Reading(tokenizer, progress=progress))
     reader, format_ = source.reader, source.format
     if isinstance(reader, RecordReader):
-        return Opening(format_, (Division("records", reader, reader.count()),), source.separator, source.notes)
-    name = "documents" if reader.info.layout is not Layout.SAMPLES else "samples"
-    again = partial(_opened_again, wanted, tokenizer) if reader.presumes else None
-    return Opening(format_, (Division(name, reader, again=again),), source.separator, source.notes)
+        view = View("records", RecordSource(reader, reader.count()))
+    else:
+        again = partial(_opened_again, wanted, tokenizer) if reader.presumes else None
+        view = View("documents" if reader.info.layout is not Layout.SAMPLES else "samples", Viewport(reader, again))
+    return Opening(request, format_, (view,), source.separator, source.notes)
 
 
 def _opened_again(request: SourceRequest, tokenizer: TokenizerHandle | None) -> TokenReader:
     reader = open_dataset(replace(request, every_end=True), Reading(tokenizer)).reader
     assert isinstance(reader, TokenReader)
     return reader
-
-
-def opened_to_count(
-    request: SourceRequest,
-    format_: Format,
-    separator: Separator,
-    tokenizer: TokenizerHandle | None,
-    *,
-    as_stored: bool,
-) -> Source:
-    """Open a dataset once more, for a pass over all of it, whose end must not close the readers of the screen.
-
-    Args:
-        request: The dataset.
-        format_: The format.
-        separator: The separator of the rows on the screen.
-        tokenizer: The tokenizer.
-        as_stored: Count the rows of the file, not the documents.
-
-    Raises:
-        TokfmtError: The dataset cannot be read.
-    """
-    wanted = replace(request.accepting(READS["browse"] | {"invalid-lines"}), ignore_manifest=True)
-    if as_stored:
-        wanted = viewed(replace(wanted, allow_loss=wanted.allow_loss | {"tail"}), format_, "samples")
-    elif request.eos is None:
-        wanted = replace(wanted, eos=separator.eos_id)
-    files = [SourceFiles(place_of(request.paths[0]), format_, ())]
-    source = open_dataset(wanted, Reading(tokenizer, as_stored=True), files)
-    if as_stored or separator.eos_id is None:
-        return source
-    return source._replace(separator=separator)  # that of the tokenizer may be another one
 
 
 # files

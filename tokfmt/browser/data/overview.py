@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from tokfmt.browser.data.lines import Fact, GroupLines, Lines, TokenLines
-from tokfmt.browser.data.opening import UNKNOWN, opened_to_count, recipe_of
+from tokfmt.browser.data.cells import Lines
+from tokfmt.browser.data.lines import Fact, GroupLines, TokenLines
+from tokfmt.browser.data.opening import UNKNOWN, recipe_of
 from tokfmt.browser.data.parts import recipe_facts
 from tokfmt.browser.data.session import Counted, Session
 from tokfmt.browser.data.workers import Job
@@ -35,12 +36,11 @@ _WORKERS = 4  # threads of a pass at most; each takes some 10 MB
 
 def _opened(session: Session) -> Source:
     """Open the dataset again in the current view."""
-    format_ = session.opened.format
-    if session.refused is not None or format_ is None:
+    if session.refused is not None or session.opened.format is None:
         raise TokfmtError(session.failure)
     session.check_unchanged()
     handle = session.vocabulary.handle if session.vocabulary else None
-    return opened_to_count(session.request, format_, session.opened.separator, handle, as_stored=session.view.as_stored)
+    return session.opened.to_count(handle, as_stored=session.view.as_stored)
 
 
 def first_look(session: Session) -> Statistics | None:

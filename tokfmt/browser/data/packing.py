@@ -11,8 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.cells import set_cell_size
 
-from tokfmt.browser.data.columns import padded
-from tokfmt.browser.data.lines import Cells, Loaded
+from tokfmt.browser.data.cells import Cells, Lines
 from tokfmt.browser.data.opening import recipe_of, samples_of
 from tokfmt.browser.data.session import Session
 from tokfmt.core.loss_mask import padding_of
@@ -201,6 +200,8 @@ def _fills_of(session: Session) -> Fills | None:
     lengths = np.unique(np.diff(reader.offsets(0, count)))
     if len(lengths) > 1:
         return None
+    from tokfmt.browser.data.columns import padded
+
     shares = list[float | None]()
     for first in range(0, count, _AT_ONCE):
         shares += padded(reader, first, min(first + _AT_ONCE, count))
@@ -250,7 +251,7 @@ class FillHistogram:
 
 
 @dataclass(frozen=True)
-class FillLines(Loaded):
+class FillLines(Lines):
     """The fill of samples, a line for each interval.
 
     Attributes:

@@ -115,7 +115,7 @@ class View(NamedTuple):
         name: "documents", "samples", "rows" or "records".
         port: The rows.
         as_stored: The rows are those of the file, and another view has the documents.
-        has_prompts: See `data.Division`.
+        has_prompts: Most of the rows have labels that leave out more than padding, which documents do not show.
     """
 
     name: str

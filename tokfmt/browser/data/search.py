@@ -9,14 +9,12 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.browser.data.layout import Pieces
-from tokfmt.browser.data.rows import Damage, Piece, RecordSource, RowSource, Span, Viewport, fetched, fetched_span
-from tokfmt.browser.data.session import Session, Where
+from tokfmt.browser.data.rows import Damage, Piece, Span, Viewport, fetched, fetched_span
+from tokfmt.browser.data.session import SearchScope, Where
 from tokfmt.browser.data.workers import Job, said
 from tokfmt.commands.search.query import (
     LARGEST,
@@ -36,47 +34,10 @@ from tokfmt.commands.search.query import (
 from tokfmt.commands.search.search import Content, check_number, find_equal, find_many, find_records
 from tokfmt.core.format import Encoder
 from tokfmt.core.memory import MemoryReader
-from tokfmt.core.reader import TokenReader
 from tokfmt.core.records import Block, RecordReader
 from tokfmt.errors import CorruptError, OptionError, UnendedError
 from tokfmt.text.ingest import encoded_batches
 from tokfmt.wording import counted
-
-
-class SearchScope(NamedTuple):
-    """The rows to search.
-
-    Attributes:
-        port: The rows.
-        decoder: Decoder of IDs; None without a tokenizer.
-        singular: The noun for one row.
-    """
-
-    port: RowSource
-    decoder: Pieces | None
-    singular: str
-
-    @property
-    def reader(self) -> TokenReader | RecordReader:
-        """Return the token axis, or the records."""
-        return self.port.reader
-
-    @property
-    def encoder(self) -> Encoder | None:
-        """Return the encoder of text that is tokenized on reading, if any."""
-        return self.port.encoder if isinstance(self.port, RecordSource) else None
-
-    @property
-    def of_text(self) -> bool:
-        """Return whether the rows hold text, not IDs."""
-        return isinstance(self.reader, RecordReader) and self.reader.info.kind == "text"
-
-
-def search_scope(session: Session) -> SearchScope:
-    """Return the scope of the view on the screen."""
-    words = session.vocabulary
-    return SearchScope(session.port, words.decoder if words else None, session.view.singular)
-
 
 _BLOCK = 1 << 22  # bytes
 _IDS = re.compile(r"\s*\d[\d_]*(?:[\s,]+\d[\d_]*)*\s*")

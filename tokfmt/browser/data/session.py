@@ -16,21 +16,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from tokfmt.browser.data.layout import Pieces, TokenStyle
-from tokfmt.browser.data.opening import (
-    Opening,
-    Stamp,
-    identity_of,
-    nothing,
-    opened_now,
-    opened_whole,
-    recipe_of,
-    samples_of,
-    stamp_of,
-)
-from tokfmt.browser.data.rows import Characters, Damage, RecordSource, RowSource, Span, View, Viewport, fetched_span
+from tokfmt.browser.data.opening import Opening, Stamp, identity_of, opened, recipe_of, samples_of, stamp_of
+from tokfmt.browser.data.rows import Characters, Damage, RecordSource, RowSource, Span, View, fetched_span
 from tokfmt.browser.data.state import recall, remember, remember_later
 from tokfmt.browser.data.workers import Job, said
-from tokfmt.core.format import Encoder, Format
+from tokfmt.core.format import Encoder
 from tokfmt.core.loss_mask import is_masked
 from tokfmt.core.ragged import Ragged
 from tokfmt.core.reader import ByteOffset, Layout, TokenReader
@@ -42,10 +32,8 @@ from tokfmt.files.named import place_named
 from tokfmt.files.place import Place, place_of
 from tokfmt.files.store import Identity
 from tokfmt.source.discover import format_of
-from tokfmt.source.ingest import encoder_of
 from tokfmt.source.manifest import located_tokenizer, read_manifest
 from tokfmt.source.request import SourceRequest
-from tokfmt.source.stored import Separator
 from tokfmt.wording import counted, printable
 
 if TYPE_CHECKING:
@@ -53,52 +41,6 @@ if TYPE_CHECKING:
     from tokfmt.commands.stats import Statistics
     from tokfmt.commands.stats.lists import Lists
     from tokfmt.text.tokenizer import TokenizerHandle
-
-
-class Opened(NamedTuple):
-    """The result of a stage.
-
-    Attributes:
-        format: The format; None if it is unknown, for a dataset that cannot be opened.
-        views: The views, best first.
-        separator: The separator and its source.
-        notes: Notes for the user.
-        pending: The result of the second stage, which has not run: "documents", "index", "records"; "" if there is
-            none.
-        starts: The second stage starts without a key.
-        damage: The error that prevents a second stage, so that only tokens are shown; "" without one.
-    """
-
-    format: Format | None
-    views: tuple[View, ...]
-    separator: Separator
-    notes: tuple[str, ...] = ()
-    pending: str = ""
-    starts: bool = True
-    damage: str = ""
-
-
-def opened(opening: Opening) -> Opened:
-    """Return a stage with its views, which hold what a screen shows of the rows."""
-    views = []
-    for one in opening.divisions:
-        port: RowSource
-        if isinstance(one.reader, RecordReader):
-            port = RecordSource(one.reader, one.records or 0, first=one.first)
-        else:
-            port = Viewport(one.reader, one.again)
-        views.append(View(one.name, port, one.as_stored, one.has_prompts))
-    return Opened(opening.format, tuple(views), *opening[2:])
-
-
-def joined(first: Opened, whole: Opened) -> Opened:
-    """Join both stages: the views of the second, and the samples of the first."""
-    fresh = {view.name for view in whole.views}
-    kept = tuple(view for view in first.views if view.name == "samples" and view.name not in fresh)
-    notes = tuple(dict.fromkeys((*whole.notes, *first.notes)))
-    prompted = tuple(view for view in kept if view.has_prompts)
-    others = tuple(view for view in kept if not view.has_prompts)
-    return whole._replace(views=prompted + whole.views + others, notes=notes)
 
 
 _PARAMS = "data_params.json"
@@ -205,6 +147,8 @@ class _NoEncoder(Encoder):
 
 def _encoder_of(reader: RecordReader, words: Vocabulary) -> Encoder:
     """Return the encoder of the texts of a reader; one that always fails if the tokenizer has no chat template."""
+    from tokfmt.source.ingest import encoder_of
+
     try:
         return encoder_of(reader, words.handle) or _NoEncoder(TokfmtError("holds no text"))
     except TokfmtError as error:
@@ -242,7 +186,7 @@ class Session:
 
     Attributes:
         request: The paths, and how to read them.
-        opened: The result of the stages so far.
+        opened: The dataset as far as it is opened.
         shown: Name of the view on the screen.
         chosen: The user chose that view.
         choice: The tokenizer by name, if any; `vocabulary` when it is loaded.
@@ -262,7 +206,7 @@ class Session:
     """
 
     request: SourceRequest
-    opened: Opened
+    opened: Opening
     shown: str
     choice: Choice | None = None
     vocabulary: Vocabulary | None = None
@@ -347,11 +291,11 @@ class Session:
             return TokenStyle(separator=separator, digits=digits)
         return TokenStyle(words.decoder, words.specials, separator, digits=digits)
 
-    def add(self, full: Opened) -> None:
-        """Add the result of the second stage, and show its first view, unless the user chose another one."""
-        self.opened = joined(self.opened, full)
+    def add(self, grown: Opening) -> None:
+        """Take the dataset with all its rows, and show its first view, unless the user chose another one."""
+        self.opened = grown
         self._texts.clear()
-        names = [view.name for view in self.opened.views]
+        names = [view.name for view in grown.views]
         if not self.chosen or self.shown not in names:
             self.where, self.shown = (0, 0), names[0]
 
@@ -386,8 +330,42 @@ class Session:
 
     def close(self) -> None:
         """Release open files."""
-        for view in self.opened.views:
-            view.reader.close()
+        self.opened.close()
+
+
+class SearchScope(NamedTuple):
+    """The rows to search.
+
+    Attributes:
+        port: The rows.
+        decoder: Decoder of IDs; None without a tokenizer.
+        singular: The noun for one row.
+    """
+
+    port: RowSource
+    decoder: Pieces | None
+    singular: str
+
+    @property
+    def reader(self) -> TokenReader | RecordReader:
+        """Return the token axis, or the records."""
+        return self.port.reader
+
+    @property
+    def encoder(self) -> Encoder | None:
+        """Return the encoder of text that is tokenized on reading, if any."""
+        return self.port.encoder if isinstance(self.port, RecordSource) else None
+
+    @property
+    def of_text(self) -> bool:
+        """Return whether the rows hold text, not IDs."""
+        return isinstance(self.reader, RecordReader) and self.reader.info.kind == "text"
+
+
+def search_scope(session: Session) -> SearchScope:
+    """Return the scope of the view on the screen."""
+    words = session.vocabulary
+    return SearchScope(session.port, words.decoder if words else None, session.view.singular)
 
 
 def shown_path(request: SourceRequest) -> Place:
@@ -411,7 +389,7 @@ def open_session(request: SourceRequest, tokenizer: str | None = None) -> Sessio
         TokfmtError: The dataset cannot be read.
     """
     stamp = stamp_of(shown_path(request))
-    (identity, is_file), first = identity_of(shown_path(request)), opened(opened_now(request))
+    (identity, is_file), first = identity_of(shown_path(request)), opened(request)
     if first.format is not None and first.format.prefix:
         stamp = stamp_of(shown_path(request), first.format)
     info = first.views[0].reader.info
@@ -449,7 +427,7 @@ def refused_session(request: SourceRequest, error: TokfmtError) -> Session:
     identity, is_file = identity_of(shown_path(request))
     return Session(
         request,
-        opened(nothing(format_)),
+        Opening.of_nothing(request, format_),
         "documents",
         failure=str(error),
         refused=error,
@@ -461,9 +439,9 @@ def refused_session(request: SourceRequest, error: TokfmtError) -> Session:
 def other_split(session: Session, split: str, tokenizer: str | None = None) -> Session:
     """Open another split of the same dataset."""
     request = session.request.of_split(split)
-    opened = shown_session(request, tokenizer)
-    opened.splits, opened.split, opened.asked = session.splits, split, session.asked or session.request
-    return opened
+    after = shown_session(request, tokenizer)
+    after.splits, after.split, after.asked = session.splits, split, session.asked or session.request
+    return after
 
 
 def carried(before: View, where: Where, after: View) -> Where:
@@ -583,7 +561,7 @@ Stage = Literal["tokenizer", "documents"]
 
 
 class Result(NamedTuple):
-    """The outcome of a stage: a Vocabulary, an Opened or an error; None for progress."""
+    """The outcome of a stage: a Vocabulary, an Opening or an error; None for progress."""
 
     session: Session
     stage: Stage
@@ -648,7 +626,7 @@ class Loading:
             if self._splits_otherwise(outcome):
                 self._begin("documents")
                 return
-        elif isinstance(outcome, Opened):
+        elif isinstance(outcome, Opening):
             session.add(outcome)
         elif isinstance(outcome, Exception):
             why = said(outcome)
@@ -675,7 +653,7 @@ class Loading:
             work: Callable[[Job], object] = lambda job: _loaded(session.path, choice, encoding=encoding)  # noqa: E731
         else:
             handle = session.vocabulary.handle if session.vocabulary else None
-            work = lambda job: opened(opened_whole(session.request, session.opened.format, handle, job))  # noqa: E731
+            work = lambda job: session.opened.grown(handle, job)  # noqa: E731
         self.job = Job(
             work,
             lambda outcome: self._post(Result(session, stage, outcome)),

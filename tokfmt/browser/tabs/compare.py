@@ -32,8 +32,8 @@ from tokfmt.browser.data.rows import Damage, RowSource, Span
 from tokfmt.browser.data.session import Session
 from tokfmt.browser.tabs.base import Tab
 from tokfmt.browser.widgets.frame import StatusLine
+from tokfmt.browser.widgets.loading import Leaping, Loader, WithLoader
 from tokfmt.browser.widgets.reader import Reader
-from tokfmt.browser.widgets.row_view import Leaping, Loader, WithLoader
 from tokfmt.errors import TokfmtError
 from tokfmt.wording import counted, printable
 

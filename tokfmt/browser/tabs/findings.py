@@ -17,14 +17,14 @@ from textual.content import Content
 from textual.widgets import DataTable, Static
 
 from tokfmt.browser import keys
+from tokfmt.browser.data.cells import fitted
 from tokfmt.browser.data.check import checked, explained, known, place_of_finding, row_of_finding
-from tokfmt.browser.data.lines import fitted
 from tokfmt.browser.data.outline import Bytes, bytes_of
 from tokfmt.browser.data.session import Session, Vocabulary, tokens_of
 from tokfmt.browser.data.types import Finding, Place
 from tokfmt.browser.keys import pressing
 from tokfmt.browser.tabs.base import Working
-from tokfmt.browser.tabs.index import HexView
+from tokfmt.browser.widgets.hex_view import HexView
 from tokfmt.errors import TokfmtError
 from tokfmt.wording import counted, printable
 

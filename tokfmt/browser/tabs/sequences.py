@@ -25,23 +25,33 @@ from tokfmt.browser.data.layout import Mode, TokenStyle
 from tokfmt.browser.data.opening import UNKNOWN
 from tokfmt.browser.data.parts import Target, target_of
 from tokfmt.browser.data.rows import Damage, Piece, RowSource, View, fetched
-from tokfmt.browser.data.search import Found, SearchJob, SearchScope, meaning, parse_search, search_scope
-from tokfmt.browser.data.session import Session, Where, carried, has_parts, located, mixture_of
+from tokfmt.browser.data.session import (
+    SearchScope,
+    Session,
+    Where,
+    carried,
+    has_parts,
+    located,
+    mixture_of,
+    search_scope,
+)
 from tokfmt.browser.data.state import Queries
 from tokfmt.browser.data.types import ByteOffset
 from tokfmt.browser.tabs.base import Tab
 from tokfmt.browser.tabs.list_order import ListOrder, columns_shown
 from tokfmt.browser.tabs.titles import layout_words, list_title, row_title, shares_words
 from tokfmt.browser.widgets.frame import Divider, FindBar, TopBar, filter_words
+from tokfmt.browser.widgets.loading import Leaping, Loader
 from tokfmt.browser.widgets.packing import PackingHead
 from tokfmt.browser.widgets.reader import MoreFacts, Reader, TokenDetails
-from tokfmt.browser.widgets.row_view import Leaping, Loader, SequenceList
+from tokfmt.browser.widgets.sequence_list import SequenceList
 from tokfmt.browser.widgets.strip import PackingStrip
 from tokfmt.errors import OptionError, TokfmtError
 
 if TYPE_CHECKING:
     from tokfmt.browser.data.copies import Copied, Numbers
     from tokfmt.browser.data.frequency import Frequencies
+    from tokfmt.browser.data.search import Found, SearchJob
 
 
 NARROWEST, WIDEST = 20, 80  # per cent
@@ -500,6 +510,8 @@ class SequencesTab(Tab):
         then: Callable[[str], None],
         meanwhile: Callable[[str | None], object] | None = None,
     ) -> None:
+        from tokfmt.browser.data.search import meaning
+
         queries = self._queries
         if queries is None:
             queries = self._queries = Queries(self.session.path)
@@ -551,6 +563,8 @@ class SequencesTab(Tab):
 
     def _begun(self, words: str, row: int, again: Callable[[str], None]) -> SearchJob | None:
         """Start a search and return it; None if the words are invalid, or the rows are not counted yet."""
+        from tokfmt.browser.data.search import SearchJob, parse_search
+
         scope = self.scope
         try:
             query = parse_search(words, scope)

@@ -11,17 +11,15 @@ from dataclasses import field as dataclass_field
 from typing import ClassVar
 
 from rich.cells import cell_len
-from rich.segment import Segment
 from textual.message import Message
 
 from tokfmt.browser import keys
-from tokfmt.browser.data.lines import fitted
+from tokfmt.browser.data.cells import Cells, fitted
 from tokfmt.browser.data.outline import Outline, Row
 from tokfmt.browser.data.types import Field, Section
-from tokfmt.browser.widgets.row_view import RowView
+from tokfmt.browser.widgets.virtual_table import VirtualTable, kinds
 from tokfmt.wording import counted, printable
 
-_PARTS = ("section", "count", "offset", "length", "name", "value", "meaning", "wrong", "cursor", "cursor-blurred")
 _INDENT, _GAP = 2, 2
 _NAME, _VALUE, _NARROW = 26, 34, 64
 
@@ -55,10 +53,13 @@ def _number(number: int | None) -> str:
     return "" if number is None else f"{number:,}"
 
 
-class Parts(RowView):
+class Parts(VirtualTable):
     """The widget of the lines of an outline."""
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = {f"parts--{part}" for part in _PARTS}
+    COMPONENT_CLASSES: ClassVar[set[str]] = kinds(
+        "section", "count", "offset", "length", "name", "value", "meaning", "wrong"
+    )
+    filler = "value"
     BINDINGS = keys.PARTS
 
     class Moved(Message):
@@ -140,43 +141,35 @@ class Parts(RowView):
             if field is not None:
                 self.widths.take(row.section, field)
 
-    def draw(self, line: int) -> list[Segment]:
+    def cells(self, line: int, width: int) -> Cells:
         row = self.outline.row(line)
-        return self._section_line(row, line) if row.field is None else self._field_line(row, line)
+        return self._section_line(row) if row.field is None else self._field_line(row, width)
 
-    def _section_line(self, row: Row, line: int) -> list[Segment]:
+    def _section_line(self, row: Row) -> Cells:
         """Return the line of a section: its title and its number of fields."""
         outline, section = self.outline, self.outline.sections[row.section]
         count = outline.counts.get(row.section)
         mark = "▾" if outline.is_open(row.section) else "◌" if row.section in self.opening else "▸"
         size = "reading …" if mark == "◌" else "" if count is None else counted(count, "field")
-        cells = [(f"{mark} {printable(section.title)}  ", "section"), (size, "count")]
-        return self._segments(cells, line)
+        return [(f"{mark} {printable(section.title)}  ", "section"), (size, "count")]
 
-    def _field_line(self, row: Row, line: int) -> list[Segment]:
+    def _field_line(self, row: Row, width: int) -> Cells:
         """Return the line of a field: byte offset, length, name, value, meaning."""
         field, wide = self.outline.peek(row), self.widths
         if field is None:
-            return self._segments([(f"{'':{_INDENT}}…", "count")], line)
+            return [(f"{'':{_INDENT}}…", "count")]
         mark = "✗ " if field.wrong else "  "
         cells = [(mark, "wrong"), (f"{_number(field.offset):>{wide.offset}}  ", "offset")]
-        if self.columns >= _NARROW:
+        if width >= _NARROW:
             cells.append((f"{_number(field.length or None):>{wide.length}}  ", "length"))
         cells.append((fitted(field.name, wide.names.get(row.section, _NAME)) + "  ", "name"))
-        room = self.columns - sum(cell_len(text) for text, _ in cells)
+        room = width - sum(cell_len(text) for text, _ in cells)
         value = wide.values.get(row.section, 0) if field.meaning else cell_len(field.value)
         value = min(value, room)
         cells.append((fitted(field.value, value) + "  ", "wrong" if field.wrong else "value"))
         left = min(cell_len(field.meaning), max(0, room - value - _GAP))
         cells.append((fitted(field.meaning, left), "wrong" if field.wrong else "meaning"))
-        return self._segments(cells, line)
-
-    def _segments(self, cells: list[tuple[str, str]], line: int) -> list[Segment]:
-        chosen = "parts--cursor" if self.has_focus else "parts--cursor-blurred"
-        names = [chosen] if line == self.cursor else []
-        used = sum(cell_len(text) for text, _ in cells)
-        cells = [*cells, (" " * max(0, self.columns - used), "value")]
-        return [Segment(text, self.get_component_rich_style(f"parts--{kind}", *names)) for text, kind in cells if text]
+        return cells
 
     def clicked(self, column: int, times: int) -> None:  # noqa: ARG002 - anywhere on the line
         if self.row is not None and (self.row.field is None or times > 1):

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 from textual.content import Content
 from textual.widgets import Static
 
+from tokfmt.browser.colors import tone_of
 from tokfmt.browser.data.session import Session, mixture_of
-from tokfmt.browser.widgets.row_view import WithLoader, tone_of
+from tokfmt.browser.widgets.loading import WithLoader
 from tokfmt.wording import bar, columns, percent, printable
 
 if TYPE_CHECKING:

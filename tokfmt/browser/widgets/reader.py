@@ -23,6 +23,7 @@ from textual.style import Style
 from textual.widgets import Static
 
 from tokfmt.browser import keys
+from tokfmt.browser.colors import tone_of
 from tokfmt.browser.data.facts import TokenFacts
 from tokfmt.browser.data.layout import (
     UNBOUNDED,
@@ -39,7 +40,7 @@ from tokfmt.browser.data.layout import (
 from tokfmt.browser.data.rows import Damage, RowSource, fetched_span
 from tokfmt.browser.data.workers import said
 from tokfmt.browser.keys import pressed
-from tokfmt.browser.widgets.row_view import Leaping, WithLoader, tone_of
+from tokfmt.browser.widgets.loading import Leaping, WithLoader
 from tokfmt.browser.widths import roomy
 from tokfmt.wording import counted, printable
 

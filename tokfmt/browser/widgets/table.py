@@ -7,34 +7,29 @@ from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.cells import cell_len
-from rich.segment import Segment
-from textual import events
 from textual.message import Message
-from textual.strip import Strip
 
 from tokfmt.browser import keys
-from tokfmt.browser.data.lines import GroupLines, Lines
-from tokfmt.browser.widgets.row_view import DragsRange, RowView
+from tokfmt.browser.data.cells import Cells, Lines
+from tokfmt.browser.data.lines import GroupLines
+from tokfmt.browser.widgets.virtual_table import VirtualTable, kinds
 
 MOST_CHOSEN = 1000
 """Limit of lines that are listed together."""
 
 
-_PARTS = ("name", "count", "bar", "text", "value", "leads", "odd", "heading", "none", "cursor", "cursor-blurred")
-
-
-class Table(DragsRange, RowView):
+class Table(VirtualTable):
     """The lines of a model; space selects lines, and Enter opens them.
 
     Attributes:
         lines: The lines; None for none.
-        nothing: Why there are none.
     """
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = {f"table--{part}" for part in _PARTS}
+    COMPONENT_CLASSES: ClassVar[set[str]] = kinds("name", "count", "bar", "text", "value", "leads", "odd", "heading")
     BINDINGS = keys.TABLE
-    selects = True
+    selects = drags = marks_selected = True
+    blurs = False
+    filler = "text"
 
     class Chosen(Message):
         """The user opens lines."""
@@ -52,11 +47,10 @@ class Table(DragsRange, RowView):
         super().__init__(id=id, classes="table")
         self.title = title  # without lines
         self.lines: Lines | None = None
-        self.nothing = ""
 
     def show(self, lines: Lines | None, nothing: str = "", first: Callable[[], int] = lambda: 0) -> None:
         """Show lines, or why there are none, with the cursor on the first one if they are others."""
-        before, self.lines, self.nothing = self.lines, lines, nothing
+        before, self.lines, self.nothing = self.lines, lines, (nothing, "none")
         if before is None or lines is None or before.count != lines.count:
             self.cursor = first() if lines is not None else 0
             self.selected.clear()
@@ -88,15 +82,6 @@ class Table(DragsRange, RowView):
         self.border_subtitle = f"{len(self.selected):,} selected" if self.selected else ""
         self.refresh()
 
-    def number_at(self, event: events.MouseEvent) -> int | None:
-        line = self.top + event.get_content_offset_capture(self).y
-        return max(0, min(line, self.count - 1)) if self.count else None
-
-    def choose_range(self, begun: int, end: int) -> None:
-        self.choose(end)
-        self.selected = set(range(min(begun, end), max(begun, end) + 1))
-        self.selection_changed()
-
     def clicked(self, column: int, times: int) -> None:  # noqa: ARG002 - anywhere on the line
         if times > 1:
             self.action_choose()
@@ -113,25 +98,8 @@ class Table(DragsRange, RowView):
         lines = self.lines
         return iter(()) if lines is None else map(lines.record, sorted(self.selected) or range(lines.count))
 
-    # drawing
-
-    def draw(self, line: int) -> list[Segment]:
-        if self.lines is None:
-            return []
-        chosen = line in self.selected or (line == self.cursor and self.has_focus)
-        cursor = [] if not chosen else ["table--cursor" if self.has_focus else "table--cursor-blurred"]
-        cells = self.lines.cells(line, self.columns)
-        rest = max(0, self.columns - sum(cell_len(text) for text, _ in cells))
-        return [
-            Segment(text, self.get_component_rich_style(f"table--{kind}", *cursor))
-            for text, kind in (*cells, (" " * rest, "text"))
-            if text
-        ]
-
-    def render_line(self, y: int) -> Strip:
-        if y == 0 and not self.count and self.nothing:
-            return self.strip([Segment(self.nothing, self.get_component_rich_style("table--none"))])
-        return super().render_line(y)
+    def cells(self, line: int, width: int) -> Cells:
+        return self.lines.cells(line, width) if self.lines is not None else []
 
 
 class TokenTable(Table):

@@ -86,7 +86,7 @@ from tokfmt.source.stored import (
     known_separator,
     tokenizer_of,
 )
-from tokfmt.wording import printable
+from tokfmt.wording import counted, html_table, printable
 
 if TYPE_CHECKING:
     from tokfmt.text.tokenizer import TokenizerHandle
@@ -134,6 +134,12 @@ class CheckReport:
     limit: int = LIMIT
     doubled: int | None = None
     dataset: SourceFiles | None = field(default=None, repr=False, compare=False)
+
+    def _repr_html_(self) -> str:
+        """Return a table with a row per finding, for notebooks."""
+        severities = ", ".join(counted(count, name) for name, count in self.severities.items()) or "no findings"
+        rows = [(one.severity, one.code, one.offset, one.message) for one in self.findings]
+        return html_table(f"check {self.path}: {severities}", ("severity", "code", "byte", "finding"), rows, self.notes)
 
     def add(self, found: Iterable[Finding], meanings: Mapping[str, Code]) -> None:
         """Count findings, and keep the first `limit` of each code.

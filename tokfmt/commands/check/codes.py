@@ -10,6 +10,7 @@
                                                                TF86x   litgpt-packed  formats/litgpt_packed.py
                                                                TF82x   webdataset   formats/webdataset.py
                                                                TF88x   tfrecord     formats/tfrecord.py
+                                                               TF89x   arrayrecord  formats/arrayrecord.py
     TF57x   text              formats/text.py                  TF80x   recipe       mix/format.py
     TF60x   megatron          formats/megatron.py              TF90x   any dataset  opening
     TF61x   megatron          formats/megatron.py              TF91x   any dataset  its manifest and its directory

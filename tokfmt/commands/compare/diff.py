@@ -27,7 +27,7 @@ from tokfmt.source.open import find_one, open_dataset, presuming
 from tokfmt.source.request import Reading, SourceRequest, option_names, viewed
 from tokfmt.source.stored import Source, boundaries_of, tokenizer_of
 from tokfmt.text.decoding import ByteLevelDecoder, TextDecoder
-from tokfmt.wording import printable
+from tokfmt.wording import html_table, printable
 
 CONTEXT = 8
 """Tokens shown on either side of the first difference."""
@@ -160,6 +160,11 @@ class DiffReport:
     differences: list[Difference]
     surplus: tuple[Surplus, Surplus] | None
     complete: bool = True
+
+    def _repr_html_(self) -> str:
+        """Return the number of differences of each kind, for notebooks."""
+        title = f"diff {self.a.path} and {self.b.path}: {'identical' if self.identical else 'different'}"
+        return html_table(title, ("difference", "sequences"), self.counts.items())
 
 
 def diff(

@@ -68,7 +68,8 @@ def write_portion(
         for note in writer.notes(stored):
             notes.add(f"{printable(portion.destination.name)}: {note}")
     info = content.reader.info
-    ends = info.sequences if content.closes and info.separators is Separators.TRAILING else 0
+    ended = content.closes and target.eos_id is not None and info.separators is Separators.TRAILING
+    ends = info.sequences if ended else 0
     counts = replace(counts, tokens=info.tokens - ends)
     if destination.rows is not None:  # Samples are stored as they are.
         return counts

@@ -45,7 +45,7 @@ from tokfmt.source.request import (
 )
 from tokfmt.source.stored import Source, manifest_tokenizer, tokenizer_of
 from tokfmt.text.decoding import DecodeError, TextDecoder, VocabularyDecoder
-from tokfmt.wording import printable
+from tokfmt.wording import html_table, printable, shortened
 
 if TYPE_CHECKING:
     from tokfmt.mix import Origin
@@ -63,6 +63,7 @@ SAMPLES = 2
 _LITTLE = 1 << 22
 """Bytes of records up to which all records are counted, even if only the first are shown."""
 
+_ROWS, _CELL_IDS, _CELL = 100, 24, 400  # of the table for notebooks: rows, IDs and characters of a cell
 _TOGETHER = 256  # sequences whose ends are looked at together
 _RANDOM = re.compile(r"\s*random\s*:(.*)", re.IGNORECASE)
 
@@ -96,6 +97,22 @@ class Preview:
     notes: tuple[str, ...]
     shown: Iterator[Shown] = field(repr=False)
     cut: Callable[[], int | None] = field(repr=False)
+
+    def _repr_html_(self) -> str:
+        """Return a table of the selected sequences, for notebooks, at most 100. Reads them from `shown`."""
+        rows = []
+        for one in islice(self.shown, _ROWS):
+            ids = None if one.decoding.reader is None else next(one.tokens(0, min(one.length, _CELL_IDS)), None)
+            text = one.record if one.record is not None else one.text if one.length <= AT_ONCE else None
+            rows.append(
+                (
+                    one.index,
+                    one.length,
+                    None if ids is None else " ".join(map(str, ids.tolist())) + " …" * (one.length > _CELL_IDS),
+                    None if text is None else shortened(text, _CELL),
+                )
+            )
+        return html_table(f"{self.path}: {self.format}", ("sequence", "length", "tokens", "text"), rows, self.notes)
 
 
 def show(

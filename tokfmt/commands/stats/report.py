@@ -22,6 +22,7 @@ from tokfmt.base.options import nearest, parse_count
 from tokfmt.errors import CorruptError, OptionError, TokfmtError, UnsafeError
 from tokfmt.files.file import File
 from tokfmt.mix import TreeRow
+from tokfmt.wording import html_table
 
 SCHEMA_VERSION = 1
 
@@ -371,6 +372,22 @@ class StatsReport:
     def several(self) -> bool:
         """True if there are several datasets."""
         return self.total is not None or bool(self.failures)
+
+    def _repr_html_(self) -> str:
+        """Return a table with a row per dataset, for notebooks."""
+        heads = ("dataset", "format", "sequences", "tokens", "mean", "median", "longest", "largest ID", "duplicates")
+        rows = list[tuple[object, ...]]()
+        for one in (*self.datasets, *([self.total] if self.total is not None else [])):
+            lengths, repeated = one.lengths, one.duplicates
+            mean = None if lengths is None or lengths.mean is None else f"{lengths.mean:,.1f}"
+            of_lengths = (mean, lengths.p50, lengths.max) if lengths is not None else (None, None, None)
+            share = None if repeated is None else f"{repeated.sequences:,} ({repeated.share:.2%})"
+            rows.append((one.path, one.format, one.sequences, one.tokens, *of_lengths, one.max_id, share))
+        notes = [
+            *(f"{one.path}: {one.error}" for one in self.failures),
+            *(f"{one.path}: {one.message}" for one in self.unmet),
+        ]
+        return html_table("stats", heads, rows, notes)
 
     def as_json(self) -> dict[str, Any]:
         """Return the document of `tokfmt stats --json`: the keys of one dataset, or `datasets` and `total`."""

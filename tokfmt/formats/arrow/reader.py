@@ -79,6 +79,7 @@ if TYPE_CHECKING:
 
 _OTHER = 8  # bit of `Decoded.marks` where a label is another ID than the token
 _AT_ONCE = 1 << 22  # characters of texts in one batch
+_WRONG_COLUMN = "Correct that column, or write the file without it"
 _NULLS = "--allow-loss null-rows reads NULL as empty"
 _HELD = 3 << 20  # tokens and rows that each thread keeps decoded: those that were read last
 _PIECE = 1 << 8  # tokens for which a piece counts in addition, because it is an object
@@ -98,6 +99,7 @@ class Decoded(NamedTuple):
         odd: Number of sequences whose mask leaves out a token or whose labels hold another ID, and the first of them.
         excluded: Number of positions that `attention_mask` excludes: at the ends of rows, which are left out, and
             inside of rows, which are content that does not count in the loss.
+        differing: Number of positions that one column of labels or of a mask counts, and another does not.
         first: Index of the first sequence in the dataset.
         start: Position of the first token in the dataset.
         against: Rows whose masks contradict their padding, if `Rows` compares them.
@@ -111,6 +113,7 @@ class Decoded(NamedTuple):
     marks: NDArray[np.uint8] | None = None
     odd: tuple[int, int] = (0, -1)
     excluded: tuple[int, int] = (0, 0)
+    differing: int = 0
     first: int = 0
     start: int = 0
     against: Contradictions = Contradictions()
@@ -210,7 +213,7 @@ class Rows:
             code: int, row: int, what: str, expected: object = None, found: object = None, word: str = ""
         ) -> None:
             where = f"row {base + row:,} of {container.unit} {group.number:,} {what}"
-            remedy = f"--allow-loss {word} reads it as an empty row" if word else None
+            remedy = f"--allow-loss {word} reads it as an empty row" if word else _WRONG_COLUMN if code == 5 else None
             error = CorruptError(container.path, where, expected=expected, found=found, remedy=remedy)
             problems.append(fatal(f"TF{self.hundred + code}", error, word))
 
@@ -323,7 +326,9 @@ def _labeled(
     else:
         starts = rows.offsets[:-1][np.diff(rows.offsets) > 0]
     documents = np.append(starts, len(rows.tokens))
-    own = values.get(LABELS, rows.tokens).astype(np.int64)
+    own, stated = values.get(LABELS, rows.tokens).astype(np.int64), list[NDArray[np.bool_]]()
+    if LABELS in values:
+        stated.append(own != IGNORED)
     for name in (*MASKS, LOSS_MASK, ATTENTION):
         if name in values:
             counts = values[name] != 0
@@ -331,6 +336,7 @@ def _labeled(
                 counts = np.append(False, counts)[:-1]
                 counts[starts] = False
             own[~counts] = IGNORED
+            stated += [] if name == ATTENTION else [counts]
     moved = np.full(len(rows.tokens), IGNORED, np.int64)
     moved[:-1] = own[1:]
     moved[documents[1:] - 1] = IGNORED
@@ -347,8 +353,19 @@ def _labeled(
         marks |= begins * np.uint8(BEGINS if samples else 0)
     mask = (moved != IGNORED).astype(np.uint8)
     return rows._replace(
-        offsets=offsets, mask=mask, labels=moved, begins=begins, marks=marks, odd=_count_and_first(odd)
+        offsets=offsets,
+        mask=mask,
+        labels=moved,
+        begins=begins,
+        marks=marks,
+        odd=_count_and_first(odd),
+        differing=_differing(stated),
     )
+
+
+def _differing(stated: Sequence[NDArray[np.bool_]]) -> int:
+    """Return the number of positions at which columns differ, bool[tokens] each."""
+    return int(np.count_nonzero(np.any([one != stated[0] for one in stated[1:]], axis=0))) if len(stated) > 1 else 0
 
 
 def _starts_of_positions(rows: Decoded, positions: NDArray[np.integer[Any]], wrong: Any) -> Offsets:
@@ -448,6 +465,7 @@ class _Scanned(NamedTuple):
     top: int
     odd: tuple[int, int]
     excluded: tuple[int, int]
+    differing: int
 
 
 @dataclass(slots=True)
@@ -529,6 +547,7 @@ class ColumnReader(TokenReader):
         tops, odd, first = [fact.top for fact in facts], 0, -1
         self.none_empty = not column.beside and all(fact.nulls == 0 for fact in facts)
         """No row is empty, as the footers state."""
+        self._differing = 0
         self.padding: int | None = None
         self.excluded = 0
         """Number of positions inside of rows that `attention_mask` excludes."""
@@ -537,7 +556,7 @@ class ColumnReader(TokenReader):
             counts = [(len(one.offsets) - 1, int(one.offsets[-1])) for one in scanned]
             tops = [one.top for one in scanned]
             self._known = {k: one.offsets for k, one in enumerate(scanned)}
-            odd = sum(one.odd[0] for one in scanned)
+            odd, self._differing = sum(one.odd[0] for one in scanned), sum(one.differing for one in scanned)
             if odd:
                 number = next(k for k, one in enumerate(scanned) if one.odd[0])
                 first = sum(rows for rows, _ in counts[:number]) + scanned[number].odd[1]
@@ -574,6 +593,10 @@ class ColumnReader(TokenReader):
         if self.excluded:
             what = f"attention_mask excludes {counted(self.excluded, 'position')} inside of rows"
             notes.append(f"{what}: these are content that does not count in the loss")
+        if self._differing:
+            names = " and ".join(name for name in (LABELS, *MASKS, LOSS_MASK) if name in column.mask_columns)
+            what = f"{names} differ at {counted(self._differing, 'position')}"
+            notes.append(f"{what}: a token counts in the loss if each of them counts it")
         notes += unread(containers, column)
         unread_mask = column.unread and "loss-mask" not in hints.allow_loss
         ending = None if stream or self.samples or column.packed else own_separator(containers)
@@ -609,13 +632,14 @@ class ColumnReader(TokenReader):
 
         def look(number: int) -> _Scanned:
             lengths, top, odd, first, at = [np.zeros(0, np.int64)], -1, 0, -1, 0
-            padding = inside = 0
+            padding = inside = differing = 0
             for piece in self._decode(number):
                 lengths.append(np.diff(piece.offsets))
                 first = at + piece.odd[1] if piece.odd[0] and not odd else first
                 top, odd, at = max(top, largest_id(piece.tokens)), odd + piece.odd[0], at + len(piece.offsets) - 1
                 padding, inside = padding + piece.excluded[0], inside + piece.excluded[1]
-            return _Scanned(offsets_of(np.concatenate(lengths)), top, (odd, first), (padding, inside))
+                differing += piece.differing
+            return _Scanned(offsets_of(np.concatenate(lengths)), top, (odd, first), (padding, inside), differing)
 
         with ThreadPoolExecutor(jobs or 4) as pool:
             return list(pool.map(look, range(len(self.groups))))

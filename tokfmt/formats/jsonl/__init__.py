@@ -10,7 +10,8 @@
     line end  0A, or 0D 0A                         the last line may lack it; nothing else ends a line
     X.jsonl.gz, X.jsonl.zst                        the same, compressed; several members or frames are one text
 
-- A directory of *.jsonl(.gz, .zst), in natural order, is one dataset. Several files given together are one dataset too.
+- A directory of *.jsonl(.gz, .zst), in natural order, is one dataset; without any, one of *.json.gz or *.json.zst.
+  Several files given together are one dataset too.
 - UTF-8 is strict. If a key occurs twice, the last one counts. Fields that are not read may hold NaN, Infinity and lone
   surrogates. The limits are 512 levels of nesting, and 256 MiB per line (`max_line`).
 - Written lines have json.dumps' spacing: `{"input_ids": [1, 2, 3]}`, `{"text": "..."}`, LF, no byte order mark, and
@@ -41,7 +42,7 @@ from tokfmt.base.options import LazyAttribute
 from tokfmt.core.format import Confidence, Format, Probe
 from tokfmt.errors import TokfmtError
 from tokfmt.files.place import Place
-from tokfmt.formats.jsonl.lines import BOM, FILE_NAME, TextFile, compression_of, names_of
+from tokfmt.formats.jsonl.lines import BOM, FILE_NAME, OTHER_FILE_NAME, TextFile, compression_of, names_of
 from tokfmt.formats.jsonl.options import ReadOptions, WriteOptions
 
 _LINES = re.compile(r".*\.(jsonl|ndjson)(\.gz|\.zst)?", re.IGNORECASE | re.DOTALL)
@@ -70,7 +71,9 @@ class Jsonl(Format):
     def sniff(self, probe: Probe) -> Confidence | None:
         """See `Format.sniff`. Looks for an object with at least one key in the first line."""
         if probe.is_directory:
-            return Confidence.STRUCTURE if any(FILE_NAME.fullmatch(name) for name in probe.entries) else None
+            if any(FILE_NAME.fullmatch(name) for name in probe.entries):
+                return Confidence.STRUCTURE
+            return Confidence.PLAUSIBLE if any(OTHER_FILE_NAME.fullmatch(name) for name in probe.entries) else None
         named = _LINES.fullmatch(probe.path.name) is not None
         if not probe.size:
             return Confidence.STRUCTURE if named else None

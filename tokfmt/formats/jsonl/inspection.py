@@ -117,7 +117,7 @@ def files_of(paths: Sequence[Place]) -> list[Place]:
 def _in_directory(path: Place) -> list[Place]:
     names = names_of(path)
     if not names:
-        raise FormatError(path, "holds no *.jsonl, *.jsonl.gz or *.jsonl.zst")
+        raise FormatError(path, "holds no *.jsonl, *.jsonl.gz, *.jsonl.zst or *.json.gz")
     stems: dict[str, str] = {}
     for name in names:
         stem = name.removesuffix(".gz").removesuffix(".zst")

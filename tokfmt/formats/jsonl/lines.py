@@ -45,11 +45,15 @@ PIECE = 1 << 18
 
 FILE_NAME = re.compile(r"[^.].*\.jsonl(\.gz|\.zst)?", re.IGNORECASE)
 """Names of the files of a directory that belong to its dataset."""
+OTHER_FILE_NAME = re.compile(r"[^.].*\.json(\.gz|\.zst)", re.IGNORECASE)
+"""The same of a directory without such names: lines that are called JSON, as those of dolma."""
 
 
 def names_of(path: Place) -> list[str]:
     """Return the names of these files of a directory, in natural order."""
-    return sorted(filter(FILE_NAME.fullmatch, names_in(path)), key=natural_key)
+    names = names_in(path)
+    found = [*filter(FILE_NAME.fullmatch, names)] or [*filter(OTHER_FILE_NAME.fullmatch, names)]
+    return sorted(found, key=natural_key)
 
 
 BOM = b"\xef\xbb\xbf"
