@@ -62,7 +62,8 @@ SCREENS = (
     Screen("overview", _PACK, "2"),
     Screen("tokens", _PACK, "2 tab tab z"),
     Screen("sample", ("mix.toml", *_TOKENIZER), "g 1 enter"),
-    Screen("sources", ("mix.toml", *_TOKENIZER), "2"),
+    Screen("packing", ("packed.toml", *_TOKENIZER), "g 1 3 enter"),
+    Screen("fill", ("padded.toml", *_TOKENIZER), "2"),
     Screen("tokenizers", ("sample/corpus.jsonl", *_TOKENIZER), "down down down T o t h e r ctrl+b"),
     Screen("difference", ("corpus.pbin", "changed.jsonl", "--diff", *_TOKENIZER), "n"),
     Screen("catalog", ("sample",)),
@@ -109,6 +110,8 @@ def prepare(home: Path, run: Callable[[Sequence[str], Path], object] = run) -> N
         "convert -q sample/corpus.jsonl corpus.pbin --tokenizer sample/tokenizer",
         "convert -q sample/corpus.jsonl short.pbin --tokenizer sample/tokenizer --select 40:90",
         "recipe -q web=corpus.pbin:0.7 books=short.pbin:0.3 --seq-len 128 --shuffle samples --seed 7 -o mix.toml",
+        "recipe -q web=corpus.pbin books=short.pbin --seq-len 512 --shuffle documents --seed 7 -o packed.toml",
+        "recipe -q web=corpus.pbin books=short.pbin --seq-len 512 --pack document -o padded.toml",
     ):
         run(words.split(), home)
     shutil.copytree(home / "sample" / "tokenizer", home / "other")

@@ -150,10 +150,10 @@ def test_findings_of_a_dataset_are_not_listed_for_another_that_changed(tmp_path)
 
     async def steps(pointer, press):
         await press("d", "down", "enter", "d", "up", "enter", "3")
-        assert pointer.sees("TF107  first.pbin")
+        assert pointer.sees("TF107  byte")
         second.write_bytes(second.read_bytes() + b"x")
         await press("d", "down", "enter")
-        assert pointer.sees("─ ✗ ")
+        assert pointer.sees("  ✗ ")
         assert not pointer.sees("TF107")
 
     pointing(first, tmp_path, steps, second)

@@ -34,6 +34,41 @@ def test_the_word_of_the_column_is_a_query():
     browse([CORPUS], steps)
 
 
+def test_the_list_is_filtered_while_a_query_is_typed():
+    """Escape shows all rows again, at the same place; Enter keeps what is listed."""
+
+    async def steps(app, press):
+        tab = tab_of(app)
+        count = tab.list.count
+        await press("down", "down", "f", *"len>200")
+        assert len(app.screen_stack) == 2
+        listed = tab.list.count
+        assert 0 < listed < count
+        await press("escape")
+        assert (tab.list.count, tab.where, tab.filtered) == (count, (2, 0), None)
+        await press("f", *"len>200", "enter")
+        assert tab.list.count == listed
+
+    browse([CORPUS], steps)
+
+
+def test_the_first_line_says_that_the_dataset_is_not_the_one_that_was_opened(tmp_path):
+    (tmp_path / "a.pbin").write_bytes(PACK.read_bytes())
+
+    async def steps(app, press):
+        async def said(words):
+            while words not in str(app.query_one("#card").render()):
+                await press.pilot.pause(0.1)
+
+        await said("✓ index checked")
+        (tmp_path / "a.pbin").write_bytes(PACK.read_bytes() + b" ")
+        await said("▲ changed; R opens it again")
+        (tmp_path / "a.pbin").unlink()
+        await said("▲ deleted")
+
+    browse([tmp_path / "a.pbin"], steps)
+
+
 @pytest.mark.parametrize("height", [1, 4])
 @pytest.mark.parametrize("keys", ["ctrl+p s", "T", "vertical_line"])
 def test_pages_of_a_menu_without_room_for_a_line(keys, height):

@@ -96,7 +96,7 @@ class Terminal:
 MOMENTS = 6
 """Of each signal; the law holds for any number of them."""
 ENDING = [signal.SIGTERM, signal.SIGHUP, signal.SIGINT]
-SHOTS = [(number, moment) for moment in range(MOMENTS) for number in ENDING]
+SHOTS = [*((number, moment) for moment in range(MOMENTS) for number in ENDING), (signal.SIGQUIT, 5)]
 
 
 def ends(terminal, number):
@@ -106,7 +106,7 @@ def ends(terminal, number):
 
 
 @FUZZ_ONLY
-@pytest.mark.parametrize(("number", "moment"), only([SHOTS[k] for k in (0, 4, 8, 9, 13, 17)], SHOTS))
+@pytest.mark.parametrize(("number", "moment"), only([SHOTS[k] for k in (0, 4, 8, 9, 13, 18)], SHOTS))
 def test_a_signal_ends_it_at_any_moment(number, moment, tmp_path):
     with Terminal(tmp_path, PACK) as terminal:
         terminal.await_listening()

@@ -391,16 +391,20 @@ class Browser(TypeAhead):
         self._open(number, lambda: reopened(before), opened)
 
     def _look_after_followed(self) -> None:
-        """Open followed datasets again that have changed, unless they are being opened."""
-        for number in self._followed - {*self._openings, *self._looks}:
+        """Open followed datasets again that have changed, unless they are being opened; mark the one on the screen."""
+        for number in (self._followed | {self.current}) - {*self._openings, *self._looks}:
             session, loading = self.sessions[number], self.loadings.get(number)
-            if loading is not None and loading.job is None:
+            if loading is not None and loading.job is None and session.stamp is not None:
                 self._look_at(number, session)
 
     def _look_at(self, number: int, session: Session) -> None:
         def seen(outcome: object) -> None:
-            current = session is self.sessions.get(number) and number in self._followed
-            if current and isinstance(outcome, Stamp) and outcome != session.stamp:
+            shown = session is self.sessions.get(number)
+            outdated = "deleted" if outcome is None else "changed" if outcome != session.stamp else ""
+            if shown and number not in self._followed and outdated != session.outdated:
+                session.outdated = outdated
+                self.say()
+            if shown and number in self._followed and isinstance(outcome, Stamp) and outcome != session.stamp:
                 session.stamp = outcome
                 self._reopen(number, to_end=session.where[0] == session.port.count - 1)
 
@@ -829,6 +833,7 @@ class Browser(TypeAhead):
         refused: str = "",
         recent: Sequence[str] = (),
         at_once: Collection[str] = (),
+        meanwhile: Callable[[str | None], object] | None = None,
     ) -> None:
         """Ask for a line and call `then` with it. Return when the question is on the screen, to get all typed keys.
 
@@ -840,6 +845,7 @@ class Browser(TypeAhead):
             refused: Title of the message about a TokfmtError.
             recent: See `Question`.
             at_once: See `Question`.
+            meanwhile: See `Question`; called with None if the question is left.
         """
         from tokfmt.browser.dialogs import Question
 
@@ -847,10 +853,12 @@ class Browser(TypeAhead):
             try:
                 if answer:
                     then(answer)
+                elif meanwhile is not None:
+                    meanwhile(None)
             except TokfmtError as error:
                 self.notify(str(error), title=refused, severity="error", markup=False)
 
-        await self.push_screen(Question(text, value, check, recent, at_once), answered)
+        await self.push_screen(Question(text, value, check, recent, at_once, meanwhile), answered)
 
     def copy(self, text: str, description: str = "") -> None:
         """Copy a text, and show where it is now.

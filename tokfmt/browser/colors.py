@@ -24,6 +24,12 @@ LEAST = 4.5
 HUES = (0.73, 0.58, 0.46, 0.30, 0.11, 0.94)
 """Violet, blue, teal, green, amber and pink, as shares of the circle."""
 
+
+def tone_of(shade: int) -> int:
+    """Return the number of the color of a source by the number of the source: those of the first ones are far apart."""
+    return (0, 4, 2, 5, 1, 3)[shade % len(HUES)]
+
+
 _WHITE, _BLACK = Color(255, 255, 255), Color(0, 0, 0)
 _STEPS = 20
 _TEXTS = ("foreground", "text-primary", "text-secondary", "text-accent", "text-success", "text-warning", "text-error")

@@ -15,6 +15,7 @@ from textual.content import Content
 from textual.geometry import Size
 from textual.message import Message
 from textual.screen import ModalScreen, ScreenResultType
+from textual.timer import Timer
 from textual.widget import Widget
 from textual.widgets import Footer, Input, Label, OptionList, Static
 from textual.widgets.option_list import Option
@@ -104,6 +105,9 @@ class Line(Input):
     BINDINGS = keys.LINE
 
 
+_PAUSE = 0.2  # seconds after the last key
+
+
 class Question(Dialog[str]):
     """Ask for a line; the result is the line, or None after Escape.
 
@@ -114,9 +118,11 @@ class Question(Dialog[str]):
             that is not accepted.
         recent: Lines that were typed before, the oldest first.
         at_once: Lines that need no Enter.
+        meanwhile: Called with an accepted line when the user has stopped typing for a moment.
     """
 
     BINDINGS = keys.QUESTION
+    _pause: Timer | None = None  # until `meanwhile` is called
 
     def __init__(
         self,
@@ -125,9 +131,11 @@ class Question(Dialog[str]):
         check: Callable[[str], str] | None = None,
         recent: Sequence[str] = (),
         at_once: Collection[str] = (),
+        meanwhile: Callable[[str], object] | None = None,
     ) -> None:
         super().__init__()
         self._text, self._value, self._check, self._at_once = text, value, check, at_once
+        self._meanwhile = meanwhile
         earlier = [line for line in recent if line != value]
         self._lines, self._line = [*earlier, value], len(earlier)
 
@@ -159,8 +167,23 @@ class Question(Dialog[str]):
     def on_input_changed(self, event: Input.Changed) -> None:
         if event.value in self._at_once and self.is_current:
             self.dismiss(event.value)
-        else:
-            self._holds(event.value)
+            return
+        holds = self._holds(event.value)
+        if self._pause is not None:
+            self._pause.stop()
+            self._pause = None
+        if holds and self._meanwhile is not None and event.value != self._value:
+            self._pause = self.set_timer(_PAUSE, partial(self._show_meanwhile, event.value.strip()))
+
+    @property
+    def idle(self) -> bool:
+        """Return whether no line waits to be shown."""
+        return self._pause is None
+
+    def _show_meanwhile(self, line: str) -> None:
+        self._pause = None
+        if self._meanwhile is not None and self.is_current:
+            self._meanwhile(line)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         if self.is_current and (not event.value.strip() or self._holds(event.value)):
@@ -382,7 +405,28 @@ _GESTURES = (
     ("click", "Choose a row, token, tab or key; sort by a heading; follow underlined words"),
     ("double click", "Open the row"),
     ("wheel", "Scroll the pane below it; with Shift, long lines aside"),
-    ("drag", "Mark tokens; choose several bars or lines; move a border, a scrollbar or the map"),
+    ("drag", "Mark tokens; choose several bars or lines; move a border or a scrollbar"),
+)
+_SEARCHES = (
+    ("whale", "The text, in any case (/ and f)"),
+    ("token:464,3290", "These IDs in a row; any:, first: and last: one of some"),
+    ("len>2000", "Lengths; also 10<=len<20"),
+    ("padding>0", "Positions of padding of a sample; masked>0 those without loss"),
+    ("same:17", "The rows that equal a row"),
+    ("seq:3,9", "Rows by number"),
+)
+_SIGNS = (
+    ("●", "A row with a hit"),
+    ("✓", "A selected row; a check without findings"),
+    ("✗ ▲ ·", "An error, a warning, a remark"),
+    ("◌", "Work in progress"),
+    ("█▓▒░", "Parts of a sample, by source; ░ a prompt"),
+    ("···", "Padding"),
+    ("╌╌", "The next document of a row"),
+    ("⏎ → ␣", "A line feed, a tab, a space"),
+    ("hues", "A token each; of a recipe, a source each, in two shades"),
+    ("green", "Tokens that are trained, if others are not"),
+    ("grey", "Tokens that are not trained: prompts"),
 )
 Block = tuple[str, list[tuple[str, str]]]
 
@@ -406,4 +450,5 @@ def help_blocks(app: App[None], *places: Widget | App[None], without: Collection
                 names = blocks[binding.group.description].setdefault(words_of(binding), [])
                 names += [] if (name := app.get_key_display(binding)) in names else [name]
     found = [(task, [(" ".join(names), words) for words, names in rows.items()]) for task, rows in blocks.items()]
-    return [*(block for block in found if block[1]), ("Mouse and focus", list(_GESTURES))]
+    shown = [block for block in found if block[1]]
+    return [*shown, ("Searches", list(_SEARCHES)), ("Signs", list(_SIGNS)), ("Mouse and focus", list(_GESTURES))]

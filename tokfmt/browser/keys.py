@@ -72,7 +72,7 @@ _FIRST = ("g", "to(0)", "First")
 _BROWSER = [
     *_keys(OPEN, ("V", "split", "Split", "Show another split"), ("V", "no_split", "Split", "Show another split")),
     *_keys(FIND, ("slash", "ask('find')", "Find", "", "/"), ("f", "ask('filter')", "Filter")),
-    *_keys(LOOK, ("question_mark", "help", "Help", "", "?")),
+    *_keys(LOOK, ("question_mark", "help", "All keys", "", "?")),
     *_keys(OPEN, ("escape", "cancel", "Stop", "Stop loading")),
     *_keys(
         GO,
@@ -106,7 +106,7 @@ DATA = [
         FIND,
         ("enter", "occurrences", "List all", "In the reader: list all rows with the token"),
         # these come and go: keys before them keep their places, and the line of a search has them, too
-        ("escape", "escape", "Stop", "Stop the search, remove mark or hits"),
+        ("escape", "escape", "Clear", "Stop the search, remove mark or hits"),
         ("n", "hit(1)", "Next hit"),
         ("N", "hit(-1)", "Previous hit"),
         ("F", "unfilter", "List all", "Remove the filter"),
@@ -242,7 +242,7 @@ CATALOG = [
         ("r", "read_all", "Read all", "Read the facts of all datasets, or stop it"),
     ),
     *_keys(TAKE, ("e", "export", "Export")),
-    *_keys(LOOK, ("question_mark", "help", "Help", "", "?")),
+    *_keys(LOOK, ("question_mark", "help", "All keys", "", "?")),
     *_keys(OPEN, ("q", "app.quit", "Quit")),
 ]
 CATALOG_LIST = [*_keys(OPEN, ("enter,l", "choose", "Open")), *_keys(MOVE, _FIRST)]
@@ -296,6 +296,29 @@ EXPORT = _keys(None, ("escape", "leave", "Cancel"))
 
 
 # what is of use
+
+_RANKS = (
+    ("escape", "stop", "cancel", "leave", "whole"),  # these come and go
+    ("hit", "difference"),
+    ("unfilter", "all", "beside"),
+    ("read", "occurrences", "choose", "select_cursor", "sequence", "write"),
+    ("split", "turn", "open", "part(1)", "next_border", "list", "differing(1)"),
+    ("jump", "byte"),
+    ("find",),
+    ("filter",),
+    ("columns", "read_all"),
+    ("bytes", "copy", "origin"),
+    ("travel(-1)", "select", "export", "zoom", "mode"),
+)
+"""Actions in the order in which the last line has them; those after all of these are in the order of the tables."""
+
+
+def rank(action: str, *, selects: bool) -> int:
+    """Return the place of an action in the last line, the first one for the least; `selects` if lines are selected."""
+    if selects and action == "export":
+        return -1
+    named = next((k for k, names in enumerate(_RANKS) if action in names or action.partition("(")[0] in names), None)
+    return len(_RANKS) if named is None else named
 
 
 class Offering(Protocol):

@@ -23,7 +23,7 @@ import time
 from collections.abc import Callable
 from types import TracebackType
 
-ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT)
+ENDING = (signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGQUIT)
 GRACE = 3.0
 """Seconds in which the app and the interpreter have to end."""
 

@@ -134,7 +134,7 @@ def command(paths: tuple[str, ...], **given: Any) -> None:
         cast("Any", sys.__stderr__).reconfigure(encoding="utf-8")  # Textual draws there, and the locale may say ASCII
         _run_until_closed(app, app.run)
         _say_how_to_come_back(app)
-    _raise_if_none_opened(app)
+    _raise_if_none_opened(app, is_left=not given["web"])
 
 
 @contextlib.contextmanager
@@ -200,14 +200,17 @@ def _refuse_picture(given: dict[str, Any]) -> None:
                 )
 
 
-def _raise_if_none_opened(app: Any) -> None:
-    """Raise the error of the first dataset if no dataset could be opened. A catalog may be left without opening any."""
+def _raise_if_none_opened(app: Any, *, is_left: bool = False) -> None:
+    """Raise the error of the first dataset if no dataset could be opened. A catalog may be left without opening any.
+
+    A user who has left the screen (`is_left`) has read the error of a dataset there.
+    """
     if app.catalog is not None:
         if app.catalog.whole and not app.catalog.found:
             raise app.catalog.nothing()
         return
     refused = [session.refused for session in app.sessions.values()]
-    if all(refused):
+    if all(refused) and not is_left:
         raise refused[0]
 
 

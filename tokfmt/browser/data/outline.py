@@ -233,6 +233,13 @@ class Bytes:
                 self._windows.put((path, number), found)
 
 
+def bytes_of(session: Session) -> Bytes:
+    """Return the bytes of the files of a dataset, without its parts."""
+    from tokfmt.commands.show.parts import Raw
+
+    return Bytes(Raw(session.path, None, (), ()))
+
+
 @dataclass(frozen=True, slots=True)
 class Cells:
     """A run of characters of one kind: "offset", "gap", "zero", "print" or "other"."""

@@ -141,7 +141,8 @@ def _sizes(found: Statistics | None, session: Session) -> Iterator[Fact]:
     if lost := left_out(found, session):
         yield Fact("left out", f"{counted(lost, 'record')} that cannot be read", "app.tab('findings')", odd=True)
     leads = "ranking('frequent')" if found.ids else ""
-    yield Fact("tokens", "" if found.tokens is None else f"{found.tokens:,}", leads)
+    of_positions = found.padding is not None and found.padding.count and row_name(session) == "sample"
+    yield Fact("positions" if of_positions else "tokens", "" if found.tokens is None else f"{found.tokens:,}", leads)
     yield Fact("characters", "" if found.text is None else f"{found.text.characters:,}")
     yield Fact("on disk", human_bytes(found.bytes), "app.tab('index')")
     yield Fact("bytes/token", "" if found.bytes_per_token is None else f"{found.bytes_per_token:.2f}")
@@ -208,7 +209,7 @@ def _about(session: Session) -> Iterator[Fact]:
     yield Fact("splits", ", ".join(splits))
     if session.refused is not None:
         return
-    for view in opened.views:
+    for view in opened.views if len(opened.views) > 1 else ():
         yield Fact(view.name, f"{view.port.count:,}{'' if view.port.whole else ' of more'}")
     separator = opened.separator
     if separator.eos_id is not None:

@@ -133,24 +133,6 @@ def _width(lines: Sequence[Sequence[str]], kept: Sequence[int]) -> int:
     return sum(max(len(line[k]) for line in lines) + 2 for k in kept)
 
 
-class Mixture(NamedTuple):
-    """What is known of a recipe at once.
-
-    Attributes:
-        sources: The number of its sources.
-        of_samples: It makes samples, not documents.
-    """
-
-    sources: int
-    of_samples: bool
-
-
-def mixture_of(session: Session) -> Mixture | None:
-    """Return what is known of the recipe of a view; None for another dataset."""
-    recipe = recipe_of(session.view.reader)
-    return None if recipe is None else Mixture(len(recipe.sources), samples_of(recipe) is not None)
-
-
 def packing_of(session: Session) -> Packing | str:
     """Return the packing of the recipe of a view, or an error in words. Reads indexes.
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from tokfmt.browser.data.layout import Pieces, TokenStyle
-from tokfmt.browser.data.opening import Opening, Stamp, identity_of, opened, recipe_of, stamp_of
+from tokfmt.browser.data.opening import Opening, Stamp, identity_of, opened, recipe_of, samples_of, stamp_of
 from tokfmt.browser.data.rows import Characters, Damage, RecordSource, RowSource, Span, View, fetched_span
 from tokfmt.browser.data.state import recall, remember, remember_later
 from tokfmt.browser.data.workers import Job, said
@@ -34,7 +34,7 @@ from tokfmt.files.store import Identity
 from tokfmt.source.discover import format_of
 from tokfmt.source.manifest import located_tokenizer, read_manifest
 from tokfmt.source.request import SourceRequest
-from tokfmt.wording import printable
+from tokfmt.wording import counted, printable
 
 if TYPE_CHECKING:
     from tokfmt.commands.check import CheckReport
@@ -202,6 +202,7 @@ class Session:
         identity: Identity of the file or directory at the path when it was opened.
         is_file: The path is a file, not a directory.
         stamp: The state of the dataset when it was opened; None in a store.
+        outdated: "changed" or "deleted" if its files are since then; "" if not.
     """
 
     request: SourceRequest
@@ -222,6 +223,7 @@ class Session:
     identity: Identity | None = None
     is_file: bool = True
     stamp: Stamp | None = None
+    outdated: str = ""
     _texts: dict[str, RowSource] = field(default_factory=dict, repr=False)
     _counted: dict[bool, Counted] = field(default_factory=dict, repr=False)
 
@@ -465,6 +467,30 @@ def carried(before: View, where: Where, after: View) -> Where:
     if position is None:
         position = min(at * after.reader.info.tokens // max(1, total), after.reader.info.tokens - 1)
     return located(after.port, position) or (0, 0)
+
+
+def tokens_of(session: Session) -> str:
+    """Return the number of tokens of a dataset in words; "" for records, whose tokens are not counted."""
+    reader = session.view.reader
+    return "" if isinstance(reader, RecordReader) else counted(reader.info.tokens, "token")
+
+
+class Mixture(NamedTuple):
+    """What is known of a recipe at once.
+
+    Attributes:
+        sources: The number of its sources.
+        of_samples: It makes samples, not documents.
+    """
+
+    sources: int
+    of_samples: bool
+
+
+def mixture_of(session: Session) -> Mixture | None:
+    """Return what is known of the recipe of a view; None for another dataset."""
+    recipe = recipe_of(session.view.reader)
+    return None if recipe is None else Mixture(len(recipe.sources), samples_of(recipe) is not None)
 
 
 def has_parts(reader: TokenReader | RecordReader) -> bool:

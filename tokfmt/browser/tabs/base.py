@@ -88,6 +88,7 @@ class Host(Protocol):
         refused: str = "",
         recent: Sequence[str] = (),
         at_once: Collection[str] = (),
+        meanwhile: Callable[[str | None], object] | None = None,
     ) -> None: ...
 
     async def export_lines(self, records: Iterable[Mapping[str, object]], what: str, stem: str) -> None: ...

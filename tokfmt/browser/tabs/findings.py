@@ -12,15 +12,19 @@ from rich.style import Style
 from rich.text import Text
 from textual import events, getters, on
 from textual.app import ComposeResult
+from textual.containers import Container, Vertical
 from textual.content import Content
 from textual.widgets import DataTable, Static
 
 from tokfmt.browser import keys
 from tokfmt.browser.data.cells import fitted
 from tokfmt.browser.data.check import checked, explained, known, place_of_finding, row_of_finding
-from tokfmt.browser.data.session import Session, Vocabulary
-from tokfmt.browser.data.types import Finding
+from tokfmt.browser.data.outline import Bytes, bytes_of
+from tokfmt.browser.data.session import Session, Vocabulary, tokens_of
+from tokfmt.browser.data.types import Finding, Place
+from tokfmt.browser.keys import pressing
 from tokfmt.browser.tabs.base import Working
+from tokfmt.browser.widgets.hex_view import HexView
 from tokfmt.errors import TokfmtError
 from tokfmt.wording import counted, printable
 
@@ -45,10 +49,18 @@ def summary(verdict: CheckReport) -> str:
     return f"{', '.join(counts) or 'no findings'} · {depth}{kept}"
 
 
-def nothing_found(verdict: CheckReport) -> Content:
-    """Return a sentence for a check without findings."""
-    depth = "every token" if verdict.deep else "headers, index and metadata"
-    return Content(f"The check of {depth} found no problem.")
+def looked_at(session: Session, verdict: CheckReport) -> Content:
+    """Return what a check without findings looked at, and what the check of every token would add."""
+    port, view, words = session.port, session.view, tokens_of(session)
+    count = counted(port.count, view.singular) if port.whole else view.name
+    seen = ["headers", f"index of {count}" if words else count, "metadata"]
+    seen += [f"all {words or 'texts'}"] if verdict.deep else []
+    lines = [Content.assemble(("✓ ", "$text-success"), one) for one in seen]
+    lines = [Content.styled("No problem found", "bold $text-success"), Content(""), *lines]
+    if not verdict.deep:
+        rest = f"· {words or 'texts'}: "
+        lines.append(Content.assemble((rest, _QUIET), ("c", "bold $text-accent"), (" checks each of them", _QUIET)))
+    return Content("\n").join(lines)
 
 
 def in_full(finding: Finding) -> Content:
@@ -81,6 +93,11 @@ class FindingTable(DataTable[Text]):
         super().__init__(id="findings-list", show_header=False, cursor_type="row", cell_padding=0)
         self.cursor_foreground_priority = "renderable"
         self.findings: Sequence[Finding] = ()
+        self.dataset: Place | None = None
+
+    def offers(self, action: str, parameters: tuple[object, ...]) -> bool:  # noqa: ARG002 - none has any
+        """Return whether an action would do something now (`keys.Offering`)."""
+        return action != "select_cursor" or self.finding is not None
 
     @property
     def finding(self) -> Finding | None:
@@ -116,7 +133,7 @@ class FindingTable(DataTable[Text]):
         """Fill the rows for the current theme and width, without moving the cursor."""
         row = self.cursor_row
         self.clear(columns=True)
-        place = min(_PLACE, max((cell_len(place_text(finding)) for finding in self.findings), default=0))
+        place = min(_PLACE, max((cell_len(place_text(finding, self.dataset)) for finding in self.findings), default=0))
         room = max(1, self.size.width - 1 - 11 - 7 - place - 2)
         for width in (11, 7, place + 2, room):
             self.add_column("", width=width)
@@ -125,7 +142,7 @@ class FindingTable(DataTable[Text]):
             self.add_row(
                 self._cell(f" {MARKS[severity]} {finding.severity}", severity),
                 self._cell(finding.code, "code"),
-                self._cell(fitted(place_text(finding), place), "place"),
+                self._cell(fitted(place_text(finding, self.dataset), place), "place"),
                 self._cell(fitted(printable(finding.message), room), "message"),
             )
         self.move_cursor(row=row)
@@ -135,10 +152,17 @@ class FindingTable(DataTable[Text]):
         return Text(text, Style(color=style.color, bold=style.bold), no_wrap=True)  # the cursor has the background
 
 
-def place_text(finding: Finding) -> str:
-    """Return the file name and the byte offset of a finding."""
-    name = printable(place_of_finding(finding).name)
+def place_text(finding: Finding, dataset: Place | None) -> str:
+    """Return the byte offset of a finding, and the name of the file if it is not the dataset itself."""
+    place = place_of_finding(finding)
+    if place == dataset:
+        return "" if finding.offset is None else f"byte {finding.offset:,}"
+    name = printable(place.name)
     return name if finding.offset is None else f"{name}:{finding.offset:,}"
+
+
+WIDE = 118
+"""Width in columns from which a finding is next to the list instead of below."""
 
 
 class FindingsTab(Working):
@@ -148,13 +172,18 @@ class FindingsTab(Working):
 
     _vocabulary: Vocabulary | None = None  # the tokenizer of the last check
     _holds: Finding | None = None  # a finding with a byte that holds a token
+    _bytes: Bytes | None = None  # of the files of the dataset
     _before: Finding | None = None  # the one under the cursor before the same dataset was opened again
     list = getters.query_one(FindingTable)
     """The list of findings."""
 
     def compose(self) -> ComposeResult:
-        yield FindingTable()
-        yield Static(id="finding", markup=False)
+        yield Static(id="checked", markup=False)
+        with Container(id="found"):
+            yield FindingTable()
+            with Vertical(id="evidence"):
+                yield Static(id="finding", markup=False)
+                yield HexView()
 
     def show(self, session: Session) -> None:
         same = hasattr(self, "session") and session is self.session
@@ -163,7 +192,7 @@ class FindingsTab(Working):
         self.stop()
         again = hasattr(self, "session") and session.path == self.session.path
         self._before = (self.list.finding or self._before) if again else None
-        self.session = session
+        self.session, self._bytes, self.list.dataset = session, None, session.path
         self.list.show(())
         if session.verdict is None or session.vocabulary is not self._vocabulary:
             self._check(deep=False)
@@ -187,7 +216,9 @@ class FindingsTab(Working):
             self.host.show_health()
             self._list()
         else:
-            self.list.border_title = f"✗ {outcome}"
+            line = self.query_one("#checked", Static)
+            line.display = True
+            line.update(Content.styled(f"✗ {printable(outcome)}", "$text-error"))
 
     def _list(self) -> None:
         verdict = self.session.verdict
@@ -199,8 +230,11 @@ class FindingsTab(Working):
     def say(self) -> None:
         """Show the progress or the summary of the check."""
         verdict = self.session.verdict
-        self.list.border_title = self.doing("checking") if self.job else "" if verdict is None else summary(verdict)
-        self.list.border_subtitle = "" if verdict is None or verdict.deep or self.job else "c checks every token"
+        words = self.doing("checking") if self.job else "" if verdict is None else summary(verdict)
+        words += "" if verdict is None or verdict.deep or self.job else " · c checks every token"
+        line = self.query_one("#checked", Static)
+        line.display = bool(self.job or verdict is None or verdict.findings)
+        line.update(pressing(words))
         self._moved()
 
     @on(DataTable.RowHighlighted)
@@ -211,12 +245,28 @@ class FindingsTab(Working):
         if finding is not None:
             content = in_full(finding)
         elif self.session.verdict is not None and not self.job:
-            content = nothing_found(self.session.verdict)
+            content = looked_at(self.session, self.session.verdict)
         else:
             content = Content("")
         self.query_one("#finding", Static).update(content)
+        self.set_class(finding is None, "nothing")
+        self._show_bytes(finding)
         self._look(finding)
         self.refresh_bindings()
+
+    def _show_bytes(self, finding: Finding | None) -> None:
+        """Show the bytes around the byte of a finding; nothing of a store, which would be asked for them."""
+        view = self.query_one(HexView)
+        shown = finding is not None and finding.offset is not None and self.session.path.is_local
+        view.display = shown
+        if finding is not None and finding.offset is not None and shown:
+            if self._bytes is None:
+                self._bytes = bytes_of(self.session)
+            view.show(self._bytes, place_of_finding(finding), finding.offset, 1)
+
+    @on(HexView.Chosen)
+    def _byte_chosen(self, message: HexView.Chosen) -> None:
+        self.host.go_to_bytes(message.path, message.offset, 1)
 
     def _look(self, finding: Finding | None) -> None:
         """Find out whether the byte of a finding holds a token, so that only then the key to it is listed."""
@@ -263,6 +313,7 @@ class FindingsTab(Working):
             self.host.go_to_bytes(place, finding.offset or 0, length)
 
     def on_resize(self) -> None:
+        self.set_class(self.size.width >= WIDE, "wide")
         self._moved()
 
     def action_sequence(self) -> None:

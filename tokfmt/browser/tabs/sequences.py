@@ -23,10 +23,18 @@ from tokfmt.browser.data.facts import TokenFacts, byte_offset_of_unit, facts_of
 from tokfmt.browser.data.history import Spot
 from tokfmt.browser.data.layout import Mode, TokenStyle
 from tokfmt.browser.data.opening import UNKNOWN
-from tokfmt.browser.data.packing import mixture_of
 from tokfmt.browser.data.parts import Target, target_of
 from tokfmt.browser.data.rows import Damage, Piece, RowSource, View, fetched
-from tokfmt.browser.data.session import SearchScope, Session, Where, carried, has_parts, located, search_scope
+from tokfmt.browser.data.session import (
+    SearchScope,
+    Session,
+    Where,
+    carried,
+    has_parts,
+    located,
+    mixture_of,
+    search_scope,
+)
 from tokfmt.browser.data.state import Queries
 from tokfmt.browser.data.types import ByteOffset
 from tokfmt.browser.tabs.base import Tab
@@ -479,9 +487,29 @@ class SequencesTab(Tab):
 
     async def action_filter(self) -> None:
         words = self.filtered.words if self.filtered else self.search.words if self.search else ""
-        await self._ask_words(f"List only {self.session.view.name} with", words, self.filter)
+        before, where = self.filtered.words if self.filtered else "", self.bound_for
+        shown = self.host.entry.name == self.id and self.port.whole
 
-    async def _ask_words(self, text: str, words: str, then: Callable[[str], None]) -> None:
+        def meanwhile(line: str | None) -> None:
+            if self.filtered is None or self.filtered.words != line:
+                self.filter(before if line is None else line)
+            if line is None:
+                self.go(where)
+
+        def then(line: str) -> None:
+            if self.filtered is None or self.filtered.words != line:  # else it is listed already
+                self.filter(line)
+
+        text = f"List only {self.session.view.name} with"
+        await self._ask_words(text, words, then, meanwhile if shown else None)
+
+    async def _ask_words(
+        self,
+        text: str,
+        words: str,
+        then: Callable[[str], None],
+        meanwhile: Callable[[str | None], object] | None = None,
+    ) -> None:
         from tokfmt.browser.data.search import meaning
 
         queries = self._queries
@@ -494,7 +522,10 @@ class SequencesTab(Tab):
                 self.host.go_to_where(self.where)
             then(answer)
 
-        await self.host.ask_line(text, answered, words, lambda answer: meaning(answer, self.scope), recent=queries.all)
+        def meant(answer: str) -> str:
+            return meaning(answer, self.scope)
+
+        await self.host.ask_line(text, answered, words, meant, recent=queries.all, meanwhile=meanwhile)
 
     def find(self, words: str) -> None:
         """Search from the cursor on, and go to the first hit."""

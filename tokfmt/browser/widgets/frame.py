@@ -21,7 +21,7 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from tokfmt.browser.data.session import Loading, Session
-from tokfmt.browser.keys import bindings_of, is_offered, pressed, pressing
+from tokfmt.browser.keys import bindings_of, is_offered, pressed, pressing, rank
 from tokfmt.errors import TokfmtError
 from tokfmt.wording import counted, human_bytes, plural, printable, short, shortened
 
@@ -191,6 +191,9 @@ def badge(verdict: CheckReport | None) -> Content:
 def _verdict(session: Session) -> Content:
     """Return what the check found, in words; nothing before it ran."""
     verdict = session.verdict
+    if session.outdated:
+        remedy = "; R opens it again" if session.outdated == "changed" else ""
+        return Content.styled(f"▲ {session.outdated}{remedy}", _ODD)
     if verdict is None:
         return Content("")
     for name, mark, style in (("error", "✗", "$text-error"), ("warning", "▲", "$text-warning")):
@@ -199,6 +202,7 @@ def _verdict(session: Session) -> Content:
     return Content.styled(f"✓ {'all' if verdict.deep else 'index'} checked", "$text-success")
 
 
+_ODD = "bold $text-warning"
 _FACTS = 24  # least cells for the facts about the dataset that the titles of other tabs leave
 
 
@@ -244,12 +248,15 @@ class TopBar(Horizontal):
                 (key, "$text-muted" if name != self._current else ""), f" {title}" if whole else ""
             )
             of_findings = [self._badge] if name == "findings" and self._badge else []
+            if name == self._current:
+                of_findings = [Content(badge.plain) for badge in of_findings]  # whose colors the ground would hide
             self._set_label(f"#label-{name}", Content(" ").join([words, *of_findings]))
 
     def _set_label(self, label: str, words: str | Content) -> None:
         """Set the words of a label, which is hidden for "". Do nothing while the labels come or go."""
-        if words == self._labels.get(label):  # an update lays out the whole screen
-            return
+        before = self._labels.get(label)
+        if words == before and getattr(words, "spans", []) == getattr(before, "spans", []):
+            return  # an update lays out the whole screen
         for place in self.query(label).results(Static):
             self._labels[label] = words
             place.update(words)
@@ -292,11 +299,18 @@ def _splits(names: Sequence[str], shown: str, room: int) -> Content:
     return Content(" ").join([Content.styled("V", "$text-muted"), *parts])
 
 
-_KEPT = ("split", "travel(-1)", "leave", "help", "quit")  # shown on any screen
+_SHOWN = 6
+"""Keys in the last line at most."""
+
+_KEPT = ("help", "quit")
+"""Actions that are always in it, at its end."""
 
 
 class KeyBar(Widget):
-    """The line of the keys that do something now, as many as fit; a click presses the key."""
+    """The line of at most six keys that do something now, those of what is under the cursor first; a click presses one.
+
+    `keys.rank` has their order.
+    """
 
     ALLOW_SELECT: ClassVar[bool] = False
     COMPONENT_CLASSES: ClassVar[set[str]] = {"keys--key", "keys--description", "keys--under"}
@@ -304,7 +318,6 @@ class KeyBar(Widget):
     def __init__(self) -> None:
         super().__init__(id="keys")
         self._shown: list[Binding] = []
-        self._palette = Binding(self.app.COMMAND_PALETTE_BINDING, "app.command_palette", "palette")
         self._places: list[tuple[range, Binding]] = []
         self._under: Binding | None = None  # the key under the mouse
 
@@ -315,33 +328,27 @@ class KeyBar(Widget):
     def _changed(self, screen: Screen[object]) -> None:
         offered = [one.binding for one in screen.active_bindings.values() if _in_line(one.node, one.binding)]
         first = list({binding.action: binding for binding in reversed(offered)}.values())[::-1]  # key of each action
-        shown = sorted(first, key=lambda binding: binding.action in _KEPT)
+        selects = bool(getattr(screen.focused, "selected", None))
+        kept = [binding for binding in first if _action(binding) in _KEPT]
+        others = [binding for binding in first if binding not in kept]
+        others.sort(key=lambda binding: rank(_action(binding), selects=selects))
+        shown = [*others[: _SHOWN - len(kept)], *kept]
         if shown != self._shown:
             self._shown = shown
             self.refresh()
 
     def render_line(self, y: int) -> Strip:  # noqa: ARG002 - there is one
-        style, width = self.rich_style, self.size.width
-        kept = sum(self._cells(one) + 1 for one in self._shown if one.action in _KEPT)
-        # leads to the keys that do not fit
-        last = self._label(self._palette) if kept + self._cells(self._palette) <= width else []
-        room = width - sum(segment.cell_length for segment in last)
+        style, width, gap = self.rich_style, self.size.width, "  "
+        shown = list(self._shown)
+        while len(shown) > 1 and sum(self._cells(one) + len(gap) for one in shown) - len(gap) > width:
+            others = [one for one in shown if _action(one) not in _KEPT] or shown
+            shown.remove(others[-1])  # the last one is needed least
         at, segments, self._places = 0, list[Segment](), []
-        left = room - kept
-        for binding in self._shown:
+        for binding in shown:
             label, cells = self._label(binding), self._cells(binding)
-            if binding.action not in _KEPT:
-                if left <= cells:
-                    continue  # a shorter one may fit
-                left -= cells + 1
-            elif at + cells > room:
-                break
             self._places.append((range(at, at + cells), binding))
-            segments += [*label, Segment(" ", style)]
-            at += cells + 1
-        if last:
-            self._places.append((range(room, width), self._palette))
-            segments += [Segment(" " * (room - at), style), *last]
+            segments += [*label, Segment(gap, style)]
+            at += cells + len(gap)
         return Strip(segments).adjust_cell_length(width, style)
 
     def _cells(self, binding: Binding) -> int:
@@ -374,6 +381,11 @@ class KeyBar(Widget):
         if binding is not self._under:
             self._under = binding
             self.refresh()
+
+
+def _action(binding: Binding) -> str:
+    """Return an action without the name of the place that has it."""
+    return binding.action.rpartition("app.")[2]
 
 
 def _in_line(node: DOMNode, binding: Binding) -> bool:

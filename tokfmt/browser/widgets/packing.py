@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from textual.content import Content
 from textual.widgets import Static
 
-from tokfmt.browser.data.packing import FillHistogram, Packing, mixture_of, packing_of
-from tokfmt.browser.data.session import Session
+from tokfmt.browser.colors import tone_of
+from tokfmt.browser.data.session import Session, mixture_of
 from tokfmt.browser.widgets.loading import WithLoader
-from tokfmt.browser.widgets.sequence_list import TONES
 from tokfmt.wording import bar, columns, percent, printable
+
+if TYPE_CHECKING:
+    from tokfmt.browser.data.packing import Packing
 
 _MOST = 8  # lines of sources
 _INTERVALS = 4  # of the histogram
@@ -41,7 +45,13 @@ class PackingHead(WithLoader, Static):
         if mixture is not None:
             lines = min(mixture.sources, _MOST) + 1
             self.styles.height = max(lines, _INTERVALS) + 1 if mixture.of_samples else lines
-            self.loader.ask(lambda: packing_of(session), self._found)
+
+            def work() -> Packing | str:
+                from tokfmt.browser.data.packing import packing_of
+
+                return packing_of(session)
+
+            self.loader.ask(work, self._found)
             self.refresh()
 
     def _found(self, found: Packing | str) -> None:
@@ -60,6 +70,7 @@ class PackingHead(WithLoader, Static):
             beside, wide = [], 0
         left = room - wide - _GAP if beside else room
         lines = [_used(packing, left), *table] if packing.pack else table
+        lines += [Content("")] * (len(beside) - len(lines))
         padded = [line + Content(" " * (left + _GAP - line.cell_length)) for line in lines] if beside else lines
         lines = [line + (beside[k] if k < len(beside) else Content("")) for k, line in enumerate(padded)]
         return Content("\n").join(lines)
@@ -84,7 +95,7 @@ def _table(packing: Packing, room: int, most: int) -> list[Content]:
     lines = columns(rows)
     found = [Content.styled(f"  {lines[0]}", f"italic {_QUIET}")]
     for source, line in list(zip(packing.sources, lines[1:], strict=True))[: most - 1]:
-        sign = ("■ ", f"$tone-{source.shade % TONES}") if source.depth == 1 else ("  ", "")
+        sign = ("■ ", f"$tone-{tone_of(source.shade)}") if source.depth == 1 else ("  ", "")
         found.append(Content.assemble(sign, line))
     left_out = len(lines) - len(found)
     return [*found[:-1], Content.styled(f"  and {left_out + 1:,} more", _QUIET)] if left_out and most > 1 else found
@@ -94,6 +105,8 @@ def _beside(packing: Packing) -> list[Content]:
     """Return the histogram of the fill, with a heading; nothing if it is not counted."""
     if packing.fills is None:
         return []
+    from tokfmt.browser.data.packing import FillHistogram
+
     histogram = FillHistogram(packing.fills, _INTERVALS)
     counts = histogram.counts
     most, cells = max(1, *counts), max(len(f"{count:,}") for count in counts)

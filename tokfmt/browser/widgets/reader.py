@@ -23,6 +23,7 @@ from textual.style import Style
 from textual.widgets import Static
 
 from tokfmt.browser import keys
+from tokfmt.browser.colors import tone_of
 from tokfmt.browser.data.facts import TokenFacts
 from tokfmt.browser.data.layout import (
     UNBOUNDED,
@@ -333,7 +334,7 @@ class Reader(WithLoader, can_focus=True):
         part = None if parts is None else parts.at(token)
         if parts is None or part is None:  # not found yet, or padding
             return []
-        return [f"reader--hue-{'odd-' if token % 2 else ''}{parts.parts[part].shade % _HUES}"]
+        return [f"reader--hue-{'odd-' if token % 2 else ''}{tone_of(parts.parts[part].shade)}"]
 
     def _damaged(self, damage: Damage, y: int) -> list[Segment]:
         """Return a line of the message in place of a damaged row."""

@@ -13,6 +13,7 @@ from textual.message import Message
 from textual.strip import Strip
 
 from tokfmt.browser import keys
+from tokfmt.browser.colors import tone_of
 from tokfmt.browser.data.cells import Cells
 from tokfmt.browser.data.layout import HEAD, Kind, TokenStyle, words_of
 from tokfmt.browser.data.rows import Damage, RowSource, Span, Viewport
@@ -394,7 +395,7 @@ def _drawn(column: RowColumn, row: int, cells: int) -> Cells:
         return [(_cell(column, row, cells), "other")]
     wide = max(0, cells - _SHARE)
     parts = [
-        (SHADES[shade % len(SHADES)] * many, f"tone-{shade % TONES}") if shade >= 0 else ("·" * many, "dim")
+        (SHADES[shade % len(SHADES)] * many, f"tone-{tone_of(shade)}") if shade >= 0 else ("·" * many, "dim")
         for many, shade in column.strip(row, wide)
     ]
     rest = wide - sum(len(text) for text, _ in parts)

@@ -12,6 +12,7 @@ from textual import events
 from textual.message import Message
 from textual.strip import Strip
 
+from tokfmt.browser.colors import tone_of
 from tokfmt.browser.data.layout import TokenStyle
 from tokfmt.browser.data.parts import RowParts, parts_of
 from tokfmt.browser.data.rows import RowSource
@@ -141,7 +142,7 @@ class PackingStrip(WithLoader):
             shade = parts.parts[part].shade
             text = (_PROMPT if prompt else SHADES[shade % len(SHADES)]) * cells
             text = text[:-1] + "▌" if not prompt and cells > 1 and part + 1 < len(parts.parts) else text
-            style = self.get_component_rich_style(f"strip--{shade % TONES}")
+            style = self.get_component_rich_style(f"strip--{tone_of(shade)}")
             out.append(Segment(text, style + Style(underline=True) if part == current else style))
         if wide < self.size.width:
             out.append(Segment(self._facts(parts), self.get_component_rich_style("strip--facts")))
