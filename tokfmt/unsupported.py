@@ -28,6 +28,7 @@ _BARE = "--from nanogpt --eos ID reads it, split at the token ID that ends docum
 _GPT2_BARE = "--from nanogpt reads it, split at GPT-2's separator; --eos ID names another one"
 _PAIR = "tokfmt check --from megatron PATH reports how"
 _INDEX = "Copy index.json into its folder, and name the folder"
+_ARRAY = "numpy.save('x.npy', {}) writes a tensor of token IDs as an array, which tokfmt reads"
 _OTHER = "Name the file that holds the token IDs"
 _MAGIC = re.compile(rb"[A-Za-z0-9]{4,8}(?![A-Za-z0-9])")
 """A magic number of four letters or digits. One in some hundred streams of 2-byte IDs begins so by chance."""
@@ -143,13 +144,13 @@ _FILES: list[tuple[Sign, tuple[bytes, ...] | Callable[[Probe], bool]]] = [
     (Sign("an encrypted Parquet file", "Write it without encryption"), (b"PARE",)),
     (Sign("an index of Megatron-LM, which belongs to a .bin", "Name it as the .bin, with .idx at the end"),
      (b"MMIDIDX\0", b"TNTIDX\0")),
-    (Sign("a PyTorch file (.pt)", "torch.load(PATH, weights_only=True), then " + _LINES),
+    (Sign("a PyTorch file (.pt)", _ARRAY.format("torch.load(PATH, weights_only=True).numpy()")),
      lambda probe: _zip_holds(probe, b"data.pkl")),
     (Sign("a zip archive", "Unzip it, and name what is in it"), (b"PK\3\4", b"PK\5\6")),
     (Sign("the index of a text file", "Name the .jsonl that it belongs to"),
      lambda probe: probe.path.suffix == ".idx" and _pickle(probe)),
     (Sign("a pickle, perhaps of PyTorch (code, if it is loaded)", _NEXT, certain=False), _pickle),
-    (Sign("safetensors", "Extract the tensor of token IDs, and " + _LINES), _safetensors),
+    (Sign("safetensors", _ARRAY.format("safetensors.numpy.load_file(PATH)['NAME']")), _safetensors),
     (Sign("a tar archive", "Unpack it, and name what is in it"), lambda probe: probe.head[257:].startswith(b"ustar")),
     (Sign("bzip2 data", "Decompress it with bunzip2"), (b"BZh",)),
     (Sign("xz data", "Decompress it with unxz"), (b"\xfd7zXZ\0",)),

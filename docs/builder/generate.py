@@ -56,6 +56,8 @@ GUIDES = (
     "write-a-format",
     "notebooks",
 )
+_SHORT = 20  # characters of code that a line does not end in
+
 ABOUT = ("compatibility", "survives", "benchmarks", "benchmark-results", "changelog", "security", "contributing")
 
 
@@ -108,6 +110,16 @@ def linked(text: str, source: Path, page: str, known: Mapping[Path, str]) -> str
     return outside_code(text, lambda part: re.sub(r"\]\(([^)\s]+)\)", target, part))
 
 
+def unbroken(text: str) -> str:
+    """Return the text of a page in which a line does not end inside of short code, such as an option and its value."""
+
+    def kept(found: re.Match[str]) -> str:
+        is_short = len(found[1]) <= _SHORT and re.search("[- ]", found[1]) and "|" not in found[1]
+        return f"{found[0]}{{ .short }}" if is_short else found[0]
+
+    return outside_code(text, lambda part: re.sub(r"`([^`\n]+)`(?!\{)", kept, part))
+
+
 def cell(text: object) -> str:
     """Return text for a cell of a table.
 
@@ -122,7 +134,7 @@ def cell(text: object) -> str:
     return "".join(one for pair in zip(plain, [*parts[1::2], ""], strict=True) for one in pair)
 
 
-def table(heads: tuple[str, ...], rows: list[tuple[object, ...]]) -> Iterator[str]:
+def table(heads: tuple[str, ...], rows: Sequence[tuple[object, ...]]) -> Iterator[str]:
     """Yield the lines of a table."""
     yield ""
     yield f"| {' | '.join(heads)} |"
@@ -396,7 +408,7 @@ def write_pages(home: Path) -> None:
     texts["losses.md"] = "\n".join(losses_page())
     for page, text in texts.items():
         (target / page).parent.mkdir(parents=True, exist_ok=True)
-        (target / page).write_text(text.rstrip() + "\n")
+        (target / page).write_text(unbroken(text).rstrip() + "\n")
     shutil.copyfile(Path(__file__).with_name("extra.css"), target / "extra.css")
     (target / "schemas").mkdir()
     for name in schemas.names():

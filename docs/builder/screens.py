@@ -16,7 +16,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -89,8 +89,21 @@ def main() -> int:
     return 0
 
 
-def prepare(home: Path) -> None:
-    """Write the datasets that the screens show, and another tokenizer, to an empty directory."""
+def run(words: Sequence[str], home: Path) -> None:
+    """Run a command of tokfmt in a directory."""
+    with tempfile.TemporaryDirectory() as memory:
+        command = [sys.executable, "-m", "tokfmt", *words]
+        done = subprocess.run(command, cwd=home, env=environment(memory), capture_output=True, text=True)
+    assert done.returncode == 0, f"tokfmt {shlex.join(words)}: {done.stderr}"
+
+
+def prepare(home: Path, run: Callable[[Sequence[str], Path], object] = run) -> None:
+    """Write the datasets that the screens show, and another tokenizer, to an empty directory.
+
+    Args:
+        home: The directory.
+        run: Runs a command of tokfmt in a directory.
+    """
     for words in (
         "demo sample",
         "convert -q sample/corpus.jsonl corpus.pbin --tokenizer sample/tokenizer",
@@ -119,14 +132,6 @@ def words_of(screen: Screen, size: str, out: Path, theme: str | None = None) -> 
     colors = ["--theme", theme] if theme else []
     keys = ["--keys", screen.keys] if screen.keys else []
     return ["browse", *screen.words, "--screenshot", str(out), "--size", size, *keys, *colors]
-
-
-def run(words: Sequence[str], home: Path) -> None:
-    """Run a command of tokfmt in a directory."""
-    with tempfile.TemporaryDirectory() as memory:
-        command = [sys.executable, "-m", "tokfmt", *words]
-        done = subprocess.run(command, cwd=home, env=environment(memory), capture_output=True, text=True)
-    assert done.returncode == 0, f"tokfmt {shlex.join(words)}: {done.stderr}"
 
 
 def text_of(picture: Path) -> list[str]:

@@ -162,6 +162,38 @@ def test_archives(tmp_path, save):
     assert (finding.code, finding.severity) == ("TF791", "error")
 
 
+@pytest.mark.parametrize("tokens", ["tokens", "input_ids"])
+@pytest.mark.parametrize("name", ["cu_seqlens", "offsets", "lengths"])
+def test_arrays_of_a_folder(tmp_path, tokens, name):
+    """One states the boundaries; others, such as labels, are never read as tokens. Numbered ones are."""
+    documents = [[5, 6, 7], [], [8]]
+    ends = np.cumsum([0, *map(len, documents)])
+    flat = np.concatenate([np.array(one, "<i8") for one in documents])
+    np.save(tmp_path / f"{tokens}.npy", flat)
+    np.save(tmp_path / "labels.npy", flat + 90)
+    with pytest.raises(TokfmtError, match="holds another file, labels.npy.*--allow-loss other-files"):
+        tokfmt.open(tmp_path)
+    how = {"eos": "none", "allow_loss": "other-files"}
+    with tokfmt.open(tmp_path, **how) as dataset:
+        assert dataset[:].tolist() == [flat.tolist()]
+    np.save(tmp_path / f"{name}.npy", ends if name != "lengths" else np.diff(ends))
+    with tokfmt.open(tmp_path, **how) as dataset:
+        assert dataset[:].tolist() == documents
+    if name == "lengths":
+        return
+    for bounds, some in (("ends", ends[1:]), ("starts", ends[:-1])):
+        np.save(tmp_path / f"{name}.npy", some)
+        with pytest.raises(TokfmtError, match=f"--from-opt bounds={bounds} reads them"):
+            tokfmt.open(tmp_path, **how)
+        with tokfmt.open(tmp_path, **how, options={"bounds": bounds}) as dataset:
+            assert dataset[:].tolist() == documents
+    np.save(tmp_path / f"{tokens}_1.npy", flat)
+    (tmp_path / f"{name}.npy").unlink()
+    (tmp_path / "labels.npy").unlink()
+    with tokfmt.open(tmp_path, **how) as dataset:
+        assert dataset[:].tolist() == [[*flat, *flat]]
+
+
 def damaged(path):
     """Flip a bit of the last array of an archive."""
     raw = bytearray(path.read_bytes())

@@ -8,7 +8,6 @@ part), BEGIN, COMPLETE, ABORT or DELETE.
 
 from __future__ import annotations
 
-import hashlib
 import re
 import secrets
 import socket
@@ -25,11 +24,13 @@ from typing import NamedTuple
 from urllib.parse import parse_qs, unquote, urlsplit
 from xml.sax.saxutils import escape, unescape
 
+from xxhash import xxh3_128_hexdigest
+
 PAGE = 1000  # Keys that S3 lists at once.
 
 
 def _tag(content):
-    return f'"{hashlib.md5(content).hexdigest()}"'
+    return f'"{xxh3_128_hexdigest(content)}"'
 
 
 class Seen(NamedTuple):

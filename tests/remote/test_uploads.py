@@ -108,24 +108,27 @@ def test_a_lost_answer_ends_no_conversion(server, bucket, tmp_path, name):
     assert sorted(path.name for path in bucket.iterdir()) == ["m", "m.tokfmt.json"]
 
 
-LARGE = noise(upload.PUT_AT_ONCE + (5 << 20))
+@pytest.fixture(scope="module")
+def more():
+    """More bytes than one request has."""
+    return noise(upload.PUT_AT_ONCE + (5 << 20))
 
 
 @pytest.fixture
-def large(tmp_path):
+def large(tmp_path, more):
     path = tmp_path / "large"
-    path.write_bytes(LARGE)
+    path.write_bytes(more)
     return path
 
 
-def test_a_large_file_is_written_in_parts(server, bucket, store, large):
+def test_a_large_file_is_written_in_parts(server, bucket, store, large, more):
     identity = store.put("large", large)
-    assert (bucket / "large").read_bytes() == LARGE
+    assert (bucket / "large").read_bytes() == more
     assert sorted(methods(server)) == [
         "BEGIN",
         "COMPLETE",
         "HEAD",
-        *(f"PART{k}" for k in range(1, 1 - -len(LARGE) // (16 << 20))),
+        *(f"PART{k}" for k in range(1, 1 - -len(more) // (16 << 20))),
     ]
     assert not server.parts and identity == store.identity("large")
 
@@ -140,24 +143,24 @@ def test_a_large_file_that_must_be_absent(bucket, store, large):
 
 @pytest.mark.parametrize("fault", only(["503"], ["500", "503", "429", "reset"]))
 @pytest.mark.parametrize("method", only(["PUT", "PART3"], ["PUT", "BEGIN", "PART3", "COMPLETE"]))
-def test_a_fault_is_repaired_or_leaves_nothing(server, bucket, store, large, method, fault):
+def test_a_fault_is_repaired_or_leaves_nothing(server, bucket, store, large, more, method, fault):
     server.faults[f"{method} bkt/x"] = [fault]
-    content = LARGE[:1000] if method == "PUT" else large
+    content = more[:1000] if method == "PUT" else large
     try:
         store.put("x", content)
     except OutageError as error:  # An answer that was lost cannot be asked for again.
         assert (method, fault) == ("COMPLETE", "reset"), error
     else:
-        assert (bucket / "x").read_bytes() == (LARGE[:1000] if method == "PUT" else LARGE)
+        assert (bucket / "x").read_bytes() == (more[:1000] if method == "PUT" else more)
     if method != "BEGIN":
         assert not server.parts
 
 
 @pytest.mark.parametrize("method", only(["PUT", "PART3"], ["PUT", "BEGIN", "PART3", "COMPLETE"]))
-def test_a_fault_that_lasts_leaves_no_object(server, bucket, store, large, method):
+def test_a_fault_that_lasts_leaves_no_object(server, bucket, store, large, more, method):
     server.forever[f"{method} bkt/x"] = "500"
     with pytest.raises(OutageError, match="^s3://bkt/x: cannot be written: 500 InternalError") as caught:
-        store.put("x", LARGE[:1000] if method == "PUT" else large)
+        store.put("x", more[:1000] if method == "PUT" else large)
     assert caught.value.exit_code == 4 and "127.0.0.1" not in str(caught.value)
     assert not list(bucket.iterdir()) and not server.parts
 

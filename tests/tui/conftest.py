@@ -5,6 +5,7 @@ import os
 import re
 import string
 
+import browsing  # noqa: F401 - apps start and settle sooner with it
 import pytest
 from builder import screens
 from click.testing import CliRunner
@@ -31,11 +32,20 @@ def colors_of(picture):
     return [*lines, *(f"{letter}: {style}" for style, letter in letters.items())]
 
 
+def in_process(words, home):
+    done = CliRunner().invoke(cli, words)
+    assert done.exit_code == 0, done.output
+
+
 @pytest.fixture(scope="session")
 def shown(tmp_path_factory):
     """The directory of the datasets; no test changes them."""
     home = tmp_path_factory.mktemp("screens")
-    screens.prepare(home)
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in screens.environment(str(tmp_path_factory.mktemp("memory"))).items():
+            patch.setenv(name, value)
+        patch.chdir(home)
+        screens.prepare(home, in_process)
     (home / "fixtures").symlink_to(FIXTURES)
     lines = [{"text": "a b c" * k, "id": k, "lang": "de" if k % 2 else "en"} for k in range(1, 9)]
     (home / "fields.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))

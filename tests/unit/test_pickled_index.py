@@ -6,7 +6,6 @@ import pickle
 import pickletools
 import random
 import struct
-import time
 import tracemalloc
 from typing import Any
 
@@ -424,32 +423,6 @@ def test_damaged_headers_allocate_nothing():
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         assert peak < 4 << 20
-
-
-def test_speed(tmp_path, capsys):
-    """Prints what a million entries cost, beside pickle; asserts nothing."""
-    count = 1_000_000
-    lengths = np.random.default_rng(1).integers(2, 4000, count)
-    offsets = np.cumsum(lengths) - lengths
-    begun = time.process_time()
-    stream = b"".join(write_entries(count, [(offsets, lengths)]))
-    written = time.process_time() - begun
-    path = tmp_path / "x.idx"
-    path.write_bytes(stream)
-    begun = time.process_time()
-    for _ in read_entries(File(path), 0, len(stream), count):
-        pass
-    read = time.process_time() - begun
-    begun = time.process_time()
-    entries = pickle.loads(stream)
-    peer_read = time.process_time() - begun
-    begun = time.process_time()
-    assert pickle.dumps(entries, 4) == stream
-    peer_written = time.process_time() - begun
-    with capsys.disabled():
-        print(
-            f"\n1 M entries: read {read:.3f} s (pickle {peer_read:.3f}), write {written:.3f} s (pickle {peer_written:.3f})"
-        )
 
 
 # sizes at which CPython changes what it writes: batches of 1,000, frames of 64 KiB, wider integers

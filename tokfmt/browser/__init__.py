@@ -16,6 +16,7 @@ With Textual:
     dialogs      screens above the browser
     datasets     the screen of a catalog
     tokenizers   the choice of a tokenizer, and two of them side by side
+    work         long work beside the screen, the last of each kind
     typeahead    keys that are typed ahead reach the right screen
     export       the dialog that writes rows to a file
     browse.tcss  layout and colors

@@ -43,7 +43,6 @@ from tokfmt.browser.data.session import (
 )
 from tokfmt.browser.data.state import is_written
 from tokfmt.browser.data.types import Place, SourceRequest
-from tokfmt.browser.data.workers import Job
 from tokfmt.browser.keys import Press, offered, words_of
 from tokfmt.browser.tabs import TABS
 from tokfmt.browser.tabs.base import Entry, Tab
@@ -54,6 +53,7 @@ from tokfmt.browser.widgets.loading import WithLoader
 from tokfmt.browser.widgets.reader import Reader
 from tokfmt.browser.widgets.sequence_list import SequenceList
 from tokfmt.browser.widths import Anchored, answered
+from tokfmt.browser.work import Work
 from tokfmt.errors import TokfmtError
 from tokfmt.wording import counted, printable
 
@@ -118,18 +118,15 @@ class Browser(TypeAhead):
         self.catalog = catalog
         self.tabs = [tab for tab in TABS if len(self.requests) == 2 or not tab.pair]
         self.loadings: dict[int, Loading] = {}
-        self._openings: dict[int, Job] = {}
-        self._export: Job | None = None
+        self._openings, self._exports, self._copies = Work(self), Work(self), Work(self)
         self._new: list[Tab] = []  # tabs without a layout
         self._aside: dict[tuple[int, str], Session] = {}  # sessions of splits that were shown before
         self._history = History()
-        self._copying = 0  # copies that a program has not taken yet
         self._given = len(self.requests)  # later ones are sources of these, to which a key leads
         self._choices: dict[int, Choice | None] = {}  # tokenizers for datasets that have none of their own
         self._followed: set[int] = set()  # datasets that are opened again when they change
         self._unreadable: set[int] = set()  # those of them that could not be opened after their last change
-        self._looks: dict[int, Job] = {}  # questions whether a followed dataset has changed
-        self._probes: set[Job] = set()  # checks that are running
+        self._looks, self._probes = Work(self), Work(self)  # whether a followed dataset has changed; checks
         self._pressed: Press | None = None  # the last one of the mouse
         self._landings = {} if at is None else {0: at}  # places to show when the datasets have loaded them
         self.current, self._tokenizer, self.resumes = 0, tokenizer, False
@@ -218,14 +215,8 @@ class Browser(TypeAhead):
     @property
     def idle(self) -> bool:
         """Return whether nothing is loading."""
-        loaded = (
-            not self._openings
-            and not self.is_typing
-            and not self._copying
-            and not self._probes
-            and self._export is None
-            and all(loading.job is None for loading in self.loadings.values())
-        )
+        busy = self._openings or self._copies or self._probes or self._exports or self.is_typing
+        loaded = not busy and all(loading.job is None for loading in self.loadings.values())
         places = [*self.query(Tab), self.screen, *(widget.loader for widget in self.query("*").results(WithLoader))]
         return loaded and is_written() and all(getattr(place, "idle", True) for place in places)
 
@@ -318,8 +309,7 @@ class Browser(TypeAhead):
 
     def _open_listed(self, listed: Listed, then: Callable[[], None]) -> None:
         """Show a dataset of the catalog, and call `then` when it is on the screen. Only a few stay open."""
-        for number in list(self._openings):
-            self._openings.pop(number).cancel()
+        self._openings.cancel()
         if self.catalog is None:
             return
         request = self.catalog.request_of(listed)
@@ -340,21 +330,15 @@ class Browser(TypeAhead):
 
     def _open(self, number: int, work: Callable[[], Session], then: Callable[[Session], None]) -> None:
         """Open a session of a dataset in a thread, and cancel an earlier request for the same dataset."""
-        if number in self._openings:
-            self._openings[number].cancel()
 
         def arrived(outcome: object) -> None:
-            if self._openings.get(number) is not job:  # a later request replaced it
-                return
-            del self._openings[number]
             if isinstance(outcome, Session):
                 then(outcome)
             else:
                 self.notify(f"{type(outcome).__name__}: {outcome}", severity="error", markup=False)
             self.say()
 
-        job = Job(lambda _: work(), lambda outcome: self.call_later(arrived, outcome))
-        self._openings[number] = job
+        self._openings.begin(number, lambda _: work(), arrived)
         self.say()
 
     def _load(self, number: int, vocabulary: Vocabulary | None = None) -> None:
@@ -408,21 +392,20 @@ class Browser(TypeAhead):
 
     def _look_after_followed(self) -> None:
         """Open followed datasets again that have changed, unless they are being opened."""
-        for number in self._followed - self._openings.keys() - self._looks.keys():
+        for number in self._followed - {*self._openings, *self._looks}:
             session, loading = self.sessions[number], self.loadings.get(number)
             if loading is not None and loading.job is None:
-                self._looks[number] = self._look_at(number, session)
+                self._look_at(number, session)
 
-    def _look_at(self, number: int, session: Session) -> Job:
+    def _look_at(self, number: int, session: Session) -> None:
         def seen(outcome: object) -> None:
-            del self._looks[number]
             current = session is self.sessions.get(number) and number in self._followed
             if current and isinstance(outcome, Stamp) and outcome != session.stamp:
                 session.stamp = outcome
                 self._reopen(number, to_end=session.where[0] == session.port.count - 1)
 
         format_ = session.opened.format
-        return Job(lambda _: stamp_of(session.path, format_), lambda outcome: self.call_later(seen, outcome))
+        self._looks.begin(number, lambda _: stamp_of(session.path, format_), seen)
 
     def show_split(
         self, split: str, numbers: Sequence[int] | None = None, then: Callable[[], None] = lambda: None
@@ -437,7 +420,7 @@ class Browser(TypeAhead):
         for number in (self.current,) if numbers is None else numbers:
             before = self.sessions[number]
             if split == before.split and number in self._openings:  # the last request wins
-                self._openings.pop(number).cancel()
+                self._openings.cancel(number)
             elif split in before.splits and split != before.split:
                 self._change(number, split, then)
                 then = lambda: None  # noqa: E731
@@ -518,13 +501,11 @@ class Browser(TypeAhead):
         session.probed = True
 
         def found(outcome: object) -> None:
-            self._probes.discard(job)
             if session.verdict is None and not isinstance(outcome, Exception):
                 session.verdict = outcome  # type: ignore[assignment]
                 self.show_health()
 
-        job = Job(lambda job: checked(session, job), lambda outcome: self.call_later(found, outcome))
-        self._probes.add(job)
+        self._probes.begin(id(session), lambda job: checked(session, job), found)
 
     @property
     def _several(self) -> int:
@@ -718,10 +699,7 @@ class Browser(TypeAhead):
         await self.sequences.run_action(what)
 
     def action_cancel(self) -> None:
-        opening = bool(self._openings)
-        for job in self._openings.values():
-            job.cancel()
-        self._openings.clear()
+        opening = self._openings.cancel()
         reading = [widget.loader.leave() for widget in (self.tab, *self.tab.query("*").results(WithLoader))]
         if opening or self.loadings[self.current].cancel() or any(reading):
             self.say()
@@ -729,8 +707,8 @@ class Browser(TypeAhead):
     def on_unmount(self) -> None:
         for loading in self.loadings.values():
             loading.cancel()
-        for job in (*self._openings.values(), *self._probes):
-            job.cancel()
+        for work in (self._openings, self._looks, self._probes):
+            work.cancel()
 
     # notifications and dialogs
 
@@ -882,10 +860,8 @@ class Browser(TypeAhead):
             description: The text in words.
         """
         super().copy_to_clipboard(text)  # to the terminal
-        self._copying += 1
 
         def copied(outcome: object) -> None:
-            self._copying -= 1
             holds = outcome if isinstance(outcome, list) else []
             words = description or counted(len(text), "character")
             if holds:
@@ -898,7 +874,7 @@ class Browser(TypeAhead):
         if self.is_web:  # the clipboard of this machine is not that of the reader
             copied([])
         else:
-            Job(lambda _: given_to_programs(text), lambda outcome: self.call_later(copied, outcome))
+            self._copies.begin(object(), lambda _: given_to_programs(text), copied)
 
     def copy_to_clipboard(self, text: str) -> None:
         """Copy a text that was selected with the mouse."""
@@ -914,15 +890,12 @@ class Browser(TypeAhead):
         """
 
         def written(outcome: object) -> None:
-            self._export = None
             failed = isinstance(outcome, Exception)
             text = str(outcome) if failed else f"{what} in {printable(outcome)}"
             self.notify(text, title="Not written" if failed else "Exported", markup=False)
 
         def save(path: str) -> None:
-            self._export = Job(
-                lambda _: saved(json_lines(records), path), lambda outcome: self.call_later(written, outcome)
-            )
+            self._exports.begin(path, lambda _: saved(json_lines(records), path), written)
 
         question = f"Write {what} as JSON lines to"
         await self.ask_line(question, save, free_name(stem, ".jsonl"), refusal, "Not written")

@@ -20,8 +20,8 @@ from textual.widgets import Footer, Input, Label, OptionList, Static
 from textual.widgets.option_list import Option
 
 from tokfmt.browser import keys
-from tokfmt.browser.data.workers import Job
 from tokfmt.browser.keys import bindings_of, words_of
+from tokfmt.browser.work import Work
 from tokfmt.errors import TokfmtError
 from tokfmt.wording import printable
 
@@ -256,12 +256,12 @@ class Page(Dialog[None]):
     ) -> None:
         super().__init__()
         self._title, self._blocks, self._column, self._later = title, blocks, column, later
-        self._job: Job | None = None
+        self._work = Work(self)
 
     @property
     def idle(self) -> bool:
         """Return whether all blocks are there."""
-        return self._job is None
+        return not self._work
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="box page"):
@@ -277,10 +277,9 @@ class Page(Dialog[None]):
     def ready(self) -> None:
         if self._later is not None:
             _, work = self._later
-            self._job = Job(lambda _: work(), lambda outcome: self.call_later(self._arrived, outcome))
+            self._work.begin("", lambda _: work(), self._arrived)
 
     def _arrived(self, outcome: object) -> None:
-        self._job = None
         rows = [("✗", printable(outcome))] if isinstance(outcome, Exception) else outcome
         for block in self.query(".later").results(PageBlock):
             block.say(rows)  # type: ignore[arg-type]

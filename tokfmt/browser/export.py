@@ -8,14 +8,14 @@ from pathlib import Path
 
 from textual.app import ComposeResult
 from textual.containers import Vertical
-from textual.message import Message
 from textual.widgets import Checkbox, Footer, Input, Label
 
 from tokfmt.browser import keys
 from tokfmt.browser.data.copies import Numbers, chosen_rows, exported, not_written, other_meaning
 from tokfmt.browser.data.session import Session
-from tokfmt.browser.data.workers import Job, said
+from tokfmt.browser.data.workers import said
 from tokfmt.browser.dialogs import Dialog, Line
+from tokfmt.browser.work import Work
 from tokfmt.errors import OptionError, TokfmtError
 from tokfmt.wording import counted, printable
 
@@ -42,23 +42,16 @@ class Export(Dialog[str]):
 
     BINDINGS = keys.EXPORT
 
-    class Progressed(Message):
-        """The export made progress (outcome None), or ended with a number of bytes or an error."""
-
-        def __init__(self, outcome: object = None) -> None:
-            super().__init__()
-            self.outcome = outcome
-
     def __init__(self, session: Session, what: str, sets: Mapping[str, Numbers]) -> None:
         super().__init__()
         self._session, self._what, self._sets = session, what, sets
-        self._job: Job | None = None
+        self._work = Work(self)
         self._replaces = ""  # the path that may be replaced
 
     @property
     def idle(self) -> bool:
         """Return whether nothing is being written."""
-        return self._job is None
+        return not self._work
 
     def compose(self) -> ComposeResult:
         view = self._session.view
@@ -112,7 +105,7 @@ class Export(Dialog[str]):
     def action_write(self) -> None:
         """Write the rows, or show why not."""
         rows, path = self._check(), self._path
-        if rows is None or self._job is not None:
+        if rows is None or self._work:
             return
         if means := other_meaning(path):
             self._say(f"the name implies {means}. Write X.jsonl, and convert it with tokfmt convert", "wrong")
@@ -126,20 +119,20 @@ class Export(Dialog[str]):
     def _begin(self, rows: Numbers, path: str, *, replace: bool) -> None:
         session, box = self._session, self.query("#text").results(Checkbox)
         as_text = any(one.value for one in box)
-        self._job = Job(
+        self._work.begin(
+            "",
             lambda job: exported(session, rows, path, as_text=as_text, overwrite=replace, job=job),
-            lambda outcome: self.post_message(self.Progressed(outcome)),
-            lambda: self.post_message(self.Progressed()),
+            self._ended,
+            self._progressed,
         )
 
-    def on_export_progressed(self, message: Progressed) -> None:
-        job, outcome = self._job, message.outcome
-        if job is None:
-            return
-        if outcome is None:
+    def _progressed(self) -> None:
+        job = self._work.get("")
+        if job is not None:
             self._say(f"{job.name} {job.share or 0:.0%} · {job.done:,} {job.unit} · esc stops")
-            return
-        self._job, self._replaces = None, ""
+
+    def _ended(self, outcome: object) -> None:
+        self._replaces = ""
         if isinstance(outcome, int):
             if self.is_current:
                 self.dismiss(f"{outcome:,} bytes in {printable(os.path.abspath(self._path))}")
@@ -148,7 +141,6 @@ class Export(Dialog[str]):
             self._say(words.replace("--overwrite replaces it", "enter again replaces it"), "wrong")
 
     def action_leave(self) -> None:
-        if self._job is not None:
-            self._job.cancel()
+        if self._work.cancel():
             self.app.notify("The export was stopped.")
         super().action_leave()

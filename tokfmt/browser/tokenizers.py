@@ -19,6 +19,7 @@ from tokfmt.browser.data.workers import Job
 from tokfmt.browser.dialogs import Dialog, Line, Menu
 from tokfmt.browser.widgets.frame import KeyBar, StatusLine
 from tokfmt.browser.widgets.reader import Reader
+from tokfmt.browser.work import Work
 from tokfmt.errors import OptionError
 from tokfmt.wording import counted, printable, short
 
@@ -114,13 +115,12 @@ class TokenizerPair(Dialog[None]):
         self.session, self.name_b, (self.row, self._unit) = session, name, where
         self.vocabularies: tuple[Vocabulary, Vocabulary] | None = None
         self.totals: Totals | None = None
-        self._job: Job | None = None
-        self._adding: Job | None = None
+        self._work = Work(self)
 
     @property
     def idle(self) -> bool:
         """Return whether no work is running."""
-        return self._job is None and self._adding is None
+        return not self._work
 
     def compose(self) -> ComposeResult:
         yield StatusLine("verdict")
@@ -152,18 +152,13 @@ class TokenizerPair(Dialog[None]):
         self._begin(work, self._loaded)
 
     def _begin(self, work: Callable[[Job], object], then: Callable[[Any], object]) -> None:
-        if self._job is not None:
-            self._job.cancel()
-
         def ended(outcome: object) -> None:
-            if self._job is job:
-                self._job = None
-                if isinstance(outcome, Exception):
-                    self._say([(f"✗ {printable(outcome)}", "bad")])
-                else:
-                    then(outcome)
+            if isinstance(outcome, Exception):
+                self._say([(f"✗ {printable(outcome)}", "bad")])
+            else:
+                then(outcome)
 
-        job = self._job = Job(work, lambda outcome: self.call_later(ended, outcome))
+        self._work.begin("row", work, ended)
 
     def _loaded(self, found: tuple[Vocabulary, Vocabulary]) -> None:
         self.vocabularies = found
@@ -171,12 +166,11 @@ class TokenizerPair(Dialog[None]):
         self._cut_row()
 
         def counted_all(outcome: object) -> None:
-            self._adding = None
             if isinstance(outcome, Totals):
                 self.totals = outcome
             self._say_totals()
 
-        self._adding = Job(lambda job: totals_of(session, *found, job), lambda one: self.call_later(counted_all, one))
+        self._work.begin("totals", lambda job: totals_of(session, *found, job), counted_all)
         self._say_totals()
 
     def _cut_row(self) -> None:
@@ -218,7 +212,7 @@ class TokenizerPair(Dialog[None]):
     def _say_totals(self) -> None:
         line, found = self.query_one("#pairline", StatusLine), self.totals
         if found is None:
-            line.say([("◌ counting the first rows", "busy")] if self._adding else [])
+            line.say([("◌ counting the first rows", "busy")] if "totals" in self._work else [])
             return
         a, b = found.tokens
         line.say([
@@ -294,6 +288,4 @@ class TokenizerPair(Dialog[None]):
         self.set_class(self.size.width < self.wide, "stacked")
 
     def on_unmount(self) -> None:
-        for job in (self._job, self._adding):
-            if job is not None:
-                job.cancel()
+        self._work.cancel()

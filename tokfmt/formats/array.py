@@ -6,7 +6,8 @@
                   ..       the integers; the header states their dtype and byte order
     X.npz         a zip of NAME.npy, stored or deflated
     FOLDER        *.npy, one stream in natural order of their names; or one of these:
-                  tokens.npy (N,) and cu_seqlens.npy (D + 1,): 0, the ends of D documents, N
+                  tokens.npy or input_ids.npy (N,), and cu_seqlens.npy or offsets.npy (D + 1,): 0, the ends of D
+                  documents; or lengths.npy (D,); other arrays beside them are not read
                   tokens.bin, metadata.json {"dtype"} and index.npy (D, 2): first token and length of each document
                   PREFIX_K.bin and metadata.yaml with tokenized_info (tatm): each file ends in zeros that fill it
     X and X.json  rows of seq_length + 1 u32, num_samples of them (Model-Optimizer), each of which begins with the last
@@ -15,6 +16,7 @@
 - One dimension is a stream. Two are rows, which are samples; `view=documents` reads them as one stream.
 - Of an .npz: the only array; or `tokens` or `input_ids`, with `cu_seqlens`, `offsets` or `lengths`; or arr_0, arr_1
   and so on, one document each, in the order of their numbers; or `member=NAME`.
+- `bounds=ends` reads cu_seqlens or offsets without the 0 in front, `bounds=starts` those without the last end.
 - Nothing states the separator. `--eos ID` splits a stream, after the ID or, with `side=before`, before it.
 - `bare=DTYPE` reads any file as bare integers, with `order=big`, `header=BYTES` to leave out, and `row=N`.
 - An array of objects is a pickle, which runs code; tokfmt never loads it. NumPy's own reader ignores trailing bytes.
@@ -87,6 +89,9 @@ class ReadOptions:
         None, "tokens of a row that repeat the row before, which view=documents leaves out; auto: as stated", minimum=0
     )  # fmt: skip
     side: Literal["after", "before"] = option("after", "the separator of a stream is after documents, or before them")
+    bounds: Literal["starts", "ends"] | None = option(
+        None, "values of cu_seqlens or offsets are only starts, or only ends, of documents; auto: 0 and the ends"
+    )
     fill: Literal["drop", "keep"] | None = option(None, "zeros at the end of files of tatm; auto: dropped if 8 or more")
 
 
@@ -332,14 +337,13 @@ class ArrayFormat(FlatFormat):
         if TATM in probe.entries:
             described = probe.entry(TATM)
             return described is not None and b"\ntokenized_info:" in described.head
-        array = probe.entry(BOUNDARIES if BOUNDARIES in probe.entries else INDEX)
+        tokens, ends = _pair_in(probe.entries)
+        array = probe.entry(ends or tokens if tokens else INDEX)
         return array is not None and array.head.startswith(MAGIC)
 
     def recognize(self, probe: Probe) -> Confidence | None:
-        if probe.path.name in (TOKENS, BOUNDARIES, INDEX) and _kind_of(names_in(probe.path.parent)) in (
-            "pair",
-            "index",
-        ):
+        is_part = probe.path.name == INDEX or probe.path.stem in (*_IDS, *_ENDS)
+        if is_part and _kind_of(names_in(probe.path.parent)) in ("pair", "index"):
             return None  # The folder is the dataset.
         if probe.head.startswith(MAGIC) and b"{" in (probe.head[10:11], probe.head[12:13]):
             return Confidence.STRUCTURE
@@ -358,8 +362,8 @@ class ArrayFormat(FlatFormat):
             return [path]
         names = names_in(path)
         kind = _kind_of(names)
-        if kind == "pair":
-            return [path / TOKENS]
+        if kind in ("pair", "single"):
+            return [path / _pair_in(names)[0]]
         if kind == "index":
             return [path / "tokens.bin"]
         if kind == "tatm":
@@ -370,7 +374,7 @@ class ArrayFormat(FlatFormat):
     def files(self, path: Place) -> list[Place]:
         if not path.is_dir():
             return [path, *(place for place in self.companions(path) if place.is_file())]
-        beside = {"pair": [BOUNDARIES], "index": [INDEX, "metadata.json"], "tatm": [TATM]}
+        beside = {"pair": [_pair_in(names_in(path))[1]], "index": [INDEX, "metadata.json"], "tatm": [TATM]}
         described = (path / name for name in beside.get(_kind_of(names_in(path)), ()))
         return [*self.members(path), *(place for place in described if place.is_file())]
 
@@ -410,13 +414,14 @@ class ArrayFormat(FlatFormat):
         return _array(file, options)
 
     def _pair(self, path: Place, options: ReadOptions, hints: Hints) -> FileLayout:
-        """Return the layout of tokens.npy and cu_seqlens.npy."""
-        tokens, index = self.open_tokens(path / TOKENS, hints), open_file(path / BOUNDARIES)
+        """Return the layout of an array of tokens and one of boundaries."""
+        names = _pair_in(names_in(path))
+        tokens, index = self.open_tokens(path / names[0], hints), open_file(path / names[1])
         layout, ends = _array(tokens, options), header_of(index)
         extent, problems = stated_tokens(index, ends.dtype, _length(index, ends), "TF792", begin=ends.begin)
         bounded_entries(index.path, extent.tokens, tokens)
         stated = sum(one.tokens for one in layout.extents)
-        starts, wrong = _boundaries(BOUNDARIES, extent, stated)
+        starts, wrong = _boundaries(index.path.stem, extent, stated, options)
         return replace(
             layout,
             starts=starts,
@@ -426,9 +431,9 @@ class ArrayFormat(FlatFormat):
             sections=[
                 *layout.sections,
                 *_sections(index, ends),
-                Column(BOUNDARIES, index, ends.begin, ends.dtype, extent.tokens),
+                Column(names[1], index, ends.begin, ends.dtype, extent.tokens),
             ],
-            extras={**layout.extras, "boundaries": BOUNDARIES},
+            extras={**layout.extras, "boundaries": names[1]},
         )
 
     def _indexed(self, path: Place, options: ReadOptions, hints: Hints) -> FileLayout:  # noqa: ARG002
@@ -487,11 +492,25 @@ class ArrayFormat(FlatFormat):
 
 def _kind_of(names: Sequence[str]) -> str:
     """Return what the names in a folder show: which of the layouts of the page it may have."""
-    if {TOKENS, BOUNDARIES} <= set(names):
-        return "pair"
     if {"tokens.bin", INDEX} <= set(names):
         return "index"
+    tokens, ends = _pair_in(names)
+    if tokens:
+        return "pair" if ends else "single"
     return "tatm" if TATM in names and not any(name.endswith(".npy") for name in names) else "arrays"
+
+
+def _pair_in(names: Sequence[str]) -> tuple[str, str]:
+    """Return the array of tokens in a folder that has other arrays, too, and that of the boundaries; "" without one.
+
+    Arrays that begin with its name, as tokens_00001.npy, are further ones of tokens.
+    """
+    arrays = [name[:-4] for name in names if name.endswith(".npy") and not name.startswith((".", "_"))]
+    tokens = next((name for name in _IDS if name in arrays), "")
+    if len(arrays) < 2 or not tokens or any(name.startswith(tokens) for name in arrays if name != tokens):
+        return "", ""
+    ends = next((f"{name}.npy" for name in _ENDS if name in arrays), "")
+    return f"{tokens}.npy", ends
 
 
 def _side(options: ReadOptions) -> Separators:
@@ -641,7 +660,7 @@ def _zipped(file: File, options: ReadOptions) -> FileLayout:
         return layout
     index, _, wrong = _member(file, store, ends)
     bounded_entries(file.path, index.tokens, extent.file)
-    starts, contradicted = _boundaries(ends, index, extent.tokens)
+    starts, contradicted = _boundaries(ends, index, extent.tokens, options)
     problems = [*problems, *wrong, *contradicted]
     extras = {**layout.extras, "boundaries": ends}
     return replace(layout, starts=starts, separators=Separators.TRAILING, problems=problems, extras=extras)
@@ -680,17 +699,27 @@ def _member(file: File, store: Zipped, name: str) -> tuple[Extent, tuple[int, ..
     return Extent(base, begin + header.begin, count, header.dtype), header.shape, problems
 
 
-def _boundaries(name: str, index: Extent, tokens: int) -> tuple[Offsets, list[Problem]]:
+def _boundaries(name: str, index: Extent, tokens: int, options: ReadOptions) -> tuple[Offsets, list[Problem]]:
     """Return the starts of documents that an array states, and what contradicts the tokens.
 
     Args:
         name: Of the array: lengths, or 0 and the ends of all documents.
         index: The array.
         tokens: Number of tokens.
+        options: The parsed read options.
     """
     values = index.file.array(index.begin, index.tokens, index.dtype).astype(np.int64)
     starts = offsets_of(values) if name == "lengths" and (values >= 0).all() else values
-    wrong = ""
+    if options.bounds == "ends":
+        starts = np.concatenate([[0], values])
+    elif options.bounds == "starts":
+        starts = np.append(values, tokens)
+    wrong, remedy = "", None
+    if name != "lengths" and options.bounds is None and len(values):
+        if values[0] and values[-1] == tokens:
+            remedy = "--from-opt bounds=ends reads them as ends, without the 0 in front"
+        elif not values[0] and values[-1] < tokens:
+            remedy = "--from-opt bounds=starts reads them as starts, without the end of the last document"
     if not len(starts) or starts[0]:
         wrong, expected, found = (
             f"{name} does not begin with 0",
@@ -708,7 +737,7 @@ def _boundaries(name: str, index: Extent, tokens: int) -> tuple[Offsets, list[Pr
         wrong, expected, found = f"tokens up to the last end in {name}", shown(tokens), shown(int(starts[-1]))
     if not wrong:
         return starts, []
-    error = CorruptError(index.file.path, wrong, expected=expected, found=found)
+    error = CorruptError(index.file.path, wrong, expected=expected, found=found, remedy=remedy)
     return offsets_of([tokens]), [fatal("TF793", error)]
 
 

@@ -29,13 +29,14 @@ from tokfmt.base.options import option
 from tokfmt.core.findings import Audit, Code, Finding
 from tokfmt.core.format import Confidence, Hints, Probe
 from tokfmt.errors import CorruptError, FormatError, TruncatedError, UnsupportedError
-from tokfmt.files.file import File, names_in, natural_key, open_file
+from tokfmt.files.file import File, open_file
 from tokfmt.files.place import Place
 from tokfmt.formats.example_records import (
     ReadOptions,
     bare_of,
     content_of,
     example_of,
+    files_in,
     first_records,
     refuse_long,
     shards_of,
@@ -318,10 +319,7 @@ class ArrayRecord(RecordFilesFormat):
         return Confidence.CERTAIN if file is not None and file.head.startswith(BEGIN) else None
 
     def files(self, path: Place) -> Sequence[Place]:
-        if not path.is_dir():
-            return [path]
-        names = sorted((name for name in names_in(path) if _SHARD.fullmatch(name)), key=natural_key)
-        return [path / name for name in names]
+        return files_in(path, _SHARD)
 
     def codes(self) -> Mapping[str, Code]:
         return {

@@ -38,6 +38,7 @@ _KINDS = {1: "bytes", 2: "floats", 3: "integers"}
 _LOOKED_AT, _LOOKED_BYTES = 16, 1 << 20  # records, and bytes of them, that show which feature holds IDs
 _PICKLE = re.compile(rb"\x80[\2-\5]")
 _FEW_LISTED = 9
+_DESCRIPTIONS = ("dataset_info.json", "features.json")
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,6 +239,14 @@ def _read(path: Place, number: int, record: bytes) -> Mapping[str, Feature]:
             remedy = "Write the IDs as a feature of tf.train.Example"
         what, found = f"record {number:,} is not a tf.train.Example: it {error}", record[:8].hex(" ") or "nothing"
         raise UnsupportedError(path, what, found=found, remedy=remedy) from error
+
+
+def files_in(path: Place, names: re.Pattern[str]) -> list[Place]:
+    """Return all files of records in a folder, in natural order, and those of TFDS that describe them; or the file."""
+    if not path.is_dir():
+        return [path]
+    found = sorted((name for name in names_in(path) if names.fullmatch(name)), key=natural_key)
+    return [path / name for name in (*found, *(name for name in _DESCRIPTIONS if name in names_in(path)))]
 
 
 def shards_of(paths: Sequence[Place], names: re.Pattern[str], prefix: str | None) -> list[Place]:

@@ -35,13 +35,14 @@ from tokfmt.base.options import option
 from tokfmt.core.findings import Audit, Code, Finding
 from tokfmt.core.format import Confidence, Hints, Probe
 from tokfmt.errors import CorruptError, TruncatedError, UnsafeError
-from tokfmt.files.file import Stream, names_in, natural_key, open_file
+from tokfmt.files.file import Stream, open_file
 from tokfmt.files.place import Place
 from tokfmt.formats.example_records import (
     ReadOptions,
     bare_of,
     content_of,
     example_of,
+    files_in,
     first_records,
     refuse_long,
     shards_of,
@@ -265,9 +266,7 @@ class TFRecord(RecordFilesFormat):
         return Confidence.NAME if _SHARD.fullmatch(file.path.name) else None
 
     def files(self, path: Place) -> Sequence[Place]:
-        if not path.is_dir():
-            return [path]
-        return sorted((path / name for name in names_in(path) if _SHARD.fullmatch(name)), key=_order)
+        return files_in(path, _SHARD)
 
     def codes(self) -> Mapping[str, Code]:
         return {
@@ -299,10 +298,6 @@ class TFRecord(RecordFilesFormat):
                 unsafe=True,
             ),
         }
-
-
-def _order(path: Place) -> tuple[object, ...]:
-    return natural_key(path.name)
 
 
 FORMAT = TFRecord()

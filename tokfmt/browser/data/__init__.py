@@ -9,7 +9,6 @@ cells        the cells of tables, and the models of tables
 lines        the lines of a table: facts, lengths, token IDs, groups of equal rows
 overview     what is counted of a dataset, and its facts
 outline      the parts and fields of files, and their bytes
-scope        the rows that a search goes through
 search       the words of a search, a running search, its hits
 excerpts     the words around the first hit of a search
 columns      columns beside those of every dataset, and the order by one

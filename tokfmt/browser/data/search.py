@@ -14,8 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.browser.data.rows import Damage, Piece, Span, Viewport, fetched, fetched_span
-from tokfmt.browser.data.scope import SearchScope
-from tokfmt.browser.data.session import Where
+from tokfmt.browser.data.session import SearchScope, Where
 from tokfmt.browser.data.workers import Job, said
 from tokfmt.commands.search.query import (
     LARGEST,

@@ -331,6 +331,41 @@ class Session:
         self.opened.close()
 
 
+class SearchScope(NamedTuple):
+    """The rows to search.
+
+    Attributes:
+        port: The rows.
+        decoder: Decoder of IDs; None without a tokenizer.
+        singular: The noun for one row.
+    """
+
+    port: RowSource
+    decoder: Pieces | None
+    singular: str
+
+    @property
+    def reader(self) -> TokenReader | RecordReader:
+        """Return the token axis, or the records."""
+        return self.port.reader
+
+    @property
+    def encoder(self) -> Encoder | None:
+        """Return the encoder of text that is tokenized on reading, if any."""
+        return self.port.encoder if isinstance(self.port, RecordSource) else None
+
+    @property
+    def of_text(self) -> bool:
+        """Return whether the rows hold text, not IDs."""
+        return isinstance(self.reader, RecordReader) and self.reader.info.kind == "text"
+
+
+def search_scope(session: Session) -> SearchScope:
+    """Return the scope of the view on the screen."""
+    words = session.vocabulary
+    return SearchScope(session.port, words.decoder if words else None, session.view.singular)
+
+
 def shown_path(request: SourceRequest) -> Place:
     """Return the dataset that the browser shows."""
     return place_of(request.paths[0])

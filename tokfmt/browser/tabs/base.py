@@ -13,6 +13,7 @@ from tokfmt.browser.data.session import Landing, Session, Where
 from tokfmt.browser.data.types import Place
 from tokfmt.browser.data.workers import Job
 from tokfmt.browser.widgets.loading import WithLoader
+from tokfmt.browser.work import Work
 from tokfmt.errors import TokfmtError
 
 if TYPE_CHECKING:
@@ -102,13 +103,11 @@ class Tab(WithLoader, Container):
 
     host: Host
     session: Session
-    job: Job | None = None
-    """The long work of the tab; None without any."""
 
     @property
     def idle(self) -> bool:
         """Return whether no long work is running, for which a picture should wait."""
-        return self.job is None
+        return True
 
     def show(self, session: Session) -> None:
         """Show a dataset: another one, or the same after a part of it was loaded.
@@ -159,24 +158,29 @@ class Working(Tab):
 
     BINDINGS = keys.STOP
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._work = Work(self)
+
+    @property
+    def job(self) -> Job | None:
+        """Return the long work of the tab; None without any."""
+        return self._work.get("")
+
+    @property
+    def idle(self) -> bool:
+        return not self._work
+
     def begin(self, work: Callable[[Job], object], then: Callable[[object], object]) -> None:
         """Start work in a thread; `then` is called in this thread with its result or error, unless it was stopped."""
         self.stop()
-
-        def ended(outcome: object) -> None:
-            if self.job is job:  # else it was stopped
-                self.job = None
-                then(outcome)
-
-        job = self.job = Job(work, lambda outcome: self.call_later(ended, outcome), lambda: self.call_later(self.say))
+        self._work.begin("", work, then, self.say)
         self.say()
 
     def stop(self) -> None:
         """Cancel the work."""
         self.loader.forget()
-        if self.job is not None:
-            self.job.cancel()
-            self.job = None
+        self._work.cancel()
 
     def say(self) -> None:
         """Show the progress of the work."""

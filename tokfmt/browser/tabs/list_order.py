@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 
 from tokfmt.browser.data.session import Session
 from tokfmt.browser.data.state import recall, remember_later
-from tokfmt.browser.data.workers import Job
 from tokfmt.browser.tabs.base import Tab
 from tokfmt.browser.widgets.sequence_list import SIGNS, SequenceList
+from tokfmt.browser.work import Work
 from tokfmt.wording import printable
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class ListOrder:
         self.by: tuple[str, bool] | None = None
         self._tab, self._rows, self._retitle, self._relist = tab, rows, retitle, relist
         self._columns: Sequence[RowColumn] = ()  # all that the format has
-        self._job: Job | None = None
+        self._work = Work(tab)
 
     @property
     def _list(self) -> SequenceList:
@@ -64,7 +64,7 @@ class ListOrder:
     @property
     def idle(self) -> bool:
         """Return whether no column is being read for an order."""
-        return self._job is None
+        return not self._work
 
     def forget(self) -> None:
         """Drop the columns and the order of another view."""
@@ -127,9 +127,6 @@ class ListOrder:
         rows = self._rows()
 
         def done(outcome: object) -> None:
-            if self._job is not job:
-                return
-            self._job = None
             if isinstance(outcome, Order):
                 listed.restrict(rows, outcome)
                 if to_top:
@@ -141,19 +138,12 @@ class ListOrder:
                 tab.notify(str(outcome), severity="error", markup=False)
             self._retitle()
 
-        job = self._job = Job(
-            lambda job: order_of(session, column, rows, job, falling=falling),
-            lambda outcome: tab.call_later(done, outcome),
-            lambda: tab.call_later(self._retitle),
-        )
+        self._work.begin("", lambda job: order_of(session, column, rows, job, falling=falling), done, self._retitle)
         self._retitle()
 
     def cancel(self) -> bool:
         """End the reading of a column; return whether one was read."""
-        job, self._job = self._job, None
-        if job is not None:
-            job.cancel()
-        return job is not None
+        return self._work.cancel()
 
     def stop(self) -> bool:
         """End the reading of a column, and keep the order that is listed; return whether one was read."""
@@ -164,7 +154,7 @@ class ListOrder:
 
     def words(self) -> str:
         """Return the words about the order, for the title of the list."""
-        job, order = self._job, self._list.order
+        job, order = self._work.get(""), self._list.order
         if job is not None:
             return f" · ◌ sorting {job.share or 0:.0%} · esc stops"
         return "" if order is None else f" · by {printable(order.name)} {SIGNS[order.falling]}"

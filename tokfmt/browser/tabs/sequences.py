@@ -26,8 +26,7 @@ from tokfmt.browser.data.opening import UNKNOWN
 from tokfmt.browser.data.packing import mixture_of
 from tokfmt.browser.data.parts import Target, target_of
 from tokfmt.browser.data.rows import Damage, Piece, RowSource, View, fetched
-from tokfmt.browser.data.scope import SearchScope, search_scope
-from tokfmt.browser.data.session import Session, Where, carried, has_parts, located
+from tokfmt.browser.data.session import SearchScope, Session, Where, carried, has_parts, located, search_scope
 from tokfmt.browser.data.state import Queries
 from tokfmt.browser.data.types import ByteOffset
 from tokfmt.browser.tabs.base import Tab

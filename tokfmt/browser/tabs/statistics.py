@@ -25,9 +25,8 @@ from tokfmt.browser.data.overview import (
     whole_pass,
 )
 from tokfmt.browser.data.packing import FillHistogram, FillLines, Fills, fills_of
-from tokfmt.browser.data.scope import search_scope
 from tokfmt.browser.data.search import SearchJob, parse_search
-from tokfmt.browser.data.session import Counted, Session
+from tokfmt.browser.data.session import Counted, Session, search_scope
 from tokfmt.browser.keys import pressing
 from tokfmt.browser.tabs.base import Working
 from tokfmt.browser.widgets.loading import Loader

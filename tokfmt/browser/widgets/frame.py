@@ -529,8 +529,8 @@ class Divider(Widget):
 
 
 _WAYS = (
-    ("2", "Index: the parts and bytes of its files"),
-    ("3", "Findings: all problems that a check finds"),
+    ("4", "Bytes: the parts and bytes of its files"),
+    ("3", "Problems: all that a check finds"),
 )
 
 

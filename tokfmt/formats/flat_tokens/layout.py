@@ -82,7 +82,8 @@ def groups_of(store: Store) -> list[Group]:
             expected=TOKENS,
             remedy=f"If its IDs are encoded (2 * ID + start bit), rename it to {TOKENS}",
         )
-    raise CorruptError(store.root, f"holds no {TOKENS}, and no split that does", remedy="Name a store of flat tokens")
+    remedy = "numpy.save('x.npy', zarr.open(PATH)['NAME'][:]) writes another array as .npy, which tokfmt reads"
+    raise CorruptError(store.root, f"holds no {TOKENS}, and no split that does", remedy=remedy)
 
 
 def _zarr_format(store: Store, names: frozenset[str]) -> int:

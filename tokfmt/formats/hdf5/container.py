@@ -404,7 +404,8 @@ def open_data(file: File, handle: Any) -> Any:
                 remedy="tokfmt reads files with one dataset 'data'",
             )
         listed = ", ".join(sorted(names)[:8]) or "nothing"
-        raise CorruptError(file.path, "holds no dataset 'data'", found=listed)
+        remedy = "numpy.save('x.npy', h5py.File(PATH)['NAME'][:]) writes one as an array, which tokfmt reads"
+        raise CorruptError(file.path, "holds no dataset 'data'", found=listed, remedy=remedy)
     if handle.id.links.get_info(b"data").type != h5l.TYPE_HARD:
         raise UnsafeError(
             file.path,

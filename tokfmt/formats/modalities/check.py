@@ -36,7 +36,8 @@ CODES: Mapping[str, Code] = {
     "TF103": Code(
         f"the file {ENDS_EARLY}",
         "The header states more bytes than the file has: the copy was cut, the disk was full, or the packer was "
-        "killed before it wrote the index. Copy the file again, or pack the text again.",
+        "killed before it wrote the index. Copy the file again, or pack the text again. If you know the separator, "
+        "tokfmt convert FILE OUT --allow-partial --eos ID saves the complete documents.",
     ),
     "TF104": Code(
         "the index would execute code or exhaust memory",
