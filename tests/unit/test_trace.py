@@ -63,7 +63,7 @@ class Most(NamedTuple):
 
 BOUNDS: dict[Callable[[Path, Path], None], Most] = {
     opened: Most(180, 367, 78),
-    converted: Most(424, 1485, 484),
+    converted: Most(424, 1490, 490),
     counted: Most(320, 658, 136),
     shown: Most(208, 411, 82),
     checked: Most(236, 758, 176),
