@@ -72,11 +72,15 @@ _USUAL = {"byte_order": "little", "files": 1, "prefixes": 1, "blocks": 1}
 """Values that go without saying."""
 
 
+def shown_facts(facts: Mapping[str, object]) -> dict[str, str]:
+    """Return the facts in words, without those that are empty, 0, usual, or only `--json` has."""
+    kept = {key: value for key, value in facts.items() if key not in _INNER and _USUAL.get(key) != value}
+    return {key: _words(value) for key, value in kept.items() if value not in (0, -1, None, "", (), [])}
+
+
 def listed_facts(facts: Mapping[str, object]) -> str:
-    """Return facts as `width 2, layout D`, without those that are empty, 0, usual, or only `--json` has."""
-    told = {key: value for key, value in facts.items() if key not in _INNER and _USUAL.get(key) != value}
-    shown = {key: value for key, value in told.items() if value not in (0, -1, None, "", (), [])}
-    return ", ".join(f"{key.replace('_', ' ')} {_words(value)}" for key, value in shown.items())
+    """Return the facts of `shown_facts` as `width 2, layout D`."""
+    return ", ".join(f"{key.replace('_', ' ')} {words}" for key, words in shown_facts(facts).items())
 
 
 def _words(value: object) -> str:

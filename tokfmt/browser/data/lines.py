@@ -84,7 +84,7 @@ class LengthLines(Lines):
 
     Attributes:
         lengths: The lengths.
-        row_name: The noun for a row: "sample" or "sequence".
+        row_name: The noun for a row: "document", "sample", "row" or "record".
     """
 
     lengths: Lengths

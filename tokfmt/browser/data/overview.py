@@ -17,7 +17,7 @@ from tokfmt.core.records import RecordReader
 from tokfmt.errors import TokfmtError
 from tokfmt.run.execute import worker_count
 from tokfmt.source.stored import Source
-from tokfmt.wording import counted, human_bytes, printable, separator_words, short
+from tokfmt.wording import counted, human_bytes, printable, separator_words, short, shown_facts
 
 AT_ONCE = 2 << 30
 """Limit of tokens for a pass that starts without a key."""
@@ -106,8 +106,8 @@ def starts_alone(session: Session) -> bool:
 
 
 def row_name(session: Session) -> str:
-    """Return the noun for a counted row: "sample" or "sequence"."""
-    return "sample" if session.view.name == "samples" else "sequence"
+    """Return the noun for a counted row: "document", "sample", "row" or "record"."""
+    return session.view.name.removesuffix("s")
 
 
 def left_out(found: Statistics, session: Session) -> int:
@@ -221,17 +221,11 @@ def _about(session: Session) -> Iterator[Fact]:
     if recipe is not None:
         yield from (Fact(name, value) for name, value in recipe_facts(recipe))
     else:
-        for key, value in reader.info.facts.items():
-            if value not in (0, -1, None, "", (), []) and key not in ("split", "other_splits"):
-                yield Fact(str(key).replace("_", " "), printable(_plain(value)))
+        for key, words in shown_facts(reader.info.facts).items():
+            if key not in ("split", "other_splits"):
+                yield Fact(key.replace("_", " "), printable(words))
     for note in opened.notes:
         yield Fact("note", printable(note))
-
-
-def _plain(value: object) -> str:
-    if isinstance(value, int) and not isinstance(value, bool):
-        return f"{value:,}"
-    return " ".join(map(str, value)) if isinstance(value, (tuple, list)) else str(value)
 
 
 def rankings_of(found: Statistics | None, lists: Lists | None, session: Session) -> dict[str, Lines]:
