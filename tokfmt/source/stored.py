@@ -268,8 +268,7 @@ def agreed_tokenizer(
         TokenizerMismatchError: The sources and the tokenizer in use differ, and `allow_loss` does not accept that.
     """
     mixed = _named_in_metadata(sources, allow_loss)
-    chats = hold_chats(sources)
-    named = tokenizer.describe(chats=chats) if tokenizer is not None else None
+    named = tokenizer.describe(chats=hold_chats(sources)) if tokenizer is not None else None
     made: dict[str, tuple[Place, Mapping[str, Any]]] = {}
     unknown = False
     for source in sources:

@@ -129,7 +129,7 @@ class Destination:
 
     def facts(self, inputs: Inputs) -> dict[str, object]:
         """Return the facts that the output depends on besides the request; see `resume.facts_of`."""
-        chats = hold_chats(inputs.sources)
+        tokenizer = inputs.tokenizer
         return {
             "to": self.format.name,
             "to-opt": asdict(self.options),
@@ -137,7 +137,7 @@ class Destination:
             "the separator": self.separator.eos_id,
             "the place of the separator": self.traits.separators.value,
             "the lead": [self.lead.id, self.lead.leads, self.lead.read],
-            "the tokenizer": inputs.tokenizer.describe(chats=chats) if inputs.tokenizer else None,
+            "the tokenizer": tokenizer.describe(chats=hold_chats(inputs.sources)) if tokenizer else None,
         }
 
 
