@@ -21,6 +21,7 @@ from tokfmt.base.options import given_options
 from tokfmt.commands.check import CheckRequest, check
 from tokfmt.commands.check.codes import all_codes
 from tokfmt.core.ragged import Ragged
+from tokfmt.formats.arrayrecord import FORMAT as ARRAYRECORD
 from tokfmt.formats.flat_tokens import FORMAT as FLAT
 from tokfmt.formats.hdf5 import FORMAT as HDF5
 from tokfmt.source.request import SourceRequest
@@ -562,6 +563,20 @@ def a_text_in_latin_1(tmp):
     return path, {}
 
 
+def a_record_of_nothing(tmp):
+    """A TFRecord file of one record of 0 bytes: its length, and the masked checksums of the length and of nothing."""
+    path = tmp / "x.tfrecord"
+    path.write_bytes(struct.pack("<QI", 0, 0x07980329) + struct.pack("<I", 0xA282EAD8))
+    return path, {"deep": True}
+
+
+def a_record_that_is_a_pickle(tmp):
+    """An ArrayRecord file of a pickle, whose bytes are written as integers."""
+    pickled = pickle.dumps(1, protocol=2).ljust(8, b".")
+    data = Ragged.of([np.frombuffer(pickled, "<i4").tolist()])
+    return write(ARRAYRECORD, tmp / "x.array_record", data, eos_id="none", options={"bare": "int32"}), {}
+
+
 def a_recipe_with_an_unknown_key(tmp):
     (tmp / "mix.toml").write_text('tokfmt = 1\nseq_lem = 16\n[[source]]\npath = "x.pbin"\n')
     return tmp / "mix.toml", {}
@@ -574,6 +589,8 @@ def a_recipe_without_its_source(tmp):
 
 CASES = {
     "TF571": a_text_in_latin_1,
+    "TF883": a_record_of_nothing,
+    "TF894": a_record_that_is_a_pickle,
     "TF801": a_recipe_with_an_unknown_key,
     "TF802": a_recipe_without_its_source,
     "TF661": upstream(COLUMNS, patched(1000, lambda rest: b"")),

@@ -34,7 +34,7 @@ def test_every_tab_is_drawn_at_every_size(size, theme):
                 text = str(label.render())
                 assert label.size.width >= cell_len(text), (key, text)
             assert str(app.query_one(f"#label-{app.entry.name}").render()).startswith(f"{key} {app.entry.title}")
-            assert "? Help" in line(app.query_one(KeyBar), 0)
+            assert "? All keys" in line(app.query_one(KeyBar), 0)
             assert app.tab.size.height == size[1] - (3 if size[1] >= 20 else 2)
 
     browse([PACK, CORPUS], steps, size=size, tokenizer=str(TOKENIZER))

@@ -60,14 +60,14 @@ def test_its_numbers_are_those_of_the_dataset(path):
     async def steps(app, press):
         await press("2")
         facts = {fact.name: fact.value for fact in app.tab.query_one("#facts").lines.facts}
-        assert facts["sequences"] == f"{len(lengths):,}"
+        assert facts[app.session.view.name] == f"{len(lengths):,}"
         assert facts["tokens"] == f"{len(ids):,}"
         assert facts["longest"] == f"{lengths.max():,}"
         table = app.tab.query_one("#lengths")
         bins = [table.lines.record(k) for k in range(table.count)]
-        assert sum(one["sequences"] for one in bins) == len(lengths)
+        assert sum(one[app.session.view.name] for one in bins) == len(lengths)
         for one in bins:
-            assert one["sequences"] == np.count_nonzero((lengths >= one["low"]) & (lengths < one["high"]))
+            assert one[app.session.view.name] == np.count_nonzero((lengths >= one["low"]) & (lengths < one["high"]))
         first, count = app.tab.query_one("#tokens").lines.record(0), Counter(ids.tolist()).most_common(1)[0][1]
         assert first["count"] == count
         assert f"p50 {int(np.percentile(lengths, 50, method='inverted_cdf')):,}" in str(table.border_title)
@@ -91,7 +91,7 @@ def test_selected_lengths_are_listed_together(repeated):
 def test_facts_lead_on(repeated):
     async def steps(app, press):
         for name, holds in (
-            ("sequences", lambda document: True),
+            ("documents", lambda document: True),
             ("longest", lambda document: len(document) == 4),
             ("empty", lambda document: not document),
             ("largest ID", lambda document: 9 in document),

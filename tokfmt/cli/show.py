@@ -172,8 +172,11 @@ def _no_tokenizer(path: str) -> click.UsageError:
     """Return the error about --text without a tokenizer, with the reason why that of the manifest is not used."""
     from tokfmt.files.place import place_of
     from tokfmt.source.manifest import located_tokenizer
+    from tokfmt.source.stored import tokenizer_of
 
-    problem = located_tokenizer(place_of(path)).problem
+    located = located_tokenizer(place_of(path))
+    tokenizer_of(located.place)  # raises the reason if that of the manifest cannot be read
+    problem = located.problem
     return click.UsageError(f"--text needs a tokenizer{f': {problem}' if problem else ''}. Add --tokenizer")
 
 

@@ -27,7 +27,6 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from typing import IO, Any, Literal
 
-import google_crc32c
 import numpy as np
 from numpy.typing import NDArray
 
@@ -70,6 +69,8 @@ class WriteOptions:
 
 def masked(data: bytes) -> int:
     """Return the masked CRC-32C of bytes."""
+    import google_crc32c
+
     crc = int(google_crc32c.value(data))
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
@@ -112,7 +113,9 @@ def is_compressed(head: bytes) -> bool:
 
 
 def _is_framed(head: bytes) -> bool:
-    return len(head) >= _HEAD.size and masked(head[:8]) == _HEAD.unpack_from(head)[1]
+    with suppress(ImportError):  # without its package, a file of another format is no less that of another
+        return len(head) >= _HEAD.size and masked(head[:8]) == _HEAD.unpack_from(head)[1]
+    return False
 
 
 def records_of(path: Place) -> Iterator[bytes]:

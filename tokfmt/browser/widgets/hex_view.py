@@ -94,6 +94,12 @@ class HexView(VirtualTable):
         self.marked = range(offset, offset + length)
         self.goto(offset)
 
+    def on_resize(self) -> None:
+        """Keep the mark in the middle: words above it may get their height after it is shown."""
+        if self.marked and self.at == self.marked.start:
+            self.scroll_to(y=max(0, self.cursor - self.height // 2), animate=False, force=True)
+        super().on_resize()
+
     def goto(self, offset: int) -> None:
         """Put the cursor on a byte."""
         offset = max(0, min(offset, self.file_size - 1))

@@ -6,7 +6,6 @@ tokens, bytes and CPU time are scaled to the sources. The counts of sources of t
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -28,6 +27,7 @@ from tokfmt.commands.convert.request import Notes, Request
 from tokfmt.core.reader import TokenReader
 from tokfmt.core.records import Block, RecordBatch, RecordReader, RecordView
 from tokfmt.errors import Loss, TokfmtError
+from tokfmt.files.file import walk
 from tokfmt.files.locks import Scratch
 from tokfmt.files.place import LocalPlace, Place
 from tokfmt.model.select import Picked
@@ -203,7 +203,7 @@ class _Trial:
 
 
 def _size(directory: Path) -> int:
-    return sum(os.path.getsize(Path(base, name)) for base, _, names in os.walk(directory) for name in names)
+    return sum((base / name).status().size for base, names in walk(directory) for name in names)
 
 
 def _of_records(inputs: Inputs) -> _Trial | None:
