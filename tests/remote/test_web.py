@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from amount import FUZZ_ONLY
 from paths import FIXTURES
 from remote.conftest import open_store
 from remote.faulty import Handler
@@ -241,6 +242,7 @@ def test_a_server_without_ranges_is_read_whole_once(tmp_path, pack, server):
     assert note.startswith(f"{endpoint.removeprefix('http://')} serves no ranges: read D_2byte_gpt2.pbin whole, ")
 
 
+@FUZZ_ONLY  # needs a real web server, which `make fuzz` installs
 @pytest.mark.parametrize("size", [0, 1, blocks.SIZE, blocks.SIZE + 1])
 def test_pages_of_any_size(server, bucket, size, web_server, use):
     content = (bytes(range(250)) * 1000)[:size]

@@ -65,7 +65,6 @@ SCREENS = {
     "bytes, a byte": (PACK, "4 g 2 0 0 enter"),
     "no problems": (PACK, "3"),
     "problems, all checked": (("sample/merged.pbin",), "3 c"),
-    "a finding and its bytes": (("sample/merged.pbin",), "3 down"),
     "overview of text": (TEXT, "2"),
     "overview of samples": (PADDED, "2 end"),
     "fact of the overview": (PACK, "2 shift+tab down down enter"),
@@ -110,7 +109,7 @@ SCREENS = {
 
 COLORED = (
     "ids", "text without a tokenizer", "reader as ids", "a mark", "a hit and the next one", "samples",
-    "a sample of a recipe as ids", "bytes, a part open", "a finding and its bytes", "comparison", "columns of fields",
+    "a sample of a recipe as ids", "bytes, a part open", "comparison", "columns of fields",
 )  # fmt: skip
 """Screens whose colors are kept as well: a letter for each run of one style."""
 
