@@ -7,7 +7,6 @@ import errno
 import fcntl
 import os
 import shutil
-from contextlib import suppress
 from pathlib import Path
 
 from tokfmt.files.file import walk
@@ -144,14 +143,15 @@ def _sync(path: Path, flags: int) -> None:
         os.close(fd)
 
 
-def _flush(fd: int) -> None:
+def _flush_of_macos(fd: int) -> None:
     """Flush a file or a directory to the disk. The fsync of macOS leaves data in the cache of the disk."""
-    full = getattr(fcntl, "F_FULLFSYNC", None)
-    if full is not None:
-        with suppress(OSError):  # A file system that does not support it.
-            fcntl.fcntl(fd, full)
-            return
-    os.fsync(fd)
+    try:
+        fcntl.fcntl(fd, fcntl.F_FULLFSYNC)  # type: ignore[attr-defined,unused-ignore] # only macOS has it
+    except OSError:  # A file system that does not support it.
+        os.fsync(fd)
+
+
+_flush = _flush_of_macos if hasattr(fcntl, "F_FULLFSYNC") else os.fsync
 
 
 def empty(directory: Path, but: str = "") -> None:

@@ -52,7 +52,7 @@ def run_of_tasks(destination: Url) -> str:
     return f"tasks of {destination.as_posix()}"
 
 
-def records_of(destination: Url) -> Url:
+def task_records(destination: Url) -> Url:
     """Return the directory of the records of the tasks of a destination."""
     return destination.with_name(f"{destination.name}{_TASKS}")
 

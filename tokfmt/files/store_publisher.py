@@ -40,7 +40,7 @@ from tokfmt.files.journal import WHOLE, read_journal
 from tokfmt.files.listing import Listing
 from tokfmt.files.place import LocalPlace, Url, writable_store
 from tokfmt.files.publisher import REQUEST, FilesBeside, Publisher
-from tokfmt.files.spool import records_of, run_of_tasks, spool_of
+from tokfmt.files.spool import run_of_tasks, spool_of, task_records
 from tokfmt.files.store import Identity, Kind, Store
 from tokfmt.wording import printable
 
@@ -345,7 +345,7 @@ class StorePublisher(Publisher):
             if self.has_early_uploads and not is_kept:
                 again = "Run once with --overwrite and without --resume"
                 if self.of_tasks:
-                    again = f"Delete {printable(records_of(self.url))}, and run all tasks again"
+                    again = f"Delete {printable(task_records(self.url))}, and run all tasks again"
                 raise ConversionError(
                     f"{printable(self.url)}: an object that an earlier run uploaded has changed or is gone "
                     f"({printable(key)}), and its file is not kept. {again}"

@@ -189,8 +189,8 @@ def _check_apart(before: Source, after: Source) -> None:
 
 def _stored_of(source: Source) -> TokenReader | None:
     """Return the first reader of the stored axis; None for records."""
-    axis = source.axis
-    return None if axis is None else next(iter(dataset_of(axis).axis.readers()), None)
+    reader = source.reader
+    return None if isinstance(reader, RecordReader) else next(iter(dataset_of(reader).axis.readers()), None)
 
 
 def find_one(request: SourceRequest, listing: Listing | None = None) -> Sequence[SourceFiles]:

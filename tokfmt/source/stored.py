@@ -154,8 +154,9 @@ class Source(NamedTuple):
     @property
     def stored_documents(self) -> TokenReader | None:
         """The token axis of documents that its files store; None for records, samples, a stream and a recipe."""
-        axis = self.axis
-        return None if axis is None or axis.info.layout is not Layout.DOCUMENTS or self.format.is_computed else axis
+        if isinstance(self.reader, RecordReader) or self.format.is_computed:
+            return None
+        return self.reader if self.reader.info.layout is Layout.DOCUMENTS else None
 
     @property
     def remarks(self) -> tuple[str, ...]:
@@ -172,12 +173,12 @@ class Source(NamedTuple):
 
 def axes_of(sources: Iterable[Source]) -> list[TokenReader]:
     """Return the token axes of the sources that hold no records, in order."""
-    return [source.axis for source in sources if source.axis is not None]
+    return [source.reader for source in sources if not isinstance(source.reader, RecordReader)]
 
 
 def records_of(sources: Iterable[Source]) -> list[RecordReader]:
     """Return the records of the sources that hold no token axis, in order."""
-    return [source.records for source in sources if source.records is not None]
+    return [source.reader for source in sources if isinstance(source.reader, RecordReader)]
 
 
 def paths_of(sources: Iterable[Source]) -> list[Place]:

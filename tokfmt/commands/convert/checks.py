@@ -24,7 +24,7 @@ from tokfmt.errors import ConversionError, DestinationExistsError, OptionError
 from tokfmt.files.place import LocalPlace, Place, PlaceLike, Url, writable_store
 from tokfmt.files.spool import is_named
 from tokfmt.source.request import STREAM, SourceFiles
-from tokfmt.source.stored import Source, records_of
+from tokfmt.source.stored import Source, axes_of, records_of
 from tokfmt.wording import printable
 
 
@@ -187,7 +187,7 @@ def _check_shared(request: Request, url: Url, inputs: Inputs, destination: Desti
     if request.task is None and not (request.is_spread and by_request):
         _refuse_unshared(url, request.spool, "its workers write to the spool")
         return
-    if inputs.records:
+    if records_of(inputs.read):
         return
     if request.overwrite:
         _refuse_overwrite(url)
@@ -270,7 +270,7 @@ def check_parts(asked: Request, request: Request, inputs: Inputs, destination: D
             f"{place}: a task of text writes one file, so the number of tasks decides on its size. Leave out shard_size"
         )
     recipes = any(source.format.is_computed for source in inputs.sources)
-    if destination.copies_lines or recipes or inputs.axes:
+    if destination.copies_lines or recipes or axes_of(inputs.read):
         raise OptionError(
             f"{place}: --task does not go with copied lines, recipes, or sources of which some hold token IDs, if DST "
             "is in a store. Leave out --task, or write to a directory that all machines see"

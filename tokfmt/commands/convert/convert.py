@@ -46,6 +46,7 @@ from tokfmt.commands.convert.tasks import (
 )
 from tokfmt.commands.convert.write import write_ledger, write_portion
 from tokfmt.core.reader import TokenReader
+from tokfmt.core.records import RecordReader, SkippedRecords
 from tokfmt.errors import FormatError, Loss
 from tokfmt.files.file import write_error
 from tokfmt.files.listing import Listing
@@ -58,7 +59,7 @@ from tokfmt.source.discover import snapshot
 from tokfmt.source.ingest import sample_records
 from tokfmt.source.open import advise_partial, presuming
 from tokfmt.source.request import STREAM, expanded, is_pipe
-from tokfmt.source.stored import tokenizer_of
+from tokfmt.source.stored import axes_of, records_of, tokenizer_of
 
 # Bytes of text, or tokens to gather, from which processes pay off. A process takes 1 CPU second to start for text, and
 # 0.2 for gathering.
@@ -137,7 +138,10 @@ def convert_files(
         destination = choose_separators(request, inputs, destination)
 
         # What is lost, as far as it is known without reading all.
-        looks = [sample_records(source) for source in inputs.sources]
+        unread = list[str](), SkippedRecords()  # of token IDs
+        looks = [
+            sample_records(source) if isinstance(source.reader, RecordReader) else unread for source in inputs.sources
+        ]
         losses = known_losses(request, inputs, destination)
         refuse_known_losses(request, inputs, destination, losses, [skipped for _, skipped in looks])
         texts = next((texts for texts, _ in looks if texts), [])
@@ -218,7 +222,7 @@ def _write_tokens(
     target, allow_loss = destination.target(request, inputs.tokenizer), request.source.allow_loss
     writers = place.writers(destination, target)  # before text is tokenized: options may contradict each other
     gathered = gather(request, inputs, destination, workers, notes)
-    if request.task is not None and inputs.records:  # --finish joins the parts of all tasks.
+    if request.task is not None and records_of(inputs.read):  # --finish joins the parts of all tasks.
         accepted = record_losses(gathered.skipped, destination.format, allow_loss).accepted(request)
         workers.journal.sync()
         workers.journal.add("task", request.task.index, None)
@@ -269,10 +273,9 @@ def choose_executor(request: Request, inputs: Inputs, destination: Destination) 
 
     Parsing JSON holds the lock, and so does gathering parts while others are written. Codecs release it.
     """
-    text = sum(records.info.size for records in inputs.records)
-    tokens = sum(axis.info.tokens for axis in inputs.axes)
-    gathers = tokens >= _WORTH and destination.traits.joins_under_lock
-    much = gathers or (inputs.tokenizer is not None and text >= _WORTH)
+    much = destination.traits.joins_under_lock and sum(axis.info.tokens for axis in axes_of(inputs.read)) >= _WORTH
+    if inputs.tokenizer is not None:
+        much |= sum(records.info.size for records in records_of(inputs.read)) >= _WORTH
     spawns = much and request.jobs > 1 and may_spawn([source.reader for source in inputs.read])
     return "processes" if spawns else "threads"
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tokfmt import registry
 from tokfmt.commands.convert.request import Notes, Request
 from tokfmt.core.reader import TokenReader
-from tokfmt.core.records import RecordInfo, RecordReader
+from tokfmt.core.records import RecordInfo
 from tokfmt.errors import (
     NAME_SEPARATOR,
     DetectionError,
@@ -35,7 +35,7 @@ from tokfmt.source.discover import find_sources
 from tokfmt.source.manifest import own_manifest
 from tokfmt.source.open import open_datasets
 from tokfmt.source.request import STREAM, Reading, SourceFiles
-from tokfmt.source.stored import Source, agreed_tokenizer, axes_of, files_of_sources, records_of
+from tokfmt.source.stored import Source, agreed_tokenizer, files_of_sources
 from tokfmt.wording import printable
 
 if TYPE_CHECKING:
@@ -84,16 +84,6 @@ class Inputs:
     read: tuple[Source, ...]
     tokenizer: TokenizerHandle | None
     made_by: tuple[Mapping[str, Any] | None, str]
-
-    @property
-    def axes(self) -> list[TokenReader]:
-        """The token axes to read from."""
-        return axes_of(self.read)
-
-    @property
-    def records(self) -> list[RecordReader]:
-        """The records to read from, which tokfmt has to encode or gather first."""
-        return records_of(self.read)
 
     @property
     def holds_something(self) -> bool:

@@ -159,7 +159,7 @@ def _joined(losses: Sequence[Loss]) -> list[Loss]:
 
 def known_losses(request: Request, inputs: Inputs, destination: Destination) -> list[Loss]:
     """Return the losses that are known of sources that hold tokens, without reading a token."""
-    axes = inputs.axes
+    axes = axes_of(inputs.read)
     if not axes or destination.copies_lines:
         return []
     axis = axes[0] if len(axes) == 1 else Concat(axes)
@@ -296,8 +296,8 @@ def _notes_on_samples(sources: Sequence[Source], traits: WriterTraits) -> list[s
     )
     notes = []
     for source in sources:
-        path, axis = source.paths[0], source.axis
-        if axis is None or not axis.has_labels:
+        path, axis = source.paths[0], source.reader
+        if isinstance(axis, RecordReader) or not axis.has_labels:
             continue
         if axis.marks(0, 0) is None:
             way = f"; --to-opt pack_size={axis.info.sample_length} stores both, without padding"

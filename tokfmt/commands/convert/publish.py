@@ -37,6 +37,7 @@ from tokfmt.source.discover import check_unchanged
 from tokfmt.source.ingest import blocks_of
 from tokfmt.source.manifest import Measured, combined, ledger_paths, manifest_path, measured, written_files
 from tokfmt.source.request import words_of
+from tokfmt.source.stored import records_of
 from tokfmt.wording import printable
 
 Proof = Callable[[Publisher], Mapping[str, Path]]
@@ -174,7 +175,7 @@ def workers_of(request: Request, inputs: Inputs, place: Workplace) -> Iterator[W
         texts = first.home / "scratch"  # all tasks share this directory
         workers = Workers(executor, slots, first.scratch, first.journal, texts, share)
         if isinstance(share, Stretch):
-            share.total = sum(len(blocks_of(records, workers)) for records in inputs.records)
+            share.total = sum(len(blocks_of(records, workers)) for records in records_of(inputs.read))
         yield workers
 
 

@@ -44,7 +44,7 @@ from tokfmt.source.manifest import (
     written_files,
 )
 from tokfmt.source.request import SourceFiles
-from tokfmt.source.stored import unknown_id
+from tokfmt.source.stored import records_of, unknown_id
 
 _LISTED = 16  # losses of one name that the result lists
 _LISTED_SOURCES = 20_000  # sources listed one by one: tokfmt reads a manifest of at most 16 MiB
@@ -314,7 +314,7 @@ def dry_run(
         for one in destination.portions
     ]
     axis = None
-    if inputs.records:  # Records are counted when they are read. If there are none, the counts are 0.
+    if records_of(inputs.read):  # Records are counted when they are read. If there are none, the counts are 0.
         count = None if inputs.holds_something else 0
         written = Written([PortionCounts(portion, count, count) for portion in destination.portions], {})
     else:

@@ -47,6 +47,7 @@ from tokfmt.files.store import Identity
 from tokfmt.files.store_publisher import OBJECT
 from tokfmt.run.execute import ClusterExecutor, connected, counted, is_stopped, naming_worker, outage_of, received
 from tokfmt.run.progress import Progress
+from tokfmt.source.stored import axes_of
 from tokfmt.stores import clients, disk, options
 from tokfmt.wording import printable
 
@@ -167,7 +168,7 @@ def _plan(
         if url.is_there():
             claim.release()
             raise DestinationExistsError(url)
-        tokens = sum(axis.info.tokens for axis in inputs.axes)
+        tokens = sum(axis.info.tokens for axis in axes_of(inputs.read))
         count = max(1, min(_PER_WORKER * len(executor.workers), -(-tokens // request.region)))
         return count, range(count)
     count = int(recorded["facts"]["the number of tasks"])

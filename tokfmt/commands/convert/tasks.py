@@ -59,12 +59,13 @@ from tokfmt.files.locks import check_private, holder, make_private, release, tak
 from tokfmt.files.place import Place, PlaceLike, Url, destination_of, local_path, place_of, writable_store
 from tokfmt.files.publisher import REQUEST, Publisher, hidden_sibling, remove_leftover
 from tokfmt.files.replacing import resolve_link
-from tokfmt.files.spool import is_named, records_of, spool_of
+from tokfmt.files.spool import is_named, spool_of, task_records
 from tokfmt.files.store import Identity, Store
 from tokfmt.files.store_publisher import StorePublisher, identities_below
 from tokfmt.source.content import Manifest
 from tokfmt.source.manifest import Measured, combined, manifest_path, read_manifest
 from tokfmt.source.request import SourceRequest
+from tokfmt.source.stored import records_of
 from tokfmt.wording import printable
 
 _LARGEST = 1 << 30  # Bytes of a record.
@@ -86,7 +87,7 @@ _SUMS = ("separators", "leads")
 
 def record_of(destination: Url) -> Url:
     """Return the address of the request that all tasks of a destination share."""
-    return records_of(destination) / REQUEST
+    return task_records(destination) / REQUEST
 
 
 @contextlib.contextmanager
@@ -112,7 +113,7 @@ def begun(out: Publisher, task: Task | None) -> Iterator[None]:
 
 def begun_of(destination: Url, task: Task) -> Url:
     """Return the address of the record that states which process runs a task, and since when."""
-    return records_of(destination) / f"begun-{task.index}-of-{task.count}"
+    return task_records(destination) / f"begun-{task.index}-of-{task.count}"
 
 
 def agree(destination: Url, ours: bytes, *, conditional: bool = True) -> None:
@@ -160,7 +161,7 @@ def refuse_others(destination: Url, ours: Mapping[str, object], theirs: Mapping[
     if differs:
         raise ConversionError(
             f"{printable(destination)}: tasks of another request have begun to write it (another "
-            f"{printable(differs[0])}). Ask for the same; to start over, delete {printable(records_of(destination))}"
+            f"{printable(differs[0])}). Ask for the same; to start over, delete {printable(task_records(destination))}"
         )
 
 
@@ -170,7 +171,7 @@ def send(destination: Url, journal: Path) -> None:
     Raises:
         OutageError: If it cannot be uploaded.
     """
-    writable_store(destination).put((records_of(destination) / journal.name).key, journal)
+    writable_store(destination).put((task_records(destination) / journal.name).key, journal)
 
 
 def fetch(destination: Url, home: Path) -> None:
@@ -180,7 +181,7 @@ def fetch(destination: Url, home: Path) -> None:
         CorruptError: If the record of the request is damaged.
         FormatError: If the store cannot be asked.
     """
-    store, records = writable_store(destination), records_of(destination)
+    store, records = writable_store(destination), task_records(destination)
     try:
         names = [entry.name for entry in store.entries(records.key)]
     except FileNotFoundError:
@@ -200,7 +201,7 @@ def fetch(destination: Url, home: Path) -> None:
 
 def remove(destination: Url, count: int) -> None:
     """Delete the records of all tasks of a destination."""
-    records, tasks = records_of(destination), [Task(k, count) for k in range(count)]
+    records, tasks = task_records(destination), [Task(k, count) for k in range(count)]
     places = [records / REQUEST, *(records / one.journal for one in tasks), *(begun_of(destination, k) for k in tasks)]
     writable_store(destination).delete([place.key for place in places])
 
@@ -340,7 +341,7 @@ def part_of(folder: Url, format_: Format, task: Task) -> Url:
 def is_in_parts(request: Request, inputs: Inputs) -> bool:
     """Return whether tasks tokenize text into a folder in a store: this run is one of them, or spreads them."""
     in_tasks = request.task is not None or (request.is_spread and not is_named(request.spool))
-    return in_tasks and isinstance(request.destination, Url) and bool(inputs.records)
+    return in_tasks and isinstance(request.destination, Url) and bool(records_of(inputs.read))
 
 
 def write_part(
@@ -563,7 +564,7 @@ def status_of_tasks(destination: PlaceLike) -> Sequence[TaskStatus]:
 
 
 def _status_in_store(url: Url) -> list[TaskStatus]:
-    store, records = writable_store(url), listed(writable_store(url), records_of(url))
+    store, records = writable_store(url), listed(writable_store(url), task_records(url))
     if record_of(url).name not in records:
         return []
     record = request_in(record_of(url))
@@ -575,7 +576,7 @@ def _status_in_store(url: Url) -> list[TaskStatus]:
         claims = [claim_url(part) for part in parts]
         done = [manifest_path(part).name in there for part in parts]
     else:
-        there, journals = records, [records_of(url) / task.journal for task in tasks]
+        there, journals = records, [task_records(url) / task.journal for task in tasks]
         done = [one.name in there and is_ended(entries_of(content_of(one))[0]) for one in journals]
     statuses = list[TaskStatus]()
     for task, claim, is_done in zip(tasks, claims, done, strict=True):
