@@ -63,9 +63,9 @@ class Most(NamedTuple):
 
 BOUNDS: dict[Callable[[Path, Path], None], Most] = {
     opened: Most(180, 367, 78),
-    converted: Most(424, 1490, 490),
-    counted: Most(320, 658, 136),
-    shown: Most(208, 411, 82),
+    converted: Most(418, 1470, 480),
+    counted: Most(318, 645, 136),
+    shown: Most(200, 403, 82),
     checked: Most(236, 758, 176),
     described: Most(196, 409, 102),
 }

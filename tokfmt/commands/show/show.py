@@ -189,7 +189,7 @@ def _with_tokenizer(
     source: Source, request: SourceRequest, handle: TokenizerHandle | None
 ) -> tuple[Source, TokenizerHandle | None]:
     """Return the tokenizer in use, or else that of the manifest, which a note of the source then names."""
-    if handle is not None or request.ignore_manifest:
+    if handle is not None or request.ignore_manifest or not any(one.content for one in source.manifests):
         return source, handle
     handle_of_manifest = manifest_tokenizer([source])
     if handle_of_manifest is None:
@@ -384,7 +384,7 @@ def _preview(
     source: Source, counts: tuple[int | None, int | None], shown: Iterator[Shown], limited: _Kept[Any]
 ) -> Preview:
     sequences, tokens = counts
-    separator = source.separator if source.records is None else Separator(None)
+    separator = Separator(None) if isinstance(source.reader, RecordReader) else source.separator
     return Preview(
         path=str(source.paths[0]),
         format=source.format.name,
