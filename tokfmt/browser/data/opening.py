@@ -28,7 +28,7 @@ from tokfmt.core.memory import MemoryReader
 from tokfmt.core.ragged import Ragged
 from tokfmt.core.reader import Layout, Separators, TokenReader
 from tokfmt.core.records import RecordReader
-from tokfmt.errors import CorruptError, FormatError, TokfmtError, TruncatedError, UnsupportedError
+from tokfmt.errors import CorruptError, FormatError, SourceChangedError, TokfmtError, TruncatedError, UnsupportedError
 from tokfmt.files.place import Place, place_of
 from tokfmt.files.store import Identity
 from tokfmt.files.store import Kind as KindOfPlace
@@ -290,7 +290,8 @@ def _whole(
 
 def _opened_again(request: SourceRequest, tokenizer: TokenizerHandle | None) -> TokenReader:
     reader = open_dataset(replace(request, every_end=True), Reading(tokenizer)).reader
-    assert isinstance(reader, TokenReader)
+    if isinstance(reader, RecordReader):  # another dataset by now
+        raise SourceChangedError.while_read(place_of(request.paths[0]))
     return reader
 
 

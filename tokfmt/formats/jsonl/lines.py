@@ -204,8 +204,9 @@ class TextFile:
             yield buffer
 
     def compressed_size(self, size: int) -> int:
-        """Return about how many bytes of a compressed file hold its first `size` bytes of text."""
-        assert self.compression is not None
+        """Return how many bytes of the file hold its first `size` bytes of text; of a compressed file, about."""
+        if self.compression is None:
+            return size
         for piece, _, at in self._decompressed(self.compression):
             size -= len(piece)
             if size <= 0:
