@@ -17,6 +17,8 @@ _OF_MACOS = {NOREPLACE: 4, EXCHANGE: 2}  # RENAME_EXCL and RENAME_SWAP of rename
 # Errors of file systems without hard links, such as FAT and some FUSE file systems.
 _NO_LINKS = (errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EINVAL, errno.EXDEV)
 
+_IS_MACOS = hasattr(fcntl, "F_FULLFSYNC")
+
 
 def rename(old: Path, new: Path, how: int) -> None:
     """Rename `old` to `new`, without replacement or by an exchange.
@@ -101,7 +103,7 @@ def write_new(path: Path, content: bytes) -> None:
     with open(path, "xb") as file:
         file.write(content)
         file.flush()
-        _flush(file.fileno())
+        (_flush_of_macos if _IS_MACOS else os.fsync)(file.fileno())
 
 
 def sync_file_system(path: Path) -> None:
@@ -138,7 +140,7 @@ def sync_directory(path: Path) -> None:
 def _sync(path: Path, flags: int) -> None:
     fd = os.open(path, flags)
     try:
-        _flush(fd)
+        (_flush_of_macos if _IS_MACOS else os.fsync)(fd)
     finally:
         os.close(fd)
 
@@ -149,9 +151,6 @@ def _flush_of_macos(fd: int) -> None:
         fcntl.fcntl(fd, fcntl.F_FULLFSYNC)  # type: ignore[attr-defined,unused-ignore] # only macOS has it
     except OSError:  # A file system that does not support it.
         os.fsync(fd)
-
-
-_flush = _flush_of_macos if hasattr(fcntl, "F_FULLFSYNC") else os.fsync
 
 
 def empty(directory: Path, but: str = "") -> None:
