@@ -38,6 +38,8 @@ OUTPUTS |= {key: ["out.pbin", "out.pbin.tokfmt.json"] for key in ("convert", "co
 INTERPRETERS = list(COMMANDS) if NIGHTLY else ["formats"]
 """Commands of an interpreter that is started for them: a signal may come while it imports. The others are forked."""
 NOTES = dict.fromkeys(COMMANDS, "note: ") | {"diff": ("note: ", "A: ", "B: "), "show": ("note: ", str(CORPUS))}
+NOTES["check"] = ("note: ", f"{PACK}: modalities, ")
+"""How lines on what a command does, or has done before the signal came, begin."""
 
 
 def start(name, cwd):

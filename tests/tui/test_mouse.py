@@ -43,6 +43,13 @@ def test_the_scrollbar_is_dragged(pane):
         tab = tab_of(app)
         return tab.list.top if pane == "#list" else tab.reader.lines[0].first
 
+    async def still(app, press):
+        """Wait until the drag has moved what it moves."""
+        await press()
+        before = None
+        while before != (before := top(app)):
+            await press.pilot.pause(0.1)
+
     async def steps(app, press):
         if pane == "#reader":
             await press("g", "1", "1", "enter")  # the longest
@@ -52,16 +59,16 @@ def test_the_scrollbar_is_dragged(pane):
         first, at = line(app.query_one(pane), 1), thumb(track)
         assert await pilot.mouse_down(track, offset=(0, at))
         await pilot.hover(track, offset=(0, track.size.height - 1))
-        await press()
+        await still(app, press)
         last = top(app)
         assert last > 0
         assert line(app.query_one(pane), 1) != first
         await pilot.hover(track, offset=(0, track.size.height // 2))
-        await press()
+        await still(app, press)
         assert 0 < top(app) < last
         await pilot.hover(track, offset=(0, 0))
         await pilot.mouse_up(track, offset=(0, 0))
-        await press()
+        await still(app, press)
         assert top(app) == 0
         assert tab_of(app).where == where  # looking about moves no cursor
 
