@@ -199,22 +199,7 @@ GROUPS = [
     *_keys(LOOK, ("right,l", "open", "Members", "Show the members of a group")),
     *_keys(MOVE, ("left,h", "close", "Close a group")),
 ]
-FINDINGS = [
-    *_keys(GO, ("enter", "select_cursor", "To the bytes")),
-    *_keys(
-        MOVE,
-        ("n", "cursor_down", "Next finding"),
-        ("N", "cursor_up", "Previous finding"),
-        ("down,j", "cursor_down", "Down"),
-        ("up,k", "cursor_up", "Up"),
-        ("pagedown,space,ctrl+f", "page_down", "Page down"),
-        ("pageup,ctrl+b", "page_up", "Page up"),
-        ("ctrl+d", "halves(1)", "Half a page down"),
-        ("ctrl+u", "halves(-1)", "Half a page up"),
-        ("home,g", "scroll_top", "First"),
-        ("end,G", "scroll_bottom", "Last"),
-    ),
-]
+FINDINGS = _keys(GO, ("enter", "choose", "To the bytes"))
 PARTS = [
     *_keys(GO, ("enter", "choose", "Open/go to")),
     *_keys(MOVE, ("right,l", "open", "Open a part"), ("left,h", "close", "Close a part")),
@@ -293,7 +278,7 @@ _RANKS = (
     ("escape", "stop", "cancel", "leave", "whole"),  # these come and go
     ("hit", "difference"),
     ("unfilter", "all", "beside"),
-    ("read", "occurrences", "choose", "select_cursor", "sequence", "write"),
+    ("read", "occurrences", "choose", "sequence", "write"),
     ("split", "turn", "open", "part(1)", "next_border", "list", "differing(1)"),
     ("jump", "byte"),
     ("find",),
