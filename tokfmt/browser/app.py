@@ -558,7 +558,7 @@ class Browser(TypeAhead):
         loading = f"◌ opening {' and '.join(names)} · esc stops" if names else loading
         followed = "↻ R stops" if self.current in self._followed else ""
         self.query_one(Card).say(session, facts)
-        bar.say(facts, " · ".join(filter(None, (loading, transfer(session), followed))))
+        bar.say(" · ".join(filter(None, (loading, transfer(session), followed))))
         bar.say_splits(session.splits, session.split)
         self.show_health()
         self.refresh_bindings()
