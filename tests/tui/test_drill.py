@@ -138,7 +138,7 @@ def test_findings_of_one_code_are_listed(tmp_path):
         await press("3", "c")
         findings = app.tab.list.findings
         codes = [finding.code for finding in findings]
-        app.tab.list.move_cursor(row=len(codes) - 1 - codes[::-1].index("TF510"))  # the second of them
+        app.tab.list.choose(len(codes) - 1 - codes[::-1].index("TF510"))  # the second of them
         await press("l")
         assert listed(app) == [1, 3]
         assert tab_of(app).where == (3, 0)

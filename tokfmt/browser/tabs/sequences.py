@@ -281,7 +281,6 @@ class SequencesTab(Tab):
             self.session.where = where
             if has_parts(port.reader):
                 self.strip.show(port, token_style, *where)
-            self._find_more()
             self.loader.ask(lambda: facts_of(port, token_style, *where), self._detail)
         if where in self._targets:
             while self._targets[0] != where:
@@ -300,6 +299,8 @@ class SequencesTab(Tab):
         if isinstance(facts, TokenFacts) and self._frequencies is not None:
             more = more._replace(frequency=self._frequencies.of(facts.value))
         self.query_one(TokenDetails).show(facts, self.port.unit, more)
+        if facts is not None:
+            self.call_after_refresh(self._find_more)  # beside the first rows, it would take the processor from them
 
     @on(TokenDetails.Listed)
     def _token_listed(self, message: TokenDetails.Listed) -> None:
@@ -877,6 +878,7 @@ class SequencesTab(Tab):
     def _find_more(self) -> None:
         """Find the columns, and count the IDs of a small dataset, when its rows are on the screen."""
         session, port = self.session, self.port
+        self.host.probe()
         if self._unknown:
             self._unknown = False
             self._known.ask(lambda: columns_shown(session), lambda found: self.order.show(*found))
