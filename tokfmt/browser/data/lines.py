@@ -266,7 +266,7 @@ class GroupLines(Lines):
 
     @cached_property
     def _cells(self) -> tuple[int, int]:
-        return len(f"{int(self._counts.max()):,}×"), len(f"#{int(self.ranked.members.max()):,}")  # noqa: RUF001
+        return len(f"{int(self._counts.max()):,}×"), len(f"#{int(self._first.max()):,}")  # noqa: RUF001
 
     def cells(self, line: int, width: int) -> Cells:  # noqa: ARG002 - the text is cut by the table
         group, member = self.at(line)
