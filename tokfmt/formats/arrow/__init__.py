@@ -195,9 +195,11 @@ class Arrow(Columnar):
             files = [inside(path, one.get("filename") if isinstance(one, dict) else one) for one in listed]
             info = path / "dataset_info.json"
             return Found(files, None, (), (state, info) if info.is_file() else (state,))
-        names = [name for name in _named(path, ".arrow") if not name.startswith("cache-")]
+        every = _named(path, ".arrow")
+        names = [name for name in every if not name.startswith("cache-")]
         if not names:
-            raise FormatError(path, "holds no *.arrow")
+            what, remedy = "holds only intermediate results of Hugging Face's datasets", "Name one of them"
+            raise FormatError(path, what, found=printable(", ".join(every[:8])), remedy=remedy)
         if (path / "dataset_info.json").is_file():
             raise FormatError(state, "no such file, although dataset_info.json exists", remedy="Give the *.arrow files")
         return Found([path / name for name in names])
