@@ -143,6 +143,7 @@ class RecordInfo:
         chats: Records are chats, whose texts are those of `core.chats.chat_text`: "masked" if what the assistant says
             is to be marked, "plain" if it is not; "" for other texts and for IDs.
         pairs: Of chats, what their prompts and completions are: those of text need no chat template.
+        fields: Names of the fields of the first record, or of the columns of a table; empty for other datasets.
         inferred, notes, split, other_splits, extras, facts, damage, lost, made_by: As in `reader.Info`.
     """
 
@@ -163,6 +164,7 @@ class RecordInfo:
     pairs: Pairs = ""
     split: str | None = None
     other_splits: tuple[str, ...] = ()
+    fields: tuple[str, ...] = ()
     extras: Mapping[str, object] = dataclasses.field(default_factory=dict)
     damage: tuple[Damage, ...] = ()
     lost: tuple[Loss, ...] = ()

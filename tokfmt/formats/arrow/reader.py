@@ -376,6 +376,7 @@ class ColumnReader(TokenReader):
             first_nonstandard=odd[1],
             loss_masks=f'masks in "{LOSS_MASK}": {MASK_OPTION}' if unread_mask else "",
             segmented=self.samples and column.packed,
+            fields=tuple(containers[0].schema.names),
             extras={
                 "column": column.name,
                 "type": str(kinds[0]),
@@ -653,6 +654,7 @@ class TextReader(TextRecords):
             field=column.name,
             loss_masks="" if not is_chat else PAIRS if column.pairs else CHATS,
             pairs=column.pairs,
+            fields=tuple(containers[0].schema.names),
             chats="" if not is_chat else "plain" if "loss-mask" in hints.allow_loss else "masked",
             split=found.split,
             other_splits=found.others,

@@ -223,6 +223,7 @@ class First(NamedTuple):
         counts_attended: An option takes what excludes padding as a loss mask, too.
         chats: Its text is a list of messages, or a prompt with its completion.
         pairs: What its prompt and its completion are.
+        fields: The names of its fields.
     """
 
     kind: Kind
@@ -234,6 +235,7 @@ class First(NamedTuple):
     counts_attended: bool = False
     chats: bool = False
     pairs: Pairs = ""
+    fields: tuple[str, ...] = ()
 
     @property
     def masks(self) -> tuple[str, ...]:
@@ -272,15 +274,16 @@ def first_record(parts: Iterable[Part], options: ReadOptions, *, is_lenient: boo
         for index, line in enumerate(lines.tolist()):
             document = load(line)
             value = document.value if isinstance(document, Document) else None
+            fields = tuple(value) if isinstance(value, dict) else ()
             if stated is None and (chats := _chats_of(value, keys)) is not None:
-                return chats
+                return chats._replace(fields=fields)
             text = document if isinstance(document, Fault) else texts.extract(value)
             shown = _kind_of(value_at(value, keys["ids"]), text)
             if stated is None and shown == "text":
-                return First("text", keys["text"])
+                return First("text", keys["text"], fields=fields)
             if shown == "ids" if stated is None else isinstance(value, dict):
                 both = (_BOTH.format(*map(shown_path, keys.values())),) * (isinstance(text, str) and stated is None)
-                return _of_ids(lines.text.path, value, keys["ids"], both, options)
+                return _of_ids(lines.text.path, value, keys["ids"], both, options)._replace(fields=fields)
             if not is_lenient and stated is None and isinstance(text, Fault) and not faults:
                 faults.append(line_error(lines, index, text))
                 if not collects:

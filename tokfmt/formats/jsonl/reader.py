@@ -92,6 +92,7 @@ class JsonlReader(RecordReader):
             else "",
             chats="" if not first.chats else "plain" if "loss-mask" in hints.allow_loss else "masked",
             pairs=first.pairs,
+            fields=first.fields,
             extras={"files": len(self.parts), "indexes": [index.path.name for index in indexes]},
             damage=tuple(damage),
         )
