@@ -80,6 +80,7 @@ if TYPE_CHECKING:
 _OTHER = 8  # bit of `Decoded.marks` where a label is another ID than the token
 _AT_ONCE = 1 << 22  # characters of texts in one batch
 _WRONG_COLUMN = "Correct that column, or write the file without it"
+_NUMBERED = f"Write {POSITIONS} beside it, which divide rows; --from-opt view=samples reads rows as they are stored"
 _NULLS = "--allow-loss null-rows reads NULL as empty"
 _HELD = 3 << 20  # tokens and rows that each thread keeps decoded: those that were read last
 _PIECE = 1 << 8  # tokens for which a piece counts in addition, because it is an object
@@ -210,11 +211,17 @@ class Rows:
         array, problems = spelled(values_of(batch, self.column.name)), list[Problem]()
 
         def wrong(
-            code: int, row: int, what: str, expected: object = None, found: object = None, word: str = ""
+            code: int,
+            row: int,
+            what: str,
+            expected: object = None,
+            found: object = None,
+            word: str = "",
+            remedy: str = _WRONG_COLUMN,
         ) -> None:
             where = f"row {base + row:,} of {container.unit} {group.number:,} {what}"
-            remedy = f"--allow-loss {word} reads it as an empty row" if word else _WRONG_COLUMN if code == 5 else None
-            error = CorruptError(container.path, where, expected=expected, found=found, remedy=remedy)
+            how = f"--allow-loss {word} reads it as an empty row" if word else remedy if code == 5 else None
+            error = CorruptError(container.path, where, expected=expected, found=found, remedy=how)
             problems.append(fatal(f"TF{self.hundred + code}", error, word))
 
         if array.null_count:
@@ -249,6 +256,10 @@ class Rows:
             return rows
         values: Values = {name: found.to_numpy(zero_copy_only=False) for name, (found, _) in columns.items()}
         if self.column.attention:
+            if not self.column.packed and (numbered := np.flatnonzero(values[ATTENTION] > 1)).size:
+                what = f"has an {ATTENTION} that numbers the documents packed in it"
+                wrong(5, _row(rows.offsets, int(numbered[0])), what, "0 or 1", remedy=_NUMBERED)
+                return rows
             rows, values = _attended(rows, values, compares=self.compares)
         if not self.column.mask_columns:
             return rows
