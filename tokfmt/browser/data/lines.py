@@ -1,9 +1,9 @@
-"""The lines of a table of any number, without reading: facts, lengths, token IDs and groups of equal rows."""
+"""The lines of a table of any number, without reading: facts, lengths, token IDs, groups of equal rows and findings."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
@@ -17,7 +17,9 @@ from tokfmt.browser.data.layout import HEAD, TokenStyle, words_of
 from tokfmt.browser.data.rows import Damage, RowSource
 from tokfmt.commands.stats.lists import RankedGroups, RankedIds
 from tokfmt.commands.stats.report import Lengths
-from tokfmt.wording import bar, counted, percent, short
+from tokfmt.core.findings import Finding
+from tokfmt.files.place import Place, place_of
+from tokfmt.wording import bar, counted, percent, printable, short
 
 _BAR = 8
 
@@ -288,3 +290,57 @@ class GroupLines(Lines):
         counts, lengths = self.ranked.counts, self.ranked.lengths
         row = int(self.ranked.numbers[group])
         return {"sequence": row, "count": int(counts[group]), "length": int(lengths[group]), **members}
+
+
+# findings
+
+SEVERITIES = {"error": "✗", "warning": "▲", "info": "·"}
+"""The mark of each severity, the worst first."""
+
+_PLACE = 36  # cells of a place at most
+
+
+@dataclass(frozen=True)
+class FindingLines(Lines):
+    """Findings of a check.
+
+    Attributes:
+        findings: The findings.
+        dataset: What was checked.
+    """
+
+    findings: Sequence[Finding]
+    dataset: Place
+    name: str = "findings"
+
+    @property
+    def count(self) -> int:
+        return len(self.findings)
+
+    def _place(self, finding: Finding) -> str:
+        """Return the byte offset of a finding, and the name of the file if it is not the dataset itself."""
+        place, offset = place_of(finding.path), finding.offset
+        if place == self.dataset:
+            return "" if offset is None else f"byte {offset:,}"
+        return printable(place.name) + ("" if offset is None else f":{offset:,}")
+
+    @cached_property
+    def _places(self) -> list[str]:
+        return [self._place(finding) for finding in self.findings]
+
+    @cached_property
+    def _place_cells(self) -> int:
+        return min(_PLACE, max(map(cell_len, self._places), default=0))
+
+    def cells(self, line: int, width: int) -> Cells:
+        finding, room = self.findings[line], self._place_cells
+        severity = finding.severity if finding.severity in SEVERITIES else "info"
+        head = [
+            (fitted(f" {SEVERITIES[severity]} {finding.severity}", 11), severity),
+            (fitted(finding.code, 7), "code"),
+            (f"{fitted(self._places[line], room)}  ", "place"),
+        ]
+        return [*head, (fitted(printable(finding.message), max(1, width - 18 - room - 2)), "message")]
+
+    def record(self, line: int) -> Mapping[str, object]:
+        return asdict(self.findings[line])
