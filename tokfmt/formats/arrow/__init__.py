@@ -21,6 +21,7 @@
 
 - A column loss_mask without seq_start_id can speak of each token, or of the token after it. The option `loss_mask`
   states which. Without it, the column is not read, which is a loss (`loss-mask`).
+- Labels and masks of a row must count the same IDs; the option `loss_mask` chooses one of them, or `all`.
 - Positions at either end of a row that `attention_mask` excludes are padding, and are left out. One inside of a row is
   a token that does not count in the loss. Notes have their numbers. With `view=samples`, rows stay as they are stored.
 - The label of the first token of a document counts, unless rows are read as samples (`view=samples`). Where documents
