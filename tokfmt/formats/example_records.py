@@ -209,7 +209,7 @@ class Content(NamedTuple):
             return ()
         names = ", ".join(map(printable, self.others[:_FEW_LISTED]))
         more = f" and {len(self.others) - _FEW_LISTED:,} more" if len(self.others) > _FEW_LISTED else ""
-        masks = (f"{LOSS_MASK}: {MASK_OPTION}",) if LOSS_MASK in self.others else ()
+        masks = (f"{LOSS_MASK}: {MASK_OPTION}",) if LOSS_MASK in self.others and self.choice is None else ()
         return (f"{self.field} is read; other features are not: {names}{more}", *masks)
 
     def value(self, path: Place, number: int, record: bytes) -> str | NDArray[np.integer[Any]]:
@@ -435,7 +435,7 @@ def content_of(path: Place, records: Sequence[bytes], options: ReadOptions, acce
             raise UnsupportedError(path, f"feature {printable(name)} holds bytes that are not text", remedy=remedy)
         return Content("text", name, None, others)
     if kind == "bytes" or "loss-mask" in accepted:
-        return Content("ids", name, dtype, others)
+        return Content("ids", name, dtype, others, choice=options.loss_mask)
     beside = mask_fields(path, [one for one in others if kinds[one] == "integers"], options.loss_mask)
     others = [one for one in others if one not in beside]
     masks = f"loss masks of its records ({', '.join(beside)})" if beside else ""
