@@ -211,6 +211,7 @@ def convert(
     to_bos: EosChoice = None,
     seq_len: int | None = None,
     split: str | None = None,
+    split_by: Literal["number", "content"] | None = None,
     seed: int | None = None,
     shuffle: int | None = None,
     select: Selection = None,
@@ -260,6 +261,8 @@ def convert(
             destination has an index; else none).
         seq_len: Tokens per sample, for formats that store samples.
         split: The split to read, and to write; or `NAME=SHARE,...`, the splits that sequences are dealt to.
+        split_by: What the split of a sequence is drawn for: its "number", or its "content", so that equal sequences are
+            in the same split (default: "number").
         seed: Seed that deals sequences to splits (default: 0).
         shuffle: Seed of a global shuffle of the sequences. Each split is shuffled by itself.
         select: Sequence numbers: `A:B`, one number, or a slice or range without a step.
@@ -310,7 +313,7 @@ def convert(
             from tokfmt.zarr_groups import convert_into, is_zarr, paths_of
 
             sources, into = paths_of(sources), is_zarr(destination)
-        arrangement = arrangement_of(shuffle, split, seed)
+        arrangement = arrangement_of(shuffle, split, seed, split_by)
         read = None if arrangement.shares else split
         source = SourceRequest.of(
             sources, format, eos, options, text_field, read, allow_loss, recursive, ignore_manifest, allow_partial, bos
@@ -357,6 +360,7 @@ def stats(
     bos: EosChoice = None,
     allow_loss: str | Iterable[str] = (),
     duplicates: bool = True,
+    duplicate_groups: PathLike | None = None,
     sample: int | None = None,
     seed: int = 0,
     seq_len: int | None = None,
@@ -381,6 +385,8 @@ def stats(
             manifest).
         allow_loss: Names of the losses in reading that you accept, one or several.
         duplicates: Count equal sequences. Takes 24 bytes of memory per sequence.
+        duplicate_groups: File of JSON Lines that receives each group of equal sequences with all members, over all
+            paths (default: none is written). It replaces only an older list.
         sample: Number of sequences to look at (default: all sequences).
         seed: Seed that draws the sequences if `sample` is given.
         seq_len: Tokens per sample, to compute the cost of packing (default: not computed).
@@ -412,6 +418,7 @@ def stats(
                 vocab_size=count("vocab_size", vocab_size),
                 seq_len=count("seq_len", seq_len),
                 duplicates=duplicates,
+                duplicate_groups=None if duplicate_groups is None else os.fspath(duplicate_groups),
                 sample=count("sample", sample),
                 seed=seed,
                 jobs=count("jobs", jobs),
@@ -566,8 +573,9 @@ def show(
 
     Args:
         path: A file or a directory.
-        selection: `5`, `0:10`, `-3:`, `random:5`, a number, a slice, or a query (see
-            `commands.search.query`). Default: the first five sequences.
+        selection: `5`, `0:10`, `-3:`, `random:5`, a number, a slice, `dup`, or a query (see
+            `commands.search.query`). `dup` selects the first sequence of each group of equal ones. Default: the first
+            five sequences.
         format: The format (default: detected from content).
         options: Read options of the format.
         tokenizer: The name, directory or tokenizer.json of a tokenizer; it decodes IDs and encodes text.
