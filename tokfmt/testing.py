@@ -86,7 +86,7 @@ except ModuleNotFoundError as error:
     raise MissingDependencyError("pytest hypothesis", "testing", "tokfmt.testing") from error
 
 _QUICK = settings(
-    max_examples=min(40, settings.default.max_examples), deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=min(40, settings().max_examples), deadline=None, suppress_health_check=list(HealthCheck)
 )
 _SLOW = settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
 
