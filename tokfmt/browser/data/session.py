@@ -28,6 +28,7 @@ from tokfmt.core.records import RecordReader
 from tokfmt.errors import FormatError, SourceChangedError, TokfmtError
 from tokfmt.files.fields import Pointer
 from tokfmt.files.file import natural_key, read_whole
+from tokfmt.files.listing import Listing
 from tokfmt.files.named import place_named
 from tokfmt.files.place import Place, place_of
 from tokfmt.files.store import Identity
@@ -421,7 +422,8 @@ def shown_session(request: SourceRequest, tokenizer: str | None = None) -> Sessi
 def refused_session(request: SourceRequest, error: TokfmtError) -> Session:
     """Return the session of a dataset that cannot be opened, whose bytes can still be shown and checked."""
     try:
-        format_ = format_of(request.paths[0], request.format)
+        with Listing() as listing:  # else each name in a bucket is asked for with its first block
+            format_ = format_of(place_of(request.paths[0]).asking(listing), request.format)
     except TokfmtError:
         format_ = None
     identity, is_file = identity_of(shown_path(request))
