@@ -495,10 +495,11 @@ def mixture_of(session: Session) -> Mixture | None:
     return None if recipe is None else Mixture(len(recipe.sources), samples_of(recipe) is not None)
 
 
-def has_parts(reader: TokenReader | RecordReader) -> bool:
-    """Return whether a row may have parts: a sample, a row of a recipe, or a row with a loss mask."""
+def has_parts(port: RowSource) -> bool:
+    """Return whether a row may have parts: a sample, a row of a recipe, or a row with a loss mask, as a chat has."""
+    reader = port.reader
     if isinstance(reader, RecordReader):
-        return False
+        return isinstance(port, RecordSource) and port.encoder is not None and bool(port.encoder.loss_masks)
     return reader.info.layout is Layout.SAMPLES or recipe_of(reader) is not None or is_masked(reader)
 
 

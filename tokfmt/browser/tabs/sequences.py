@@ -282,7 +282,7 @@ class SequencesTab(Tab):
         listed = self._behind is None
         if port is self.port and port.count and not reader.opening and listed:  # else another view or row is coming
             self.session.where = where
-            if has_parts(port.reader):
+            if has_parts(port):
                 self.strip.show(port, token_style, *where)
             self._find_more()
             self.loader.ask(lambda: facts_of(port, token_style, *where), self._detail)
