@@ -890,7 +890,8 @@ class SequencesTab(Tab):
             if description is not None:
                 self.notify(description, title="Exported", markup=False)
 
-        await self.app.push_screen(Export(self.session, what, sets), written)
+        text = self.reader.mode is not Mode.IDS and self.token_style.decoder is not None
+        await self.app.push_screen(Export(self.session, what, sets, as_text=text), written)
 
     # columns and order
 
