@@ -61,7 +61,7 @@ class Start:
         return until_screen(["a bare app"], "-c", BARE)
 
     def tokfmt(self, out):
-        return until_screen(["palette", "byte "], "-m", "tokfmt", "browse", str(self.data()))
+        return until_screen(["Quit", "byte "], "-m", "tokfmt", "browse", str(self.data()))
 
 
 @case("browse-start: a pack of 1 MB (peer: a bare Textual app)", "<= +300 ms", "starts", "seconds")

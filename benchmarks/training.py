@@ -166,10 +166,10 @@ class Plan:
         import tokfmt
 
         os.environ["XDG_CACHE_HOME"] = str(out)
-        source = {"path": self.path}
-        tokfmt.recipe([source], seq_len=LENGTH, to_eos="none")  # where documents begin is known from here on
+        source = {"path": self.path, "eos": "none"}
+        tokfmt.recipe([source], seq_len=LENGTH)  # where documents begin is known from here on
         began = time.process_time()
-        tokfmt.recipe([source], seq_len=LENGTH, to_eos="none", pack="bestfit")
+        tokfmt.recipe([source], seq_len=LENGTH, pack="bestfit")
         return time.process_time() - began
 
 

@@ -18,13 +18,13 @@ from tokfmt.browser.data.outline import Row
 from tokfmt.browser.data.rows import WINDOW, Characters, Piece, View, Viewport, fetched, fetched_span
 from tokfmt.browser.data.session import (
     Choice,
-    Landing,
     Session,
     load,
     open_session,
     refused_session,
     shown_session,
 )
+from tokfmt.browser.data.spots import ByteSpot, Spot
 from tokfmt.browser.data.state import recall, remember
 from tokfmt.browser.datasets import CatalogList
 from tokfmt.browser.tabs.sequences import SequencesTab
@@ -47,12 +47,12 @@ __all__ = [
     "WINDOW",
     "AxisSide",
     "Browser",
+    "ByteSpot",
     "Characters",
     "Choice",
     "Fake",
     "Info",
     "Kind",
-    "Landing",
     "Layout",
     "MemoryReader",
     "Mode",
@@ -60,6 +60,7 @@ __all__ = [
     "Ragged",
     "Row",
     "SourceRequest",
+    "Spot",
     "TokenStyle",
     "Viewport",
     "browse",

@@ -182,8 +182,7 @@ def test_fields_of_records_are_columns_and_orders():
 def test_the_share_masked(path):
     reader = open_source([FIXTURES / path]).reader
     session = open_session(SourceRequest((FIXTURES / path,)))
-    while session.view.name != "samples":
-        session.switch()
+    session.see("samples")
     samples = session.view.reader
     column = next(one for one in columns_of(session) if one.name == "masked")
     count = samples.info.sequences

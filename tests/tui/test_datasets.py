@@ -6,7 +6,7 @@ import shutil
 import numpy as np
 import pytest
 from amount import FUZZ_ONLY
-from browsing import PACK, STORE, SourceRequest, browse, open_session, opened, reader_text, tab_of
+from browsing import PACK, STORE, SourceRequest, Spot, browse, open_session, opened, reader_text, tab_of
 from paths import FIXTURES, TOKENIZER
 from textual.widgets import Input, OptionList, Static
 
@@ -163,7 +163,7 @@ def test_whatever_cannot_be_read_is_a_place_of_its_own(format_name):
 
     async def steps(app, press):
         for number in range(1, len(some) + 1):
-            app.show_dataset(number)
+            app.go(Spot(number=number, tab=""))
             await press()
             told = " ".join(str(app.query_one("#refusal").render()).split())
             assert " ".join(str(app.session.refused).split())[:60] in told
@@ -172,7 +172,7 @@ def test_whatever_cannot_be_read_is_a_place_of_its_own(format_name):
                 await press("g", "slash", "v", "e", "r")
                 assert len(app.screen_stack) == 1
                 await tabs_of_what_cannot_be_read(app, press)
-        app.show_dataset(0)
+        app.go(Spot(number=0))
         await press("down")
         assert tab_of(app).where == (1, 0)
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from amount import FUZZ_ONLY
-from browsing import BLOCKS, PACK, TokenStyle, Viewport, browse, line, notes, tab_of
+from browsing import BLOCKS, PACK, ByteSpot, Spot, TokenStyle, Viewport, browse, line, notes, tab_of
 from click.testing import CliRunner
 from opened import open_source
 from paths import FIXTURES, TOKENIZER
@@ -96,7 +96,7 @@ def test_a_link_that_leaves_a_dataset_is_not_followed(tmp_path):
     (home / "link").symlink_to(tmp_path / "secret")
 
     async def steps(app, press):
-        app.go_to_bytes(home / "link", 0)
+        app.go(Spot(tab="index", inside=ByteSpot(home / "link", 0)))
         await press()
         assert "leaves the dataset" in app.tab.hex.damage.why
 

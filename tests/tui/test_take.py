@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from amount import FUZZ_ONLY
-from browsing import BLOCKS, EVERY, PACK, Fake, browse, notes, reader_text, session_of, tab_of
+from browsing import BLOCKS, EVERY, PACK, Fake, Spot, browse, notes, reader_text, session_of, tab_of
 from hypothesis import strategies as st
 from opened import open_source
 from paths import CORPUS, TOKENIZER
@@ -255,7 +255,7 @@ def test_the_list_is_filtered():
         assert not label.display
         await press("3")
         assert type(app.tab).__name__ == "StatisticsTab" or app.entry.name != "sequences"
-        app.filter("10<=len<20")
+        app.go(Spot(words="10<=len<20"))
         await press()
         assert app.entry.name == "sequences"
         assert [tab.list.row_of(i) for i in range(tab.list.count)] == short

@@ -4,7 +4,7 @@ import json
 
 import pytest
 from amount import FUZZ_ONLY
-from browsing import PACK, STORE, browse, line, notes, reader_text, remember, tab_of
+from browsing import PACK, STORE, ByteSpot, Spot, browse, line, notes, reader_text, remember, tab_of
 from paths import TOKENIZER
 from textual.widgets import Input, Static
 
@@ -33,7 +33,7 @@ def test_bytes_of_a_directory_say_of_which_file():
     async def steps(app, press):
         await press("4")
         inside = next(STORE.rglob("0"))
-        app.go_to_bytes(inside, 0, 1)
+        app.go(Spot(tab="index", inside=ByteSpot(inside, 0, 1)))
         await press()
         assert str(app.query_one("HexView").border_title) == str(inside.relative_to(STORE))
         field = app.tab.parts.field  # the part that holds these bytes

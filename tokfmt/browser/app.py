@@ -25,12 +25,10 @@ from tokfmt.browser import keys
 from tokfmt.browser.clipboard import given_to_programs
 from tokfmt.browser.colors import DEFAULTS, colors_of
 from tokfmt.browser.data.check import checked, is_cheap
-from tokfmt.browser.data.history import History, Spot
 from tokfmt.browser.data.opening import UNKNOWN, Stamp, stamp_of
 from tokfmt.browser.data.saving import free_name, json_lines, refusal, saved
 from tokfmt.browser.data.session import (
     Choice,
-    Landing,
     Loading,
     Result,
     Session,
@@ -41,8 +39,9 @@ from tokfmt.browser.data.session import (
     shown_path,
     shown_session,
 )
+from tokfmt.browser.data.spots import History, Spot, last_place
 from tokfmt.browser.data.state import is_written
-from tokfmt.browser.data.types import Place, SourceRequest
+from tokfmt.browser.data.types import SourceRequest
 from tokfmt.browser.keys import Press, offered, words_of
 from tokfmt.browser.tabs import TABS
 from tokfmt.browser.tabs.base import Entry, Tab
@@ -63,11 +62,8 @@ if TYPE_CHECKING:
     from tokfmt.browser.data.catalog import Catalog, Listed
 
 _MOMENT, _LONG = 3.0, 8.0  # seconds
-_KEPT_OPEN = 3
-"""Datasets of a catalog that stay open."""
-
 _EVERY = 1.0  # seconds between two looks at what was fetched from stores, and at files that are followed
-_OPEN = 6  # sources of datasets that stay open
+_OPEN = 4  # datasets that stay open, besides those that the user named
 _FRESH = 60.0  # seconds since the last change of a file that is taken to be still written
 
 DARK, LIGHT = "tokyo-night", "catppuccin-latte"
@@ -109,7 +105,7 @@ class Browser(TypeAhead):
         theme: str = DARK,
         compared: Session | None = None,
         catalog: Catalog | None = None,
-        at: Landing | None = None,
+        at: Spot | None = None,
     ) -> None:
         super().__init__()
         self.scroll_sensitivity_y = 3.0  # lines per turn of the wheel
@@ -122,13 +118,13 @@ class Browser(TypeAhead):
         self._new: list[Tab] = []  # tabs without a layout
         self._aside: dict[tuple[int, str], Session] = {}  # sessions of splits that were shown before
         self._history = History()
-        self._given = len(self.requests)  # later ones are sources of these, to which a key leads
+        self._given = len(self.requests)  # later ones are of a catalog, or sources of these
         self._choices: dict[int, Choice | None] = {}  # tokenizers for datasets that have none of their own
         self._followed: set[int] = set()  # datasets that are opened again when they change
         self._unreadable: set[int] = set()  # those of them that could not be opened after their last change
         self._looks, self._probes = Work(self), Work(self)  # whether a followed dataset has changed; checks
         self._pressed: Press | None = None  # the last one of the mouse
-        self._landings = {} if at is None else {0: at}  # places to show when the datasets have loaded them
+        self._spots = {} if at is None else {0: at}  # places to show when the datasets have loaded them
         self.current, self._tokenizer, self.resumes = 0, tokenizer, False
         self.entry: Entry = TABS[0] if compared is None else next(tab for tab in TABS if tab.pair)
         if theme != DARK:
@@ -145,11 +141,9 @@ class Browser(TypeAhead):
 
     def _resume(self) -> None:
         """Begin at the place where the first dataset was left, if it is remembered."""
-        from tokfmt.browser.data.links import last_place
-
         place = last_place(self.session)
         if place is not None:
-            self._landings[0] = place
+            self._spots[0] = place
             self.notify("Where you left it; home goes to the first row.")
 
     def on_mount(self) -> None:
@@ -159,7 +153,7 @@ class Browser(TypeAhead):
         self.screen.screen_layout_refresh_signal.subscribe(self, self._laid_out)
         few = self.console.color_system == "standard" and not self.is_headless  # 16, and not in a picture
         self.screen.set_class(few, "-few-colors")
-        self.show_dataset(0)
+        self._want(0, lambda: self._show(0))
         self._show_tab(self.entry)
         if self.catalog is not None:
             self._show_catalog()
@@ -222,63 +216,103 @@ class Browser(TypeAhead):
 
     # datasets
 
-    def show_dataset(self, number: int) -> None:
-        """Show a dataset as soon as it is open."""
-        self._want(number, lambda: self._show(number))
-
     def _show(self, number: int) -> None:
+        """Show an open dataset. Of those that nobody named, only the last ones used stay open."""
         self.current = number
+        if number >= self._given:
+            self.sessions[number] = self.sessions.pop(number)  # the last one used is last
+        for other in [other for other in self.sessions if other >= self._given][:-_OPEN]:
+            self.loadings.pop(other).cancel()
+            del self.sessions[other]  # its files are closed with the last thread that reads them
+            self._aside = {place: session for place, session in self._aside.items() if place[0] != other}
         self.refresh_tabs()
 
-    def open_at(self, request: SourceRequest, landing: Landing) -> None:
-        """Show a place in a dataset, which is opened if it is not open."""
-        same = [number for number, one in enumerate(self.requests) if _is_same(one, request)]
-        if not same:
-            self.requests.append(request)
-        number = same[0] if same else len(self.requests) - 1
-        self._landings[number] = landing
-        self._choices[number] = self.session.choice
-        for other in [one for one in self.sessions if one >= self._given and one not in (number, self.current)][
-            :-_OPEN
-        ]:
-            del self.sessions[other]  # it is opened again when it is shown again
-            self.loadings.pop(other).cancel()
+    def number_of(self, request: SourceRequest) -> int:
+        """Return the number of a dataset, which is added if it has none."""
+        for number, known in enumerate(self.requests):
+            if _is_same(known, request):
+                return number
+        self.requests.append(request)
+        self._choices[len(self.requests) - 1] = self.session.choice
+        return len(self.requests) - 1
 
-        def shown() -> None:
-            self._show_tab(TABS[0])
-            self._show(number)
+    # going to places
 
-        self._want(number, shown)
+    def go(self, spot: Spot, *, leaves: bool = True) -> None:
+        """Go to a place as soon as its dataset, its split and its view are there.
+
+        Args:
+            spot: The place.
+            leaves: Keep the place on the screen for the way back.
+        """
+        if leaves:
+            self.leave()
+        number = self.current if spot.number is None else spot.number
+
+        def opened() -> None:
+            if number != self.current:
+                self._show(number)
+            self._spots.pop(number, None)
+            if spot.split:
+                self.show_split(spot.split, then=lambda: self._enter(spot, number))
+            else:
+                self._enter(spot, number)
+
+        self._want(number, opened)
+
+    def _enter(self, spot: Spot, number: int) -> None:
+        """Show the tab of a place, and then the rest of it."""
+        self._spots[number] = spot
+        if number != self.current:
+            return
+        if spot.tab and spot.tab != self.entry.name:
+            self.action_tab(spot.tab)
+        if spot.inside is not None:
+            tab = self.tab
+            tab.call_after_refresh(lambda: tab.show_inside(spot.inside))
+        self._arrive()
 
     def _arrive(self) -> None:
-        """Go to the place that is wanted in the dataset on the screen, as soon as its view is there."""
-        landing, session, loading = self._landings.get(self.current), self.session, self.loadings.get(self.current)
-        if landing is None or loading is None:
+        """Show what is wanted of the dataset on the screen, unless it is still being loaded."""
+        spot, session, loading = self._spots.pop(self.current, None), self.session, self.loadings[self.current]
+        if spot is None or session.refused is not None:
             return
-        names = [view.name for view in session.opened.views]
-        if session.refused is not None:
-            del self._landings[self.current]
-        elif landing.view in names or not (landing.view or (session.opened.pending and session.opened.starts)):
-            del self._landings[self.current]
-            self._show_landing(session, landing)
-        elif session.opened.pending:
+        opened, shown = session.opened, spot.view or session.shown
+        known = shown in {view.name for view in opened.views}
+        early = opened.starts and spot.where is not None and not spot.view
+        lists = bool(spot.words) and shown == UNKNOWN  # a query is about documents
+        if opened.pending and (early or lists or not known):
+            self._spots[self.current] = spot
+            if lists and loading.stage is None:
+                self.notify("The documents are being found. The list follows.")
             loading.start_documents()  # does nothing while a stage is running
-        elif loading.job is None:
-            del self._landings[self.current]
-            why = f"{printable(session.path.name)} has no {landing.view}"
+            self.say()
+        elif not known and loading.job is None:
+            why = f"{printable(session.path.name)} has no {shown}"
             self.notify(why, severity="warning", timeout=_LONG, markup=False)
+        elif not known:
+            self._spots[self.current] = spot
+        else:
+            self._reach(spot, shown)
 
-    def _show_landing(self, session: Session, landing: Landing) -> None:
-        if landing.view and landing.view != session.shown:
-            self.show_view(landing.view)
-        count, view = session.port.count, session.view
-        landing = landing._replace(row=count - 1) if landing.row < 0 else landing
-        if not 0 <= landing.row < count:
+    def _reach(self, spot: Spot, shown: str) -> None:
+        """Show the view, the filter and the row of a place."""
+        session = self.session
+        if shown != session.shown:
+            session.see(shown)
+            self.refresh_tabs()
+        if spot.words is not None:
+            self.sequences.filter_for(spot.words, spot.where)
+        if spot.where is None:
+            return
+        (row, unit), count, view = spot.where, session.port.count, session.view
+        row = row + count if row < 0 else row
+        if not 0 <= row < count:
             there = f"{counted(count, view.singular)}: 0 to {count - 1:,}" if count else f"no {view.name}"
-            why = f"there is no {view.singular} {landing.row:,} in {printable(session.path.name)}, which has {there}"
+            why = f"there is no {view.singular} {row:,} in {printable(session.path.name)}, which has {there}"
             self.notify(why, severity="warning", timeout=_LONG, markup=False)
             return
-        session.where = landing.row, landing.unit
+        session.where = row, unit
         self.sequences.loader.forget()  # the place that another view would go to
         self.sequences.go(session.where)
 
@@ -312,18 +346,11 @@ class Browser(TypeAhead):
         self._openings.cancel()
         if self.catalog is None:
             return
-        request = self.catalog.request_of(listed)
-        if request not in self.requests:
-            self.requests.append(request)
-        number = self.requests.index(request)
+        number = self.number_of(self.catalog.request_of(listed))
+        self._choices.pop(number)  # that of another dataset
 
         def shown() -> None:
             self._show(number)
-            self.sessions[number] = self.sessions.pop(number)  # the last one used is last
-            for one in [one for one in self.sessions if one][:-_KEPT_OPEN]:
-                self.loadings.pop(one).cancel()
-                del self.sessions[one]  # its files are closed with the last thread that reads them
-                self._aside = {place: session for place, session in self._aside.items() if place[0] != one}
             then()
 
         self._want(number, shown)
@@ -366,8 +393,7 @@ class Browser(TypeAhead):
     def _reopen(self, number: int, then: Callable[[Session], None] = lambda _: None, *, to_end: bool = False) -> None:
         """Open a dataset again, and show the same place, or with `to_end` its last row."""
         before = self.sessions[number]
-        row, unit = before.where
-        landing = Landing(-1, 0, before.shown) if to_end else Landing(row, unit, before.shown)
+        spot = Spot((-1, 0) if to_end else before.where, before.shown)
 
         def opened(after: Session) -> None:
             if after.refused is not None and before.refused is None:
@@ -383,7 +409,7 @@ class Browser(TypeAhead):
             self._aside = {key: one for key, one in self._aside.items() if key[0] != number}
             self.sessions[number] = after
             if before.port.count:
-                self._landings[number] = landing
+                self._spots[number] = spot
             self._load(number, before.vocabulary)
             then(after)
             self.refresh_tabs()
@@ -553,18 +579,12 @@ class Browser(TypeAhead):
             self.refresh_tabs()
         self.say()
 
-    def show_view(self, name: str) -> None:
-        """Show a view by name: "documents", "samples", "rows" or "records"."""
-        self.session.see(name)
-        self.refresh_tabs()
-
     def next_view(self) -> None:
         """Show the next view of the dataset, or start to search for the documents if they are not known."""
         session, loading = self.session, self.loadings[self.current]
         if len(session.opened.views) > 1:
-            self.leave()
-            session.switch()
-            self.refresh_tabs()
+            names = [view.name for view in session.opened.views]
+            self.go(Spot(view=names[(names.index(session.shown) + 1) % len(names)], tab=""))
         elif session.opened.pending:
             loading.start_documents()
             self.say()
@@ -606,53 +626,8 @@ class Browser(TypeAhead):
         else:
             self.notify("A comparison needs two datasets: tokfmt browse A B --diff")
 
-    def filter(self, words: str, row: int | None = None) -> None:
-        """List only the sequences that a query finds, such as `10<=len<20` (`commands.search.query`).
-
-        Args:
-            words: The query; "" for all rows.
-            row: The row for the cursor; None for the first that is found.
-        """
-        self.leave()
-        self._show_tab(TABS[0])
-        if self.session.view.name == UNKNOWN and self.session.opened.pending:  # the query is about documents
-            self.loadings[self.current].start_documents()
-            self.sequences.filter_later(words)
-            self.say()
-        else:
-            self.sequences.filter_from(words, row)
-
     def action_unfilter(self) -> None:
         self.sequences.filter("")
-
-    def go_to_where(self, where: Where) -> None:
-        """Show a row in the tab of sequences, with the cursor on one of its tokens."""
-        self.leave()
-        self._show_tab(TABS[0])
-        self.sequences.go(where)
-
-    def go_to_landing(self, landing: Landing) -> None:
-        """Show a place of the dataset on the screen, as soon as its view is there."""
-        self.leave()
-        self._show_tab(TABS[0])
-        self._landings[self.current] = landing
-        self._arrive()
-
-    def go_to_bytes(self, path: Place, offset: int, length: int = 0, *, opened: bool = False) -> None:
-        """Show bytes of a file in the tab of the index.
-
-        Args:
-            path: The file.
-            offset: Byte offset.
-            length: Number of bytes to mark.
-            opened: The reader of the dataset has opened the file.
-        """
-        from tokfmt.browser.tabs.index import IndexTab
-
-        self.leave()
-        self.action_tab("index")
-        tab = self.query_one(IndexTab)
-        tab.call_after_refresh(lambda: tab.reveal_bytes(path, offset, length, opened=opened))
 
     # the way back
 
@@ -665,44 +640,26 @@ class Browser(TypeAhead):
     def _spot(self) -> Spot:
         session, sequences = self.session, self.sequences
         words = sequences.filtered.words if sequences.filtered is not None else ""
-        return Spot(
-            self.entry.name, self.current, session.split, session.shown, sequences.bound_for, words, self.tab.spot()
-        )
+        view = "" if session.shown == UNKNOWN else session.shown
+        where, inside = sequences.bound_for, self.tab.spot()
+        return Spot(where, view, session.split, self.current, words, self.entry.name, inside)
 
     def action_travel(self, step: int) -> None:
         """Go to the place before the last jump, or forward again."""
         spot = self._history.go(step, self._spot())
-        if spot is None and step < 0 and self.catalog is not None:
+        if spot is not None:
+            self.go(spot, leaves=False)
+        elif step < 0 and self.catalog is not None:
             self._show_catalog()
-        elif spot is None:
-            self.notify("No jump has led here." if step < 0 else "There is no place to go forward to.")
-        elif spot.number == self.current:
-            self.show_split(spot.split, then=lambda: self._return_to(spot))
         else:
-            self._want(spot.number, lambda: self._return_to_dataset(spot))
-
-    def _return_to_dataset(self, spot: Spot) -> None:
-        self._show(spot.number)
-        self.show_split(spot.split, then=lambda: self._return_to(spot))
-
-    def _return_to(self, spot: Spot) -> None:
-        session = self.session
-        if spot.view != session.shown and spot.view in {view.name for view in session.opened.views}:
-            self.show_view(spot.view)
-        self.sequences.return_to(spot)
-        entry = next(entry for entry in TABS if entry.name == spot.tab)
-        if entry is not self.entry:
-            self._show_tab(entry)
-        if spot.inside is not None and entry is not TABS[0]:
-            tab = self.tab
-            tab.call_after_refresh(lambda: tab.return_to(spot.inside))
-        self.refresh_bindings()
+            self.notify("No jump has led here." if step < 0 else "There is no place to go forward to.")
 
     async def action_ask(self, what: str) -> None:
         """Ask what to find or to list in the sequences, from another tab."""
         await self.sequences.run_action(what)
 
     def action_cancel(self) -> None:
+        self._spots.pop(self.current, None)
         opening = self._openings.cancel()
         reading = [widget.loader.leave() for widget in (self.tab, *self.tab.query("*").results(WithLoader))]
         if opening or self.loadings[self.current].cancel() or any(reading):
@@ -765,24 +722,16 @@ class Browser(TypeAhead):
             self.notify("Only one dataset is open; tokfmt browse A B opens several.")
             return
         names = [str(request.paths[0]) for request in self.requests]
-        await self._ask_which("Datasets", names, self.current, self._go_to_dataset)
-
-    def _go_to_dataset(self, number: int) -> None:
-        self.leave()
-        self.show_dataset(number)
+        await self._ask_which("Datasets", names, self.current, lambda number: self.go(Spot(number=number, tab="")))
 
     async def action_split(self) -> None:
         """Show the other split, or ask for one of several."""
         names = self.session.splits
         at = names.index(self.session.split)
         if len(names) == 2:
-            self._go_to_split(names[1 - at])
+            self.go(Spot(split=names[1 - at], tab=""))
         else:
-            await self._ask_which("Splits", names, at, lambda number: self._go_to_split(names[number]))
-
-    def _go_to_split(self, name: str) -> None:
-        self.leave()
-        self.show_split(name)
+            await self._ask_which("Splits", names, at, lambda number: self.go(Spot(split=names[number], tab="")))
 
     async def _ask_which(self, title: str, names: Iterable[str], current: int, then: Callable[[int], object]) -> None:
         from tokfmt.browser.dialogs import OneOf

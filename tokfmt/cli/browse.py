@@ -47,11 +47,11 @@ class At(click.ParamType[Any]):
     name = "[VIEW:]ROW[:TOKEN]"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        from tokfmt.browser.data.links import parse_landing
+        from tokfmt.browser.data.spots import parse_spot
         from tokfmt.errors import OptionError
 
         try:
-            return parse_landing(str(value))
+            return parse_spot(str(value))
         except OptionError as error:
             self.fail(str(error), param, ctx)
 
@@ -155,7 +155,7 @@ def _uncollected(*, frozen: bool) -> Iterator[None]:
 
 def _say_how_to_come_back(app: Any) -> None:
     """Print the command that opens the browser at the place that was left, and remember the place."""
-    from tokfmt.browser.data.links import command_of, remember_place
+    from tokfmt.browser.data.spots import command_of, remember_place
 
     for session in app.sessions.values():
         remember_place(session)
@@ -355,7 +355,7 @@ def _preview(requests: list[Any], given: dict[str, Any], unfit: str) -> None:
     others = ("other-files",) if given["recursive"] else ()  # those below are listed as separate datasets
     one = requested((path,), given, recursive=False, allow_loss=(*given["allow_loss"], *others))
     at = given["at"]
-    selection = None if at is None or at.view in ("samples", "rows") else str(at.row)
+    selection = None if at is None or at.view in ("samples", "rows") else str(at.where[0])
     try:
         print_preview(show(one, selection, tokenizer=given["tokenizer"]))
     except TokfmtError as error:

@@ -19,7 +19,8 @@ from tokfmt.browser.data.layout import TokenStyle, begins_of
 from tokfmt.browser.data.opening import recipe_of, samples_of
 from tokfmt.browser.data.prompts import odd_mask
 from tokfmt.browser.data.rows import Damage, RowSource, Span, fetched, fetched_span, padded_from
-from tokfmt.browser.data.session import Landing, Session, Where, has_parts
+from tokfmt.browser.data.session import Session, Where, has_parts
+from tokfmt.browser.data.spots import Spot
 from tokfmt.core.loss_mask import Flags, counted_of
 from tokfmt.core.reader import Layout
 from tokfmt.core.records import RecordReader
@@ -222,11 +223,11 @@ class Target(NamedTuple):
 
     Attributes:
         request: The dataset.
-        landing: The place in it.
+        spot: The place in it.
     """
 
     request: SourceRequest
-    landing: Landing
+    spot: Spot
 
 
 def target_of(session: Session, where: Where) -> Target:
@@ -254,7 +255,7 @@ def _in_source(recipe: Samples | Documents, where: Where) -> Target:
             path = place_of(shortest(held.dataset or one.source.paths[0]))
             inside = max(0, one.span.start + unit - at - shift)
             view = "samples" if recipe.file.pack == "stored" else "documents"
-            return Target(traced_request(one, path), Landing(held.number, min(inside, held.length - 1), view))
+            return Target(traced_request(one, path), Spot((held.number, min(inside, held.length - 1)), view))
         at = stop
     raise OptionError("padding comes from no document")
 
@@ -277,7 +278,7 @@ def _in_ledger(session: Session, where: Where) -> Target:
     source, record, start, _ = pieces[0]
     listed = ledger.sources[source]
     text = listed.get("kind") == "text"
-    return Target(listed_request(ledger, listed), Landing(record, 0 if text else start, "records" if text else ""))
+    return Target(listed_request(ledger, listed), Spot((record, 0 if text else start), "records" if text else ""))
 
 
 def names_of(recipe: Samples | Documents, row: int) -> str:

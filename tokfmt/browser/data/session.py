@@ -167,20 +167,6 @@ Where = tuple[int, int]
 """The number of a row, and a unit in it."""
 
 
-class Landing(NamedTuple):
-    """A place in a dataset.
-
-    Attributes:
-        row: Number of the row; -1 is the last.
-        unit: Unit of the row.
-        view: Name of the view; "" for the one that is shown when the dataset is loaded.
-    """
-
-    row: int
-    unit: int = 0
-    view: str = ""
-
-
 @dataclass
 class Session:
     """A dataset.
@@ -313,11 +299,6 @@ class Session:
             self._counted.clear()
         self.vocabulary = vocabulary
         self._texts.clear()
-
-    def switch(self) -> None:
-        """Show the next view."""
-        names = [view.name for view in self.opened.views]
-        self.see(names[(names.index(self.shown) + 1) % len(names)])
 
     def see(self, view: str) -> None:
         """Show a view."""

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from textual.containers import Container
 
 from tokfmt.browser import keys
-from tokfmt.browser.data.session import Landing, Session, Where
-from tokfmt.browser.data.types import Place
+from tokfmt.browser.data.session import Session, Where
+from tokfmt.browser.data.spots import Spot
 from tokfmt.browser.data.workers import Job
 from tokfmt.browser.widgets.loading import WithLoader
 from tokfmt.browser.work import Work
@@ -64,16 +64,12 @@ class Host(Protocol):
     def action_cancel(self) -> None: ...
     def refresh_tabs(self) -> None: ...
     def say(self) -> None: ...
-    def show_view(self, name: str) -> None: ...
     def show_health(self) -> None: ...
     def next_view(self) -> None: ...
-    def filter(self, words: str, row: int | None = None) -> None: ...
-    def go_to_where(self, where: Where) -> None: ...
-    def go_to_landing(self, landing: Landing) -> None: ...
-    def go_to_bytes(self, path: Place, offset: int, length: int = 0, *, opened: bool = False) -> None: ...
+    def go(self, spot: Spot, *, leaves: bool = True) -> None: ...
     def leave(self, where: Where | None = None) -> None: ...
     def copy(self, text: str, description: str) -> None: ...
-    def open_at(self, request: SourceRequest, landing: Landing) -> None: ...
+    def number_of(self, request: SourceRequest) -> int: ...
 
     def show_split(
         self, split: str, numbers: Sequence[int] | None = None, then: Callable[[], None] = lambda: None
@@ -125,11 +121,15 @@ class Tab(WithLoader, Container):
         return True
 
     def spot(self) -> object:
-        """Return the place within the tab, for the way back (`history.Spot.inside`); None without one."""
+        """Return the place within the tab, for the way back (`Spot.inside`); None without one."""
         return None
 
-    def return_to(self, spot: Any) -> None:
-        """Show a place that `spot` returned."""
+    def show_inside(self, inside: Any) -> None:
+        """Show a place within the tab, as `spot` returns it."""
+
+    def here(self, where: Where) -> Spot:
+        """Return the place of a row and a token in the view on the screen."""
+        return Spot(where, self.session.shown)
 
     def go_to_sequence(self, find: Callable[[], Where | None], otherwise: str = "no sequence is there") -> None:
         """Show the position that `find` returns, in the tab of sequences, or a notification.
@@ -149,7 +149,7 @@ class Tab(WithLoader, Container):
             if isinstance(found, str):
                 self.notify(found, severity="warning", markup=False)
             else:
-                self.host.go_to_where(found)
+                self.host.go(self.here(found))
 
         self.loader.ask(tried, then)
 

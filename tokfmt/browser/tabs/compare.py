@@ -30,6 +30,7 @@ from tokfmt.browser.data.pairing import (
 )
 from tokfmt.browser.data.rows import Damage, RowSource, Span
 from tokfmt.browser.data.session import Session
+from tokfmt.browser.data.spots import Spot
 from tokfmt.browser.tabs.base import Tab
 from tokfmt.browser.widgets.frame import StatusLine
 from tokfmt.browser.widgets.loading import Leaping, Loader, WithLoader
@@ -373,8 +374,7 @@ class CompareTab(Tab):
                 self.leader.pane.action_to(0 if answer == FIRST else -1)
                 return
             step = pairing.step_of(0, parse_number(answer, count, unit))
-            self.host.leave()
-            self.see(step)
+            self.host.go(Spot(tab=self.id or "", inside=(step, 0)))
 
         await self.host.ask_line(number_words(f"{unit} of A", count), to_row, at_once=(FIRST, LAST))
 
@@ -397,9 +397,9 @@ class CompareTab(Tab):
         """Return the step and the token under the cursor."""
         return self.step, self.leader.pane.cursor
 
-    def return_to(self, spot: tuple[int, int]) -> None:
-        """Show a pair again."""
-        self.see(*spot)
+    def show_inside(self, inside: tuple[int, int]) -> None:
+        """Show a pair."""
+        self.see(*inside)
 
     @on(Leaping)
     def _leaping(self) -> None:

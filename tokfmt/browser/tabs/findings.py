@@ -21,6 +21,7 @@ from tokfmt.browser.data.cells import fitted
 from tokfmt.browser.data.check import checked, explained, known, place_of_finding, row_of_finding
 from tokfmt.browser.data.outline import Bytes, bytes_of
 from tokfmt.browser.data.session import Session, Vocabulary, tokens_of
+from tokfmt.browser.data.spots import ByteSpot, Spot
 from tokfmt.browser.data.types import Finding, Place
 from tokfmt.browser.keys import pressing
 from tokfmt.browser.tabs.base import Working
@@ -266,7 +267,7 @@ class FindingsTab(Working):
 
     @on(HexView.Chosen)
     def _byte_chosen(self, message: HexView.Chosen) -> None:
-        self.host.go_to_bytes(message.path, message.offset, 1)
+        self.host.go(Spot(tab="index", inside=ByteSpot(message.path, message.offset, 1)))
 
     def _look(self, finding: Finding | None) -> None:
         """Find out whether the byte of a finding holds a token, so that only then the key to it is listed."""
@@ -310,7 +311,7 @@ class FindingsTab(Working):
             self.notify("This finding is about the whole directory.")
         else:
             length = 0 if finding.offset is None else 1
-            self.host.go_to_bytes(place, finding.offset or 0, length)
+            self.host.go(Spot(tab="index", inside=ByteSpot(place, finding.offset or 0, length)))
 
     def on_resize(self) -> None:
         self.set_class(self.size.width >= WIDE, "wide")
@@ -331,7 +332,7 @@ class FindingsTab(Working):
         if finding is None:
             return
         if finding.query:
-            self.host.filter(finding.query)
+            self.host.go(Spot(words=finding.query))
             return
         alike = [one for one in self.list.findings if one.code == finding.code and one.offset is not None]
 
@@ -354,7 +355,7 @@ class FindingsTab(Working):
             else:
                 numbers = sorted({row for _, row in found})
                 row = next((row for one, row in found if one is finding), numbers[0])
-                self.host.filter(f"seq:{','.join(map(str, numbers))}", row)
+                self.host.go(Spot((row, 0), words=f"seq:{','.join(map(str, numbers))}"))
 
         self.loader.ask(find, then)
 

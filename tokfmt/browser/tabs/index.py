@@ -24,7 +24,8 @@ from tokfmt.browser.data.outline import (
     sequence_of,
 )
 from tokfmt.browser.data.session import Session, row_at
-from tokfmt.browser.data.types import Place, Pointer
+from tokfmt.browser.data.spots import ByteSpot, Spot
+from tokfmt.browser.data.types import Pointer
 from tokfmt.browser.data.workers import Job
 from tokfmt.browser.tabs.base import Tab
 from tokfmt.browser.widgets.hex_view import HexView
@@ -50,7 +51,7 @@ class IndexTab(Tab):
     """The sections and fields."""
     hex = getters.query_one(HexView)
     """The bytes."""
-    _wish: tuple[Place, int, int, bool] | None = None
+    _wish: ByteSpot | None = None
     _looks: Loader
     _reveals = False  # a jump shows bytes; the focus may arrive later
     _counting = 0
@@ -80,7 +81,7 @@ class IndexTab(Tab):
         else:
             self._before = self.parts.row or self._before
             if self.hex.has_focus and self.hex.path is not None:
-                self._wish = self.hex.path, self.hex.at, 0, False
+                self._wish = self.spot()
         self.session, self.bytes, self._counting, self._left = session, None, 0, None
         self.loader.forget()
         self.hex.clear()
@@ -100,7 +101,8 @@ class IndexTab(Tab):
         self.parts.border_subtitle = " · ".join(map(printable, raw.notes))
         self.bytes = Bytes(raw)
         self.parts.show(outline, self._before)
-        self.reveal_wanted()
+        if self._wish is not None:
+            self.show_inside(self._wish)
 
     @property
     def idle(self) -> bool:
@@ -112,22 +114,15 @@ class IndexTab(Tab):
     def on_resize(self) -> None:
         self.set_class(self.size.width >= WIDE, "wide")
 
-    def reveal_bytes(self, path: Place, offset: int, length: int, *, opened: bool = False) -> None:
-        """Show bytes of a file as soon as the parts are loaded.
-
-        Args:
-            path: The file.
-            offset: Byte offset.
-            length: Number of bytes to mark.
-            opened: The reader of the dataset has opened the file.
-        """
-        self._wish, self._reveals = (path, offset, length, opened), True
+    def show_inside(self, inside: ByteSpot) -> None:
+        """Show bytes of a file as soon as the parts are loaded."""
+        self._wish, self._reveals = inside, True
         self.hex.focus()
         if self.bytes is not None:
             self._wish = None
-            if opened:
-                self.bytes.admit(path)
-            self.hex.show(self.bytes, path, offset, length)
+            if inside.opened:
+                self.bytes.admit(inside.path)
+            self.hex.show(self.bytes, inside.path, inside.offset, inside.length)
         self._left, self._about = self.parts.row, None
         self.query_one("#field", Static).update("")  # its text is about other bytes
 
@@ -205,12 +200,6 @@ class IndexTab(Tab):
 
     # bytes
 
-    def reveal_wanted(self) -> None:
-        """Show the bytes of a jump that waited for the parts."""
-        if self._wish is not None:
-            path, offset, length, opened = self._wish
-            self.reveal_bytes(path, offset, length, opened=opened)
-
     async def action_byte(self) -> None:
         """Ask for a byte offset, and go to it."""
         await self.host.ask_line("byte offset, or file:offset", self._to_byte, at_once=(FIRST, LAST))
@@ -226,18 +215,13 @@ class IndexTab(Tab):
         offset = parse_count(number)
         if path == self.hex.path and not 0 <= offset < self.hex.file_size:
             raise OptionError(f"{path.name} has {self.hex.file_size:,} bytes")
-        self.host.leave()
-        self.reveal_bytes(path, offset, 1)
+        self.host.go(Spot(tab=self.id or "", inside=ByteSpot(path, offset, 1)))
 
     # the way back
 
-    def spot(self) -> tuple[Place, int] | None:
+    def spot(self) -> ByteSpot | None:
         """Return the byte under the cursor."""
-        return None if self.hex.path is None else (self.hex.path, self.hex.at)
-
-    def return_to(self, spot: tuple[Place, int]) -> None:
-        """Show a byte again."""
-        self.reveal_bytes(*spot, 0)
+        return None if self.hex.path is None else ByteSpot(self.hex.path, self.hex.at)
 
     @on(Leaping)
     def _leaping(self) -> None:

@@ -20,7 +20,6 @@ from textual.containers import Horizontal, Vertical
 from tokfmt.browser import keys
 from tokfmt.browser.data.answers import FIRST, LAST, byte_finder, number_words, parse_number, row_of
 from tokfmt.browser.data.facts import TokenFacts, byte_offset_of_unit, facts_of
-from tokfmt.browser.data.history import Spot
 from tokfmt.browser.data.layout import Mode, TokenStyle
 from tokfmt.browser.data.opening import UNKNOWN
 from tokfmt.browser.data.parts import Target, target_of
@@ -35,6 +34,7 @@ from tokfmt.browser.data.session import (
     mixture_of,
     search_scope,
 )
+from tokfmt.browser.data.spots import ByteSpot, Spot, command_of, parse_spot
 from tokfmt.browser.data.state import Queries
 from tokfmt.browser.data.types import ByteOffset
 from tokfmt.browser.tabs.base import Tab
@@ -238,9 +238,6 @@ class SequencesTab(Tab):
         self.go(where)
         self._match_reader(self.filtered)
 
-    def ask_where(self, find: Callable[[], Where | None]) -> None:
-        self.loader.ask(find, lambda where: None if where is None else self.go(where))
-
     def enter(self) -> None:
         (self.query_one("#refusal") if self.has_class("refused") else self.list).focus()
 
@@ -306,7 +303,7 @@ class SequencesTab(Tab):
 
     @on(TokenDetails.Listed)
     def _token_listed(self, message: TokenDetails.Listed) -> None:
-        self.host.filter(message.words)
+        self.host.go(Spot(words=message.words))
 
     # actions
 
@@ -354,8 +351,7 @@ class SequencesTab(Tab):
     def action_random(self) -> None:
         count = self.session.port.count
         if count:
-            self.host.leave()
-            self.go((random.randrange(count), 0))  # noqa: S311 - not for security
+            self.host.go(self.here((random.randrange(count), 0)))  # noqa: S311 - not for security
 
     async def action_jump(self) -> None:
         """Ask for a place: a row, a token, a byte, or what `y` copies."""
@@ -394,17 +390,15 @@ class SequencesTab(Tab):
             position = parse_number(words[2:], view.tokens, "token")
             self.loader.ask(lambda: located(port, position) or "no row holds this token", self._to_found)
         elif ":" in words:
-            from tokfmt.browser.data.links import parse_landing
-
-            self.host.go_to_landing(parse_landing(words))
+            self.host.go(parse_spot(words))
         else:
-            self.host.go_to_where((row_of(words, port.count, view.singular), 0))
+            self.host.go(self.here((row_of(words, port.count, view.singular), 0)))
 
     def _to_found(self, found: Where | str) -> None:
         if isinstance(found, str):
             self.notify(found, severity="error", markup=False)
         else:
-            self.host.go_to_where(found)
+            self.host.go(self.here(found))
 
     def action_bytes(self) -> None:
         """Show the bytes of the token under the cursor in the tab of the index."""
@@ -415,7 +409,8 @@ class SequencesTab(Tab):
         if place is None:
             self.notify("This format does not map tokens to bytes.", severity="warning")
         else:
-            self.host.go_to_bytes(place.path, place.offset, place.width or 0, opened=True)
+            inside = ByteSpot(place.path, place.offset, place.width or 0, opened=True)
+            self.host.go(Spot(tab="index", inside=inside))
 
     # the parts of a sample, and where they come from
 
@@ -443,8 +438,7 @@ class SequencesTab(Tab):
         if not session.port.count:
             return
         if session.view.name == "samples" and self._has_documents:
-            self.host.leave()
-            self.host.show_view("documents")
+            self.host.go(Spot(view="documents"))
             return
 
         def work() -> Target | TokfmtError:
@@ -457,8 +451,7 @@ class SequencesTab(Tab):
             if isinstance(found, TokfmtError):
                 self.notify(str(found), severity="warning", markup=False)
             else:
-                self.host.leave()
-                self.host.open_at(found.request, found.landing)
+                self.host.go(found.spot._replace(number=self.host.number_of(found.request)))
 
         self.loader.ask(work, then)
 
@@ -519,7 +512,7 @@ class SequencesTab(Tab):
         def answered(answer: str) -> None:
             queries.add(answer)
             if self.host.entry.name != self.id:  # the question is also one of the browser
-                self.host.go_to_where(self.where)
+                self.host.go(self.here(self.where))
             then(answer)
 
         def meant(answer: str) -> str:
@@ -545,21 +538,16 @@ class SequencesTab(Tab):
             self.origin = None
             self._keep(begun if begun.marks else self.search, begun)
 
-    def filter_from(self, words: str, row: int | None = None) -> None:
-        """List only the rows that a query finds, and go to a row, or to the first hit or row that is found."""
-        self.filter(words)
-        if row is not None:
-            self._aim = row
-            self.go((row, 0))
+    def filter_for(self, words: str, where: Where | None) -> None:
+        """List only the rows that a query finds, for a move to `where`; without one, go to the first hit or row."""
+        if where is None or words != (self.filtered.words if self.filtered is not None else ""):
+            self.filter(words)
+        if where is not None:
+            self._aim = where[0]
         elif self.filtered is not None and self.filtered.marks:
             self.origin, self._from = self.bound_for, (0, 0)
         elif self.filtered is not None:
             self._left = self.bound_for
-
-    def filter_later(self, words: str) -> None:
-        """List only the rows that a query finds as soon as the documents are known."""
-        self._later = partial(self.filter_from, words)
-        self.notify("The documents are being found. The list follows.")
 
     def _begun(self, words: str, row: int, again: Callable[[str], None]) -> SearchJob | None:
         """Start a search and return it; None if the words are invalid, or the rows are not counted yet."""
@@ -821,12 +809,6 @@ class SequencesTab(Tab):
     def _leaping(self, message: Leaping) -> None:
         self.host.leave(None if message.token is None else (self.reader.row, message.token))
 
-    def return_to(self, spot: Spot) -> None:
-        """Show the row, the token and the filter of a place."""
-        if spot.words != (self.filtered.words if self.filtered is not None else ""):
-            self.filter(spot.words)
-        self.ask_where(lambda: spot.where)
-
     # copies, exports
 
     def action_mark(self) -> None:
@@ -864,8 +846,6 @@ class SequencesTab(Tab):
 
     def action_link(self) -> None:
         """Copy the command that opens the browser at the token under the cursor."""
-        from tokfmt.browser.data.links import command_of
-
         command = command_of(self.session, self.where)
         self.host.copy(command, command)
 

@@ -27,6 +27,7 @@ from tokfmt.browser.data.overview import (
 from tokfmt.browser.data.packing import FillHistogram, FillLines, Fills, fills_of
 from tokfmt.browser.data.search import SearchJob, parse_search
 from tokfmt.browser.data.session import Counted, Session, search_scope
+from tokfmt.browser.data.spots import Spot
 from tokfmt.browser.keys import pressing
 from tokfmt.browser.tabs.base import Working
 from tokfmt.browser.widgets.loading import Loader
@@ -150,13 +151,14 @@ class StatisticsTab(Working):
                 await self.run_action(action)
         elif isinstance(lines, GroupLines):
             member = lines.at(message.lines[0])[1] is not None and len(message.lines) == 1
-            self.host.filter(lines.query(message.lines), lines.row(message.lines[0]) if member else None)
+            where = (lines.row(message.lines[0]), 0) if member else None
+            self.host.go(Spot(where, words=lines.query(message.lines)))
         elif lines is not None:
-            self.host.filter(lines.query(message.lines))
+            self.action_list(lines.query(message.lines))
 
     def action_list(self, words: str) -> None:
         """List the rows of a query in the first tab."""
-        self.host.filter(words)
+        self.host.go(Spot(words=words))
 
     def action_ranking(self, name: str) -> None:
         """Go to a ranking of IDs."""

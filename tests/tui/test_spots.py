@@ -4,11 +4,11 @@ import shlex
 
 import pytest
 from amount import FUZZ_ONLY, first
-from browsing import EVERY, HDF5, PACK, Landing, browse, notes, tab_of
+from browsing import EVERY, HDF5, PACK, Spot, browse, notes, tab_of
 from click.testing import CliRunner
 from paths import CORPUS, FIXTURES, TOKENIZER
 
-from tokfmt.browser.data.links import last_place, parse_landing, remember_place
+from tokfmt.browser.data.spots import last_place, parse_spot, remember_place
 from tokfmt.cli.main import cli
 from tokfmt.errors import OptionError
 
@@ -41,7 +41,7 @@ def test_the_copied_command_leads_to_the_same_place(path, keys, tokenizer):
     ((command, where, view),) = copied
     words = shlex.split(command)
     assert words[:2] == ["tokfmt", "browse"]
-    at = parse_landing(words[words.index("--at") + 1])
+    at = parse_spot(words[words.index("--at") + 1])
     assert ("--tokenizer" in words) == (tokenizer is not None)
 
     async def arrives(app, press):
@@ -67,7 +67,7 @@ def test_the_place_is_remembered_for_a_dataset_and_a_split():
 
     async def same(app, press):
         place = last_place(app.session)
-        assert (place.row, place.unit) == left[0].where != (0, 0)
+        assert place.where == left[0].where != (0, 0)
         app.session.split = "validation"
         assert last_place(app.session) is None
         await press("home", "tab", "home")
@@ -94,14 +94,14 @@ def test_the_command_line_takes_a_place(tmp_path):
 
 @FUZZ_ONLY
 def test_places_are_read_from_words():
-    assert parse_landing("123") == Landing(123)
-    assert parse_landing("123:45") == Landing(123, 45)
-    assert parse_landing(" samples:12:0 ") == Landing(12, 0, "samples")
-    assert parse_landing("records:7") == Landing(7, 0, "records")
-    assert parse_landing("1e6:2k") == Landing(10**6, 2000)
+    assert parse_spot("123") == Spot((123, 0))
+    assert parse_spot("123:45") == Spot((123, 45))
+    assert parse_spot(" samples:12:0 ") == Spot((12, 0), "samples")
+    assert parse_spot("records:7") == Spot((7, 0), "records")
+    assert parse_spot("1e6:2k") == Spot((10**6, 2000))
     for wrong in ("", "x", "samples", "samples:", "sample:3", "3:x", "-3", "3:-1", "1:2:3"):
         with pytest.raises(OptionError):
-            parse_landing(wrong)
+            parse_spot(wrong)
 
 
 @FUZZ_ONLY
@@ -110,10 +110,10 @@ def test_a_place_that_is_not_there():
         assert tab_of(app).where == (0, 0)
         assert "there is no document 400 in" in str(list(notes(app))[-1].message)
 
-    browse([PACK], steps, at=Landing(400))
+    browse([PACK], steps, at=Spot((400, 0)))
 
     async def other(app, press):
         assert tab_of(app).where == (0, 0)
         assert "has no samples" in str(list(notes(app))[-1].message)
 
-    browse([PACK], other, at=Landing(0, 0, "samples"))
+    browse([PACK], other, at=Spot((0, 0), "samples"))
