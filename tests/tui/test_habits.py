@@ -318,6 +318,11 @@ def test_n_and_shift_n_go_from_hit_to_hit():
         for where in places[2::-1]:
             await press("N")
             assert tab.where == where
+        row = tab.where[0]
+        await answer(app, press, "f", f"seq:{row}")
+        hits = sum(hit_row == row for hit_row, _ in places)
+        await press(*"n" * hits)
+        assert hits > 1 or said(app)[-1] == "No other hit is in the listed rows. F removes the filter."
 
     browse([PACK], steps)
 
@@ -440,7 +445,7 @@ def test_a_filter_that_finds_nothing_shows_nothing():
         assert reader_text(app) == str(tab.query_one("#detail").render()) == ""
         assert "nothing is listed" in tab.query_one("#reading").border_title
         await press("c")
-        assert said(app)[-1] == "Nothing is listed. F lists all."
+        assert said(app)[-1] == "Nothing is listed. F removes the filter."
         await press("F")
         assert tab.where == (9, 2)
         assert reader_text(app)

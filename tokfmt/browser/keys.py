@@ -104,12 +104,12 @@ DATA = [
     *_keys(LOOK, ("enter,l", "read", "Read", "Focus the reader")),
     *_keys(
         FIND,
-        ("enter", "occurrences", "List all", "In the reader: list all rows with the token"),
+        ("enter", "occurrences", "List its rows", "In the reader: list the rows that have the token"),
         # these come and go: keys before them keep their places, and the line of a search has them, too
         ("escape", "escape", "Clear", "Stop the search, remove mark or hits"),
         ("n", "hit(1)", "Next hit"),
         ("N", "hit(-1)", "Previous hit"),
-        ("F", "unfilter", "List all", "Remove the filter"),
+        ("F", "unfilter", "Unfilter", "Remove the filter"),
     ),
     *_keys(
         GO,

@@ -132,7 +132,8 @@ class PackingStrip(WithLoader):
 
     def _lines(self, parts: RowParts) -> list[list[Segment]]:
         """Return the bar, the names of its parts or, without names, the facts if they have no room beside it, and
-        how the loss mask differs from others, in two lines at most."""
+        how the loss mask differs from others, in two lines at most.
+        """
         width, facts = self.size.width, self._facts(parts).strip()
         found = [self._bar(parts)]
         if not parts.is_alone:
