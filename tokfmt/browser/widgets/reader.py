@@ -600,7 +600,7 @@ class TokenDetails(Static):
         if facts.raw is not None:
             yield self._pair("bytes", facts.raw[:_BYTES].hex(" ") + (" …" if len(facts.raw) > _BYTES else ""))
         if self._unit == "token":
-            yield Content.from_markup("[$quiet @click=follow]⏎ list its rows[/]")
+            yield Content.from_markup("[$quiet @click=follow]⏎ list rows[/]")
         if self._more.frequency is not None:
             rank, count, rows = self._more.frequency
             words = f"{counted(count, 'time')} in {counted(rows, self._more.singular)}"
