@@ -33,6 +33,7 @@ _OTHER = "Name the file that holds the token IDs"
 _MAGIC = re.compile(rb"[A-Za-z0-9]{4,8}(?![A-Za-z0-9])")
 """A magic number of four letters or digits. One in some hundred streams of 2-byte IDs begins so by chance."""
 _COLUMNS = "pyarrow.parquet.write_table writes them as Parquet, which tokfmt reads"
+_MIND = "mindspore.dataset.MindDataset(PATH).create_dict_iterator(output_numpy=True) reads its rows; " + _LINES
 _PANDAS = "pandas.{}(PATH).to_json('x.jsonl', orient='records', lines=True) writes JSON lines, which tokfmt reads"
 
 
@@ -66,7 +67,7 @@ def foreign(probe: Probe) -> Sign | None:
     for sign, test in _FILES:
         if probe.head.startswith(test) if isinstance(test, tuple) else test(probe):
             return sign
-    return _compressed(probe) or _text(probe) or _raw(probe, places(probe))
+    return _headed(probe) or _compressed(probe) or _text(probe) or _raw(probe, places(probe))
 
 
 def overruling(probe: Probe) -> Sign | None:
@@ -74,7 +75,7 @@ def overruling(probe: Probe) -> Sign | None:
     for sign, test in _FILES:
         if sign.certain and isinstance(test, tuple) and probe.head.startswith(test):
             return sign
-    return _CERTAIN.get(kind_of([probe.head], _GPT2_EOS))
+    return _headed(probe) or _CERTAIN.get(kind_of([probe.head], _GPT2_EOS))
 
 
 def _manifest(probe: Probe) -> Sign | None:
@@ -109,6 +110,19 @@ def _shard(probe: Probe) -> bool:
     begin, end = (int.from_bytes(probe.read(at, 4), "little") for at in (4, 4 * (count + 1)))
     right = begin == 4 * (count + 2) or probe.read(4 * (count + 2), 1) == b"{"
     return end == probe.size and 4 * (count + 2) <= begin <= end and right
+
+
+def _headed(probe: Probe) -> Sign | None:
+    """Recognize a header of llm.c, of 256 int32 of which 3 are used, with a magic number that tokfmt does not know."""
+    head = np.frombuffer(probe.head[: len(probe.head) // 1024 * 1024], "<i4")[:256]
+    if not len(head) or head[4:].any() or head[0] <= 0 or head[2] <= 0:
+        return None
+    width, rest = divmod(probe.size - 1024, int(head[2]))
+    if rest or width not in (2, 4):
+        return None
+    step = f"--from array --from-opt bare=uint{8 * width} --from-opt header=1024 --from-opt side=before --eos ID reads "
+    step += "its tokens, split in front of the token ID that begins documents"
+    return Sign(f"a file with a header like that of llm.c, whose magic number is {head[0]}", step, readable=True)
 
 
 def _part(probe: Probe) -> bool:
@@ -150,6 +164,8 @@ _FILES: list[tuple[Sign, tuple[bytes, ...] | Callable[[Probe], bool]]] = [
     (Sign("the index of a text file", "Name the .jsonl that it belongs to"),
      lambda probe: probe.path.suffix == ".idx" and _pickle(probe)),
     (Sign("a pickle, perhaps of PyTorch (code, if it is loaded)", _NEXT, certain=False), _pickle),
+    (Sign("a MindRecord file of MindSpore", _MIND),
+     lambda probe: _safetensors(probe) and b'"shard_addresses"' in probe.head),
     (Sign("safetensors", _ARRAY.format("safetensors.numpy.load_file(PATH)['NAME']")), _safetensors),
     (Sign("a tar archive", "Unpack it, and name what is in it"), lambda probe: probe.head[257:].startswith(b"ustar")),
     (Sign("bzip2 data", "Decompress it with bunzip2"), (b"BZh",)),
@@ -165,6 +181,7 @@ _FILES: list[tuple[Sign, tuple[bytes, ...] | Callable[[Probe], bool]]] = [
     (Sign("a part of a .bin of Megatron-LM, whose .idx is beside it",
           "cat PREFIX-*.bin > PREFIX.bin joins the parts, and PREFIX.bin is the dataset"), _part),
     (Sign("an SQLite database", _NEXT), (b"SQLite format 3\0",)),
+    (Sign("a dataset of Fast-LLM", _NEXT), (b"fast_llm_prepared_dataset",)),
     (Sign("a Vortex file", "vortex.open(PATH).to_arrow() gives its columns; " + _COLUMNS), (b"VTXF",)),
     (Sign("a TFRecord file whose records are not tf.train.Example",
           "--from tfrecord --from-opt bare=int32 reads records of bare integers", readable=True), _tfrecord),
@@ -194,11 +211,15 @@ _DIRECTORIES: list[tuple[Sign, *tuple[str, ...]]] = [
     (Sign("a directory of tar archives whose samples are not token IDs", _NEXT), r".*\.tar(\.gz)?"),
     (Sign("a tokbin source (bare shards of one stream, and offsets)",
           "cat train-*.bin > train.bin, then " + _BARE), r"meta\.json", r"train-offsets\.npy"),
-    (Sign("a directory of HDF5 files, and none is named *.h5", "Rename them: trainers look for *.h5"),
+    (Sign("a directory of HDF5 files, and none is named *.h5",
+          "Name one of them, or rename them all: trainers look for *.h5"),
      r".*\.(hdf5|hdf|H5)"),
     (Sign("a Lance dataset", "lance.dataset(PATH).to_table() reads it; " + _COLUMNS), "_versions", "data"),
     (Sign("an LMDB database", _NEXT), r"data\.mdb"),
-    (Sign("a directory of .bin files", "Name the files, one by one; stage1 reads a directory of stage1_block_NNNN.bin",
+    (Sign("a dataset of Fast-LLM", _NEXT), r".*\.fast_llm_dataset"),
+    (Sign("a directory of MindRecord files of MindSpore", _MIND), r".*\.mindrecord\d*"),
+    (Sign("a directory of .bin files",
+          "Name the files, of which convert joins several; stage1 reads a directory of stage1_block_NNNN.bin",
           readable=True), r".*\.bin"),
 ]  # fmt: skip
 """Kinds of directories in order of precedence, each with patterns of names that are all in it."""

@@ -10,7 +10,7 @@ import pytest
 from paths import FIXTURES
 
 import tokfmt
-from tokfmt.errors import FormatError, OptionError, TokfmtError
+from tokfmt.errors import FormatError, LossyConversionError, OptionError, TokfmtError
 from tokfmt.formats.megatron import FORMAT
 from tokfmt.testing import FormatContract
 
@@ -350,6 +350,49 @@ def test_the_older_index_of_fairseq_is_refused_because_its_ids_are_shifted(tmp_p
     with pytest.raises(FormatError) as caught:
         tokfmt.open(tmp_path / "train.bin", eos="none")
     assert "fairseq" in str(caught.value) and "mmap" in str(caught.value)
+
+
+def write_fast_llm(prefix, version, flags, spans=(), preferences=b""):
+    """A dataset of Fast-LLM: flags before the dtype code, and spans, first and last token, before the documents."""
+    lengths = np.array([len(one) for one in SENTENCES], "<i4")
+    pointers = 2 * (np.cumsum(lengths) - lengths).astype("<i8")
+    head = b"MMIDIDX\0\0" + struct.pack("<Q", version) + flags + struct.pack("<BQQ", 8, len(lengths), len(lengths) + 1)
+    listed = b"".join(np.array(one, "<i4").tobytes() for one in spans) + preferences
+    index = head + lengths.tobytes() + pointers.tobytes() + listed + np.arange(len(lengths) + 1, dtype="<i8").tobytes()
+    prefix.with_suffix(".idx").write_bytes(index)
+    np.concatenate([np.array(one, "<u2") for one in SENTENCES]).tofile(prefix.with_suffix(".bin"))
+    return prefix.with_suffix(".bin")
+
+
+SPANS = [2, 0, 1, 0, 0], [[0, 0], [2, 3], [1, 2]]
+PREFERENCES = np.tile(np.array([0, 0], "<i4"), 2 * len(SENTENCES)).tobytes()
+
+
+@pytest.mark.parametrize(
+    ("version", "flags", "spans", "preferences", "lost"),
+    [
+        (2, b"", SPANS, b"", "3 spans"),
+        (2, b"\1", SPANS, b"", "3 spans"),
+        (2, b"\0", (), b"", ""),
+        (3, b"\0\0", (), b"", ""),
+        (3, b"\1\0", SPANS, b"", "3 spans"),
+        (3, b"\0\1", (), PREFERENCES, "chosen and rejected spans of 5 documents"),
+    ],
+)
+def test_an_index_of_fast_llm_is_read(version, flags, spans, preferences, lost, tmp_path):
+    path = write_fast_llm(tmp_path / "x", version, flags, spans, preferences)
+    with tokfmt.open(path, eos="none") as dataset:
+        assert [one.tolist() for one in dataset] == SENTENCES
+    assert tokfmt.info(path).extras["variant"] == "fast-llm"
+    if lost:
+        with pytest.raises(LossyConversionError, match=lost):
+            tokfmt.convert(path, tmp_path / "y.parquet", eos="none", to_eos="none")
+    index = path.with_suffix(".idx")
+    whole = index.read_bytes()
+    for size in range(len(whole)):
+        index.write_bytes(whole[:size])
+        with pytest.raises(FormatError):
+            tokfmt.open(path, format="megatron", eos="none")
 
 
 @pytest.mark.parametrize("name", ["X.BIN", "X.IDX"])

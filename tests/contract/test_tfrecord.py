@@ -6,10 +6,11 @@ import zlib
 
 import google_crc32c
 import numpy as np
+import pyarrow.parquet
 import pytest
 
 import tokfmt
-from tokfmt.errors import TokfmtError
+from tokfmt.errors import LossyConversionError, TokfmtError
 from tokfmt.formats.tfrecord import FORMAT
 from tokfmt.testing import FormatContract
 
@@ -150,11 +151,35 @@ def test_the_feature_of_ids_is_inferred_from_names_and_lists(tmp_path):
         TokfmtError, match=r"no feature that is known to be .*found label \(integers\), image \(bytes\)"
     ):
         tokfmt.open(path)
-    path.write_bytes(framed(example(inputs=[1], targets=[2, 3])))
-    assert read(path) == [[1]]
+    path.write_bytes(framed(example(inputs=[1, 4], targets=[2, 3])))
+    assert read(path) == [[1, 4]]
     assert read(path, options={"field": "targets"}) == [[2, 3]]
     path.write_bytes(framed(example(inputs=[], targets=[2, 3]), example(inputs=[], targets=[4])))
     assert read(path) == [[2, 3], [4]]
+    path.write_bytes(framed(example(inputs=[0], targets=[2, 3])))  # as Tensor2Tensor writes a language model
+    assert read(path) == [[2, 3]]
+
+
+def test_labels_and_masks_are_loss_masks(tmp_path):
+    path, rows = tmp_path / "x.tfrecord", [[0, 8, 9], [], [2**31 - 1]]
+    masks = [[-100, 8, 9], [], [-100]], [[0, 0, 1], [], [1]]
+    records = zip(rows, *masks, strict=True)
+    path.write_bytes(framed(*(example(ids=ids, labels=own, completion_mask=mask) for ids, own, mask in records)))
+    assert read(path) == rows
+    with pytest.raises(LossyConversionError, match=r"labels, completion_mask.*--allow-loss loss-mask"):
+        tokfmt.convert(path, tmp_path / "y.tfrecord")
+    tokfmt.convert(path, tmp_path / "y.parquet", eos="none", to_eos="none", verify=True)
+    table = pyarrow.parquet.read_table(tmp_path / "y.parquet")
+    assert table["input_ids"].to_pylist() == rows
+    assert table["labels"].to_pylist() == [[-100, -100, 9], [], [-100]]
+    for wrong, words in (
+        ([9], "labels of token 0 .*expected 8 or -100, found 9"),
+        ([8, 8], "expected 1 value, found 2"),
+    ):
+        path.write_bytes(framed(example(ids=[8], labels=wrong)))
+        with pytest.raises(TokfmtError, match=words):
+            read(path)
+        assert read(path, allow_loss=["loss-mask"]) == [[8]]
 
 
 def test_text_is_tokenized(tmp_path):

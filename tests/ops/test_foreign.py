@@ -4,6 +4,7 @@ import gzip
 import io
 import json
 import pickle
+import re
 import shutil
 import sys
 import tarfile
@@ -102,12 +103,17 @@ def archive(kind, **members):
 
 
 HEADER = json.dumps({"ids": {"dtype": "I32", "shape": [4], "data_offsets": [0, 16]}}).encode()
+MIND = json.dumps({"page_size": 64, "shard_addresses": ["x.mindrecord"], "version": "3.0"}).encode()
+LLMC_FORK = np.array([20250211, 1, COUNT, *[0] * 253], "<i4").tobytes() + IDS.astype("<u2").tobytes()
 FILES = {
     "an encrypted Parquet file": b"PARE" + bytes(range(200)) + b"PARE",
     "an index of Megatron-LM": b"MMIDIDX\0\0" + bytes(40),
     "a PyTorch file": archive("zip", **{"archive/data.pkl": b"\x80\2."}),
     "a zip archive": archive("zip", **{"a.txt": b"a"}),
     "a pickle": pickle.dumps({"stoi": {"a": 1}}, 4),
+    "a MindRecord file": len(MIND).to_bytes(8, "little") + MIND + bytes(64),
+    "a dataset of Fast-LLM": b"fast_llm_prepared_dataset" + bytes(8) + IDS.astype("<i4").tobytes(),
+    "a file with a header like that of llm.c, whose magic number is 20250211": LLMC_FORK,
     "safetensors": len(HEADER).to_bytes(8, "little") + HEADER + bytes(16),
     "a tar archive": archive("tar", **{"a.json": b"{}"}),
     "gzip data of a tar archive": gzip.compress(archive("tar", **{"a.json": b"{}"})),
@@ -192,6 +198,17 @@ def test_evidence_for_uint16_is_reported(tmp_path):
         detect(path)
 
 
+def test_a_header_of_another_magic_number_is_not_read_as_tokens(tmp_path):
+    """Under any name; and the command that the refusal names reads what follows the header."""
+    for name in ("x.bin", "train.bin", "val.bin"):
+        (tmp_path / name).write_bytes(LLMC_FORK)
+        with pytest.raises(UnknownFormatError, match="header like that of llm.c") as caught:
+            detect(tmp_path / name)
+    options = re.findall(r"--from-opt (\S+)", caught.value.remedy)
+    with tokfmt.open(tmp_path / name, format="array", options=options, eos=50_256) as dataset:
+        assert np.concatenate(list(dataset)).tolist() == IDS[IDS != 50_256].tolist()
+
+
 def test_shard_without_its_index_is_not_a_stream_of_ids(tmp_path):
     for name, file in (("litdata/numpy_uint16", "chunk-0-0.bin"), ("mds/ndarray_dynamic_uint16", "shard.00000.mds")):
         shutil.copy(FIXTURES / name / file, tmp_path / "x.bin")
@@ -241,6 +258,8 @@ def test_magic_counts_for_more_than_a_name(tmp_path, name):
         ({"meta.json": b"{}", "train-00000.bin": b"", "train-offsets.npy": b""}, "a tokbin source"),
         ({"_versions/1.manifest": b"", "data/a.lance": b""}, "a Lance dataset"),
         ({"data.mdb": b"", "lock.mdb": b""}, "an LMDB database"),
+        ({"x_0.fast_llm_dataset": b"", "fast_llm_config.yaml": b""}, "a dataset of Fast-LLM"),
+        ({"x.mindrecord": b"", "x.mindrecord.db": b""}, "a directory of MindRecord files"),
         ({"data-00000.hdf5": b"\x89HDF"}, "a directory of HDF5 files, and none is named"),
     ],
 )
@@ -250,6 +269,13 @@ def test_directories(tmp_path, names, says):
         (tmp_path / name).write_bytes(content)
     with pytest.raises(UnknownFormatError, match=f"is {says}"):
         detect(tmp_path)
+
+
+def test_intermediate_results_of_hugging_face_are_named(tmp_path):
+    for name in ("dataset_info.json", "cache-1.arrow"):
+        (tmp_path / name).touch()
+    with pytest.raises(TokfmtError, match=r"intermediate results .*found cache-1.arrow\. Name one of them"):
+        tokfmt.info(tmp_path)
 
 
 def test_directory_of_datasets_is_reported(tmp_path):

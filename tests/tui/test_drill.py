@@ -97,7 +97,7 @@ def test_every_list_is_exported(repeated, name, tmp_path):
         assert wanted
         if name == "groups":
             await press("home")
-            assert wanted[0] == {"sequence": 0, "count": 3, "length": 3}
+            assert wanted[0] == {"sequence": 0, "count": 3, "length": 3, "sequences": [0, 2, 6]}
             await press("shift+down", "e", "enter")
             assert len((tmp_path / "x-groups-2.jsonl").read_text().splitlines()) == 2
         await press("e", *(["backspace"] * 60), *path.name, "enter")
@@ -143,7 +143,7 @@ def test_findings_of_one_code_are_listed(tmp_path):
         assert listed(app) == [1, 3]
         assert tab_of(app).where == (3, 0)
         await press("3")
-        app.tab.list.move_cursor(row=codes.index("TF509"))
+        app.tab.list.choose(codes.index("TF509"))
         await press("l")
         assert tab_of(app).filtered.words == "len==0"
         assert listed(app) == [4]
@@ -155,7 +155,7 @@ def test_a_finding_with_a_query_lists_what_it_finds():
     async def steps(app, press):
         await press("3", "c")
         finding = next(one for one in app.tab.list.findings if one.query)
-        app.tab.list.move_cursor(row=app.tab.list.findings.index(finding))
+        app.tab.list.choose(app.tab.list.findings.index(finding))
         await press("l")
         assert tab_of(app).filtered.words == finding.query
         assert listed(app)
@@ -184,7 +184,7 @@ def numbers(holds):
 def test_a_finding_about_no_sequence_says_so():
     async def steps(app, press):
         await press("3", "end")
-        app.tab.list.move_cursor(row=len(app.tab.list.findings) - 1)
+        app.tab.list.choose(len(app.tab.list.findings) - 1)
         assert app.tab.list.finding.offset is None
         await press("l")
         assert app.entry.name == "findings"

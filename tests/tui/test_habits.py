@@ -7,7 +7,7 @@ import pytest
 from amount import FUZZ_ONLY, first
 from browsing import BLOCKS, PACK, browse, line, notes, reader_text, tab_of
 from paths import FIXTURES
-from textual.widgets import DataTable, Input
+from textual.widgets import Input
 
 import tokfmt
 
@@ -424,11 +424,11 @@ def test_a_double_click_opens_a_row_and_a_finding():
         await press()
         assert type(app.focused).__name__ == "Reader"
         await press("3")
-        table = app.query_one(DataTable)
-        await pilot.click(table, offset=(30, 1))
+        table = app.tab.list
+        await pilot.click(table, offset=(30, 0))
         await press()
         assert app.entry.name == "findings"  # also where the cursor was there before
-        await pilot.click(table, offset=(30, 1), times=2)
+        await pilot.click(table, offset=(30, 0), times=2)
         await press()
         assert app.entry.name == "index"
 

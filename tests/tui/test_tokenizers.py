@@ -62,11 +62,11 @@ def test_two_tokenizers_are_shown_side_by_side(other):
         assert f"A {rate(sum(sizes), sum(lengths))}" in total
         assert f"B {rate(sum(sizes), sum(others))}" in total
         await press("n")
-        a, b = pair.panes
-        first = pair.both.differing[0][0].start
+        a, b = (side.pane for side in pair.sides)
+        first = pair.marks.hunks[0].a
         assert a.cursor == first or a.cursor > 0
-        assert b.cursor == pair.both.across(0, a.cursor)
-        assert any(a.cursor in run for run in pair.both.differing[0])
+        assert b.cursor == pair.marks.across(0, a.cursor)
+        assert any(a.cursor in hunk.side(0) for hunk in pair.marks.hunks)
         await press("escape")
         assert not isinstance(app.screen, TokenizerPair)
         assert app.session.choice.name == str(TOKENIZER)
@@ -82,12 +82,12 @@ def test_stored_ids_are_side_a():
         await press("ctrl+b")
         pair = app.screen
         ids = tokfmt.open(PACK)[0].tolist()
-        assert pair.both.cuts[0].tokens.tolist() == [one for one in ids if one != 50256]
+        assert pair.marks.cuts[0].tokens.tolist() == [one for one in ids if one != 50256]
         text = b"".join(
             one if isinstance(one, bytes) else one.encode() for one in app.session.vocabulary.decoder.pieces(ids)
         )
-        assert pair.both.size == len(text)
-        assert pair.both.cuts[1].tokens.tolist() == PLAIN.encode(text.decode(), add_special_tokens=False).ids
+        assert pair.marks.size == len(text)
+        assert pair.marks.cuts[1].tokens.tolist() == PLAIN.encode(text.decode(), add_special_tokens=False).ids
 
     browse([PACK], steps, tokenizer=str(golden("gpt2")), size=(140, 40))
 
@@ -113,7 +113,7 @@ def test_the_pair_opens_at_the_token_under_the_cursor(other):
         await press("T")
         app.screen.query_one(Input).value = str(TOKENIZER)
         await press("ctrl+b")
-        a, b = app.screen.panes
+        a, b = (side.pane for side in app.screen.sides)
         assert a.cursor == several
         assert b.cursor == overlapping(mine, theirs, several)[0]
         assert list(b.beside) == overlapping(mine, theirs, several)
@@ -149,9 +149,9 @@ def test_separators_that_are_left_out_move_the_cursor():
         await press("T")
         app.screen.query_one(Input).value = str(TOKENIZER)
         await press("ctrl+b")
-        a = app.screen.panes[0]
+        a = app.screen.leader.pane
         assert a.cursor == unit - ids[:unit].count(50256)
-        assert app.screen.both.cuts[0].tokens[a.cursor] == ids[unit]
+        assert app.screen.marks.cuts[0].tokens[a.cursor] == ids[unit]
 
     browse([BLOCKS], steps, tokenizer=str(golden("gpt2")), size=(140, 40))
 

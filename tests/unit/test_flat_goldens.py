@@ -313,6 +313,18 @@ def test_unfinished_document_is_kept_with_a_note(eos, tmp_path):
             assert codes == [("TF645", "warning")] * cut
 
 
+def test_a_separator_in_front_of_documents_is_noted(tmp_path):
+    """As llama2.c writes its shards. The options that the note names read them."""
+    path, stories = tmp_path / "data00.bin", [[5, 6, 7], [8], [9, 10]]
+    np.concatenate([[1, *story] for story in stories]).astype("<u2").tofile(path)
+    (note,) = [note for note in tokfmt.info(path, format="nanogpt", eos=1).notes if "in front of documents" in note]
+    options = re.findall(r"--from-opt (\S+)", note)
+    with tokfmt.open(path, format="nanogpt", options=options, eos=1) as found:
+        assert [one.tolist() for one in found] == stories
+    (report,) = tokfmt.check(path, format="nanogpt", options=options, eos=1)
+    assert not report.findings
+
+
 @pytest.mark.parametrize("dtype", ["|u1", "<u2", "<u4", "<i4", "<i8"])
 def test_arrays_of_each_width_are_shards(dtype, tmp_path):
     path = tmp_path / "x_train_000001.npy"

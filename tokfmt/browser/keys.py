@@ -151,12 +151,20 @@ BYTES = [
     *_keys(LOOK, ("z", "zoom", "Enlarge", "Enlarge the bytes")),
 ]
 
-COMPARE = [
-    *_keys(OPEN, ("escape", "stop", "Stop", "Stop comparing")),
+PAIR = [
     *_keys(
         GO,
         ("n", "difference(1)", "Next", "Next difference"),
         ("N", "difference(-1)", "Previous", "Previous difference"),
+        ("right_square_bracket", "by(1)", "Next row", "", "]"),
+        ("left_square_bracket", "by(-1)", "Row before", "Previous row", "["),
+    ),
+    *_keys(LOOK, ("m", "mode", "Text/IDs"), ("s", "stack", "Stack", "Stack the sides, or not")),
+]
+COMPARE = [
+    *_keys(OPEN, ("escape", "stop", "Stop", "Stop comparing")),
+    *_keys(
+        GO,
         ("right_curly_bracket", "differing(1)", "Next pair", "Next pair that differs", "}"),
         ("left_curly_bracket", "differing(-1)", "Previous pair", "Previous pair that differs", "{"),
         ("g", "jump", "Go to", "Go to a row of A; gg goes to the first token"),
@@ -166,14 +174,8 @@ COMPARE = [
         ("c", "copy", "Copy", "Copy the side with the cursor: its text, or its IDs (m)"),
         ("D", "copy_difference", "Copy difference", "Copy the difference under the cursor"),
     ),
-    *_keys(LOOK, ("m", "mode", "Text/IDs"), ("v", "view", "View", "Show documents or samples")),
+    *_keys(LOOK, ("v", "view", "View", "Show documents or samples")),
     *_keys(OPEN, ("V", "split", "Split", "Next split of both")),
-    *_keys(LOOK, ("s", "stack", "Stack", "Stack the sides, or not")),
-    *_keys(
-        GO,
-        ("right_square_bracket", "by(1)", "Pair down", "Next pair", "]"),
-        ("left_square_bracket", "by(-1)", "Pair up", "Previous pair", "["),
-    ),
 ]
 
 # lists and readers
@@ -197,22 +199,7 @@ GROUPS = [
     *_keys(LOOK, ("right,l", "open", "Members", "Show the members of a group")),
     *_keys(MOVE, ("left,h", "close", "Close a group")),
 ]
-FINDINGS = [
-    *_keys(GO, ("enter", "select_cursor", "To the bytes")),
-    *_keys(
-        MOVE,
-        ("n", "cursor_down", "Next finding"),
-        ("N", "cursor_up", "Previous finding"),
-        ("down,j", "cursor_down", "Down"),
-        ("up,k", "cursor_up", "Up"),
-        ("pagedown,space,ctrl+f", "page_down", "Page down"),
-        ("pageup,ctrl+b", "page_up", "Page up"),
-        ("ctrl+d", "halves(1)", "Half a page down"),
-        ("ctrl+u", "halves(-1)", "Half a page up"),
-        ("home,g", "scroll_top", "First"),
-        ("end,G", "scroll_bottom", "Last"),
-    ),
-]
+FINDINGS = _keys(GO, ("enter", "choose", "To the bytes"))
 PARTS = [
     *_keys(GO, ("enter", "choose", "Open/go to")),
     *_keys(MOVE, ("right,l", "open", "Open a part"), ("left,h", "close", "Close a part")),
@@ -250,17 +237,7 @@ TOKENIZERS: list[BindingType] = [
     Binding("ctrl+b", "beside", "Beside the one in use", priority=True),  # the list below would go up a page
     *_keys(None, ("down", "list"), ("escape", "leave", "Close")),
 ]
-TOKENIZER_PAIR = [
-    *_keys(
-        GO,
-        ("n", "difference(1)", "Next difference"),
-        ("N", "difference(-1)", "Previous"),
-        ("right_square_bracket", "row(1)", "Next row", "", "]"),
-        ("left_square_bracket", "row(-1)", "Previous row", "", "["),
-    ),
-    *_keys(MOVE, ("g", "first", "First token")),
-    *_keys(LOOK, ("m", "mode", "Text/IDs"), ("escape,q,T", "leave", "Close")),
-]
+TOKENIZER_PAIR = _keys(LOOK, ("escape,q,T", "leave", "Close"))
 QUESTION = _keys(
     None,
     ("escape", "leave", "Cancel"),
@@ -301,7 +278,7 @@ _RANKS = (
     ("escape", "stop", "cancel", "leave", "whole"),  # these come and go
     ("hit", "difference"),
     ("unfilter", "all", "beside"),
-    ("read", "occurrences", "choose", "select_cursor", "sequence", "write"),
+    ("read", "occurrences", "choose", "sequence", "write"),
     ("split", "turn", "open", "part(1)", "next_border", "list", "differing(1)"),
     ("jump", "byte"),
     ("find",),

@@ -32,6 +32,7 @@ from tokfmt.errors import CorruptError, FormatError, TruncatedError, Unsupported
 from tokfmt.files.file import File, open_file
 from tokfmt.files.place import Place
 from tokfmt.formats.example_records import (
+    ExampleFiles,
     ReadOptions,
     bare_of,
     content_of,
@@ -42,7 +43,7 @@ from tokfmt.formats.example_records import (
     shards_of,
 )
 from tokfmt.formats.protobuf import ProtobufError, fields, varint_of, varints
-from tokfmt.formats.record_files import RecordFiles, RecordFilesFormat, RecordFilesInspection, RecordFilesWriter
+from tokfmt.formats.record_files import RecordFilesFormat, RecordFilesInspection, RecordFilesWriter
 from tokfmt.formats.riegeli import (
     BEGIN,
     BLOCK,
@@ -200,7 +201,7 @@ def records_of(path: Place) -> Iterator[bytes]:
                 yield bytes(record)
 
 
-class Reader(RecordFiles):
+class Reader(ExampleFiles):
     """A reader of files with footers."""
 
     def __init__(self, paths: Sequence[Place], options: ReadOptions, hints: Hints) -> None:
@@ -213,10 +214,10 @@ class Reader(RecordFiles):
                 counts.append(int(index.records.sum()))
                 written.add(printable(index.options)[:200])
         where, first = first_records([(file, records_of(file)) for file in files], allow_partial=hints.allow_partial)
-        self.content = content_of(where, first, options)
+        self.content = content_of(where, first, options, hints.allow_loss)
         super().__init__(
             self.content.kind, files, hints, counts=counts if len(counts) == len(files) else None,
-            field=self.content.field, notes=self.content.notes,
+            field=self.content.field, notes=self.content.notes, loss_masks=self.content.loss_masks,
             extras={"records hold": self.content.holds, **({"options": written.pop()} if len(written) == 1 else {})},
         )  # fmt: skip
 

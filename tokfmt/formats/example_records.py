@@ -7,13 +7,14 @@
     BytesList           1: bytes, each in a field of its own
 
 `protobuf` has what fields and varints are. A negative number is a varint of 10 bytes. Nothing states the dtype of bare
-integers.
+integers. Features `labels` (the ID, or -100), `completion_mask` and `assistant_masks` (0 or 1) beside the IDs are their
+loss mask.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,11 +24,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.base.options import option
+from tokfmt.core.loss_mask import IGNORED, LABELS, MASKS, TARGET
+from tokfmt.core.ragged import Ragged
+from tokfmt.core.records import RecordBatch
 from tokfmt.errors import NO_DAMAGE, ConversionError, CorruptError, FormatError, UnsafeError, UnsupportedError
 from tokfmt.files.file import names_in, natural_key
 from tokfmt.files.place import Place
 from tokfmt.formats.folders import ids_in
 from tokfmt.formats.protobuf import LARGEST_RECORD, ProtobufError, fields, packed_ids, varint_of, varints
+from tokfmt.formats.record_files import RecordFiles
 from tokfmt.wording import counted, printable
 
 Dtype = Literal["uint8", "uint16", "int32", "uint32", "int64"]
@@ -166,12 +171,16 @@ class Content(NamedTuple):
         field: The feature; "" if records are bare integers.
         dtype: Of bare integers; None for varints and text.
         others: Features that are not read.
+        beside: Features of labels or masks.
+        loss_masks: See `RecordInfo`.
     """
 
     kind: str
     field: str
     dtype: np.dtype[Any] | None = None
     others: Sequence[str] = ()
+    beside: Sequence[str] = ()
+    loss_masks: str = ""
 
     @property
     def holds(self) -> str:
@@ -187,7 +196,7 @@ class Content(NamedTuple):
         return (f"{self.field} is read; other features are not: {names}{more}",)
 
     def value(self, path: Place, number: int, record: bytes) -> str | NDArray[np.integer[Any]]:
-        """Return the text or the IDs of a record.
+        """Return the text or the IDs of a record; of an ID that does not count in the loss its complement, below 0.
 
         Args:
             path: The file, for messages.
@@ -198,7 +207,8 @@ class Content(NamedTuple):
             CorruptError: It does not hold what the first records hold.
         """
         if self.field:
-            feature = _read(path, number, record).get(self.field)
+            example = _read(path, number, record)
+            feature = example.get(self.field)
             if feature is None:
                 if record:
                     what = f"record {number:,} lacks the feature {printable(self.field)}"
@@ -210,7 +220,8 @@ class Content(NamedTuple):
                 raise CorruptError(path, what, expected=wanted, found=feature.kind)
             try:
                 if wanted == "integers":
-                    return ids_in(path, numbers_of(feature), of=f"record {number:,}")
+                    ids = ids_in(path, numbers_of(feature), of=f"record {number:,}")
+                    return self._marked(path, number, example, ids.astype(np.int64)) if self.beside else ids
                 record = bytes_of(feature)
             except ProtobufError as error:
                 raise CorruptError(path, f"record {number:,} {error}", remedy="Copy it again") from error
@@ -225,6 +236,50 @@ class Content(NamedTuple):
             expected = f"a multiple of {dtype.itemsize}, as of {dtype.name}"
             raise CorruptError(path, f"bytes of record {number:,}", expected=expected, found=len(record))
         return ids_in(path, np.frombuffer(record, dtype), of=f"record {number:,}")
+
+    def _marked(
+        self, path: Place, number: int, example: Mapping[str, Feature], ids: NDArray[np.int64]
+    ) -> NDArray[np.int64]:
+        """Return the IDs of a record, or their complements where its labels or masks leave them out of the loss."""
+        counts, remedy = np.ones(len(ids), np.bool_), "--allow-loss loss-mask reads the IDs alone"
+        for name in self.beside:
+            values = numbers_of(example.get(name, Feature("", ())))
+            ignored, wanted = (IGNORED, ids) if name == LABELS else (0, np.ones(len(ids), np.int64))
+            if len(values) != len(ids):
+                what, expected = f"{name} of record {number:,}", counted(len(ids), "value")
+                raise CorruptError(path, what, expected=expected, found=f"{len(values):,}", remedy=remedy)
+            if (wrong := np.flatnonzero((values != ignored) & (values != wanted))).size:
+                at = int(wrong[0])
+                what, expected = f"{name} of token {at:,} of record {number:,}", f"{wanted[at]:,} or {ignored}"
+                raise CorruptError(path, what, expected=expected, found=f"{values[at]:,}", remedy=remedy)
+            counts &= values != ignored
+        return np.where(counts, ids, ~ids)
+
+
+class ExampleFiles(RecordFiles):
+    """A reader of files of Examples or of bare integers.
+
+    Attributes:
+        content: What a record holds.
+    """
+
+    content: Content
+
+    def batch(self, records: Sequence[Any]) -> RecordBatch:
+        """See `RecordFiles.batch`."""
+        if not self.content.beside:
+            return super().batch(records)
+        ragged, stored = Ragged.of([_unmarked(record) for record in records]), [np.empty(0, np.int64), *records]
+        return RecordBatch(ragged=ragged, marks=(np.concatenate(stored) >= 0).astype(np.uint8) * np.uint8(TARGET))
+
+    def record(self, index: int) -> str | list[int]:
+        """See `RecordReader.record`."""
+        record = super().record(index)
+        return record if isinstance(record, str) else [int(one) for one in _unmarked(np.array(record, np.int64))]
+
+
+def _unmarked(record: NDArray[np.int64]) -> NDArray[np.uint32]:
+    return np.where(record < 0, ~record, record).astype(np.uint32)
 
 
 def _read(path: Place, number: int, record: bytes) -> Mapping[str, Feature]:
@@ -314,13 +369,14 @@ def first_records(files: Sequence[tuple[Place, Iterator[bytes]]], *, allow_parti
     return files[0][0], []
 
 
-def content_of(path: Place, records: Sequence[bytes], options: ReadOptions) -> Content:
+def content_of(path: Place, records: Sequence[bytes], options: ReadOptions, accepted: Collection[str]) -> Content:
     """Return what records hold.
 
     Args:
         path: The file of the records, for messages.
         records: The first records.
         options: The options of the format.
+        accepted: The words of --allow-loss; labels and masks are not read with loss-mask.
 
     Raises:
         UnsupportedError: They are not Examples, or no feature is known to be token IDs or text.
@@ -358,16 +414,24 @@ def content_of(path: Place, records: Sequence[bytes], options: ReadOptions) -> C
             remedy = f"--from-opt field={printable(name)} --from-opt bare=DTYPE reads them as bare integers"
             raise UnsupportedError(path, f"feature {printable(name)} holds bytes that are not text", remedy=remedy)
         return Content("text", name, None, others)
-    return Content("ids", name, dtype, others)
+    if kind == "bytes" or "loss-mask" in accepted:
+        return Content("ids", name, dtype, others)
+    beside = [one for one in (LABELS, *MASKS) if one in others and kinds[one] == "integers"]
+    others = [one for one in others if one not in beside]
+    masks = f"loss masks of its records ({', '.join(beside)})" if beside else ""
+    return Content("ids", name, dtype, others, beside, masks)
 
 
 def _inferred(examples: Sequence[Mapping[str, Feature]], kinds: Mapping[str, str]) -> str:
     """Return the name of the feature that holds IDs, or text; "" if none is known to."""
     integers = [name for name, kind in kinds.items() if kind == "integers"]
     known = [name for name in _NAMES if name in integers]
-    filled = [name for name in known if any(_has_numbers(example.get(name), 1) for example in examples)]
-    if known:  # SeqIO keeps inputs empty if only targets are trained on.
-        return (filled or known)[0]
+    for least in (2, 1):  # SeqIO keeps inputs empty if only targets are trained on; in Tensor2Tensor they are one 0.
+        for name in known:
+            if any(_has_numbers(example.get(name), least) for example in examples):
+                return name
+    if known:
+        return known[0]
     lists = [name for name in integers if any(_has_numbers(example.get(name), 2) for example in examples)]
     if len(lists) == 1:
         return lists[0]

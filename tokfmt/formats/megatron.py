@@ -16,12 +16,14 @@
   pointers are impossible, tokfmt reads sequences by length.
 - tokfmt also reads blend lists as one dataset: each prefix once, in the order of the list.
 - tokfmt also reads MMIDIDX of fairseq, which has no document indices, and TNTIDX, the older index of GPT-NeoX.
+- It reads MMIDIDX of Fast-LLM, too: versions 2 and 3 have flags before the dtype code, and spans of the loss before the
+  document indices, which are a loss mask that tokfmt does not read.
 - With several prefixes, tokfmt writes a blend list of them, data_args.txt, and their counts, sequences.json. Both use
   names within the folder, and leave out prefixes without tokens, which upstream cannot map.
 - If an index is larger than 64 MiB, `show` reads only the entries that it needs.
 - Not stored: checksum, tokenizer, masks.
 Source: NVIDIA/Megatron-LM d98e8a64 and megatron-core 0.16.1, EleutherAI/gpt-neox, huggingface/datatrove, run;
-facebookresearch/fairseq 03e53783, read.
+facebookresearch/fairseq 03e53783 and ServiceNow/Fast-LLM 14eb6673, read.
 """
 
 from __future__ import annotations
@@ -84,7 +86,15 @@ _ENDS = 64  # ends of documents that are read to find separators which the lengt
 MAGIC, LEGACY = b"MMIDIDX\0\0", b"TNTIDX\0\0"
 HEADER = Struct(magic="V9", version="<u8", dtype_code="u1", sequences="<u8", document_indices="<u8")
 OLD = Struct(magic="V8", version="<u8", dtype_code="<u8", item_size="<u8", items="<u8", sizes="<u8", documents="<u8")
-SHORT = Struct(magic="V9", version="<u8", dtype_code="u1", sequences="<u8")  # the header of fairseq
+SHORT = Struct(magic="V9", version="<u8", dtype_code="u1", sequences="<u8")
+_AFTER_FLAGS = {"dtype_code": "u1", "sequences": "<u8", "document_indices": "<u8"}
+VARIANTS = (
+    ("fairseq", 1, SHORT),
+    ("fast-llm", 2, Struct(magic="V9", version="<u8", spans="u1", **_AFTER_FLAGS)),
+    ("fast-llm", 2, HEADER),  # the first of version 2 have spans, and no flag
+    ("fast-llm", 3, Struct(magic="V9", version="<u8", spans="u1", preferences="u1", **_AFTER_FLAGS)),
+)
+"""Variants of MMIDIDX: name, version, header. The size of a file decides between those of one version."""
 DTYPES = {1: "<u1", 2: "<i1", 3: "<i2", 4: "<i4", 5: "<i8", 8: "<u2"}
 MORE_DTYPES = {**DTYPES, 9: "<u4", 10: "<u8"}  # those of fairseq
 NAMES = {1: "uint8", 2: "uint16", 4: "int32", 8: "int64"}
@@ -481,7 +491,7 @@ def pair_layout(data: File, index: File, options: ReadOptions, *, partial: bool 
     begin, path, by_document = index.read(0, min(HEADER.size, index.size)), index.path, options.unit == "documents"
     if begin.startswith(LEGACY):
         return _legacy(data, index, options)
-    if (file_layout := _of_fairseq(data, index, options)) is not None:
+    if (file_layout := _of_variant(data, index, options)) is not None:
         return file_layout
     if (more := HEADER.size - index.size) > 0:
         what, expected = f"the file {ENDS_EARLY}", f"{more:,} more bytes"
@@ -516,30 +526,58 @@ def pair_layout(data: File, index: File, options: ReadOptions, *, partial: bool 
     return replace(_documents(extent, starts, problems, header, *columns.sections(index)), inner=inner)
 
 
-def _of_fairseq(data: File, index: File, options: ReadOptions) -> FileLayout | None:
-    """Return the layout of a pair with an index of fairseq; None for another index.
+def _of_variant(data: File, index: File, options: ReadOptions) -> FileLayout | None:
+    """Return the layout of a pair with an index of fairseq or Fast-LLM; None for another index.
 
-    magic, version, dtype code, S          as in an index of Megatron-LM, with the dtype codes 9 u32 and 10 u64
-    26 .. 26 + 12 S                        i32[S] tokens of each sequence, i64[S] byte at which each begins; no more
+    header                                 magic, version, flags of Fast-LLM, dtype code, S, in Fast-LLM D
+    then, of both                          i32[S] tokens of each sequence, i64[S] byte at which each begins
+    of Fast-LLM, spans                     i32[S] spans of each document, i32[spans, 2] first and last token
+    of Fast-LLM, preferences               i32[S, 2] chosen, i32[S, 2] rejected
+    of Fast-LLM                            i64[D] 0 to S
 
-    An index of Megatron-LM is longer. A cut one may have this size, but then its pointers do not follow from lengths.
+    An index of Megatron-LM is longer than one of fairseq. A cut one may have its size, but then its pointers do not
+    follow from lengths. fairseq has the dtype codes 9 u32 and 10 u64, too.
     """
-    if index.size <= SHORT.size:
-        return None
-    head = SHORT.read(index)
-    count, kind = head["sequences"], MORE_DTYPES.get(head["dtype_code"])
-    columns = Columns(SHORT.size, lengths=("<i4", count), pointers=("<i8", count))
-    if head["magic"] != MAGIC or head["version"] != 1 or kind is None or index.size != columns.end:
-        return None
-    bounded_entries(index.path, count, data)
-    stated = np.dtype(kind)
-    begins, negative, pointers = _begins(index, columns, [stated.itemsize])
-    if negative or pointers.error is not None:
-        return None
-    extent, problems = _tokens(data, index, columns, begins, pointers, options, stated)
-    sections = SHORT.part(f"header of {index.path.name}", index), *columns.sections(index)
-    file_layout = _documents(extent, begins, problems, *sections)
-    return replace(file_layout, extras={**file_layout.extras, "variant": "fairseq"})
+    for name, version, struct in VARIANTS:
+        if index.size <= struct.size:
+            continue
+        head = struct.read(index)
+        count, kind = head["sequences"], MORE_DTYPES.get(head["dtype_code"])
+        columns = Columns(struct.size, lengths=("<i4", count), pointers=("<i8", count))
+        if head["magic"] != MAGIC or head["version"] != version or kind is None or index.size < columns.end:
+            continue
+        end, spans = (columns.end, "") if struct is SHORT else _loss_of(index, columns.end, head)
+        if index.size != end:
+            continue
+        bounded_entries(index.path, count, data)
+        stated = np.dtype(kind)
+        begins, negative, pointers = _begins(index, columns, [stated.itemsize])
+        if negative or pointers.error is not None:
+            continue
+        extent, problems = _tokens(data, index, columns, begins, pointers, options, stated)
+        sections = struct.part(f"header of {index.path.name}", index), *columns.sections(index)
+        file_layout = _documents(extent, begins, problems, *sections)
+        return replace(file_layout, loss_masks=spans, extras={**file_layout.extras, "variant": name})
+    return None
+
+
+def _loss_of(index: File, at: int, head: Mapping[str, Any]) -> tuple[int, str]:
+    """Return the size of an index of Fast-LLM, and what it states of the loss.
+
+    Args:
+        index: PREFIX.idx.
+        at: Where its pointers end.
+        head: Its header.
+    """
+    count, stated = head["sequences"], list[str]()
+    if head.get("spans", 1) and at + 4 * count <= index.size:
+        spans = sum(int(index.array(at + 4 * a, b - a, "<u4").sum(dtype=np.int64)) for a, b in windows(0, count))
+        at += 4 * count + 8 * spans
+        stated += [f"{counted(spans, 'span')} of tokens that do not count in the loss"] if spans else []
+    if head.get("preferences"):
+        at += 16 * count
+        stated.append(f"chosen and rejected spans of {counted(count, 'document')}")
+    return at + 8 * head["document_indices"], " and ".join(stated)
 
 
 def _tokens(

@@ -6,6 +6,7 @@
 - No header, index, count or checksum; a folder holds one file per split. Neither the width nor the separator is stored.
 - OpenWebText: 50256 (GPT-2) follows every document, also the last. Two in a row enclose an empty document. Shakespeare
   has no separator: it is one stream.
+- The separator is in front of documents in shards of llama2.c: `side=before`.
 - The writer makes the file at full size and then fills it. If it is killed, zeros remain at the end.
 - `meta.pkl`, the vocabulary of character-level data, is a pickle; tokfmt never loads it.
 Source: karpathy/nanoGPT 3adf61e1, data/*/prepare.py and get_batch in train.py, run.
@@ -27,6 +28,7 @@ from tokfmt.errors import CorruptError, FormatError, UnsupportedError
 from tokfmt.files.file import File, open_file
 from tokfmt.files.place import Place
 from tokfmt.formats.flat import (
+    Extent,
     FileLayout,
     FlatFormat,
     FlatInspection,
@@ -46,6 +48,7 @@ class ReadOptions:
 
     width: Literal[1, 2, 4] | None = option(None, "bytes per token; auto: 2 unless the data shows 4")
     split: str | None = option(None, "file of a folder to read: train, or the only one")
+    side: Literal["after", "before"] = option("after", "the separator is after documents, or before them")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +78,16 @@ class NanoGptInspection(FlatInspection):
         (extent,), ends = self.layout.extents, self.layout.eos_id if how.eos_id is None else how.eos_id
         width, head = extent.dtype.itemsize, extent.file.array(0, min(extent.tokens, _LOOKED_AT), extent.dtype)
         end = extent.tokens * width
-        if (head == ends).any() and extent.file.array(end - width, 1, extent.dtype)[0] != ends:
+        after = self.layout.separators is Separators.AFTER
+        if after and (head == ends).any() and extent.file.array(end - width, 1, extent.dtype)[0] != ends:
             yield Finding.of("TF645", CorruptError(extent.file.path, f"ends without {ends}", offset=end), "warning")
+
+
+def _only_begins(extent: Extent, eos: int) -> bool:
+    """Return whether a stream begins with its separator and does not end with it, as llama2.c writes it."""
+    ends = [0, extent.tokens - 1] if extent.tokens > 1 else []
+    found = [int(extent.file.array(at * extent.dtype.itemsize, 1, extent.dtype)[0]) == eos for at in ends]
+    return found == [True, False]
 
 
 class NanoGpt(FlatFormat):
@@ -163,13 +174,19 @@ class NanoGpt(FlatFormat):
         extent, unwritten = written_tokens(extent, "TF643")
         inferred = f"{width}-byte IDs, which the file does not state; --from-opt width=N overrides"
         gpt2 = not hints.no_eos and bool((head == GPT2_EOS).any())
+        eos = next((one for one in (hints.eos_id, hints.tokenizer_eos) if one is not None), GPT2_EOS)
+        before, notes = options.side == "before", tuple[str, ...]()
+        if not before and not hints.no_eos and _only_begins(extent, eos):
+            note = f"it begins with {eos} and does not end with it: if it is in front of documents, "
+            notes = (f"{note}--from-opt side=before reads them",)
         return FileLayout(
             extents=[extent],
-            separators=Separators.AFTER,
+            separators=Separators.BEFORE if before else Separators.AFTER,
             eos_id=GPT2_EOS if gpt2 else None,
             eos_from="GPT-2's separator occurs in the data" if gpt2 else "",
             problems=[*problems, *unwritten],
             inferred=() if options.width else (inferred,),
+            notes=notes,
             extras={"width": width},
         )
 

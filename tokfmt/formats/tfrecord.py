@@ -9,7 +9,8 @@
 - Records follow each other, without a header or a count. A file of 0 bytes has no records.
 - The whole file may be gzip or zlib, under any name.
 - Of an Example, the feature input_ids, tokens, inputs or text is read, or the only one with lists of integers, or
-  `field=NAME`. A feature `text` of bytes is text. Other features are not read.
+  `field=NAME`. A feature `text` of bytes is text. `labels`, `completion_mask` and `assistant_masks` beside IDs
+  are their loss mask. Other features are not read.
 - Records without a protobuf message are bare integers, whose dtype nothing states: `bare=int32`.
 - A folder holds X.tfrecord or X.tfrecord-00000-of-00002. One X is a dataset; `prefix=X` reads one of several.
 - GPT-Neo takes the number of records from the name, X_NUMBER_RECORDS.tfrecords. Grain compares no checksum.
@@ -37,6 +38,7 @@ from tokfmt.errors import CorruptError, TruncatedError, UnsafeError
 from tokfmt.files.file import Stream, open_file
 from tokfmt.files.place import Place
 from tokfmt.formats.example_records import (
+    ExampleFiles,
     ReadOptions,
     bare_of,
     content_of,
@@ -47,7 +49,7 @@ from tokfmt.formats.example_records import (
     shards_of,
 )
 from tokfmt.formats.protobuf import LARGEST_RECORD
-from tokfmt.formats.record_files import RecordFiles, RecordFilesFormat, RecordFilesInspection, RecordFilesWriter
+from tokfmt.formats.record_files import RecordFilesFormat, RecordFilesInspection, RecordFilesWriter
 from tokfmt.wording import counted
 
 _HEAD, _FOOT = struct.Struct("<QI"), struct.Struct("<I")
@@ -172,7 +174,7 @@ def _refuse_checksum(path: Place, what: str, offset: int, expected: int, found: 
     raise CorruptError(path, what, offset=offset, expected=f"{expected:08x}", found=f"{found:08x}", remedy=remedy)
 
 
-class Reader(RecordFiles):
+class Reader(ExampleFiles):
     """A reader of files of records.
 
     Attributes:
@@ -183,10 +185,13 @@ class Reader(RecordFiles):
         """List the files, and look at the first records."""
         files = shards_of(paths, _SHARD, options.prefix)
         where, first = first_records([(file, records_of(file)) for file in files], allow_partial=hints.allow_partial)
-        self.content, self.finished = content_of(where, first, options), dict[Place, tuple[int, int]]()
+        self.content, self.finished = (
+            content_of(where, first, options, hints.allow_loss),
+            dict[Place, tuple[int, int]](),
+        )
         super().__init__(
             self.content.kind, files, hints, field=self.content.field, notes=self.content.notes,
-            extras={"records hold": self.content.holds},
+            loss_masks=self.content.loss_masks, extras={"records hold": self.content.holds},
         )  # fmt: skip
 
     def records(self, path: Place) -> Iterator[str | NDArray[np.integer[Any]]]:

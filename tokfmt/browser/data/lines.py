@@ -1,9 +1,9 @@
-"""The lines of a table of any number, without reading: facts, lengths, token IDs and groups of equal rows."""
+"""The lines of a table of any number, without reading: facts, lengths, token IDs, groups of equal rows and findings."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import NamedTuple
 
@@ -15,9 +15,12 @@ from tokfmt.browser.data.cells import Cells, Lines, fitted
 from tokfmt.browser.data.facts import spelling
 from tokfmt.browser.data.layout import HEAD, TokenStyle, words_of
 from tokfmt.browser.data.rows import Damage, RowSource
-from tokfmt.commands.stats.lists import RankedGroups, RankedIds
+from tokfmt.commands.stats import Groups
+from tokfmt.commands.stats.lists import RankedIds
 from tokfmt.commands.stats.report import Lengths
-from tokfmt.wording import bar, counted, percent, short
+from tokfmt.core.findings import Finding
+from tokfmt.files.place import Place, place_of
+from tokfmt.wording import bar, counted, percent, printable, short
 
 _BAR = 8
 
@@ -216,27 +219,29 @@ class GroupLines(Lines):
         port: The rows; None if they are not known yet.
         style: The interpretation of their units.
         opened: The number of the open group; None without one.
-        members: The rows of the open group that are found so far.
-        finding: The search for members is running.
     """
 
     row_name: str
-    ranked: RankedGroups
+    ranked: Groups
     port: RowSource | None
     style: TokenStyle
     opened: int | None = None
-    members: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
-    finding: bool = False
+
+    @property
+    def members(self) -> NDArray[np.int64]:
+        """The rows of the open group."""
+        start, stop = (0, 0) if self.opened is None else self.ranked.offsets[self.opened : self.opened + 2]
+        return self.ranked.members[start:stop]
 
     @property
     def title(self) -> str:
-        groups, total = len(self.ranked.numbers), self.ranked.total
+        groups, total = len(self.ranked), self.ranked.total
         of = f"{groups:,} of {counted(total, 'group')}" if total > groups else counted(groups, "group")
         return f"repeated {self.row_name}s · {of}"
 
     @property
     def count(self) -> int:
-        return len(self.ranked.numbers) + len(self.members)
+        return len(self.ranked) + len(self.members)
 
     def at(self, line: int) -> tuple[int, int | None]:
         """Return the group of a line, and the number of the member if the line is one."""
@@ -248,7 +253,15 @@ class GroupLines(Lines):
     def row(self, line: int) -> int:
         """Return the row of a line: of a member, or the first one of a group."""
         group, member = self.at(line)
-        return int(self.ranked.numbers[group] if member is None else self.members[member])
+        return int(self._first[group] if member is None else self.members[member])
+
+    @cached_property
+    def _first(self) -> NDArray[np.int64]:
+        return self.ranked.first
+
+    @cached_property
+    def _counts(self) -> NDArray[np.int64]:
+        return self.ranked.counts
 
     def _text(self, row: int) -> str:
         piece = None if self.port is None else self.port.peek(row, 0, HEAD)
@@ -260,8 +273,7 @@ class GroupLines(Lines):
 
     @cached_property
     def _cells(self) -> tuple[int, int]:
-        numbers, counts = self.ranked.numbers, self.ranked.counts
-        return len(f"{int(counts.max()):,}×"), len(f"#{int(numbers.max()):,}")  # noqa: RUF001
+        return len(f"{int(self._counts.max()):,}×"), len(f"#{int(self._first.max()):,}")  # noqa: RUF001
 
     def cells(self, line: int, width: int) -> Cells:  # noqa: ARG002 - the text is cut by the table
         group, member = self.at(line)
@@ -269,8 +281,8 @@ class GroupLines(Lines):
         row = self.row(line)
         if member is not None:
             return [(f"  {'':{times}} #{row:<{number},} ", "name"), (self._text(row), "text")]
-        mark = "▸ " if group != self.opened else "◌ " if self.finding else "▾ "
-        count = f"{int(self.ranked.counts[group]):,}×"  # noqa: RUF001
+        mark = "▸ " if group != self.opened else "▾ "
+        count = f"{int(self._counts[group]):,}×"  # noqa: RUF001
         return [(f"{mark}{count:>{times}} ", "count"), (f"{f'#{row:,}':<{number}} ", "name"), (self._text(row), "text")]
 
     def missing(self, lines: range) -> list[int]:
@@ -285,11 +297,65 @@ class GroupLines(Lines):
 
     def query(self, lines: Sequence[int]) -> str:
         groups = sorted({self.at(line)[0] for line in lines})
-        return f"same:{','.join(str(row) for row in sorted(int(self.ranked.numbers[group]) for group in groups))}"
+        return f"same:{','.join(str(row) for row in sorted(int(self._first[group]) for group in groups))}"
 
     def record(self, line: int) -> Mapping[str, object]:
         group, _ = self.at(line)
-        members = {"sequences": self.members.tolist()} if group == self.opened and not self.finding else {}
-        counts, lengths = self.ranked.counts, self.ranked.lengths
-        row = int(self.ranked.numbers[group])
-        return {"sequence": row, "count": int(counts[group]), "length": int(lengths[group]), **members}
+        start, stop = self.ranked.offsets[group : group + 2].tolist()
+        members = self.ranked.members[start:stop].tolist()
+        length = int(self.ranked.lengths[group])
+        return {"sequence": members[0], "count": stop - start, "length": length, "sequences": members}
+
+
+# findings
+
+SEVERITIES = {"error": "✗", "warning": "▲", "info": "·"}
+"""The mark of each severity, the worst first."""
+
+_PLACE = 36  # cells of a place at most
+
+
+@dataclass(frozen=True)
+class FindingLines(Lines):
+    """Findings of a check.
+
+    Attributes:
+        findings: The findings.
+        dataset: What was checked.
+    """
+
+    findings: Sequence[Finding]
+    dataset: Place
+    name: str = "findings"
+
+    @property
+    def count(self) -> int:
+        return len(self.findings)
+
+    def _place(self, finding: Finding) -> str:
+        """Return the byte offset of a finding, and the name of the file if it is not the dataset itself."""
+        place, offset = place_of(finding.path), finding.offset
+        if place == self.dataset:
+            return "" if offset is None else f"byte {offset:,}"
+        return printable(place.name) + ("" if offset is None else f":{offset:,}")
+
+    @cached_property
+    def _places(self) -> list[str]:
+        return [self._place(finding) for finding in self.findings]
+
+    @cached_property
+    def _place_cells(self) -> int:
+        return min(_PLACE, max(map(cell_len, self._places), default=0))
+
+    def cells(self, line: int, width: int) -> Cells:
+        finding, room = self.findings[line], self._place_cells
+        severity = finding.severity if finding.severity in SEVERITIES else "info"
+        head = [
+            (fitted(f" {SEVERITIES[severity]} {finding.severity}", 11), severity),
+            (fitted(finding.code, 7), "code"),
+            (f"{fitted(self._places[line], room)}  ", "place"),
+        ]
+        return [*head, (fitted(printable(finding.message), max(1, width - 18 - room - 2)), "message")]
+
+    def record(self, line: int) -> Mapping[str, object]:
+        return asdict(self.findings[line])

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from itertools import accumulate
 from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tokfmt.browser.data.pairing import Hunk, Marks
 from tokfmt.browser.data.rows import Damage, Viewport, fetched, fetched_span, padded_from
 from tokfmt.browser.data.session import Choice, Session, Vocabulary
 from tokfmt.browser.data.state import tokenizers_of_all
@@ -68,9 +68,9 @@ class Cut(NamedTuple):
         return [0, *self.ends[:-1]]
 
 
-@dataclass(frozen=True)
-class Both:
-    """One row as two tokenizers cut it.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Both(Marks):
+    """One row as two tokenizers cut it; the marks are on tokens that only one of them has.
 
     Attributes:
         row: Number of the row.
@@ -86,24 +86,6 @@ class Both:
     whole: bool
     units: NDArray[np.int64] | None = None
 
-    @cached_property
-    def differing(self) -> tuple[list[range], list[range]]:
-        """Return the runs of tokens of A, and of B, that the other does not have."""
-        return self._runs(0), self._runs(1)
-
-    def _runs(self, side: int) -> list[range]:
-        mine, other = self.cuts[side], self.cuts[1 - side]
-        there = set(zip(other.starts, other.ends, strict=True))
-        found: list[range] = []
-        for k, span in enumerate(zip(mine.starts, mine.ends, strict=True)):
-            if span in there:
-                continue
-            if found and found[-1].stop == k:
-                found[-1] = range(found[-1].start, k + 1)
-            else:
-                found.append(range(k, k + 1))
-        return found
-
     def token_of(self, unit: int) -> int:
         """Return the token of A at a position in the row, or the next one."""
         token = unit if self.units is None else int(np.searchsorted(self.units, unit))
@@ -111,9 +93,9 @@ class Both:
 
     def across(self, side: int, token: int) -> int:
         """Return the token of the other side that holds the first byte of a token of A (0) or B (1)."""
-        return self.overlapping(side, token).start
+        return self.beside(side, token).start
 
-    def overlapping(self, side: int, token: int) -> range:
+    def beside(self, side: int, token: int) -> range:
         """Return the tokens of the other side that have bytes of a token of A (0) or B (1), or the one at its place."""
         mine, other = self.cuts[side], self.cuts[1 - side]
         if not len(mine.ends) or not len(other.ends):
@@ -123,6 +105,22 @@ class Both:
         first = min(bisect_right(other.ends, start), len(other.ends) - 1)
         last = bisect_left(other.ends, stop, first)  # the token with the last byte
         return range(first, max(first, min(last, len(other.ends) - 1)) + 1)
+
+
+def _hunks(a: Cut, b: Cut) -> Iterator[Hunk]:
+    """Yield the runs of tokens of A and of B between those that have the same bytes."""
+    x, y = (list(zip(cut.starts, cut.ends, strict=True)) for cut in (a, b))
+    i = j = 0
+    while i < len(x) or j < len(y):
+        first = i, j
+        while i < len(x) and j < len(y) and x[i] != y[j]:
+            (_, end), (_, other) = x[i], y[j]
+            i, j = i + (end <= other), j + (other <= end)
+        if i == len(x) or j == len(y):
+            i, j = len(x), len(y)
+        if first != (i, j):
+            yield Hunk(first[0], i, first[1], j)
+        i, j = i + 1, j + 1
 
 
 def _cut(vocabulary: Vocabulary, tokens: Tokens, text: bytes) -> Cut:
@@ -191,7 +189,8 @@ def both_of(session: Session, row: int, a: Vocabulary, b: Vocabulary) -> Both:
     text, whole, tokens, units = text_of_row(session, row)
     mine = tokens if tokens is not None else _encoded(a, text)
     data = text.encode("utf-8", "surrogatepass")
-    return Both(row, len(data), (_cut(a, mine, data), _cut(b, _encoded(b, text), data)), whole, units)
+    cuts = _cut(a, mine, data), _cut(b, _encoded(b, text), data)
+    return Both(hunks=list(_hunks(*cuts)), row=row, size=len(data), cuts=cuts, whole=whole, units=units)
 
 
 def _encoded(vocabulary: Vocabulary, text: str) -> Tokens:

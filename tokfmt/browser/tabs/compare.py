@@ -5,16 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
-from textual import getters, on
-from textual.app import ComposeResult
-from textual.containers import Container, Vertical
-from textual.message import Message
-from textual.widgets import Static
+from textual import on
 
 from tokfmt.browser import keys
 from tokfmt.browser.data.answers import FIRST, LAST, number_words, parse_number
 from tokfmt.browser.data.facts import TokenFacts, facts_of
-from tokfmt.browser.data.layout import Mode, ReaderPosition, TokenStyle
+from tokfmt.browser.data.layout import Mode
 from tokfmt.browser.data.pairing import (
     Comparison,
     First,
@@ -28,21 +24,17 @@ from tokfmt.browser.data.pairing import (
     marks_of,
     unit_of,
 )
-from tokfmt.browser.data.rows import Damage, RowSource, Span
+from tokfmt.browser.data.rows import Damage
 from tokfmt.browser.data.session import Session
 from tokfmt.browser.data.spots import Spot
 from tokfmt.browser.tabs.base import Tab
-from tokfmt.browser.widgets.frame import StatusLine
-from tokfmt.browser.widgets.loading import Leaping, Loader, WithLoader
-from tokfmt.browser.widgets.reader import Reader
+from tokfmt.browser.widgets.loading import Leaping, Loader
+from tokfmt.browser.widgets.pair import PairScreen, Part
 from tokfmt.errors import TokfmtError
 from tokfmt.wording import counted, printable
 
 if TYPE_CHECKING:
     from tokfmt.browser.data.copies import Copied
-
-Part = tuple[str, str]
-"""Words and their kind: "plain", "good", "bad", "busy" or "dim"."""
 
 
 def verdict(comparison: Comparison | None, unit: str, waiting: str = "") -> list[Part]:
@@ -156,156 +148,10 @@ def _token(facts: TokenFacts | None) -> str:
     return " ".join(words)
 
 
-class Pane(Reader):
-    """A reader that takes the focus when it is scrolled, as the other side follows the one with the focus.
-
-    Attributes:
-        followed: The last arguments of `Side.follow`; None after a new layout.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.followed: tuple[int, int, int] | None = None
-
-    def show(self, port: RowSource, token_style: TokenStyle, row: int, unit: int = 0) -> None:
-        self.followed = None
-        super().show(port, token_style, row, unit)
-
-    def roll(self, lines: int) -> None:
-        self.focus()
-        super().roll(lines)
-
-    def drag(self, share: float) -> None:
-        self.focus()
-        super().drag(share)
-
-
-class Side(Vertical):
-    """A or B.
-
-    Args:
-        number: 0 or 1.
-    """
-
-    pane = getters.query_one(Pane)
-    """The reader of the side."""
-
-    class Moved(Message):
-        """The reader of a side moved."""
-
-        def __init__(self, side: Side) -> None:
-            super().__init__()
-            self.side = side
-
-    def __init__(self, number: int) -> None:
-        super().__init__(id="ab"[number], classes="side")
-        self.number, self.marks = number, Marks()
-        self.row: int | None = None
-
-    def compose(self) -> ComposeResult:
-        yield Pane()
-        yield Static("", classes="nothing", markup=False)
-
-    @property
-    def absent(self) -> bool:
-        """Return whether this side lacks the row."""
-        return self.has_class("absent")
-
-    def show(self, port: RowSource, token_style: TokenStyle, row: int | None, unit: int = 0) -> None:
-        """Show a row, or a message for None. `mark` adds the differences later."""
-        self.marks, self.row = Marks(), row
-        if row is None:
-            self.show_nothing("no such row here")
-        else:
-            self.remove_class("absent")
-            self.pane.show(port, token_style, row, unit)
-
-    def show_nothing(self, why: str) -> None:
-        """Show a message in place of a row."""
-        self.marks, self.row = Marks(), None
-        self.query_one(".nothing", Static).update(why)
-        self.add_class("absent")
-
-    def arrive(self, token: int) -> None:
-        """Show the same row with the cursor on a token, even if it is not loaded."""
-        pane = self.pane
-        if self.row is not None and pane.port is not None:
-            pane.show(pane.port, pane.token_style, self.row, token)
-
-    def mark(self, marks: Marks) -> None:
-        """Mark the differences between the rows."""
-        self.marks = marks
-        self._mark()
-
-    def _mark(self) -> None:
-        pane = self.pane
-        first, last = (pane.lines[0].first, pane.lines[-1].last) if pane.lines else (0, 0)
-        pane.hits = self.marks.between(self.number, first, last)
-        pane.refresh()
-
-    @property
-    def length(self) -> int | None:
-        """Return the number of units of the row, if it is known."""
-        pane = self.pane
-        span = pane.port.peek_span(pane.row) if pane.port else None
-        return span.length if isinstance(span, Span) else None
-
-    @on(Reader.Moved)
-    def _moved(self, message: Reader.Moved) -> None:
-        message.stop()
-        self._mark()
-        self.post_message(self.Moved(self))
-
-    def held(self) -> tuple[int, int]:
-        """Return a token and its line on the screen: that of the cursor, or else the first one."""
-        pane = self.pane
-        for y, line in enumerate(pane.lines):
-            if line.leads and line.first <= pane.cursor < line.last:
-                return pane.cursor, y
-        return (pane.lines[0].first if pane.lines else 0), 0
-
-    def follow(self, cursor: int, anchor: int, y: int) -> None:
-        """Put the cursor on a token, and scroll so that another token is on a line of the screen.
-
-        Args:
-            cursor: The token for the cursor.
-            anchor: The token for the line.
-            y: The line of the screen.
-        """
-        if self.pane.opening or self.pane.followed == (cursor, anchor, y):
-            return
-        self.pane.followed = cursor, anchor, y
-
-        def step(scroll: ReaderPosition) -> None:
-            scroll.to(cursor)
-            scroll.top = scroll.above(scroll.find(max(0, min(anchor, scroll.roll.span.length - 1))), y)
-
-        self.pane.move(step, around=None)
-
-
-class PairLine(StatusLine, WithLoader):
-    """The line about a pair, which reads with its own loader."""
-
-    def tell(self, sessions: Sessions, pair: Pair, marks: Marks | Damage | None, cursors: tuple[int, int]) -> None:
-        """Show the facts about a pair."""
-        self.loader.forget()
-        unit, part = unit_of(sessions), sessions[0].port.unit
-        places = [(one.port, one.token_style, pair.row(side), cursors[side]) for side, one in enumerate(sessions)]
-
-        def work() -> list[object]:
-            return [None if row is None else facts_of(port, words, row, token) for port, words, row, token in places]
-
-        self.loader.ask(work, lambda facts: self.say(pair_words(pair, marks, facts, unit, part)))
-
-
 _UNLIKE = Damage("one holds text, the other token IDs. Add --tokenizer to compare them")
 
 
-WIDE = 110
-"""Width in columns from which both sides are next to each other."""
-
-
-class CompareTab(Tab):
+class CompareTab(Tab, PairScreen):
     """Compare the first two open datasets. `step` is the step of the pairing on the screen."""
 
     BINDINGS = keys.COMPARE
@@ -314,22 +160,13 @@ class CompareTab(Tab):
     comparison: Comparison | None = None
     step = 0
     pair = Pair(None, None, differs=False)
-    marks: Marks | Damage | None = None
     _arrival = 0
     _wanted = False  # go to the next difference when it is found
     _viewed = False
-    _stacked: bool | None = None
 
     def __init__(self, id: str) -> None:  # noqa: A002 - Textual's word
         super().__init__(id=id)
-        self._copies = Loader(self, every=True)
-
-    def compose(self) -> ComposeResult:
-        yield StatusLine("verdict")
-        with Container(id="sides"):
-            yield Side(0)
-            yield Side(1)
-        yield PairLine("pairline")
+        self._copies, self._facts = Loader(self, every=True), Loader(self)
 
     # the datasets
 
@@ -405,17 +242,6 @@ class CompareTab(Tab):
     def _leaping(self) -> None:
         self.host.leave()
 
-    def action_mode(self) -> None:
-        modes = list(Mode)
-        mode = modes[(modes.index(self.leader.pane.mode) + 1) % len(modes)]
-        for side in self.sides:
-            side.pane.mode = mode
-
-    def action_toggle_reader(self, what: str) -> None:
-        value = not getattr(self.leader.pane, what)
-        for side in self.sides:
-            setattr(side.pane, what, value)
-
     def action_view(self) -> None:
         name = common_view(self.sessions, self.sessions[0].shown) if self.sessions else ""
         if self.sessions and name:
@@ -436,13 +262,6 @@ class CompareTab(Tab):
             self.host.show_split(names[(at + 1) % len(names)], (0, 1))
         else:
             self.notify("The datasets do not have two splits in common.")
-
-    def action_stack(self) -> None:
-        self._stacked = not self.has_class("stacked")
-        self.set_class(self._stacked, "stacked")
-
-    def on_resize(self) -> None:
-        self.set_class(self.size.width < WIDE if self._stacked is None else self._stacked, "stacked")
 
     # copies
 
@@ -494,7 +313,7 @@ class CompareTab(Tab):
 
     @property
     def idle(self) -> bool:
-        return self._copies.idle and (self.comparison is None or not self.comparison.walking)
+        return self._copies.idle and self._facts.idle and (self.comparison is None or not self.comparison.walking)
 
     def refuse(self, sessions: Sessions, error: Exception) -> None:
         """Show the error of a dataset that cannot be read, in place of a comparison."""
@@ -505,7 +324,7 @@ class CompareTab(Tab):
             side.border_title = "AB"[side.number]
             refused = sessions[side.number].refused
             side.show_nothing("cannot be read" if refused else "no dataset to compare with")
-        self.query_one("#verdict", StatusLine).say([(f"✗ {printable(' '.join(str(error).split()))}", "bad")])
+        self.tell("verdict", [(f"✗ {printable(' '.join(str(error).split()))}", "bad")])
 
     def _forget(self) -> None:
         if self.comparison is not None:
@@ -524,7 +343,7 @@ class CompareTab(Tab):
             parts = [(f"◌ {waiting}", "busy")]
         if self._wanted:
             parts = [("◌ searching for the next difference · esc stops", "busy"), *parts]
-        self.query_one("#verdict", StatusLine).say(parts)
+        self.tell("verdict", parts)
 
     def _walked(self, source: Comparison | None) -> None:
         """Handle progress or the end of the comparison."""
@@ -576,20 +395,10 @@ class CompareTab(Tab):
 
     def on_unmount(self) -> None:
         self._copies.close()
+        self._facts.close()
         self._forget()
 
-    # the pair on the screen: its differences, and both sides in step
-
-    @property
-    def sides(self) -> list[Side]:
-        """Return A and B."""
-        return list(self.query(Side))
-
-    @property
-    def leader(self) -> Side:
-        """Return the side that the other follows: the one with the focus, or the one that has the row."""
-        a, b = self.sides
-        return b if a.absent or (b.pane.has_focus and not b.absent) else a
+    # the pair on the screen
 
     def enter(self) -> None:
         self.leader.pane.focus()
@@ -632,48 +441,16 @@ class CompareTab(Tab):
             self.loader.ask(lambda: marks_of(a, b, lambda: self.loader.generation == generation), self._marked)
 
     def _marked(self, marks: Marks | Damage) -> None:
-        self.marks = marks
-        if isinstance(marks, Marks):
-            for side in self.sides:
-                side.mark(marks)
-            leader = self.leader
-            if self._arrival and marks.hunks and not leader.absent:
-                leader.arrive(marks.hunks[0 if self._arrival > 0 else -1].side(leader.number).start)
-        self._arrival = 0
-        self._follow()
-        self._tell()
-
-    def hop(self, direction: int) -> bool:
-        """Move the cursor to the next or previous difference of this pair; return False without one."""
-        marks, side = self.marks, self.leader
-        if not isinstance(marks, Marks):
-            return False
-        cursor = side.pane.cursor
-        hunk = marks.following(side.number, cursor) if direction > 0 else marks.preceding(side.number, cursor)
-        if hunk is None:
-            return False
-        token = hunk.side(side.number).start
-        if direction > 0 and token >= (side.length or 0) and cursor == token - 1:
-            return False  # the difference is after the last token, where the cursor cannot go
-        side.pane.go_to(token)
-        return True
-
-    # both in step
-
-    @on(Side.Moved)
-    def _moved(self, message: Side.Moved) -> None:
-        message.stop()
-        self._follow()
-        self._tell()
-
-    def _follow(self) -> None:
+        self.mark(marks)
         leader = self.leader
-        other = self.sides[1 - leader.number]
-        marks = self.marks if isinstance(self.marks, Marks) else Marks()
-        if not other.absent and not leader.absent:
-            token, y = leader.held()
-            number = leader.number
-            other.follow(marks.across(number, leader.pane.cursor), marks.across(number, token), y)
+        if self._arrival and isinstance(marks, Marks) and marks.hunks and not leader.absent:
+            leader.arrive(marks.hunks[0 if self._arrival > 0 else -1].side(leader.number).start)
+        self._arrival = 0
+        self.follow()
+
+    def follow(self) -> None:
+        super().follow()
+        self._tell()
 
     def _tell(self) -> None:
         if self.sessions is None:
@@ -683,8 +460,16 @@ class CompareTab(Tab):
         names = titles(self.pair, unit_of(self.sessions), lengths, self.sessions[0].port.unit)
         a.border_title, b.border_title = names
         self.name_sides(self.sessions)
-        cursors = a.pane.cursor, b.pane.cursor
-        self.query_one(PairLine).tell(self.sessions, self.pair, self.marks, cursors)
+        pair, marks, unit, part = self.pair, self.marks, unit_of(self.sessions), self.sessions[0].port.unit
+        places = [
+            (one.port, one.token_style, pair.row(side.number), side.pane.cursor)
+            for side, one in zip((a, b), self.sessions, strict=True)
+        ]
+
+        def work() -> list[object]:
+            return [None if row is None else facts_of(port, words, row, token) for port, words, row, token in places]
+
+        self._facts.ask(work, lambda facts: self.tell("pairline", pair_words(pair, marks, facts, unit, part)))
 
     def name_sides(self, sessions: Sessions) -> None:
         """Show the dataset of each side below it."""

@@ -3,37 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
 
-from rich.cells import cell_len
-from rich.style import Style
-from rich.text import Text
-from textual import events, getters, on
+from textual import getters, on
 from textual.app import ComposeResult
 from textual.containers import Container, Vertical
 from textual.content import Content
-from textual.widgets import DataTable, Static
+from textual.message import Message
+from textual.widgets import Static
 
 from tokfmt.browser import keys
-from tokfmt.browser.data.cells import fitted
 from tokfmt.browser.data.check import checked, explained, known, place_of_finding, row_of_finding
+from tokfmt.browser.data.lines import SEVERITIES, FindingLines
 from tokfmt.browser.data.outline import Bytes, bytes_of
 from tokfmt.browser.data.session import Session, Vocabulary, tokens_of
 from tokfmt.browser.data.spots import ByteSpot, Spot
-from tokfmt.browser.data.types import Finding, Place
+from tokfmt.browser.data.types import Finding
 from tokfmt.browser.keys import pressing
 from tokfmt.browser.tabs.base import Working
 from tokfmt.browser.widgets.hex_view import HexView
+from tokfmt.browser.widgets.table import Table
+from tokfmt.browser.widgets.virtual_table import kinds
 from tokfmt.errors import TokfmtError
 from tokfmt.wording import counted, printable
 
 if TYPE_CHECKING:
     from tokfmt.browser.data.types import CheckReport
-
-ORDER = {"error": 0, "warning": 1, "info": 2}
-"""Rank of severities, the worst first."""
 
 _QUIET = "$quiet"
 
@@ -43,7 +39,7 @@ def summary(verdict: CheckReport) -> str:
     depth = "every token checked" if verdict.deep else "headers and index checked"
     counts = [
         f"{verdict.severities[name]:,} info" if name == "info" else counted(verdict.severities[name], name)
-        for name in ORDER
+        for name in SEVERITIES
         if verdict.severities.get(name)
     ]
     kept = f" · {len(verdict.findings):,} of them listed" if verdict.left_out else ""
@@ -80,86 +76,33 @@ def _lines(finding: Finding) -> Iterator[Content]:
         yield Content.assemble((f"{code.title}. ", f"bold {_QUIET}"), (code.text, _QUIET))
 
 
-MARKS = {"error": "✗", "warning": "▲", "info": "·"}
-_PLACE = 36
-
-
-class FindingTable(DataTable[Text]):
+class FindingTable(Table):
     """The list of findings; the cursor chooses one."""
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = {f"findings--{part}" for part in (*MARKS, "code", "place", "message")}
+    COMPONENT_CLASSES: ClassVar[set[str]] = kinds("error", "warning", "info", "code", "place", "message")
     BINDINGS = keys.FINDINGS
+    blurs = True
+    filler = "message"
 
-    def __init__(self) -> None:
-        super().__init__(id="findings-list", show_header=False, cursor_type="row", cell_padding=0)
-        self.cursor_foreground_priority = "renderable"
-        self.findings: Sequence[Finding] = ()
-        self.dataset: Place | None = None
+    class Moved(Message):
+        """The cursor is on another finding."""
 
-    def offers(self, action: str, parameters: tuple[object, ...]) -> bool:  # noqa: ARG002 - none has any
-        """Return whether an action would do something now (`keys.Offering`)."""
-        return action != "select_cursor" or self.finding is not None
+    @property
+    def findings(self) -> Sequence[Finding]:
+        """Return all findings of the list."""
+        return self.lines.findings if isinstance(self.lines, FindingLines) else ()
 
     @property
     def finding(self) -> Finding | None:
         """Return the finding under the cursor."""
-        return self.findings[self.cursor_row] if self.findings else None
+        return self.findings[self.cursor] if self.count else None
 
-    def on_mount(self) -> None:
-        self.app.theme_changed_signal.subscribe(self, lambda _: self._fill())
+    def offers(self, action: str, parameters: tuple[object, ...]) -> bool:  # noqa: ARG002 - none has any
+        """Return whether an action would do something now (`keys.Offering`)."""
+        return action != "choose" or self.finding is not None
 
-    def on_resize(self) -> None:
-        self._fill()
-
-    def action_halves(self, halves: int) -> None:
-        """Move by a number of half screens."""
-        self.move_cursor(row=self.cursor_row + halves * max(1, self.size.height // 2))
-
-    def on_click(self, event: events.Click) -> None:
-        """Choose a finding; a double click follows it, while DataTable follows the chosen one at any click."""
-        row = event.style.meta.get("row", -1)
-        if row >= 0:
-            event.prevent_default()
-            self.move_cursor(row=row)
-            if event.chain > 1:
-                self.action_select_cursor()
-
-    def show(self, findings: Sequence[Finding], chosen: Finding | None = None) -> None:
-        """List findings, with the cursor on `chosen` if it is one of them, and else on the first one."""
-        self.findings = findings
-        self._fill()
-        self.move_cursor(row=findings.index(chosen) if chosen in findings else 0)
-
-    def _fill(self) -> None:
-        """Fill the rows for the current theme and width, without moving the cursor."""
-        row = self.cursor_row
-        self.clear(columns=True)
-        place = min(_PLACE, max((cell_len(place_text(finding, self.dataset)) for finding in self.findings), default=0))
-        room = max(1, self.size.width - 1 - 11 - 7 - place - 2)
-        for width in (11, 7, place + 2, room):
-            self.add_column("", width=width)
-        for finding in self.findings:
-            severity = finding.severity if finding.severity in MARKS else "info"
-            self.add_row(
-                self._cell(f" {MARKS[severity]} {finding.severity}", severity),
-                self._cell(finding.code, "code"),
-                self._cell(fitted(place_text(finding, self.dataset), place), "place"),
-                self._cell(fitted(printable(finding.message), room), "message"),
-            )
-        self.move_cursor(row=row)
-
-    def _cell(self, text: str, kind: str) -> Text:
-        style = self.get_component_rich_style(f"findings--{kind}")
-        return Text(text, Style(color=style.color, bold=style.bold), no_wrap=True)  # the cursor has the background
-
-
-def place_text(finding: Finding, dataset: Place | None) -> str:
-    """Return the byte offset of a finding, and the name of the file if it is not the dataset itself."""
-    place = place_of_finding(finding)
-    if place == dataset:
-        return "" if finding.offset is None else f"byte {finding.offset:,}"
-    name = printable(place.name)
-    return name if finding.offset is None else f"{name}:{finding.offset:,}"
+    def moved(self) -> None:
+        self.post_message(self.Moved())
 
 
 WIDE = 118
@@ -181,7 +124,7 @@ class FindingsTab(Working):
     def compose(self) -> ComposeResult:
         yield Static(id="checked", markup=False)
         with Container(id="found"):
-            yield FindingTable()
+            yield FindingTable("findings-list")
             with Vertical(id="evidence"):
                 yield Static(id="finding", markup=False)
                 yield HexView()
@@ -193,8 +136,8 @@ class FindingsTab(Working):
         self.stop()
         again = hasattr(self, "session") and session.path == self.session.path
         self._before = (self.list.finding or self._before) if again else None
-        self.session, self._bytes, self.list.dataset = session, None, session.path
-        self.list.show(())
+        self.session, self._bytes = session, None
+        self.list.show(None)
         if session.verdict is None or session.vocabulary is not self._vocabulary:
             self._check(deep=False)
         else:
@@ -224,8 +167,10 @@ class FindingsTab(Working):
     def _list(self) -> None:
         verdict = self.session.verdict
         if verdict is not None:
-            found = sorted(verdict.findings, key=lambda finding: ORDER.get(finding.severity, 2))
-            self.list.show(found, self.list.finding or self._before)
+            found = sorted(verdict.findings, key=lambda one: (*SEVERITIES, one.severity).index(one.severity))
+            before = self.list.finding or self._before
+            at = found.index(before) if before in found else 0
+            self.list.show(FindingLines(found, self.session.path), first=lambda: at)
         self.say()
 
     def say(self) -> None:
@@ -238,7 +183,7 @@ class FindingsTab(Working):
         line.update(pressing(words))
         self._moved()
 
-    @on(DataTable.RowHighlighted)
+    @on(FindingTable.Moved)
     def _moved(self) -> None:
         finding = self.list.finding
         if not hasattr(self, "session"):
@@ -305,7 +250,7 @@ class FindingsTab(Working):
 
     # links
 
-    @on(DataTable.RowSelected)
+    @on(Table.Chosen)
     def _followed(self) -> None:
         finding = self.list.finding
         if finding is None:
@@ -366,9 +311,9 @@ class FindingsTab(Working):
 
     async def action_export(self) -> None:
         """Ask for a file, and write all findings."""
-        records = [asdict(finding) for finding in self.list.findings]
+        count = len(self.list.selected) or self.list.count
         name = f"{Path(self.session.path.name).stem}-findings"
-        await self.host.export_lines(records, f"{counted(len(records), 'finding')}", name)
+        await self.host.export_lines(self.list.records(), counted(count, "finding"), name)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Return whether an action applies; a complete check is not repeated."""

@@ -416,7 +416,8 @@ def record_losses(
                 losses.found.append(Loss("fields", _fields(source, skipped, located=True)))
             else:
                 what = _fields(source, skipped, located=False)
-                losses.notes.append(f"{source.paths[0]}: {what} are not kept")
+                more = f" and {len(source.paths) - 1:,} more" if len(source.paths) > 1 else ""
+                losses.notes.append(f"{source.paths[0]}{more}: {what} are not kept")
     return replace(losses, fault=fault)
 
 

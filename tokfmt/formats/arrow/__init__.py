@@ -21,6 +21,7 @@
 
 - A column loss_mask without seq_start_id can speak of each token, or of the token after it. The option `loss_mask`
   states which. Without it, the column is not read, which is a loss (`loss-mask`).
+- Labels and masks of a row must count the same IDs; the option `loss_mask` chooses one of them, or `all`.
 - Positions at either end of a row that `attention_mask` excludes are padding, and are left out. One inside of a row is
   a token that does not count in the loss. Notes have their numbers. With `view=samples`, rows stay as they are stored.
 - The label of the first token of a document counts, unless rows are read as samples (`view=samples`). Where documents
@@ -195,9 +196,11 @@ class Arrow(Columnar):
             files = [inside(path, one.get("filename") if isinstance(one, dict) else one) for one in listed]
             info = path / "dataset_info.json"
             return Found(files, None, (), (state, info) if info.is_file() else (state,))
-        names = [name for name in _named(path, ".arrow") if not name.startswith("cache-")]
+        every = _named(path, ".arrow")
+        names = [name for name in every if not name.startswith("cache-")]
         if not names:
-            raise FormatError(path, "holds no *.arrow")
+            what, remedy = "holds only intermediate results of Hugging Face's datasets", "Name one of them"
+            raise FormatError(path, what, found=printable(", ".join(every[:8])), remedy=remedy)
         if (path / "dataset_info.json").is_file():
             raise FormatError(state, "no such file, although dataset_info.json exists", remedy="Give the *.arrow files")
         return Found([path / name for name in names])

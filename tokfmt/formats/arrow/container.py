@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tokfmt.core.chats import field_of_chats, has_message_keys
 from tokfmt.core.findings import Problem, loss_in, noted
-from tokfmt.core.loss_mask import LABELS, LENGTHS, LOSS_MASK, MASKS, POSITIONS
+from tokfmt.core.loss_mask import ATTENTION, LENGTHS, LOSS_MASK, POSITIONS, STARTS, mask_fields
 from tokfmt.errors import (
     CorruptError,
     FormatError,
@@ -869,8 +869,7 @@ Container = ParquetContainer | ArrowContainer
 
 IDS, TEXT = ("input_ids", "tokens", "token_ids", "ids"), "text"
 _CHATS = "chats"  # what a column of lists of messages can hold
-PACKED = ("input_ids", "loss_mask", "seq_start_id")
-ATTENTION = "attention_mask"
+PACKED = ("input_ids", LOSS_MASK, STARTS)
 _NAME = "--text-field NAME chooses a column of text, --from-opt column=NAME any column"
 
 
@@ -907,7 +906,7 @@ class Column(NamedTuple):
     @property
     def packed(self) -> bool:
         """True if rows hold several documents, whose starts are read."""
-        return not {"seq_start_id", POSITIONS, LENGTHS}.isdisjoint(self.mask_columns)
+        return not {STARTS, POSITIONS, LENGTHS}.isdisjoint(self.mask_columns)
 
 
 def open_containers(format_: Variant, files: Sequence[Place], *, tail: bool = False) -> list[Container]:
@@ -996,7 +995,7 @@ def chosen(container: Container, options: ReadOptions) -> Column:
     """
     column = _column(container, options)
     is_read = column.kind == "ids" and options.view == "documents"
-    is_divided = not {"seq_start_id", LENGTHS}.isdisjoint(column.mask_columns)
+    is_divided = not {STARTS, LENGTHS}.isdisjoint(column.mask_columns)
     is_there = kind_of(typed(container.schema, ATTENTION)) == "ids"
     return column._replace(attention=ATTENTION) if is_read and is_there and not is_divided else column
 
@@ -1013,24 +1012,24 @@ def _column(container: Container, options: ReadOptions) -> Column:
         if not kind or (options.text_field and kind != TEXT):
             what = f'column "{printable(name)}" holds {"no text" if options.text_field else "neither IDs nor text"}'
             raise UnsupportedError(container.path, what, found=listed)
-        return Column(kind, name, *_beside(every, options)) if kind == "ids" else Column(kind, name)
+        return Column(kind, name, *_beside(container.path, every, options)) if kind == "ids" else Column(kind, name)
     if all(every.get(name) == "ids" for name in PACKED):
         return Column("ids", "input_ids", PACKED[1:])
     for name in IDS:
         if every.get(name) == "ids":
-            return Column("ids", name, *_beside(every, options))
+            return Column("ids", name, *_beside(container.path, every, options))
         if name in every and str(plain(typed(schema, name))).startswith(("list", "large_list", "fixed_size_list")):
             what = f'column "{name}" is not a list of IDs'
             raise UnsupportedError(container.path, what, expected="list<int32>", found=str(typed(schema, name)))
     return _text_column(container, every, listed)
 
 
-def _beside(every: Mapping[str, str], options: ReadOptions) -> tuple[tuple[str, ...], bool]:
+def _beside(path: Place, every: Mapping[str, str], options: ReadOptions) -> tuple[tuple[str, ...], bool]:
     """Return the columns of labels, masks and starts to read, and whether "loss_mask" is not read."""
-    own = tuple(name for name in (LABELS, *MASKS) if every.get(name) == "ids")
-    own += tuple(name for name in (POSITIONS, LENGTHS) if every.get(name) == "ids")[:1]
-    there = every.get(LOSS_MASK) == "ids"
-    return (*own, *((LOSS_MASK,) if there and options.loss_mask else ())), there and not options.loss_mask
+    of_ids = [name for name, kind in every.items() if kind == "ids"]
+    masks = mask_fields(path, of_ids, options.loss_mask)
+    starts = tuple(name for name in (POSITIONS, LENGTHS) if name in of_ids)[:1]
+    return (*masks, *starts), LOSS_MASK in of_ids and options.loss_mask is None
 
 
 def _text_column(container: Container, every: Mapping[str, str], listed: str) -> Column:

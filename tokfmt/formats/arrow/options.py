@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 from tokfmt.base.options import option
+from tokfmt.core.loss_mask import MASK_CHOICES, MaskChoice
 from tokfmt.files.place import Place
 
 
@@ -21,9 +22,7 @@ class ReadOptions:
     rows: Literal["documents", "blocks"] | None = option(
         None, "rows are documents, or blocks of a stream that --eos splits (lists of fixed size are blocks)"
     )
-    loss_mask: Literal["own", "next"] | None = option(
-        None, "column loss_mask: whether each ID counts (own), or the ID after it (next); auto: not read, a loss"
-    )
+    loss_mask: MaskChoice | None = option(None, MASK_CHOICES)
     split: str | None = option(None, "split of a folder to read: train, or the only one")
 
 

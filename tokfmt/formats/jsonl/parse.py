@@ -52,7 +52,7 @@ class Fault:
     Attributes:
         what: The reason, in words that follow "line 3".
         at: The byte offset in the line.
-        found, remedy: As in `FormatError`.
+        expected, found, remedy: As in `FormatError`.
         kind: The class of the error to raise.
         code: The code of the finding; see `check`.
     """
@@ -61,6 +61,7 @@ class Fault:
     at: int = 0
     found: str | None = None
     remedy: str = f"Correct it; {DROP}"
+    expected: str | None = None
     kind: type[FormatError] = CorruptError
     code: str = "TF501"
 
@@ -105,6 +106,7 @@ def line_error(lines: Lines, index: int, problem: Problem) -> TokfmtError:
         text.path,
         f"line {number:,}{where} {problem.what}",
         offset=offset + problem.at,
+        expected=problem.expected,
         found=problem.found,
         remedy=problem.remedy,
     )
