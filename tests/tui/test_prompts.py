@@ -48,6 +48,7 @@ def test_the_list_is_filtered_while_a_query_is_typed():
         assert (tab.list.count, tab.where, tab.filtered) == (count, (2, 0), None)
         await press("f", *"len>200", "enter")
         assert tab.list.count == listed
+        assert tab.search is None, "the hits of a text that was listed before the line was complete are gone"
         words = line(app.query_one("#keys"), 0)
         assert "Unfilter" in words and "Next hit" not in words, "a filter by length has no hits"
 

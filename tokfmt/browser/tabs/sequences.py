@@ -535,7 +535,8 @@ class SequencesTab(Tab):
         begun = self._begun(words, 0, self.filter)
         if begun is not None:
             self.origin = None
-            self._keep(begun if begun.marks else self.search, begun)
+            other = None if self.search is self.filtered else self.search  # else its hits go with the filter
+            self._keep(begun if begun.marks else other, begun)
 
     def filter_for(self, words: str, where: Where | None) -> None:
         """List only the rows that a query finds, for a move to `where`; without one, go to the first hit or row."""
