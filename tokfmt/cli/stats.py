@@ -47,7 +47,9 @@ _EPILOG = examples(
 @click.argument("paths", nargs=-1, required=True, type=PLACE, metavar="PATH...")
 @tokenizer("Tokenizer that encodes text, shows IDs as text, and gives the vocabulary.")
 @click.option("--vocab-size", type=Count(1), help="Vocabulary size, to report its share in use and the IDs beyond it.")
-@click.option("--seq-len", type=Count(1), help="Tokens per sample, to estimate the cost of packing.")
+@click.option(
+    "--seq-len", type=Count(1), help="Tokens per sample, to estimate the cost of packing: 2048 or 2Ki (2k is 2,000)."
+)
 @click.option("--no-duplicates", is_flag=True, help="Do not count duplicates, which takes 24 bytes per sequence.")
 @click.option(
     "--duplicate-groups",

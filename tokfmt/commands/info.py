@@ -6,7 +6,6 @@ sequences are read. A fact that would take more is taken from the manifest, or i
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -93,7 +92,7 @@ class Overview:
         manifest: The manifest; None without one.
         ids: The first token IDs of the first sequence that has any; None for text.
         text: The first words of the first sequence; None without a tokenizer on this machine.
-        fields: The fields of the first record of JSON lines; empty for another dataset.
+        fields: The fields of the first record of JSON lines, or the columns of a table; empty for another dataset.
         notes: Sentences on what tokfmt inferred, and on defects.
     """
 
@@ -208,15 +207,8 @@ def _of_records(source: Source, records: RecordReader, manifest: Manifest) -> di
         "ids": tuple(value[:_IDS]) if isinstance(value, list) else None,
         "text": shortened(value, _CHARACTERS) if isinstance(value, str) else None,
         "notes": source.notes,
-        "fields": () if value is None or not known.json_lines else _fields_of(records),
+        "fields": known.fields,
     }
-
-
-def _fields_of(records: RecordReader) -> tuple[str, ...]:
-    """Return the fields of the first record, whose line was read already."""
-    batch = next(iter(records.lines(records.blocks(1, 0, 1)[0])), None)
-    found = json.loads(batch.lines[0]) if batch is not None and batch.lines else {}
-    return tuple(found) if isinstance(found, dict) else ()
 
 
 def _first_record(source: Source, records: RecordReader) -> str | list[int] | None:
@@ -257,6 +249,7 @@ def _of_tokens(source: Source, stored: TokenReader, request: SourceRequest, mani
         "separators": about.separators.value,
         "ids": tuple(_first_ids(axis, eos_id).tolist()),
         "text": None,
+        "fields": about.fields,
         "notes": notes,
     }
 

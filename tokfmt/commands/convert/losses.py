@@ -553,7 +553,9 @@ def try_tokenizer(
         for note in tokenizer.notes:
             notes.add(note)
         infos = [source.reader.info for source in inputs.sources]
-        if not all(isinstance(info, RecordInfo) and info.chats for info in infos):  # a chat template adds it itself
+        if not all(
+            isinstance(info, RecordInfo) and info.is_templated for info in infos
+        ):  # a chat template adds it itself
             _note_bos(request, destination, tokenizer, notes)
         if note := _note_on_texts(tokenizer, texts):
             notes.add(note)

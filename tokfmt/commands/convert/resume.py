@@ -112,7 +112,7 @@ def facts_of(request: Request, resolved: Facts, before: Snapshot) -> dict[str, o
     asked |= {f"source.{key}": value for key, value in asked.pop("source").items()}
     asked |= asked.pop("arrangement")
     if asked["shares"]:
-        del asked["shares"]["seeded"]
+        del asked["shares"]["seeded"], asked["shares"]["dealt"]
     facts = {_NAMES.get(key, (key.partition(".")[2] or key).replace("_", "-")): v for key, v in asked.items()}
     tasks = request.task.count if request.task else request.finish
     facts |= {"the version of tokfmt": __version__, "the number of tasks": tasks, **resolved}

@@ -11,6 +11,7 @@
     input_ids         list<int32>; any list of any integer     token IDs; also tokens, token_ids, ids, or the given
     text              string, in any of Arrow's forms          a document; else the only string column, or the given
     messages          list<struct<role, content>>              a chat; also conversations: list<struct<from, value>>
+    prompt            string, or list<struct<role, content>>   with completion, of the same type; only that is trained
     loss_mask         list<int8>                               packed rows of Megatron-Bridge: 1 if the next counts
     seq_start_id      list<int32>                              packed rows: position in the row where each part begins
     labels            list<int>                                aligned with the tokens, not shifted; -100 does not count

@@ -14,7 +14,7 @@ from tokfmt.files.place import Place
 class ReadOptions:
     """Options of reading columns."""
 
-    column: str | None = option(None, "column of IDs or text; a dotted path reaches into structs")
+    column: str | None = option(None, "column of IDs or text: a name, or a path such as messages.0.content")
     text_field: str | None = option(None, "column of text (the same as --text-field)")
     view: Literal["documents", "samples"] = option(
         "documents", "documents, or rows with their loss masks and boundaries"

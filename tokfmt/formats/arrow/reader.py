@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.chats import CHATS, ChatError, chat_text
+from tokfmt.core.chats import CHATS, COMPLETION, PAIRS, ChatError, chat_text, pair_text
 from tokfmt.core.findings import Problem, fatal, raise_fatal
 from tokfmt.core.format import Hints
 from tokfmt.core.loss_mask import IGNORED, LOSS_MASK, MASK_OPTION, TARGET, other_label
@@ -54,6 +54,7 @@ from tokfmt.formats.arrow.container import (
     item_type,
     own_blocks,
     own_separator,
+    path_of,
     plain,
     typed,
     unread,
@@ -375,6 +376,7 @@ class ColumnReader(TokenReader):
             first_nonstandard=odd[1],
             loss_masks=f'masks in "{LOSS_MASK}": {MASK_OPTION}' if unread_mask else "",
             segmented=self.samples and column.packed,
+            fields=tuple(containers[0].schema.names),
             extras={
                 "column": column.name,
                 "type": str(kinds[0]),
@@ -637,7 +639,9 @@ class TextReader(TextRecords):
     ) -> None:
         self.containers, self.column, self.allow_loss = containers, column, hints.allow_loss
         self._firsts = offsets_of([sum(group.rows for group in one.groups) for one in containers])
-        sizes = [sum(one.text_bytes(group, column.name) for group in one.groups) for one in containers]
+        self._columns = (column.name, *column.beside)
+        is_chat = column.chats or bool(column.pairs)
+        sizes = [sum(self._size(one, group) for group in one.groups) for one in containers]
         if "null-rows" not in hints.allow_loss:
             self._refuse_nulls()
         notes = unread(containers, column)
@@ -648,14 +652,20 @@ class TextReader(TextRecords):
             random_access=True,
             notes=notes,
             field=column.name,
-            loss_masks=CHATS if column.chats else "",
-            chats="" if not column.chats else "plain" if "loss-mask" in hints.allow_loss else "masked",
+            loss_masks="" if not is_chat else PAIRS if column.pairs else CHATS,
+            pairs=column.pairs,
+            fields=tuple(containers[0].schema.names),
+            chats="" if not is_chat else "plain" if "loss-mask" in hints.allow_loss else "masked",
             split=found.split,
             other_splits=found.others,
             extras={"files": len(containers)},
             damage=damage,
             lost=lost,
         )
+
+    def _size(self, container: Container, group: Group) -> int:
+        """Return the bytes of the texts of a group."""
+        return sum(container.text_bytes(group, name) for name in self._columns)
 
     def _refuse_nulls(self) -> None:
         """Raise NullRowError if a footer states that the column has NULL rows, before any row is read."""
@@ -677,7 +687,7 @@ class TextReader(TextRecords):
             at, record, begin, byte, held = int(self._firsts[number]), -1, 0, 0, 0
             for group in container.groups:
                 a, b = max(at, first), min(at + group.rows, last)
-                byte += container.text_bytes(group, self.column.name)
+                byte += self._size(container, group)
                 at += group.rows
                 if a < b:
                     record, held = (a if record < 0 else record), held + b - a
@@ -689,22 +699,24 @@ class TextReader(TextRecords):
         return found
 
     def texts(self, block: Block) -> Iterator[RecordBatch]:
-        for batch, where in self._rows(block, [self.column.name]):
-            for texts in self._texts(values_of(batch, self.column.name), where):
+        for batch, where in self._rows(block, self._columns):
+            for texts in self._texts(batch, where):
                 yield RecordBatch(texts=texts)
 
     def texts_with_columns(self, block: Block) -> Iterator[tuple[str, dict[str, Any]]]:
         """See `RecordReader.texts_with_columns`."""
-        above, _, name = self.column.name.rpartition(".")
+        *above, name = path_of(self.containers[0].schema, self.column.name)
         for batch, where in self._rows(block, self.containers[block.file].schema.names):
-            texts = itertools.chain.from_iterable(self._texts(values_of(batch, self.column.name), where))
+            texts = itertools.chain.from_iterable(self._texts(batch, where))
             with worded(where[0].path, f"{where[0].unit} {where[1].number:,} cannot be read"):
                 rows = batch.to_pylist()
             for text, row in zip(texts, rows, strict=True):
                 holder = row
-                for word in above.split(".") if above else ():
-                    holder = holder.get(word) or {}  # a struct may be NULL
-                holder.pop(name, None)
+                for key in above:
+                    value = holder[int(key)] if isinstance(holder, list) else holder.get(key)
+                    holder = value or {}  # a struct may be NULL
+                for column in (name, *self.column.beside):
+                    holder.pop(column, None)
                 yield text, row
 
     def _rows(self, block: Block, columns: Sequence[str]) -> Iterator[tuple[Any, tuple[Container, Group, int]]]:
@@ -723,9 +735,9 @@ class TextReader(TextRecords):
                 what = f"rows of {container.unit} {group.number:,}"
                 raise CorruptError(container.path, what, expected=group.rows, found=group.rows - (at - row))
 
-    def _texts(self, array: Any, where: tuple[Container, Group, int]) -> Iterator[list[str]]:
-        """Yield the texts of an array in batches of about 4 Mi characters; raise if a text is NULL or not UTF-8."""
-        container, group, row = where
+    def _texts(self, batch: Any, where: tuple[Container, Group, int]) -> Iterator[list[str]]:
+        """Yield the texts of rows in batches of about 4 Mi characters; raise if a text is NULL or not UTF-8."""
+        (container, group, row), array = where, values_of(batch, self.column.name)
         with worded(container.path, f"{container.unit} {group.number:,} cannot be read"):
             if array.null_count and "null-rows" not in self.allow_loss:
                 at = row + int(np.argmax(array.is_null().to_numpy(zero_copy_only=False)))
@@ -733,8 +745,9 @@ class TextReader(TextRecords):
                     container.path, f"row {at:,} of {container.unit} {group.number:,} is NULL", remedy=_NULLS
                 )
             words, found = None, list[Any]()
-            if self.column.chats:
-                found = list(self._chats(array, container, group, row))
+            if self.info.chats:
+                completions = values_of(batch, COMPLETION) if self.column.pairs else None
+                found = list(self._chats(array, completions, container, group, row))
             elif arrow().types.is_dictionary(array.type):  # rows may repeat a text: it is decoded once
                 words = self._decoded(array.dictionary, container, group, None)
                 found = array.indices.to_pylist()
@@ -751,11 +764,25 @@ class TextReader(TextRecords):
         if texts or not found:
             yield texts
 
-    def _chats(self, array: Any, container: Container, group: Group, row: int) -> Iterator[str | None]:
-        """Yield the texts of chats, None where NULL; raise NotTextError if a row is not a list of messages."""
-        for number, value in enumerate(array.to_pylist(), row):
+    def _chats(
+        self, array: Any, completions: Any, container: Container, group: Group, row: int
+    ) -> Iterator[str | None]:
+        """Yield the texts of chats, None where NULL; raise NotTextError if a row is not a list of messages.
+
+        Args:
+            array: The chats, or prompts.
+            completions: The completions of the prompts; None of chats.
+            container: The file.
+            group: The group of the rows.
+            row: The number of the first row in it.
+        """
+        others = [None] * len(array) if completions is None else completions.to_pylist()
+        for number, (value, other) in enumerate(zip(array.to_pylist(), others, strict=True), row):
             try:
-                yield None if value is None else chat_text(value)
+                if value is None:
+                    yield None
+                else:
+                    yield chat_text(value) if completions is None else pair_text(value, other, self.column.pairs)
             except ChatError as error:
                 what = f"row {number:,} of {container.unit} {group.number:,} {error}"
                 raise NotTextError(container.path, what) from error

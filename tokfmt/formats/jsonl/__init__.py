@@ -3,6 +3,8 @@
     file      bytes                                content
     records   {"text": "..."} \\n                   a document of text; options give the path of the field
          or   {"messages": [{...}, ...]} \\n        a chat, which a chat template renders; also conversations
+         or   {"prompt": "...",                  a document, of which the completion counts in the loss; texts, or
+               "completion": "..."} \\n             lists of messages
          or   {"input_ids": [1, 2, 3]} \\n          a sequence of token IDs, 0..2^32-1
               "labels": [-100, 2, 3]           of each ID: the ID, or -100 if it does not count in the loss
               "completion_mask": [0, 1, 1]     of each ID: 1 if it counts; also assistant_masks, and loss_mask by option

@@ -12,13 +12,14 @@ from dataclasses import replace
 
 import numpy as np
 
+from tokfmt.core.field_path import shown_path
 from tokfmt.core.findings import Audit, Code, Finding, Repair
 from tokfmt.errors import FormatError
 from tokfmt.formats.jsonl.fields import rows_of
 from tokfmt.formats.jsonl.index import RawIndex, begun, code_of, hidden_lines, hiding, read_index
 from tokfmt.formats.jsonl.lines import BOM, Lines, Positions, TextFile, border, walk
 from tokfmt.formats.jsonl.options import ReadOptions
-from tokfmt.formats.jsonl.parse import Fault, IdTooLarge, Parsed, shown_path
+from tokfmt.formats.jsonl.parse import Fault, IdTooLarge, Parsed
 from tokfmt.formats.jsonl.part import First, Part, first_record
 from tokfmt.wording import counted
 

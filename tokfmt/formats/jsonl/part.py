@@ -11,7 +11,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tokfmt.core.chats import TOOLS, are_messages, field_of_chats
+from tokfmt.core.chats import COMPLETION, PROMPT, TOOLS, Pairs, are_messages, field_of_chats, pairs_of
+from tokfmt.core.field_path import shown_path, value_at
 from tokfmt.core.loss_mask import ALL, ATTENTION, COUNTING, LENGTHS, LOSS_MASK, POSITIONS, mask_fields
 from tokfmt.core.reader import ByteOffset
 from tokfmt.core.records import Line
@@ -20,17 +21,7 @@ from tokfmt.files.place import Place
 from tokfmt.formats.jsonl.index import RawIndex, misplaced
 from tokfmt.formats.jsonl.lines import Lines, Positions, TextFile, border, line_number, walk
 from tokfmt.formats.jsonl.options import ReadOptions
-from tokfmt.formats.jsonl.parse import (
-    Document,
-    Fault,
-    Kind,
-    Parser,
-    dotted,
-    line_error,
-    load,
-    shown_path,
-    value_at,
-)
+from tokfmt.formats.jsonl.parse import Document, Fault, Kind, Parser, dotted, line_error, load
 
 Numbering = Callable[[], Callable[[Lines], Sequence[int]]]
 """Returns a function of lines that returns the index of the line of each record. A line of no record has none, and a
@@ -230,7 +221,9 @@ class First(NamedTuple):
         passed: Its fields of labels and masks that an option leaves out.
         has_unread_mask: It has a loss mask, and no option states which IDs it speaks of.
         counts_attended: An option takes what excludes padding as a loss mask, too.
-        chats: Its text is a list of messages.
+        chats: Its text is a list of messages, or a prompt with its completion.
+        pairs: What its prompt and its completion are.
+        fields: The names of its fields.
     """
 
     kind: Kind
@@ -241,6 +234,8 @@ class First(NamedTuple):
     has_unread_mask: bool = False
     counts_attended: bool = False
     chats: bool = False
+    pairs: Pairs = ""
+    fields: tuple[str, ...] = ()
 
     @property
     def masks(self) -> tuple[str, ...]:
@@ -255,7 +250,8 @@ class First(NamedTuple):
 
     def parser(self, *, others: bool) -> Parser:
         """Return a parser of the records; with `others`, it ignores other fields."""
-        return Parser(self.kind, self.keys, others, (*self.beside, *self.passed), chats=self.chats)
+        beside = (*self.beside, *self.passed, *((COMPLETION,) if self.pairs else ()))
+        return Parser(self.kind, self.keys, others, beside, chats=self.chats, pairs=self.pairs)
 
 
 def first_record(parts: Iterable[Part], options: ReadOptions, *, is_lenient: bool, collects: bool = False) -> First:
@@ -278,15 +274,16 @@ def first_record(parts: Iterable[Part], options: ReadOptions, *, is_lenient: boo
         for index, line in enumerate(lines.tolist()):
             document = load(line)
             value = document.value if isinstance(document, Document) else None
+            fields = tuple(value) if isinstance(value, dict) else ()
             if stated is None and (chats := _chats_of(value, keys)) is not None:
-                return chats
+                return chats._replace(fields=fields)
             text = document if isinstance(document, Fault) else texts.extract(value)
             shown = _kind_of(value_at(value, keys["ids"]), text)
             if stated is None and shown == "text":
-                return First("text", keys["text"])
+                return First("text", keys["text"], fields=fields)
             if shown == "ids" if stated is None else isinstance(value, dict):
                 both = (_BOTH.format(*map(shown_path, keys.values())),) * (isinstance(text, str) and stated is None)
-                return _of_ids(lines.text.path, value, keys["ids"], both, options)
+                return _of_ids(lines.text.path, value, keys["ids"], both, options)._replace(fields=fields)
             if not is_lenient and stated is None and isinstance(text, Fault) and not faults:
                 faults.append(line_error(lines, index, text))
                 if not collects:
@@ -306,6 +303,9 @@ def _chats_of(value: object, keys: Mapping[str, tuple[str, ...]]) -> First | Non
     if not isinstance(value, dict) or keys["text"][0] in value or keys["ids"][0] in value:
         return None
     name = field_of_chats(value)
+    if not name and (pairs := pairs_of(value)):
+        noted = f'"{PROMPT}" and "{COMPLETION}" of its records are one document; --text-field NAME reads one field'
+        return First("text", (PROMPT,), (noted, *tools), chats=True, pairs=pairs)
     if not name or not are_messages(value[name]):
         return None
     noted = f'"{name}" of its records holds chats; --text-field NAME reads another field'

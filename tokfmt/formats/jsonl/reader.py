@@ -9,7 +9,8 @@ from typing import cast
 import msgspec
 import numpy as np
 
-from tokfmt.core.chats import CHATS
+from tokfmt.core.chats import CHATS, PAIRS
+from tokfmt.core.field_path import shown_path
 from tokfmt.core.format import Hints
 from tokfmt.core.loss_mask import ATTENTION, LENGTHS, LOSS_MASK, MASK_OPTION, POSITIONS, TARGET, of_rows
 from tokfmt.core.ragged import Ragged, offsets_of
@@ -22,15 +23,7 @@ from tokfmt.formats.jsonl.fields import rows_of
 from tokfmt.formats.jsonl.index import RawIndex
 from tokfmt.formats.jsonl.lines import Lines, TextFile, border, line_number
 from tokfmt.formats.jsonl.options import ReadOptions
-from tokfmt.formats.jsonl.parse import (
-    Fault,
-    Kind,
-    Parsed,
-    Parser,
-    Problem,
-    line_error,
-    shown_path,
-)
+from tokfmt.formats.jsonl.parse import Fault, Kind, Parsed, Parser, Problem, line_error
 from tokfmt.formats.jsonl.part import Part, first_record
 
 _LISTED = 8  # damaged lines that a message lists by number
@@ -92,12 +85,14 @@ class JsonlReader(RecordReader):
             inferred=first.inferred,
             notes=tuple(notes),
             field=shown_path(first.keys),
-            loss_masks=CHATS
+            loss_masks=(PAIRS if first.pairs else CHATS)
             if first.chats
             else f"loss masks of its records ({', '.join(first.masks)})"
             if self._masks
             else "",
             chats="" if not first.chats else "plain" if "loss-mask" in hints.allow_loss else "masked",
+            pairs=first.pairs,
+            fields=first.fields,
             extras={"files": len(self.parts), "indexes": [index.path.name for index in indexes]},
             damage=tuple(damage),
         )
