@@ -148,7 +148,7 @@ def test_the_key_to_a_sequence_is_listed_where_there_is_one():
     async def steps(app, press):
         await press("3")
         table = app.tab.list
-        for _ in range(table.row_count):
+        for _ in range(table.count):
             listed = "To the sequence" in line(app.query_one(KeyBar), 0)
             assert ("l List" in line(app.query_one(KeyBar), 0)) == listed
             await press("s")
