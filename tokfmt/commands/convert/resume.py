@@ -44,7 +44,7 @@ from tokfmt.files.store import Identity
 from tokfmt.source.content import Manifest
 from tokfmt.source.manifest import extent, file_differences, read_manifest
 from tokfmt.source.request import SourceFiles, words_of
-from tokfmt.wording import printable
+from tokfmt.wording import counted, printable
 
 SCHEMA = "tokfmt.conversion/1"
 Facts = Mapping[str, object]
@@ -269,7 +269,8 @@ def resumed(
             try:
                 _tidy(staging, task, everything=in_tasks)
                 if not new and not in_tasks:
-                    note(f"continuing the work in {staging.home.name}")
+                    parts = f": {counted(journal.finished, 'part')} finished" if journal.finished else ""
+                    note(f"continuing the work in {staging.home.name}{parts}")
                 yield
             except BaseException as error:
                 curable = isinstance(error, _CURED_BY_OPTIONS) or bool(getattr(error, "accepted_by", ""))

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import json
 import struct
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tokfmt.core.chats import COMPLETION, PROMPT, Pairs, field_of_chats, has_message_keys
 from tokfmt.core.field_path import keys_of
 from tokfmt.core.findings import Problem, loss_in, noted
-from tokfmt.core.loss_mask import ATTENTION, LENGTHS, LOSS_MASK, POSITIONS, STARTS, mask_fields
+from tokfmt.core.loss_mask import ATTENTION, COUNTING, LENGTHS, LOSS_MASK, POSITIONS, STARTS, mask_fields
 from tokfmt.core.ragged import offsets_of
 from tokfmt.errors import (
     CorruptError,
@@ -535,7 +537,8 @@ class ArrowContainer:
         if not self.ended and not tail:
             remedy = "Copy or write it again; --allow-loss tail reads the batches that are complete"
             raise TruncatedError(path, "has no end marker: batches may be missing", offset=self.end, remedy=remedy)
-        self.groups = [Group(k, m.rows, m.begin, m.head + m.body) for k, m in enumerate(batches)]
+        self.flat = self._is_file and _is_flat(self._stored_schema())
+        self.groups = [Group(k, 1 if self.flat else m.rows, m.begin, m.head + m.body) for k, m in enumerate(batches)]
         check_rows(path, sum(group.rows for group in self.groups), self.file.size)
         footer = self.footer_error()
         if footer is not None and not tail:
@@ -592,7 +595,14 @@ class ArrowContainer:
 
     @cached_property
     def schema(self) -> Any:
-        """Names and types of the columns: pyarrow.Schema."""
+        """Names and types of the columns: pyarrow.Schema. A flat column counts as one of lists."""
+        stored = self._stored_schema()
+        if not self.flat:
+            return stored
+        (field,) = stored
+        return arrow().schema([(field.name, arrow().list_(field.type))])
+
+    def _stored_schema(self) -> Any:
         with worded(self.path, "the schema cannot be read"):
             first = self.messages[0]
             return _checked_names(
@@ -613,6 +623,8 @@ class ArrowContainer:
             batch is compressed or contradicts itself.
         """
         counts: list[int | None] = [None] * len(self.groups)
+        if self.flat:
+            return [message.rows for message in self.messages if message.kind == _BATCH]
         lists = _lists_at(self.schema, column)
         if lists is None:
             return counts
@@ -638,9 +650,9 @@ class ArrowContainer:
         """See `ParquetContainer.batches`."""
         pa = arrow()
         with worded(self.path, f"{self.unit} {group.number:,} cannot be read"):
-            number = [m.begin for m in self.messages].index(group.begin)
-            before = self.messages if self._is_file else self.messages[:number]
-            parts = [self.messages[0], *(m for m in before if m.kind == _DICTIONARIES), self.messages[number]]
+            number = bisect_left(self.messages, group.begin, key=attrgetter("begin"))
+            known = [m for m in self._dictionaries if self._is_file or m.begin < group.begin]
+            parts = [self.messages[0], *known, self.messages[number]]
             if (total := sum(m.head + m.body for m in parts)) > _BODY:
                 raise UnsafeError(self.path, f"{self.unit} {group.number:,} is too large", expected=_BODY, found=total)
             file = held(self.file, [(m.begin, m.head + m.body) for m in parts])
@@ -660,8 +672,15 @@ class ArrowContainer:
             batch = pa.ipc.open_stream(pa.py_buffer(stream), options=options).read_next_batch()
             for column in batch.columns:
                 column.validate(full=True)
+            if self.flat:
+                document = pa.ListArray.from_arrays([0, batch.num_rows], batch.column(0))
+                batch = pa.record_batch([document], names=self.schema.names)
             rows = max(1, group.rows * AT_ONCE // max(self._weight(group, batch, columns), 1))
             yield from (batch.slice(first, rows) for first in range(0, batch.num_rows, rows))
+
+    @cached_property
+    def _dictionaries(self) -> list[Message]:
+        return [message for message in self.messages if message.kind == _DICTIONARIES]
 
     def _weight(self, group: Group, batch: Any, columns: Sequence[str]) -> int:
         """Return the decoded bytes of a group: rows may repeat a list of a dictionary any number of times."""
@@ -702,6 +721,11 @@ class ArrowContainer:
                 expected=f"{_BODY:,}",
                 found=total,
             )
+
+
+def _is_flat(schema: Any) -> bool:
+    """Return whether a file holds one column of integers with a name of IDs: each record batch is a document."""
+    return len(schema) == 1 and schema.names[0] in IDS and arrow().types.is_integer(schema.field(0).type)
 
 
 def _heads(file: File) -> list[tuple[int, int]]:
@@ -872,7 +896,7 @@ Container = ParquetContainer | ArrowContainer
 
 
 IDS, TEXT = ("input_ids", "tokens", "token_ids", "ids"), "text"
-_CHATS = "chats"  # what a column of lists of messages can hold
+_CHATS, _FLAGS = "chats", "flags"  # what a column of lists of messages, or of booleans, can hold
 PACKED = ("input_ids", LOSS_MASK, STARTS)
 _NAME = "--text-field NAME chooses a column of text, --from-opt column=NAME any column"
 
@@ -1005,7 +1029,7 @@ def item_type(kind: Any) -> Any:
 
 
 def kind_of(kind: Any) -> str:
-    """Return what a type can hold: "ids" (lists of integers), "text" (strings or binary), "chats" (messages), or ""."""
+    """Return what a type can hold: "ids" (lists of integers), "text" (strings or binary), "chats", "flags", or ""."""
     if kind is None:
         return ""
     types, kind = arrow().types, plain(kind)
@@ -1013,7 +1037,7 @@ def kind_of(kind: Any) -> str:
         item = item_type(kind)
         if types.is_struct(item):
             return _CHATS if has_message_keys(field.name for field in item) else ""
-        return "ids" if types.is_integer(item) else ""
+        return "ids" if types.is_integer(item) else _FLAGS if types.is_boolean(item) else ""
     return "text" if str(kind).removeprefix("large_").removesuffix("_view") in ("string", "binary") else ""
 
 
@@ -1028,7 +1052,7 @@ def chosen(container: Container, options: ReadOptions) -> Column:
     column = _column(container, options)
     is_read = column.kind == "ids" and options.view == "documents"
     is_divided = not {STARTS, LENGTHS}.isdisjoint(column.mask_columns)
-    is_there = kind_of(typed(container.schema, ATTENTION)) == "ids"
+    is_there = kind_of(typed(container.schema, ATTENTION)) in ("ids", _FLAGS)
     return column._replace(attention=ATTENTION) if is_read and is_there and not is_divided else column
 
 
@@ -1058,10 +1082,10 @@ def _column(container: Container, options: ReadOptions) -> Column:
 
 def _beside(path: Place, every: Mapping[str, str], options: ReadOptions) -> tuple[tuple[str, ...], bool]:
     """Return the columns of labels, masks and starts to read, and whether "loss_mask" is not read."""
-    of_ids = [name for name, kind in every.items() if kind == "ids"]
-    masks = mask_fields(path, of_ids, options.loss_mask)
-    starts = tuple(name for name in (POSITIONS, LENGTHS) if name in of_ids)[:1]
-    return (*masks, *starts), LOSS_MASK in of_ids and options.loss_mask is None
+    there = [name for name, kind in every.items() if kind == "ids" or (kind == _FLAGS and name in COUNTING[1:])]
+    masks = mask_fields(path, there, options.loss_mask)
+    starts = tuple(name for name in (POSITIONS, LENGTHS) if name in there)[:1]
+    return (*masks, *starts), LOSS_MASK in there and options.loss_mask is None
 
 
 def _text_column(container: Container, every: Mapping[str, str], listed: str) -> Column:
@@ -1106,7 +1130,9 @@ def agreed(containers: Sequence[Container], options: ReadOptions) -> Column:
         masks = chosen(other, options).beside if both_ids else ()
         for name in dict.fromkeys((column.name, *column.beside, *masks)):
             for here, there in ((other, containers[0]), (containers[0], other)):
-                if kind_of(found := typed(here.schema, name)) != column.holds:
+                found = typed(here.schema, name)
+                own = kind_of(found) if name == column.name else kind_of(found).replace(_FLAGS, column.holds)
+                if own != column.holds:
                     what = f'has no column "{printable(name)}" of {kind}, as {printable(there.path.name)} has'
                     listed = printable(", ".join(here.schema.names[:20])) if found is None else str(found)
                     raise UnsupportedError(here.path, what, found=listed)
