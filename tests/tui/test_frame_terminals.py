@@ -66,7 +66,7 @@ def test_name_and_rows_are_in_the_first_line_beside_a_filter_and_a_comparison(co
         await press("5")
         assert "42 documents" in of_dataset(app)
         await press("1", "f", *"len>40", "enter")
-        assert str(app.query_one("#filtered").render()).endswith("F lists all")
+        assert str(app.query_one("#filtered").render()).endswith("F removes it")
         assert columns < 72 or "42 documents" in of_dataset(app)
         await press("F")
         titles = [str(label.render()) for label in app.query(".tab")]

@@ -46,6 +46,7 @@ class Summary(NamedTuple):
 
 
 _LEAST = 6  # cells of a name that is cut
+_NAMED = 22  # cells of what has failed
 
 
 def summary(session: Session, loading: Loading | None, number: int, datasets: int) -> tuple[Summary, str]:
@@ -79,7 +80,8 @@ def _loading(session: Session, loading: Loading | None) -> str:
         return f"◌ {name} {share:.1%} · esc stops" if share is not None else f"◌ {name}"
     if session.opened.pending:
         return f"v finds the {session.opened.pending}" if session.opened.pending == "documents" else ""
-    return "✗ 2 shows the error" if session.failure else ""
+    named = shortened(printable(session.failure).partition(": ")[0], _NAMED)
+    return f"✗ {named} · 3 shows why" if session.failure else ""
 
 
 def transfer(session: Session) -> str:
@@ -424,7 +426,7 @@ def filter_words(filtered: SearchJob) -> str:
     rows = filtered.results.rows_held
     cut = f", the first {short(rows)} listed" if rows < results.sequences else ""
     failed = " ✗" if filtered.failure else ""
-    return f"▼ {printable(filtered.words)}: {short(results.sequences)}{more}{cut}{failed} · F lists all"
+    return f"▼ {printable(filtered.words)}: {short(results.sequences)}{more}{cut}{failed} · F removes it"
 
 
 _KINDS = {
