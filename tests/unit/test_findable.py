@@ -26,7 +26,7 @@ def test_a_place_that_is_named_is_there(module):
     assert len(places) >= 5
     for path, name in places:
         text = (HOME / path).read_text()
-        assert not name or f"def {name}(" in text, (path, name)
+        assert not name or re.search(rf"(def|class) {name}\(", text), (path, name)
 
 
 def test_every_code_is_where_the_table_says():

@@ -82,12 +82,14 @@ ALLOWED = {
     "mix/trace.py": dict.fromkeys(
         ("os.path.exists", "os.path.normpath", "os.path.samefile"), "a local path, made shorter to be shown"
     ),
+    "commands/stats/stats.py": {"open": OWN},
     "commands/stats/report.py": {"File": "a report is a local file"},
     "registry.py": dict.fromkeys(
         ("os.path.basename", "os.path.dirname"), "modules of plug-ins, and a name of a destination"
     ),
     "browser/export.py": dict.fromkeys(("os.path.abspath", "os.path.expanduser", "os.path.lexists"), DESTINATION),
     "browser/data/saving.py": dict.fromkeys(("os.path.expanduser", "os.path.isdir", "os.path.lexists"), DESTINATION),
+    "browser/data/catalog.py": {"os.path.commonprefix": "names, character by character"},
     "browser/data/opening.py": dict.fromkeys(("os.path.isdir", "os.scandir", "os.stat", "stat"), BROWSER),
     "browser/data/session.py": dict.fromkeys(("os.path.abspath", "os.path.exists"), BROWSER),
     "browser/signals.py": {"os.open": "the terminal"},

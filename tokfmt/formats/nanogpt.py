@@ -28,7 +28,6 @@ from tokfmt.errors import CorruptError, FormatError, UnsupportedError
 from tokfmt.files.file import File, open_file
 from tokfmt.files.place import Place
 from tokfmt.formats.flat import (
-    Extent,
     FileLayout,
     FlatFormat,
     FlatInspection,
@@ -81,13 +80,6 @@ class NanoGptInspection(FlatInspection):
         after = self.layout.separators is Separators.AFTER
         if after and (head == ends).any() and extent.file.array(end - width, 1, extent.dtype)[0] != ends:
             yield Finding.of("TF645", CorruptError(extent.file.path, f"ends without {ends}", offset=end), "warning")
-
-
-def _only_begins(extent: Extent, eos: int) -> bool:
-    """Return whether a stream begins with its separator and does not end with it, as llama2.c writes it."""
-    ends = [0, extent.tokens - 1] if extent.tokens > 1 else []
-    found = [int(extent.file.array(at * extent.dtype.itemsize, 1, extent.dtype)[0]) == eos for at in ends]
-    return found == [True, False]
 
 
 class NanoGpt(FlatFormat):
@@ -176,9 +168,11 @@ class NanoGpt(FlatFormat):
         gpt2 = not hints.no_eos and bool((head == GPT2_EOS).any())
         eos = next((one for one in (hints.eos_id, hints.tokenizer_eos) if one is not None), GPT2_EOS)
         before, notes = options.side == "before", tuple[str, ...]()
-        if not before and not hints.no_eos and _only_begins(extent, eos):
-            note = f"it begins with {eos} and does not end with it: if it is in front of documents, "
-            notes = (f"{note}--from-opt side=before reads them",)
+        if not before and not hints.no_eos and extent.tokens > 1 and head[0] == eos:
+            last = extent.file.array((extent.tokens - 1) * extent.dtype.itemsize, 1, extent.dtype)
+            if last[0] != eos:  # as llama2.c writes it
+                note = f"it begins with {eos} and does not end with it: if it is in front of documents, "
+                notes = (f"{note}--from-opt side=before reads them",)
         return FileLayout(
             extents=[extent],
             separators=Separators.BEFORE if before else Separators.AFTER,

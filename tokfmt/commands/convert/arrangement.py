@@ -161,20 +161,17 @@ def arrangement_of(
     return Arrangement(shuffle, Shares(names, shares, check_seed(seed or 0, "--seed"), seed is not None, by))
 
 
-def dealt_by_content(arrangement: Arrangement, axis: TokenReader, workers: Workers, progress: Progress) -> Arrangement:
-    """Return the arrangement with the split of each sequence; unchanged if splits are not drawn for contents.
+def dealt_by_content(shares: Shares, axis: TokenReader, workers: Workers, progress: Progress) -> Shares:
+    """Return splits that are drawn for contents, with the split of each sequence.
 
     All tokens are read. Holds 1 byte per sequence.
 
     Args:
-        arrangement: The splits and the order.
+        shares: The splits.
         axis: All sequences, without separators and leads.
         workers: The workers that read.
         progress: Receives the number of tokens that were read.
     """
-    shares = arrangement.shares
-    if shares is None or shares.by != "content":
-        return arrangement
     from tokfmt.commands.compare.fingerprint import Hashing, hash_axis  # needs numpy.random and xxhash
 
     progress.phase("dealing sequences to splits", axis.info.tokens, "tokens")
@@ -183,7 +180,7 @@ def dealt_by_content(arrangement: Arrangement, axis: TokenReader, workers: Worke
         prints = np.empty((last - first, 2), np.uint64)
         hash_axis(what, first, prints, workers, progress.advance)
         dealt.append(shares.of_contents(prints))
-    return replace(arrangement, shares=replace(shares, dealt=np.concatenate(dealt)))
+    return replace(shares, dealt=np.concatenate(dealt))
 
 
 def _parsed(text: str) -> tuple[tuple[str, ...], tuple[Fraction, ...]]:

@@ -236,7 +236,9 @@ def _write_tokens(
         least = axis if "empty-sequences" in allow_loss else stored_axis(axis, target)
         place.need_room(destination.portions[0], writers[0], least)
     content = accept_losses(request, inputs, destination, gathered, losses, target, writers[0], workers)
-    arrangement = dealt_by_content(request.arrangement, gathered.axis, workers, notes)
+    arrangement = request.arrangement
+    if (shares := arrangement.shares) is not None and shares.by == "content":
+        arrangement = replace(arrangement, shares=dealt_by_content(shares, gathered.axis, workers, notes))
     request = replace(request, arrangement=arrangement)
     if request.verify and request.task is None:
         from tokfmt.commands.convert.verify import verify_counts  # fingerprints need numpy.random and xxhash

@@ -393,7 +393,9 @@ def _would_write(
     with make_executor("serial", 1) as executor:
         workers = Workers(executor, 1, Path())
         gathered = gather(request, inputs, destination, workers, notes)
-        arrangement = dealt_by_content(request.arrangement, gathered.axis, workers, notes)
+        arrangement = request.arrangement
+        if (shares := arrangement.shares) is not None and shares.by == "content":
+            arrangement = replace(arrangement, shares=dealt_by_content(shares, gathered.axis, workers, notes))
     for note in gathered.notes:
         notes.add(note)
     accepted, counts = Losses([*known, *destination.lead.lost]).accepted(request), []
