@@ -270,8 +270,8 @@ def unpiped(request: Request, pipes: Sequence[int], progress: Progress) -> Itera
 
 def _copy(path: str | os.PathLike[str], copy: Path) -> None:
     if os.fspath(path) == STREAM and (sys.stdin is None or sys.stdin.isatty()):
-        what = "closed" if sys.stdin is None else "a terminal"
-        raise OptionError(f"-: standard input is {what}. Pipe something into it, or name a file")
+        state = "closed" if sys.stdin is None else "a terminal"
+        raise OptionError(f"-: standard input is {state}. Pipe something into it, or name a file")
     try:
         fd = os.dup(sys.stdin.fileno()) if os.fspath(path) == STREAM else os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:

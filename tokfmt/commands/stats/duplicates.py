@@ -148,8 +148,8 @@ class Store:
         step = _BUCKETS // count
         bounds = [np.searchsorted(rows[:, 0] >> np.uint64(56), np.arange(0, _BUCKETS + 1, step)) for rows in self.rows]
         for bucket in range(count):
-            found = [_counted(rows[at[bucket] : at[bucket + 1]]) for rows, at in zip(self.rows, bounds, strict=True)]
-            yield np.concatenate([np.empty((0, 4), np.uint64), *found])
+            parts = [_counted(rows[at[bucket] : at[bucket + 1]]) for rows, at in zip(self.rows, bounds, strict=True)]
+            yield np.concatenate([np.empty((0, 4), np.uint64), *parts])
 
 
 def too_many(sequences: int, most: int | None = None) -> bool:
@@ -158,25 +158,25 @@ def too_many(sequences: int, most: int | None = None) -> bool:
 
 
 def duplicates_of(
-    found: Repeats | None, lengths: Table, describe: Callable[[DuplicateGroup], RepeatedSequence]
+    repeated: Repeats | None, lengths: Table, describe: Callable[[DuplicateGroup], RepeatedSequence]
 ) -> Duplicates | None:
     """Return the values of a report on repeated sequences; None if they were not counted.
 
     Args:
-        found: The repeated sequences.
+        repeated: The repeated sequences.
         lengths: The lengths of all sequences. Empty sequences are not duplicates.
         describe: Describes one of the largest groups.
     """
-    if found is None:
+    if repeated is None:
         return None
     filled = lengths.total - lengths.count(0)
     return Duplicates(
-        sequences=found.surplus,
-        share=found.surplus / filled if filled else 0.0,
-        tokens=found.tokens,
-        token_share=found.tokens / lengths.weight if lengths.weight else 0.0,
-        groups=found.groups,
-        largest=[describe(group) for group in found.largest[:LISTED_GROUPS]],
+        sequences=repeated.surplus,
+        share=repeated.surplus / filled if filled else 0.0,
+        tokens=repeated.tokens,
+        token_share=repeated.tokens / lengths.weight if lengths.weight else 0.0,
+        groups=repeated.groups,
+        largest=[describe(group) for group in repeated.largest[:LISTED_GROUPS]],
     )
 
 
@@ -190,18 +190,18 @@ def repeats(stores: Sequence[Store | None], listed: int = LISTED_GROUPS) -> Repe
     Returns:
         The sequences; None if they were not counted for every dataset.
     """
-    kept = [store for store in stores if store is not None]
-    if len(kept) < len(stores):
+    present = [store for store in stores if store is not None]
+    if len(present) < len(stores):
         return None
     groups = surplus = tokens = 0
     largest = _NO_GROUPS
-    count = 1 if sum(map(len, kept)) <= _FEW else _BUCKETS
-    for parts in zip(*(store.buckets(count) for store in kept), strict=True):
+    count = 1 if sum(map(len, present)) <= _FEW else _BUCKETS
+    for parts in zip(*(store.buckets(count) for store in present), strict=True):
         datasets = np.repeat(np.arange(len(parts), dtype=np.uint64), [len(part) for part in parts])
-        rows, found = _grouped(np.concatenate(parts), datasets)
-        several = np.flatnonzero(found > 1)
-        rows, counts = rows[several], found[several].astype(np.int64)
-        lengths = _lengths(rows, kept)
+        rows, frequencies = _grouped(np.concatenate(parts), datasets)
+        several = np.flatnonzero(frequencies > 1)
+        rows, counts = rows[several], frequencies[several].astype(np.int64)
+        lengths = _lengths(rows, present)
         groups += len(counts)
         surplus += int(counts.sum()) - len(counts)
         tokens += int(((counts - 1) * lengths).sum())
@@ -262,15 +262,15 @@ def _grouped(rows: Rows, datasets: NDArray[np.uint64] | None = None) -> tuple[Ro
     if not len(begins):
         return np.empty((0, 3 if datasets is None else 4), np.uint64), np.empty(0, np.uint64)
     first = np.minimum.reduceat(places, begins)
-    kept = rows[order[begins], :3]
-    kept[:, 2] = (first & np.uint64(_FAR)) << np.uint64(_LENGTH_BITS) | lengths[order[begins]]
+    groups = rows[order[begins], :3]
+    groups[:, 2] = (first & np.uint64(_FAR)) << np.uint64(_LENGTH_BITS) | lengths[order[begins]]
     if datasets is not None:
-        kept = np.column_stack([kept, first >> np.uint64(PLACE_BITS)])
-    return kept, np.add.reduceat(rows[order, 3], begins)
+        groups = np.column_stack([groups, first >> np.uint64(PLACE_BITS)])
+    return groups, np.add.reduceat(rows[order, 3], begins)
 
 
 def _same(rows: Rows, lengths: NDArray[np.uint64], order: NDArray[np.intp]) -> NDArray[np.bool_]:
     """Return for each row but the first, in this order, if it has the same sequence as the row before it."""
     a, b = order[1:], order[:-1]
-    found: NDArray[np.bool_] = (rows[a, 0] == rows[b, 0]) & (rows[a, 1] == rows[b, 1]) & (lengths[a] == lengths[b])
-    return found
+    alike: NDArray[np.bool_] = (rows[a, 0] == rows[b, 0]) & (rows[a, 1] == rows[b, 1]) & (lengths[a] == lengths[b])
+    return alike

@@ -52,19 +52,19 @@ class RankedGroups:
     total: int
 
     @staticmethod
-    def of(found: Repeats, number: Callable[[Offsets], Offsets]) -> RankedGroups:
+    def of(repeated: Repeats, number: Callable[[Offsets], Offsets]) -> RankedGroups:
         """Return the listed groups of one dataset.
 
         Args:
-            found: The groups.
+            repeated: The groups.
             number: Returns the numbers of the sequences at ascending positions.
         """
-        columns = [(group.position, group.count, group.length) for group in found.largest]
+        columns = [(group.position, group.count, group.length) for group in repeated.largest]
         positions, counts, lengths = np.array(columns, np.int64).reshape(-1, 3).T
         order = np.argsort(positions)
         numbers = np.empty(len(order), np.int64)
         numbers[order] = number(positions[order])
-        return RankedGroups(numbers, counts, lengths, found.groups)
+        return RankedGroups(numbers, counts, lengths, repeated.groups)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
