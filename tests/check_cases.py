@@ -260,6 +260,11 @@ def wrapped_ids(tmp):
     return path, {}
 
 
+def labels_of_another_length(tmp):
+    (tmp / "x.jsonl").write_text('{"input_ids": [1, 2], "labels": [1]}\n')
+    return tmp / "x.jsonl", {}
+
+
 def lengths_of_no_version(tmp):
     (tmp / "x.jsonl").write_bytes(b'{"text": "a"}\n{"text": "b"}\n')
     (tmp / "x.idx").write_bytes(pickle.dumps([(0, 13), (14, 7)], protocol=4))
@@ -657,7 +662,7 @@ CASES = {
     "TF215": no_separator_in_blocks, "TF216": mostly_separators, "TF217": same_blocks, "TF218": padding_inside, "TF219": eight_bytes,
     "TF301": no_file, "TF302": other_suffix, "TF327": one_file_for_all, "TF328": broken_params,
     "TF333": beyond_vocabulary, "TF334": mask_of_two, "TF335": counted_padding, "TF343": masks_of_both_kinds, "TF344": a_file_lost,
-    "TF411": stale_metadata, "TF413": no_group_file, "TF415": wrapped_ids, "TF515": lengths_of_no_version,
+    "TF411": stale_metadata, "TF413": no_group_file, "TF415": wrapped_ids, "TF515": lengths_of_no_version, "TF520": labels_of_another_length,
     "TF910": no_manifest, "TF911": other_size, "TF912": other_checksum, "TF913": other_counts, "TF914": changed_source,
     "TF915": more_than_a_dataset, "TF916": a_ledger_of_another, "TF918": a_file_of_two,
     "TF921": beyond_tokenizer, "TF922": other_end_of_text, "TF927": wrapped_in_16_bits, "TF928": two_runs_in_one_folder, "TF923": noise, "TF924": read_as_latin1,

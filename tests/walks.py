@@ -24,7 +24,7 @@ def survey_of(axis, *, region, window, shuffle):
         patch.setattr(walk, "WINDOW", window)
         patch.setattr(walk, "windows", lambda a, b, size=window: reader.windows(a, b, min(size, window)))
         patch.setattr(walk, "_size", lambda axis: region)
-        return walk.measure([axis], AnyOrder(SerialExecutor(), 1, Path()), progress=Progress())[0]
+        return walk.measure([axis], AnyOrder(SerialExecutor(), 1, Path()), members=True, progress=Progress())[0]
 
 
 def place_of_text(block, number, blocks):

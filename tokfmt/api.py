@@ -357,6 +357,7 @@ def stats(
     bos: EosChoice = None,
     allow_loss: str | Iterable[str] = (),
     duplicates: bool = True,
+    duplicate_groups: PathLike | None = None,
     sample: int | None = None,
     seed: int = 0,
     seq_len: int | None = None,
@@ -381,6 +382,8 @@ def stats(
             manifest).
         allow_loss: Names of the losses in reading that you accept, one or several.
         duplicates: Count equal sequences. Takes 24 bytes of memory per sequence.
+        duplicate_groups: File of JSON Lines that receives each group of equal sequences with all members, over all
+            paths (default: none is written). It replaces only an older list.
         sample: Number of sequences to look at (default: all sequences).
         seed: Seed that draws the sequences if `sample` is given.
         seq_len: Tokens per sample, to compute the cost of packing (default: not computed).
@@ -412,6 +415,7 @@ def stats(
                 vocab_size=count("vocab_size", vocab_size),
                 seq_len=count("seq_len", seq_len),
                 duplicates=duplicates,
+                duplicate_groups=None if duplicate_groups is None else os.fspath(duplicate_groups),
                 sample=count("sample", sample),
                 seed=seed,
                 jobs=count("jobs", jobs),
@@ -566,8 +570,9 @@ def show(
 
     Args:
         path: A file or a directory.
-        selection: `5`, `0:10`, `-3:`, `random:5`, a number, a slice, or a query (see
-            `commands.search.query`). Default: the first five sequences.
+        selection: `5`, `0:10`, `-3:`, `random:5`, a number, a slice, `dup`, or a query (see
+            `commands.search.query`). `dup` selects the first sequence of each group of equal ones. Default: the first
+            five sequences.
         format: The format (default: detected from content).
         options: Read options of the format.
         tokenizer: The name, directory or tokenizer.json of a tokenizer; it decodes IDs and encodes text.

@@ -142,6 +142,9 @@ def test_a_stream_whose_separator_is_not_known_is_identified_all_the_same(tmp_pa
     found = tokfmt.info(tmp_path / "train.bin", format="nanogpt", eos="none")
     assert (found.sequences, found.eos_from) == (None, "--eos none")
     assert "  separator   none (--eos none)" in lines(found)
+    np.arange(1, 900, dtype="<i4").repeat(1000)[: 100 * 8192].tofile(tmp_path / "stage1_block_0000.bin")
+    found = tokfmt.info(tmp_path / "stage1_block_0000.bin")
+    assert "  separator   50256 (stage1 convention; not among the first 65,536 tokens)" in lines(found)
 
 
 def test_samples_whose_separator_is_not_known_are_identified_all_the_same():

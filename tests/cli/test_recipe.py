@@ -125,11 +125,11 @@ def test_stats_begin_with_the_table_of_sources():
 
 
 def test_a_budget_is_drawn_in_several_passes(tmp_path):
-    """With --tokens, --epochs limits the passes; too few of them are refused with the number that suffices."""
+    """With --tokens, --epochs limits the passes; too few of them are refused with the number that suffices for all."""
     words = (
         "recipe",
-        f"a={PACK}:0.5",
-        f"b={PACK}:0.5",
+        f"a={PACK}:0.25",
+        f"b={PACK}:0.75",
         "--seq-len",
         "8",
         "--tokens",
@@ -139,8 +139,8 @@ def test_a_budget_is_drawn_in_several_passes(tmp_path):
         "--explain",
     )
     code, _, err = tokfmt(*words)
-    assert (code, "Allow epochs = 8, or ask for fewer tokens" in err) == (4, True), err
-    code, out, _ = tokfmt(*words, "--epochs", "8")
+    assert (code, "Allow epochs = 12, or ask for fewer tokens" in err) == (4, True), err
+    code, out, _ = tokfmt(*words, "--epochs", "12")
     assert (code, out.splitlines()[0].split(";")[0]) == (0, "1,250 samples of 8: 10,000 tokens")
 
 

@@ -4,15 +4,18 @@ import json
 import shutil
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from paths import FIXTURES
+from paths import FIXTURES, TOKENIZER
+from tokenizers import Tokenizer
 
 import tokfmt
 from tokfmt.errors import LossyConversionError, TokfmtError
 from tokfmt.text import chats
 
 CHATS = Path(str(FIXTURES / "chats"))
+EOS = 4095
 EXPECTED = json.loads((CHATS / "expected.json").read_text())
 PLAIN = (CHATS / "plain" / "chat_template.jinja").read_text()
 
@@ -56,6 +59,94 @@ def test_ids_and_masks_are_those_of_transformers(name, tmp_path):
     trained, tokens = (sum(map(len_of, EXPECTED[:2])) for len_of in (lambda one: sum(one["assistant_masks"]), total))
     counts = "2 chats with 7 messages (assistant 3, system 1, user 3)"
     assert f"{counts}; {trained} of {tokens} tokens, what the assistant says, count in the loss" in done.notes[-1]
+
+
+LINES = [json.loads(line) for line in (CHATS / "messages.jsonl").read_text().splitlines()]
+ENDED = [(row["messages"], wanted) for row, wanted in zip(LINES, EXPECTED, strict=True)
+         if row["messages"][-1]["role"] == "assistant" and "weight" not in row["messages"][-1]]  # fmt: skip
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "parquet", "arrow"])
+def test_a_prompt_of_messages_counts_from_its_completion_on(suffix, tmp_path):
+    """As trl's completion_mask: what the template renders of the prompt, with the header of an answer, is 0."""
+    ended = ENDED if suffix == "jsonl" else ENDED[:2]  # one type of a column
+    pairs = [{"prompt": chat[:-1], "completion": chat[-1:]} for chat, _ in ended]
+    source = stored(tmp_path / f"x.{suffix}", pairs)
+    done = tokfmt.convert(source, tmp_path / "y.parquet", tokenizer=CHATS / "plain", eos="none", jobs=1, verify=True)
+    for row, (_, wanted) in zip(rows(tmp_path / "y.parquet"), ended, strict=True):
+        ids, mask = wanted["input_ids"], wanted["assistant_masks"]
+        first = len(mask) - mask[::-1].index(1) - 1
+        while mask[first - 1]:
+            first -= 1
+        assert row == {"input_ids": ids, "assistant_masks": [0] * first + [1] * (len(ids) - first)}
+    assert f"{len(pairs)} prompts with their completions of" in done.notes[-1]
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "parquet", "arrow"])
+def test_a_prompt_of_text_counts_from_its_completion_on_without_a_template(suffix, tmp_path):
+    pairs = [{"prompt": "The sky is", "completion": " blue é."}, {"prompt": "", "completion": "two <|endoftext|>"}]
+    source = stored(tmp_path / f"x.{suffix}", pairs)
+    tokfmt.convert(source, tmp_path / "y.parquet", tokenizer=TOKENIZER, to_eos=EOS, jobs=1, verify=True)
+    encode = Tokenizer.from_file(str(TOKENIZER / "tokenizer.json")).encode
+    (tmp_path / "plain.jsonl").write_text(
+        "".join(json.dumps({"text": "".join(pair.values())}) + "\n" for pair in pairs)
+    )
+    tokfmt.convert(tmp_path / "plain.jsonl", tmp_path / "plain.parquet", tokenizer=TOKENIZER, to_eos=EOS, jobs=1)
+    plain = [row["input_ids"] for row in pq.read_table(tmp_path / "plain.parquet").to_pylist()]
+    for row, ids, pair in zip(rows(tmp_path / "y.parquet"), plain, pairs, strict=True):
+        first = len(encode(pair["prompt"], add_special_tokens=False).ids)
+        assert row["input_ids"][: len(ids)] == ids
+        assert row["assistant_masks"] == [0] * first + [1] * (len(row["input_ids"]) - first)
+    with pytest.raises(LossyConversionError, match="loss masks of its prompts, on their completions"):
+        tokfmt.convert(source, tmp_path / "x.pbin", tokenizer=TOKENIZER, jobs=1)
+    tokfmt.convert(source, tmp_path / "back.jsonl")
+    assert [json.loads(line) for line in (tmp_path / "back.jsonl").read_text().splitlines()] == pairs
+    with tokfmt.open(source, tokenizer=TOKENIZER) as opened:
+        assert opened[1].tolist() == plain[1]
+
+
+def stored(path, pairs):
+    """Write records: lines, or a table as pyarrow infers it."""
+    if path.suffix == ".jsonl":
+        path.write_text("".join(json.dumps(pair) + "\n" for pair in pairs))
+        return path
+    table = pa.Table.from_pylist(pairs)
+    if path.suffix == ".parquet":
+        pq.write_table(table, path)
+    else:
+        with pa.OSFile(str(path), "wb") as file, pa.ipc.new_stream(file, table.schema) as out:
+            out.write_table(table)
+    return path
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "parquet", "arrow"])
+def test_a_path_names_a_message_in_every_format_of_records(suffix, tmp_path):
+    chats_ = [chat for chat, _ in ENDED[:2]]
+    source = stored(tmp_path / f"x.{suffix}", [{"id": 1, "meta": {"messages": chat}} for chat in chats_])
+    how = {"options": {"text_field": "meta.messages.0.content"}}
+    tokfmt.convert(source, tmp_path / "y.jsonl", allow_loss="fields", tokenizer=TOKENIZER, **how)
+    wanted = [chat[0]["content"] for chat in chats_]
+    with tokfmt.open(source, tokenizer=TOKENIZER, **how) as opened:
+        assert [opened.text(k) for k in range(2)] == wanted
+    source = stored(
+        tmp_path / f"z.{suffix}",
+        [{"meta": {"messages": chat[:length]}} for chat, length in zip(chats_, (3, 1), strict=True)],
+    )
+    with pytest.raises(TokfmtError, match="line 2|row 1 of .* is NULL"):
+        tokfmt.convert(
+            source, tmp_path / "y.pbin", tokenizer=TOKENIZER, options={"text_field": "meta.messages.2.content"}
+        )
+
+
+def test_pairs_that_are_not_of_one_kind_are_refused_with_their_line(tmp_path):
+    message = [{"role": "user", "content": "a"}]
+    for second, error in (
+        ({"prompt": "a"}, "has no completion of text"),
+        ({"prompt": message, "completion": message}, "has no prompt of text"),
+    ):
+        source = stored(tmp_path / "x.jsonl", [{"prompt": "a", "completion": "b"}, second])
+        with pytest.raises(TokfmtError, match=f"line 2 {error}"):
+            tokfmt.convert(source, tmp_path / "y.parquet", tokenizer=TOKENIZER, jobs=1)
 
 
 def total(one):

@@ -44,13 +44,40 @@ def marks(source, home, **words):
 
 @pytest.mark.parametrize("name", ["a.parquet", "a.jsonl"])
 def test_masks_of_trl_are_masks_of_their_ids(name, tmp_path):
-    other = [[1, 0, 1, 1], [1, 1], [1, 1, 0]]
-    source = stored(tmp_path / name, input_ids=IDS, completion_mask=MASK, assistant_masks=other)
-    both = [[a & b for a, b in zip(*rows, strict=True)] for rows in zip(MASK, other, strict=True)]
-    assert marks(source, tmp_path) == [IDS, both]
-    labels = [[i if m else -100 for i, m in zip(*rows, strict=True)] for rows in zip(IDS, other, strict=True)]
-    source = stored(tmp_path / name, input_ids=IDS, labels=labels, completion_mask=MASK)
-    assert marks(source, tmp_path) == [IDS, both]
+    labels = [[i if m else -100 for i, m in zip(*rows, strict=True)] for rows in zip(IDS, MASK, strict=True)]
+    source = stored(tmp_path / name, input_ids=IDS, labels=labels, completion_mask=MASK, assistant_masks=MASK)
+    assert marks(source, tmp_path) == [IDS, MASK]
+
+
+@pytest.mark.parametrize("name", ["a.parquet", "a.jsonl"])
+def test_masks_that_contradict_each_other_are_refused_until_an_option_chooses(name, tmp_path):
+    other = [[0, 0, 1, 1], [1, 0], [0, 0, 1]]
+    both = {"completion_mask": MASK, "assistant_masks": other}
+    source = stored(tmp_path / name, input_ids=IDS, **both)
+    record = "line 3" if name == "a.jsonl" else "row 2 of row group 0"
+    words = (
+        f"{record} has completion_mask and assistant_masks that differ: .* its token 1 .*loss_mask=completion_mask or"
+    )
+    with pytest.raises(FormatError, match=words):
+        marks(source, tmp_path)
+    (report,) = tokfmt.check(source)
+    assert {"TF520", "TF665"} & {finding.code for finding in report.findings}
+    for choice, mask in (*both.items(), ("all", other)):
+        assert marks(source, tmp_path, options={"loss_mask": choice}) == [IDS, mask]
+    with pytest.raises(FormatError, match=r"has no labels, which --from-opt loss_mask=labels reads"):
+        marks(source, tmp_path, options={"loss_mask": "labels"})
+
+
+def test_padding_of_records_is_left_out_as_that_of_rows_is(tmp_path):
+    """TRL's collators, and tokenizers with padding, write attention_mask; a 0 inside of a record is content."""
+    padded = {"input_ids": [[0, 1, 2, 0], [3, 4, 0]], "attention_mask": [[0, 1, 1, 0], [1, 1, 0]]}
+    source = stored(tmp_path / "a.jsonl", **padded)
+    assert [one.tolist() for one in tokfmt.open(source)] == [[1, 2], [3, 4]]
+    assert not tokfmt.check(source)[0].findings
+    source = stored(tmp_path / "b.jsonl", input_ids=[[1, 2, 3, 0]], attention_mask=[[1, 0, 1, 0]])
+    with pytest.raises(FormatError, match=r"line 1 has an attention_mask that excludes IDs inside .*loss_mask=all"):
+        tokfmt.open(source)[0]
+    assert marks(source, tmp_path, options={"loss_mask": "all"}) == [[[1, 2, 3]], [[1, 0, 1]]]
 
 
 @pytest.mark.parametrize("name", ["a.parquet", "a.jsonl"])
@@ -74,15 +101,15 @@ def packed_rows(draw):
 
 
 @settings(max_examples=examples(40), deadline=None, suppress_health_check=list(HealthCheck))
-@given(packed_rows(), st.sampled_from(["position_ids", "seq_lengths"]))
-def test_packed_rows_are_divided_into_their_documents(tmp_path_factory, rows, how):
+@given(packed_rows(), st.sampled_from(["position_ids", "seq_lengths"]), st.sampled_from([".parquet", ".jsonl"]))
+def test_packed_rows_are_divided_into_their_documents(tmp_path_factory, rows, how, suffix):
     home = tmp_path_factory.mktemp("packed")
     ids = [[token for one in row for token, _ in one] for row in rows]
     labels = [[token if counts else -100 for one in row for token, counts in one] for row in rows]
     lengths = [[len(one) for one in row] for row in rows]
     places = [[k for length in row for k in range(length)] for row in lengths]
     source = stored(
-        home / "a.parquet", input_ids=ids, labels=labels, **{how: places if how == "position_ids" else lengths}
+        home / f"a{suffix}", input_ids=ids, labels=labels, **{how: places if how == "position_ids" else lengths}
     )
     documents = [one for row in rows for one in row]
     wanted = (
@@ -91,8 +118,12 @@ def test_packed_rows_are_divided_into_their_documents(tmp_path_factory, rows, ho
     )
     with tokfmt.open(source) as opened:
         assert [one.tolist() for one in opened] == wanted[0]
+        numbers = rows and [len(documents) - 1, 0]
+        assert [opened[k].tolist() for k in numbers] == [wanted[0][k] for k in numbers]
     if any(label == -100 for row in labels for label in row):
         assert marks(source, home) == list(wanted)
+    if suffix == ".jsonl":
+        return
     tokfmt.convert(source, home / "b.parquet", options={"view": "samples"}, verify=True)
     found = pq.read_table(home / "b.parquet").to_pylist()
     assert [row["input_ids"] for row in found] == ids

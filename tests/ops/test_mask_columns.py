@@ -46,6 +46,67 @@ def test_a_label_that_is_another_id_is_refused_with_its_place(name, tmp_path):
     assert tokfmt.convert(source, tmp_path / "x.parquet", allow_loss="loss-mask", **given).tokens == 28
 
 
+def litdata_of(folder, fields):
+    """Write one chunk as litdata's BinaryWriter does: the offsets of items, and each with the sizes of its fields."""
+    names = sorted(fields)
+    rows = [[np.array(fields[name][k], "<i8").tobytes() for name in names] for k in range(len(fields[names[0]]))]
+    items = [np.array([len(value) for value in row], "<u4").tobytes() + b"".join(row) for row in rows]
+    offsets = np.cumsum([4 * (len(items) + 2), *map(len, items)], dtype="<u4")
+    chunk = np.array([len(items)], "<u4").tobytes() + offsets.tobytes() + b"".join(items)
+    (folder / "chunk-0-0.bin").write_bytes(chunk)
+    children = [{"type": None, "context": None, "node_data": None, "children_spec": []}] * len(names)
+    spec = {"type": "builtins.dict", "context": json.dumps(names), "node_data": None, "children_spec": children}
+    config = {"data_format": ["no_header_tensor:18"] * len(names), "data_spec": json.dumps([1, spec])}
+    stated = {"filename": "chunk-0-0.bin", "chunk_bytes": len(chunk), "chunk_size": len(items), "dim": None}
+    (folder / "index.json").write_text(json.dumps({"chunks": [stated], "config": config}))
+
+
+def mds_of(folder, fields):
+    """Write one shard as MDSWriter does: each sample has the sizes of its columns, and a shape before each array."""
+    names = sorted(fields)
+    rows = [[np.array(fields[name][k], "<i8") for name in names] for k in range(len(fields[names[0]]))]
+    arrays = [[bytes([1 << 2, len(value)]) + value.tobytes() for value in row] for row in rows]
+    items = [np.array([len(value) for value in row], "<u4").tobytes() + b"".join(row) for row in arrays]
+    offsets = np.cumsum([4 * (len(items) + 2), *map(len, items)], dtype="<u4")
+    shard = np.array([len(items)], "<u4").tobytes() + offsets.tobytes() + b"".join(items)
+    (folder / "shard.00000.mds").write_bytes(shard)
+    columns = {"column_names": names, "column_encodings": ["ndarray:int64"] * len(names)}
+    data = {"raw_data": {"basename": "shard.00000.mds", "bytes": len(shard), "hashes": {}}, "zip_data": None}
+    stated = {"format": "mds", "version": 2, "samples": len(items), "column_sizes": [None] * len(names)}
+    (folder / "index.json").write_text(json.dumps({"version": 2, "shards": [{**stated, **columns, **data}]}))
+
+
+@pytest.mark.parametrize(("write", "item"), [(litdata_of, "item"), (mds_of, "sample")])
+def test_masks_of_folders_that_contradict_each_other_are_refused_until_an_option_chooses(write, item, tmp_path):
+    source, ids = tmp_path / "x", [[1, 2], [3, 4, 5]]
+    source.mkdir()
+    masks = {
+        "completion_mask": [[0, 1], [0, 0, 1]],
+        "labels": [[-100, 2], [-100, 4, 5]],
+        "loss_mask": [[1, 0], [0, 1, 0]],
+    }
+    write(source, {"input_ids": ids, **masks})
+
+    def read(**words):
+        tokfmt.convert(source, tmp_path / "x.parquet", eos="none", overwrite=True, verify=True, **words)
+        return [
+            [int(label > 0) for label in row] for row in pq.read_table(tmp_path / "x.parquet")["labels"].to_pylist()
+        ]
+
+    with pytest.raises(
+        FormatError, match=rf"{item} 1 has labels and completion_mask that differ: .* its token 1 .*=all"
+    ):
+        read()
+    for choice, counts in {
+        "labels": [[0, 1], [0, 1, 1]],
+        "completion_mask": [[0, 1], [0, 0, 1]],
+        "all": [[0, 1], [0, 0, 1]],
+        "own": [[1, 0], [0, 1, 0]],
+        "next": [[0, 1], [0, 0, 1]],
+    }.items():
+        assert read(options={"loss_mask": choice}) == counts
+
+
 def test_labels_of_another_length_and_fields_without_names_are_refused(tmp_path):
     source = tmp_path / "x"
     shutil.copytree(FIXTURES / "litdata" / "sft", source)
@@ -70,12 +131,7 @@ def test_labels_of_another_length_and_fields_without_names_are_refused(tmp_path)
             tokfmt.open(source)
 
 
-def test_columns_that_differ_or_have_another_length_are_reported(tmp_path):
-    both = {"input_ids": [[1, 2, 3]], "labels": [[-100, 2, 3]], "completion_mask": [[0, 0, 1]]}
-    pq.write_table(pa.table(both), tmp_path / "both.parquet")
-    done = tokfmt.convert(tmp_path / "both.parquet", tmp_path / "x.parquet")
-    assert "labels and completion_mask differ at 1 position: a token counts in the loss if each" in done.notes[0]
-    assert pq.read_table(tmp_path / "x.parquet")["labels"].to_pylist() == [[-100, -100, 3]]
+def test_columns_of_another_length_are_reported(tmp_path):
     short = {"input_ids": [[1, 2], [1, 2, 3]], "assistant_masks": [[0, 1], [0, 1]]}
     pq.write_table(pa.table(short), tmp_path / "short.parquet")
     with pytest.raises(FormatError, match="row 1 of row group 0 has assistant_masks of another length.*Correct that"):

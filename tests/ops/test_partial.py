@@ -379,8 +379,10 @@ def test_a_pack_that_is_cut_in_its_tokens_is_saved_if_the_separator_is_known(siz
     cut(path, size)
     tokens = np.frombuffer(whole[12:size][: (size - 12) // 2 * 2], "<u2")
     count = int(np.count_nonzero(tokens == EOS))
-    with pytest.raises(FormatError, match="--eos ID"):
+    with pytest.raises(FormatError, match="add --eos ID"):
         tokfmt.convert(path, tmp_path / "y.pbin", allow_partial=True)
+    with pytest.raises(FormatError, match="--allow-partial --eos ID saves the complete documents"):
+        tokfmt.convert(path, tmp_path / "y.pbin")
     if not count:
         with pytest.raises(FormatError, match="no sequence of it is certain"):
             tokfmt.convert(path, tmp_path / "y.pbin", allow_partial=True, eos=EOS)

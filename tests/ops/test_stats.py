@@ -32,7 +32,7 @@ from tokfmt.commands.stats.report import (
     read_baseline,
     unmet,
 )
-from tokfmt.errors import FormatError, OptionError
+from tokfmt.errors import ConversionError, FormatError, OptionError
 
 PACK = FIXTURES / "modalities" / "D_2byte_gpt2.pbin"
 BLOCKS = FIXTURES / "stage1" / "blocks"
@@ -98,6 +98,43 @@ def test_schedule_changes_nothing(large, tmp_path):
     assert measured(large, jobs=3).as_json() == block
     same = ("sequences", "tokens", "lengths", "ids", "first_tokens", "last_tokens", "duplicates", "max_id")
     assert {key: pack[key] for key in same} == {key: block[key] for key in same}
+
+
+@pytest.mark.parametrize("tokenizer", [None, TOKENIZER])
+def test_groups_list_all_members_of_all_datasets(tokenizer, tmp_path):
+    texts = [f"Text number {k % 40}." for k in range(130)] + ["", ""]
+    halves = {"a.jsonl": texts[:70], "b.jsonl": texts[70:]}
+    for name, half in halves.items():
+        (tmp_path / name).write_text("".join(json.dumps({"text": text}) + "\n" for text in half))
+    out, how = tmp_path / "groups.jsonl", {} if tokenizer is None else {"tokenizer": str(tokenizer)}
+    report = measured(*(tmp_path / name for name in halves), duplicate_groups=out, **how)
+    lines = [json.loads(line) for line in out.read_text().splitlines()]
+    assert len(lines) == report.total.duplicates.groups == 40
+    assert sum(line["count"] - 1 for line in lines) == report.total.duplicates.sequences
+    assert [line["group"] for line in lines] == list(range(40))
+    for line in lines:
+        named = [(m["path"].rpartition("/")[2], number) for m in line["members"] for number in m["sequences"]]
+        assert line["count"] == len(named) == len(set(named))
+        assert {halves[name][number] for name, number in named} == {line["text"]}
+        assert (line["unit"], line["ids"] is None) == (("tokens", False) if tokenizer else ("characters", True))
+    pack = tmp_path / "x.pbin"
+    tokfmt.convert(tmp_path / "a.jsonl", pack, tokenizer=str(TOKENIZER), manifest=False)
+    for path, given in ((tmp_path / "a.jsonl", how), (pack, {})):
+        shown = list(tokfmt.show(path, "dup", limit=0, **given).shown)
+        assert [one.equal.tolist() for one in shown] == [
+            [k, k + 40] for k in sorted(range(30), key=lambda k: (-shown_length(shown, k), k))
+        ]
+    with pytest.raises(OptionError, match="--duplicate-groups and --sample cannot be combined"):
+        measured(pack, duplicate_groups=out, sample=5)
+    before = out.read_bytes()
+    assert measured(pack, tmp_path / "nothing", duplicate_groups=out).failures
+    assert out.read_bytes() == before
+    with pytest.raises(ConversionError, match="not a list of duplicate groups"):
+        measured(pack, duplicate_groups=tmp_path / "a.jsonl")
+
+
+def shown_length(shown, number):
+    return next(one.length for one in shown if one.index == number)
 
 
 def test_duplicates_can_be_switched_off():

@@ -57,7 +57,7 @@ def test_files_beside_those_of_a_dataset_are_listed_too(folder):
 
     async def steps(app, press):
         found = catalog_rows(app)
-        assert [row[0] for row in found] == [".", "a.pbin", "b/deep/store.zarr", "b/text", "z.pbin"]
+        assert [row[0] for row in found] == ["gpt2_text_document.*", "a.pbin", "b/deep/store.zarr", "b/text", "z.pbin"]
         assert [row[1] for row in found[:2]] == ["megatron", "modalities"]
 
     browse_folder(folder, steps)

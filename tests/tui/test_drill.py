@@ -97,7 +97,7 @@ def test_every_list_is_exported(repeated, name, tmp_path):
         assert wanted
         if name == "groups":
             await press("home")
-            assert wanted[0] == {"sequence": 0, "count": 3, "length": 3}
+            assert wanted[0] == {"sequence": 0, "count": 3, "length": 3, "sequences": [0, 2, 6]}
             await press("shift+down", "e", "enter")
             assert len((tmp_path / "x-groups-2.jsonl").read_text().splitlines()) == 2
         await press("e", *(["backspace"] * 60), *path.name, "enter")

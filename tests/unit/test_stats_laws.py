@@ -1,7 +1,8 @@
 """Statistics are a monoid: any partition, any order, any window gives the numbers that lists give."""
 
 import functools
-from collections import Counter
+from collections import Counter, defaultdict
+from functools import partial
 
 import numpy as np
 import pytest
@@ -12,11 +13,18 @@ from machines import Machine
 from walks import place_of_text, survey_of
 
 import tokfmt
-from tokfmt.commands.stats.duplicates import PLACE_BITS, TOO_MANY, Seen, Store, repeats
+from tokfmt.commands.stats.duplicates import (
+    PLACE_BITS,
+    TOO_MANY,
+    Seen,
+    Store,
+    groups_of,
+    repeats,
+)
 from tokfmt.commands.stats.tables import KEPT, Counts, Table, histogram, packing
 from tokfmt.commands.stats.texts import TextStats, TextSurvey
 from tokfmt.commands.stats.walk import Indexed, Streamed, Tally
-from tokfmt.errors import CorruptError
+from tokfmt.errors import CorruptError, OptionError
 from tokfmt.plugin import Info, Layout, Separators, TokenReader
 
 EOS = 9
@@ -169,6 +177,21 @@ def test_duplicates_never_fill_memory(tmp_path, monkeypatch, name, count, is_lef
     assert facts.sequences == count
     assert (facts.duplicates is None) == is_left_out
     assert (TOO_MANY in facts.notes) == is_left_out
+    if is_left_out:
+        with pytest.raises(OptionError, match="more than half of this machine's memory"):
+            tokfmt.stats([tmp_path / name], jobs=1, **how, duplicate_groups=tmp_path / "groups.jsonl")
+        assert not (tmp_path / "groups.jsonl").exists()
+
+
+def test_a_group_of_most_sequences_takes_8_bytes_per_member():
+    """Many equal sequences are one row per region, and their positions."""
+    store, count = Store(), 1 << 17
+    for a in range(0, 3 * count, count):
+        hashes = np.full((count, 2), 5, np.uint64)
+        store.add(Seen.of(hashes, np.arange(a, a + count) * 7, np.full(count, 7)).folded(members=True))
+    assert 24 * len(store) <= 8 * 3 * count + 3 * 32
+    (group,) = (groups := groups_of([store])).lengths.tolist()
+    assert (group, groups.members.tolist()) == (7, [7 * k for k in range(3 * count)])
 
 
 @settings(max_examples=examples(120), deadline=None)
@@ -209,9 +232,15 @@ def test_any_regions_in_any_order(drawn, again, region, random, window, kind, lo
         number = axis.number(group.position, survey.begun)
         assert documents.index(documents[number]) == number
         assert (len(documents[number]), documents.count(documents[number])) == (group.length, group.count)
-    places = np.sort([group.position for group in repeated.largest]).astype(np.int64)
-    numbers = [axis.number(place, survey.begun) for place in places.tolist()]
-    assert axis.numbers(places, survey.begun).tolist() == numbers
+    listed = groups_of([survey.store]).numbered([partial(axis.numbers, begun=survey.begun)])
+    places = defaultdict(list)
+    for number, document in enumerate(map(tuple, documents)):
+        places[document].append(number)
+    ranked = [document for document in groups if groups[document] > 1]
+    ranked.sort(key=lambda document: (-groups[document], -len(document), places[document]))
+    assert listed.members.tolist() == [number for document in ranked for number in places[document]]
+    assert listed.counts.tolist() == [groups[document] for document in ranked]
+    assert listed.lengths.tolist() == list(map(len, ranked))
 
 
 def test_long_sequences_are_hashed_only_when_another_is_as_long():
@@ -222,7 +251,7 @@ def test_long_sequences_are_hashed_only_when_another_is_as_long():
         assert repeats([survey.store]).surplus == repeated
         assert survey.stats.lengths.total == 4
         if len(other) != len(long):
-            assert len(survey.store) == sum(map(len, survey.store.buckets(256))) == 2
+            assert len(survey.store) == sum(len(rows) for rows, _ in survey.store.buckets(256)) == 2
 
 
 @pytest.mark.parametrize("blocks", [1, 2, 3, 1000, 1 << 18])

@@ -37,7 +37,9 @@ _WRITTEN = (
 @click.option("-o", "--output", type=PLACE, metavar="FILE.toml", help="Recipe to write (default: standard output).")
 @click.option("--explain", is_flag=True, help="Print the part of each source: tokens, share, passes, cut, padded.")
 @click.option("--overwrite", is_flag=True, help="Replace a recipe that exists.")
-@click.option("--seq-len", type=Count(1), help="Tokens per sample (default: a recipe of documents).")
+@click.option(
+    "--seq-len", type=Count(1), help="Tokens per sample: 2048 or 2Ki; 2k is 2,000 (default: a recipe of documents)."
+)
 @click.option(
     "--pack",
     type=Words(["stream", "document", "bestfit", "stored"]),

@@ -32,6 +32,7 @@ _EPILOG = examples(
     "tokfmt show pack.pbin random:2 --seed 1",
     "tokfmt show pack.pbin token:464,2068",
     "tokfmt show pack.pbin 'len>100'",
+    "tokfmt show pack.pbin dup --limit 0",
     "tokfmt show corpus.jsonl 0:3 --tokenizer tokenizer",
     "tokfmt show corpus.jsonl \"text:'(?i)a whale'\"",
     "tokfmt show pack.pbin --raw",
@@ -86,7 +87,8 @@ def command(path: str, selection: str | None, **given: Any) -> None:
 
     SEL selects sequences (default: the first five). It is a number (5, -1), a range (0:10, -3:), random:5, or a search:
     token:464, token:464,3290 (consecutive IDs), any:464,3290 (any of several IDs), first:464, last:0, id>=50257,
-    text:'regex' (in the decoded text), len>4096, len==0, 10<len<20, same:17 (equal to sequence 17), or seq:3,17,20:30.
+    text:'regex' (in the decoded text), len>4096, len==0, 10<len<20, dup (the first of each group of equal sequences),
+    same:17 (equal to sequence 17), or seq:3,17,20:30.
 
     A search that finds nothing reports that, and exits with 0.
 
@@ -199,6 +201,7 @@ def _terminal() -> bool:
 
 # sequences
 
+_EQUAL = 10  # equal sequences listed of a group
 _LINES = 3  # of a sequence on a terminal; everything when piped or with --full
 _MARK = {"bold": True, "reverse": True}
 
@@ -234,6 +237,10 @@ def _write_sequence(shown: Shown, style: _Style) -> None:
         heading = counted(shown.length, "token" if has_ids else "character")
         if shown.found is not None:
             heading += f", found at {shown.found[0]:,}..{shown.found[1]:,}"
+        if shown.equal is not None:
+            more = len(shown.equal) - _EQUAL
+            others = ", ".join(f"#{number}" for number in shown.equal[:_EQUAL].tolist())
+            heading += f", {len(shown.equal):,} times: {others}{f' and {more:,} more' if more > 0 else ''}"
         click.echo(click.style(f"#{shown.index}", bold=True) + click.style(f"  {heading}", dim=True))
         for line in origin_lines(shown.origins or ()):
             click.echo(line)
@@ -383,6 +390,8 @@ def _write_json(facts: dict[str, Any], sequences: Iterator[Shown]) -> None:
     count = 0
     for count, shown in enumerate(sequences, 1):
         own: dict[str, Any] = {"index": shown.index, "length": shown.length, "found": shown.found}
+        if shown.equal is not None:
+            own["equal"] = shown.equal.tolist()
         if shown.origins is not None:
             own["origins"] = [dataclasses.asdict(one) for one in shown.origins]
         click.echo((",\n    " if count > 1 else "\n    ") + json.dumps(own)[:-1], nl=False)

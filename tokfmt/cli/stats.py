@@ -38,6 +38,7 @@ _EPILOG = examples(
     "tokfmt stats pack.pbin",
     "tokfmt stats gpt2_text_document --vocab-size 50257 --seq-len 512",
     "tokfmt stats corpus.jsonl --tokenizer tokenizer",
+    "tokfmt stats train.pbin test.pbin --duplicate-groups groups.jsonl",
     "tokfmt stats pack.pbin --expect 'max_id < 50257' --expect 'duplicates.share < 0.01'",
 )
 
@@ -46,8 +47,16 @@ _EPILOG = examples(
 @click.argument("paths", nargs=-1, required=True, type=PLACE, metavar="PATH...")
 @tokenizer("Tokenizer that encodes text, shows IDs as text, and gives the vocabulary.")
 @click.option("--vocab-size", type=Count(1), help="Vocabulary size, to report its share in use and the IDs beyond it.")
-@click.option("--seq-len", type=Count(1), help="Tokens per sample, to estimate the cost of packing.")
+@click.option(
+    "--seq-len", type=Count(1), help="Tokens per sample, to estimate the cost of packing: 2048 or 2Ki (2k is 2,000)."
+)
 @click.option("--no-duplicates", is_flag=True, help="Do not count duplicates, which takes 24 bytes per sequence.")
+@click.option(
+    "--duplicate-groups",
+    type=PLACE,
+    metavar="GROUPS.jsonl",
+    help="Write each group of equal sequences with all members, over all PATHs; replaces only an older list.",
+)
 @click.option(
     "--sample", type=Count(1), metavar="N", help="Read about N sequences of each PATH, and estimate the values."
 )
@@ -94,6 +103,7 @@ def command(
     vocab_size: int | None,
     seq_len: int | None,
     no_duplicates: bool,
+    duplicate_groups: str | None,
     sample: int | None,
     seed: int,
     expected: Sequence[str],
@@ -127,6 +137,7 @@ def command(
         vocab_size=vocab_size,
         seq_len=seq_len,
         duplicates=not no_duplicates,
+        duplicate_groups=duplicate_groups,
         sample=sample,
         seed=seed,
         jobs=jobs,
@@ -138,6 +149,13 @@ def command(
         changed = deviations(report, before, allowed) if before is not None else []
         if place is not None and report.datasets:
             _write_page(report, place, request, watcher)
+    if duplicate_groups is not None and not quiet:
+        why = ", because a dataset cannot be read"
+        click.echo(
+            f"{'did not write' if report.failures else 'wrote'} {printable(duplicate_groups)}"
+            f"{why if report.failures else ''}",
+            err=True,
+        )
     if place is not None and report.datasets and not quiet:
         click.echo(f"wrote {printable(html)}", err=True)
     against = f"{baseline} (tolerance {tolerance.strip()})"

@@ -6,7 +6,6 @@ sequences are read. A fact that would take more is taken from the manifest, or i
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -86,14 +85,14 @@ class Overview:
         max_id_from: "dataset", "manifest", or "N tokens" for the first tokens that were read; "" if no ID is known.
         eos_id: The separator; None without one, or if it is not known.
         eos_from: The origin of the separator.
-        eos_seen: How many of the sequences that were looked at end with it, in words; "" if none
-            was looked at.
+        eos_seen: How many of the sequences that were looked at end with it, or how many of the first tokens of a
+            stream are not it, in words; "" if none was looked at.
         separators: Where separators are stored: "none", "trailing", "between", "after" or "before"; None for records.
         tokenizer: `name` and `digest` of the tokenizer that made the token IDs, by the manifest; None if not stated.
         manifest: The manifest; None without one.
         ids: The first token IDs of the first sequence that has any; None for text.
         text: The first words of the first sequence; None without a tokenizer on this machine.
-        fields: The fields of the first record of JSON lines; empty for another dataset.
+        fields: The fields of the first record of JSON lines, or the columns of a table; empty for another dataset.
         notes: Sentences on what tokfmt inferred, and on defects.
     """
 
@@ -172,7 +171,6 @@ def _overview(datasets: Sequence[SourceFiles], request: SourceRequest, handle: T
         size_bytes=size,
         eos_id=source.separator.eos_id,
         eos_from=source.separator.source,
-        eos_seen=source.separator.seen,
         tokenizer=None if made is None else {"name": str(made.get("name") or ""), "digest": str(made["digest"])},
         manifest=_written(manifest),
         **facts,
@@ -204,19 +202,13 @@ def _of_records(source: Source, records: RecordReader, manifest: Manifest) -> di
         "dtype": None,
         "max_id": top,
         "max_id_from": "" if top is None else "manifest",
+        "eos_seen": source.separator.seen,
         "separators": None,
         "ids": tuple(value[:_IDS]) if isinstance(value, list) else None,
         "text": shortened(value, _CHARACTERS) if isinstance(value, str) else None,
         "notes": source.notes,
-        "fields": () if value is None or not facts.json_lines else _fields_of(records),
+        "fields": facts.fields,
     }
-
-
-def _fields_of(records: RecordReader) -> tuple[str, ...]:
-    """Return the fields of the first record, whose line was read already."""
-    batch = next(iter(records.lines(records.blocks(1, 0, 1)[0])), None)
-    record = json.loads(batch.lines[0]) if batch is not None and batch.lines else {}
-    return tuple(record) if isinstance(record, dict) else ()
 
 
 def _first_record(source: Source, records: RecordReader) -> str | list[int] | None:
@@ -253,9 +245,11 @@ def _of_tokens(source: Source, stored: TokenReader, request: SourceRequest, mani
         "dtype": str(about.dtype),
         "max_id": top,
         "max_id_from": top_from,
+        "eos_seen": source.separator.seen or _unseen(stored, eos_id),
         "separators": about.separators.value,
         "ids": tuple(_first_ids(axis, eos_id).tolist()),
         "text": None,
+        "fields": about.fields,
         "notes": notes,
     }
 
@@ -301,6 +295,14 @@ def _largest(stored: TokenReader, manifest: Manifest, *, computed: bool) -> tupl
         return None, ""
     top = max(largest_id(stored.tokens(a, b)) for a, b in windows(0, read))
     return top, "dataset" if read == about.tokens and not about.beginning else f"{read:,} tokens"
+
+
+def _unseen(stored: TokenReader, eos_id: int | None) -> str:
+    """Return how many of the first tokens of a stream have no separator among them, in words; "" if one of them is."""
+    if eos_id is None or not stored.info.separators.alone:
+        return ""
+    head = stored.tokens(0, min(stored.info.tokens, _FIRST))
+    return "" if not len(head) or (head == eos_id).any() else f"not among the first {len(head):,} tokens"
 
 
 def _first_ids(axis: TokenReader, eos_id: int | None) -> Tokens:

@@ -6,9 +6,12 @@ read, filtered, compared and shown as other texts are. `text.chats` encodes them
     field           message                                written by
     messages        {"role": "user", "content": "..."}     OpenAI, Hugging Face
     conversations   {"from": "human", "value": "..."}      ShareGPT; human becomes user, gpt becomes assistant
+    prompt          text, or a list of messages            TRL, with `completion`, which is of the same kind
 
 - Content is a string, or a list of parts `{"type": "text", "text": "..."}`. It may be missing or null, as beside
   `tool_calls`. Other keys of a message are kept, for templates that read them. A key whose value is null is left out.
+- A prompt with its completion is one document, in which only the completion counts in the loss. Its text is the JSON
+  `{"prompt": ..., "completion": ...}`.
 - `"weight": 0` of a message of the assistant states that it does not count in the loss.
 """
 
@@ -16,7 +19,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Literal
 
 from tokfmt.errors import TokfmtError
 
@@ -24,7 +27,12 @@ FIELDS = ("messages", "conversations")
 """Names of the fields or columns that hold chats."""
 TOOLS = "tools"
 """A field beside the messages that templates can use. tokfmt does not read it."""
+PROMPT, COMPLETION = "prompt", "completion"
+"""Names of the fields or columns that hold the two parts of a document."""
 CHATS = "loss masks of its chats, on what the assistant says"
+PAIRS = "loss masks of its prompts, on their completions"
+Pairs = Literal["", "texts", "chats"]
+"""What the two parts of records are; "" if records do not have two parts."""
 ASSISTANT = "assistant"
 _ROLES = {"human": "user", "gpt": ASSISTANT}
 _LARGEST = 1 << 64
@@ -55,6 +63,12 @@ def field_of_chats(fields: Iterable[str]) -> str:
     return next((name for name in FIELDS if name in there), "")
 
 
+def pairs_of(record: Mapping[str, object]) -> Pairs:
+    """Return what the prompt and the completion of a record are; "" if it does not have both."""
+    parts = [record.get(PROMPT), record.get(COMPLETION)]
+    return "texts" if all(isinstance(part, str) for part in parts) else "chats" if all(map(are_messages, parts)) else ""
+
+
 def are_messages(value: object) -> bool:
     """Return whether a value is a list of messages, as far as its first item shows."""
     return isinstance(value, list) and bool(value) and isinstance(value[0], dict) and has_message_keys(value[0])
@@ -72,15 +86,37 @@ def chat_text(value: object) -> str:
     Raises:
         ChatError: The value is not a list of messages.
     """
-    if not isinstance(value, list) or not value:
-        raise ChatError("has no messages")
-    messages = [_message(number, message) for number, message in enumerate(value)]
-    text = json.dumps(messages, ensure_ascii=False)
+    return _json(_messages(value))
+
+
+def pair_text(prompt: object, completion: object, kind: Pairs) -> str:
+    """Return the JSON of a prompt and its completion, texts or lists of messages each.
+
+    Raises:
+        ChatError: They are not of the kind.
+    """
+    parts = {PROMPT: prompt, COMPLETION: completion}
+    if kind == "chats":
+        return _json({name: _messages(part, f"{name} of messages") for name, part in parts.items()})
+    for name, part in parts.items():
+        if not isinstance(part, str):
+            raise ChatError(f"has no {name} of text")
+    return _json(parts)
+
+
+def _json(value: object) -> str:
+    text = json.dumps(value, ensure_ascii=False)
     try:
         text.encode()
     except UnicodeEncodeError as error:
         raise ChatError("has a lone surrogate in its messages, which is not a character") from error
     return text
+
+
+def _messages(value: object, what: str = "messages") -> list[dict[str, Any]]:
+    if not isinstance(value, list) or not value:
+        raise ChatError(f"has no {what}")
+    return [_message(number, message) for number, message in enumerate(value)]
 
 
 def _message(number: int, value: object) -> dict[str, Any]:

@@ -13,9 +13,9 @@ and the writer of a format:
 
     Encoding                                   is decoded in                        is encoded in
     a byte 0 or 1 per token, in a second file  core/annotation.py `mask_bytes`      core/annotation.py `bytes_of_marks`
-    a column of labels (Hugging Face)          formats/arrow/reader.py `_labeled`   core/loss_mask.py `labels_of`
-    a field of labels or of a mask             formats/jsonl/reader.py `_marks`     -
-    columns of packed rows (Megatron Bridge)   formats/arrow/reader.py `_packed`    core/loss_mask.py `of_next`
+    labels (Hugging Face) and masks of rows    core/row_fields.py `_labeled`        core/loss_mask.py `labels_of`
+    labels and masks of items of shards        formats/shards.py `LossMask`         -
+    packed rows of Megatron-Bridge             core/row_fields.py `_packed`         core/loss_mask.py `of_next`
     a mask and labels of each sample           core/loss_mask.py `beside_samples`   formats/hdf5/writer.py `_blocks`
     what the assistant says in chats           text/chats.py `_marks`               -
     none, made by a recipe                     mix/samples.py `marks`
@@ -27,14 +27,16 @@ Records (`core.records`) return marks with their IDs, and state them in `RecordI
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.ragged import Offsets, offsets_of
 from tokfmt.core.reader import TokenReader
-from tokfmt.errors import ConversionError
+from tokfmt.errors import ConversionError, UnsupportedError
+from tokfmt.files.place import Place
 
 TARGET, MASKED_END, BEGINS = 1, 2, 4
 IGNORED = -100
@@ -44,12 +46,51 @@ LABELS, MASKS = "labels", ("completion_mask", "assistant_masks")
 """Names beside `input_ids` of Hugging Face's labels (the ID of the token, or -100), and of TRL's masks of tokens."""
 POSITIONS, LENGTHS = "position_ids", "seq_lengths"
 """Names beside `input_ids` of packed rows: positions that begin at 0 in each document, or the lengths of documents."""
+ATTENTION, STARTS = "attention_mask", "seq_start_id"
+"""Names beside `input_ids` of what excludes padding, and of the starts of documents in rows of Megatron-Bridge."""
 LOSS_MASK = "loss_mask"
 """A name of masks that speak of the ID itself or, as those of Megatron-LM, of the ID after it: an option decides."""
+COUNTING = (LABELS, *MASKS, LOSS_MASK)
+"""Names of labels and masks, which state the tokens that count in the loss."""
 MASK_OPTION = "--from-opt loss_mask=own (of each ID) or loss_mask=next (of the ID after it) reads it"
+ALL = "all"
+"""The choice of all labels and masks: a token counts in the loss if each of them counts it."""
+MaskChoice = Literal["own", "next", "labels", "completion_mask", "assistant_masks", "all"]
+MASK_CHOICES = (
+    "labels or mask to read: a name; own: loss_mask, of each ID; next: loss_mask, of the ID after it; all: a token "
+    "counts if each counts it; auto: all but loss_mask, which must agree"
+)
+"""The help of the option `loss_mask` of formats of records."""
 
 Marks = NDArray[np.uint8]
 Flags = NDArray[np.bool_]
+
+
+def mask_fields(path: Place, there: Sequence[str], choice: str | None) -> tuple[str, ...]:
+    """Return the fields of labels and masks to read.
+
+    Args:
+        path: The file, for the error.
+        there: The names of the fields that the records have.
+        choice: The option `loss_mask`, a `MaskChoice`; None: those that speak of the ID itself.
+
+    Raises:
+        UnsupportedError: The records do not have the field that is chosen.
+    """
+    found = tuple(name for name in (LABELS, *MASKS) if name in there)
+    if choice in (None, ALL):
+        return found
+    name = LOSS_MASK if choice in ("own", "next") else str(choice)
+    if name not in there:
+        listed = ", ".join((*found, *([LOSS_MASK] if LOSS_MASK in there else []))) or None
+        raise UnsupportedError(path, f"has no {name}, which --from-opt loss_mask={choice} reads", found=listed)
+    return (name,)
+
+
+def which_of(names: Iterable[str]) -> str:
+    """Return the remedy for labels and masks that contradict each other."""
+    one = " or ".join(f"loss_mask={name}" for name in names)
+    return f"--from-opt {one} reads one of them; loss_mask={ALL} counts a token if each counts it"
 
 
 def separated(marks: Marks, plain: Flags) -> Marks:

@@ -124,6 +124,7 @@ class Info:
         loss_masks: Description of loss masks beside the tokens, which few formats can store; "" without any.
         segmented: Rows hold several documents, and the dataset states where each begins, without separators.
         inner: For each index whose documents hold several sequences, such as sentences: where it states them.
+        fields: Names of the columns of a table, those that are not read too; empty for other datasets.
         extras: Facts specific to the format (variant, byte order, width ...), for display.
         damage: The parts that `Hints.allow_partial` left out.
         lost: The parts that are left out because the user accepted their loss (`Hints.allow_loss`).
@@ -156,6 +157,7 @@ class Info:
     loss_masks: str = ""
     segmented: bool = False
     inner: tuple[Inner, ...] = ()
+    fields: tuple[str, ...] = ()
     extras: Mapping[str, object] = field(default_factory=dict)
     damage: tuple[Damage, ...] = ()
     lost: tuple[Loss, ...] = ()

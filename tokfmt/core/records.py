@@ -17,6 +17,7 @@ from typing import Any, ClassVar, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from tokfmt.core.chats import Pairs, pair_text
 from tokfmt.core.ragged import Offsets, Ragged
 from tokfmt.core.reader import ByteOffset, Damage, Inner
 from tokfmt.errors import Loss, TokfmtError
@@ -141,6 +142,8 @@ class RecordInfo:
             chats; "" without any.
         chats: Records are chats, whose texts are those of `core.chats.chat_text`: "masked" if what the assistant says
             is to be marked, "plain" if it is not; "" for other texts and for IDs.
+        pairs: Of chats, what their prompts and completions are: those of text need no chat template.
+        fields: Names of the fields of the first record, or of the columns of a table; empty for other datasets.
         inferred, notes, split, other_splits, extras, facts, damage, lost, made_by: As in `reader.Info`.
     """
 
@@ -158,8 +161,10 @@ class RecordInfo:
     eos_id: int | None = None
     loss_masks: str = ""
     chats: Literal["", "masked", "plain"] = ""
+    pairs: Pairs = ""
     split: str | None = None
     other_splits: tuple[str, ...] = ()
+    fields: tuple[str, ...] = ()
     extras: Mapping[str, object] = dataclasses.field(default_factory=dict)
     damage: tuple[Damage, ...] = ()
     lost: tuple[Loss, ...] = ()
@@ -169,6 +174,11 @@ class RecordInfo:
     def is_text(self) -> bool:
         """True if a record is text, False if it is token IDs."""
         return self.kind == "text"
+
+    @property
+    def is_templated(self) -> bool:
+        """True if a chat template renders the records."""
+        return bool(self.chats) and self.pairs != "texts"
 
     @property
     def facts(self) -> Mapping[str, object]:
@@ -261,8 +271,10 @@ class RecordReader(ABC):
         """
         if self.info.is_text:
             for batch in self.texts(block):
-                if self.info.chats:
-                    lines = [f'{{"messages": {text}}}'.encode() for text in batch.texts]
+                if self.info.pairs:
+                    lines = [(text or pair_text("", "", "texts")).encode() for text in batch.texts]
+                elif self.info.chats:
+                    lines = [f'{{"messages": {text or "[]"}}}'.encode() for text in batch.texts]
                 else:
                     lines = [json.dumps({"text": text}, ensure_ascii=False).encode() for text in batch.texts]
                 yield RecordBatch(lines=lines, skipped=batch.skipped)

@@ -110,7 +110,8 @@ def files_at_hand() -> Iterator[None]:
     if _open.beyond is not None:
         yield
         return
-    _open.beyond = files = []
+    files: list[File] = []
+    _open.beyond = files
     try:
         yield
     finally:

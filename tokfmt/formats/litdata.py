@@ -34,6 +34,7 @@ from tokfmt.base.options import option
 from tokfmt.core.annotation import shown
 from tokfmt.core.findings import Code, Problem
 from tokfmt.core.format import Confidence, Probe
+from tokfmt.core.loss_mask import MASK_CHOICES, MaskChoice, mask_fields
 from tokfmt.core.ragged import Offsets
 from tokfmt.core.reader import TokenReader
 from tokfmt.errors import CorruptError, FormatError, UnsupportedError
@@ -50,7 +51,6 @@ from tokfmt.formats.shards import (
     ShardFormat,
     ShardWriter,
     Written,
-    columns_of_masks,
     gathered,
     loss_masks_of,
 )
@@ -73,6 +73,7 @@ class ReadOptions:
     rows: Literal["documents", "blocks"] = option(
         "documents", "rows are documents, or blocks of a stream that --eos splits"
     )
+    loss_mask: MaskChoice | None = option(None, MASK_CHOICES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,7 +161,8 @@ class LitData(ShardFormat):
         "TF748": Code(
             "labels or a mask that do not fit the IDs",
             "An item has another number of labels, or of values of a mask, than of IDs; a label is neither the ID nor "
-            "-100; or a mask is neither 0 nor 1. Write the items again; --allow-loss loss-mask reads the IDs alone.",
+            "-100; a mask is neither 0 nor 1; or labels and masks count other tokens. Write the items again; "
+            "--from-opt loss_mask=NAME reads one column of them, and --allow-loss loss-mask the IDs alone.",
         ),
         "TF747": Code(
             "dim is not the number of tokens of the chunk",
@@ -188,8 +190,9 @@ class LitData(ShardFormat):
         _check_readable(path, config)
         fields, problems = _fields(path, config), list[Problem]()
         chosen = _chosen(path, fields, config["data_format"], options.column)
-        beside = [name for name in columns_of_masks(list(fields)) if name != chosen and fields[name] is not None]
-        shards = [_listed(path, chunk, config, fields, chosen, beside) for chunk in chunks]
+        integers = [name for name, dtype in fields.items() if dtype is not None]
+        beside = [name for name in mask_fields(path, integers, options.loss_mask) if name != chosen]
+        shards = [_listed(path, chunk, config, fields, chosen, beside, options) for chunk in chunks]
         if any(chunk.get("dim") is None for chunk in chunks):
             what = "dim is null in the index: TokensLoader cannot read that"
             problems.append(Problem("TF745", "warning", CorruptError(path, what, remedy=_MENDS)))
@@ -200,7 +203,7 @@ class LitData(ShardFormat):
             notes += (f"fields that are not read: {', '.join(map(shown, others))}",)
         extras = {"dtype": np.dtype(fields[chosen]).name, "chunks": len(chunks), "compression": codec}
         extras |= {"column": shown(chosen)} if len(fields) > 1 else {}
-        return Listing(shards, problems, notes, extras, loss_masks_of(beside, others, "item"))
+        return Listing(shards, problems, notes, extras, loss_masks_of(beside, others, options.loss_mask, "item"))
 
     def contradictions(self, one: Listed, path: Place, tokens: int) -> Iterator[Problem]:
         stated = one.about.dim
@@ -278,6 +281,7 @@ def _listed(
     fields: Mapping[str, np.dtype[Any] | None],
     chosen: str,
     beside: Sequence[str],
+    options: ReadOptions,
 ) -> Listed:
     if not isinstance(chunk, dict):
         raise CorruptError(path, "a chunk in the index", expected="an object", found=str(chunk)[:60])
@@ -289,7 +293,7 @@ def _listed(
         for name in (chosen, *beside)
     }
     forms = [Form(chunk.get("filename"), str(config.get("compression") or ""))]
-    return Listed(forms, size, count, about[chosen], [(name, about[name]) for name in beside])
+    return Listed(forms, size, count, about[chosen], [(name, about[name]) for name in beside], options.loss_mask)
 
 
 def _check_readable(path: Place, config: Mapping[str, Any]) -> None:

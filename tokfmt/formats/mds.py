@@ -38,6 +38,7 @@ from tokfmt.base.options import option
 from tokfmt.core.annotation import shown
 from tokfmt.core.findings import Code, Problem, fatal
 from tokfmt.core.format import Confidence, Probe
+from tokfmt.core.loss_mask import MASK_CHOICES, MaskChoice, mask_fields
 from tokfmt.core.ragged import Offsets
 from tokfmt.core.widths import likely_width
 from tokfmt.errors import CorruptError, FormatError, UnsafeError, UnsupportedError
@@ -54,7 +55,6 @@ from tokfmt.formats.shards import (
     ShardFormat,
     ShardWriter,
     Written,
-    columns_of_masks,
     gathered,
     loss_masks_of,
 )
@@ -83,6 +83,7 @@ class ReadOptions:
     rows: Literal["documents", "blocks"] = option(
         "documents", "rows are documents, or blocks of a stream that --eos splits"
     )
+    loss_mask: MaskChoice | None = option(None, MASK_CHOICES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +198,8 @@ class Mds(ShardFormat):
         "TF769": Code(
             "labels or a mask that do not fit the IDs",
             "A sample has another number of labels, or of values of a mask, than of IDs; a label is neither the ID nor "
-            "-100; or a mask is neither 0 nor 1. Write the samples again; --allow-loss loss-mask reads the IDs alone.",
+            "-100; a mask is neither 0 nor 1; or labels and masks count other tokens. Write the samples again; "
+            "--from-opt loss_mask=NAME reads one column of them, and --allow-loss loss-mask the IDs alone.",
         ),
         "TF767": Code(
             "a column of pickles",
@@ -312,7 +314,9 @@ def _listing(shards: Sequence[tuple[Place, Any]], options: ReadOptions) -> Listi
     others = every - {*names, *read}
     notes = (f"columns that are not read: {', '.join(sorted(others))}",) if others else ()
     extras = {"column": names[0] if names else "", "shards": len(shards)}
-    return Listing(listed, notes=notes, extras=extras, loss_masks=loss_masks_of(read, sorted(others), "sample"))
+    return Listing(
+        listed, notes=notes, extras=extras, loss_masks=loss_masks_of(read, sorted(others), options.loss_mask, "sample")
+    )
 
 
 def _own_entry(path: Place) -> Mapping[str, object]:
@@ -352,10 +356,11 @@ def _listed(path: Place, shard: object, options: ReadOptions) -> Listed | Proble
         return fatal("TF767", UnsafeError(path, f"column {shown(names[at])} is pickled", remedy=remedy))
     widths = [None if size is None else whole_number(path, "column_sizes", size) for size in sizes]
     column = _about(names, kinds, widths, at, options.dtype)
+    integers = [name for name, kind in zip(names, kinds, strict=True) if _is_of_integers(str(kind))]
     beside = [
         (name, _about(names, kinds, widths, names.index(name), None))
-        for name in columns_of_masks(names)
-        if name != names[at] and _is_of_integers(str(kinds[names.index(name)]))
+        for name in mask_fields(path, integers, options.loss_mask)
+        if name != names[at]
     ]
     raw, packed, codec = shard.get("raw_data"), shard.get("zip_data"), str(shard.get("compression"))
     if not isinstance(raw, dict) or not isinstance(packed, dict | None):
@@ -367,7 +372,7 @@ def _listed(path: Place, shard: object, options: ReadOptions) -> Listed | Proble
             known = {str(kind): str(value) for kind, value in hashes.items()} if isinstance(hashes, dict) else {}
             forms.append(Form(entry.get("basename"), compression, known))
     size = whole_number(path, "bytes", raw.get("bytes"))
-    return Listed(forms, size, whole_number(path, "samples", shard.get("samples")), column, beside)
+    return Listed(forms, size, whole_number(path, "samples", shard.get("samples")), column, beside, options.loss_mask)
 
 
 def _about(

@@ -29,10 +29,11 @@ from numpy.typing import NDArray
 from tokfmt.core.annotation import shown
 from tokfmt.core.findings import Audit, Code, Finding, Problem, fatal
 from tokfmt.core.format import Hints, Receipt, Region, Target, WriterTraits, lost_empties
-from tokfmt.core.loss_mask import IGNORED, LABELS, LOSS_MASK, MASKS
+from tokfmt.core.loss_mask import ALL, IGNORED, LABELS, LOSS_MASK, MASK_OPTION, Flags, which_of
 from tokfmt.core.output import Output
 from tokfmt.core.ragged import Offsets, offsets_of
 from tokfmt.core.reader import Damage, Separators, TokenReader, check_ids, windows
+from tokfmt.core.row_fields import differ, first_difference, row_at
 from tokfmt.core.scattered import Scattered
 from tokfmt.errors import NO_DAMAGE, ConversionError, CorruptError, FormatError, UnsupportedError
 from tokfmt.files.fields import Section
@@ -75,6 +76,7 @@ class Listed:
         count: The number of items.
         about: More that the format needs to find IDs in items. Picklable.
         beside: The name of each column of labels or of a mask that is read with the IDs, and the same for its values.
+        mask_choice: The option `loss_mask`.
     """
 
     forms: Sequence[Form]
@@ -82,6 +84,7 @@ class Listed:
     count: int
     about: Any = None
     beside: Sequence[tuple[str, Any]] = ()
+    mask_choice: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,18 +132,23 @@ class Looked(NamedTuple):
 
 
 class LossMask(File):
-    """A virtual file of the loss mask of one shard: a byte for each ID, 1 if every column beside it counts the ID.
+    """A virtual file of the loss mask of one shard: a byte for each ID, 1 if the columns beside it count the ID.
 
     Args:
         ids: The IDs.
         beside: Columns by name, each with a value for each ID: labels are the ID or -100, masks 0 or 1.
+        starts: int64[items + 1], the number of IDs before each item.
+        item: A word for an item.
+        choice: The option `loss_mask`; see `loss_mask.mask_fields`.
     """
 
     is_plain = False
 
-    def __init__(self, ids: Extent, beside: Mapping[str, Extent]) -> None:
+    def __init__(
+        self, ids: Extent, beside: Mapping[str, Extent], starts: Offsets, item: str, choice: str | None
+    ) -> None:
         self.path, self.identity, self._fd = ids.file.path, ids.file.identity, None
-        self.extent, self.beside = ids, beside
+        self.extent, self.beside, self.starts, self.item, self.choice = ids, beside, starts, item, choice
 
     def __getstate__(self) -> dict[str, object]:
         return {key: value for key, value in vars(self).items() if key != "_fd"}
@@ -159,10 +167,10 @@ class LossMask(File):
         """See `File.read_into`.
 
         Raises:
-            CorruptError: A label is neither the ID of its token nor -100, or a mask is neither 0 nor 1.
+            CorruptError: A label is neither the ID of its token nor -100, a mask is neither 0 nor 1, or two columns
+                count other tokens.
         """
-        out = np.frombuffer(buffer, np.uint8)
-        out[:] = 1
+        out, stated = np.frombuffer(buffer, np.uint8), dict[str, Flags]()
         ids = _integers(self.extent, offset, len(out))
         for name, extent in self.beside.items():
             values = _integers(extent, offset, len(out))
@@ -173,7 +181,23 @@ class LossMask(File):
                 expected = f"{ids[at]:,}, its ID, or -100" if name == LABELS else "0 or 1"
                 what = f"{name} of token {offset + at:,} of the file"
                 raise CorruptError(self.path, what, expected=expected, found=f"{values[at]:,}", remedy=_WITHOUT_MASK)
-            out &= values != ignored
+            stated[name] = values != ignored
+            if self.choice == "next":
+                stated[name] = self._of_before(extent, offset, stated[name])
+        if self.choice != ALL and (differing := first_difference(stated)):
+            first, second, at = differing
+            k = row_at(self.starts, offset + at)
+            what = f"{self.item} {k:,} {differ(first, second, offset + at - int(self.starts[k]))}"
+            raise CorruptError(self.path, what, remedy=which_of(stated))
+        out[:] = np.all(list(stated.values()), axis=0)
+
+    def _of_before(self, extent: Extent, offset: int, counts: Flags) -> Flags:
+        """Return which tokens count if the mask speaks of the ID after its own; the first of an item does not count."""
+        before = _integers(extent, offset - 1, 1) != 0 if offset else np.zeros(1, np.bool_)
+        found = np.concatenate((before, counts[:-1]))
+        starts = self.starts[(self.starts >= offset) & (self.starts < offset + len(counts))] - offset
+        found[starts] = False
+        return found
 
     def close(self) -> None:
         """Close the file below."""
@@ -191,20 +215,16 @@ def _integers(extent: Extent, first: int, count: int) -> NDArray[np.int64]:
     return extent.file.array(extent.begin + first * width, count, extent.dtype).astype(np.int64)
 
 
-def columns_of_masks(names: Sequence[object]) -> list[str]:
-    """Return which columns are labels or masks, which are read with the IDs."""
-    return [name for name in (LABELS, *MASKS) if name in names]
-
-
-def loss_masks_of(read: Sequence[str], names: Sequence[object], item: str) -> str:
-    """Return the words of `Listing.loss_masks`. A column "loss_mask" may speak of the ID after it, and is not read.
+def loss_masks_of(read: Sequence[str], names: Sequence[object], choice: str | None, item: str) -> str:
+    """Return the words of `Listing.loss_masks`. A column "loss_mask" is not read if no option states what it speaks of.
 
     Args:
         read: The columns that are read with the IDs.
         names: All columns.
+        choice: The option `loss_mask`.
         item: A word for what has them.
     """
-    unread = [f'"{LOSS_MASK}" is not read'] if LOSS_MASK in names else []
+    unread = [f'"{LOSS_MASK}": {MASK_OPTION}'] if LOSS_MASK in names and choice is None else []
     listed = [*([", ".join(read)] if read else []), *unread]
     return f"loss masks of its {item}s ({'; '.join(listed)})" if listed else ""
 
@@ -568,7 +588,8 @@ class ShardFormat(FlatFormat):
                 what = f"{name} of {self.item} {at:,}, which has another number of IDs"
                 raise CorruptError(file.path, what, expected=expected, found=there, remedy=_WITHOUT_MASK)
             beside[name] = _extent(file, found, partial(self.find, of), {}, few=few)
-        mask = Extent(LossMask(extent, beside), 0, extent.tokens, np.dtype(np.uint8)) if beside else None
+        mask_file = LossMask(extent, beside, offsets_of(lengths), self.item, one.mask_choice)
+        mask = Extent(mask_file, 0, extent.tokens, np.dtype(np.uint8)) if beside else None
         return Looked(extent, lengths, [], mask)
 
     def _check_size(self, file: File, one: Listed) -> None:

@@ -147,6 +147,7 @@ class TextRecipe(RecordReader):
         used = {name for entry in self.file.sources for name in entry.filter}
         masked = any(reader.info.loss_masks for reader in self._readers) or any(one.masked for one in self.of_ids)
         unused = [f"no source has the filter {name}" for name in self.file.filters if name not in used]
+        chats = [reader.info for reader in self._readers if reader.info.chats]
         return RecordInfo(
             "text" if self._readers else "ids",
             size,
@@ -158,6 +159,7 @@ class TextRecipe(RecordReader):
             eos_id=self.eos_id,
             loss_masks="loss masks of its sources" if masked else "",
             chats=next((reader.info.chats for reader in self._readers if reader.info.chats), ""),
+            pairs=next((info.pairs for info in chats if info.is_templated), chats[0].pairs if chats else ""),
         )
 
     def unprepared(self) -> OptionError:

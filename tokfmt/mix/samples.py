@@ -225,9 +225,11 @@ class Samples(TokenReader):
         caps = [turn.packing.samples * turn.passes for turn in self._turns]
         if wanted is None:
             return self._tree.maximum(caps)
-        for k, (needed, cap) in enumerate(zip(self._tree.counts(wanted), caps, strict=True)):
-            if needed > cap:
-                raise self._short(f'source "{printable(self.sources[k].name)}"', needed, cap, self.file.passes(k))
+        counts = self._tree.counts(wanted)
+        short = [k for k in self._every if counts[k] > caps[k]]
+        if short:
+            k = max(short, key=lambda k: counts[k] * self.file.passes(k) / caps[k])
+            raise self._short(f'source "{printable(self.sources[k].name)}"', counts[k], caps[k], self.file.passes(k))
         return wanted
 
     @property

@@ -27,6 +27,7 @@ from tokfmt.run.execute import SerialExecutor, make_executor
 from tokfmt.run.plan import Kind, Stretch, Workers, journaled
 from tokfmt.run.progress import Progress
 from tokfmt.source.stored import Source
+from tokfmt.text.chats import PAIR
 from tokfmt.text.ingest import (
     ChatCounts,
     Ingestion,
@@ -245,8 +246,10 @@ def encoder_of(records: RecordReader, handle: TokenizerHandle | None) -> Encoder
     """Return the encoder of records; None if they hold token IDs, or if there is no tokenizer."""
     if not records.info.is_text or handle is None:
         return None
-    chats = records.info.chats
-    return handle.chat_encoder(masked=chats == "masked") if chats else handle.encoder()
+    info = records.info
+    if not info.chats:
+        return handle.encoder()
+    return handle.chat_encoder(masked=info.chats == "masked", templated=info.is_templated)
 
 
 def note_on_chats(chats: Iterable[ShardReader]) -> str:
@@ -255,11 +258,18 @@ def note_on_chats(chats: Iterable[ShardReader]) -> str:
     counts = sum((reader.chats for reader in readers), ChatCounts())
     if not counts.roles:
         return ""
-    of_roles = ", ".join(f"{printable(role)} {count:,}" for role, count in sorted(counts.roles.items()))
+    roles = dict(counts.roles)
+    pairs = roles.pop(PAIR, 0)
+    of_roles = ", ".join(f"{printable(role)} {count:,}" for role, count in sorted(roles.items()))
     number, tokens = (sum(values) for values in zip(*((r.info.sequences, r.info.tokens) for r in readers), strict=True))
-    messages = f"{counted(number, 'chat')} with {counted(sum(counts.roles.values()), 'message')} ({of_roles})"
+    messages = f"{counted(number, 'chat')} with {counted(sum(roles.values()), 'message')} ({of_roles})"
+    said = "what the assistant says"
+    if pairs:
+        of_messages = f" of {counted(sum(roles.values()), 'message')} ({of_roles})" if roles else ""
+        said = "its completion" if pairs == 1 else "their completions"
+        messages = f"{counted(pairs, 'prompt')} with {said}{of_messages}"
     masked = any(reader.info.loss_masks for reader in readers)
-    trained = f"{counts.trained:,} of {tokens:,} tokens, what the assistant says, count in the loss"
+    trained = f"{counts.trained:,} of {tokens:,} tokens, {said}, count in the loss"
     return f"{messages}; {trained if masked else 'without a loss mask'}"
 
 

@@ -214,7 +214,10 @@ def find_one(request: SourceRequest, listing: Listing | None = None) -> Sequence
 
 
 def advise_partial(error: FormatError, request: SourceRequest) -> None:
-    """Add --allow-partial to the remedy of an error of a damaged source, if that can save a sequence."""
+    """Add --allow-partial to the remedy of an error of a damaged source, if that can save a sequence.
+
+    If only the separator shows where sequences end, and it is not known, the remedy names --eos too.
+    """
     if request.allow_partial or isinstance(error, NO_DAMAGE) or "--allow-partial" in (error.remedy or ""):
         return
     with suppress(TokfmtError, OSError):
@@ -222,8 +225,12 @@ def advise_partial(error: FormatError, request: SourceRequest) -> None:
             if not any(_is_of(one, place_of(error.place)) for one in group):
                 continue
             asked, reading = replace(request, allow_partial=True), Reading(as_stored=True, reads_ends=False)
-            if _saves(open_dataset(asked, reading, group)):
-                error.advise("--allow-partial saves the complete sequences")
+            try:
+                if _saves(open_dataset(asked, reading, group)):
+                    error.advise("--allow-partial saves the complete sequences")
+            except FormatError as unsaved:
+                if "add --eos ID" in (unsaved.remedy or ""):
+                    error.advise("--allow-partial --eos ID saves the complete documents")
 
 
 def _is_of(dataset: SourceFiles, file: Place) -> bool:

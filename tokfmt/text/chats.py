@@ -12,6 +12,10 @@ tokenizer_config.json. The whole text is encoded at once, with its special token
   answer, without white space after the special token that ends it. If the two and the whole do not begin alike, the
   record is refused.
 
+Of a prompt with its completion, everything after the prompt counts: after the text of the prompt, or after what the
+template renders of its messages with the header of an answer. A token with characters of both counts. Texts are joined
+without a template, and encoded as other texts are.
+
 `text.render` renders, in a process of its own.
 """
 
@@ -36,19 +40,21 @@ import numpy as np
 from numpy.typing import NDArray
 from xxhash import xxh3_128_hexdigest
 
-from tokfmt.core.chats import CHATS, ChatTemplateError, texts_of_message
+from tokfmt.core.chats import CHATS, COMPLETION, PROMPT, ChatTemplateError, texts_of_message
 from tokfmt.core.format import Encoded, Encoder
 from tokfmt.core.loss_mask import TARGET
 from tokfmt.core.ragged import Ragged
 from tokfmt.text.decoding import Content
 from tokfmt.text.engine import reference_engine
 from tokfmt.text.hub import TokenizerError
-from tokfmt.text.render import MEMORY, marks_itself
+from tokfmt.text.render import MEMORY, messages_of
 from tokfmt.wording import printable
 
 NAMED_TOKENS = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 _AT_ONCE, _CHARACTERS = 64, 1 << 20  # the most chats of one request, and their characters
 _PATIENCE = 5.0  # seconds that a process takes to end, at most
+PAIR = "prompt with completion"
+"""The name under which prompts with completions are counted beside the roles of messages."""
 _WITHOUT = "--allow-loss loss-mask reads it without a loss mask"
 
 
@@ -115,7 +121,8 @@ class _Renderer:
 
     def answers(self, encoder: ChatEncoder, chats: Sequence[str]) -> list[dict[str, Any]] | None:
         """Return what `text.render` answers for chats; None if the process ended, as for want of time or memory."""
-        template, limits = encoder.template, {"masked": encoder.masked, "seconds": encoder.seconds}
+        template = encoder.template or ChatTemplate("", {})
+        limits = {"masked": encoder.masked, "seconds": encoder.seconds}
         head = json.dumps({"source": template.source, "tokens": template.tokens, **limits})
         sent, received = self._process.stdin, self._process.stdout
         with self._lock, suppress(OSError, ValueError):
@@ -163,7 +170,7 @@ class ChatEncoder(Encoder):
 
     Attributes:
         content: The tokenizer.
-        template: Its chat template.
+        template: Its chat template; None if chats are prompts and completions of text.
         masked: What the assistant says is marked.
         parse: A special token that is spelled in a message is encoded as its ID; else it is an error.
         special: The special tokens with their IDs.
@@ -171,7 +178,7 @@ class ChatEncoder(Encoder):
     """
 
     content: Content
-    template: ChatTemplate
+    template: ChatTemplate | None
     masked: bool
     parse: bool
     special: Mapping[str, int] = field(hash=False)
@@ -195,12 +202,15 @@ class ChatEncoder(Encoder):
         spelled = re.compile("|".join(map(re.escape, sorted(self.special, key=len, reverse=True))) or r"(?!)")
         for first, chats in _together([text or "[]" for text in texts]):
             for number, chat in enumerate(chats, first):
-                messages = json.loads(chat)
+                messages, is_pair = messages_of(json.loads(chat))
+                roles.update([PAIR] * is_pair)
                 roles.update(message["role"] for message in messages)
                 if not self.parse:
                     _refuse_special(number, messages, spelled)
-            answers = self._answers(chats, first)
-            encodings = reference_engine(self.content, parse=True).encodings([one["text"] for one in answers])
+            is_text = self.template is None
+            answers = list(map(_joined, chats)) if is_text else self._answers(chats, first)
+            engine = reference_engine(self.content, parse=self.parse or not is_text)
+            encodings = engine.encodings([one["text"] for one in answers])
             for answer, encoding in zip(answers, encodings, strict=True):
                 ids.append(encoding.ids)
                 if self.masked:
@@ -231,7 +241,7 @@ class ChatEncoder(Encoder):
         for start, stop in answer["spans"]:
             inside = np.flatnonzero((bounds[:, 1] > start) & (bounds[:, 0] < stop))
             ends = inside[special[inside]]
-            if not marks_itself(self.template.source) and len(ends):
+            if answer.get("by_messages") and len(ends):
                 closed = int(bounds[ends[-1], 1])
                 if not answer["text"][closed:stop].strip():
                     inside = inside[inside <= ends[-1]]
@@ -249,6 +259,13 @@ def _together(texts: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
         size += len(text)
     if first < len(texts):
         yield first, list(texts[first:])
+
+
+def _joined(chat: str) -> dict[str, Any]:
+    """Return the answer for a prompt and a completion of text; see `text.render`."""
+    parts = json.loads(chat)
+    text = parts[PROMPT] + parts[COMPLETION]
+    return {"text": text, "spans": [[len(parts[PROMPT]), len(text)]]}
 
 
 def _refuse_special(number: int, messages: Sequence[Mapping[str, Any]], spelled: re.Pattern[str]) -> None:

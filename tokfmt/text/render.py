@@ -5,9 +5,10 @@ A chat template is code (Jinja), which comes with a tokenizer. `transformers` ru
 time or memory: `{{ 'x' * 10 ** 12 }}` fills the memory. So `text.chats` runs this module in a process to which the
 system gives 2 GiB of memory, and which it ends if a request takes more CPU time than the request allows.
 
-    request     {"source", "tokens": {"bos_token": ...}, "masked", "seconds", "chats": [[message, ...], ...]}
-    answer      of each chat {"text", "spans": [[start, stop], ...]}, what is rendered, and the characters that the
-                assistant says; or {"error", "is_of_masks"}
+    request     {"source", "tokens": {"bos_token": ...}, "masked", "seconds", "chats": [chat, ...]}
+    chat        [message, ...], or {"prompt": [message, ...], "completion": [message, ...]}
+    answer      of each chat {"text", "spans": [[start, stop], ...], "by_messages"}, what is rendered, the characters
+                that count, and whether these were found by a rendering of each message; or {"error", "is_of_masks"}
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
-from tokfmt.core.chats import ASSISTANT, texts_of_message
+from tokfmt.core.chats import ASSISTANT, COMPLETION, PROMPT, texts_of_message
 
 MEMORY = 1 << 31
 """Bytes that a template may use."""
@@ -43,6 +44,14 @@ class _RefusedError(Exception):
 
 class _UnmaskedError(_RefusedError):
     """A chat in which what the assistant says cannot be found."""
+
+
+def messages_of(chat: Any) -> tuple[list[dict[str, Any]], bool]:
+    """Return the messages of a chat, and True if it is a prompt with its completion, without messages if of text."""
+    if not isinstance(chat, dict):
+        return chat, False
+    parts = [part for part in (chat[PROMPT], chat[COMPLETION]) if isinstance(part, list)]
+    return [message for part in parts for message in part], True
 
 
 def marks_itself(template: str) -> bool:
@@ -64,16 +73,27 @@ class Template:
     tokens: Mapping[str, str]
     masked: bool
 
-    def answer(self, messages: Sequence[Mapping[str, Any]]) -> dict[str, object]:
+    def answer(self, chat: Any) -> dict[str, object]:
         """Return the answer for a chat."""
+        messages, is_pair = messages_of(chat)
         if not messages:
             return {"text": "", "spans": []}
         try:
-            text, spans = self._rendered(messages)
+            text, spans = self._pair(chat[PROMPT], messages) if is_pair else self._rendered(messages)
             _check_complete(messages, text)
         except _RefusedError as refused:
             return {"error": str(refused), "is_of_masks": isinstance(refused, _UnmaskedError)}
-        return {"text": text, "spans": spans}
+        return {"text": text, "spans": spans, "by_messages": not is_pair and not marks_itself(self.source)}
+
+    def _pair(self, prompt: Sequence[Mapping[str, Any]], messages: Sequence[Mapping[str, Any]]) -> tuple[str, Spans]:
+        """Return the text of a prompt with its completion, and the completion in it."""
+        text = self._render(messages)[0]
+        if not self.masked:
+            return text, []
+        before = self._render(prompt, asks=True)[0]
+        if not text.startswith(before):
+            raise _UnmaskedError("is rendered otherwise as a whole than its prompt, so its completion cannot be found")
+        return text, [(len(before), len(text))]
 
     def _rendered(self, messages: Sequence[Mapping[str, Any]]) -> tuple[str, Spans]:
         """Return the text of a chat, and what the assistant says in it."""

@@ -121,8 +121,12 @@ class TokenizerHandle:
         """
         return self.maker.encoder()
 
-    def chat_encoder(self, *, masked: bool) -> ChatEncoder:
+    def chat_encoder(self, *, masked: bool, templated: bool = True) -> ChatEncoder:
         """Return an encoder of chats, with marks on what the assistant says if `masked`.
+
+        Args:
+            masked: What the assistant says, or the completion of a prompt, is marked.
+            templated: Chats are messages; False: they are prompts and completions of text, without a chat template.
 
         Raises:
             TokenizerError: The tokenizer has no chat template, or no tokenizer.json.
@@ -130,7 +134,7 @@ class TokenizerHandle:
         if not isinstance(self.maker, JsonMaker):
             what = f"a {self.kind} does not state where each token is in a text, which the loss masks of chats need"
             raise TokenizerError(self.name, f"{what}. Give a tokenizer with tokenizer.json")
-        template = _chat_template(self.name)
+        template = _chat_template(self.name) if templated else None
         return ChatEncoder(self.maker.content, template, masked, self.special_tokens == "parse", self.special)
 
     def decoder(self, *, lenient: bool = False) -> TextDecoder:

@@ -5,6 +5,7 @@ Only facts are kept of a dataset, about a kilobyte each. A dataset is opened to 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -27,7 +28,7 @@ class Listed:
 
     Attributes:
         place: Its path.
-        name: Its path relative to the folder.
+        name: Its path relative to the folder. Of files in the folder itself, their name, or what all names begin with.
         format: Its format; None if the path cannot be read.
         failure: The error that prevents reading, or reading more than tokens; "" without one.
         looked: The facts are read.
@@ -53,6 +54,13 @@ Rank = str | int | tuple[int, ...]
 """A value of a column, which orders the datasets of a catalog."""
 
 _SEVERITIES = ("error", "warning", "info")
+
+
+def _loose(found: Format | TokfmtError, place: Place) -> str:
+    """Return the name of a dataset whose files are in the folder of the catalog itself: what their names begin with."""
+    names = [] if isinstance(found, TokfmtError) else [file.name for file in found.files(place)]
+    prefix = os.path.commonprefix(names)  # noqa: RUF071 - of names, character by character
+    return f"{prefix}*" if prefix and len(names) > 1 else prefix or "."
 
 
 def _health(one: Listed) -> Rank | None:
@@ -127,7 +135,7 @@ class Catalog:
                 continue
             place, found = one
             name = place.relative(self.directory)
-            text = str(name) if name is not None and name.parts else "."
+            text = str(name) if name is not None and name.parts else _loose(found, place)
             if isinstance(found, TokfmtError):
                 yield Listed(place, text, None, str(found), looked=True, severities={LOST: 1})
             else:

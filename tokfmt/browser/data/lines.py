@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from typing import NamedTuple
 
@@ -15,7 +15,8 @@ from tokfmt.browser.data.cells import Cells, Lines, fitted
 from tokfmt.browser.data.facts import spelling
 from tokfmt.browser.data.layout import HEAD, TokenStyle, words_of
 from tokfmt.browser.data.rows import Damage, RowSource
-from tokfmt.commands.stats.lists import RankedGroups, RankedIds
+from tokfmt.commands.stats import Groups
+from tokfmt.commands.stats.lists import RankedIds
 from tokfmt.commands.stats.report import Lengths
 from tokfmt.core.findings import Finding
 from tokfmt.files.place import Place, place_of
@@ -213,27 +214,29 @@ class GroupLines(Lines):
         port: The rows; None if they are not known yet.
         style: The interpretation of their units.
         opened: The number of the open group; None without one.
-        members: The rows of the open group that are found so far.
-        finding: The search for members is running.
     """
 
     row_name: str
-    ranked: RankedGroups
+    ranked: Groups
     port: RowSource | None
     style: TokenStyle
     opened: int | None = None
-    members: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
-    finding: bool = False
+
+    @property
+    def members(self) -> NDArray[np.int64]:
+        """The rows of the open group."""
+        start, stop = (0, 0) if self.opened is None else self.ranked.offsets[self.opened : self.opened + 2]
+        return self.ranked.members[start:stop]
 
     @property
     def title(self) -> str:
-        groups, total = len(self.ranked.numbers), self.ranked.total
+        groups, total = len(self.ranked), self.ranked.total
         of = f"{groups:,} of {counted(total, 'group')}" if total > groups else counted(groups, "group")
         return f"repeated {self.row_name}s · {of}"
 
     @property
     def count(self) -> int:
-        return len(self.ranked.numbers) + len(self.members)
+        return len(self.ranked) + len(self.members)
 
     def at(self, line: int) -> tuple[int, int | None]:
         """Return the group of a line, and the number of the member if the line is one."""
@@ -245,7 +248,15 @@ class GroupLines(Lines):
     def row(self, line: int) -> int:
         """Return the row of a line: of a member, or the first one of a group."""
         group, member = self.at(line)
-        return int(self.ranked.numbers[group] if member is None else self.members[member])
+        return int(self._first[group] if member is None else self.members[member])
+
+    @cached_property
+    def _first(self) -> NDArray[np.int64]:
+        return self.ranked.first
+
+    @cached_property
+    def _counts(self) -> NDArray[np.int64]:
+        return self.ranked.counts
 
     def _text(self, row: int) -> str:
         piece = None if self.port is None else self.port.peek(row, 0, HEAD)
@@ -257,8 +268,7 @@ class GroupLines(Lines):
 
     @cached_property
     def _cells(self) -> tuple[int, int]:
-        numbers, counts = self.ranked.numbers, self.ranked.counts
-        return len(f"{int(counts.max()):,}×"), len(f"#{int(numbers.max()):,}")  # noqa: RUF001
+        return len(f"{int(self._counts.max()):,}×"), len(f"#{int(self._first.max()):,}")  # noqa: RUF001
 
     def cells(self, line: int, width: int) -> Cells:  # noqa: ARG002 - the text is cut by the table
         group, member = self.at(line)
@@ -266,8 +276,8 @@ class GroupLines(Lines):
         row = self.row(line)
         if member is not None:
             return [(f"  {'':{times}} #{row:<{number},} ", "name"), (self._text(row), "text")]
-        mark = "▸ " if group != self.opened else "◌ " if self.finding else "▾ "
-        count = f"{int(self.ranked.counts[group]):,}×"  # noqa: RUF001
+        mark = "▸ " if group != self.opened else "▾ "
+        count = f"{int(self._counts[group]):,}×"  # noqa: RUF001
         return [(f"{mark}{count:>{times}} ", "count"), (f"{f'#{row:,}':<{number}} ", "name"), (self._text(row), "text")]
 
     def missing(self, lines: range) -> list[int]:
@@ -282,14 +292,14 @@ class GroupLines(Lines):
 
     def query(self, lines: Sequence[int]) -> str:
         groups = sorted({self.at(line)[0] for line in lines})
-        return f"same:{','.join(str(row) for row in sorted(int(self.ranked.numbers[group]) for group in groups))}"
+        return f"same:{','.join(str(row) for row in sorted(int(self._first[group]) for group in groups))}"
 
     def record(self, line: int) -> Mapping[str, object]:
         group, _ = self.at(line)
-        members = {"sequences": self.members.tolist()} if group == self.opened and not self.finding else {}
-        counts, lengths = self.ranked.counts, self.ranked.lengths
-        row = int(self.ranked.numbers[group])
-        return {"sequence": row, "count": int(counts[group]), "length": int(lengths[group]), **members}
+        start, stop = self.ranked.offsets[group : group + 2].tolist()
+        members = self.ranked.members[start:stop].tolist()
+        length = int(self.ranked.lengths[group])
+        return {"sequence": members[0], "count": stop - start, "length": length, "sequences": members}
 
 
 # findings

@@ -246,7 +246,7 @@ def rankings_of(found: Statistics | None, lists: Lists | None, session: Session)
 
 def groups_of(found: Statistics | None, lists: Lists | None, session: Session) -> GroupLines | None:
     """Return the groups of equal rows; None without any."""
-    if found is None or lists is None or lists.groups is None or not len(lists.groups.numbers):
+    if found is None or lists is None or lists.groups is None or not len(lists.groups):
         return None
     if left_out(found, session):  # their numbers are not those of the list
         return None

@@ -25,8 +25,7 @@ from tokfmt.browser.data.overview import (
     whole_pass,
 )
 from tokfmt.browser.data.packing import FillHistogram, FillLines, Fills, fills_of
-from tokfmt.browser.data.search import SearchJob, parse_search
-from tokfmt.browser.data.session import Counted, Session, search_scope
+from tokfmt.browser.data.session import Counted, Session
 from tokfmt.browser.data.spots import Spot
 from tokfmt.browser.keys import pressing
 from tokfmt.browser.tabs.base import Working
@@ -59,7 +58,6 @@ class StatisticsTab(Working):
     _as_stored = False
     _called_off = False
     _last: Widget | None = None  # the list that had the focus
-    _finding: SearchJob | None = None  # the search for the members of the open group
 
     def __init__(self, **kwargs: Any) -> None:
         super().__init__(**kwargs)
@@ -72,11 +70,6 @@ class StatisticsTab(Working):
             yield Table("lengths", "lengths")
             yield TokenTable("tokens")
             yield GroupTable("groups", "equal rows")
-
-    @property
-    def idle(self) -> bool:
-        """Return whether nothing is counted or searched."""
-        return super().idle and not (self._finding is not None and self._finding.busy)
 
     def show(self, session: Session) -> None:
         as_stored = session.view.as_stored
@@ -168,33 +161,6 @@ class StatisticsTab(Working):
 
     def action_focus_groups(self) -> None:
         self.query_one(GroupTable).focus()
-
-    @on(GroupTable.Opened)
-    def _group_opened(self, message: GroupTable.Opened) -> None:
-        """Find the members of the group that was opened."""
-        self._stop_finding()
-        if message.row is None:
-            return
-        words, scope = f"same:{message.row}", search_scope(self.session)
-        self._finding = SearchJob(
-            words, parse_search(words, scope), scope, 0, lambda job: self.call_later(self._members, job)
-        )
-
-    def _members(self, job: SearchJob) -> None:
-        if job is self._finding:
-            ranking = self.query_one(GroupTable)
-            ranking.show_members(job.results.rows(), finding=job.running)
-            if job.failure:
-                self.notify(job.failure, severity="warning", markup=False)
-
-    def _stop_finding(self) -> None:
-        if self._finding is not None:
-            self._finding.cancel()
-            self._finding = None
-
-    def stop(self) -> None:
-        self._stop_finding()
-        super().stop()
 
     def action_zoom(self) -> None:
         """Let the list with the focus fill the tab, or show all again."""

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import ClassVar
 
-import numpy as np
-from numpy.typing import NDArray
 from textual.message import Message
 
 from tokfmt.browser import keys
@@ -141,13 +139,6 @@ class GroupTable(Table):
 
     BINDINGS = keys.GROUPS
 
-    class Opened(Message):
-        """The user opened the group that begins with a row, or closed it (None)."""
-
-        def __init__(self, row: int | None) -> None:
-            super().__init__()
-            self.row = row
-
     @property
     def groups(self) -> GroupLines | None:
         """Return the groups; None for none."""
@@ -162,33 +153,20 @@ class GroupTable(Table):
             self.notify("The documents are not known yet. v in the first tab finds them.")
         elif groups.opened != group:
             self._set(group)
-            groups.finding = True
-            self.post_message(self.Opened(groups.row(group)))
 
     def action_close(self) -> None:
         groups = self.groups
         if groups is not None and groups.opened is not None:
             self._set(None)
-            self.post_message(self.Opened(None))
 
     def _set(self, group: int | None) -> None:
-        """Open a group without its members, or close the open one."""
+        """Open a group, or close the open one."""
         groups = self.groups
         if groups is not None:
             line = groups.at(self.cursor)[0]
-            groups.opened, groups.finding, groups.members = group, False, np.empty(0, np.int64)
+            groups.opened = group
             self.selected.clear()
             self.point_at(line)
-
-    def show_members(self, rows: NDArray[np.int64], *, finding: bool) -> None:
-        """Show the members of the open group that are found so far."""
-        groups = self.groups
-        if groups is not None and groups.opened is not None:
-            line = self.cursor
-            _, member = groups.at(line)
-            moved = 0 if member is not None or line <= groups.opened else len(rows) - len(groups.members)
-            groups.members, groups.finding = rows, finding
-            self.point_at(line + moved)
 
     def clicked(self, column: int, times: int) -> None:
         groups = self.groups

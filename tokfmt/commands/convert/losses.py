@@ -416,7 +416,8 @@ def record_losses(
                 losses.found.append(Loss("fields", _fields(source, skipped, located=True)))
             else:
                 fields = _fields(source, skipped, located=False)
-                losses.notes.append(f"{source.paths[0]}: {fields} are not kept")
+                more = f" and {len(source.paths) - 1:,} more" if len(source.paths) > 1 else ""
+                losses.notes.append(f"{source.paths[0]}{more}: {fields} are not kept")
     return replace(losses, fault=fault)
 
 
@@ -552,7 +553,9 @@ def try_tokenizer(
         for note in tokenizer.notes:
             notes.add(note)
         infos = [source.reader.info for source in inputs.sources]
-        if not all(isinstance(info, RecordInfo) and info.chats for info in infos):  # a chat template adds it itself
+        if not all(
+            isinstance(info, RecordInfo) and info.is_templated for info in infos
+        ):  # a chat template adds it itself
             _note_bos(request, destination, tokenizer, notes)
         if note := _note_on_texts(tokenizer, texts):
             notes.add(note)

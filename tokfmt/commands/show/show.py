@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
@@ -45,9 +46,10 @@ from tokfmt.source.request import (
 )
 from tokfmt.source.stored import Separator, Source, manifest_tokenizer, tokenizer_of
 from tokfmt.text.decoding import DecodeError, TextDecoder, VocabularyDecoder
-from tokfmt.wording import html_table, printable, shortened
+from tokfmt.wording import counted, html_table, printable, shortened
 
 if TYPE_CHECKING:
+    from tokfmt.commands.stats import Groups
     from tokfmt.mix import Origin
     from tokfmt.text.tokenizer import TokenizerHandle
 
@@ -65,6 +67,7 @@ _LITTLE = 1 << 22
 
 _ROWS, _CELL_IDS, _CELL = 100, 24, 400  # of the table for notebooks: rows, IDs and characters of a cell
 _TOGETHER = 256  # sequences whose ends are looked at together
+_NO_GROUPS: Mapping[int, Offsets] = {}
 _RANDOM = re.compile(r"\s*random\s*:(.*)", re.IGNORECASE)
 
 
@@ -139,8 +142,9 @@ def show(
 
     Args:
         asked: The dataset, and how to read it.
-        selection: `5`, `0:10`, `-3:`, `random:5`, a number, a slice, or a query (see
-            `commands.search.query`). Default: the first five sequences.
+        selection: `5`, `0:10`, `-3:`, `random:5`, a number, a slice, `dup`, or a query (see
+            `commands.search.query`). `dup` selects the first sequence of each group of equal ones. Default: the first
+            five sequences.
         tokenizer: The name, directory or tokenizer.json of a tokenizer; it decodes IDs and encodes text (default: that
             of the manifest, for IDs).
         seed: The seed of `random:5`. It chooses the same numbers for every dataset with the same number of sequences.
@@ -152,34 +156,44 @@ def show(
         TokfmtError: If the dataset cannot be opened, or an option is wrong.
     """
     selection = selection_words(selection)
-    query = _query(selection)
+    of_groups = _is_of_groups(selection)
+    query = None if of_groups else _query(selection)
     handle = tokenizer_of(tokenizer)
     request = asked.accepting(READS["show"])
-    most = None if query is not None or _is_random(selection) else needed(selection, DEFAULT)
+    most = None if query is not None or of_groups or _is_random(selection) else needed(selection, DEFAULT)
 
     def opened(every_end: bool) -> Source:
-        asked = replace(request, every_end=every_end)
-        return open_dataset(asked, Reading(handle, None, progress, max_sequences=most, few_sequences=query is None))
+        asked, few = replace(request, every_end=every_end), query is None and not of_groups
+        return open_dataset(asked, Reading(handle, None, progress, max_sequences=most, few_sequences=few))
 
-    source = opened(isinstance(query, (LengthQuery, SameQuery)))  # These compare lengths, and read few tokens.
+    source = opened(of_groups or isinstance(query, (LengthQuery, SameQuery)))  # These read few tokens.
     reader = source.reader
     watched = progress or Progress()
+    numbers: Numbers = partial(_numbers, source.paths[0], selection, seed)
+    equal = dict[int, Offsets]()
+    if of_groups:
+        from tokfmt.commands.stats import groups_in  # imports what no other selection needs
+
+        groups = groups_in(request, handle, watched)
+        equal = dict(zip(groups.first.tolist(), np.split(groups.members, groups.offsets[1:-1]), strict=True))
+        source = source._replace(notes=(*source.notes, *_about(groups)))
+        numbers, limit = lambda _: iter(equal), SEARCHED if limit is None else limit
     if isinstance(reader, RecordReader) and reader.info.is_text and tokenizer is None:
-        return _of_texts(source, reader, selection, query, (seed, limit, most), watched)
+        return _of_texts(source, reader, numbers, query, (limit, most), equal, watched)
     if not only_ids or isinstance(query, TextQuery):
         source, handle = _with_tokenizer(source, request, handle)
     decoder = handle.decoder() if handle else None
     if isinstance(reader, RecordReader):
         if query is None:
-            return _of_records(source, reader, encoder_of(reader, handle), decoder, (selection, seed, limit, most))
+            return _of_records(source, reader, encoder_of(reader, handle), decoder, numbers, (limit, most), equal)
         reader = tokenized(reader, handle)
     spelling = Spelling(decoder) if decoder is not None else None
 
     def sequences(reader: TokenReader) -> Iterator[Shown]:
         decoding, info = Decoding(reader, decoder, spelling), reader.info
         if query is None:
-            numbers = _numbers(source.paths[0], selection, info.sequences, seed)
-            return _sequences(reader, ((i, None) for i in numbers), decoding, together=_TOGETHER)
+            chosen = ((i, None) for i in numbers(info.sequences))
+            return _sequences(reader, chosen, decoding, together=_TOGETHER, equal=equal)
         total, unit = (info.sequences, "sequences") if query.whole else (info.tokens, "tokens")
         watched.phase("searching", total, unit)
         hits = find(reader, query, decoder=decoder, each=True, progress=watched.advance)
@@ -283,12 +297,31 @@ def _query(selection: str | None) -> Query | None:
         return parse_query(selection)
     except OptionError as error:
         word = selection.partition(":")[0].strip()
-        if error.nearest is None and nearest(word, ["random"]):
-            raise OptionError(f"{selection!r} chooses nothing", name=word, nearest="random:5") from None
+        near = nearest(word, ["random", "dup"]) if error.nearest is None else None
+        if near is not None:
+            example = "random:5" if near == "random" else near
+            raise OptionError(f"{selection!r} chooses nothing", name=word, nearest=example) from None
         raise
 
 
-def _numbers(path: Place, selection: str | None, count: int, seed: int) -> Iterator[int]:
+Numbers = Callable[[int], Iterator[int]]
+"""Returns the numbers of the selected sequences of so many."""
+
+
+def _is_of_groups(selection: str | None) -> bool:
+    return selection is not None and selection.strip().lower() == "dup"
+
+
+def _about(groups: Groups) -> Iterator[str]:
+    """Yield notes about groups of equal sequences."""
+    if not len(groups):
+        return
+    yield f"{counted(groups.total, 'group')} of equal sequences; same:{groups.first[0]} shows all of the first"
+    if groups.total > len(groups):
+        yield f"the {len(groups):,} largest are listed; tokfmt stats --duplicate-groups GROUPS.jsonl lists all"
+
+
+def _numbers(path: Place, selection: str | None, seed: int, count: int) -> Iterator[int]:
     """Return the numbers of the selected sequences, ascending."""
     match = _RANDOM.fullmatch(selection) if selection is not None else None
     if match is None:
@@ -311,7 +344,12 @@ def _continued(first: Iterator[Shown], again: Callable[[UnendedError], Iterator[
 
 
 def _sequences(
-    reader: TokenReader, chosen: Iterator[Chosen], decoding: Decoding, *, together: int = 1
+    reader: TokenReader,
+    chosen: Iterator[Chosen],
+    decoding: Decoding,
+    *,
+    together: int = 1,
+    equal: Mapping[int, Offsets] = _NO_GROUPS,
 ) -> Iterator[Shown]:
     """Yield sequences. The ends of `together` of them are looked at before the first of these is shown."""
     while block := list(islice(chosen, together)):
@@ -319,28 +357,31 @@ def _sequences(
             numbers = np.unique([number for number, _ in block])
             behind = np.minimum(numbers + 1, reader.info.sequences - 1)  # It is looked at when they are read.
             reader.check_ends(np.unique(np.concatenate([numbers, behind])))
-        yield from _shown(reader, block, decoding)
+        yield from _shown(reader, block, decoding, equal)
 
 
-def _shown(reader: TokenReader, chosen: Iterable[Chosen], decoding: Decoding) -> Iterator[Shown]:
+def _shown(
+    reader: TokenReader, chosen: Iterable[Chosen], decoding: Decoding, equal: Mapping[int, Offsets]
+) -> Iterator[Shown]:
     for index, hit in chosen:
         start, stop = reader.offsets(index, index + 1).tolist()
         marked = None if hit is None else (hit.start - start, hit.stop - start)
-        yield Shown(index, stop - start, start, marked, decoding)
+        yield Shown(index, stop - start, start, marked, decoding, equal=equal.get(index))
 
 
 def _of_texts(
     source: Source,
     records: RecordReader,
-    selection: str | None,
+    numbers: Numbers,
     query: Query | None,
-    how: tuple[int, int | None, int | None],
+    how: tuple[int | None, int | None],
+    equal: Mapping[int, Offsets],
     progress: Progress,
 ) -> Preview:
-    seed, limit, most = how
+    limit, most = how
     count = _count(records, most)
     if query is None:
-        chosen: Iterator[Chosen] = ((i, None) for i in _numbers(source.paths[0], selection, count, seed))
+        chosen: Iterator[Chosen] = ((i, None) for i in numbers(count))
     else:
         progress.phase("searching", records.info.size, "bytes")
         hits = find_records(records, query, Search(each=True, progress=progress.advance))
@@ -350,7 +391,8 @@ def _of_texts(
     def shown() -> Iterator[Shown]:
         for index, hit in limited:
             text = str(records.record(index))
-            yield Shown(index, len(text), 0, None if hit is None else (hit.start, hit.stop), Decoding(None), text)
+            span = None if hit is None else (hit.start, hit.stop)
+            yield Shown(index, len(text), 0, span, Decoding(None), text, equal=equal.get(index))
 
     return _preview(source, (_all(records, most), None), shown(), limited)
 
@@ -360,18 +402,21 @@ def _of_records(
     records: RecordReader,
     encoder: Encoder | None,
     decoder: TextDecoder | None,
-    how: tuple[str | None, int, int | None, int | None],
+    numbers: Numbers,
+    how: tuple[int | None, int | None],
+    equal: Mapping[int, Offsets],
 ) -> Preview:
     """Show records whose IDs are encoded or read one record at a time, only for those that are shown."""
-    selection, seed, limit, most = how
-    chosen: Iterator[Chosen] = ((i, None) for i in _numbers(source.paths[0], selection, _count(records, most), seed))
+    limit, most = how
+    chosen: Iterator[Chosen] = ((i, None) for i in numbers(_count(records, most)))
     limited = _kept(chosen, limit, None)
     spelling = Spelling(decoder) if decoder is not None else None
 
     def shown() -> Iterator[Shown]:
         for index, _ in limited:
             reader = MemoryReader(encoded(records, encoder, index, index + 1))
-            yield Shown(index, reader.info.tokens, 0, None, Decoding(reader, decoder, spelling))
+            decoding = Decoding(reader, decoder, spelling)
+            yield Shown(index, reader.info.tokens, 0, None, decoding, equal=equal.get(index))
 
     return _preview(source, (_all(records, most), None), shown(), limited)
 
@@ -447,6 +492,8 @@ class Shown:
         decoding: The reader and the tokenizer.
         record: The text of a record that is not tokenized, else None.
         origins: The origins of its parts in order, by the ledger; None if they were not requested.
+        equal: int64[n], the numbers of all sequences that are equal to it, ascending and with its own; None unless
+            `dup` selected it.
     """
 
     index: int
@@ -456,6 +503,7 @@ class Shown:
     decoding: Decoding = field(repr=False)
     record: str | None = None
     origins: tuple[Origin, ...] | None = None
+    equal: Offsets | None = None
 
     @property
     def ids(self) -> list[int] | None:

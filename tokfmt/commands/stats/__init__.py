@@ -10,7 +10,8 @@
 need no tokens. The schema of `tokfmt stats --json` is tokfmt/schemas/stats.json.
 """
 
+from tokfmt.commands.stats.duplicates import Groups
 from tokfmt.commands.stats.report import Statistics, StatsReport
-from tokfmt.commands.stats.stats import StatsRequest, glance, stats, stats_of
+from tokfmt.commands.stats.stats import StatsRequest, glance, groups_in, stats, stats_of
 
-__all__ = ["Statistics", "StatsReport", "StatsRequest", "glance", "stats", "stats_of"]
+__all__ = ["Groups", "Statistics", "StatsReport", "StatsRequest", "glance", "groups_in", "stats", "stats_of"]

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.commands.stats.duplicates import Repeats
+from tokfmt.commands.stats.duplicates import Groups
 from tokfmt.commands.stats.tables import Table
-from tokfmt.core.ragged import Offsets
 
 MOST_GROUPS = 1 << 16
 """Limit of listed groups of equal sequences."""
@@ -36,38 +35,6 @@ class RankedIds:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class RankedGroups:
-    """Groups of equal sequences, those with most sequences first; longer and earlier ones come first among equals.
-
-    Attributes:
-        numbers: int64[n], the number of the first sequence of each group.
-        counts: int64[n], the number of sequences of each group.
-        lengths: int64[n], the length of each sequence in tokens; in characters for text.
-        total: The number of all groups, listed or not.
-    """
-
-    numbers: Offsets
-    counts: Offsets
-    lengths: Offsets
-    total: int
-
-    @staticmethod
-    def of(repeated: Repeats, number: Callable[[Offsets], Offsets]) -> RankedGroups:
-        """Return the listed groups of one dataset.
-
-        Args:
-            repeated: The groups.
-            number: Returns the numbers of the sequences at ascending positions.
-        """
-        columns = [(group.position, group.count, group.length) for group in repeated.largest]
-        positions, counts, lengths = np.array(columns, np.int64).reshape(-1, 3).T
-        order = np.argsort(positions)
-        numbers = np.empty(len(order), np.int64)
-        numbers[order] = number(positions[order])
-        return RankedGroups(numbers, counts, lengths, repeated.groups)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class Lists:
     """The lists of one dataset.
 
@@ -80,7 +47,7 @@ class Lists:
     ids: RankedIds | None = None
     first: RankedIds | None = None
     last: RankedIds | None = None
-    groups: RankedGroups | None = None
+    groups: Groups | None = None
 
 
 Keep = Callable[[Lists], object]

@@ -18,23 +18,27 @@ import numpy as np
 from tokfmt.base.options import fit
 from tokfmt.base.seeds import check_seed
 from tokfmt.commands.stats.duplicates import (
-    LISTED_GROUPS,
     TOO_MANY,
+    TOO_MANY_MEMBERS,
     DuplicateGroup,
+    Groups,
     Repeats,
+    Store,
     duplicates_of,
+    groups_of,
     repeats,
+    too_many,
 )
-from tokfmt.commands.stats.lists import MOST_GROUPS, Keep, Lists, RankedGroups, RankedIds
+from tokfmt.commands.stats.lists import MOST_GROUPS, Keep, Lists, RankedIds
 from tokfmt.commands.stats.report import Failure, RepeatedSequence, SampleFacts, Share, Statistics, StatsReport
 from tokfmt.commands.stats.sampling import DrawnAxis, draw, draw_records, drawn_records
 from tokfmt.commands.stats.tables import Counts, Table, ends_of, ids_of, lengths_of, packing, spelling
-from tokfmt.commands.stats.texts import TextSubject, described_texts, measure_texts
+from tokfmt.commands.stats.texts import TextSubject, described_texts, grouped_texts, measure_texts
 from tokfmt.commands.stats.walk import Indexed, StatsAxis, Streamed, Survey, axis_of, measure
 from tokfmt.core.format import Decoder
 from tokfmt.core.loss_mask import is_masked, padding_of
 from tokfmt.core.losses import READS
-from tokfmt.core.ragged import Tokens
+from tokfmt.core.ragged import Offsets, Ragged, Tokens, offsets_of
 from tokfmt.core.reader import PaddingCounts, Separators, TokenReader, windows
 from tokfmt.core.records import RecordReader
 from tokfmt.core.tokenizer_ids import TokenizerIds
@@ -65,6 +69,8 @@ from tokfmt.text.ingest import ShardReader
 from tokfmt.wording import printable
 
 if TYPE_CHECKING:
+    from tokfmt.commands.stats.groups import Beginning, GroupedDataset
+    from tokfmt.files.publisher import Publisher
     from tokfmt.mix import TreeRow
     from tokfmt.text.tokenizer import TokenizerHandle
 
@@ -83,6 +89,8 @@ class StatsRequest:
         vocab_size: The size of the vocabulary to compare IDs with (default: that of the tokenizer).
         seq_len: The length of a sample, for the cost of packing.
         duplicates: Count duplicate sequences. This takes 24 bytes of memory per sequence.
+        duplicate_groups: The file that receives each group of equal sequences, see `commands.stats.groups`; None for
+            none. It is not written if one of several datasets cannot be read.
         sample: Read only about this number of sequences of each dataset, without duplicates.
         seed: The seed of the sample.
         jobs: The number of workers (default: one per core).
@@ -94,6 +102,7 @@ class StatsRequest:
     vocab_size: int | None = None
     seq_len: int | None = None
     duplicates: bool = True
+    duplicate_groups: PlaceLike | None = None
     sample: int | None = None
     seed: int = 0
     jobs: int | None = None
@@ -113,17 +122,28 @@ def stats(request: StatsRequest, progress: Progress | None = None) -> StatsRepor
         TokfmtError: If the only dataset cannot be read, or an option is wrong.
     """
     watched = progress or Progress()
-
-    def counted(*, every_end: bool) -> StatsReport:
-        asked = replace(request.source, every_end=every_end)
-        return _stats(replace(request, source=asked), watched)
-
-    return presuming(counted, watched.note)
-
-
-def _stats(request: StatsRequest, progress: Progress) -> StatsReport:
-    jobs = worker_count(request.jobs)
     request = _checked(request)
+
+    def counted(*, every_end: bool, to: Publisher | None = None) -> StatsReport:
+        asked = replace(request.source, every_end=every_end)
+        return _stats(replace(request, source=asked), watched, to)
+
+    if request.duplicate_groups is None:
+        return presuming(counted, watched.note)
+    from tokfmt.commands.stats.groups import BEGINNING
+    from tokfmt.files.replacing import begins_with
+    from tokfmt.files.spool import staging_for
+
+    objection = begins_with("list of duplicate groups of tokfmt stats", BEGINNING)
+    with staging_for(request.duplicate_groups, overwrite=True, objection=objection) as staging:
+        report = presuming(partial(counted, to=staging), watched.note)
+        if not report.failures:
+            staging.publish()
+    return report
+
+
+def _stats(request: StatsRequest, progress: Progress, groups_to: Publisher | None) -> StatsReport:
+    jobs = worker_count(request.jobs)
     asked = request.source.accepting(READS["stats"])
     handle = tokenizer_of(request.tokenizer)
     with Scratch() as scratch, make_executor(request.executor, jobs) as executor:
@@ -131,7 +151,7 @@ def _stats(request: StatsRequest, progress: Progress) -> StatsReport:
         sources, before = [], []
         with Listing() as listing:
             paths = dataset_paths(request.source, listing)
-            run = _Run(request, handle, workers, progress, len(paths) > 1)
+            run = _Run(request, handle, workers, progress, len(paths) > 1, groups_to=groups_to)
 
             def opened(path: Place) -> tuple[SourceFiles, dict[Place, Identity], Source] | TokfmtError:
                 try:
@@ -203,6 +223,20 @@ def stats_of(
     return presuming(counted, watched.note)
 
 
+def groups_in(request: SourceRequest, tokenizer: TokenizerHandle | None, progress: Progress) -> Groups:
+    """Return the largest groups of equal sequences of a dataset, which are read for it.
+
+    Raises:
+        TokfmtError: If the dataset cannot be read.
+        OptionError: If the groups take more than half of the memory of this machine.
+    """
+    source, lists = open_dataset(request, Reading(tokenizer, as_stored=True)), list[Lists]()
+    stats_of(source, tokenizer=tokenizer, progress=progress, keep=lists.append)
+    if lists[0].groups is None:
+        raise OptionError(TOO_MANY_MEMBERS)
+    return lists[0].groups
+
+
 @dataclass(frozen=True, slots=True)
 class _Run:
     request: StatsRequest
@@ -212,6 +246,7 @@ class _Run:
     several: bool = False
     most_compared: int | None = None
     keep: Keep | None = None
+    groups_to: Publisher | None = None
     failures: list[Failure] = field(default_factory=list)
 
     @contextmanager
@@ -250,10 +285,14 @@ class _Run:
             handle.decoder(lenient=True) if handle else None,
         )
         prepared = list(self._prepared(sources, sizes))
+        axes = [subject.axis for subject, _ in prepared]
+        if self.groups_to is not None and too_many(sum(axis.info.sequences for axis in axes if not axis.is_stream)):
+            raise OptionError(TOO_MANY_MEMBERS)
         surveys = measure(
-            [subject.axis for subject, _ in prepared],
+            axes,
             self.workers,
             duplicates=request.duplicates and request.sample is None,
+            members=self.keep is not None or self.groups_to is not None,
             most=self.most_compared,
             progress=self.progress,
         )
@@ -275,7 +314,29 @@ class _Run:
                 each.append(statistics if drawn is None else self._drawn(statistics, drawn))
                 seen.append(surveyed)
                 samples.append(drawn)
+        if self.groups_to is not None and not self.failures:
+            grouped = [_grouped(one, wanted.decoder) for one in seen]
+            self._write_groups(self.groups_to, [one.survey.store for one in seen], grouped, sources)
         return each, lambda: self._total(total_of(seen, wanted), each, samples)
+
+    @staticmethod
+    def _write_groups(
+        to: Publisher,
+        stores: Sequence[Store | None],
+        datasets: Sequence[GroupedDataset],
+        sources: Sequence[Source],
+    ) -> None:
+        """Write the groups of equal sequences of all datasets."""
+        from tokfmt.commands.stats.groups import write_groups
+        from tokfmt.files.file import writing
+        from tokfmt.files.replacing import readable_by
+
+        kept = [store for store in stores if store is not None]
+        if len(kept) < len(stores):
+            raise OptionError(TOO_MANY_MEMBERS)
+        to.readable = readable_by(file for one in sources for path in one.paths for file in one.format.files(path))
+        with writing(to.destination), open(to.path, "w", encoding="utf-8") as file:
+            write_groups(file, groups_of(kept), datasets)
 
     def _prepared(self, sources: Sequence[Source], sizes: Sequence[int]) -> Iterator[tuple[Subject, DrawnAxis | None]]:
         """Yield the axis of each dataset, or of the sample drawn from it; records become an axis in scratch."""
@@ -353,6 +414,7 @@ class _Run:
                     some or records,
                     self.workers,
                     duplicates=duplicates,
+                    members=self.keep is not None or self.groups_to is not None,
                     hashed=hashed,
                     most=self.most_compared,
                     progress=self.progress,
@@ -363,6 +425,9 @@ class _Run:
                 subject = TextSubject(source, size, survey, notes, weight)
                 each.append(self._of_some_texts([subject]))
                 subjects.append(subject)
+        if self.groups_to is not None and not self.failures:
+            stores = [one.survey.store for one in subjects]
+            self._write_groups(self.groups_to, stores, list(map(grouped_texts, subjects)), sources)
         return each, lambda: self._of_some_texts(subjects)
 
     def _of_some_texts(self, subjects: Sequence[TextSubject]) -> Statistics:
@@ -391,6 +456,11 @@ def _checked(request: StatsRequest) -> StatsRequest:
     Raises:
         OptionError: If an option is wrong.
     """
+    if request.duplicate_groups is not None and (request.sample is not None or not request.duplicates):
+        other = "--no-duplicates" if not request.duplicates else "--sample"
+        raise OptionError(
+            f"--duplicate-groups and {other} cannot be combined: groups need every sequence. Leave one out"
+        )
     sample = fit("--sample", request.sample, int | None, {"minimum": 1}, name="sample")
     request = replace(request, sample=sample, seed=check_seed(request.seed, "--seed"))
     if request.executor.startswith("dask:"):  # scratch is a directory of this machine, and paths may be relative
@@ -622,11 +692,14 @@ def described(seen: Surveyed, wanted: Wanted, keep: Keep | None = None) -> Stati
         keep: Receives the lists of the dataset; None to make none.
     """
     figures, survey = figures_of(seen), seen.survey
-    repeated = repeats([survey.store], LISTED_GROUPS if keep is None else MOST_GROUPS)
+    repeated = repeats([survey.store])
     if keep is not None:
         ids, first, last = (RankedIds.of(one.table()) for one in (figures.read_ids, figures.first, figures.last))
-        number = partial(survey.axis.numbers, begun=survey.begun)
-        keep(Lists(ids, first, last, None if repeated is None else RankedGroups.of(repeated, number)))
+        groups = None
+        if survey.store is not None:
+            number = partial(survey.axis.numbers, begun=survey.begun)
+            groups = groups_of([survey.store], MOST_GROUPS).numbered([number])
+        keep(Lists(ids, first, last, groups))
     heading = _heading(seen.subject)
     return _filled(replace(heading, eos_seen=_seen(seen) or heading.eos_seen), figures, [seen], wanted, repeated)
 
@@ -736,6 +809,21 @@ def _repeated(group: DuplicateGroup, seen: Sequence[Surveyed], decoder: Decoder 
         text=decoder.decode(ids) if decoder is not None else None,
         path=str(surveyed.subject.source.paths[0]) if len(seen) > 1 else None,
     )
+
+
+def _grouped(surveyed: Surveyed, decoder: Decoder | None) -> GroupedDataset:
+    """Return the dataset for the list of its groups."""
+    from tokfmt.commands.stats.groups import GroupedDataset
+
+    stored = surveyed.survey.axis.stored
+
+    def beginnings(numbers: Offsets, positions: Offsets, lengths: Offsets) -> list[Beginning]:  # noqa: ARG001
+        shown = np.minimum(lengths, _SHOWN)
+        ids = Ragged(stored.gather(positions, shown), offsets_of(shown))
+        return [(one.tolist(), decoder.decode(one) if decoder is not None else None) for one in ids]
+
+    numbers = partial(surveyed.survey.axis.numbers, begun=surveyed.survey.begun)
+    return GroupedDataset(str(surveyed.subject.source.paths[0]), "tokens", numbers, beginnings)
 
 
 def _beginning(stored: TokenReader, group: DuplicateGroup) -> Tokens:

@@ -4,25 +4,26 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
+from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 from xxhash import xxh3_128_digest
 
 from tokfmt.commands.stats.duplicates import (
-    LISTED_GROUPS,
     PLACE_BITS,
     DuplicateGroup,
     Seen,
     Store,
     duplicates_of,
+    groups_of,
     repeats,
     too_many,
 )
-from tokfmt.commands.stats.lists import MOST_GROUPS, Keep, Lists, RankedGroups
+from tokfmt.commands.stats.lists import MOST_GROUPS, Keep, Lists
 from tokfmt.commands.stats.report import FieldCount, RepeatedSequence, Share, Statistics, TextFacts
 from tokfmt.commands.stats.tables import Table, lengths_of
 from tokfmt.core.ragged import Offsets
@@ -32,6 +33,9 @@ from tokfmt.run.plan import Workers
 from tokfmt.run.progress import Progress
 from tokfmt.source.stored import Source
 from tokfmt.text.ingest import block_size
+
+if TYPE_CHECKING:
+    from tokfmt.commands.stats.groups import Beginning, GroupedDataset
 
 _keys = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
@@ -102,6 +106,7 @@ def measure_texts(
     workers: Workers,
     *,
     duplicates: bool,
+    members: bool = False,
     hashed: int = 0,
     most: int | None = None,
     progress: Progress,
@@ -112,6 +117,7 @@ def measure_texts(
         records: The records.
         workers: The workers.
         duplicates: Hash every text, unless that takes too much memory.
+        members: Keep the positions of all equal texts.
         hashed: The number of texts of other datasets whose hashes are in memory.
         most: The number of texts above which they are not hashed; None for no limit.
         progress: Receives the phase, and the number of bytes that were read. If it raises, the pass ends.
@@ -126,7 +132,7 @@ def measure_texts(
     job = (records, duplicates, _local_bits(len(items)))
     for part, read in workers.map(_count, job, items):
         if store is not None:
-            store.add(part.seen.folded())
+            store.add(part.seen.folded(members=members))
             store = None if too_many(hashed + len(store), most) else store
         total += TextStats(part.bytes, part.lengths, part.fields, part.invalid, part.counts)
         progress.advance(read)
@@ -183,6 +189,8 @@ def _names(line: bytes) -> Sequence[str]:
 
 _FIELDS, _NAMES = 100, 1 << 17
 _SHOWN = 200  # characters listed of a repeated text
+_SINGLY = 10  # records that are looked up one by one
+_BLOCK = 1 << 24  # bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,9 +218,10 @@ def described_texts(subjects: Sequence[TextSubject], keep: Keep | None = None) -
         keep: Receives the lists of one source; None to make none.
     """
     first = subjects[0]
-    repeated = repeats([subject.survey.store for subject in subjects], LISTED_GROUPS if keep is None else MOST_GROUPS)
+    repeated = repeats([subject.survey.store for subject in subjects])
     if keep is not None:
-        keep(Lists(groups=None if repeated is None else RankedGroups.of(repeated, first.survey.numbers)))
+        store = first.survey.store
+        keep(Lists(groups=None if store is None else groups_of([store], MOST_GROUPS).numbered([first.survey.numbers])))
     total = TextStats()
     for subject in subjects:
         total += replace(subject.survey.stats.scaled(subject.weight), counts=())
@@ -255,3 +264,30 @@ def _repeated(group: DuplicateGroup, subjects: Sequence[TextSubject]) -> Repeate
     except (IndexError, FormatError):  # the records of a sample have no number in the complete source
         return RepeatedSequence(group.count, group.length, None, None, None, path)
     return RepeatedSequence(group.count, group.length, number, None, text, path)
+
+
+def grouped_texts(subject: TextSubject) -> GroupedDataset:
+    """Return a source of text for the list of its groups."""
+    from tokfmt.commands.stats.groups import GroupedDataset
+
+    records = subject.survey.records
+
+    def beginnings(numbers: Offsets, positions: Offsets, lengths: Offsets) -> list[Beginning]:  # noqa: ARG001
+        return [(None, text[:_SHOWN]) for text in _texts_of(records, numbers.tolist())]
+
+    return GroupedDataset(str(subject.source.paths[0]), "characters", subject.survey.numbers, beginnings)
+
+
+def _texts_of(records: RecordReader, numbers: Sequence[int]) -> Iterator[str]:
+    """Yield the records with ascending numbers. Many are read in one pass, because a file may be compressed."""
+    if len(numbers) <= _SINGLY:
+        yield from (str(records.record(number)) for number in numbers)
+        return
+    wanted, number = iter([*numbers, -1]), numbers[0]
+    following = next(wanted)
+    for block in records.blocks(_BLOCK, numbers[0], numbers[-1] + 1):
+        for batch in records.texts(block):
+            while 0 <= following < number + len(batch.texts):
+                yield batch.texts[following - number]
+                following = next(wanted)
+            number += len(batch.texts)

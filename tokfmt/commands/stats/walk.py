@@ -23,7 +23,7 @@ from typing import ClassVar, Literal, NamedTuple, TypeVar
 import numpy as np
 
 from tokfmt.commands.compare.fingerprint import Fingerprints, fingerprint_of, fingerprints_between
-from tokfmt.commands.stats.duplicates import TOO_MANY, Seen, Store, too_many
+from tokfmt.commands.stats.duplicates import MEMBERS_PER_ROW, TOO_MANY, Seen, Store, too_many
 from tokfmt.commands.stats.tables import Counter, Counts, Table
 from tokfmt.core.loss_mask import counted_of, is_masked, padding_of
 from tokfmt.core.ragged import Offsets, Tokens
@@ -124,10 +124,11 @@ class Tally:
 
     Args:
         duplicates: Hash every sequence, to find duplicates.
+        members: Keep the positions of all duplicates.
     """
 
-    def __init__(self, *, duplicates: bool) -> None:
-        self._duplicates = duplicates
+    def __init__(self, *, duplicates: bool, members: bool = False) -> None:
+        self._duplicates, self._members = duplicates, members
         self._ids, self._first, self._last = Counter(), Counter(), Counter()
         self._lengths = Table.empty()
         self._pending: list[tuple[Offsets, Tokens, Tokens]] = []
@@ -207,7 +208,7 @@ class Tally:
         if self._seen:
             singles = np.concatenate([part.single for part in self._seen])
             long = {place: length for part in self._seen for place, length in part.long.items()}
-            seen = Seen(singles, seen.several, long).folded()
+            seen = Seen(singles, seen.several, long, seen.members).folded(members=self._members)
         return Stats(
             self._ids.counts(),
             self._lengths,
@@ -578,6 +579,7 @@ class Survey:
 class _Job:
     axis: StatsAxis
     duplicates: bool
+    members: bool
 
 
 def measure(
@@ -585,6 +587,7 @@ def measure(
     workers: Workers,
     *,
     duplicates: bool = True,
+    members: bool = False,
     most: int | None = None,
     progress: Progress,
 ) -> list[Survey]:
@@ -595,6 +598,7 @@ def measure(
         workers: The workers.
         duplicates: Hash every sequence, to find equal sequences also in different datasets and dtypes. If that takes
             too much memory, it is left out, and a note reports that.
+        members: Keep the positions of all equal sequences, for `groups_of`.
         most: Leave that out for more sequences than this, too; None for no limit.
         progress: Receives the phase, and the number of tokens that were counted. If it raises, the pass ends.
 
@@ -610,11 +614,12 @@ def measure(
         surveys.append(survey)
         with _failing(survey):
             items = list(axis.regions(_size(axis)))
-            job = _Job(axis, survey.store is not None)
+            job = _Job(axis, survey.store is not None, members)
             for part, read in workers.map(_count, job, items):
                 _absorb(survey, part)
                 progress.advance(read)
-                hashed += len(part.seen.single) + len(part.seen.several)
+                seen = part.seen
+                hashed += len(seen.single) + len(seen.several) + len(seen.members) // MEMBERS_PER_ROW
                 if not full and too_many(hashed, most):
                     full = True
                     _give_up(surveys)
@@ -625,7 +630,7 @@ def measure(
     alike = _lengths_alike(surveys)
     for survey in surveys:
         with _failing(survey):
-            job = _Job(survey.axis, survey.store is not None)
+            job = _Job(survey.axis, survey.store is not None, members)
             batches = list(_batches(survey.loose, alike)) if survey.loose else []
             for part in workers.map(_count_loose, job, batches):
                 _absorb(survey, part)
@@ -665,7 +670,7 @@ def _absorb(survey: Survey, part: Stats) -> None:
 
 
 def _count(job: _Job, region: tuple[int, int]) -> tuple[Stats, int]:
-    tally = Tally(duplicates=job.duplicates)
+    tally = Tally(duplicates=job.duplicates, members=job.members)
     job.axis.walk(*region, tally)
     return tally.done(), region[1] - region[0]
 
@@ -699,7 +704,7 @@ def _count_loose(job: _Job, batch: Sequence[tuple[Loose, bool]]) -> Stats:
 
     Short sequences that must be hashed are read whole, others at their two ends. A store is asked for all at once.
     """
-    axis, tally = job.axis, Tally(duplicates=job.duplicates)
+    axis, tally = job.axis, Tally(duplicates=job.duplicates, members=job.members)
     hashing = [(loose, hashed and job.duplicates) for loose, hashed in batch]
     wanted = [one for loose, hashed in hashing for one in _to_read(loose, axis.ending, hashed=hashed)]
     intervals = axis.stored.intervals(wanted)

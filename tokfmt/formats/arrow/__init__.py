@@ -11,6 +11,7 @@
     input_ids         list<int32>; any list of any integer     token IDs; also tokens, token_ids, ids, or the given
     text              string, in any of Arrow's forms          a document; else the only string column, or the given
     messages          list<struct<role, content>>              a chat; also conversations: list<struct<from, value>>
+    prompt            string, or list<struct<role, content>>   with completion, of the same type; only that is trained
     loss_mask         list<int8>                               packed rows of Megatron-Bridge: 1 if the next counts
     seq_start_id      list<int32>                              packed rows: position in the row where each part begins
     labels            list<int>                                aligned with the tokens, not shifted; -100 does not count
@@ -21,6 +22,7 @@
 
 - A column loss_mask without seq_start_id can speak of each token, or of the token after it. The option `loss_mask`
   states which. Without it, the column is not read, which is a loss (`loss-mask`).
+- Labels and masks of a row must count the same IDs; the option `loss_mask` chooses one of them, or `all`.
 - Positions at either end of a row that `attention_mask` excludes are padding, and are left out. One inside of a row is
   a token that does not count in the loss. Notes have their numbers. With `view=samples`, rows stay as they are stored.
 - The label of the first token of a document counts, unless rows are read as samples (`view=samples`). Where documents

@@ -49,7 +49,8 @@ _MEANINGS = {
         "Labels or a mask have another length than input_ids, or the starts of documents do not fit: seq_start_id does "
         "not begin with 0, decreases, or reaches the end of its row; position_ids neither go on by 1 nor begin again "
         "at 0; seq_lengths do not sum to the row. For seq_start_id, the upstream check validate_row finds the same, "
-        "but training does not run it. Pack the documents again.",
+        "but training does not run it. Pack the documents again. Or labels and masks count other tokens: --from-opt "
+        "loss_mask=NAME reads one of them, and loss_mask=all counts a token if each counts it.",
     ),
     6: Code(
         "not UTF-8",

@@ -14,9 +14,11 @@ from contextlib import contextmanager, suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tokfmt.core.chats import field_of_chats, has_message_keys
+from tokfmt.core.chats import COMPLETION, PROMPT, Pairs, field_of_chats, has_message_keys
+from tokfmt.core.field_path import keys_of
 from tokfmt.core.findings import Problem, loss_in, noted
-from tokfmt.core.loss_mask import LABELS, LENGTHS, LOSS_MASK, MASKS, POSITIONS
+from tokfmt.core.loss_mask import ATTENTION, LENGTHS, LOSS_MASK, POSITIONS, STARTS, mask_fields
+from tokfmt.core.ragged import offsets_of
 from tokfmt.errors import (
     CorruptError,
     FormatError,
@@ -270,7 +272,7 @@ class ParquetContainer:
     def facts(self, group: Group, column: str) -> Facts:
         """Return the statistics of a column if Arrow wrote the file; other writers count empty lists differently."""
         with worded(self.path, _UNREADABLE):
-            chunks = self.chunks(group, [column])
+            chunks = self.chunks(group, [column] if stored_columns(self.schema, [column]) == [column] else ())
             known = chunks[0].statistics if len(chunks) == 1 and chunks[0].is_stats_set else None
             made = (self.metadata.created_by or "").startswith("parquet-cpp-arrow")
             if known is None or not made or not known.has_null_count or known.num_values < 0:
@@ -283,7 +285,8 @@ class ParquetContainer:
     def text_bytes(self, group: Group, column: str) -> int:
         """Return the decompressed bytes of a column, as the footer states them."""
         with worded(self.path, _UNREADABLE):
-            return max(0, sum(int(chunk.total_uncompressed_size) for chunk in self.chunks(group, [column])))
+            chunks = self.chunks(group, stored_columns(self.schema, [column]))
+            return max(0, sum(int(chunk.total_uncompressed_size) for chunk in chunks))
 
     def batches(self, group: Group, columns: Sequence[str]) -> Iterator[Any]:
         """Yield the rows of a group in order, as record batches of these columns with a bounded number of rows.
@@ -292,6 +295,7 @@ class ParquetContainer:
             FormatError: The group cannot be decoded, or claims more than its bytes can hold.
         """
         with worded(self.path, f"{self.unit} {group.number:,} cannot be read"):
+            columns = stored_columns(self.schema, columns)
             chunks, weight, longest = self.chunks(group, columns), 1, 1
             file = held(self.file, [_extent(chunk) for chunk in chunks])
             for chunk in chunks:
@@ -304,7 +308,7 @@ class ParquetContainer:
                     raise CorruptError(self.path, "rows of a column", expected=group.rows, found=chunk.num_values)
             rows = min(max(1, group.rows * AT_ONCE // weight), 1 << 17, max(1, _REPEATED // longest))
             reader = self._open(self.metadata, file)
-            yield from reader.iter_batches(rows, [group.number], columns=list(columns), use_threads=False)
+            yield from reader.iter_batches(rows, [group.number], columns=columns, use_threads=False)
 
     def _longest_word(self, file: File | Held, chunk: Any, at: int, size: int, stored: int) -> int:
         """Return the bytes of the longest text in a dictionary, which any number of rows may repeat.
@@ -651,7 +655,7 @@ class ArrowContainer:
                     stream[at : at + m.head + m.body] = file.read(m.begin, m.head + m.body)
                 at += m.head + m.body
             stream[at : at + 4] = _FRAME
-            chosen = sorted({self.schema.get_field_index(name.split(".")[0]) for name in columns} - {-1})
+            chosen = sorted({self.schema.get_field_index(path_of(self.schema, name)[0]) for name in columns} - {-1})
             options = pa.ipc.IpcReadOptions(included_fields=chosen, use_threads=False)
             batch = pa.ipc.open_stream(pa.py_buffer(stream), options=options).read_next_batch()
             for column in batch.columns:
@@ -869,8 +873,7 @@ Container = ParquetContainer | ArrowContainer
 
 IDS, TEXT = ("input_ids", "tokens", "token_ids", "ids"), "text"
 _CHATS = "chats"  # what a column of lists of messages can hold
-PACKED = ("input_ids", "loss_mask", "seq_start_id")
-ATTENTION = "attention_mask"
+PACKED = ("input_ids", LOSS_MASK, STARTS)
 _NAME = "--text-field NAME chooses a column of text, --from-opt column=NAME any column"
 
 
@@ -885,6 +888,7 @@ class Column(NamedTuple):
         unread: The column "loss_mask" is there and is not read, as no option states which IDs it speaks of.
         attention: The column that excludes padding, `attention_mask`; "" without one.
         chats: Its texts are chats: lists of messages.
+        pairs: What its prompts, and the completions in the column beside it, are.
     """
 
     kind: str
@@ -893,6 +897,7 @@ class Column(NamedTuple):
     unread: bool = False
     attention: str = ""
     chats: bool = False
+    pairs: Pairs = ""
 
     @property
     def holds(self) -> str:
@@ -902,12 +907,13 @@ class Column(NamedTuple):
     @property
     def beside(self) -> tuple[str, ...]:
         """All columns that are read with it."""
-        return (*self.mask_columns, *([self.attention] if self.attention else ()))
+        completion = (COMPLETION,) if self.pairs else ()
+        return (*self.mask_columns, *([self.attention] if self.attention else ()), *completion)
 
     @property
     def packed(self) -> bool:
         """True if rows hold several documents, whose starts are read."""
-        return not {"seq_start_id", POSITIONS, LENGTHS}.isdisjoint(self.mask_columns)
+        return not {STARTS, POSITIONS, LENGTHS}.isdisjoint(self.mask_columns)
 
 
 def open_containers(format_: Variant, files: Sequence[Place], *, tail: bool = False) -> list[Container]:
@@ -951,14 +957,40 @@ def own_separator(containers: Sequence[Container]) -> int | None:
 
 def typed(schema: Any, name: str) -> Any:
     """Return the type of the column at a dotted path; None if there is no such column, or several of the name."""
-    if schema.get_field_index(name) >= 0:
-        return schema.field(name).type
     kind = schema
-    for word in name.split("."):
-        if (kind is not schema and not arrow().types.is_struct(kind)) or kind.get_field_index(word) < 0:
+    for key in path_of(schema, name):
+        if kind is not schema and key.isdecimal() and _is_list(kind):
+            kind = plain(kind).value_type
+        elif (kind is schema or arrow().types.is_struct(kind)) and kind.get_field_index(key) >= 0:
+            kind = kind.field(key).type
+        else:
             return None
-        kind = kind.field(word).type
     return kind
+
+
+def path_of(schema: Any, name: str) -> tuple[str, ...]:
+    """Return the keys that lead to a column: its name, or a path as in JSON Lines; ("",) if it is not a path."""
+    return (name,) if schema.get_field_index(name) >= 0 else keys_of(name) or ("",)
+
+
+def _is_list(kind: Any) -> bool:
+    types, kind = arrow().types, plain(kind)
+    lists = (types.is_list, types.is_large_list, types.is_fixed_size_list, types.is_list_view, types.is_large_list_view)
+    return any(is_it(kind) for is_it in lists)
+
+
+def stored_columns(schema: Any, names: Sequence[str]) -> list[str]:
+    """Return the columns to decode for some paths: of an element of a list, the list."""
+    found = list[str]()
+    for name in names:
+        keys, kind = path_of(schema, name), schema
+        for number, key in enumerate(keys):
+            if kind is not schema and _is_list(kind):
+                keys = keys[:number]
+                break
+            kind = kind.field(key).type if kind.get_field_index(key) >= 0 else schema
+        found.append(".".join(keys))
+    return list(dict.fromkeys(found))
 
 
 def plain(kind: Any) -> Any:
@@ -977,8 +1009,7 @@ def kind_of(kind: Any) -> str:
     if kind is None:
         return ""
     types, kind = arrow().types, plain(kind)
-    lists = (types.is_list, types.is_large_list, types.is_fixed_size_list, types.is_list_view, types.is_large_list_view)
-    if any(is_it(kind) for is_it in lists):
+    if _is_list(kind):
         item = item_type(kind)
         if types.is_struct(item):
             return _CHATS if has_message_keys(field.name for field in item) else ""
@@ -996,7 +1027,7 @@ def chosen(container: Container, options: ReadOptions) -> Column:
     """
     column = _column(container, options)
     is_read = column.kind == "ids" and options.view == "documents"
-    is_divided = not {"seq_start_id", LENGTHS}.isdisjoint(column.mask_columns)
+    is_divided = not {STARTS, LENGTHS}.isdisjoint(column.mask_columns)
     is_there = kind_of(typed(container.schema, ATTENTION)) == "ids"
     return column._replace(attention=ATTENTION) if is_read and is_there and not is_divided else column
 
@@ -1013,24 +1044,24 @@ def _column(container: Container, options: ReadOptions) -> Column:
         if not kind or (options.text_field and kind != TEXT):
             what = f'column "{printable(name)}" holds {"no text" if options.text_field else "neither IDs nor text"}'
             raise UnsupportedError(container.path, what, found=listed)
-        return Column(kind, name, *_beside(every, options)) if kind == "ids" else Column(kind, name)
+        return Column(kind, name, *_beside(container.path, every, options)) if kind == "ids" else Column(kind, name)
     if all(every.get(name) == "ids" for name in PACKED):
         return Column("ids", "input_ids", PACKED[1:])
     for name in IDS:
         if every.get(name) == "ids":
-            return Column("ids", name, *_beside(every, options))
+            return Column("ids", name, *_beside(container.path, every, options))
         if name in every and str(plain(typed(schema, name))).startswith(("list", "large_list", "fixed_size_list")):
             what = f'column "{name}" is not a list of IDs'
             raise UnsupportedError(container.path, what, expected="list<int32>", found=str(typed(schema, name)))
     return _text_column(container, every, listed)
 
 
-def _beside(every: Mapping[str, str], options: ReadOptions) -> tuple[tuple[str, ...], bool]:
+def _beside(path: Place, every: Mapping[str, str], options: ReadOptions) -> tuple[tuple[str, ...], bool]:
     """Return the columns of labels, masks and starts to read, and whether "loss_mask" is not read."""
-    own = tuple(name for name in (LABELS, *MASKS) if every.get(name) == "ids")
-    own += tuple(name for name in (POSITIONS, LENGTHS) if every.get(name) == "ids")[:1]
-    there = every.get(LOSS_MASK) == "ids"
-    return (*own, *((LOSS_MASK,) if there and options.loss_mask else ())), there and not options.loss_mask
+    of_ids = [name for name, kind in every.items() if kind == "ids"]
+    masks = mask_fields(path, of_ids, options.loss_mask)
+    starts = tuple(name for name in (POSITIONS, LENGTHS) if name in of_ids)[:1]
+    return (*masks, *starts), LOSS_MASK in of_ids and options.loss_mask is None
 
 
 def _text_column(container: Container, every: Mapping[str, str], listed: str) -> Column:
@@ -1048,6 +1079,10 @@ def _text_column(container: Container, every: Mapping[str, str], listed: str) ->
         return Column(TEXT, TEXT)
     if chats := field_of_chats(name for name, kind in every.items() if kind == _CHATS):
         return Column(TEXT, chats, chats=True)
+    kind = every.get(PROMPT)
+    if kind == every.get(COMPLETION) and kind in (TEXT, _CHATS):
+        of_chats = kind == _CHATS
+        return Column(TEXT, PROMPT, chats=of_chats, pairs="chats" if of_chats else "texts")
     if len(texts) == 1 and texts[0] in IDS:
         what = f'column "{texts[0]}" holds text, not lists of IDs'
         remedy = f"Write lists; --text-field {texts[0]} reads it as text"
@@ -1082,11 +1117,21 @@ def agreed(containers: Sequence[Container], options: ReadOptions) -> Column:
 
 
 def values_of(batch: Any, name: str) -> Any:
-    """Return the array of a batch at a dotted path; its rows are NULL where a struct that contains it is NULL."""
-    if (at := batch.schema.get_field_index(name)) >= 0:
-        return batch.column(at)
-    first, *rest = name.split(".")
-    return arrow().compute.struct_field(batch.column(batch.schema.get_field_index(first)), rest)
+    """Return the array of a batch at a dotted path; its rows are NULL where what contains it is."""
+    first, *rest = path_of(batch.schema, name)
+    array = batch.column(batch.schema.get_field_index(first))
+    for key in rest:
+        array = _element(array, int(key)) if _is_list(array.type) else arrow().compute.struct_field(array, [key])
+    return array
+
+
+def _element(array: Any, number: int) -> Any:
+    """Return an element of each list of an array; NULL where a list does not have it."""
+    if arrow().types.is_dictionary(array.type):
+        array = array.dictionary.take(array.indices)
+    lengths = arrow().compute.list_value_length(array).fill_null(0).to_numpy(zero_copy_only=False)
+    places = offsets_of(lengths)[:-1] + number
+    return array.flatten().take(arrow().array(places, mask=lengths <= number))
 
 
 def lost_rows(containers: Sequence[Container], column: Column) -> Iterator[Loss]:
@@ -1110,7 +1155,7 @@ def lost_rows(containers: Sequence[Container], column: Column) -> Iterator[Loss]
 
 def unread(containers: Sequence[Container], column: Column) -> tuple[str, ...]:
     """Return a note on columns that are not read."""
-    own = {column.name.split(".")[0], *column.beside, ATTENTION}
+    own = {path_of(containers[0].schema, column.name)[0], *column.beside, ATTENTION}
     others = [name for name in containers[0].schema.names if name not in own]
     what = f'columns other than "{printable(column.name)}" are not read: {printable(", ".join(others[:12]))}'
     return (what,) if others else ()

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 from tokfmt.core.findings import Audit, Finding, Problem, raise_fatal
 from tokfmt.core.format import Hints
 from tokfmt.core.inspection import Inspection, Unreadable
+from tokfmt.core.padding import Contradictions
 from tokfmt.core.reader import Damage
+from tokfmt.core.row_fields import Reading
 from tokfmt.errors import FormatError, Loss, UnsafeError, UnsupportedError
 from tokfmt.files.place import Place
 from tokfmt.formats.arrow.container import (
@@ -24,7 +26,6 @@ from tokfmt.formats.arrow.container import (
     plain,
     typed,
 )
-from tokfmt.formats.arrow.padding import Contradictions
 from tokfmt.formats.arrow.partial import keep_following, keep_readable, readable_files
 from tokfmt.formats.arrow.reader import (
     ColumnReader,
@@ -96,7 +97,10 @@ class ColumnsInspection(Inspection):
 
     def _keep_readable(self) -> list[Damage]:
         """Leave out the groups that cannot be decoded, and return what is left out."""
-        column, rows = self.column, Rows(0, self.column, samples=self.options.view == "samples")
+        column, rows = (
+            self.column,
+            Rows(0, self.column, Reading(self.options.loss_mask, self.options.view == "samples")),
+        )
         is_text = column.kind == TEXT
         decode = partial(_decode_text, column.name) if is_text else partial(_decode_rows, rows, self.hints.allow_loss)
         fixed = arrow().types.is_fixed_size_list(plain(typed(self.containers[0].schema, column.name)))
@@ -136,7 +140,7 @@ class ColumnsInspection(Inspection):
     def _rows(self, how: Audit) -> Iterator[Finding]:
         """Yield the findings of the decoded rows of IDs."""
         column, hundred = self.column, self.format.hundred
-        rows, seen = Rows(hundred, column, samples=False, compares=True), set[tuple[str, str]]()
+        rows, seen = Rows(hundred, column, Reading(self.options.loss_mask, compares=True)), set[tuple[str, str]]()
         labels = dict[Place, tuple[OtherLabels, Contradictions]]()
         groups = [(one, group) for one in self.containers for group in (one.groups if how.deep else one.groups[:1])]
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol
 
 from tokfmt.base.options import option
+from tokfmt.core.loss_mask import MASK_CHOICES, MaskChoice
 from tokfmt.files.place import Place
 
 
@@ -13,7 +14,7 @@ from tokfmt.files.place import Place
 class ReadOptions:
     """Options of reading columns."""
 
-    column: str | None = option(None, "column of IDs or text; a dotted path reaches into structs")
+    column: str | None = option(None, "column of IDs or text: a name, or a path such as messages.0.content")
     text_field: str | None = option(None, "column of text (the same as --text-field)")
     view: Literal["documents", "samples"] = option(
         "documents", "documents, or rows with their loss masks and boundaries"
@@ -21,9 +22,7 @@ class ReadOptions:
     rows: Literal["documents", "blocks"] | None = option(
         None, "rows are documents, or blocks of a stream that --eos splits (lists of fixed size are blocks)"
     )
-    loss_mask: Literal["own", "next"] | None = option(
-        None, "column loss_mask: whether each ID counts (own), or the ID after it (next); auto: not read, a loss"
-    )
+    loss_mask: MaskChoice | None = option(None, MASK_CHOICES)
     split: str | None = option(None, "split of a folder to read: train, or the only one")
 
 

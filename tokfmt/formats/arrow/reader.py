@@ -20,21 +20,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.chats import CHATS, ChatError, chat_text
+from tokfmt.core.chats import CHATS, COMPLETION, PAIRS, ChatError, chat_text, pair_text
 from tokfmt.core.findings import Problem, fatal, raise_fatal
 from tokfmt.core.format import Hints
-from tokfmt.core.loss_mask import (
-    BEGINS,
-    IGNORED,
-    LABELS,
-    LENGTHS,
-    LOSS_MASK,
-    MASK_OPTION,
-    MASKS,
-    POSITIONS,
-    TARGET,
-    other_label,
-)
+from tokfmt.core.loss_mask import IGNORED, LOSS_MASK, MASK_OPTION, TARGET, other_label
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
 from tokfmt.core.reader import (
     U8,
@@ -52,10 +41,10 @@ from tokfmt.core.reader import (
     largest_id,
 )
 from tokfmt.core.records import Block, RecordBatch, RecordInfo, TextRecords
+from tokfmt.core.row_fields import OTHER, FieldOfRows, IdRows, Reading, Unfit, row_at, with_fields
 from tokfmt.errors import ConversionError, CorruptError, Loss
 from tokfmt.files.place import Place
 from tokfmt.formats.arrow.container import (
-    ATTENTION,
     TEXT,
     Column,
     Container,
@@ -65,64 +54,24 @@ from tokfmt.formats.arrow.container import (
     item_type,
     own_blocks,
     own_separator,
+    path_of,
     plain,
     typed,
     unread,
     values_of,
     worded,
 )
-from tokfmt.formats.arrow.padding import Contradictions, contradictions
 from tokfmt.wording import counted
 
 if TYPE_CHECKING:
     from tokfmt.formats.arrow.options import Found, ReadOptions
 
-_OTHER = 8  # bit of `Decoded.marks` where a label is another ID than the token
 _AT_ONCE = 1 << 22  # characters of texts in one batch
 _WRONG_COLUMN = "Correct that column, or write the file without it"
 _NULLS = "--allow-loss null-rows reads NULL as empty"
 _HELD = 3 << 20  # tokens and rows that each thread keeps decoded: those that were read last
 _PIECE = 1 << 8  # tokens for which a piece counts in addition, because it is an object
 _WALKS = 2  # groups that a thread decodes at a time: where a window begins, and where it ends
-
-
-class Decoded(NamedTuple):
-    """Consecutive decoded rows.
-
-    Attributes:
-        tokens: IDs of all sequences, joined.
-        offsets: int64[sequences + 1]; sequence i is `tokens[offsets[i]:offsets[i + 1]]`.
-        mask: uint8 per token, 1 if its label counts; None without a column of labels or masks.
-        labels: int64 per token, the ID to predict or -100; None without a column of labels or masks.
-        begins: bool per token, True at the first token of a document; None unless rows are packed.
-        marks: uint8 per token, bits of `core.loss_mask`, and 8 where a label is another ID than the token.
-        odd: Number of sequences whose mask leaves out a token or whose labels hold another ID, and the first of them.
-        excluded: Number of positions that `attention_mask` excludes: at the ends of rows, which are left out, and
-            inside of rows, which are content that does not count in the loss.
-        differing: Number of positions that one column of labels or of a mask counts, and another does not.
-        first: Index of the first sequence in the dataset.
-        start: Position of the first token in the dataset.
-        against: Rows whose masks contradict their padding, if `Rows` compares them.
-    """
-
-    tokens: Tokens
-    offsets: Offsets
-    mask: NDArray[np.uint8] | None = None
-    labels: NDArray[np.int64] | None = None
-    begins: NDArray[np.bool_] | None = None
-    marks: NDArray[np.uint8] | None = None
-    odd: tuple[int, int] = (0, -1)
-    excluded: tuple[int, int] = (0, 0)
-    differing: int = 0
-    first: int = 0
-    start: int = 0
-    against: Contradictions = Contradictions()
-
-    def span(self, *, rows: bool) -> tuple[int, int]:
-        """Return the first index and the end on the axis of sequences (`rows`) or of tokens."""
-        if rows:
-            return self.first, self.first + len(self.offsets) - 1
-        return self.start, self.start + len(self.tokens)
 
 
 class OtherLabels(NamedTuple):
@@ -146,10 +95,10 @@ class OtherLabels(NamedTuple):
         return OtherLabels(self.rows + later.rows, self.unlike + later.unlike, self.shifted + later.shifted, first)
 
 
-def other_labels(rows: Decoded) -> OtherLabels:
+def other_labels(rows: IdRows) -> OtherLabels:
     """Count the rows whose labels are not their tokens."""
     count = len(rows.offsets) - 1
-    if rows.marks is None or rows.labels is None or not (rows.marks & _OTHER).any():
+    if rows.marks is None or rows.labels is None or not (rows.marks & OTHER).any():
         return OtherLabels(count)
     own = np.append(IGNORED, rows.labels[:-1])  # `labels` are those of the tokens after
     following = np.append(rows.tokens[1:].astype(np.int64), 0)
@@ -157,7 +106,7 @@ def other_labels(rows: Decoded) -> OtherLabels:
     edges = np.zeros(len(own), np.bool_)
     edges[there] = edges[np.append(there[1:], len(own)) - 1] = True  # not known, and not followed
     unlike = (own != IGNORED) & (own != following) & ~edges
-    other = np.diff(offsets_of(rows.marks & _OTHER != 0)[rows.offsets]) > 0
+    other = np.diff(offsets_of(rows.marks & OTHER != 0)[rows.offsets]) > 0
     shifted = other & (np.diff(offsets_of(unlike)[rows.offsets]) == 0)
     return OtherLabels(count, int(other.sum()), int(shifted.sum()), int(np.argmax(other)))
 
@@ -180,18 +129,13 @@ class Rows:
     Args:
         format_hundred: Base of the numbers of findings, 660 or 680.
         column: Column to read, with the columns of labels or masks.
-        samples: Keep each row as one sequence, instead of the documents in it.
-        following: "loss_mask" speaks of the ID after its own.
-        compares: Compare masks with padding.
+        reading: How the columns beside it are read.
     """
 
-    def __init__(
-        self, format_hundred: int, column: Column, *, samples: bool, following: bool = False, compares: bool = False
-    ) -> None:
-        self.hundred, self.column, self.samples, self.following = format_hundred, column, samples, following
-        self.compares = compares
+    def __init__(self, format_hundred: int, column: Column, reading: Reading) -> None:
+        self.hundred, self.column, self.reading = format_hundred, column, reading
 
-    def decode(self, container: Container, group: Group) -> Iterator[tuple[Decoded, list[Problem]]]:
+    def decode(self, container: Container, group: Group) -> Iterator[tuple[IdRows, list[Problem]]]:
         """Yield the rows of a group, some at a time, with the problems found in them.
 
         Raises:
@@ -206,14 +150,21 @@ class Rows:
             what = f"rows of {container.unit} {group.number:,}"
             raise CorruptError(container.path, what, expected=group.rows, found=base)
 
-    def _decoded(self, container: Container, group: Group, batch: Any, base: int) -> tuple[Decoded, list[Problem]]:
+    def _decoded(self, container: Container, group: Group, batch: Any, base: int) -> tuple[IdRows, list[Problem]]:
         array, problems = spelled(values_of(batch, self.column.name)), list[Problem]()
 
         def wrong(
-            code: int, row: int, what: str, expected: object = None, found: object = None, word: str = ""
+            code: int,
+            row: int,
+            what: str,
+            expected: object = None,
+            found: object = None,
+            *,
+            word: str = "",
+            remedy: str | None = None,
         ) -> None:
             where = f"row {base + row:,} of {container.unit} {group.number:,} {what}"
-            remedy = f"--allow-loss {word} reads it as an empty row" if word else _WRONG_COLUMN if code == 5 else None
+            remedy = f"--allow-loss {word} reads it as an empty row" if word else remedy
             error = CorruptError(container.path, where, expected=expected, found=found, remedy=remedy)
             problems.append(fatal(f"TF{self.hundred + code}", error, word))
 
@@ -222,226 +173,39 @@ class Rows:
         ids, bounds = lists(array)
         if ids.null_count:
             at = int(np.argmax(ids.is_null().to_numpy(zero_copy_only=False)))
-            wrong(4, _row(bounds, at), "has a NULL among its IDs")
+            wrong(4, row_at(bounds, at), "has a NULL among its IDs")
             ids = ids.fill_null(0)
         raw = ids.to_numpy(zero_copy_only=False)
         if raw.dtype.kind == "i" and len(raw) and int(raw.min()) < 0:
             at = int(np.argmax(raw < 0))
             why = ", which belongs in labels" if int(raw[at]) == IGNORED else ""
-            wrong(4, _row(bounds, at), f"has a negative ID{why}", "0 or more", int(raw[at]))
+            wrong(4, row_at(bounds, at), f"has a negative ID{why}", "0 or more", int(raw[at]))
         if raw.dtype.itemsize == 8 and len(raw) and int(raw.max()) > 2**32 - 1:
             at = int(np.argmax(raw > 2**32 - 1))
-            wrong(4, _row(bounds, at), "has an ID that no tokenizer assigns", f"below {2**32:,}", int(raw[at]))
+            wrong(4, row_at(bounds, at), "has an ID that no tokenizer assigns", f"below {2**32:,}", int(raw[at]))
         tokens: Tokens = raw.astype(dtype_of(array.type), copy=False)
-        rows = Decoded(tokens, bounds)
+        rows = IdRows(tokens, bounds)
         columns = {name: lists(values_of(batch, name)) for name in self.column.beside}
-        return self._with_columns(rows, columns, wrong), problems
 
-    def _with_columns(self, rows: Decoded, columns: Mapping[str, tuple[Any, Offsets]], wrong: Any) -> Decoded:
+        def unfit(row: int, what: str, expected: object = None, found: object = None, remedy: str = "") -> None:
+            wrong(5, row, what, expected, found, remedy=remedy or _WRONG_COLUMN)
+
+        return self._with_columns(rows, columns, unfit), problems
+
+    def _with_columns(self, rows: IdRows, columns: Mapping[str, tuple[Any, Offsets]], unfit: Unfit) -> IdRows:
         """Return rows with what the columns beside them state; without that if a problem is reported."""
         if lacking := next((name for name, (found, _) in columns.items() if found.null_count), ""):
             found, ends = columns[lacking]
-            wrong(5, _row(ends, int(np.argmax(found.is_null()))), f"has a NULL in its {lacking}")
+            unfit(row_at(ends, int(np.argmax(found.is_null()))), f"has a NULL in its {lacking}")
             return rows
-        if "seq_start_id" in columns:
-            return _packed(rows, columns["loss_mask"], columns["seq_start_id"], wrong, samples=self.samples)
-        if not columns or not _fit(rows, columns, wrong):
-            return rows
-        values: Values = {name: found.to_numpy(zero_copy_only=False) for name, (found, _) in columns.items()}
-        if self.column.attention:
-            rows, values = _attended(rows, values, compares=self.compares)
-        if not self.column.mask_columns:
-            return rows
-        lengths = columns[LENGTHS][1] if LENGTHS in columns else None
-        return _labeled(rows, values, lengths, wrong, samples=self.samples, following=self.following)
+        every = columns.items()
+        fields = {name: FieldOfRows(found.to_numpy(zero_copy_only=False), ends) for name, (found, ends) in every}
+        return with_fields(rows, fields, self.reading, unfit)
 
 
 def dtype_of(kind: Any) -> Any:
     """Return the unsigned dtype for the IDs of a list type: uint32 also for 8-byte IDs, which are checked to fit."""
     return {8: U8, 16: U16}.get(item_type(kind).bit_width, U32)
-
-
-def _row(bounds: Offsets, at: int) -> int:
-    return int(np.searchsorted(bounds, at, side="right")) - 1
-
-
-Values = Mapping[str, NDArray[np.integer[Any]]]
-
-
-def _fit(rows: Decoded, columns: Mapping[str, tuple[Any, Offsets]], wrong: Any) -> bool:
-    """Return whether every column has one value per token, and report the first that has not."""
-    for name, (_, bounds) in columns.items():
-        if name != LENGTHS and not np.array_equal(bounds, rows.offsets):
-            at = max(int(np.argmax(bounds != rows.offsets)) - 1, 0)
-            expected, there = (int(np.diff(some)[at]) for some in (rows.offsets, bounds))
-            wrong(5, at, f"has {name} of another length", expected, there)
-            return False
-    return True
-
-
-def _attended(rows: Decoded, values: Values, *, compares: bool) -> tuple[Decoded, Values]:
-    """Leave out the positions at both ends of rows that `attention_mask` excludes, in all columns."""
-    attended = values[ATTENTION] != 0
-    at, passed = np.flatnonzero(attended), offsets_of(attended)[rows.offsets]
-    filled = np.diff(passed) > 0
-    starts, stops = at[passed[:-1][filled]], at[passed[1:][filled] - 1] + 1
-    edges = np.bincount(starts, minlength=len(attended) + 1) - np.bincount(stops, minlength=len(attended) + 1)
-    kept = np.cumsum(edges)[:-1] > 0
-    lengths = np.zeros(len(filled), np.int64)
-    lengths[filled] = stops - starts
-    offsets, counts = offsets_of(lengths), attended[kept]
-    holes = np.diff(offsets_of(~counts)[offsets]) > 0
-    found = Decoded(
-        rows.tokens[kept],
-        offsets,
-        marks=counts * np.uint8(TARGET),
-        odd=_count_and_first(holes),
-        excluded=(int(np.count_nonzero(~kept)), int(np.count_nonzero(~counts))),
-        against=contradictions(rows.tokens, rows.offsets, values, kept) if compares else Contradictions(),
-    )
-    return found, {name: column[kept] for name, column in values.items()}
-
-
-def _labeled(
-    rows: Decoded, values: Values, lengths: Offsets | None, wrong: Any, *, samples: bool, following: bool
-) -> Decoded:
-    """Add the labels of Hugging Face to rows: each one moves from its token to the token before, which predicts it.
-
-    Without a column of labels they are the tokens. A label is ignored where a mask is 0. Rows that hold several
-    documents are divided; with `samples`, each row stays one sequence.
-
-    Args:
-        rows: The rows.
-        values: The values of each column beside the tokens.
-        lengths: Offsets of the lengths of the documents of each row; None without that column.
-        wrong: Reports a problem of a row.
-        samples: Each row stays one sequence.
-        following: A column loss_mask speaks of the next token.
-    """
-    packed = POSITIONS in values or LENGTHS in values
-    if POSITIONS in values:
-        starts = _starts_of_positions(rows, values[POSITIONS], wrong)
-    elif lengths is not None:
-        starts = _starts_of_lengths(rows, values[LENGTHS], lengths, wrong)
-    else:
-        starts = rows.offsets[:-1][np.diff(rows.offsets) > 0]
-    documents = np.append(starts, len(rows.tokens))
-    own, stated = values.get(LABELS, rows.tokens).astype(np.int64), list[NDArray[np.bool_]]()
-    if LABELS in values:
-        stated.append(own != IGNORED)
-    for name in (*MASKS, LOSS_MASK, ATTENTION):
-        if name in values:
-            counts = values[name] != 0
-            if name == LOSS_MASK and following:
-                counts = np.append(False, counts)[:-1]
-                counts[starts] = False
-            own[~counts] = IGNORED
-            stated += [] if name == ATTENTION else [counts]
-    moved = np.full(len(rows.tokens), IGNORED, np.int64)
-    moved[:-1] = own[1:]
-    moved[documents[1:] - 1] = IGNORED
-    marks = np.where(own == IGNORED, 0, np.where(own == rows.tokens, TARGET, _OTHER)).astype(np.uint8)
-    plain_labels = marks == TARGET
-    if samples:  # no token of a sample predicts its first token, but the first token of a document has one before it
-        plain_labels[starts] = True
-    offsets = documents if packed and not samples else rows.offsets
-    odd = np.diff(offsets_of(~plain_labels)[offsets]) > 0
-    begins = None
-    if packed:
-        begins = np.zeros(len(rows.tokens), np.bool_)
-        begins[starts] = True
-        marks |= begins * np.uint8(BEGINS if samples else 0)
-    mask = (moved != IGNORED).astype(np.uint8)
-    return rows._replace(
-        offsets=offsets,
-        mask=mask,
-        labels=moved,
-        begins=begins,
-        marks=marks,
-        odd=_count_and_first(odd),
-        differing=_differing(stated),
-    )
-
-
-def _differing(stated: Sequence[NDArray[np.bool_]]) -> int:
-    """Return the number of positions at which columns differ, bool[tokens] each."""
-    return int(np.count_nonzero(np.any([one != stated[0] for one in stated[1:]], axis=0))) if len(stated) > 1 else 0
-
-
-def _starts_of_positions(rows: Decoded, positions: NDArray[np.integer[Any]], wrong: Any) -> Offsets:
-    """Return where documents begin: at the first token of a row, and where a position is 0."""
-    begins = positions == 0
-    begins[rows.offsets[:-1][np.diff(rows.offsets) > 0]] = True
-    other = np.flatnonzero(~begins & (np.diff(positions, prepend=0) != 1))
-    if len(other):
-        at = int(other[0])
-        what = f"has {POSITIONS} that neither go on by 1 nor begin again at 0"
-        wrong(5, _row(rows.offsets, at), what, int(positions[at - 1]) + 1, int(positions[at]))
-    return np.flatnonzero(begins)
-
-
-def _starts_of_lengths(rows: Decoded, lengths: NDArray[np.integer[Any]], bounds: Offsets, wrong: Any) -> Offsets:
-    """Return where documents begin, by the lengths of the documents of each row."""
-    sizes = np.diff(rows.offsets)
-    sums = np.diff(offsets_of(lengths)[bounds])
-    if (other := sums != sizes).any() or (lengths <= 0).any():
-        at = int(np.argmax(other)) if other.any() else _row(bounds, int(np.argmax(lengths <= 0)))
-        wrong(5, at, f"has {LENGTHS} that are not those of its documents", f"a sum of {sizes[at]:,}", f"{sums[at]:,}")
-        return rows.offsets[:-1][sizes > 0]
-    return offsets_of(lengths)[:-1]
-
-
-def _odd(mask: NDArray[np.uint8], offsets: Offsets) -> tuple[int, int]:
-    """Return the number of sequences with a token that does not count, and the first; the last token is ignored."""
-    counted = offsets_of(mask)
-    lengths = np.diff(offsets)
-    last = np.where(lengths > 0, mask[np.maximum(offsets[1:] - 1, 0)] if len(mask) else 0, 0)
-    return _count_and_first(np.diff(counted[offsets]) - last < lengths - 1)
-
-
-def _count_and_first(odd: NDArray[np.bool_]) -> tuple[int, int]:
-    return int(odd.sum()), int(np.argmax(odd)) if odd.any() else -1
-
-
-def _packed(
-    rows: Decoded, masks: tuple[Any, Offsets], starts: tuple[Any, Offsets], wrong: Any, *, samples: bool
-) -> Decoded:
-    """Add the masks and the boundaries of packed rows; with `samples`, each row stays one sequence."""
-    lengths, count = np.diff(rows.offsets), np.diff(starts[1])
-    different = np.diff(masks[1]) != lengths
-    if different.any():
-        at = int(np.argmax(different))
-        wrong(5, at, "has a loss_mask of another length", int(lengths[at]), int(np.diff(masks[1])[at]))
-        return rows
-    first = starts[0].to_numpy(zero_copy_only=False).astype(np.int64)
-    row = np.repeat(np.arange(len(lengths)), count)
-    opens = np.zeros(len(first), np.bool_)
-    opens[starts[1][:-1][count > 0]] = True
-    bad = {
-        "has a seq_start_id that does not begin with 0": (opens & (first != 0), "0"),
-        "has a seq_start_id that decreases": (~opens & (np.diff(first, prepend=0) < 0), "at least the one before"),
-        "has a seq_start_id at or beyond its end": (first >= lengths[row], "less than its tokens"),
-    }
-    for what, (flags, expected) in bad.items():
-        if flags.any():
-            at = int(np.argmax(flags))
-            wrong(5, int(row[at]), what, expected, int(first[at]))
-            return rows
-    if (lost := (count == 0) & (lengths > 0)).any():
-        wrong(5, int(np.argmax(lost)), "has no seq_start_id", "0", "nothing")
-        return rows
-    places = rows.offsets[row] + first
-    mask = (masks[0].to_numpy(zero_copy_only=False) != 0).astype(np.uint8)
-    begins = np.zeros(len(mask), np.bool_)
-    begins[places] = True
-    documents = np.append(places, len(rows.tokens))
-    ends = np.zeros(len(mask), np.bool_)
-    ends[documents[1:][documents[1:] > 0] - 1] = True
-    labels = np.where((mask != 0) & ~ends, np.append(rows.tokens[1:], 0), IGNORED).astype(np.int64)
-    offsets = rows.offsets if samples else documents
-    marks = np.append(np.zeros(1, np.uint8), mask)[:-1] * TARGET
-    marks[places] = BEGINS if samples else 0
-    return Decoded(rows.tokens, offsets, mask, labels, begins, marks, _odd(mask, documents))
 
 
 def _last_at(offsets: Offsets, start: int, first: int, position: int) -> int:
@@ -459,13 +223,12 @@ def _last_at(offsets: Offsets, start: int, first: int, position: int) -> int:
 
 
 class _Scanned(NamedTuple):
-    """The facts of a group that was decoded: its offsets and its largest ID; see `Decoded` for the others."""
+    """The facts of a group that was decoded: its offsets and its largest ID; see `IdRows` for the others."""
 
     offsets: Offsets
     top: int
     odd: tuple[int, int]
     excluded: tuple[int, int]
-    differing: int
 
 
 @dataclass(slots=True)
@@ -477,7 +240,7 @@ class _Walk:
         reached: The position, and the sequence, after the last piece.
     """
 
-    pieces: Iterator[Decoded]
+    pieces: Iterator[IdRows]
     reached: tuple[int, int] = (0, 0)
 
 
@@ -485,14 +248,14 @@ class _State:
     """The pieces that a thread decoded last, and the groups that it is decoding."""
 
     def __init__(self) -> None:
-        self._pieces, self._order = dict[int, deque[Decoded]](), deque[int]()
+        self._pieces, self._order = dict[int, deque[IdRows]](), deque[int]()
         self._size, self._walks = 0, dict[int, _Walk]()
 
-    def of(self, number: int) -> Iterable[Decoded]:
+    def of(self, number: int) -> Iterable[IdRows]:
         """Return the pieces of a group that are held."""
         return self._pieces.get(number, ())
 
-    def hold(self, number: int, piece: Decoded) -> None:
+    def hold(self, number: int, piece: IdRows) -> None:
         """Hold a piece, and release those that were decoded long ago."""
         self._pieces.setdefault(number, deque()).append(piece)
         self._order.append(number)
@@ -508,7 +271,7 @@ class _State:
         walk = self._walks.get(number)
         return walk if walk is not None and walk.reached[rows] <= at else None
 
-    def begin(self, number: int, pieces: Iterator[Decoded]) -> _Walk:
+    def begin(self, number: int, pieces: Iterator[IdRows]) -> _Walk:
         """Begin to decode a group from its first row."""
         self._walks.pop(number, None)
         while len(self._walks) >= _WALKS:
@@ -517,7 +280,7 @@ class _State:
         return walk
 
 
-def _weight(piece: Decoded) -> int:
+def _weight(piece: IdRows) -> int:
     return len(piece.tokens) + len(piece.offsets) + _PIECE
 
 
@@ -536,7 +299,7 @@ class ColumnReader(TokenReader):
     ) -> None:
         hundred = 660 if isinstance(containers[0], ParquetContainer) else 680
         self.samples = options.view == "samples"
-        self.rows = Rows(hundred, column, samples=self.samples, following=options.loss_mask == "next")
+        self.rows = Rows(hundred, column, Reading(options.loss_mask, samples=self.samples))
         self.allow_loss = hints.allow_loss
         self._is_decoded = hints.allow_partial  # `keep_readable` decoded every group and left out the damaged ones
         self.groups = [(container, group) for container in containers for group in container.groups]
@@ -547,7 +310,6 @@ class ColumnReader(TokenReader):
         tops, odd, first = [fact.top for fact in facts], 0, -1
         self.none_empty = not column.beside and all(fact.nulls == 0 for fact in facts)
         """No row is empty, as the footers state."""
-        self._differing = 0
         self.padding: int | None = None
         self.excluded = 0
         """Number of positions inside of rows that `attention_mask` excludes."""
@@ -556,7 +318,7 @@ class ColumnReader(TokenReader):
             counts = [(len(one.offsets) - 1, int(one.offsets[-1])) for one in scanned]
             tops = [one.top for one in scanned]
             self._known = {k: one.offsets for k, one in enumerate(scanned)}
-            odd, self._differing = sum(one.odd[0] for one in scanned), sum(one.differing for one in scanned)
+            odd = sum(one.odd[0] for one in scanned)
             if odd:
                 number = next(k for k, one in enumerate(scanned) if one.odd[0])
                 first = sum(rows for rows, _ in counts[:number]) + scanned[number].odd[1]
@@ -593,10 +355,6 @@ class ColumnReader(TokenReader):
         if self.excluded:
             what = f"attention_mask excludes {counted(self.excluded, 'position')} inside of rows"
             notes.append(f"{what}: these are content that does not count in the loss")
-        if self._differing:
-            names = " and ".join(name for name in (LABELS, *MASKS, LOSS_MASK) if name in column.mask_columns)
-            what = f"{names} differ at {counted(self._differing, 'position')}"
-            notes.append(f"{what}: a token counts in the loss if each of them counts it")
         notes += unread(containers, column)
         unread_mask = column.unread and "loss-mask" not in hints.allow_loss
         ending = None if stream or self.samples or column.packed else own_separator(containers)
@@ -618,6 +376,7 @@ class ColumnReader(TokenReader):
             first_nonstandard=odd[1],
             loss_masks=f'masks in "{LOSS_MASK}": {MASK_OPTION}' if unread_mask else "",
             segmented=self.samples and column.packed,
+            fields=tuple(containers[0].schema.names),
             extras={
                 "column": column.name,
                 "type": str(kinds[0]),
@@ -632,32 +391,31 @@ class ColumnReader(TokenReader):
 
         def look(number: int) -> _Scanned:
             lengths, top, odd, first, at = [np.zeros(0, np.int64)], -1, 0, -1, 0
-            padding = inside = differing = 0
+            padding = inside = 0
             for piece in self._decode(number):
                 lengths.append(np.diff(piece.offsets))
                 first = at + piece.odd[1] if piece.odd[0] and not odd else first
                 top, odd, at = max(top, largest_id(piece.tokens)), odd + piece.odd[0], at + len(piece.offsets) - 1
                 padding, inside = padding + piece.excluded[0], inside + piece.excluded[1]
-                differing += piece.differing
-            return _Scanned(offsets_of(np.concatenate(lengths)), top, (odd, first), (padding, inside), differing)
+            return _Scanned(offsets_of(np.concatenate(lengths)), top, (odd, first), (padding, inside))
 
         with ThreadPoolExecutor(jobs or 4) as pool:
             return list(pool.map(look, range(len(self.groups))))
 
-    def _decode(self, number: int) -> Iterator[Decoded]:
+    def _decode(self, number: int) -> Iterator[IdRows]:
         container, group = self.groups[number]
         for piece, problems in self.rows.decode(container, group):
             raise_fatal(problems, self.allow_loss)
             yield piece
 
-    def _pieces(self, number: int) -> Iterator[Decoded]:
+    def _pieces(self, number: int) -> Iterator[IdRows]:
         """Yield the rows of a group with their positions on the axis, the last ones after a check of their number.
 
         Raises:
             CorruptError: The group has more or fewer IDs than it states.
         """
         first, start, lengths = int(self._firsts[number]), int(self._starts[number]), [np.zeros(0, np.int64)]
-        last = list[Decoded]()
+        last = list[IdRows]()
         for rows in self._decode(number):
             piece = rows._replace(first=first, start=start)
             lengths.append(np.diff(rows.offsets))
@@ -674,7 +432,7 @@ class ColumnReader(TokenReader):
         self._known.setdefault(number, offsets_of(np.concatenate(lengths)))
         yield from last
 
-    def _piece(self, number: int, at: int, *, rows: bool = False) -> Decoded:
+    def _piece(self, number: int, at: int, *, rows: bool = False) -> IdRows:
         """Return decoded rows of a group that hold a position, or a sequence if `rows`.
 
         Each thread continues where it was in the group, and keeps the pieces that it decoded last: callers look up
@@ -830,7 +588,7 @@ class MaskedReader(ColumnReader):
     def marks(self, start: int, stop: int) -> NDArray[np.uint8]:
         """See `TokenReader.marks`."""
         found = np.concatenate([np.empty(0, np.uint8), *self._window(start, stop, "marks")])
-        places = np.flatnonzero(found & _OTHER) + start
+        places = np.flatnonzero(found & OTHER) + start
         if len(places):
             raise self._other_label(places)
         return found
@@ -881,7 +639,9 @@ class TextReader(TextRecords):
     ) -> None:
         self.containers, self.column, self.allow_loss = containers, column, hints.allow_loss
         self._firsts = offsets_of([sum(group.rows for group in one.groups) for one in containers])
-        sizes = [sum(one.text_bytes(group, column.name) for group in one.groups) for one in containers]
+        self._columns = (column.name, *column.beside)
+        is_chat = column.chats or bool(column.pairs)
+        sizes = [sum(self._size(one, group) for group in one.groups) for one in containers]
         if "null-rows" not in hints.allow_loss:
             self._refuse_nulls()
         notes = unread(containers, column)
@@ -892,14 +652,20 @@ class TextReader(TextRecords):
             random_access=True,
             notes=notes,
             field=column.name,
-            loss_masks=CHATS if column.chats else "",
-            chats="" if not column.chats else "plain" if "loss-mask" in hints.allow_loss else "masked",
+            loss_masks="" if not is_chat else PAIRS if column.pairs else CHATS,
+            pairs=column.pairs,
+            fields=tuple(containers[0].schema.names),
+            chats="" if not is_chat else "plain" if "loss-mask" in hints.allow_loss else "masked",
             split=found.split,
             other_splits=found.others,
             extras={"files": len(containers)},
             damage=damage,
             lost=lost,
         )
+
+    def _size(self, container: Container, group: Group) -> int:
+        """Return the bytes of the texts of a group."""
+        return sum(container.text_bytes(group, name) for name in self._columns)
 
     def _refuse_nulls(self) -> None:
         """Raise NullRowError if a footer states that the column has NULL rows, before any row is read."""
@@ -921,7 +687,7 @@ class TextReader(TextRecords):
             at, record, begin, byte, held = int(self._firsts[number]), -1, 0, 0, 0
             for group in container.groups:
                 a, b = max(at, first), min(at + group.rows, last)
-                byte += container.text_bytes(group, self.column.name)
+                byte += self._size(container, group)
                 at += group.rows
                 if a < b:
                     record, held = (a if record < 0 else record), held + b - a
@@ -933,22 +699,24 @@ class TextReader(TextRecords):
         return found
 
     def texts(self, block: Block) -> Iterator[RecordBatch]:
-        for batch, where in self._rows(block, [self.column.name]):
-            for texts in self._texts(values_of(batch, self.column.name), where):
+        for batch, where in self._rows(block, self._columns):
+            for texts in self._texts(batch, where):
                 yield RecordBatch(texts=texts)
 
     def texts_with_columns(self, block: Block) -> Iterator[tuple[str, dict[str, Any]]]:
         """See `RecordReader.texts_with_columns`."""
-        above, _, name = self.column.name.rpartition(".")
+        *above, name = path_of(self.containers[0].schema, self.column.name)
         for batch, where in self._rows(block, self.containers[block.file].schema.names):
-            texts = itertools.chain.from_iterable(self._texts(values_of(batch, self.column.name), where))
+            texts = itertools.chain.from_iterable(self._texts(batch, where))
             with worded(where[0].path, f"{where[0].unit} {where[1].number:,} cannot be read"):
                 rows = batch.to_pylist()
             for text, row in zip(texts, rows, strict=True):
                 holder = row
-                for word in above.split(".") if above else ():
-                    holder = holder.get(word) or {}  # a struct may be NULL
-                holder.pop(name, None)
+                for key in above:
+                    value = holder[int(key)] if isinstance(holder, list) else holder.get(key)
+                    holder = value or {}  # a struct may be NULL
+                for column in (name, *self.column.beside):
+                    holder.pop(column, None)
                 yield text, row
 
     def _rows(self, block: Block, columns: Sequence[str]) -> Iterator[tuple[Any, tuple[Container, Group, int]]]:
@@ -967,9 +735,9 @@ class TextReader(TextRecords):
                 what = f"rows of {container.unit} {group.number:,}"
                 raise CorruptError(container.path, what, expected=group.rows, found=group.rows - (at - row))
 
-    def _texts(self, array: Any, where: tuple[Container, Group, int]) -> Iterator[list[str]]:
-        """Yield the texts of an array in batches of about 4 Mi characters; raise if a text is NULL or not UTF-8."""
-        container, group, row = where
+    def _texts(self, batch: Any, where: tuple[Container, Group, int]) -> Iterator[list[str]]:
+        """Yield the texts of rows in batches of about 4 Mi characters; raise if a text is NULL or not UTF-8."""
+        (container, group, row), array = where, values_of(batch, self.column.name)
         with worded(container.path, f"{container.unit} {group.number:,} cannot be read"):
             if array.null_count and "null-rows" not in self.allow_loss:
                 at = row + int(np.argmax(array.is_null().to_numpy(zero_copy_only=False)))
@@ -977,8 +745,9 @@ class TextReader(TextRecords):
                     container.path, f"row {at:,} of {container.unit} {group.number:,} is NULL", remedy=_NULLS
                 )
             words, found = None, list[Any]()
-            if self.column.chats:
-                found = list(self._chats(array, container, group, row))
+            if self.info.chats:
+                completions = values_of(batch, COMPLETION) if self.column.pairs else None
+                found = list(self._chats(array, completions, container, group, row))
             elif arrow().types.is_dictionary(array.type):  # rows may repeat a text: it is decoded once
                 words = self._decoded(array.dictionary, container, group, None)
                 found = array.indices.to_pylist()
@@ -995,11 +764,25 @@ class TextReader(TextRecords):
         if texts or not found:
             yield texts
 
-    def _chats(self, array: Any, container: Container, group: Group, row: int) -> Iterator[str | None]:
-        """Yield the texts of chats, None where NULL; raise NotTextError if a row is not a list of messages."""
-        for number, value in enumerate(array.to_pylist(), row):
+    def _chats(
+        self, array: Any, completions: Any, container: Container, group: Group, row: int
+    ) -> Iterator[str | None]:
+        """Yield the texts of chats, None where NULL; raise NotTextError if a row is not a list of messages.
+
+        Args:
+            array: The chats, or prompts.
+            completions: The completions of the prompts; None of chats.
+            container: The file.
+            group: The group of the rows.
+            row: The number of the first row in it.
+        """
+        others = [None] * len(array) if completions is None else completions.to_pylist()
+        for number, (value, other) in enumerate(zip(array.to_pylist(), others, strict=True), row):
             try:
-                yield None if value is None else chat_text(value)
+                if value is None:
+                    yield None
+                else:
+                    yield chat_text(value) if completions is None else pair_text(value, other, self.column.pairs)
             except ChatError as error:
                 what = f"row {number:,} of {container.unit} {group.number:,} {error}"
                 raise NotTextError(container.path, what) from error

@@ -1,4 +1,4 @@
-"""Findings on JSON lines and their indexes (TF501 to TF519), and their repairs.
+"""Findings on JSON lines and their indexes (TF501 to TF520), and their repairs.
 
 A check reads every line of a file of up to 12 MiB. Of a larger file it reads 4 MiB of lines at the start, in the middle
 and at the end, or the first 12 MiB of compressed text. With `--deep` it reads all lines.
@@ -12,13 +12,15 @@ from dataclasses import replace
 
 import numpy as np
 
+from tokfmt.core.field_path import shown_path
 from tokfmt.core.findings import Audit, Code, Finding, Repair
 from tokfmt.errors import FormatError
+from tokfmt.formats.jsonl.fields import rows_of
 from tokfmt.formats.jsonl.index import RawIndex, begun, code_of, hidden_lines, hiding, read_index
 from tokfmt.formats.jsonl.lines import BOM, Lines, Positions, TextFile, border, walk
 from tokfmt.formats.jsonl.options import ReadOptions
-from tokfmt.formats.jsonl.parse import Fault, IdTooLarge, Parsed, Parser, shown_path
-from tokfmt.formats.jsonl.part import Part, first_record
+from tokfmt.formats.jsonl.parse import Fault, IdTooLarge, Parsed
+from tokfmt.formats.jsonl.part import First, Part, first_record
 from tokfmt.wording import counted
 
 _OMIT = "--allow-loss invalid-lines leaves such lines out of a conversion and counts them."
@@ -127,6 +129,12 @@ CODES: Mapping[str, Code] = {
         "Lines of only white space are not documents: tokfmt skips and counts them. Modalities' create_raw_index "
         "stops at them.",
     ),
+    "TF520": Code(
+        "fields that do not fit the IDs",
+        "Labels, a mask or positions of a record are missing or of another length than its IDs; a label is neither the "
+        "ID nor -100, or a mask neither 0 nor 1; or labels and masks count other tokens. --from-opt loss_mask=NAME "
+        "reads one of them, loss_mask=all counts a token if each does; --allow-loss loss-mask reads the IDs alone.",
+    ),
 }
 
 _INDEX = "the index was written again from the lines"
@@ -152,12 +160,12 @@ def findings(texts: Sequence[TextFile], options: ReadOptions, how: Audit) -> Ite
     """Yield every finding on the lines and the indexes of files."""
     try:
         parts = [Part(text, None, options.max_line, None) for text in texts]
-        parser = first_record(parts, options, is_lenient=True).parser(others=True)
+        first = first_record(parts, options, is_lenient=True)
     except FormatError as error:
         yield unreadable("TF502", error)
         return
     for text in texts:
-        yield from _Look(text, parser, how, index=options.index).findings(options.max_line)
+        yield from _Look(text, first, how, options).findings(options.max_line)
 
 
 class _Tally:
@@ -170,8 +178,9 @@ class _Tally:
 class _Look:
     """One check of one file, or of parts of it."""
 
-    def __init__(self, text: TextFile, parser: Parser, how: Audit, *, index: str) -> None:
-        self.text, self.parser, self.how, self.path = text, parser, how, str(text.path)
+    def __init__(self, text: TextFile, first: First, how: Audit, options: ReadOptions) -> None:
+        self.text, self.first, self.how, self.path, index = text, first, how, str(text.path), options.index
+        self.parser, self.choice = first.parser(others=True), options.loss_mask
         entries = None if index == "none" else read_index(text, trusted=index == "trust", lengths=True)
         self.audit = None if entries is None else IndexAudit(text, entries)
         self.lines = self.returns = self.unended = 0
@@ -228,7 +237,12 @@ class _Look:
         tally.count += count
 
     def _records(self, lines: Lines, parsed: Parsed) -> Iterator[Finding]:
-        for index, problem in parsed.problems:
+        problems = list(parsed.problems)
+        if self.first.beside:
+            found = dict[int, Fault]()
+            rows_of(lines, parsed, self.first, self.first.masks, self.choice, found.setdefault)
+            problems += found.items()
+        for index, problem in problems:
             named, offset = self._named(lines, index), lines.begin(index)
             if isinstance(problem, Fault):
                 yield Finding(

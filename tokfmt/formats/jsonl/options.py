@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tokfmt.base.options import option
+from tokfmt.core.loss_mask import MASK_CHOICES, MaskChoice
 
 MAX_LINE = 1 << 28
 """The longest line that is read by default: 256 MiB, far more than a document and far less than memory."""
@@ -22,9 +23,7 @@ class ReadOptions:
         "auto",
         "X.idx beside X.jsonl; auto: must list every line; trust: may leave lines out; none: not read",
     )
-    loss_mask: Literal["own", "next"] | None = option(
-        None, "field loss_mask: whether each ID counts (own), or the ID after it (next); auto: not read, a loss"
-    )
+    loss_mask: MaskChoice | None = option(None, MASK_CHOICES)
     max_line: int = option(MAX_LINE, "longest line accepted, in bytes", minimum=1)
 
 

@@ -16,7 +16,7 @@ import heapq
 import json
 import operator
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Any, Literal, NamedTuple, cast
@@ -25,7 +25,8 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from tokfmt.core.chats import ChatError, chat_text
+from tokfmt.core.chats import COMPLETION, PROMPT, ChatError, Pairs, chat_text, pair_text
+from tokfmt.core.field_path import keys_of, shown_path, step
 from tokfmt.core.records import NAMED_FIELDS
 from tokfmt.errors import (
     CorruptError,
@@ -52,7 +53,7 @@ class Fault:
     Attributes:
         what: The reason, in words that follow "line 3".
         at: The byte offset in the line.
-        found, remedy: As in `FormatError`.
+        expected, found, remedy: As in `FormatError`.
         kind: The class of the error to raise.
         code: The code of the finding; see `check`.
     """
@@ -61,6 +62,7 @@ class Fault:
     at: int = 0
     found: str | None = None
     remedy: str = f"Correct it; {DROP}"
+    expected: str | None = None
     kind: type[FormatError] = CorruptError
     code: str = "TF501"
 
@@ -105,6 +107,7 @@ def line_error(lines: Lines, index: int, problem: Problem) -> TokfmtError:
         text.path,
         f"line {number:,}{where} {problem.what}",
         offset=offset + problem.at,
+        expected=problem.expected,
         found=problem.found,
         remedy=problem.remedy,
     )
@@ -160,16 +163,33 @@ class Parser:
         others: True if other fields are ignored; else a record with other fields is a problem.
         beside: Fields at the top level that are read elsewhere, so that they are not other fields.
         chats: The value is a list of messages, whose text is that of `core.chats.chat_text`.
+        pairs: The value is a prompt, whose text is that of `core.chats.pair_text` with the completion beside it.
     """
 
     def __init__(
-        self, kind: Kind, path: tuple[str, ...], others: bool, beside: tuple[str, ...] = (), *, chats: bool = False
+        self,
+        kind: Kind,
+        path: tuple[str, ...],
+        others: bool,
+        beside: tuple[str, ...] = (),
+        *,
+        chats: bool = False,
+        pairs: Pairs = "",
     ) -> None:
-        self.kind, self.path, self.others, self.beside, self.chats = kind, path, others, beside, chats
+        self.kind, self.path, self.others, self.beside, self.chats, self.pairs = (
+            kind,
+            path,
+            others,
+            beside,
+            chats,
+            pairs,
+        )
         self._holds_any = bool(others or beside or chats)
         self._decoder: msgspec.json.Decoder[Any] = msgspec.json.Decoder()
         self._value: Callable[[Any], Any] = self._walk
-        if not any(key.isdecimal() or _UNFIT.search(key) for key in path):
+        if pairs:
+            self._decoder, self._value = msgspec.json.Decoder(dict[str, Any]), self._pair
+        elif not any(key.isdecimal() or _UNFIT.search(key) for key in path):
             value: Any = (
                 list[Any]
                 if chats
@@ -212,6 +232,16 @@ class Parser:
             raise ValueError
         return cast("Value", document)
 
+    def _pair(self, record: Mapping[str, object]) -> Value:
+        """Return the text of a prompt with its completion.
+
+        Raises:
+            ValueError: A part is missing, or not of the kind; or there are other fields.
+        """
+        if not self.others and not record.keys() <= {PROMPT, *self.beside}:
+            raise ValueError
+        return self._pair_of(record)
+
     def at_once(self, lines: Lines) -> Parsed | None:
         """Return the records of a batch if all lines are surely valid, else None."""
         if not lines.braced() or (self._holds_any and not skippable(lines)):
@@ -252,7 +282,7 @@ class Parser:
     def extract(self, document: object) -> Value | Problem:
         """Return the record of a parsed line, or its problem."""
         others: list[str] = []
-        name = shown_path(self.path)
+        name, record = shown_path(self.path), document
         for depth, key in enumerate(self.path):
             if not isinstance(document, dict) and not (depth and key.isdecimal() and isinstance(document, list)):
                 where = f'field "{shown_path(self.path[:depth])}"' if depth else "the line"
@@ -269,7 +299,7 @@ class Parser:
             known = (key, *self.beside) if not depth else (key,)
             others += [shown_path((*self.path[:depth], other)) for other in names if other not in known]
             document = step(document, key)
-        value = self._checked(document, name)
+        value = self._checked(record if self.pairs else document, name)
         return (
             OtherFields(name, tuple(others)) if others and not self.others and isinstance(value, (str, list)) else value
         )
@@ -292,14 +322,17 @@ class Parser:
             value = fields[key]
         return found
 
+    def _pair_of(self, record: Any) -> str:
+        return pair_text(record.get(PROMPT), record.get(COMPLETION), self.pairs)
+
     def _checked(self, value: object, name: str) -> Value | Problem:
         if self.kind == "ids":
             return _ids(value, name)
         if self.chats:
             try:
-                return chat_text(value)
+                return self._pair_of(value) if self.pairs else chat_text(value)
             except ChatError as error:
-                return Fault(f'{error} (field "{name}")')
+                return Fault(str(error) if self.pairs else f'{error} (field "{name}")')
         if _are_ids(value):
             return Fault(f'has a field "{name}" of token IDs, not of text', remedy=_read_as_ids(name))
         if not isinstance(value, str):
@@ -492,29 +525,6 @@ def kind_of(value: object) -> str:
     return "an object" if isinstance(value, dict) else "a number"
 
 
-def step(document: object, key: str) -> object:
-    """Return the value of a key of an object, or, if the key is a number, the element of a list.
-
-    Raises:
-        ValueError: There is no such value.
-    """
-    if isinstance(document, dict) and key in document:
-        return document[key]
-    if isinstance(document, list) and key.isdecimal() and int(key) < len(document):
-        return document[int(key)]
-    raise ValueError(key)
-
-
-def value_at(document: object, keys: tuple[str, ...]) -> object:
-    """Return the value at a path of keys in a parsed line; None without one."""
-    try:
-        for key in keys:
-            document = step(document, key)
-    except ValueError:
-        return None
-    return document
-
-
 def _fields_of(fields: Sequence[str], path: tuple[str, ...]) -> str:
     names = [f'"{shown_path((*path, name))}"' for name in fields]
     if not names:
@@ -587,14 +597,8 @@ def _number_fault(line: bytes) -> Fault | None:
     return None
 
 
-_KEY = re.compile(r"\.((?:[^.\\]|\\[.\\])*)", re.DOTALL)
-
-
 def dotted(path: str, name: str) -> tuple[str, ...]:
-    """Return the keys of a dotted path: `meta.text`, or `.meta.text` as in jq, is ("meta", "text").
-
-    A backslash before a dot makes it part of a key: `data\\.text` is ("data.text",). A backslash is written twice. In a
-    list, a number selects an element: `messages.0.content`.
+    """Return the keys of a dotted path; see `core.field_path.keys_of`.
 
     Args:
         path: The path.
@@ -603,16 +607,11 @@ def dotted(path: str, name: str) -> tuple[str, ...]:
     Raises:
         OptionError: A key is empty, or a backslash precedes another character.
     """
-    keys = tuple(_KEY.findall(f".{path.removeprefix('.')}"))
-    if ".".join(keys) != path.removeprefix(".") or not all(keys):
+    keys = keys_of(path)
+    if keys is None:
         raise OptionError(
             f"jsonl option {name}: {path!r} is not a field; write it like text, .meta.text, or data\\.text for a name "
             "with a dot",
             name=name,
         )
-    return tuple(re.sub(r"\\(.)", r"\1", key) for key in keys)
-
-
-def shown_path(keys: Iterable[str]) -> str:
-    """Return the dotted path of keys; the inverse of `dotted`."""
-    return ".".join(re.sub(r"([\\.])", r"\\\1", key) if "." in key or "\\" in key else key for key in keys)
+    return keys

@@ -11,27 +11,21 @@ from typing import NamedTuple
 
 import numpy as np
 
-from tokfmt.core.chats import TOOLS, are_messages, field_of_chats
-from tokfmt.core.loss_mask import LABELS, LOSS_MASK, MASKS
+from tokfmt.core.chats import COMPLETION, PROMPT, TOOLS, Pairs, are_messages, field_of_chats, pairs_of
+from tokfmt.core.field_path import shown_path, value_at
+from tokfmt.core.loss_mask import ALL, ATTENTION, COUNTING, LENGTHS, LOSS_MASK, POSITIONS, mask_fields
 from tokfmt.core.reader import ByteOffset
 from tokfmt.core.records import Line
 from tokfmt.errors import TokfmtError
+from tokfmt.files.place import Place
 from tokfmt.formats.jsonl.index import RawIndex, misplaced
 from tokfmt.formats.jsonl.lines import Lines, Positions, TextFile, border, line_number, walk
 from tokfmt.formats.jsonl.options import ReadOptions
-from tokfmt.formats.jsonl.parse import (
-    Document,
-    Fault,
-    Kind,
-    Parser,
-    dotted,
-    line_error,
-    load,
-    shown_path,
-    value_at,
-)
+from tokfmt.formats.jsonl.parse import Document, Fault, Kind, Parser, dotted, line_error, load
 
-Valid = Callable[[], Parser]
+Numbering = Callable[[], Callable[[Lines], Sequence[int]]]
+"""Returns a function of lines that returns the index of the line of each record. A line of no record has none, and a
+line of several documents has one for each."""
 Read = Callable[[int, int | None], Iterator[Lines]]
 """Yields the lines between two byte offsets that begin lines, about 256 KiB at a time."""
 
@@ -56,11 +50,11 @@ class Numbered:
     Args:
         text: The file.
         read: Yields its lines.
-        valid: Returns the parser of those that have a number; None: all have one.
+        numbering: Numbers the lines; None: each has one number.
     """
 
-    def __init__(self, text: TextFile, read: Read, valid: Valid | None = None) -> None:
-        self.text, self._read, self._valid = text, read, valid
+    def __init__(self, text: TextFile, read: Read, numbering: Numbering | None = None) -> None:
+        self.text, self._read, self._numbering = text, read, numbering
         self._table = Table()
 
     def table(self, limit: int | None = None) -> Table:
@@ -99,10 +93,10 @@ class Numbered:
         return int(self.table(limit).firsts[-1])
 
     def _pieces(self, start: int, stop: int | None) -> Iterator[tuple[Lines, Sequence[int]]]:
-        """Yield the lines between two byte offsets, and the indexes of those that have a number."""
-        parser = None if self._valid is None else self._valid()
+        """Yield the lines between two byte offsets, and the index of the line of each number."""
+        number = None if self._numbering is None else self._numbering()
         for lines in self._read(start, stop):
-            yield lines, range(len(lines)) if parser is None else parser(lines).indexes(len(lines))
+            yield lines, range(len(lines)) if number is None else number(lines)
 
     def pieces(self, first: int, last: int) -> Iterator[tuple[int, Lines, Sequence[int]]]:
         """Yield the pieces of lines `first <= i < last`: the first number, the lines, the indexes of those numbered."""
@@ -148,13 +142,13 @@ class Part:
         text: The file.
         index: Its index, which was compared with it; None without one.
         longest: The most bytes of a line.
-        valid: Returns the parser that tells records from lines that are left out; None if every line is a record.
+        numbering: Tells the records in lines; None if every line is a record.
     """
 
-    def __init__(self, text: TextFile, index: RawIndex | None, longest: int, valid: Valid | None) -> None:
+    def __init__(self, text: TextFile, index: RawIndex | None, longest: int, numbering: Numbering | None) -> None:
         self.text, self.index, self._longest = text, index, longest
-        self._record_index = index if valid is None else None  # Each of its entries is a record.
-        self._numbered = Numbered(text, self.lines, valid)
+        self._record_index = index if numbering is None else None  # Each of its entries is a record.
+        self._numbered = Numbered(text, self.lines, numbering)
 
     def lines(self, start: int = 0, stop: int | None = None) -> Iterator[Lines]:
         """Yield the lines between two byte offsets, about 256 KiB at a time.
@@ -223,21 +217,41 @@ class First(NamedTuple):
         kind: Content of the records: "text" or "ids".
         keys: The keys that lead to the text or the IDs.
         inferred: What was inferred.
-        beside: Its fields of labels and of masks, as far as they are to be read.
+        beside: Its fields of labels, masks, padding and starts of documents, as far as they are to be read.
+        passed: Its fields of labels and masks that an option leaves out.
         has_unread_mask: It has a loss mask, and no option states which IDs it speaks of.
-        chats: Its text is a list of messages.
+        counts_attended: An option takes what excludes padding as a loss mask, too.
+        chats: Its text is a list of messages, or a prompt with its completion.
+        pairs: What its prompt and its completion are.
+        fields: The names of its fields.
     """
 
     kind: Kind
     keys: tuple[str, ...]
     inferred: tuple[str, ...] = ()
     beside: tuple[str, ...] = ()
+    passed: tuple[str, ...] = ()
     has_unread_mask: bool = False
+    counts_attended: bool = False
     chats: bool = False
+    pairs: Pairs = ""
+    fields: tuple[str, ...] = ()
+
+    @property
+    def masks(self) -> tuple[str, ...]:
+        """The fields that state which IDs count in the loss."""
+        also = (ATTENTION,) if self.counts_attended else ()
+        return tuple(name for name in self.beside if name in (*COUNTING, *also))
+
+    @property
+    def is_packed(self) -> bool:
+        """True if records hold several documents, whose starts are read."""
+        return not {POSITIONS, LENGTHS}.isdisjoint(self.beside)
 
     def parser(self, *, others: bool) -> Parser:
         """Return a parser of the records; with `others`, it ignores other fields."""
-        return Parser(self.kind, self.keys, others, self.beside, chats=self.chats)
+        beside = (*self.beside, *self.passed, *((COMPLETION,) if self.pairs else ()))
+        return Parser(self.kind, self.keys, others, beside, chats=self.chats, pairs=self.pairs)
 
 
 def first_record(parts: Iterable[Part], options: ReadOptions, *, is_lenient: bool, collects: bool = False) -> First:
@@ -260,15 +274,16 @@ def first_record(parts: Iterable[Part], options: ReadOptions, *, is_lenient: boo
         for index, line in enumerate(lines.tolist()):
             document = load(line)
             value = document.value if isinstance(document, Document) else None
+            fields = tuple(value) if isinstance(value, dict) else ()
             if stated is None and (chats := _chats_of(value, keys)) is not None:
-                return chats
+                return chats._replace(fields=fields)
             text = document if isinstance(document, Fault) else texts.extract(value)
             shown = _kind_of(value_at(value, keys["ids"]), text)
             if stated is None and shown == "text":
-                return First("text", keys["text"])
+                return First("text", keys["text"], fields=fields)
             if shown == "ids" if stated is None else isinstance(value, dict):
                 both = (_BOTH.format(*map(shown_path, keys.values())),) * (isinstance(text, str) and stated is None)
-                return _of_ids(value, keys["ids"], both, options)
+                return _of_ids(lines.text.path, value, keys["ids"], both, options)._replace(fields=fields)
             if not is_lenient and stated is None and isinstance(text, Fault) and not faults:
                 faults.append(line_error(lines, index, text))
                 if not collects:
@@ -288,6 +303,9 @@ def _chats_of(value: object, keys: Mapping[str, tuple[str, ...]]) -> First | Non
     if not isinstance(value, dict) or keys["text"][0] in value or keys["ids"][0] in value:
         return None
     name = field_of_chats(value)
+    if not name and (pairs := pairs_of(value)):
+        noted = f'"{PROMPT}" and "{COMPLETION}" of its records are one document; --text-field NAME reads one field'
+        return First("text", (PROMPT,), (noted, *tools), chats=True, pairs=pairs)
     if not name or not are_messages(value[name]):
         return None
     noted = f'"{name}" of its records holds chats; --text-field NAME reads another field'
@@ -303,11 +321,18 @@ def _kind_of(ids: object, text: object) -> Kind | None:
     return None if ids is None else "ids"
 
 
-def _of_ids(record: object, keys: tuple[str, ...], inferred: tuple[str, ...], options: ReadOptions) -> First:
-    """Return what a record of IDs shows, with its fields of labels and of masks beside the IDs."""
-    lists = {name for name, value in record.items() if isinstance(value, list)} if isinstance(record, dict) else set()
+def _of_ids(
+    path: Place, record: object, keys: tuple[str, ...], inferred: tuple[str, ...], options: ReadOptions
+) -> First:
+    """Return what a record of IDs shows, with the fields beside the IDs that are read as those of Parquet are."""
+    lists = [name for name, value in record.items() if isinstance(value, list)] if isinstance(record, dict) else []
     if len(keys) > 1:
         return First("ids", keys, inferred)
-    names = (LABELS, *MASKS, *((LOSS_MASK,) if options.loss_mask else ()))
-    beside = tuple(name for name in names if name in lists)
-    return First("ids", keys, inferred, beside, options.loss_mask is None and LOSS_MASK in lists)
+    choice = options.loss_mask
+    masks = mask_fields(path, lists, choice)
+    starts = tuple(name for name in (POSITIONS, LENGTHS) if name in lists)[:1]
+    attention = (ATTENTION,) if ATTENTION in lists and LENGTHS not in starts else ()
+    passed = tuple(name for name in COUNTING if name in lists and name not in masks and choice is not None)
+    unread = choice is None and LOSS_MASK in lists
+    counts_attended = choice == ALL and bool(attention)
+    return First("ids", keys, inferred, (*masks, *starts, *attention), passed, unread, counts_attended)

@@ -2,39 +2,29 @@
 
 from __future__ import annotations
 
-import json
-from array import array
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import cast
 
 import msgspec
 import numpy as np
-from numpy.typing import NDArray
 
-from tokfmt.core.chats import CHATS
+from tokfmt.core.chats import CHATS, PAIRS
+from tokfmt.core.field_path import shown_path
 from tokfmt.core.format import Hints
-from tokfmt.core.loss_mask import IGNORED, LABELS, LOSS_MASK, MASK_OPTION
+from tokfmt.core.loss_mask import ATTENTION, LENGTHS, LOSS_MASK, MASK_OPTION, POSITIONS, TARGET, of_rows
 from tokfmt.core.ragged import Ragged, offsets_of
 from tokfmt.core.reader import ByteOffset, Damage, check_interval
 from tokfmt.core.records import Block, Line, RecordBatch, RecordInfo, RecordReader, SkippedRecords, Spot
+from tokfmt.core.row_fields import IdRows, divided, some_rows
 from tokfmt.errors import NO_DAMAGE, FormatError, SourceChangedError, TokfmtError
 from tokfmt.files.place import Place
+from tokfmt.formats.jsonl.fields import rows_of
 from tokfmt.formats.jsonl.index import RawIndex
 from tokfmt.formats.jsonl.lines import Lines, TextFile, border, line_number
 from tokfmt.formats.jsonl.options import ReadOptions
-from tokfmt.formats.jsonl.parse import (
-    Fault,
-    Kind,
-    Parsed,
-    Parser,
-    Problem,
-    kind_of,
-    line_error,
-    shown_path,
-)
+from tokfmt.formats.jsonl.parse import Fault, Kind, Parsed, Parser, Problem, line_error
 from tokfmt.formats.jsonl.part import Part, first_record
-from tokfmt.wording import counted
 
 _LISTED = 8  # damaged lines that a message lists by number
 _FIELDS = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -66,9 +56,11 @@ class JsonlReader(RecordReader):
     ) -> None:
         self.options, self.allow_loss = options, hints.allow_loss
         self.collect, self._partial = hints.collect_invalid, hints.allow_partial
-        valid = self._valid if self._lenient else None
-        self.parts = [Part(text, index, options.max_line, valid) for text, index in texts]
-        self._first = first = first_record(self.parts, options, is_lenient=self._lenient, collects=self.collect)
+        plain = [Part(text, index, options.max_line, None) for text, index in texts]
+        self._first = first = first_record(plain, options, is_lenient=self._lenient, collects=self.collect)
+        self._masks = None if "loss-mask" in self.allow_loss else first.masks
+        numbering = self._numbering if self._lenient or first.is_packed else None
+        self.parts = [Part(text, index, options.max_line, numbering) for text, index in texts]
         self.kind: Kind = first.kind
         random_access, notes = not any(part.text.compression for part in self.parts), list(notes)
         if not random_access:
@@ -77,23 +69,30 @@ class JsonlReader(RecordReader):
             )
         if first.has_unread_mask:
             notes.append(f'the field "{LOSS_MASK}" of its records is not read: {MASK_OPTION}')
+        if ATTENTION in first.beside:
+            notes.append(f'"{ATTENTION}" of its records is read: what it excludes at their ends is padding, left out')
+        if first.is_packed:
+            name = next(name for name in (POSITIONS, LENGTHS) if name in first.beside)
+            notes.append(f'its records are packed rows, which "{name}" divides into their documents')
         indexes = [part.index for part in self.parts if part.index is not None]
-        known = len(indexes) == len(self.parts) and not self._lenient
+        known = len(indexes) == len(self.parts) and numbering is None
         self.info = RecordInfo(
             kind=self.kind,
             size=sum(part.text.size for part in self.parts),
             records=sum(len(index.offsets) for index in indexes) if known else None,
             random_access=random_access,
-            json_lines=True,
+            json_lines=not first.is_packed,
             inferred=first.inferred,
             notes=tuple(notes),
             field=shown_path(first.keys),
-            loss_masks=CHATS
+            loss_masks=(PAIRS if first.pairs else CHATS)
             if first.chats
-            else f"loss masks of its records ({', '.join(first.beside)})"
-            if self._masked
+            else f"loss masks of its records ({', '.join(first.masks)})"
+            if self._masks
             else "",
             chats="" if not first.chats else "plain" if "loss-mask" in hints.allow_loss else "masked",
+            pairs=first.pairs,
+            fields=first.fields,
             extras={"files": len(self.parts), "indexes": [index.path.name for index in indexes]},
             damage=tuple(damage),
         )
@@ -102,11 +101,6 @@ class JsonlReader(RecordReader):
     def parser(self, *, others: bool) -> Parser:
         """Return a parser of these records; with `others`, it ignores other fields."""
         return self._first.parser(others=others)
-
-    @property
-    def _masked(self) -> bool:
-        """True if records have marks."""
-        return bool(self._first.beside) and "loss-mask" not in self.allow_loss
 
     # Counts and blocks
 
@@ -133,8 +127,22 @@ class JsonlReader(RecordReader):
         """True if invalid lines are left out."""
         return "invalid-lines" in self.allow_loss or self._partial
 
-    def _valid(self) -> Parser:
-        return self.parser(others=True)
+    def _numbering(self) -> Callable[[Lines], Sequence[int]]:
+        """Return the function that tells the records in lines; see `part.Numbering`."""
+        parser = self.parser(others=True)
+
+        def number(lines: Lines) -> Sequence[int]:
+            parsed = parser(lines)
+            indexes = parsed.indexes(len(lines))
+            if not self._first.is_packed:
+                return indexes
+            self._raise(lines, parsed)
+            rows = self._rows(lines, parsed, None)
+            assert rows.begins is not None  # as rows are packed
+            found: list[int] = np.repeat(indexes, of_rows(rows.begins, rows.offsets)).tolist()
+            return found
+
+        return number
 
     def damaged_records(self) -> Sequence[Damage]:
         """See `RecordReader.damaged_records`."""
@@ -190,6 +198,9 @@ class JsonlReader(RecordReader):
             return
         if some is not None:
             start, stop = self.parts[number].span(*some)
+            if self._first.is_packed:  # The first record may be one of several in its line.
+                yield Block(number, start, stop, base + some[0], some[1] - some[0])
+                return
         while start < stop:
             end = min(stop, border(text, start + max(1, size), self.options.max_line))
             yield Block(number, start, end)
@@ -204,53 +215,37 @@ class JsonlReader(RecordReader):
             yield RecordBatch(texts=parsed.values, skipped=skipped, begins=begins)
 
     def ids(self, block: Block) -> Iterator[RecordBatch]:
+        is_packed = self._first.is_packed
+        skip, take = self._window(block) if is_packed else (0, -1)
         for lines, parsed, skipped in self._parsed(block):
-            tokens = array("I")  # Four times as fast as numpy.fromiter.
-            for ids in parsed.values:
-                tokens.fromlist(ids)
-            ragged = Ragged(np.asarray(tokens, np.uint32), offsets_of([len(ids) for ids in parsed.values]))
-            marks = self._marks(lines, parsed) if self._masked else None
-            yield RecordBatch(ragged=ragged, skipped=skipped, marks=marks)
+            rows = self._rows(lines, parsed, self._masks)
+            if is_packed:
+                rows = divided(rows)
+                count = len(rows.offsets) - 1
+                first, last = min(skip, count), count if take < 0 else min(count, skip + take)
+                rows = some_rows(rows, first, last)
+                skip, take = skip - first, take if take < 0 else take - (last - first)
+            marks = rows.marks & np.uint8(TARGET) if self._masks and rows.marks is not None else None
+            yield RecordBatch(ragged=Ragged(rows.tokens, rows.offsets), skipped=skipped, marks=marks)
+            if take == 0:
+                return
 
-    def _marks(self, lines: Lines, parsed: Parsed) -> NDArray[np.uint8]:
-        """Return the marks of records: 1 where each mask is not 0, and where labels have the ID of the token.
+    def _rows(self, lines: Lines, parsed: Parsed, masks: Sequence[str] | None) -> IdRows:
+        """Return the IDs of lines with what the fields beside them state; see `fields.rows_of`.
 
         Raises:
-            FormatError: A record has no such field, or one of another length, or with other values.
+            FormatError: A field of a record is missing, or does not fit its IDs.
         """
-        found = [np.empty(0, np.uint8)]
-        for index, ids in zip(parsed.indexes(len(lines)), parsed.values, strict=True):
-            try:
-                fields: dict[str, Any] = _FIELDS.decode(lines[index])
-                fields = {name: json.loads(bytes(fields[name])) for name in self._first.beside if name in fields}
-            except (msgspec.DecodeError, UnicodeDecodeError):  # NaN or lone surrogates in another field
-                fields = json.loads(lines[index])
-            marks = np.ones(len(ids), np.uint8)
-            for name in self._first.beside:
-                counts = self._counted_in(lines, index, name, fields.get(name), ids)
-                if name == LOSS_MASK and self.options.loss_mask == "next":
-                    counts = np.append(False, counts)[: len(counts)]
-                marks &= counts
-            found.append(marks)
-        return np.concatenate(found)
 
-    @staticmethod
-    def _counted_in(lines: Lines, index: int, name: str, values: object, ids: list[int]) -> NDArray[np.bool_]:
-        """Return which tokens of a record count by one of its fields."""
-        remedy = "Correct it; --allow-loss loss-mask reads the IDs without it"
-        if not isinstance(values, list) or len(values) != len(ids):
-            found = counted(len(values), "value") if isinstance(values, list) else kind_of(values)
-            what = f'has no field "{name}" of {counted(len(ids), "value")}, one for each ID'
-            raise line_error(lines, index, Fault(what, found=found, remedy=remedy))
-        left_out, expected = (IGNORED, "the ID of its token, or -100") if name == LABELS else (0, "0 or 1")
-        wanted = ids if name == LABELS else [1] * len(ids)
-        for value, token in zip(values, wanted, strict=True):
-            if type(value) not in (int, bool) or value not in (left_out, token):
-                what = f'has a value in field "{name}" that is not {expected}'
-                raise line_error(lines, index, Fault(what, found=str(value), remedy=remedy))
-        return np.array([value != left_out for value in values], np.bool_)
+        def unfit(index: int, fault: Fault) -> None:
+            raise line_error(lines, index, fault)
+
+        return rows_of(lines, parsed, self._first, masks, self.options.loss_mask, unfit)
 
     def lines(self, block: Block) -> Iterator[RecordBatch]:
+        if self._first.is_packed:
+            yield from super().lines(block)
+            return
         for lines, parsed, skipped in self._parsed(block, whole=True):
             kept = lines if parsed.kept is None else lines.take(np.asarray(parsed.kept, np.int64))
             tokens = sum(map(len, parsed.values)) if self.kind == "ids" else None
@@ -261,7 +256,7 @@ class JsonlReader(RecordReader):
 
         With `whole`, records are kept as lines, so other fields are not a loss.
         """
-        part, (skip, take) = self.parts[block.file], self._window(block)
+        part, (skip, take) = self.parts[block.file], (0, -1) if self._first.is_packed else self._window(block)
         counted = self.collect and not whole
         parser = self.parser(others=counted or whole or "fields" in self.allow_loss)
         strict = self.parser(others=False)
@@ -296,7 +291,8 @@ class JsonlReader(RecordReader):
         """Return how many records to skip at the start of a block, and how many to take then (-1: all)."""
         if block.records < 0:
             return 0, -1
-        return block.first - sum(part.records() for part in self.parts[: block.file]), block.records
+        first = block.first - sum(part.records() for part in self.parts[: block.file])
+        return first - (self.parts[block.file].record_at(block.start) or 0), block.records
 
     def _raise(self, lines: Lines, parsed: Parsed) -> None:
         for index, problem in parsed.problems:
@@ -306,10 +302,14 @@ class JsonlReader(RecordReader):
 
     def record(self, index: int) -> str | list[int]:
         block = self.blocks(1, index, index + 1)[0]
-        for _, parsed, _ in self._parsed(block, whole=True):
-            if parsed.values:
-                value: str | list[int] = parsed.values[0]
-                return value
+        if self.kind == "ids":
+            for batch in self.ids(block):
+                if batch.ragged is not None and len(batch.ragged):
+                    return cast("list[int]", batch.ragged[0].tolist())
+        else:
+            for _, parsed, _ in self._parsed(block, whole=True):
+                if parsed.values:
+                    return cast("str", parsed.values[0])
         raise IndexError(f"record {index}")
 
     def stored_bytes(self, block: Block, batch: RecordBatch, count: int) -> int | None:
