@@ -632,6 +632,7 @@ CASES = {
     "TF743": upstream(LIT, lambda path: (path / "chunk-0-1.bin").write_bytes(b"\1")),
     "TF744": upstream(LIT, json_index(lambda index: index["chunks"][0].update(chunk_size=20))),
     "TF745": upstream(LIT, json_index(lambda index: index["chunks"][0].update(dim=None))),
+    "TF749": upstream(LIT, json_index(lambda index: index["chunks"].append(index["chunks"][0]))),
     "TF747": upstream(LIT, json_index(lambda index: index["chunks"][0].update(dim=9))),
     "TF746": upstream(LIT, json_index(lambda index: index["chunks"][0].update(filename="../chunk-0-0.bin"))),
     "TF701": upstream("olmo/real_numpy.npy", lambda path: None, format="olmo"), "TF702": upstream(OLMO, rows_of((0, 20), (10, 12768))),

@@ -211,6 +211,7 @@ def convert(
     to_bos: EosChoice = None,
     seq_len: int | None = None,
     split: str | None = None,
+    split_by: Literal["number", "content"] | None = None,
     seed: int | None = None,
     shuffle: int | None = None,
     select: Selection = None,
@@ -260,6 +261,8 @@ def convert(
             destination has an index; else none).
         seq_len: Tokens per sample, for formats that store samples.
         split: The split to read, and to write; or `NAME=SHARE,...`, the splits that sequences are dealt to.
+        split_by: What the split of a sequence is drawn for: its "number", or its "content", so that equal sequences are
+            in the same split (default: "number").
         seed: Seed that deals sequences to splits (default: 0).
         shuffle: Seed of a global shuffle of the sequences. Each split is shuffled by itself.
         select: Sequence numbers: `A:B`, one number, or a slice or range without a step.
@@ -310,7 +313,7 @@ def convert(
             from tokfmt.zarr_groups import convert_into, is_zarr, paths_of
 
             sources, into = paths_of(sources), is_zarr(destination)
-        arrangement = arrangement_of(shuffle, split, seed)
+        arrangement = arrangement_of(shuffle, split, seed, split_by)
         read = None if arrangement.shares else split
         source = SourceRequest.of(
             sources, format, eos, options, text_field, read, allow_loss, recursive, ignore_manifest, allow_partial, bos

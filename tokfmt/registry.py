@@ -278,12 +278,23 @@ def _name_one(probe: Probe) -> str:
 
 
 def _datasets_in(probe: Probe) -> list[str]:
-    """Return those of the first eight subdirectories that a format recognizes, else files with names of datasets."""
+    """Return those of the first eight subdirectories that a format recognizes, else files with names of datasets.
+
+    If there are none, those of the first eight files whose content shows a format.
+    """
     folders = [name for name in probe.entries if (probe.path / name).is_dir() and not name.startswith(".")]
     with contextlib.suppress(FormatError):  # A subdirectory may be unreadable.
         if found := [name for name in folders[:8] if candidates(probe_of(probe.path / name))]:
             return found
-    return [name for name in probe.entries if name not in folders and not name.endswith(".json") and _named(name)]
+    files = [name for name in probe.entries if name not in folders and not name.endswith(".json")]
+    return [name for name in files if _named(name)] or [name for name in files[:8] if _shows(probe.path / name)]
+
+
+def _shows(path: Place) -> bool:
+    """Return whether the content of a file, and not only its name, shows a format."""
+    with contextlib.suppress(FormatError):
+        return max(candidates(probe_of(path)).values(), default=0) >= Confidence.STRUCTURE
+    return False
 
 
 def _around(path: Place) -> str:

@@ -14,7 +14,29 @@ from pathlib import Path
 from builder.generate import write_pages
 
 _PROBLEM = re.compile(r"warn|error|issue|not found|unrecognized", re.IGNORECASE)
+_SHORT, _LONG = 20, 28  # characters of code that a line never ends in, and of a word of code that it may end in
 _NONE = re.compile(r"\b(0|no) (issues|warnings|errors)", re.IGNORECASE)
+
+
+def unbroken(html: str) -> str:
+    """Return a page in which a line ends inside of code only after a blank, `/`, `,`, `|` or `::`, not after a hyphen.
+
+    In a long word, it can also end after `_`, `.` and `=`.
+    """
+
+    def word(text: str) -> str:
+        return re.sub(r"(?<=\w)[_.=]+", r"\g<0><wbr>", text) if len(text) > _LONG else text
+
+    def code(found: re.Match[str]) -> str:
+        text = found[1].replace("<wbr>", "")
+        if len(text) <= _SHORT and "&#124;" not in text:
+            return found[0]
+        parts = re.split(r"( |/|,|::|&#124;|\|)", text)
+        return f"<code>{''.join(f'{part}<wbr>' if k % 2 else word(part) for k, part in enumerate(parts))}</code>"
+
+    parts = re.split(r"(<pre.*?</pre>)", html, flags=re.DOTALL)
+    parts[::2] = [re.sub(r"<code>((?:[^<]|<wbr>)*)</code>", code, part) for part in parts[::2]]
+    return "".join(parts)
 
 
 def main() -> int:
@@ -37,8 +59,10 @@ def main() -> int:
     if done.returncode or wrong:
         print(told)
         return 1
-    count = len(list((Path(home) / "html").rglob("*.html")))
-    print(f"{home}/html: {count} pages, 0 warnings")
+    made = list((Path(home) / "html").rglob("*.html"))
+    for page in made:
+        page.write_text(unbroken(page.read_text()))
+    print(f"{home}/html: {len(made)} pages, 0 warnings")
     return 0
 
 

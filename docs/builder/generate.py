@@ -30,6 +30,7 @@ from release.commands import CommandPage, pages
 
 from builder.api import api_page
 from tokfmt import schemas
+from tokfmt.cli.main import COMMANDS
 from tokfmt.core.losses import LOSSES
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -56,7 +57,8 @@ GUIDES = (
     "write-a-format",
     "notebooks",
 )
-_SHORT = 20  # characters of code that a line does not end in
+_WORD = r"(?: [A-Z]+(?:\.\w+)?\b| \w+[.=]\w+)"
+_OPTION = rf"(?:--allow-loss (?:{'|'.join(LOSSES)})\b|--[a-z][a-z-]*{_WORD}?)"
 
 ABOUT = ("compatibility", "survives", "benchmarks", "benchmark-results", "changelog", "security", "contributing")
 
@@ -87,6 +89,18 @@ def outside_code(text: str, change: Callable[[str], str]) -> str:
     return "".join(part if part.startswith("```") else change(part) for part in parts)
 
 
+def drawn(text: str) -> str:
+    """Return the text of a page with each graph of Mermaid as lines `a → b; c`, because the site loads no program."""
+
+    def lines(found: re.Match[str]) -> str:
+        arrows = dict[str, list[str]]()
+        for start, stop in re.findall(r'\["(.+?)"\] --> \w+\["(.+?)"\]', found[1]):
+            arrows.setdefault(start, []).append(stop)
+        return "\n".join(["```text", *(f"{start} → {'; '.join(stops)}" for start, stops in arrows.items()), "```"])
+
+    return re.sub(r"^```mermaid\n(.*?)^```$", lines, text, flags=re.MULTILINE | re.DOTALL)
+
+
 def linked(text: str, source: Path, page: str, known: Mapping[Path, str]) -> str:
     """Return the text of a page with its relative links as they are on the site.
 
@@ -110,16 +124,6 @@ def linked(text: str, source: Path, page: str, known: Mapping[Path, str]) -> str
     return outside_code(text, lambda part: re.sub(r"\]\(([^)\s]+)\)", target, part))
 
 
-def unbroken(text: str) -> str:
-    """Return the text of a page in which a line does not end inside of short code, such as an option and its value."""
-
-    def kept(found: re.Match[str]) -> str:
-        is_short = len(found[1]) <= _SHORT and re.search("[- ]", found[1]) and "|" not in found[1]
-        return f"{found[0]}{{ .short }}" if is_short else found[0]
-
-    return outside_code(text, lambda part: re.sub(r"`([^`\n]+)`(?!\{)", kept, part))
-
-
 def cell(text: object) -> str:
     """Return text for a cell of a table.
 
@@ -132,6 +136,12 @@ def cell(text: object) -> str:
     parts = re.split(r"(<code>.*?</code>|`[^`]*`)", words)
     plain = (part.replace("|", "\\|").replace("<", "&lt;").replace("[", "\\[") for part in parts[::2])
     return "".join(one for pair in zip(plain, [*parts[1::2], ""], strict=True) for one in pair)
+
+
+def with_code(text: str) -> str:
+    """Return sentences of tokfmt with the commands and options in them as code."""
+    command = rf"tokfmt (?:{'|'.join(COMMANDS)})\b{_WORD}*(?: {_OPTION})*"
+    return re.sub(rf"(?<![\w`-])(?:{command}|{_OPTION})", r"`\g<0>`", text)
 
 
 def table(heads: tuple[str, ...], rows: Sequence[tuple[object, ...]]) -> Iterator[str]:
@@ -172,7 +182,7 @@ def losses_page() -> Iterator[str]:
     yield from ('Python, `allow_loss=["tail", "fields"]`. `tokfmt check --explain WORD` prints the same.', "")
     for word, text in LOSSES.items():
         title, _, rest = text.partition(". ")
-        yield from (f"## `{word}`: {title[0].lower()}{title[1:]} {{ #{word} }}", "", cell(rest), "")
+        yield from (f"## `{word}`: {title[0].lower()}{title[1:]} {{ #{word} }}", "", cell(with_code(rest)), "")
 
 
 def byte_table(lines: Sequence[str]) -> list[str] | None:
@@ -265,7 +275,7 @@ def findings_page(codes: list[Mapping[str, Any]]) -> Iterator[str]:
                 continue
             unsafe = " `check` ends with exit code 3." if one["unsafe"] else ""
             yield from (f"### {one['code']}: {cell(one['title'])} {{ #{one['code'].lower()} }}", "")
-            yield from (cell(one["text"]) + unsafe, "")
+            yield from (cell(with_code(one["text"])) + unsafe, "")
 
 
 def schema_page() -> Iterator[str]:
@@ -391,7 +401,8 @@ def write_pages(home: Path) -> None:
     shutil.rmtree(home, ignore_errors=True)
     target, known = home / "pages", site_pages()
     own = {path: page for path, page in known.items() if page.endswith(".md") and path != ROOT / "README.md"}
-    texts = {page: linked(path.read_text(), path, page, known) for path, page in own.items()}
+    texts = {page: linked(drawn(path.read_text()), path, page, known) for path, page in own.items()}
+    texts["benchmark-results.md"] = f"---\nhide: [toc]\n---\n\n{texts['benchmark-results.md']}"  # for its wide table
     for path, page in known.items():
         if page.endswith((".png", ".svg")):
             (target / page).parent.mkdir(parents=True, exist_ok=True)
@@ -408,7 +419,7 @@ def write_pages(home: Path) -> None:
     texts["losses.md"] = "\n".join(losses_page())
     for page, text in texts.items():
         (target / page).parent.mkdir(parents=True, exist_ok=True)
-        (target / page).write_text(unbroken(text).rstrip() + "\n")
+        (target / page).write_text(text.rstrip() + "\n")
     shutil.copyfile(Path(__file__).with_name("extra.css"), target / "extra.css")
     (target / "schemas").mkdir()
     for name in schemas.names():

@@ -101,7 +101,9 @@ def test_interruption_reports_the_kept_work(home, expected, number):
         f"tokfmt: error: interrupted by {number.name}; the finished work is kept in {HOME}: run again with --resume to continue\n"
     )
     assert hidden(home) == [HOME]
-    assert f"note: continuing the work in {HOME}" in convert(home, *WORDS)
+    finished = len((home / HOME / "journal-0-of-1").read_bytes().splitlines())
+    parts = "1 part" if finished == 1 else f"{finished} parts"
+    assert f"note: continuing the work in {HOME}: {parts} finished\n" in convert(home, *WORDS)
     assert (home / "out.h5").read_bytes() == expected
     assert hidden(home) == []
 

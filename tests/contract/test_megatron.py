@@ -378,6 +378,7 @@ PREFERENCES = np.tile(np.array([0, 0], "<i4"), 2 * len(SENTENCES)).tobytes()
         (3, b"\1\0", SPANS, b"", "3 spans"),
         (3, b"\0\1", (), PREFERENCES, "chosen and rejected spans of 5 documents"),
     ],
+    ids=["2 without a flag", "2 with spans", "2", "3", "3 with spans", "3 with preferences"],
 )
 def test_an_index_of_fast_llm_is_read(version, flags, spans, preferences, lost, tmp_path):
     path = write_fast_llm(tmp_path / "x", version, flags, spans, preferences)
@@ -387,6 +388,9 @@ def test_an_index_of_fast_llm_is_read(version, flags, spans, preferences, lost, 
     if lost:
         with pytest.raises(LossyConversionError, match=lost):
             tokfmt.convert(path, tmp_path / "y.parquet", eos="none", to_eos="none")
+        write_fast_llm(tmp_path / "a", 3, b"\0\0")
+        with pytest.raises(LossyConversionError, match=lost):  # of a folder, its second pair states it
+            tokfmt.convert(tmp_path, tmp_path.parent / "y.parquet", eos="none", to_eos="none")
     index = path.with_suffix(".idx")
     whole = index.read_bytes()
     for size in range(len(whole)):

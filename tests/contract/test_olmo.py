@@ -87,3 +87,13 @@ def test_ids_of_eight_bytes(tmp_path):
     assert sequences(read(FORMAT, path, eos_id=0)) == edge.tolist()
     with pytest.raises(TokfmtError, match="9,223,372,036,854,775,808"):
         write(FORMAT, tmp_path / "y.npy", Ragged.of([[2**63]], np.dtype(np.uint64)), eos_id=0)
+
+
+def test_labels_and_attention_masks_beside_raw_tokens_are_no_tokens(tmp_path):
+    """As an older convert_sft_data_for_olmocore.py of open-instruct wrote them."""
+    for name, values in {"token_ids": [5, 6, 9], "labels": [-100, 6, 9], "attention_mask": [1, 1, 1]}.items():
+        np.array(values, "<i4").tofile(tmp_path / f"{name}.npy")
+    with pytest.raises(TokfmtError, match="2 other files, such as attention_mask.npy"):
+        tokfmt.open(tmp_path, options={"width": 4}, eos=9)
+    with tokfmt.open(tmp_path, options={"width": 4}, eos=9, allow_loss=["other-files"]) as dataset:
+        assert dataset[:].tolist() == [[5, 6]]

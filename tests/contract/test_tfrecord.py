@@ -162,7 +162,7 @@ def test_the_feature_of_ids_is_inferred_from_names_and_lists(tmp_path):
 
 def test_labels_and_masks_are_loss_masks(tmp_path):
     path, rows = tmp_path / "x.tfrecord", [[0, 8, 9], [], [2**31 - 1]]
-    masks = [[-100, 8, 9], [], [-100]], [[0, 0, 1], [], [1]]
+    masks = [[-100, -100, 9], [], [-100]], [[0, 0, 1], [], [0]]
     records = zip(rows, *masks, strict=True)
     path.write_bytes(framed(*(example(ids=ids, labels=own, completion_mask=mask) for ids, own, mask in records)))
     assert read(path) == rows

@@ -149,7 +149,8 @@ def test_split_to(name, lists, pack, tmp_path):
         assert done.splits[split]["sequences"] == len(wanted)
         assert done.splits[split]["tokens"] == sum(map(len, wanted))
         manifest = json.loads((path.parent / f"{path.name}.tokfmt.json").read_bytes())
-        assert manifest["split"] == {"shares": {"train": 0.7, "validation": 0.2, "test": 0.1}, "seed": 5}
+        shares = {"train": 0.7, "validation": 0.2, "test": 0.1}
+        assert manifest["split"] == {"shares": shares, "seed": 5, "by": "number"}
         assert manifest["splits"][split]["sequences"] == len(wanted)
         assert manifest["sequences"] == (300 if name == "flat-tokens" else len(wanted))
     count = 1 if name == "flat-tokens" else 3

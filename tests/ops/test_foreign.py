@@ -286,6 +286,14 @@ def test_directory_of_datasets_is_reported(tmp_path):
         detect(tmp_path)
 
 
+def test_files_are_named_whose_content_alone_shows_a_format(tmp_path):
+    """Shards of Tensor2Tensor have no suffix."""
+    shutil.copy(FIXTURES / "tfrecord/input_ids.tfrecord", tmp_path / "lm-train-00000-of-00001")
+    (tmp_path / "a.pdf").write_bytes(b"%PDF-1.7")
+    with pytest.raises(UnknownFormatError, match="Name one of the datasets in it, such as lm-train-00000-of-00001"):
+        detect(tmp_path)
+
+
 def test_a_megatron_bin_beside_its_index(tmp_path):
     (tmp_path / "x.bin").write_bytes(IDS.astype("<i4").tobytes())
     (tmp_path / "x.idx").write_bytes(b"MMIDIDX\0\0" + bytes(99))

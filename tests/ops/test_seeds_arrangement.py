@@ -1,19 +1,24 @@
 """--shuffle and --split NAME=SHARE,...: every format, every executor, whole or not at all."""
 
+import gzip
 import json
 import os
+import tempfile
 from itertools import accumulate
+from pathlib import Path
 
 import numpy as np
 import pytest
 import registered
+from amount import examples
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from paths import CORPUS, TOKENIZER
+from xxhash import xxh3_128_intdigest
 
 import tokfmt
 from tokfmt.base.seeds import SHUFFLE, SPLIT, draws
-from tokfmt.errors import (
-    LossyConversionError,
-)
+from tokfmt.errors import LossyConversionError, OptionError
 from tokfmt.plugin import Ragged
 from tokfmt.testing import read, sequences, write
 
@@ -35,6 +40,32 @@ def dealt(lists, shares, seed):
     drawn = draws(seed, SPLIT, 0, len(lists)).tolist()
     number = [sum(draw >= bound for bound in bounds[:-1]) for draw in drawn]
     return [[s for s, k in zip(lists, number, strict=True) if k == part] for part in range(len(shares))]
+
+
+WORD = 2**64 - 1
+
+
+def by_content(documents, shares, seed):
+    """The documents of each split, by the definition: integers only."""
+    keys = np.random.Philox(key=0x243F6A8885A308D3B7E151628AED2A6A).random_raw(130)[:65].tolist()
+    seeded = int(np.random.Philox(key=SPLIT << 64 | seed).random_raw())
+    bounds = [share * 2**64 for share in accumulate(shares)]
+    parts = [[] for _ in shares]
+    for document in documents:
+        if isinstance(document, str) or len(document) > 64:
+            data = document.encode() if isinstance(document, str) else np.array(document, "<u4").tobytes()
+            drawn = xxh3_128_intdigest(data) >> 64
+        else:
+            mixed = [token * 0x9E3779B97F4A7C15 & WORD for token in document]
+            drawn = len(document) * keys[64] + sum((m ^ m >> 32) * key for m, key in zip(mixed, keys, strict=False))
+            drawn = ((drawn & WORD) ^ (drawn & WORD) >> 32) * 0x9E3779B97F4A7C15 & WORD
+            drawn ^= drawn >> 32
+        drawn ^= seeded
+        for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+            drawn = (drawn ^ drawn >> shift) * factor & WORD
+        drawn ^= drawn >> 31
+        parts[sum(drawn >= bound for bound in bounds[:-1])].append(document)
+    return parts
 
 
 @pytest.fixture(scope="module")
@@ -145,3 +176,50 @@ def test_many_lines_in_any_way(tmp_path):
         tokfmt.convert(tmp_path / "in.jsonl", tmp_path / f"{number}.jsonl", shuffle=1, executor=executor, jobs=2)
         found.add((tmp_path / f"{number}.jsonl").read_bytes())
     assert found == {b"\n".join(shuffled(lines, 1)) + b"\n"}
+
+
+token = st.integers(0, 9)
+document = st.lists(token, max_size=3) | st.lists(token, min_size=60, max_size=70)
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(
+    st.lists(document, min_size=1, max_size=30),
+    st.integers(0, 2**64 - 1),
+    st.sampled_from([None, 7]),
+    st.sampled_from([(1, np.uint8), (3, np.uint32)]),
+)
+def test_equal_documents_are_in_one_split(documents, seed, shuffle, how):
+    """Whatever the shuffle, the dtype and the workers; no document of one split equals one of another."""
+    jobs, dtype = how
+    with tempfile.TemporaryDirectory() as home:
+        tokens = np.array([token for one in documents for token in one], dtype)
+        np.savez(f"{home}/in.npz", tokens=tokens, offsets=np.cumsum([0, *map(len, documents)]))
+        done = tokfmt.convert(
+            f"{home}/in.npz", f"{home}/x.pbin", split="a=0.6,b=0.4", split_by="content", seed=seed, shuffle=shuffle,
+            jobs=jobs, to_eos=EOS, executor="threads", manifest=False,
+        )  # fmt: skip
+        parts = [content("modalities", split["destination"]) for split in done.splits.values()]
+    assert not set(map(tuple, parts[0])) & set(map(tuple, parts[1]))
+    wanted = by_content(documents, [0.6, 0.4], seed)
+    assert parts == wanted if shuffle is None else list(map(sorted, parts)) == list(map(sorted, wanted))
+
+
+@pytest.mark.parametrize("name", ["x.jsonl", "x.jsonl.gz"])
+def test_equal_texts_are_in_one_split_whatever_their_other_fields(name, tmp_path):
+    texts = [f"text {k % 300}" for k in range(900)]
+    lines = [{"id": k, "text": text, "more": "x" * (k % 7)} for k, text in enumerate(texts)]
+    (tmp_path / "in.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    how = {"split": "a=0.9,b=0.1", "split_by": "content", "seed": 3}
+    done = tokfmt.convert(tmp_path / "in.jsonl", tmp_path / name, verify=True, resume=True, **how)
+    unpacked = gzip.decompress if name.endswith(".gz") else bytes
+    files = [Path(split["destination"]).read_bytes() for split in done.splits.values()]
+    parts = [list(map(json.loads, unpacked(file).splitlines())) for file in files]
+    assert [[line["text"] for line in part] for part in parts] == by_content(texts, [0.9, 0.1], 3)
+    assert sorted((line for part in parts for line in part), key=lambda line: line["id"]) == lines
+    assert any("equal sequences are in the same split" in note for note in done.notes)
+    manifest = json.loads((tmp_path / f"{name.replace('x.', 'x.b.')}.tokfmt.json").read_bytes())
+    assert manifest["split"] == {"shares": {"a": 0.9, "b": 0.1}, "seed": 3, "by": "content"}
+    assert {split["sequences"] for split in done.splits.values()} == {len(part) for part in parts}
+    with pytest.raises(OptionError, match="split-by: nothing is dealt out"):
+        tokfmt.convert(tmp_path / "in.jsonl", tmp_path / "y.jsonl", split_by="content")

@@ -5,6 +5,7 @@ import json
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import registered
 from paths import FIXTURES
@@ -202,3 +203,24 @@ def test_bad_ones_are_refused_and_found(name):
         texts_of(reader) if name == "text_binary_BAD" else reader.tokens(0, reader.info.tokens)
     (verdict,) = tokfmt.check(path, deep=True)
     assert code in verdict.counts
+
+
+def test_a_record_batch_of_a_flat_column_is_a_document(tmp_path):
+    """As fms-fsdp and data-prep-kit write files of Arrow. A stream of such a column has no documents."""
+    schema = pa.schema([pa.field("tokens", pa.uint32())])
+    documents = [[5, 6, 7], [], [2**32 - 1], list(range(70_000))]
+    for name, make in (("x.arrow", pa.ipc.new_file), ("stream.arrow", pa.ipc.new_stream)):
+        with make(str(tmp_path / name), schema) as out:
+            for document in documents:
+                out.write(pa.record_batch([pa.array(document, pa.uint32())], schema))
+    with tokfmt.open(tmp_path / "x.arrow") as dataset:
+        assert dataset[:].tolist() == documents
+        assert dataset.info.tokens == 70_004
+    (report,) = tokfmt.check(tmp_path / "x.arrow", deep=True)
+    assert not report.findings
+    with pytest.raises(TokfmtError, match="has no column of IDs"):
+        tokfmt.open(tmp_path / "stream.arrow")
+    with pa.ipc.new_file(str(tmp_path / "x.arrow"), schema) as out:
+        out.write(pa.record_batch([pa.array([1, None], pa.uint32())], schema))
+    with pytest.raises(FormatError, match="NULL among its IDs"):
+        tokfmt.open(tmp_path / "x.arrow")[:]

@@ -661,7 +661,7 @@ def a_build_of_the_older_package(path):
     (path / "__shards__").mkdir()
 
 
-@bad("levanter", SHARDED, r"shard_rows: expected a whole number, found None")
+@bad("levanter", SHARDED, r"shard_rows of part-00000-of-00005: expected a whole number, found None")
 def a_shard_without_rows(path):
     ledger(path, shard_rows={})
 

@@ -473,6 +473,7 @@ def test_zstandard(tmp_path, monkeypatch):
     assert source.info.notes == (
         "compressed lines are read from their start, so a record near the end takes as long as the whole file",
     )
+    assert FORMAT.open((path,), ReadOptions(), Hints(collect_invalid=True)).info.notes == ()  # a conversion
     whole = zstandard.ZstdCompressor(write_checksum=True).compress(content)
     for damaged, error in (
         (whole[:-1], "ends too early"), (whole[:3], "is not a zstandard file"), (whole[:-1] + b"x", "is damaged"),

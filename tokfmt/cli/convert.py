@@ -94,6 +94,12 @@ _EPILOG = examples(
     "--shuffle", type=Count(maximum=None), metavar="SEED", help="Shuffle all sequences, in an order that SEED decides."
 )
 @click.option("--seed", type=Count(maximum=None), help="Seed of --split NAME=SHARE,... (default: 0).")
+@click.option(
+    "--split-by",
+    type=Words(["number", "content"]),
+    help="Draw the split for the number of a sequence, or for its content, so that equal sequences are in the same "
+    "split (default: number).",
+)
 @workers(", which does not change the output")
 @running(
     "--executor",

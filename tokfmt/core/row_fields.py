@@ -127,6 +127,11 @@ def with_fields(rows: IdRows, fields: Mapping[str, FieldOfRows], reading: Readin
         return rows
     values: Values = {name: field.values for name, field in fields.items()}
     if ATTENTION in fields:
+        if {POSITIONS, LENGTHS}.isdisjoint(fields) and (numbered := np.flatnonzero(values[ATTENTION] > 1)).size:
+            what = f"has an {ATTENTION} that numbers the documents packed in it"
+            remedy = f"Write {POSITIONS} beside it, which divide rows, or 0 and 1"
+            unfit(row_at(rows.offsets, int(numbered[0])), what, "0 or 1", remedy=remedy)
+            return rows
         rows, values = _attended(rows, values, compares=reading.compares)
     if fields.keys() == {ATTENTION}:
         return rows

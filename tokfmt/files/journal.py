@@ -137,6 +137,11 @@ class Journal(NullJournal):
         """True if no work was finished that is worth keeping."""
         return not self._size and not self._done and not self._pending
 
+    @property
+    def finished(self) -> int:
+        """The number of parts of the work that earlier runs finished."""
+        return sum(map(len, self._done.values()))
+
     def done(self, kind: str) -> Done:
         return self._done.get(kind, {})
 

@@ -24,9 +24,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.base.options import option
-from tokfmt.core.loss_mask import IGNORED, LABELS, MASKS, TARGET
+from tokfmt.core.loss_mask import (
+    ALL,
+    IGNORED,
+    LABELS,
+    LOSS_MASK,
+    MASK_CHOICES,
+    MASK_OPTION,
+    TARGET,
+    Flags,
+    MaskChoice,
+    mask_fields,
+    which_of,
+)
 from tokfmt.core.ragged import Ragged
 from tokfmt.core.records import RecordBatch
+from tokfmt.core.row_fields import differ, first_difference
 from tokfmt.errors import NO_DAMAGE, ConversionError, CorruptError, FormatError, UnsafeError, UnsupportedError
 from tokfmt.files.file import names_in, natural_key
 from tokfmt.files.place import Place
@@ -56,6 +69,7 @@ class ReadOptions:
     bare: Dtype | None = option(
         None, "dtype of bare integers: the records, or the feature of bytes that field names; auto: varints"
     )
+    loss_mask: MaskChoice | None = option(None, MASK_CHOICES)
     prefix: str | None = option(None, "beginning of the names of the files of a folder to read; auto: the only one")
 
 
@@ -172,6 +186,7 @@ class Content(NamedTuple):
         dtype: Of bare integers; None for varints and text.
         others: Features that are not read.
         beside: Features of labels or masks.
+        choice: The option `loss_mask`.
         loss_masks: See `RecordInfo`.
     """
 
@@ -180,6 +195,7 @@ class Content(NamedTuple):
     dtype: np.dtype[Any] | None = None
     others: Sequence[str] = ()
     beside: Sequence[str] = ()
+    choice: str | None = None
     loss_masks: str = ""
 
     @property
@@ -193,7 +209,8 @@ class Content(NamedTuple):
             return ()
         names = ", ".join(map(printable, self.others[:_FEW_LISTED]))
         more = f" and {len(self.others) - _FEW_LISTED:,} more" if len(self.others) > _FEW_LISTED else ""
-        return (f"{self.field} is read; other features are not: {names}{more}",)
+        masks = (f"{LOSS_MASK}: {MASK_OPTION}",) if LOSS_MASK in self.others and self.choice is None else ()
+        return (f"{self.field} is read; other features are not: {names}{more}", *masks)
 
     def value(self, path: Place, number: int, record: bytes) -> str | NDArray[np.integer[Any]]:
         """Return the text or the IDs of a record; of an ID that does not count in the loss its complement, below 0.
@@ -241,7 +258,7 @@ class Content(NamedTuple):
         self, path: Place, number: int, example: Mapping[str, Feature], ids: NDArray[np.int64]
     ) -> NDArray[np.int64]:
         """Return the IDs of a record, or their complements where its labels or masks leave them out of the loss."""
-        counts, remedy = np.ones(len(ids), np.bool_), "--allow-loss loss-mask reads the IDs alone"
+        stated, remedy = dict[str, Flags](), "--allow-loss loss-mask reads the IDs alone"
         for name in self.beside:
             values = numbers_of(example.get(name, Feature("", ())))
             ignored, wanted = (IGNORED, ids) if name == LABELS else (0, np.ones(len(ids), np.int64))
@@ -252,8 +269,11 @@ class Content(NamedTuple):
                 at = int(wrong[0])
                 what, expected = f"{name} of token {at:,} of record {number:,}", f"{wanted[at]:,} or {ignored}"
                 raise CorruptError(path, what, expected=expected, found=f"{values[at]:,}", remedy=remedy)
-            counts &= values != ignored
-        return np.where(counts, ids, ~ids)
+            counts = values != ignored
+            stated[name] = np.append(False, counts)[: len(ids)] if self.choice == "next" else counts
+        if self.choice != ALL and (differing := first_difference(stated)):
+            raise CorruptError(path, f"record {number:,} {differ(*differing)}", remedy=which_of(stated))
+        return np.where(np.all(list(stated.values()), axis=0), ids, ~ids)
 
 
 class ExampleFiles(RecordFiles):
@@ -415,11 +435,11 @@ def content_of(path: Place, records: Sequence[bytes], options: ReadOptions, acce
             raise UnsupportedError(path, f"feature {printable(name)} holds bytes that are not text", remedy=remedy)
         return Content("text", name, None, others)
     if kind == "bytes" or "loss-mask" in accepted:
-        return Content("ids", name, dtype, others)
-    beside = [one for one in (LABELS, *MASKS) if one in others and kinds[one] == "integers"]
+        return Content("ids", name, dtype, others, choice=options.loss_mask)
+    beside = mask_fields(path, [one for one in others if kinds[one] == "integers"], options.loss_mask)
     others = [one for one in others if one not in beside]
     masks = f"loss masks of its records ({', '.join(beside)})" if beside else ""
-    return Content("ids", name, dtype, others, beside, masks)
+    return Content("ids", name, dtype, others, beside, options.loss_mask, masks)
 
 
 def _inferred(examples: Sequence[Mapping[str, Feature]], kinds: Mapping[str, str]) -> str:

@@ -152,8 +152,10 @@ def joined(parts: Sequence[FileLayout]) -> FileLayout:
     for inner, begin in indexed:  # in place: new arrays would take another 8 bytes per sequence
         starts[at : at + len(inner)] += begin
         at += len(inner)
+    first, *others = dict.fromkeys(part.loss_masks for part in parts if part.loss_masks) or [""]
     return replace(
         parts[0],
+        loss_masks=f"{first}, and those of other files" if others else first,
         extents=[extent for part in parts for extent in part.extents],
         masks=[mask for part in parts for mask in part.masks],
         starts=starts if indexed else None,

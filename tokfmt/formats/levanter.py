@@ -207,7 +207,7 @@ def _shards(folder: Place, ledger: Mapping[str, Any], leaf: str) -> tuple[list[S
             problems.append(fatal("TF786" if isinstance(error, UnsafeError) else "TF783", error))
             continue
         elements = _count(path, by_shard.get(name), leaf)
-        found.append(Shard(store, whole_number(path, "shard_rows", rows.get(name)), elements))
+        found.append(Shard(store, whole_number(path, f"shard_rows of {printable(name)}", rows.get(name)), elements))
     if len({shard.folder for shard in found}) != len(found):
         problems.append(fatal("TF783", CorruptError(path, "lists a shard twice")))
     sums = [("shards of which only elements are counted", 0, len(by_shard.keys() - {*rows, *map(str, names)}))]

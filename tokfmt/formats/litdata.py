@@ -24,6 +24,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
@@ -158,6 +159,12 @@ class LitData(ShardFormat):
             "`dim` is null: the folder was written without item_loader=TokensLoader(), or the first item of a chunk "
             "is empty (litData#482). tokfmt reads it. Write it again with tokfmt convert.",
         ),
+        "TF749": Code(
+            "a chunk is listed more than once",
+            "litdata's optimize(mode='append') of several nodes listed the chunks that were there once per node "
+            "(litData#865). Upstream and tokfmt read a chunk as often as it is listed. Leave the repeated entries out "
+            "of index.json, unless they are meant.",
+        ),
         "TF748": Code(
             "labels or a mask that do not fit the IDs",
             "An item has another number of labels, or of values of a mask, than of IDs; a label is neither the ID nor "
@@ -196,6 +203,10 @@ class LitData(ShardFormat):
         if any(chunk.get("dim") is None for chunk in chunks):
             what = "dim is null in the index: TokensLoader cannot read that"
             problems.append(Problem("TF745", "warning", CorruptError(path, what, remedy=_MENDS)))
+        (name, times), *_ = Counter(str(chunk.get("filename")) for chunk in chunks).most_common(1) or [("", 0)]
+        if times > 1:
+            what, remedy = f"lists {shown(name)} {times:,} times", "Leave the repeated entries out"
+            problems.append(Problem("TF749", "warning", CorruptError(path, what, remedy=remedy)))
         codec = shown(config.get("compression") or "none")
         notes = tuple(_dropped([chunk["dim"] for chunk in chunks if type(chunk.get("dim")) is int], options.seq_len))
         others = [name for name in fields if name not in (chosen, *beside)]

@@ -95,6 +95,7 @@ VARIANTS = (
     ("fast-llm", 3, Struct(magic="V9", version="<u8", spans="u1", preferences="u1", **_AFTER_FLAGS)),
 )
 """Variants of MMIDIDX: name, version, header. The size of a file decides between those of one version."""
+_HEAD = max(struct.size for _, _, struct in VARIANTS)
 DTYPES = {1: "<u1", 2: "<i1", 3: "<i2", 4: "<i4", 5: "<i8", 8: "<u2"}
 MORE_DTYPES = {**DTYPES, 9: "<u4", 10: "<u8"}  # those of fairseq
 NAMES = {1: "uint8", 2: "uint16", 4: "int32", 8: "int64"}
@@ -488,15 +489,15 @@ def pair_layout(data: File, index: File, options: ReadOptions, *, partial: bool 
     Raises:
         FormatError: The index is not an index of tokens, or is of an unsupported kind.
     """
-    begin, path, by_document = index.read(0, min(HEADER.size, index.size)), index.path, options.unit == "documents"
+    begin, path, by_document = index.read(0, min(_HEAD, index.size)), index.path, options.unit == "documents"
     if begin.startswith(LEGACY):
         return _legacy(data, index, options)
-    if (file_layout := _of_variant(data, index, options)) is not None:
+    if (file_layout := _of_variant(data, index, begin, options)) is not None:
         return file_layout
     if (more := HEADER.size - index.size) > 0:
         what, expected = f"the file {ENDS_EARLY}", f"{more:,} more bytes"
         raise TruncatedError(path, what, offset=index.size, expected=expected, remedy=_KILLED)
-    head = HEADER.parse(begin)
+    head = HEADER.parse(begin[: HEADER.size])
     count, marks, kind = head["sequences"], head["document_indices"], DTYPES.get(head["dtype_code"])
     if head["magic"] != MAGIC or head["version"] != 1 or kind is None:
         magic = printable(head["magic"][:7].decode("latin-1"))
@@ -526,8 +527,8 @@ def pair_layout(data: File, index: File, options: ReadOptions, *, partial: bool 
     return replace(_documents(extent, starts, problems, header, *columns.sections(index)), inner=inner)
 
 
-def _of_variant(data: File, index: File, options: ReadOptions) -> FileLayout | None:
-    """Return the layout of a pair with an index of fairseq or Fast-LLM; None for another index.
+def _of_variant(data: File, index: File, begin: bytes, options: ReadOptions) -> FileLayout | None:
+    """Return the layout of a pair with an index of fairseq or Fast-LLM, which begins with `begin`; else None.
 
     header                                 magic, version, flags of Fast-LLM, dtype code, S, in Fast-LLM D
     then, of both                          i32[S] tokens of each sequence, i64[S] byte at which each begins
@@ -541,7 +542,7 @@ def _of_variant(data: File, index: File, options: ReadOptions) -> FileLayout | N
     for name, version, struct in VARIANTS:
         if index.size <= struct.size:
             continue
-        head = struct.read(index)
+        head = struct.parse(begin[: struct.size])
         count, kind = head["sequences"], MORE_DTYPES.get(head["dtype_code"])
         columns = Columns(struct.size, lengths=("<i4", count), pointers=("<i8", count))
         if head["magic"] != MAGIC or head["version"] != version or kind is None or index.size < columns.end:

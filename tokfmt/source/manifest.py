@@ -8,7 +8,8 @@
      "sources": [{"path", "format", "bytes", "files", "xxh3_128"}], "output": {...},
      "tokenizer": {...} | null, "options": {...}, "losses": {...}, "notes": [...], "shuffle": seed | null,
      "recipe": fingerprint | null, "labels": "recipe" | "stored" | null,
-     "split": {"shares": {name: share}, "seed": ...} | null, "splits": {name: {"destination", "sequences", ...}},
+     "split": {"shares": {name: share}, "seed": ..., "by": ...} | null,
+     "splits": {name: {"destination", "sequences", ...}},
      "more_sources": {"sources", "bytes", "files", "xxh3_128"}}
 
 - `eos_stored` is "none" if the separators of the source were left out: an ID at the end of a sequence is then content.

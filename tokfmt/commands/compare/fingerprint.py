@@ -6,14 +6,15 @@ a probability of about 2^-128, unless an attacker constructs them: the hash is n
 - Up to 64 tokens, the fingerprint is a multilinear sum in two lanes of 64 bits, computed for a complete window at once.
 - Beyond 64 tokens, it is the xxh3_128 of the IDs as little-endian uint32, which is faster from there on.
 
-The values may change between versions of tokfmt, so do not store them.
+They decide the split of a sequence (`convert --split-by content`), so another version of tokfmt that computes other
+values deals sequences to other splits.
 """
 
 from __future__ import annotations
 
 import functools
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
@@ -88,6 +89,11 @@ def fingerprints_between(tokens: Tokens, starts: Offsets, stops: Offsets) -> Fin
     if len(long):
         out[long] = _hashed(tokens, starts[long].tolist(), stops[long].tolist())
     return out
+
+
+def fingerprints_of_texts(texts: Iterable[bytes]) -> Fingerprints:
+    """Return one fingerprint per text in UTF-8, its xxh3_128; uint64[texts, 2]."""
+    return _from_bytes(list(map(xxh3_128_digest, texts)))
 
 
 def _hashed(tokens: Tokens, starts: list[int], stops: list[int]) -> Fingerprints:

@@ -2,7 +2,8 @@
 
 Sequence i of the selection goes to the split in whose share `draws(seed, SPLIT, i)` falls (`--split NAME=SHARE,...`).
 Nothing else decides that: the seed of a shuffle, another format or dropped empty sequences never move a sequence to
-another split. Each split is then shuffled by itself (`--shuffle`).
+another split. With `--split-by content`, the fingerprint of its content takes the place of i, so that equal sequences
+are in the same split. Each split is then shuffled by itself (`--shuffle`).
 
 The separator of a sequence is kept, replaced, added or dropped, or there is none. The datasets under the axis know
 which sequences have one.
@@ -13,17 +14,17 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from itertools import accumulate
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt import model
-from tokfmt.base.options import parse_options
+from tokfmt.base.options import fit, parse_options
 from tokfmt.base.seeds import SPLIT, check_seed, draws
 from tokfmt.core.format import Format, Target
 from tokfmt.core.ragged import Tokens
@@ -44,6 +45,11 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*")
 _SHARE = re.compile(r"[0-9]*\.?[0-9]+([eE]-[0-9]{1,2})?")
 _NEAR = Fraction(1, 10**9)
 _EXAMPLE = "Write for example --split train=0.99,validation=0.01"
+_MIX = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
+_TOGETHER = 1 << 20  # sequences whose fingerprints are held at once, 16 bytes each
+
+SplitBy = Literal["number", "content"]
+"""What a split is drawn for: the number of a sequence, or its content."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,25 +61,43 @@ class Shares:
         shares: The share of each split, above 0; their sum is 1.
         seed: Seed of the draws.
         seeded: The user gave the seed.
+        by: "number" or "content": what a split is drawn for.
+        dealt: The number of the split of each sequence, uint8 or larger, once contents are read; see
+            `dealt_by_content`. None if splits are drawn for numbers.
     """
 
     names: tuple[str, ...]
     shares: tuple[Fraction, ...]
     seed: int
     seeded: bool
+    by: SplitBy = "number"
+    dealt: NDArray[np.unsignedinteger] | None = field(default=None, compare=False)
 
-    def split_of(self, first: int, last: int) -> NDArray[np.intp]:
-        """Return the number of the split of each sequence `first <= i < last`, intp[last - first]."""
+    def split_of(self, first: int, last: int) -> NDArray[np.integer]:
+        """Return the number of the split of each sequence `first <= i < last`."""
+        if self.dealt is not None:
+            return self.dealt[first:last]
+        return self._fallen(draws(self.seed, SPLIT, first, last))
+
+    def _fallen(self, drawn: NDArray[np.uint64]) -> NDArray[np.intp]:
+        """Return the number of the split in whose share each draw falls."""
         maximum = (1 << 64) - 1
         bounds = [min(int(share * (maximum + 1)), maximum) for share in accumulate(self.shares[:-1])]
-        drawn = draws(self.seed, SPLIT, first, last)
         return np.searchsorted(np.array(bounds, np.uint64), drawn, side="right")
+
+    def of_contents(self, prints: NDArray[np.uint64]) -> NDArray[np.unsignedinteger]:
+        """Return the number of the split of each sequence from its fingerprint, uint64[n, 2]."""
+        mixed = prints[:, 0] ^ draws(self.seed, SPLIT, 0, 1)
+        for shift, factor in _MIX:  # the finalizer of splitmix64: each bit of a fingerprint changes half of the draw
+            mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
+        return self._fallen(mixed ^ (mixed >> np.uint64(31))).astype(np.min_scalar_type(len(self.names)))
 
     def described(self) -> dict[str, object]:
         """Return the shares and the seed for the manifest."""
         return {
             "shares": {name: float(share) for name, share in zip(self.names, self.shares, strict=True)},
             "seed": self.seed,
+            "by": self.by,
         }
 
 
@@ -115,8 +139,10 @@ class SplitTarget:
     options: Any
 
 
-def arrangement_of(shuffle: int | None, split: str | None, seed: int | None) -> Arrangement:
-    """Return the arrangement that --shuffle, --split and --seed ask for; ignore a split without shares.
+def arrangement_of(
+    shuffle: int | None, split: str | None, seed: int | None, split_by: SplitBy | None = None
+) -> Arrangement:
+    """Return the arrangement that --shuffle, --split, --split-by and --seed ask for; ignore a split without shares.
 
     Raises:
         OptionError: The shares or a seed are invalid, or nothing uses the seed.
@@ -126,11 +152,38 @@ def arrangement_of(shuffle: int | None, split: str | None, seed: int | None) -> 
     if split is not None and not isinstance(split, str):
         raise OptionError(f"--split: expected text, found {printable(repr(split))}. {_EXAMPLE}", name="split")
     if split is None or "=" not in split:
-        if seed is not None:
-            raise OptionError(f"--seed: nothing is dealt out to splits. {_EXAMPLE}", name="seed")
+        unused = "seed" if seed is not None else "split-by" if split_by is not None else ""
+        if unused:
+            raise OptionError(f"--{unused}: nothing is dealt out to splits. {_EXAMPLE}", name=unused)
         return Arrangement(shuffle)
     names, shares = _parsed(split)
-    return Arrangement(shuffle, Shares(names, shares, check_seed(seed or 0, "--seed"), seed is not None))
+    by = fit("--split-by", split_by or "number", SplitBy, name="split-by")
+    return Arrangement(shuffle, Shares(names, shares, check_seed(seed or 0, "--seed"), seed is not None, by))
+
+
+def dealt_by_content(arrangement: Arrangement, axis: TokenReader, workers: Workers, progress: Progress) -> Arrangement:
+    """Return the arrangement with the split of each sequence; unchanged if splits are not drawn for contents.
+
+    All tokens are read. Holds 1 byte per sequence.
+
+    Args:
+        arrangement: The splits and the order.
+        axis: All sequences, without separators and leads.
+        workers: The workers that read.
+        progress: Receives the number of tokens that were read.
+    """
+    shares = arrangement.shares
+    if shares is None or shares.by != "content":
+        return arrangement
+    from tokfmt.commands.compare.fingerprint import Hashing, hash_axis  # needs numpy.random and xxhash
+
+    progress.phase("dealing sequences to splits", axis.info.tokens, "tokens")
+    dealt, what = [np.empty(0, np.uint8)], Hashing(axis, [axis.tokens])
+    for first, last in windows(0, axis.info.sequences, _TOGETHER):
+        prints = np.empty((last - first, 2), np.uint64)
+        hash_axis(what, first, prints, workers, progress.advance)
+        dealt.append(shares.of_contents(prints))
+    return replace(arrangement, shares=replace(shares, dealt=np.concatenate(dealt)))
 
 
 def _parsed(text: str) -> tuple[tuple[str, ...], tuple[Fraction, ...]]:

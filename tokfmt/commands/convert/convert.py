@@ -13,7 +13,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from tokfmt.commands.convert.arrangement import stored_axis
+from tokfmt.commands.convert.arrangement import dealt_by_content, stored_axis
 from tokfmt.commands.convert.checks import check_options, check_parts, check_places, check_request, check_streams
 from tokfmt.commands.convert.destination import (
     Destination,
@@ -236,6 +236,8 @@ def _write_tokens(
         least = axis if "empty-sequences" in allow_loss else stored_axis(axis, target)
         place.need_room(destination.portions[0], writers[0], least)
     content = accept_losses(request, inputs, destination, gathered, losses, target, writers[0], workers)
+    arrangement = dealt_by_content(request.arrangement, gathered.axis, workers, notes)
+    request = replace(request, arrangement=arrangement)
     if request.verify and request.task is None:
         from tokfmt.commands.convert.verify import verify_counts  # fingerprints need numpy.random and xxhash
 

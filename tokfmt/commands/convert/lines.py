@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from tokfmt.commands.convert.arrangement import SplitTarget, arranged
+from tokfmt.commands.convert.arrangement import Arrangement, Shares, SplitTarget, arranged
 from tokfmt.commands.convert.destination import Destination
 from tokfmt.commands.convert.inputs import Inputs
 from tokfmt.commands.convert.losses import record_losses
@@ -33,6 +34,7 @@ from tokfmt.run.plan import Kind, Workers, journaled
 from tokfmt.run.progress import Progress
 from tokfmt.source.request import parse_selection
 from tokfmt.source.stored import paths_of, records_of
+from tokfmt.text.ingest import encoded_batches
 
 _BLOCK = 1 << 24
 
@@ -89,6 +91,7 @@ def copy_lines(
     counts = [PortionCounts(first, copied.records, copied.tokens, None, len(copied.blocks))]
     if not is_plain:
         lines = LineReader(copy, copied.records)
+        request = replace(request, arrangement=_dealt(request.arrangement, readers, copied, workers, notes))
         counts = [_write_lines(request, lines, portion, place, workers, notes) for portion in destination.portions]
         if len(counts) == 1:
             counts = [replace(counts[0], tokens=copied.tokens)]
@@ -102,6 +105,45 @@ def copy_lines(
 
         verify_counts((source, copied.counts[k], None) for k, source in enumerate(sources))
     return Written(counts, accepted)
+
+
+def _dealt(
+    arrangement: Arrangement, readers: Sequence[RecordReader], copied: Copied, workers: Workers, progress: Progress
+) -> Arrangement:
+    """Return the arrangement with the split of each line, by its text or its IDs, not by its other fields.
+
+    Raises:
+        ConversionError: A reader gives other records as lines than as texts or IDs.
+    """
+    shares = arrangement.shares
+    if shares is None or shares.by != "content":
+        return arrangement
+    progress.phase("dealing lines to splits", sum(block.stop - block.start for _, block in copied.blocks), "bytes")
+    parts, job = dict[int, NDArray[np.unsignedinteger]](), (list(readers), shares)
+    for number, dealt in workers.map(_deal_block, job, list(enumerate(copied.blocks))):
+        parts[number] = dealt
+        block = copied.blocks[number][1]
+        progress.advance(block.stop - block.start)
+    found = np.concatenate([np.empty(0, np.uint8), *(parts[number] for number in range(len(parts)))])
+    if len(found) != copied.records:
+        raise ConversionError(
+            f"a reader gives {copied.records:,} JSON lines, but {len(found):,} contents. This is a bug in the format"
+        )
+    return replace(arrangement, shares=replace(shares, dealt=found))
+
+
+def _deal_block(
+    job: tuple[list[RecordReader], Shares], item: tuple[int, tuple[int, Block]]
+) -> tuple[int, NDArray[np.unsignedinteger]]:
+    from tokfmt.commands.compare.fingerprint import fingerprints, fingerprints_of_texts
+
+    (readers, shares), (number, (k, block)) = job, item
+    prints = [np.empty((0, 2), np.uint64)]
+    if readers[k].info.is_text:
+        prints += [fingerprints_of_texts(map(str.encode, batch.texts)) for batch in readers[k].texts(block)]
+    else:
+        prints += [fingerprints(ragged) for ragged in encoded_batches(readers[k], None, block)]
+    return number, shares.of_contents(np.concatenate(prints))
 
 
 def _write_lines(

@@ -17,7 +17,7 @@ from typing import Any
 
 from tokfmt import registry
 from tokfmt.base.version import __version__
-from tokfmt.commands.convert.arrangement import SplitTarget, portion_of, stored_axis
+from tokfmt.commands.convert.arrangement import SplitTarget, dealt_by_content, portion_of, stored_axis
 from tokfmt.commands.convert.destination import NO_LEAD, Destination
 from tokfmt.commands.convert.gather import gather
 from tokfmt.commands.convert.inputs import Inputs
@@ -45,6 +45,7 @@ from tokfmt.source.manifest import (
 )
 from tokfmt.source.request import SourceFiles
 from tokfmt.source.stored import records_of, unknown_id
+from tokfmt.wording import percent
 
 _LISTED = 16  # losses of one name that the result lists
 _LISTED_SOURCES = 20_000  # sources listed one by one: tokfmt reads a manifest of at most 16 MiB
@@ -126,6 +127,9 @@ def result_of(request: Request, inputs: Inputs, destination: Destination, writte
         losses["other-files"] = "; ".join(others)
     if arrangement.shares is not None and not arrangement.shares.seeded:
         notes.add(f"sequences were dealt to splits by seed {arrangement.shares.seed}; override with --seed N")
+    if arrangement.shares is not None and arrangement.shares.by == "content" and sequences:
+        parts = ", ".join(f"{one.portion.split} {percent((one.sequences or 0) / sequences)}" for one in counts)
+        notes.add(f"equal sequences are in the same split, which has of all sequences: {parts}")
     splits: dict[str, dict[str, object]] = {
         portion.portion.split: {
             "destination": str(portion.portion.destination),
@@ -387,12 +391,14 @@ def _would_write(
     """
     target, traits = destination.target(request), destination.traits
     with make_executor("serial", 1) as executor:
-        gathered = gather(request, inputs, destination, Workers(executor, 1, Path()), notes)
+        workers = Workers(executor, 1, Path())
+        gathered = gather(request, inputs, destination, workers, notes)
+        arrangement = dealt_by_content(request.arrangement, gathered.axis, workers, notes)
     for note in gathered.notes:
         notes.add(note)
     accepted, counts = Losses([*of_sources, *destination.lead.lost]).accepted(request), []
     for portion, path in zip(destination.portions, built_at, strict=True):
-        view = portion_of(gathered.axis, request.arrangement, portion)
+        view = portion_of(gathered.axis, arrangement, portion)
         stored, info = stored_axis(view, target), view.info
         writer = destination.writer(path, portion, target)
         minimum_bytes = writer.minimum_bytes(view if "empty-sequences" in target.allow_loss else stored)

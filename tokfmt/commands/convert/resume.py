@@ -44,7 +44,7 @@ from tokfmt.files.store import Identity
 from tokfmt.source.content import Manifest
 from tokfmt.source.manifest import extent, file_differences, read_manifest
 from tokfmt.source.request import SourceFiles, words_of
-from tokfmt.wording import printable
+from tokfmt.wording import counted, printable
 
 SCHEMA = "tokfmt.conversion/1"
 Facts = Mapping[str, object]
@@ -112,7 +112,7 @@ def facts_of(request: Request, resolved: Facts, before: Snapshot) -> dict[str, o
     asked |= {f"source.{key}": value for key, value in asked.pop("source").items()}
     asked |= asked.pop("arrangement")
     if asked["shares"]:
-        del asked["shares"]["seeded"]
+        del asked["shares"]["seeded"], asked["shares"]["dealt"]
     facts = {_NAMES.get(key, (key.partition(".")[2] or key).replace("_", "-")): v for key, v in asked.items()}
     tasks = request.task.count if request.task else request.finish
     facts |= {"the version of tokfmt": __version__, "the number of tasks": tasks, **resolved}
@@ -269,7 +269,8 @@ def resumed(
             try:
                 _tidy(staging, task, everything=in_tasks)
                 if not new and not in_tasks:
-                    note(f"continuing the work in {staging.home.name}")
+                    parts = f": {counted(journal.finished, 'part')} finished" if journal.finished else ""
+                    note(f"continuing the work in {staging.home.name}{parts}")
                 yield
             except BaseException as error:
                 curable = isinstance(error, _CURED_BY_OPTIONS) or bool(getattr(error, "accepted_by", ""))

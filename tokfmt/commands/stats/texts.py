@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
-from xxhash import xxh3_128_digest
 
+from tokfmt.commands.compare.fingerprint import fingerprints_of_texts
 from tokfmt.commands.stats.duplicates import (
     PLACE_BITS,
     DuplicateGroup,
@@ -168,8 +168,7 @@ def _of_texts(texts: Sequence[str], invalid: int, place: int, hashed: bool) -> T
     seen = Seen.nothing()
     filled = np.flatnonzero(lengths)
     if hashed and len(filled):
-        digests = b"".join(map(xxh3_128_digest, filter(None, encoded)))
-        seen = Seen.of(np.frombuffer(digests, "<u8").reshape(-1, 2), place + filled, lengths[filled])
+        seen = Seen.of(fingerprints_of_texts(filter(None, encoded)), place + filled, lengths[filled])
     return TextStats(sum(map(len, encoded)), Table.of(lengths), invalid=invalid, seen=seen)
 
 

@@ -37,6 +37,8 @@
   cuts it, without padding, followed by the token that is its last label if that label counts. Read as documents, such
   parts overlap by that token. Separators that do not count are refused (`--allow-loss masked-separators`); with
   `seq_len` they have labels like other tokens.
+- In a file of Arrow with one column of integers, input_ids, tokens, token_ids or ids, each record batch is a document,
+  as fms-fsdp and data-prep-kit have them.
 - Columns that are not read are not decoded and may be of any type.
 - A stream must have its end marker: without it, batches that a cut removed would go unnoticed.
 - The writer stores int32 (or `dtype`) in row groups of 1 Mi tokens, compressed with zstd, or a folder of streams as

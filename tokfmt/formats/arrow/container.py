@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import json
 import struct
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cached_property
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tokfmt.core.chats import COMPLETION, PROMPT, Pairs, field_of_chats, has_message_keys
@@ -535,7 +537,8 @@ class ArrowContainer:
         if not self.ended and not tail:
             remedy = "Copy or write it again; --allow-loss tail reads the batches that are complete"
             raise TruncatedError(path, "has no end marker: batches may be missing", offset=self.end, remedy=remedy)
-        self.groups = [Group(k, m.rows, m.begin, m.head + m.body) for k, m in enumerate(batches)]
+        self.flat = self._is_file and _is_flat(self._stored_schema())
+        self.groups = [Group(k, 1 if self.flat else m.rows, m.begin, m.head + m.body) for k, m in enumerate(batches)]
         check_rows(path, sum(group.rows for group in self.groups), self.file.size)
         footer = self.footer_error()
         if footer is not None and not tail:
@@ -592,7 +595,14 @@ class ArrowContainer:
 
     @cached_property
     def schema(self) -> Any:
-        """Names and types of the columns: pyarrow.Schema."""
+        """Names and types of the columns: pyarrow.Schema. A flat column counts as one of lists."""
+        stored = self._stored_schema()
+        if not self.flat:
+            return stored
+        (field,) = stored
+        return arrow().schema([(field.name, arrow().list_(field.type))])
+
+    def _stored_schema(self) -> Any:
         with worded(self.path, "the schema cannot be read"):
             first = self.messages[0]
             return _checked_names(
@@ -613,6 +623,8 @@ class ArrowContainer:
             batch is compressed or contradicts itself.
         """
         counts: list[int | None] = [None] * len(self.groups)
+        if self.flat:
+            return [message.rows for message in self.messages if message.kind == _BATCH]
         lists = _lists_at(self.schema, column)
         if lists is None:
             return counts
@@ -638,9 +650,9 @@ class ArrowContainer:
         """See `ParquetContainer.batches`."""
         pa = arrow()
         with worded(self.path, f"{self.unit} {group.number:,} cannot be read"):
-            number = [m.begin for m in self.messages].index(group.begin)
-            before = self.messages if self._is_file else self.messages[:number]
-            parts = [self.messages[0], *(m for m in before if m.kind == _DICTIONARIES), self.messages[number]]
+            number = bisect_left(self.messages, group.begin, key=attrgetter("begin"))
+            known = [m for m in self._dictionaries if self._is_file or m.begin < group.begin]
+            parts = [self.messages[0], *known, self.messages[number]]
             if (total := sum(m.head + m.body for m in parts)) > _BODY:
                 raise UnsafeError(self.path, f"{self.unit} {group.number:,} is too large", expected=_BODY, found=total)
             file = held(self.file, [(m.begin, m.head + m.body) for m in parts])
@@ -660,8 +672,15 @@ class ArrowContainer:
             batch = pa.ipc.open_stream(pa.py_buffer(stream), options=options).read_next_batch()
             for column in batch.columns:
                 column.validate(full=True)
+            if self.flat:
+                document = pa.ListArray.from_arrays([0, batch.num_rows], batch.column(0))
+                batch = pa.record_batch([document], names=self.schema.names)
             rows = max(1, group.rows * AT_ONCE // max(self._weight(group, batch, columns), 1))
             yield from (batch.slice(first, rows) for first in range(0, batch.num_rows, rows))
+
+    @cached_property
+    def _dictionaries(self) -> list[Message]:
+        return [message for message in self.messages if message.kind == _DICTIONARIES]
 
     def _weight(self, group: Group, batch: Any, columns: Sequence[str]) -> int:
         """Return the decoded bytes of a group: rows may repeat a list of a dictionary any number of times."""
@@ -702,6 +721,11 @@ class ArrowContainer:
                 expected=f"{_BODY:,}",
                 found=total,
             )
+
+
+def _is_flat(schema: Any) -> bool:
+    """Return whether a file holds one column of integers with a name of IDs: each record batch is a document."""
+    return len(schema) == 1 and schema.names[0] in IDS and arrow().types.is_integer(schema.field(0).type)
 
 
 def _heads(file: File) -> list[tuple[int, int]]:

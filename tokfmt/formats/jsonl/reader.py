@@ -63,7 +63,7 @@ class JsonlReader(RecordReader):
         self.parts = [Part(text, index, options.max_line, numbering) for text, index in texts]
         self.kind: Kind = first.kind
         random_access, notes = not any(part.text.compression for part in self.parts), list(notes)
-        if not random_access:
+        if not random_access and not self.collect:  # a conversion reads all records in order
             notes.append(
                 "compressed lines are read from their start, so a record near the end takes as long as the whole file"
             )
