@@ -217,7 +217,7 @@ def expanded(paths: Iterable[PlaceLike], listing: Listing | None = None) -> tupl
         place = place_of(path)
         if listing is not None and (place.listing is None or not place.listing.depth):
             place = place.asking(listing)
-        names = place.text if place.is_local else "/".join(place.parts[1:])
+        names = str(place) if place.is_local else "/".join(place.parts[1:])
         if not glob.has_magic(names) or place.is_there():
             places.append(place)
             continue

@@ -71,7 +71,7 @@ class Inputs:
         stated: The manifest of each of these datasets, reduced to the size, number and checksum of its files. Empty
             with --ignore-manifest.
         sources: The sources of the conversion.
-        read: The readers to read from: the sources, one given reader over them, or the packed rows of one.
+        read: What is converted: the sources, or one source with another reader: one given over them, or of packed rows.
         tokenizer: The tokenizer that encodes text or decodes token IDs; None if there is none.
         made_by: The tokenizer that is known to make or to have made all token IDs, or None; and the accepted
             differences, in words.
