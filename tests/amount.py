@@ -16,8 +16,8 @@ FUZZ_ONLY = pytest.mark.fuzz_only
 
 
 def examples(most):
-    """How many examples of a property are tried: a third of them in `make test`, and all in `make fuzz`."""
-    return int(os.environ.get("EXAMPLES") or (most if NIGHTLY else max(20, most // 3)))
+    """How many examples of a property are tried: a fifth of them in `make test`, and all in `make fuzz`."""
+    return int(os.environ.get("EXAMPLES") or (most if NIGHTLY else max(12, most // 5)))
 
 
 def first(kept, cases):

@@ -22,7 +22,9 @@ from tokfmt.plugin import LocalPlace
 from tokfmt.run import execute
 
 # how long an example takes says how busy the machine is
-settings.register_profile("tokfmt", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile(
+    "tokfmt", deadline=None, max_examples=100 if NIGHTLY else 20, suppress_health_check=[HealthCheck.too_slow]
+)
 settings.load_profile("tokfmt")
 
 
@@ -146,7 +148,7 @@ def _state(tmp_path_factory):
 
 
 def pytest_unconfigure():
-    if processes.kept:
+    if processes.workers.cache_info().currsize:
         processes.workers().shutdown()
 
 

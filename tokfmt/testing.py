@@ -85,7 +85,7 @@ try:
 except ModuleNotFoundError as error:
     raise MissingDependencyError("pytest hypothesis", "testing", "tokfmt.testing") from error
 
-_QUICK = settings(max_examples=40, deadline=None, suppress_health_check=list(HealthCheck))
+_QUICK = settings(max_examples=min(40, settings().max_examples), deadline=None, suppress_health_check=list(HealthCheck))
 _SLOW = settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))
 
 Values = Mapping[str, object]

@@ -199,9 +199,9 @@ def test_with_a_tokenizer_it_ends_at_the_text(texts):
     shown = run(texts, "--sample", 3, "--tokenizer", TOKENIZER)
     assert f"corpus sequence {told[0]['sequence']}: " in shown.stdout
     assert told[0]["text"].splitlines()[0] in shown.stdout
-    assert run(texts, "--sample", 3, "--tokenizer", TOKENIZER, "--text").stdout == "".join(
-        f"{one['text']}\n" for one in told
-    )
+    assert "by the manifests of the sources of " in (by_manifest := run(texts, "--sample", 3)).stderr
+    assert by_manifest.stdout == shown.stdout
+    assert run(texts, "--sample", 3, "--text").stdout == "".join(f"{one['text']}\n" for one in told)
     assert run(texts, "--sample", 3, "--ids").stdout == "".join(" ".join(map(str, one["ids"])) + "\n" for one in told)
 
 

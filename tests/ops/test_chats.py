@@ -7,6 +7,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from amount import first
+from browsing import browse, fetched, line, tab_of
 from paths import FIXTURES, TOKENIZER
 from tokenizers import Tokenizer
 
@@ -165,6 +167,29 @@ def test_a_destination_without_masks_is_refused_and_a_recipe_keeps_them(tmp_path
         assert done.losses.keys() == {"loss-mask"}
     tokfmt.convert(recipe, tmp_path / "r.parquet", jobs=1)
     assert sorted(rows(tmp_path / "r.parquet"), key=str) == sorted(EXPECTED, key=str)
+
+
+@pytest.mark.parametrize("name", first(1, ["messages.jsonl", "messages.parquet"]))
+def test_the_browser_draws_a_chat_with_what_the_assistant_says(name, tmp_path, monkeypatch):
+    """As transformers masks it, and with the borders between which `]` goes."""
+    wanted = EXPECTED[0]["assistant_masks"]
+    border = next(at for at, flag in enumerate(wanted) if flag)
+
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+
+    async def steps(app, press):
+        tab, facts = tab_of(app), app.query_one("#detail")
+        piece = fetched(tab.reader.port, 0, 0, len(wanted))
+        assert piece.targets.tolist() == [bool(flag) for flag in wanted]
+        trained = sum(wanted)
+        words = f"{len(wanted)} = {len(wanted) - trained} prompt + {trained} trained + 0 padding"
+        assert words in line(tab.strip, 0)
+        assert "not trained" in line(facts, 0)
+        await press("enter", "]")
+        assert tab.reader.cursor == border
+        assert "trained" in line(facts, 0) and "not trained" not in line(facts, 0)
+
+    browse([CHATS / name], steps, tokenizer=str(CHATS / "plain"))
 
 
 def test_lines_keep_chats_and_commands_read_them_as_texts(tmp_path):

@@ -28,7 +28,8 @@ def stored(path, **columns):
         rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
         path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     else:
-        kinds = {name: pa.array(rows, pa.list_(pa.int64())) for name, rows in columns.items()}
+        items = {name: pa.bool_() if isinstance(rows[0][0], bool) else pa.int64() for name, rows in columns.items()}
+        kinds = {name: pa.array(rows, pa.list_(items[name])) for name, rows in columns.items()}
         pq.write_table(pa.table(kinds), path)
     return path
 
@@ -46,6 +47,11 @@ def marks(source, home, **words):
 def test_masks_of_trl_are_masks_of_their_ids(name, tmp_path):
     labels = [[i if m else -100 for i, m in zip(*rows, strict=True)] for rows in zip(IDS, MASK, strict=True)]
     source = stored(tmp_path / name, input_ids=IDS, labels=labels, completion_mask=MASK, assistant_masks=MASK)
+    assert marks(source, tmp_path) == [IDS, MASK]
+    flags = [list(map(bool, row)) for row in MASK]
+    source = stored(
+        tmp_path / name, input_ids=IDS, completion_mask=flags, attention_mask=[[True] * len(row) for row in IDS]
+    )
     assert marks(source, tmp_path) == [IDS, MASK]
 
 

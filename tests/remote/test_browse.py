@@ -90,16 +90,22 @@ def test_the_first_line_counts_what_was_fetched(dataset, fresh):
     browse(dataset[:1], steps)
 
 
-@FUZZ_ONLY
-def test_objects_of_a_catalog_are_asked_for_their_first_block_only(fresh, bucket):
-    """Those on the screen are looked at further."""
+def test_a_catalog_asks_for_the_objects_of_its_screen_and_of_a_page(fresh, bucket):
+    """What is further down is asked for when the list is scrolled to it."""
     (bucket / "data").mkdir()
-    for k in range(300):
-        shutil.copy(FIXTURES / "modalities" / "D_2byte_gpt2.pbin", bucket / "data" / f"{k:03}.pbin")
+    for k in range(60):
+        shutil.copy(FIXTURES / "modalities" / "D_2byte_gpt2.pbin", bucket / "data" / f"{k:02}.pbin")
+
+    def asked():
+        return {request.key for request in fresh.bodies() if request.key.endswith(".pbin")}
 
     async def steps(app, press):
-        assert catalog_rows(app)[0][0] == "000.pbin"
-        assert len(fresh.bodies()) <= 300 + 16 and len({one.key for one in fresh.bodies() if one.start}) <= 16
+        shown = app.screen.query_one("CatalogList")
+        assert catalog_rows(app)[0][0] == "00.pbin"
+        assert len(asked()) == shown.count == 2 * shown.height < 30
+        assert len({request.key for request in fresh.bodies() if request.start}) <= shown.height
+        await press("end")
+        assert len(asked()) == shown.count == 3 * shown.height
 
     browse_folder("s3://bkt/data", steps, size=(120, 16))
 

@@ -86,7 +86,7 @@ def overwriting(tmp_path, stage, pack, other_pack, target):
 def test_old_destination(tmp_path, stage, pack, other_pack, target):
     """A file and a directory with --overwrite: the old one is whole until the new one is."""
     place = overwriting(tmp_path, stage, pack, other_pack, target)
-    sweep(place, stage, phase=list(TARGETS).index(target), stride=3)
+    sweep(place, stage, phase=list(TARGETS).index(target), stride=5)
 
 
 @pytest.mark.parametrize("target", ["modalities", "stage1"])

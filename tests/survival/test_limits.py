@@ -222,7 +222,7 @@ def test_two_for_one_destination(tmp_path, stage, pack, target, more):
     words = [*place.words, *more]
     operations = stage.run(place.home, *words).operations
     begins = next(k for k, name in enumerate(operations) if name.startswith("os.mkdir"))
-    for at in range(begins, len(operations), 1 if EVERY else 11):
+    for at in range(begins, len(operations), 1 if EVERY else 19):
         place.reset()
         first, second = racing(place, stage, at, words, lambda: stage.run(place.home, *words))
         assert place.state() == "new"

@@ -1,17 +1,12 @@
 """Killed at any moment, a conversion with --resume, or a task, continues, and gives the bytes of one that was not."""
 
 import json
-import os
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 import registered
 from amount import FUZZ_ONLY, every, only
-from paths import CORPUS, ROOT, TOKENIZER
-from processes import running
+from paths import CORPUS, TOKENIZER
 
 from tokfmt.plugin import Ragged
 from tokfmt.testing import write
@@ -28,26 +23,6 @@ NAMES = {
 SMALL = {"stage1": {"seq_len": 64}, "hdf5": {"seq_len": 64}, "flat-tokens": {"chunk": 512, "starts_chunk": 64}}
 EACH = pytest.mark.parametrize("name", only(("modalities", "flat-tokens"), NAMES))
 """A file and a directory in `make test`, and all in `make fuzz`."""
-
-
-@pytest.fixture(scope="module")
-def drive():
-    """What `killed.py` sees."""
-    words = [sys.executable, str(Path(__file__).with_name("killed.py"))]
-    env = {**os.environ, "PYTHONPATH": f"{ROOT}{os.pathsep}{ROOT / 'tests'}"}
-    process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=env)
-
-    def ask(what, case, home, **how):
-        process.stdin.write(json.dumps({"do": what, "case": case, "home": str(home), "how": how}) + "\n")
-        process.stdin.flush()
-        seen = json.loads(process.stdout.readline())
-        assert "failed" not in seen, seen["failed"]
-        return seen
-
-    with running(process):
-        yield ask
-        process.stdin.close()
-        process.wait(timeout=60)
 
 
 @pytest.fixture

@@ -31,6 +31,13 @@ def test_all_styles_can_be_read():
         for theme in THEMES if NIGHTLY else THEMES[::4]:
             app.theme = theme
             await press.pilot.pause()
+            for tab in app.query(".tab"):
+                found = contrast(color(tab.rich_style.color), color(tab.rich_style.bgcolor))
+                if found < LEAST:
+                    low[theme, tab.id] = round(found, 1)
+            title = app.focused.styles
+            if contrast(title.border_title_color, app.screen.styles.background) < LEAST:
+                low[theme, "title"] = 0
             for widget in app.query("*"):
                 for name in type(widget).COMPONENT_CLASSES:
                     if type(widget).__module__.startswith("tokfmt") and not name.endswith(DRAWN):

@@ -138,7 +138,7 @@ def test_findings_of_one_code_are_listed(tmp_path):
         await press("3", "c")
         findings = app.tab.list.findings
         codes = [finding.code for finding in findings]
-        app.tab.list.move_cursor(row=len(codes) - 1 - codes[::-1].index("TF510"))  # the second of them
+        app.tab.list.choose(len(codes) - 1 - codes[::-1].index("TF510"))  # the second of them
         await press("l")
         assert listed(app) == [1, 3]
         assert tab_of(app).where == (3, 0)
@@ -208,8 +208,8 @@ def test_enter_in_the_reader_lists_the_sequences_with_the_token():
         unit = next(k for k in range(50) if 1 < len(rows_with(ids[bounds[1] + k])) < count)
         token = int(ids[bounds[1] + unit])
         await press("down", "enter", *["right"] * unit)
-        assert " List all " in line(app.query_one("#keys"), 0)
-        assert "⏎ list all" in str(tab.query_one("#detail").render())
+        assert " List rows " in line(app.query_one("#keys"), 0)
+        assert "⏎ list rows" in str(tab.query_one("#detail").render())
         await press("enter")
         assert listed(app) == rows_with(token)
         assert tab.where == (1, unit)  # the cursor stays
@@ -231,8 +231,10 @@ def test_a_click_on_the_facts_lists_the_sequences_with_the_token(repeated):
     async def steps(app, press):
         facts = tab_of(app).query_one("#detail")
         text = [line(facts, y) for y in range(facts.size.height)]
-        y = next(y for y, words in enumerate(text) if "list all" in words)
-        await press.pilot.click(facts, offset=(text[y].index("list all") + 2 + facts.gutter.left, y + facts.gutter.top))
+        y = next(y for y, words in enumerate(text) if "list rows" in words)
+        await press.pilot.click(
+            facts, offset=(text[y].index("list rows") + 2 + facts.gutter.left, y + facts.gutter.top)
+        )
         await press()
         assert listed(app) == numbers(lambda document: 7 in document)
 
@@ -242,9 +244,9 @@ def test_a_click_on_the_facts_lists_the_sequences_with_the_token(repeated):
 @FUZZ_ONLY
 def test_characters_have_no_list_of_their_ids():
     async def steps(app, press):
-        assert "list all" not in str(tab_of(app).query_one("#detail").render())
+        assert "list rows" not in str(tab_of(app).query_one("#detail").render())
         await press("enter", "enter")
-        assert "List all" not in line(app.query_one("#keys"), 0)
+        assert "List rows" not in line(app.query_one("#keys"), 0)
         assert tab_of(app).filtered is None
         assert "have no IDs" in str(list(notes(app))[-1].message)
 

@@ -9,7 +9,7 @@ from browsing import PACK, browse, line
 from paths import CORPUS, FIXTURES, TOKENIZER
 from rich.cells import cell_len
 
-from tokfmt.browser.widgets.frame import Card, FindBar, KeyBar, Summary
+from tokfmt.browser.widgets.frame import Card, FindBar, KeyBar
 
 SIZES = [(40, 12), (60, 16), (80, 24), (120, 36), (200, 60)]
 
@@ -35,34 +35,9 @@ def test_every_tab_is_drawn_at_every_size(size, theme):
                 assert label.size.width >= cell_len(text), (key, text)
             assert str(app.query_one(f"#label-{app.entry.name}").render()).startswith(f"{key} {app.entry.title}")
             assert "? All keys" in line(app.query_one(KeyBar), 0)
-            assert app.tab.size.height == size[1] - (3 if size[1] >= 20 else 2)
+            assert app.tab.size.height == size[1] - 3
 
     browse([PACK, CORPUS], steps, size=size, tokenizer=str(TOKENIZER))
-
-
-def test_the_first_line_leaves_out_the_format_first_and_the_counts_never():
-    facts = Summary("corpus.pbin", "modalities", "184 documents · 17,450 tokens")
-    seen = [facts.within(cells) for cells in range(80, 0, -1)]
-    assert seen[0] == "corpus.pbin · modalities · 184 documents · 17,450 tokens"
-    assert all("184 documents · 17,450 tokens" in one for one in seen)
-    assert list(dict.fromkeys(seen))[:3] == [
-        seen[0],
-        "corpus.pbin · 184 documents · 17,450 tokens",
-        "corpus.pb… · 184 documents · 17,450 tokens",
-    ]
-
-    async def steps(app, press):
-        assert "tokens" in str(app.query_one(Card).render())
-
-    browse([PACK], steps, size=(90, 24))
-
-
-def test_the_name_of_the_dataset_is_worth_more_than_its_tokens():
-    facts = Summary("corpus.pbin", "modalities", "184 documents", "17,450 tokens")
-    seen = list(dict.fromkeys(facts.within(cells) for cells in range(80, 0, -1)))
-    assert seen[2] == "corpus.pb… · 184 documents · 17,450 tokens"
-    assert "corpus.pbin · 184 documents" in seen
-    assert seen[-2:] == ["corpu… · 184 documents", "184 documents"]
 
 
 def of_dataset(app):
@@ -91,7 +66,7 @@ def test_name_and_rows_are_in_the_first_line_beside_a_filter_and_a_comparison(co
         await press("5")
         assert "42 documents" in of_dataset(app)
         await press("1", "f", *"len>40", "enter")
-        assert str(app.query_one("#filtered").render()).endswith("F lists all")
+        assert str(app.query_one("#filtered").render()).endswith("F removes it")
         assert columns < 72 or "42 documents" in of_dataset(app)
         await press("F")
         titles = [str(label.render()) for label in app.query(".tab")]
@@ -148,7 +123,7 @@ def test_the_key_to_a_sequence_is_listed_where_there_is_one():
     async def steps(app, press):
         await press("3")
         table = app.tab.list
-        for _ in range(table.row_count):
+        for _ in range(table.count):
             listed = "To the sequence" in line(app.query_one(KeyBar), 0)
             assert ("l List" in line(app.query_one(KeyBar), 0)) == listed
             await press("s")

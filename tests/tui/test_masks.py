@@ -256,14 +256,30 @@ def test_a_sample_whose_loss_begins_elsewhere_is_told_apart(tmp_path):
     words = {3: "3 trained tokens up to “7 8”; 9 of 12", 5: "1 untrained token after", 9: "no “7 8”, which 9 of 12"}
 
     async def steps(app, press):
-        for row in range(12):
+        for row in (0, 3, 5, 9):
             await press("g", *str(row), "enter")
             strip = tab_of(app).strip
-            assert ("▲" in line(strip, 2)) == (row in words)
-            assert words.get(row, "") in line(strip, 2)
-            assert "7 = 4 prompt + 3 trained + 0 padding" in line(strip, 0) or row in words
+            shown = " ".join(line(strip, y).rstrip() for y in range(strip.size.height))
+            assert ("▲" in shown) == (row in words)
+            assert words.get(row, "") in shown
+            assert "7 = 4 prompt + 3 trained + 0 padding" in shown or row in words
+            assert "…" not in shown
 
-    browse([tmp_path / "odd.parquet"], steps)
+    for columns in (120, 80):  # a narrow strip has a line for the facts, and two for what is odd
+        browse([tmp_path / "odd.parquet"], steps, size=(columns, 24))
+
+
+def test_a_line_feed_that_ends_prompts_and_is_in_them_is_nothing_odd(tmp_path):
+    ids = [[k, 7, 20 + k, 30 + k, 7, 40 + k, EOS] for k in range(12)]
+    labels = [[-100] * 5 + row[5:] for row in ids]
+    pq.write_table(pa.table({"input_ids": ids, "labels": labels}), tmp_path / "rows.parquet")
+
+    async def steps(app, press):
+        strip = tab_of(app).strip
+        assert "7 = 5 prompt + 2 trained + 0 padding" in line(strip, 0)
+        assert strip.size.height == 1, "the number of tokens of the only document is not said twice"
+
+    browse([tmp_path / "rows.parquet"], steps)
 
 
 def test_samples_with_prompts_come_before_documents_without(tmp_path):

@@ -4,7 +4,7 @@ import json
 
 import pytest
 from amount import FUZZ_ONLY
-from browsing import BLOCKS, PACK, browse, browse_folder, line, tab_of
+from browsing import BLOCKS, PACK, browse, browse_folder, line, notes, tab_of
 from paths import CORPUS, FIXTURES, TOKENIZER
 from textual.events import MouseDown, MouseScrollDown, MouseUp
 from textual.widgets import Input, OptionList
@@ -131,18 +131,28 @@ def test_a_tokenizer_that_is_typed_needs_no_enter():
     browse([CORPUS], steps)
 
 
-@FUZZ_ONLY
-def test_an_export_as_text_needs_no_enter(tmp_path):
+def test_an_export_writes_what_is_shown_and_needs_no_enter(tmp_path, monkeypatch):
+    """Text where the reader shows text, and IDs where it shows IDs, or if the box says so."""
+    monkeypatch.chdir(tmp_path)
     tokfmt.convert(CORPUS, tmp_path / "x.pbin", tokenizer=str(TOKENIZER), executor="serial")
+    written = tmp_path / "x-documents.jsonl"
 
     async def steps(app, press):
+        await press("e", "enter")
+        assert [list(json.loads(text)) for text in written.read_text().splitlines()] == [["text"]] * 184
+        assert notes(app)[-1].message.startswith(f"184 documents, {written.stat().st_size:,} bytes, in ")
+        written.unlink()
         await press("e")
         tick = app.screen.query_one("#text")
         await clicks(app, press, tick.region.x + 1, tick.region.y)
-        assert (tick.value, tick.has_focus) == (True, True)
+        assert (tick.value, tick.has_focus) == (False, True)
         await click_key(app, press, "OK")
         assert type(app.screen).__name__ != "Export"
-        assert '"text"' in next(tmp_path.glob("*.jsonl")).read_text()
+        assert '"input_ids"' in written.read_text()
+        await press("m", "e")
+        assert not app.screen.query_one("#text").value
+        app.screen.query_one("#what").value = "first "
+        assert "number" not in str(app.screen.query_one("#saying").render()), "the number is being typed"
 
     browse([tmp_path / "x.pbin"], steps, tokenizer=str(TOKENIZER))
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from browsing import BLOCKS, HDF5, PACK, STORE, browse, line, tab_of
 from paths import CORPUS
+from textual.content import Content
 
 import tokfmt
 
@@ -137,6 +138,14 @@ def test_its_lists_fill_the_screen_and_one_can_be_enlarged(size):
         tables = [app.tab.query_one(f"#{name}") for name in ("facts", "lengths", "tokens", "groups")]
         assert all(table.outer_size.height >= 7 for table in tables)
         assert max(table.region.bottom for table in tables) >= size[1] - 2
+        titles = [str(table.border_title) for table in tables[1:3]]
+        assert all(
+            len(Content.from_markup(text).plain) <= table.size.width - 2
+            for text, table in zip(titles, tables[1:3], strict=True)
+        )
+        assert "p95" in titles[0] and "last" in titles[1]
+        shown = [line(tables[0], y).strip() for y in range(min(tables[0].size.height, 11))]
+        assert not any(text.endswith("…") for text in shown), "no number of the first screen is cut"
         assert all(line(table, y).strip() for table in tables[:3] for y in range(min(3, table.count)))
         await press("z")
         assert app.tab.query_one("#tokens").outer_size.height >= size[1] - 4

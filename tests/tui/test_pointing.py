@@ -205,9 +205,12 @@ def test_why_a_tokenizer_cannot_be_loaded(prepared, tmp_path):
     (tmp_path / "words/tokenizer.json").write_text("{")
 
     async def steps(pointer, press):
-        assert pointer.sees("✗ 2 shows the error")
+        assert pointer.sees("✗ tokenizer words · 3 shows why")
         assert not pointer.sees("text · words")
         await press("2")
         assert pointer.sees("✗  tokenizer words: ")
+        await press("3")
+        assert pointer.sees("✗ tokenizer words: ")
+        assert pointer.sees("No problem found")
 
     pointing(prepared, tmp_path, steps)

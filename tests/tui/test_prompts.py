@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 from amount import FUZZ_ONLY, examples
-from browsing import BLOCKS, PACK, browse, browser_of, every_key, has_ended, notes, settled, tab_of
+from browsing import BLOCKS, PACK, browse, browser_of, every_key, has_ended, line, notes, settled, tab_of
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from paths import CORPUS, FIXTURES
@@ -48,6 +48,9 @@ def test_the_list_is_filtered_while_a_query_is_typed():
         assert (tab.list.count, tab.where, tab.filtered) == (count, (2, 0), None)
         await press("f", *"len>200", "enter")
         assert tab.list.count == listed
+        assert tab.search is None, "the hits of a text that was listed before the line was complete are gone"
+        words = line(app.query_one("#keys"), 0)
+        assert "Unfilter" in words and "Next hit" not in words, "a filter by length has no hits"
 
     browse([CORPUS], steps)
 

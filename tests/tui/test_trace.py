@@ -9,7 +9,7 @@ import tracing
 from browsing import PACK, Browser, SourceRequest, open_session, settled, tab_of
 from paths import FIXTURES
 
-MOST = {"open": (59, 27), "find": (42, 27), "down": (27, 17), "down beside hits": (29, 19)}
+MOST = {"open": (58, 26), "find": (41, 26), "down": (27, 17), "down beside hits": (29, 19)}
 """Limits of the browser with its colors, columns, badge, strip, history, excerpts and keys typed ahead, with room for a
 module that is split."""
 

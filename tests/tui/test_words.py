@@ -6,6 +6,7 @@ import pytest
 from amount import FUZZ_ONLY
 from browsing import PACK, STORE, ByteSpot, Spot, browse, line, notes, reader_text, remember, tab_of
 from paths import TOKENIZER
+from rich.console import Console
 from textual.widgets import Input, Static
 
 from tokfmt import convert
@@ -128,7 +129,10 @@ def test_keys_that_do_nothing_say_so_and_one_thing_is_said_at_a_time():
         await press("enter")
         assert tab_of(app).where == (41, 0)
         await press("question_mark")
-        told = " ".join(str(one.render()) for one in app.screen.query(Static))
+        console = Console(width=200)
+        with console.capture() as captured:
+            console.print(*(one.content for one in app.screen.query(Static)))
+        told = captured.get()
         for words in ("Next pane", "wheel", "Focus the reader"):
             assert words in told
 

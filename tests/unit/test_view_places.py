@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import registered
 import zarr
+from amount import NIGHTLY
 from paths import FIXTURES
 
 import tokfmt
@@ -26,7 +27,7 @@ def opened(path, **given):
     return tokfmt.open(path, **given).reader
 
 
-def spread(count, most=200):
+def spread(count, most=200 if NIGHTLY else 80):
     return sorted({*range(min(count, 40)), *np.linspace(0, count - 1, min(count, most)).astype(int).tolist()})
 
 

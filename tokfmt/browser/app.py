@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from textual import getters, on
+from textual import getters
 from textual.app import ComposeResult, SystemCommand
 from textual.driver import Driver
 from textual.events import CursorPosition, Event, MouseDown, Resize
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 
 _MOMENT, _LONG = 3.0, 8.0  # seconds
 _EVERY = 1.0  # seconds between two looks at what was fetched from stores, and at files that are followed
-_OPEN = 4  # datasets that stay open, besides those that the user named
+_OPEN = 3  # datasets that stay open, besides those that the user named
 _FRESH = 60.0  # seconds since the last change of a file that is taken to be still written
 
 DARK, LIGHT = "tokyo-night", "catppuccin-latte"
@@ -347,7 +347,7 @@ class Browser(TypeAhead):
         if self.catalog is None:
             return
         number = self.number_of(self.catalog.request_of(listed))
-        self._choices.pop(number)  # that of another dataset
+        self._choices.pop(number, None)  # that of another dataset
 
         def shown() -> None:
             self._show(number)
@@ -511,15 +511,10 @@ class Browser(TypeAhead):
             if tab.is_mounted:  # else `_show_tab` shows the session
                 tab.show(self.session)
         self._arrive()
-        self.call_after_refresh(self._probe)
+        self.call_after_refresh(self.probe)
         self.say()
 
-    @on(Reader.Moved)
-    def _rows_shown(self) -> None:
-        if not self.session.probed:
-            self.call_after_refresh(self._probe)
-
-    def _probe(self) -> None:
+    def probe(self) -> None:
         """Start the cheap check of the dataset on the screen when it is loaded and shown."""
         session, loading = self.session, self.loadings.get(self.current)
         if session.probed or session.verdict is not None or loading is None or loading.job is not None:
@@ -558,7 +553,7 @@ class Browser(TypeAhead):
         loading = f"◌ opening {' and '.join(names)} · esc stops" if names else loading
         followed = "↻ R stops" if self.current in self._followed else ""
         self.query_one(Card).say(session, facts)
-        bar.say(facts, " · ".join(filter(None, (loading, transfer(session), followed))))
+        bar.say(" · ".join(filter(None, (loading, transfer(session), followed))))
         bar.say_splits(session.splits, session.split)
         self.show_health()
         self.refresh_bindings()

@@ -6,6 +6,7 @@ $hue-0 … $hue-5, $ink     the grounds of tokens in turn, and the text on them
 $hue-odd-0 … $hue-odd-5   the same hues, nearer to the background: every second token of a source
 $tone-0 … $tone-5         the same hues as text and bars: sources, parts of a sample
 $trained, $trained-odd    the grounds of tokens that are trained, in turn, and $trained-ink on them
+$primary-ink              the text on $primary
 $line, $line-blurred      the ground of the line of the cursor, with the focus and without, and $line-ink
 $hit, $marked             hits and marks, and $hit-ink, $marked-ink
 $last-hit, $last-hit-ink  the hit under the cursor
@@ -71,17 +72,21 @@ def ground(background: Color, color: Color, share: float, *texts: Color) -> Colo
 def colors_of(theme: Mapping[str, str], *, dark: bool) -> dict[str, str]:
     """Return the variables of the browser for those of a theme; {} for one whose colors are those of the terminal."""
     try:
-        background, panel, foreground = (Color.parse(theme[name]) for name in ("background", "panel", "foreground"))
+        background, panel, surface, foreground = (
+            Color.parse(theme[name]) for name in ("background", "panel", "surface", "foreground")
+        )
         named = {name: Color.parse(theme[name]) for name in (*_TEXTS, "primary", "secondary", "success", "error")}
         footer = {name: Color.parse(theme[name]) for name in ("footer-background", *_OF_FOOTER)}
     except ColorParseError:
         return {}
     if background.ansi is not None or foreground.ansi is not None:
         return {}
-    colors = {name: readable(named[name], background) for name in _TEXTS}
-    below = panel if footer["footer-background"].is_transparent else footer["footer-background"]
-    colors |= {name: readable(footer[name], below) for name in _OF_FOOTER}
-    colors["quiet"] = readable(background.blend(foreground, 0.6), background)
+    below = [background, *(one for one in (panel, surface) if one.a == 1)]  # those of lines and dialogs too
+    colors = {name: readable(named[name], *below) for name in _TEXTS}
+    at_foot = panel if footer["footer-background"].is_transparent else footer["footer-background"]
+    colors |= {name: readable(footer[name], at_foot) for name in _OF_FOOTER}
+    colors["quiet"] = readable(background.blend(foreground, 0.6), *below)
+    colors["primary-ink"] = readable(background, named["primary"])
     hues = [Color.from_hsl(hue, 0.5 if dark else 0.75, 0.38 if dark else 0.72) for hue in HUES]
     far = _WHITE if dark else _BLACK
     ink = foreground.blend(far, 0.35)
@@ -110,6 +115,7 @@ def _pair(name: str, below: Color, text: Color) -> dict[str, Color]:
 
 DEFAULTS = {
     "quiet": "ansi_default",
+    "primary-ink": "ansi_default",
     "ink": "ansi_default",
     **{f"hue-{number}": "ansi_bright_black" if number % 2 else "transparent" for number in range(len(HUES))},
     **{f"hue-odd-{number}": "transparent" for number in range(len(HUES))},

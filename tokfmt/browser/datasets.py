@@ -20,9 +20,6 @@ from tokfmt.browser.widgets.sequence_list import SIGNS
 from tokfmt.browser.widgets.virtual_table import VirtualTable, kinds
 from tokfmt.wording import counted, human_bytes, plural, printable, short
 
-_AHEAD = 100
-"""Datasets that are found beyond those on the screen."""
-
 _STEP = 10
 """Datasets that are found before the screen shows them."""
 
@@ -82,10 +79,13 @@ class CatalogList(VirtualTable):
         self._checks.close()
 
     def fetch(self) -> None:
-        catalog, last = self.catalog, self.top + self.height
-        if not catalog.whole and (self.count < last + _AHEAD or self.reads_all) and not self._finds:
+        catalog, ahead = self.catalog, self.top + 2 * self.height  # the screen and a page
+        if not catalog.whole and (self.count < ahead or self.reads_all) and not self._finds:
             self._finds = True
-            self.loader.ask(lambda: catalog.find(_STEP), lambda _: self._found())
+            self.loader.ask(
+                lambda: catalog.find(_STEP if self.reads_all else min(_STEP, ahead - self.count)),
+                lambda _: self._found(),
+            )
         listed = catalog.listed
         shown = [listed[line] for line in self.seen] + (listed if self.reads_all else [])
         dark = next((one for one in shown if not one.looked), None)

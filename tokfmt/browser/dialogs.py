@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
 
-from rich.cells import cell_len, set_cell_size
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
 from textual import events, on
 from textual.app import App, ComposeResult
 from textual.await_complete import AwaitComplete
 from textual.command import CommandList, CommandPalette
 from textual.containers import ItemGrid, Vertical, VerticalScroll
 from textual.content import Content
-from textual.geometry import Size
 from textual.message import Message
 from textual.screen import ModalScreen, ScreenResultType
 from textual.timer import Timer
@@ -22,9 +23,11 @@ from textual.widgets.option_list import Option
 
 from tokfmt.browser import keys
 from tokfmt.browser.keys import bindings_of, words_of
-from tokfmt.browser.work import Work
 from tokfmt.errors import TokfmtError
 from tokfmt.wording import printable
+
+Block = tuple[str, list[tuple[str, str]]]
+"""A heading, and rows of two columns."""
 
 
 class Dialog(ModalScreen[ScreenResultType | None]):
@@ -255,96 +258,35 @@ class OneOf(Dialog[int]):
         self.dismiss(event.option_index)
 
 
-Rows = Sequence[tuple[str, str]]
-
-
 class Page(Dialog[None]):
-    """A page of blocks with a heading and two columns. Escape, q, ?, i and Enter close it.
+    """A page of blocks with a heading and two columns. Escape, q, ? and Enter close it.
 
     Args:
         title: Title of the page.
-        blocks: Heading and rows of each block.
-        column: Least width of a block in cells; as many blocks as fit are side by side.
-        later: Heading of another block, and the function that reads its rows, which is called in a thread.
+        blocks: Heading and rows of each block; as many blocks as fit are side by side.
     """
 
     BINDINGS = keys.PAGE
 
-    def __init__(
-        self,
-        title: str,
-        blocks: Sequence[tuple[str, Rows]],
-        column: int = 32,
-        later: tuple[str, Callable[[], Rows]] | None = None,
-    ) -> None:
+    def __init__(self, title: str, blocks: Sequence[Block]) -> None:
         super().__init__()
-        self._title, self._blocks, self._column, self._later = title, blocks, column, later
-        self._work = Work(self)
-
-    @property
-    def idle(self) -> bool:
-        """Return whether all blocks are there."""
-        return not self._work
+        self._title, self._blocks = title, blocks
 
     def compose(self) -> ComposeResult:
+        accent = self.app.theme_variables["text-accent"]
         with Vertical(classes="box page"):
             yield Label(self._title, classes="title", markup=False)
-            with Scroll(), ItemGrid(min_column_width=self._column):
-                if self._later is not None:
-                    yield PageBlock(self._later[0], [("◌", "counting")], "block later")
+            with Scroll(), ItemGrid(min_column_width=_BLOCK):
                 for heading, rows in self._blocks:
-                    yield PageBlock(heading, rows)
-
+                    table = Table.grid(padding=(0, 2, 0, 0))
+                    table.add_column(style=accent, no_wrap=True)
+                    for name, text in rows:
+                        table.add_row(Text(name), Text(text))
+                    yield Static(Group(Text(heading, "bold"), table), classes="block")
         yield Footer(compact=True, show_command_palette=False)
 
-    def ready(self) -> None:
-        if self._later is not None:
-            _, work = self._later
-            self._work.begin("", lambda _: work(), self._arrived)
 
-    def _arrived(self, outcome: object) -> None:
-        rows = [("✗", printable(outcome))] if isinstance(outcome, Exception) else outcome
-        for block in self.query(".later").results(PageBlock):
-            block.say(rows)  # type: ignore[arg-type]
-
-
-class PageBlock(Static):
-    """A heading with rows of two columns below it; a text of several lines stays in its column."""
-
-    def __init__(self, heading: str, rows: Rows, classes: str = "block") -> None:
-        super().__init__(classes=classes)
-        self._heading, self._rows = heading, rows
-        self._wrapped = dict[int, list[Content]]()  # by width; a layout asks for the height several times
-
-    def say(self, rows: Rows) -> None:
-        """Show other rows below the heading."""
-        self._rows = rows
-        self._wrapped.clear()
-        self.refresh(layout=True)
-
-    def render(self) -> Content:
-        return Content("\n").join(self._lines(self.content_size.width))
-
-    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:  # noqa: ARG002 - Textual's
-        return len(self._lines(width))
-
-    def _lines(self, width: int) -> list[Content]:
-        if width not in self._wrapped:
-            self._wrapped[width] = self._wrap(width)
-        return self._wrapped[width]
-
-    def _wrap(self, width: int) -> list[Content]:
-        wide = max((cell_len(name) for name, _ in self._rows), default=0)
-        room = max(_LEAST, width - wide - 2)
-        lines = [Content.styled(self._heading, "bold")]
-        for name, text in self._rows:
-            first, *more = Content(text).wrap(room) or [Content("")]
-            lines.append(Content.assemble((f"{set_cell_size(name, wide)}  ", "$text-accent"), first))
-            lines += [Content.assemble(" " * (wide + 2), line) for line in more]
-        return lines
-
-
-_LEAST = 8  # cells of a text, however narrow the page
+_BLOCK = 32  # least cells of a block
 
 
 class ColumnList(Dialog[str]):
@@ -428,7 +370,6 @@ _SIGNS = (
     ("green", "Tokens that are trained, if others are not"),
     ("grey", "Tokens that are not trained: prompts"),
 )
-Block = tuple[str, list[tuple[str, str]]]
 
 
 def help_blocks(app: App[None], *places: Widget | App[None], without: Collection[str] = ()) -> list[Block]:

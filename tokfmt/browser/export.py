@@ -12,7 +12,7 @@ from textual.widgets import Checkbox, Footer, Input, Label
 
 from tokfmt.browser import keys
 from tokfmt.browser.data.copies import Numbers, chosen_rows, exported, not_written, other_meaning
-from tokfmt.browser.data.session import Session
+from tokfmt.browser.data.session import Session, has_parts
 from tokfmt.browser.data.workers import said
 from tokfmt.browser.dialogs import Dialog, Line
 from tokfmt.browser.work import Work
@@ -38,13 +38,15 @@ class Export(Dialog[str]):
         session: The dataset.
         what: The rows at first.
         sets: Rows by the name of the set.
+        as_text: The reader shows text, which is then written. Rows that are not documents, and loss masks, have IDs.
     """
 
     BINDINGS = keys.EXPORT
 
-    def __init__(self, session: Session, what: str, sets: Mapping[str, Numbers]) -> None:
+    def __init__(self, session: Session, what: str, sets: Mapping[str, Numbers], *, as_text: bool) -> None:
         super().__init__()
         self._session, self._what, self._sets = session, what, sets
+        self._as_text = as_text and session.view.name == "documents" and not has_parts(session.port)
         self._work = Work(self)
         self._replaces = ""  # the path that may be replaced
 
@@ -64,7 +66,7 @@ class Export(Dialog[str]):
             split = f"-{self._session.split}" if len(self._session.splits) > 1 else ""
             yield Line(f"{Path(self._session.path.name).stem}{split}-{view.name}.jsonl", compact=True, id="path")
             if self._session.vocabulary is not None and view.axis is not None:
-                yield Tick("as text, not IDs", id="text", compact=True)
+                yield Tick("as text, not IDs", self._as_text, id="text", compact=True)
             yield Label("", id="saying", markup=False)
         yield Footer(compact=True, show_command_palette=False)
 
@@ -119,10 +121,11 @@ class Export(Dialog[str]):
     def _begin(self, rows: Numbers, path: str, *, replace: bool) -> None:
         session, box = self._session, self.query("#text").results(Checkbox)
         as_text = any(one.value for one in box)
+        what = counted(len(rows), session.view.singular)
         self._work.begin(
             "",
             lambda job: exported(session, rows, path, as_text=as_text, overwrite=replace, job=job),
-            self._ended,
+            lambda outcome: self._ended(outcome, what),
             self._progressed,
         )
 
@@ -131,11 +134,11 @@ class Export(Dialog[str]):
         if job is not None:
             self._say(f"{job.name} {job.share or 0:.0%} · {job.done:,} {job.unit} · esc stops")
 
-    def _ended(self, outcome: object) -> None:
+    def _ended(self, outcome: object, what: str) -> None:
         self._replaces = ""
         if isinstance(outcome, int):
             if self.is_current:
-                self.dismiss(f"{outcome:,} bytes in {printable(os.path.abspath(self._path))}")
+                self.dismiss(f"{what}, {outcome:,} bytes, in {printable(os.path.abspath(self._path))}")
         elif isinstance(outcome, BaseException):
             words = " ".join(said(outcome).split())
             self._say(words.replace("--overwrite replaces it", "enter again replaces it"), "wrong")

@@ -104,12 +104,12 @@ DATA = [
     *_keys(LOOK, ("enter,l", "read", "Read", "Focus the reader")),
     *_keys(
         FIND,
-        ("enter", "occurrences", "List all", "In the reader: list all rows with the token"),
+        ("enter", "occurrences", "List rows", "In the reader: list the rows that have the token"),
         # these come and go: keys before them keep their places, and the line of a search has them, too
         ("escape", "escape", "Clear", "Stop the search, remove mark or hits"),
         ("n", "hit(1)", "Next hit"),
         ("N", "hit(-1)", "Previous hit"),
-        ("F", "unfilter", "List all", "Remove the filter"),
+        ("F", "unfilter", "Unfilter", "Remove the filter"),
     ),
     *_keys(
         GO,
@@ -282,6 +282,7 @@ _RANKS = (
     ("split", "turn", "open", "part(1)", "next_border", "list", "differing(1)"),
     ("jump", "byte"),
     ("find",),
+    ("datasets",),  # only where there are several, as in a catalog: nothing else shows the way back to it
     ("filter",),
     ("columns", "read_all"),
     ("bytes", "copy", "origin"),
@@ -347,7 +348,7 @@ def offered(nodes: Iterable[DOMNode]) -> Iterator[tuple[DOMNode, Binding]]:
 
 # the mouse
 
-_NAMED = re.compile(r"\b(esc|[A-Za-z]|2)(?= (?:stops|shows|finds|counts)\b)")
+_NAMED = re.compile(r"\b(esc|[A-Za-z]|3)(?= (?:stops|shows|finds|counts)\b)")
 
 
 def pressing(words: str) -> Content:

@@ -15,6 +15,8 @@ from tokfmt.cli.parameters import FORMAT, Command, common, examples
 _NARROW = 70  # columns, below which a table would break words
 _MORE = "tokfmt formats NAME prints what a format can store, its options, and its bytes."
 
+_USAGE = 40  # characters of an option and its words beside its help
+
 
 @click.command("formats", cls=Command, epilog=examples("tokfmt formats hdf5"))
 @click.argument("name", required=False, type=FORMAT)
@@ -88,10 +90,13 @@ def _page(facts: dict[str, Any]) -> list[str]:
     for key, heading in sections:
         lines += ["", heading]
         options = facts[key]
-        width = max((len(f"{o['name']}={o['type']}") for o in options), default=0)
-        for o in options:
-            usage = f"{o['name']}={o['type']}"
-            lines.append(f"  {usage:<{width}}  {o['help']} (default: {o['default'] or 'none'})")
+        usages = [f"{o['name']}={o['type']}" for o in options]
+        width = max((len(usage) for usage in usages if len(usage) <= _USAGE), default=0)
+        for usage, o in zip(usages, options, strict=True):
+            if len(usage) > _USAGE:  # Its help is on a line of its own.
+                lines.append(f"  {usage}")
+            shown = usage if len(usage) <= _USAGE else ""
+            lines.append(f"  {shown:<{width}}  {o['help']} (default: {o['default'] or 'none'})")
         if not options:
             lines.append("  no options")
     if facts["layout"]:

@@ -58,11 +58,11 @@ def show_step(path: str, selection: str | None, asked: dict[str, Any], given: di
     for word, wrong in (("SEL", selection is not None), ("--raw", given["raw"]), ("--samples", given["rows"])):
         if wrong:
             raise click.UsageError(f"{word} cannot be combined with --step or --sample. Leave it out")
-    if how.only_text and not given["tokenizer"]:
-        raise click.UsageError("--text needs a tokenizer. Add --tokenizer")
     names = ("format", "options", "tokenizer", "eos", "bos", "allow_loss")
     asked = {name: value for name, value in asked.items() if value is not None}
-    found = find(path, **asked, **{name: given[name] for name in names})
+    found = find(path, **asked, **{name: given[name] for name in names}, only_ids=how.only_ids)
+    if how.only_text and not found.has_text:
+        raise click.UsageError("--text needs a tokenizer. Add --tokenizer")
     if how.as_json:
         _as_json(found)
         return
@@ -103,7 +103,7 @@ def _as_json(found: Step) -> None:
     """Print one JSON document while the samples are read."""
     import dataclasses
 
-    facts = {f.name: getattr(found, f.name) for f in dataclasses.fields(found) if f.name != "shown"}
+    facts = {f.name: getattr(found, f.name) for f in dataclasses.fields(found) if f.name not in ("shown", "has_text")}
     head = json.dumps({"schema": "tokfmt.show-step/1", **facts}, indent=2)
     click.echo(head[:-2] + ',\n  "shown": [', nl=False)
     for number, drawn in enumerate(found.shown):

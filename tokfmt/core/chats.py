@@ -31,6 +31,8 @@ PROMPT, COMPLETION = "prompt", "completion"
 """Names of the fields or columns that hold the two parts of a document."""
 CHATS = "loss masks of its chats, on what the assistant says"
 PAIRS = "loss masks of its prompts, on their completions"
+PAIR = "prompt with completion"
+"""The name under which prompts with completions are counted beside the roles of messages."""
 Pairs = Literal["", "texts", "chats"]
 """What the two parts of records are; "" if records do not have two parts."""
 ASSISTANT = "assistant"

@@ -17,6 +17,7 @@ COMMANDS = (
     "tokfmt info pack.pbin",
     "tokfmt show pack.pbin 3 --ids",
     "tokfmt convert corpus.jsonl corpus.pbin --tokenizer tokenizer",
+    "tokfmt browse corpus.pbin",
     "tokfmt stats corpus.pbin --tokenizer tokenizer",
     "tokfmt convert corpus.pbin corpus.h5 --seq-len 512 --verify",
     "tokfmt check merged.pbin",

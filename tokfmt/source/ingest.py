@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
+from tokfmt.core.chats import PAIR
 from tokfmt.core.format import Encoder
 from tokfmt.core.memory import MemoryReader
 from tokfmt.core.ragged import Offsets, Ragged, Tokens
@@ -27,7 +28,6 @@ from tokfmt.run.execute import SerialExecutor, make_executor
 from tokfmt.run.plan import Kind, Stretch, Workers, journaled
 from tokfmt.run.progress import Progress
 from tokfmt.source.stored import Source
-from tokfmt.text.chats import PAIR
 from tokfmt.text.ingest import (
     ChatCounts,
     Ingestion,

@@ -314,16 +314,27 @@ def _named_in_metadata(sources: Sequence[Source], allow_loss: frozenset[str]) ->
 
 
 def manifest_tokenizer(sources: Sequence[Source]) -> TokenizerHandle | None:
-    """Return the tokenizer of all sources by their manifests, if this machine has it unchanged; else None."""
+    """Return the tokenizer of all sources by their manifests, if this machine has it unchanged; else None.
+
+    The sources of a recipe have manifests, and the recipe has none.
+    """
     made, _ = agreed_tokenizer(sources, None, frozenset({"tokenizers"})) if sources else (None, "")
     if made is None:
         return None
     path, manifest = sources[0].paths[0], sources[0].manifests[0]
     own = manifest if dataset_path(manifest.path) == path.normalized() else None  # Else it is that of the directory.
+    if sources[0].format.is_computed:
+        own = manifest._replace(content={"tokenizer": made})
     with suppress(TokfmtError, ImportError):  # an installation without dependencies has no tokenizers
         handle = tokenizer_of(located_tokenizer(path, own).place)
         return handle if handle is not None and handle.digest == made["digest"] else None
     return None
+
+
+def tokenizer_note(handle: TokenizerHandle, source: Source) -> str:
+    """Return the note that names the tokenizer of `manifest_tokenizer`."""
+    whose = "the manifests of the sources" if source.format.is_computed else "the manifest"
+    return f"tokenizer {handle.name}, by {whose} of {printable(source.paths[0].name)}"
 
 
 def refuse_other_ends(source: Source) -> None:

@@ -40,7 +40,7 @@ import numpy as np
 from numpy.typing import NDArray
 from xxhash import xxh3_128_hexdigest
 
-from tokfmt.core.chats import CHATS, COMPLETION, PROMPT, ChatTemplateError, texts_of_message
+from tokfmt.core.chats import CHATS, COMPLETION, PAIR, PROMPT, ChatTemplateError, texts_of_message
 from tokfmt.core.format import Encoded, Encoder
 from tokfmt.core.loss_mask import TARGET
 from tokfmt.core.ragged import Ragged
@@ -53,8 +53,6 @@ from tokfmt.wording import printable
 NAMED_TOKENS = ("bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token")
 _AT_ONCE, _CHARACTERS = 64, 1 << 20  # the most chats of one request, and their characters
 _PATIENCE = 5.0  # seconds that a process takes to end, at most
-PAIR = "prompt with completion"
-"""The name under which prompts with completions are counted beside the roles of messages."""
 _WITHOUT = "--allow-loss loss-mask reads it without a loss mask"
 
 

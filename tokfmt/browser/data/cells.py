@@ -26,6 +26,11 @@ class Lines(ABC):
         return self.name
 
     @property
+    def titles(self) -> Sequence[str]:
+        """Return the title, and shorter ones for a table without room for it."""
+        return (self.title,)
+
+    @property
     @abstractmethod
     def count(self) -> int:
         """Return the number of lines."""

@@ -131,7 +131,7 @@ def chosen_rows(words: str, count: int, sets: Mapping[str, Numbers]) -> Numbers:
             raise OptionError(f"{words.strip()}: the set is empty. Choose other rows")
         return rows
     word, _, number = words.strip().partition(" ")
-    if word == "first":
+    if word == "first" and number.strip():
         listed = next((sets[name] for name in ("listed", "selected") if name in sets), np.arange(min(count, MOST_ROWS)))
         return listed[: parse_count(number)]
     named = "".join(f", {name}" for name in sets)

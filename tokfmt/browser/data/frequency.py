@@ -12,7 +12,6 @@ from tokfmt.browser.data.rows import RecordSource, RowSource
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.core.records import RecordReader
 from tokfmt.errors import TokfmtError
-from tokfmt.text.ingest import encoded_batches
 
 MOST = 1 << 21
 """Limit of the tokens of a dataset whose IDs are counted without a key."""
@@ -77,6 +76,8 @@ def _batches(port: RowSource) -> Iterator[tuple[Tokens, Offsets]]:
             offsets = reader.offsets(first, min(first + _AT_ONCE, port.count))
             yield reader.tokens(int(offsets[0]), int(offsets[-1])), offsets - offsets[0]
         return
+    from tokfmt.text.ingest import encoded_batches
+
     for block in reader.blocks(_BLOCK) if reader.info.size <= _TEXT else ():
         for ragged in encoded_batches(reader, port.encoder if isinstance(port, RecordSource) else None, block):
             yield ragged.tokens, ragged.offsets

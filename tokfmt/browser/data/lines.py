@@ -95,11 +95,16 @@ class LengthLines(Lines):
 
     @property
     def title(self) -> str:
+        return self.titles[0]
+
+    @property
+    def titles(self) -> Sequence[str]:
         found = self.lengths
         marks = (("p5", found.p5), ("p50", found.p50), ("p95", found.p95), ("max", found.max))
-        return f"lengths, {found.unit} · " + " · ".join(
-            f"{name} {value:,}" for name, value in marks if value is not None
-        )
+        known = [f"{name} {value:,}" for name, value in marks if value is not None]
+        begins = f"lengths, {found.unit}", "lengths"
+        tries = [(begins[0], known), (begins[1], known), (begins[1], known[:3])]  # the longest is a fact beside it
+        return [*(" · ".join((begin, *some)) for begin, some in tries), " · ".join(known[:3]) or begins[1]]
 
     @property
     def count(self) -> int:

@@ -182,9 +182,10 @@ def _contents(found: Statistics | None, session: Session) -> Iterator[Fact]:
 
 
 def _ids(ids: Ids) -> Iterator[Fact]:
-    of = f" of {ids.vocab_size:,}  {ids.coverage:.1%}" if ids.vocab_size and ids.coverage is not None else ""
+    of = f"  {ids.coverage:.1%}" if ids.vocab_size and ids.coverage is not None else ""
     about = "about " if ids.estimated else ""
     yield Fact("different IDs", f"{about}{ids.distinct:,}{of}", "ranking('frequent')")
+    yield Fact("vocabulary", f"{ids.vocab_size:,}" if ids.vocab_size else "")
     yield Fact("seen once", f"{ids.once:,}", "ranking('rare')" if ids.once else "")
     if ids.beyond and ids.beyond_query is not None:
         yield Fact("beyond vocabulary", f"{ids.beyond:,}", _lists(ids.beyond_query), odd=True)

@@ -21,7 +21,7 @@ from tokfmt.browser.data.prompts import odd_mask
 from tokfmt.browser.data.rows import Damage, RowSource, Span, fetched, fetched_span, padded_from
 from tokfmt.browser.data.session import Session, Where, has_parts
 from tokfmt.browser.data.spots import Spot
-from tokfmt.core.loss_mask import counted_of
+from tokfmt.core.loss_mask import Flags, counted_of
 from tokfmt.core.reader import Layout
 from tokfmt.core.records import RecordReader
 from tokfmt.errors import OptionError, TokfmtError
@@ -96,6 +96,11 @@ class RowParts:
     prompts: Sequence[range] = ()
     odd: str = ""
 
+    @property
+    def is_alone(self) -> bool:
+        """Return whether the row is one document, which nothing names."""
+        return len(self.parts) == 1 and self.parts[0].document is None
+
     def is_prompt(self, unit: int) -> bool:
         """Return whether a unit is in an interval that is not trained."""
         found = bisect_right(self.prompts, unit, key=lambda prompt: prompt.start) - 1
@@ -133,9 +138,9 @@ class RowParts:
 def parts_of(port: RowSource, token_style: TokenStyle, row: int) -> RowParts | None:
     """Return the parts of a row; None for a row that is one document, or cannot be read. Reads."""
     span, reader = fetched_span(port, row), port.reader
-    if isinstance(span, Damage) or isinstance(reader, RecordReader) or not has_parts(reader):
+    if isinstance(span, Damage) or not has_parts(port):
         return None
-    recipe = recipe_of(reader)
+    recipe = None if isinstance(reader, RecordReader) else recipe_of(reader)
     try:
         if recipe is not None:
             return _with_loss(_of_recipe(recipe, row, span.length), port, span)
@@ -143,7 +148,8 @@ def parts_of(port: RowSource, token_style: TokenStyle, row: int) -> RowParts | N
         if parts is None:
             return None
         parts = _with_loss(parts, port, span)
-        if reader.info.layout is not Layout.SAMPLES and not parts.prompts:
+        samples = not isinstance(reader, RecordReader) and reader.info.layout is Layout.SAMPLES
+        if not samples and not parts.prompts:
             return None  # a document
         return replace(parts, odd=odd_mask(port, row, parts.filled, token_style))
     except TokfmtError:
@@ -153,11 +159,15 @@ def parts_of(port: RowSource, token_style: TokenStyle, row: int) -> RowParts | N
 def _with_loss(parts: RowParts, port: RowSource, span: Span) -> RowParts:
     """Return the parts of a row with what is trained of it."""
     reader = port.reader
-    if isinstance(reader, RecordReader) or span.start is None or not 0 < span.length <= _READ:
+    if not 0 < span.length <= _READ:
         return parts
-    counts = counted_of(reader, span.start, span.start + span.length)
     piece = fetched(port, parts.row, 0, parts.filled)
-    if counts is None or isinstance(piece, Damage) or piece.targets is None:
+    if isinstance(piece, Damage) or piece.targets is None:
+        return parts
+    counts: Flags | None = piece.targets
+    if not isinstance(reader, RecordReader) and span.start is not None:
+        counts = counted_of(reader, span.start, span.start + span.length)
+    if counts is None:
         return parts
     trained, flags = int(np.count_nonzero(counts[: parts.filled])), piece.targets[: parts.filled]
     changes = (np.flatnonzero(np.diff(flags)) + 1).tolist()[:MOST]

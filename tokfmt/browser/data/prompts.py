@@ -26,7 +26,7 @@ class PromptEnd(NamedTuple):
 
     Attributes:
         units: The tokens, at most 8.
-        shared: The number of samples whose loss begins after them.
+        shared: The number of samples whose loss begins after their first occurrence.
         looked_at: The number of samples whose prompts were compared.
     """
 
@@ -46,19 +46,23 @@ def prompt_end(port: RowSource) -> PromptEnd | None:
 
 
 def _prompt_end(port: RowSource) -> PromptEnd | None:
-    ends = list[tuple[int, ...]]()
+    prompts = list[NDArray[np.unsignedinteger]]()
     looked = min(_LOOKED, port.count)
     for row in range(looked):
         piece = fetched(port, row, 0, _READ)
         begin = None if isinstance(piece, Damage) else _first_trained(piece)
         if begin and not isinstance(piece, Damage):
-            ends.append(tuple(piece.units[max(0, begin - _LONGEST) : begin].tolist()))
-    if len(ends) < _FEWEST:
+            prompts.append(piece.units[:begin])
+    if len(prompts) < _FEWEST:
         return None
     for length in range(_LONGEST, 0, -1):
-        (units, count), *_ = Counter(end[-length:] for end in ends).most_common(1)
-        if len(units) == length and count >= _MOST_SHARE * looked:
-            return PromptEnd(units, count, looked)
+        (units, count), *_ = Counter(tuple(prompt[-length:].tolist()) for prompt in prompts).most_common(1)
+        if len(units) < length or count < _MOST_SHARE * looked:
+            continue
+        # A line feed ends prompts too, and is in most of them: what is there before says nothing about the loss.
+        first = sum(_first_place(prompt, units) == len(prompt) - length for prompt in prompts)
+        if first >= _MOST_SHARE * looked:
+            return PromptEnd(units, first, looked)
     return None
 
 

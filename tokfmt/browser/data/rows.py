@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from tokfmt.base.resources import Recent
 from tokfmt.core.format import Encoder
-from tokfmt.core.loss_mask import padding_of, targets_of
+from tokfmt.core.loss_mask import TARGET, padding_of, targets_of
 from tokfmt.core.ragged import Offsets, Tokens
 from tokfmt.core.reader import TokenReader
 from tokfmt.core.records import RecordReader
@@ -321,7 +321,7 @@ class RecordSource:
         self.reader, self.count, self.encoder, self._first = reader, count, encoder, first
         self.whole = first is None
         self.unit = "character" if reader.info.kind == "text" and encoder is None else "token"
-        self._records = Recent[int, Tokens | Damage](_KEPT)
+        self._records = Recent[int, Piece | Damage](_KEPT)
 
     def with_encoder(self, encoder: Encoder) -> RecordSource:
         """Return the same records with an encoder."""
@@ -329,11 +329,11 @@ class RecordSource:
 
     def peek_span(self, row: int) -> Span | Damage | None:
         record = self._records.get(row)
-        return record if record is None or isinstance(record, Damage) else Span(None, len(record))
+        return record if record is None or isinstance(record, Damage) else Span(None, len(record.units))
 
     def peek(self, row: int, start: int, stop: int) -> Piece | Damage | None:
         record = self._records.get(row)
-        return record if record is None or isinstance(record, Damage) else Piece(record[start:stop])
+        return record if record is None or isinstance(record, Damage) else record.part(start, stop)
 
     def load_spans(self, first: int, last: int) -> None:
         for row in range(first, min(last, self.count)):
@@ -346,14 +346,15 @@ class RecordSource:
     def row_at(self, position: int) -> int | None:  # noqa: ARG002 - records have no token axis
         return None
 
-    def _read(self, row: int) -> Tokens | Damage:
+    def _read(self, row: int) -> Piece | Damage:
         try:
             record = self._first[row] if self._first is not None else self.reader.record(row)
             if not isinstance(record, str):
-                return np.asarray(record, np.uint32)
+                return Piece(np.asarray(record, np.uint32))
             if self.encoder is not None:
-                return self.encoder.encode([record]).tokens
-            return np.frombuffer(record.encode("utf-32-le", "surrogatepass"), np.uint32)
+                ragged, marks, _ = self.encoder.marked([record])
+                return Piece(ragged.tokens, targets=None if marks is None else marks & TARGET != 0)
+            return Piece(np.frombuffer(record.encode("utf-32-le", "surrogatepass"), np.uint32))
         except TokfmtError as error:
             return damage_of(error)
 

@@ -28,6 +28,7 @@ from tokfmt.core.records import RecordReader
 from tokfmt.errors import FormatError, SourceChangedError, TokfmtError
 from tokfmt.files.fields import Pointer
 from tokfmt.files.file import natural_key, read_whole
+from tokfmt.files.listing import Listing
 from tokfmt.files.named import place_named
 from tokfmt.files.place import Place, place_of
 from tokfmt.files.store import Identity
@@ -402,7 +403,8 @@ def shown_session(request: SourceRequest, tokenizer: str | None = None) -> Sessi
 def refused_session(request: SourceRequest, error: TokfmtError) -> Session:
     """Return the session of a dataset that cannot be opened, whose bytes can still be shown and checked."""
     try:
-        format_ = format_of(request.paths[0], request.format)
+        with Listing() as listing:  # else each name in a bucket is asked for with its first block
+            format_ = format_of(place_of(request.paths[0]).asking(listing), request.format)
     except TokfmtError:
         format_ = None
     identity, is_file = identity_of(shown_path(request))
@@ -474,10 +476,11 @@ def mixture_of(session: Session) -> Mixture | None:
     return None if recipe is None else Mixture(len(recipe.sources), samples_of(recipe) is not None)
 
 
-def has_parts(reader: TokenReader | RecordReader) -> bool:
-    """Return whether a row may have parts: a sample, a row of a recipe, or a row with a loss mask."""
+def has_parts(port: RowSource) -> bool:
+    """Return whether a row may have parts: a sample, a row of a recipe, or a row with a loss mask, as a chat has."""
+    reader = port.reader
     if isinstance(reader, RecordReader):
-        return False
+        return isinstance(port, RecordSource) and port.encoder is not None and bool(port.encoder.loss_masks)
     return reader.info.layout is Layout.SAMPLES or recipe_of(reader) is not None or is_masked(reader)
 
 

@@ -194,6 +194,11 @@ class FindingsTab(Working):
             content = looked_at(self.session, self.session.verdict)
         else:
             content = Content("")
+        if (
+            self.session.failure and self.session.refused is None
+        ):  # of the tokenizer, or of what is opened second: the check knows neither
+            failure = Content.styled(f"✗ {printable(self.session.failure)}", "$text-error")
+            content = Content("\n").join((failure, Content(""), content))
         self.query_one("#finding", Static).update(content)
         self.set_class(finding is None, "nothing")
         self._show_bytes(finding)

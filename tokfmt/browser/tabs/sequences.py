@@ -199,8 +199,7 @@ class SequencesTab(Tab):
             marked = self.reader.mark_from is not None or bool(self.list.selected)
             return self.searches or self.search is not None or marked
         if action == "hit":
-            found = self.search is not None and self.search.results.hits
-            return bool(found) or (self.search is None and self.filtered is not None)
+            return self.search is not None and bool(self.search.results.hits)
         if action == "view":
             return len(self.session.opened.views) > 1 or bool(self.session.opened.pending)
         if action == "read":
@@ -255,7 +254,7 @@ class SequencesTab(Tab):
     def _title_row(self) -> None:
         if self._view is not None:
             row = min(self.reader.row, max(0, self.port.count - 1))
-            title = "nothing is listed; F lists all" if self._behind else row_title(self._view, self.port, row)
+            title = "nothing is listed; F removes the filter" if self._behind else row_title(self._view, self.port, row)
             marked, parts = self.reader.marked, self.strip.parts
             title += f" · {len(marked):,} marked" if marked else ""
             if parts is not None and parts.row == row and self.port.count and not self._behind:
@@ -279,9 +278,8 @@ class SequencesTab(Tab):
         listed = self._behind is None
         if port is self.port and port.count and not reader.opening and listed:  # else another view or row is coming
             self.session.where = where
-            if has_parts(port.reader):
+            if has_parts(port):
                 self.strip.show(port, token_style, *where)
-            self._find_more()
             self.loader.ask(lambda: facts_of(port, token_style, *where), self._detail)
         if where in self._targets:
             while self._targets[0] != where:
@@ -300,6 +298,8 @@ class SequencesTab(Tab):
         if isinstance(facts, TokenFacts) and self._frequencies is not None:
             more = more._replace(frequency=self._frequencies.of(facts.value))
         self.query_one(TokenDetails).show(facts, self.port.unit, more)
+        if facts is not None:
+            self.call_after_refresh(self._find_more)  # beside the first rows, it would take the processor from them
 
     @on(TokenDetails.Listed)
     def _token_listed(self, message: TokenDetails.Listed) -> None:
@@ -536,7 +536,8 @@ class SequencesTab(Tab):
         begun = self._begun(words, 0, self.filter)
         if begun is not None:
             self.origin = None
-            self._keep(begun if begun.marks else self.search, begun)
+            other = None if self.search is self.filtered else self.search  # else its hits go with the filter
+            self._keep(begun if begun.marks else other, begun)
 
     def filter_for(self, words: str, where: Where | None) -> None:
         """List only the rows that a query finds, for a move to `where`; without one, go to the first hit or row."""
@@ -755,8 +756,10 @@ class SequencesTab(Tab):
 
         def then(jump: Jump | None) -> None:
             if jump is None:
-                self.notify("No hit is in the listed rows. F lists all.")
+                self.notify("No hit is in the listed rows. F removes the filter.")
             else:
+                if jump.where == where and self.filtered is not None:
+                    self.notify("No other hit is in the listed rows. F removes the filter.")
                 self.host.leave()
                 self._arrive(jump)
 
@@ -835,7 +838,7 @@ class SequencesTab(Tab):
         if not self.session.port.count:
             self.notify(f"This dataset has no {self.session.view.name}.")
         elif self._behind is not None:
-            self.notify("Nothing is listed. F lists all.")
+            self.notify("Nothing is listed. F removes the filter.")
         return bool(self.session.port.count) and self._behind is None
 
     def _copied(self, found: Copied | TokfmtError) -> None:
@@ -870,13 +873,15 @@ class SequencesTab(Tab):
             if description is not None:
                 self.notify(description, title="Exported", markup=False)
 
-        await self.app.push_screen(Export(self.session, what, sets), written)
+        text = self.reader.mode is not Mode.IDS and self.token_style.decoder is not None
+        await self.app.push_screen(Export(self.session, what, sets, as_text=text), written)
 
     # columns and order
 
     def _find_more(self) -> None:
         """Find the columns, and count the IDs of a small dataset, when its rows are on the screen."""
         session, port = self.session, self.port
+        self.host.probe()
         if self._unknown:
             self._unknown = False
             self._known.ask(lambda: columns_shown(session), lambda found: self.order.show(*found))

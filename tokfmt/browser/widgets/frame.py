@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from rich.cells import cell_len
-from rich.segment import Segment
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding
@@ -16,7 +15,7 @@ from textual.content import Content
 from textual.dom import DOMNode
 from textual.message import Message
 from textual.screen import Screen
-from textual.strip import Strip
+from textual.style import Style
 from textual.widget import Widget
 from textual.widgets import Static
 
@@ -45,18 +44,9 @@ class Summary(NamedTuple):
         """Return the counts, from all of them to those that are never left out."""
         return [(self.counts, self.tokens, self.padding), (self.counts, self.tokens), (self.counts,)]
 
-    def within(self, cells: int) -> str:
-        """Return as many facts as fit: format, padding and tokens are left out first, and the count of rows never."""
-        lines = [_GAP.join(filter(None, (self.name, self.format, self.counts, self.tokens, self.padding)))]
-        for counts in dict.fromkeys(_GAP.join(filter(None, tail)) for tail in self.tails()):
-            room = cells - cell_len(counts) - len(_GAP)
-            lines.append(_GAP.join(filter(None, (self.name, counts))))
-            lines += [f"{shortened(self.name, room)}{_GAP}{counts}"] if counts and room >= _LEAST else []
-        lines.append(self.counts or self.name)
-        return next((line for line in lines if cell_len(line) <= cells), lines[-1])
-
 
 _LEAST = 6  # cells of a name that is cut
+_NAMED = 22  # cells of what has failed
 
 
 def summary(session: Session, loading: Loading | None, number: int, datasets: int) -> tuple[Summary, str]:
@@ -90,7 +80,8 @@ def _loading(session: Session, loading: Loading | None) -> str:
         return f"◌ {name} {share:.1%} · esc stops" if share is not None else f"◌ {name}"
     if session.opened.pending:
         return f"v finds the {session.opened.pending}" if session.opened.pending == "documents" else ""
-    return "✗ 2 shows the error" if session.failure else ""
+    named = shortened(printable(session.failure).partition(": ")[0], _NAMED)
+    return f"✗ {named} · 3 shows why" if session.failure else ""
 
 
 def transfer(session: Session) -> str:
@@ -114,27 +105,6 @@ class Link(Static):
     async def on_click(self, event: events.Click) -> None:
         event.stop()
         await self.run_action(self._action)
-
-
-class DatasetLine(Static):
-    """The facts about the dataset, as many as fit. A click shows all."""
-
-    def __init__(self) -> None:
-        super().__init__("", id="dataset", markup=False)
-        self._facts = Summary("")
-
-    def say(self, facts: Summary) -> None:
-        """Show the facts about a dataset."""
-        if facts != self._facts:
-            self._facts = facts
-            self.refresh()
-
-    def render(self) -> Content:
-        return Content(self._facts.within(self.content_size.width))
-
-    async def on_click(self, event: events.Click) -> None:
-        event.stop()
-        await self.run_action("app.tab('statistics')")
 
 
 class Card(Static):
@@ -203,11 +173,10 @@ def _verdict(session: Session) -> Content:
 
 
 _ODD = "bold $text-warning"
-_FACTS = 24  # least cells for the facts about the dataset that the titles of other tabs leave
 
 
 class TopBar(Horizontal):
-    """The first line: tabs, filter, splits, dataset, loading.
+    """The line below the card: tabs, filter, splits, loading.
 
     Args:
         tabs: Name, title and key of each tab.
@@ -225,7 +194,6 @@ class TopBar(Horizontal):
             yield Link("", f"app.tab('{name}')", id=f"label-{name}", classes="tab")
         yield Link("", "app.unfilter", id="filtered")
         yield Link("", "app.split", id="split")
-        yield DatasetLine()
         yield Static("", id="loading", markup=False)
 
     def choose(self, name: str) -> None:
@@ -236,14 +204,13 @@ class TopBar(Horizontal):
         self._say_tabs()
 
     def _say_tabs(self) -> None:
-        """Show the key and the title of each tab; the title of the current one only if the facts need the room."""
+        """Show the key and the title of each tab; the title of the current one only if there is no room for all."""
         beside = [cell_len(str(self._labels.get(label, ""))) for label in ("#filtered", "#split")]
         taken = sum(
             cells + 2 for cells in (*(len(f"{key} {title}") for _, title, key in self._tabs), *filter(None, beside))
         )
-        least = _FACTS if any(line.display for line in self.query(DatasetLine)) else 0
         for name, title, key in self._tabs:
-            whole = self.app.size.width - taken >= least or name == self._current
+            whole = taken <= self.app.size.width or name == self._current
             words = Content.assemble(
                 (key, "$text-muted" if name != self._current else ""), f" {title}" if whole else ""
             )
@@ -282,10 +249,8 @@ class TopBar(Horizontal):
     def on_resize(self) -> None:
         self.say_splits(*self._splits)
 
-    def say(self, dataset: Summary, loading: str) -> None:
-        """Show the dataset and the loading stage."""
-        for place in self.query(DatasetLine):
-            place.say(dataset)
+    def say(self, loading: str) -> None:
+        """Show the loading stage."""
         self._set_label("#loading", pressing(loading))
 
 
@@ -306,20 +271,18 @@ _KEPT = ("help", "quit")
 """Actions that are always in it, at its end."""
 
 
-class KeyBar(Widget):
+class KeyBar(Static):
     """The line of at most six keys that do something now, those of what is under the cursor first; a click presses one.
 
     `keys.rank` has their order.
     """
 
     ALLOW_SELECT: ClassVar[bool] = False
-    COMPONENT_CLASSES: ClassVar[set[str]] = {"keys--key", "keys--description", "keys--under"}
 
     def __init__(self) -> None:
         super().__init__(id="keys")
         self._shown: list[Binding] = []
-        self._places: list[tuple[range, Binding]] = []
-        self._under: Binding | None = None  # the key under the mouse
+        self._under = ""  # the key under the mouse
 
     def on_mount(self) -> None:
         self.screen.bindings_updated_signal.subscribe(self, self._changed)
@@ -337,50 +300,38 @@ class KeyBar(Widget):
             self._shown = shown
             self.refresh()
 
-    def render_line(self, y: int) -> Strip:  # noqa: ARG002 - there is one
-        style, width, gap = self.rich_style, self.size.width, "  "
-        shown = list(self._shown)
-        while len(shown) > 1 and sum(self._cells(one) + len(gap) for one in shown) - len(gap) > width:
+    def render(self) -> Content:
+        shown, gap = list(self._shown), Content("  ")
+        while True:
+            line = gap.join(map(self._label, shown))
+            if line.cell_length <= self.content_size.width or len(shown) < 2:
+                return line
             others = [one for one in shown if _action(one) not in _KEPT] or shown
             shown.remove(others[-1])  # the last one is needed least
-        at, segments, self._places = 0, list[Segment](), []
-        for binding in shown:
-            label, cells = self._label(binding), self._cells(binding)
-            self._places.append((range(at, at + cells), binding))
-            segments += [*label, Segment(gap, style)]
-            at += cells + len(gap)
-        return Strip(segments).adjust_cell_length(width, style)
 
-    def _cells(self, binding: Binding) -> int:
-        return sum(segment.cell_length for segment in self._label(binding))
-
-    def _label(self, binding: Binding) -> list[Segment]:
-        key, description = self.app.get_key_display(binding), f" {binding.description}"
-        under = ["keys--under"] if binding is self._under else []
-        return [
-            Segment(key, self.get_component_rich_style("keys--key", *under)),
-            Segment(description, self.get_component_rich_style("keys--description", *under)),
-        ]
-
-    def _at(self, event: events.MouseEvent) -> Binding | None:
-        at = event.get_content_offset(self)
-        return next((binding for cells, binding in self._places if at is not None and at.x in cells), None)
+    def _label(self, binding: Binding) -> Content:
+        words = f" {binding.description}"
+        label = Content.assemble((self.app.get_key_display(binding), _KEY), (words, "$footer-description-foreground"))
+        label = label.stylize("on $boost") if binding.key == self._under else label
+        return label.stylize(Style.from_meta({"key": binding.key}))
 
     def on_click(self, event: events.Click) -> None:
-        binding = self._at(event)
-        if binding is not None:
-            self.app.simulate_key(binding.key)
+        if key := event.style.meta.get("key"):
+            self.app.simulate_key(key)
 
     def on_mouse_move(self, event: events.MouseMove) -> None:
-        self._hover(self._at(event))
+        self._hover(event.style.meta.get("key", ""))
 
     def on_leave(self) -> None:
-        self._hover(None)
+        self._hover("")
 
-    def _hover(self, binding: Binding | None) -> None:
-        if binding is not self._under:
-            self._under = binding
+    def _hover(self, key: str) -> None:
+        if key != self._under:
+            self._under = key
             self.refresh()
+
+
+_KEY = "bold $footer-key-foreground"
 
 
 def _action(binding: Binding) -> str:
@@ -475,7 +426,7 @@ def filter_words(filtered: SearchJob) -> str:
     rows = filtered.results.rows_held
     cut = f", the first {short(rows)} listed" if rows < results.sequences else ""
     failed = " ✗" if filtered.failure else ""
-    return f"▼ {printable(filtered.words)}: {short(results.sequences)}{more}{cut}{failed} · F lists all"
+    return f"▼ {printable(filtered.words)}: {short(results.sequences)}{more}{cut}{failed} · F removes it"
 
 
 _KINDS = {

@@ -89,16 +89,20 @@ class HexView(VirtualTable):
         self.damage = size if isinstance(size, Damage) else None
         self.file_size = 0 if isinstance(size, Damage) else size
         self._go(offset, length)
+        self._center()
 
     def _go(self, offset: int, length: int) -> None:
         self.marked = range(offset, offset + length)
         self.goto(offset)
 
     def on_resize(self) -> None:
-        """Keep the mark in the middle: words above it may get their height after it is shown."""
+        self._center()
+        super().on_resize()
+
+    def _center(self) -> None:
+        """Keep the mark in the middle: words above it may get their height before or after it is shown."""
         if self.marked and self.at == self.marked.start:
             self.scroll_to(y=max(0, self.cursor - self.height // 2), animate=False, force=True)
-        super().on_resize()
 
     def goto(self, offset: int) -> None:
         """Put the cursor on a byte."""

@@ -600,11 +600,11 @@ class TokenDetails(Static):
         if facts.raw is not None:
             yield self._pair("bytes", facts.raw[:_BYTES].hex(" ") + (" …" if len(facts.raw) > _BYTES else ""))
         if self._unit == "token":
-            yield Content.from_markup("[$quiet @click=follow]⏎ list all[/]")
+            yield Content.from_markup("[$quiet @click=follow]⏎ list rows[/]")
         if self._more.frequency is not None:
             rank, count, rows = self._more.frequency
-            yield self._pair("rank", f"{rank:,}")
-            yield self._pair("found", f"{counted(count, 'time')} in {counted(rows, self._more.singular)}")
+            words = f"{counted(count, 'time')} in {counted(rows, self._more.singular)}"
+            yield self._pair("found", f"{words}, rank {rank:,}")
 
     def action_follow(self) -> None:
         self.post_message(self.Followed())

@@ -8,6 +8,7 @@ from typing import ClassVar
 from rich.cells import cell_len, set_cell_size
 from rich.segment import Segment
 from rich.style import Style
+from rich.text import Text
 from textual import events
 from textual.message import Message
 from textual.strip import Strip
@@ -68,7 +69,7 @@ class PackingStrip(WithLoader):
             self.parts = parts
             if (parts is not None) != self.display:
                 self.display = parts is not None
-            self.styles.height = 3 if parts is not None and parts.odd else 2
+            self._fit()
             self.refresh()
             self.post_message(self.Loaded())
 
@@ -79,6 +80,13 @@ class PackingStrip(WithLoader):
         self.loader.forget()
         self._asked = self.parts = None
         self.display = False
+
+    def on_resize(self) -> None:
+        self._fit()
+
+    def _fit(self) -> None:
+        if self.parts is not None and self.size.width:
+            self.styles.height = len(self._lines(self.parts))
 
     # moves
 
@@ -100,7 +108,8 @@ class PackingStrip(WithLoader):
         if parts is None or at is None:
             return
         if at.y:
-            found = next((part for cells, part in self._labels(parts) if at.x in cells), None)
+            named = at.y == 1 and not parts.is_alone
+            found = next((part for cells, part in self._labels(parts) if at.x in cells), None) if named else None
         else:
             wide = self._bar_width(parts)
             found = parts.at(_unit(at.x, wide, parts.length)) if at.x < wide else None
@@ -118,14 +127,23 @@ class PackingStrip(WithLoader):
 
     def render_line(self, y: int) -> Strip:
         parts, width = self.parts, self.size.width
-        if parts is None:
-            return Strip.blank(width)
-        if y == 2:
-            words = shortened(f"▲ {parts.odd}", width) if parts.odd else ""
-            found = [Segment(words, self.get_component_rich_style("strip--odd"))]
-        else:
-            found = self._bar(parts) if y == 0 else self._names(parts)
-        return Strip(found).adjust_cell_length(width, self.rich_style)
+        lines = [] if parts is None else self._lines(parts)
+        return Strip(lines[y] if y < len(lines) else []).adjust_cell_length(width, self.rich_style)
+
+    def _lines(self, parts: RowParts) -> list[list[Segment]]:
+        """Return the bar, the names of its parts or, without names, the facts if they have no room beside it, and
+        how the loss mask differs from others, in two lines at most.
+        """
+        width, facts = self.size.width, self._facts(parts).strip()
+        found = [self._bar(parts)]
+        if not parts.is_alone:
+            found.append(self._names(parts))
+        elif self._bar_width(parts) == width:
+            found.append([Segment(shortened(facts, width), self.get_component_rich_style("strip--facts"))])
+        words = [line.plain.rstrip() for line in Text(f"▲ {parts.odd}").wrap(self.app.console, max(8, width))]
+        words = [words[0], shortened(" ".join(words[1:]), width)] if len(words) > 2 else words
+        style = self.get_component_rich_style("strip--odd")
+        return found + [[Segment(text, style)] for text in words if parts.odd]
 
     def _bar(self, parts: RowParts) -> list[Segment]:
         wide, current = self._bar_width(parts), self.current

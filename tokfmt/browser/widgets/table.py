@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import ClassVar
 
+from rich.cells import cell_len
 from textual.message import Message
 
 from tokfmt.browser import keys
@@ -76,9 +77,15 @@ class Table(VirtualTable):
 
     def selection_changed(self) -> None:
         """Show the number of selected lines."""
-        self.border_title = self.lines.title if self.lines is not None else self.title
+        titles = self.lines.titles if self.lines is not None else (self.title,)
+        room = self.size.width - 2
+        self.border_title = next((title for title in titles if cell_len(title) <= room), titles[-1])
         self.border_subtitle = f"{len(self.selected):,} selected" if self.selected else ""
         self.refresh()
+
+    def on_resize(self) -> None:
+        super().on_resize()
+        self.selection_changed()
 
     def clicked(self, column: int, times: int) -> None:  # noqa: ARG002 - anywhere on the line
         if times > 1:
@@ -118,8 +125,8 @@ class TokenTable(Table):
 
     def selection_changed(self) -> None:
         super().selection_changed()
-        others = (f"[reverse] {name} [/]" if name == self.turned else f" {name} " for name in self.choices)
-        self.border_title = "".join(others) if self.choices else "tokens"
+        others = (f"[reverse] {name} [/]" if name == self.turned else name for name in self.choices)
+        self.border_title = " ".join(others) if self.choices else "tokens"
 
     def turn_to(self, name: str) -> None:
         """Show another ranking."""

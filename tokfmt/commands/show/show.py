@@ -44,7 +44,7 @@ from tokfmt.source.request import (
     selection_words,
     viewed,
 )
-from tokfmt.source.stored import Separator, Source, manifest_tokenizer, tokenizer_of
+from tokfmt.source.stored import Separator, Source, manifest_tokenizer, tokenizer_note, tokenizer_of
 from tokfmt.text.decoding import DecodeError, TextDecoder, VocabularyDecoder
 from tokfmt.wording import counted, html_table, printable, shortened
 
@@ -181,7 +181,7 @@ def show(
     if isinstance(reader, RecordReader) and reader.info.is_text and tokenizer is None:
         return _of_texts(source, reader, numbers, query, (limit, most), equal, watched)
     if not only_ids or isinstance(query, TextQuery):
-        source, handle = _with_tokenizer(source, request, handle)
+        source, handle = with_tokenizer(source, request, handle)
     decoder = handle.decoder() if handle else None
     if isinstance(reader, RecordReader):
         if query is None:
@@ -209,17 +209,16 @@ def show(
     return _preview(source, counts, iter(limited), limited)
 
 
-def _with_tokenizer(
+def with_tokenizer(
     source: Source, request: SourceRequest, handle: TokenizerHandle | None
 ) -> tuple[Source, TokenizerHandle | None]:
     """Return the tokenizer in use, or else that of the manifest, which a note of the source then names."""
-    if handle is not None or request.ignore_manifest or not any(one.content for one in source.manifests):
+    if handle is not None or request.ignore_manifest or not any(source.tokenizers):
         return source, handle
     handle_of_manifest = manifest_tokenizer([source])
     if handle_of_manifest is None:
         return source, None
-    note = f"tokenizer {handle_of_manifest.name}, by the manifest of {printable(source.paths[0].name)}"
-    return source._replace(notes=(*source.notes, note)), handle_of_manifest
+    return source._replace(notes=(*source.notes, tokenizer_note(handle_of_manifest, source))), handle_of_manifest
 
 
 def show_origins(asked: SourceRequest, selection: Selection = None, **how: Any) -> Preview:
@@ -636,7 +635,7 @@ def samples(source: SourceRequest, selection: str | None = None, *, tokenizer: s
     files = find_one(source)
     chosen = files[0].format
     opened = open_dataset(viewed(replace(source, format=chosen.name), chosen, "samples"), Reading(handle), files)
-    opened, handle = _with_tokenizer(opened, source, handle)
+    opened, handle = with_tokenizer(opened, source, handle)
     reader, decoder = opened.reader, handle.decoder(lenient=True) if handle else None
     if isinstance(reader, RecordReader) or not reader.info.is_samples:
         raise OptionError(f"{printable(path)}: {chosen.name} stores no samples here. Leave out --samples")

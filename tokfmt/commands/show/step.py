@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from tokfmt.commands.search.search import Spelling
-from tokfmt.commands.show.show import Decoding
+from tokfmt.commands.show.show import Decoding, with_tokenizer
 from tokfmt.core.ragged import Tokens
 from tokfmt.errors import OptionError
 from tokfmt.mix import (
@@ -94,6 +94,7 @@ class Step:
         world_size: The number of ranks.
         first, last: The samples `first <= k < last`.
         notes: Sentences on what tokfmt inferred, and on defects.
+        has_text: A tokenizer is known, so that parts have text.
         shown: The samples, read while you iterate.
     """
 
@@ -108,6 +109,7 @@ class Step:
     first: int
     last: int
     notes: tuple[str, ...]
+    has_text: bool
     shown: Iterator[StepSample] = field(repr=False)
 
 
@@ -125,6 +127,7 @@ def show_step(
     eos: EosChoice = None,
     bos: EosChoice = None,
     allow_loss: Iterable[str] = (),
+    only_ids: bool = False,
 ) -> Step:
     """Open a recipe and find the parts of the samples of a step, or of one sample.
 
@@ -135,12 +138,14 @@ def show_step(
         sample: A sample number instead of a step; a negative number counts from the end.
         rank: The rank whose part of the batch is shown.
         world_size: The number of ranks.
-        tokenizer: The name, directory or tokenizer.json of a tokenizer that decodes the IDs.
+        tokenizer: The name, directory or tokenizer.json of a tokenizer that decodes the IDs (default: that of the
+            manifests of all sources).
         format: The format (default: detected from content).
         options: Read options of the format.
         eos: The separator, or "none" (default: given by the recipe).
         bos: The lead of sequences. A recipe refuses it.
         allow_loss: Words of `--allow-loss`.
+        only_ids: The text of IDs is not needed, so the tokenizer of manifests is not loaded.
 
     Raises:
         OptionError: If the path is not a recipe of samples, or has no such step, sample or rank.
@@ -149,8 +154,8 @@ def show_step(
     if (sample is None) == (step is None) or (step is None) != (batch_size is None):
         raise OptionError("no samples are selected. Add --sample K, or --step S with --batch-size B")
     handle = tokenizer_of(tokenizer)
-    decoder = handle.decoder() if handle is not None else None
-    source = open_dataset(SourceRequest.of(path, format, eos, options, allow_loss=allow_loss, bos=bos))
+    request = SourceRequest.of(path, format, eos, options, allow_loss=allow_loss, bos=bos)
+    source = open_dataset(request)
     reader = source.reader
     if isinstance(reader, TextRecipe):
         raise reader.unprepared()
@@ -165,6 +170,9 @@ def show_step(
         if not -len(reader) <= number < len(reader):
             raise OptionError(f"--sample {number}: {printable(path)} has samples 0 to {len(reader) - 1:,}")
         origins = [reader.where(number)]
+    if not only_ids:
+        source, handle = with_tokenizer(source, request, handle)
+    decoder = handle.decoder() if handle is not None else None
     decoding, ledgers = Decoding(None, decoder, Spelling(decoder) if decoder is not None else None), Ledgers()
     return Step(
         str(path),
@@ -178,6 +186,7 @@ def show_step(
         origins[0].sample,
         origins[-1].sample + 1,
         source.notes,
+        decoder is not None,
         (_drawn(reader, where, decoding, ledgers) for where in origins),
     )
 

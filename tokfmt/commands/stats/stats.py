@@ -62,6 +62,7 @@ from tokfmt.source.stored import (
     Source,
     contents_of,
     manifest_tokenizer,
+    tokenizer_note,
     tokenizer_of,
     unfinished,
 )
@@ -176,8 +177,7 @@ def _stats(request: StatsRequest, progress: Progress, groups_to: Publisher | Non
             and (stated := manifest_tokenizer(sources)) is not None
         ):
             run = replace(run, handle=stated)
-            note = f"tokenizer {stated.name}, by the manifest of {printable(sources[0].paths[0].name)}"
-            sources[0] = sources[0]._replace(notes=(*sources[0].notes, note))
+            sources[0] = sources[0]._replace(notes=(*sources[0].notes, tokenizer_note(stated, sources[0])))
         report = run.report(sources, [sum(now[file][0] for file in one.files) for one, now in before])
         check_unchanged({file: it for _, now in before for file, it in now.items()}, [one for one, _ in before])
     return report

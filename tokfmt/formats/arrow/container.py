@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tokfmt.core.chats import COMPLETION, PROMPT, Pairs, field_of_chats, has_message_keys
 from tokfmt.core.field_path import keys_of
 from tokfmt.core.findings import Problem, loss_in, noted
-from tokfmt.core.loss_mask import ATTENTION, LENGTHS, LOSS_MASK, POSITIONS, STARTS, mask_fields
+from tokfmt.core.loss_mask import ATTENTION, COUNTING, LENGTHS, LOSS_MASK, POSITIONS, STARTS, mask_fields
 from tokfmt.core.ragged import offsets_of
 from tokfmt.errors import (
     CorruptError,
@@ -896,7 +896,7 @@ Container = ParquetContainer | ArrowContainer
 
 
 IDS, TEXT = ("input_ids", "tokens", "token_ids", "ids"), "text"
-_CHATS = "chats"  # what a column of lists of messages can hold
+_CHATS, _FLAGS = "chats", "flags"  # what a column of lists of messages, or of booleans, can hold
 PACKED = ("input_ids", LOSS_MASK, STARTS)
 _NAME = "--text-field NAME chooses a column of text, --from-opt column=NAME any column"
 
@@ -1029,7 +1029,7 @@ def item_type(kind: Any) -> Any:
 
 
 def kind_of(kind: Any) -> str:
-    """Return what a type can hold: "ids" (lists of integers), "text" (strings or binary), "chats" (messages), or ""."""
+    """Return what a type can hold: "ids" (lists of integers), "text" (strings or binary), "chats", "flags", or ""."""
     if kind is None:
         return ""
     types, kind = arrow().types, plain(kind)
@@ -1037,7 +1037,7 @@ def kind_of(kind: Any) -> str:
         item = item_type(kind)
         if types.is_struct(item):
             return _CHATS if has_message_keys(field.name for field in item) else ""
-        return "ids" if types.is_integer(item) else ""
+        return "ids" if types.is_integer(item) else _FLAGS if types.is_boolean(item) else ""
     return "text" if str(kind).removeprefix("large_").removesuffix("_view") in ("string", "binary") else ""
 
 
@@ -1052,7 +1052,7 @@ def chosen(container: Container, options: ReadOptions) -> Column:
     column = _column(container, options)
     is_read = column.kind == "ids" and options.view == "documents"
     is_divided = not {STARTS, LENGTHS}.isdisjoint(column.mask_columns)
-    is_there = kind_of(typed(container.schema, ATTENTION)) == "ids"
+    is_there = kind_of(typed(container.schema, ATTENTION)) in ("ids", _FLAGS)
     return column._replace(attention=ATTENTION) if is_read and is_there and not is_divided else column
 
 
@@ -1082,10 +1082,10 @@ def _column(container: Container, options: ReadOptions) -> Column:
 
 def _beside(path: Place, every: Mapping[str, str], options: ReadOptions) -> tuple[tuple[str, ...], bool]:
     """Return the columns of labels, masks and starts to read, and whether "loss_mask" is not read."""
-    of_ids = [name for name, kind in every.items() if kind == "ids"]
-    masks = mask_fields(path, of_ids, options.loss_mask)
-    starts = tuple(name for name in (POSITIONS, LENGTHS) if name in of_ids)[:1]
-    return (*masks, *starts), LOSS_MASK in of_ids and options.loss_mask is None
+    there = [name for name, kind in every.items() if kind == "ids" or (kind == _FLAGS and name in COUNTING[1:])]
+    masks = mask_fields(path, there, options.loss_mask)
+    starts = tuple(name for name in (POSITIONS, LENGTHS) if name in there)[:1]
+    return (*masks, *starts), LOSS_MASK in there and options.loss_mask is None
 
 
 def _text_column(container: Container, every: Mapping[str, str], listed: str) -> Column:
@@ -1130,7 +1130,9 @@ def agreed(containers: Sequence[Container], options: ReadOptions) -> Column:
         masks = chosen(other, options).beside if both_ids else ()
         for name in dict.fromkeys((column.name, *column.beside, *masks)):
             for here, there in ((other, containers[0]), (containers[0], other)):
-                if kind_of(found := typed(here.schema, name)) != column.holds:
+                found = typed(here.schema, name)
+                own = kind_of(found) if name == column.name else kind_of(found).replace(_FLAGS, column.holds)
+                if own != column.holds:
                     what = f'has no column "{printable(name)}" of {kind}, as {printable(there.path.name)} has'
                     listed = printable(", ".join(here.schema.names[:20])) if found is None else str(found)
                     raise UnsupportedError(here.path, what, found=listed)

@@ -122,9 +122,12 @@ class Numbered:
             return lines.bounds(numbered[number - first])
         raise IndexError(f"record {number}")
 
-    def at(self, offset: int) -> int | None:
-        """Return the number of the line that holds the byte at `offset` of a plain file; None without one."""
-        table = self.table()
+    def at(self, offset: int, limit: int | None = None) -> int | None:
+        """Return the number of the line that holds the byte at `offset` of a plain file; None without one.
+
+        With `limit`, only so many lines are counted, of which it is one.
+        """
+        table = self.table(limit)
         piece = int(np.searchsorted(table.offsets, offset, side="right")) - 1
         number = int(table.firsts[piece])
         for lines, numbered in self._pieces(int(table.offsets[piece]), int(table.offsets[piece + 1])):
@@ -195,13 +198,16 @@ class Part:
         start, _ = self._numbered.bounds(record) if decompressed else self.span(record, record + 1)
         return Line(text.path, line_number(text, start), start, decompressed)
 
-    def record_at(self, offset: int) -> int | None:
-        """Return the record whose line holds the byte at `offset`; None without one, or if the file is compressed."""
+    def record_at(self, offset: int, limit: int | None = None) -> int | None:
+        """Return the record whose line holds the byte at `offset`; None without one, or if the file is compressed.
+
+        With `limit`, only so many records are counted, of which it is one.
+        """
         if self.text.compression is not None or not 0 <= offset < self.text.size:
             return None
         index = self._record_index
         if index is None:
-            return self._numbered.at(offset)
+            return self._numbered.at(offset, limit)
         record = int(np.searchsorted(index.offsets, offset, side="right")) - 1
         beyond = record < 0 or offset >= border(self.text, int(index.offsets[record]) + 1, self._longest)
         return None if beyond else record

@@ -292,7 +292,7 @@ class JsonlReader(RecordReader):
         if block.records < 0:
             return 0, -1
         first = block.first - sum(part.records() for part in self.parts[: block.file])
-        return first - (self.parts[block.file].record_at(block.start) or 0), block.records
+        return first - (self.parts[block.file].record_at(block.start, first + 1) or 0), block.records
 
     def _raise(self, lines: Lines, parsed: Parsed) -> None:
         for index, problem in parsed.problems:
