@@ -16,14 +16,13 @@ import sys
 import traceback
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import nullcontext
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 
 from tokfmt.base.options import nearest
 from tokfmt.core.format import Confidence, Format, Probe, Signature, probe_of
 from tokfmt.errors import AmbiguousFormatError, FormatError, OptionError, PluginWarning, UnknownFormatError
-from tokfmt.files.file import EMPTY, PAGE_HEAD, File, page_error, reading_error
+from tokfmt.files.file import EMPTY, PAGE_HEAD, File, files_at_hand, page_error, reading_error
 from tokfmt.files.place import AnyPlace, LocalPlace, Place, PlaceLike
 from tokfmt.wording import printable
 
@@ -190,8 +189,8 @@ def detected(path: PlaceLike) -> tuple[Format, dict[Place, File]]:
         UnknownFormatError: If no format claims it. The message describes the content, and has a remedy.
         AmbiguousFormatError: If several formats claim it with the same confidence.
     """
-    probe = probe_of(path)
-    with nullcontext() if probe.file is None else probe.file.at_hand():
+    with files_at_hand():
+        probe = probe_of(path)
         return _recognized(path, probe, candidates(probe)), probe.files or {}
 
 

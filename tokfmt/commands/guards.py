@@ -31,11 +31,11 @@ def strangers_in(destination: Place) -> Objection:
     written = (manifest.output.get("files"), manifest.output.get("bytes"))
 
     def objection(place: Place) -> str:
-        held = everything_in(place) if place.is_dir() else []
-        if not held or (written is not None and _extent(held) == written):
+        contents = everything_in(place) if place.is_dir() else []
+        if not contents or (written is not None and _extent(contents) == written):
             return ""
         format_ = _format_of(place, manifest.content.get("format"))
-        return _strangers(held if format_ is None else unrelated_files(format_, place), place)
+        return _strangers(contents if format_ is None else unrelated_files(format_, place), place)
 
     return objection
 
@@ -75,14 +75,14 @@ class StoredFormat:
             url: The address.
             stated: Its format, if there is no manifest: that of the claim of an earlier run.
         """
-        manifest, found = read_manifest(url), list[Place]()
+        manifest, files = read_manifest(url), list[Place]()
         if url.is_there():
             with contextlib.suppress(OptionError):  # The plug-in that wrote it is not installed.
                 format_ = registry.get(str(manifest.content.get("format") or stated or self.name))
-                found = [*format_.files(url), *(one for one in format_.companions(url) if one.is_there())]
+                files = [*format_.files(url), *(one for one in format_.companions(url) if one.is_there())]
         keys = [str(one.get("key")) for one in manifest.objects]
         own = [key for key in keys if key == url.key or key.startswith((f"{url.key}/", f"{url.key}."))]
-        urls = [one for one in found if isinstance(one, Url)]
+        urls = [one for one in files if isinstance(one, Url)]
         return list(dict.fromkeys([*urls, *(Url(url.scheme, url.authority, key) for key in own)]))
 
     def strangers(self, url: Url, stated: str) -> str:
@@ -97,19 +97,19 @@ class StoredFormat:
         manifest = read_manifest(url)
         format_ = _format_of(url, manifest.content.get("format") or stated or None)
         own = {str(one.get("key")) for one in manifest.objects}
-        found = everything_in(url) if format_ is None else unrelated_files(format_, url)
-        return _strangers([file for file in found if isinstance(file, Url) and file.key not in own], url)
+        files = everything_in(url) if format_ is None else unrelated_files(format_, url)
+        return _strangers([file for file in files if isinstance(file, Url) and file.key not in own], url)
 
     def measured(self, file: Path) -> tuple[int, str]:
         """Return the size and the checksum of a file."""
         return digest_of_file(file)
 
 
-def _strangers(found: Sequence[Place], place: Place) -> str:
-    if not found:
+def _strangers(files: Sequence[Place], place: Place) -> str:
+    if not files:
         return ""
-    more = f" and {len(found) - 1:,} more, which belong" if len(found) > 1 else ", which belongs"
-    return f"it holds {printable(found[0].relative(place))}{more} to no dataset there"
+    more = f" and {len(files) - 1:,} more, which belong" if len(files) > 1 else ", which belongs"
+    return f"it holds {printable(files[0].relative(place))}{more} to no dataset there"
 
 
 def _extent(files: Iterable[Place]) -> tuple[int, int] | None:
@@ -137,49 +137,49 @@ def _format_of(directory: Place, stated: object) -> Format | None:
     return format_ if registry.candidates(probe_of(directory))[format_.name] > Confidence.PLAUSIBLE else None
 
 
-def guard(destination: Place, paths: Iterable[PlaceLike], found: Iterable[SourceFiles] = ()) -> None:
+def guard(destination: Place, paths: Iterable[PlaceLike], datasets: Iterable[SourceFiles] = ()) -> None:
     """Refuse a destination that is a source, is inside or around one, or whose manifest would replace one.
 
     Args:
         destination: The path to write.
         paths: The paths of the sources, as given.
-        found: The datasets of the sources. Each of their files is protected too.
+        datasets: The datasets of the sources. Each of their files is protected too.
 
     Raises:
         ConversionError: The destination or its manifest would replace a source.
     """
     if isinstance(destination, Url):
-        _guard_address(destination, (*(file for one in found for file in one.files), *paths))
+        _guard_address(destination, (*(file for dataset in datasets for file in dataset.files), *paths))
         return
     real = os.path.realpath(resolve_link(destination).text)
     manifest, above, beneath = str(manifest_path(Path(real))), set(map(str, Path(real).parents)), os.path.join(real, "")
-    given_places = (place_of(given) for given in (*(file for one in found for file in one.files), *paths))
-    files = [given for given in given_places if isinstance(given, LocalPlace)]  # an address is not a destination
+    sources = map(place_of, (*(file for dataset in datasets for file in dataset.files), *paths))
+    files = [source for source in sources if isinstance(source, LocalPlace)]  # an address is not a destination
     ours = {status for path in (real, manifest) if (status := _identity(path)) is not None}
     parents = dict[str, str]()
-    for place, given in {os.path.abspath(given): given for given in files}.items():
-        source = _real(place, parents)
-        if source in (real, manifest) or source in above or source.startswith(beneath):
-            raise ConversionError(_is_source(destination, given))
-        if ours and _identity(source) in ours:
-            raise ConversionError(_is_source(destination, given))
+    for absolute, source in {os.path.abspath(source): source for source in files}.items():
+        path = _real(absolute, parents)
+        if path in (real, manifest) or path in above or path.startswith(beneath):
+            raise ConversionError(_is_source(destination, source))
+        if ours and _identity(path) in ours:
+            raise ConversionError(_is_source(destination, source))
 
 
 def _guard_address(destination: Url, sources: Iterable[PlaceLike]) -> None:
     """Refuse an address that is a source, is below or above one, or whose manifest would replace one."""
-    for given in map(place_of, sources):
-        if not isinstance(given, Url):
+    for source in map(place_of, sources):
+        if not isinstance(source, Url):
             continue
-        if given == destination:
+        if source == destination:
             raise ConversionError(f"{printable(destination)}: is also a source. Choose another destination")
         if (
-            destination.relative(given) is not None
-            or given.relative(destination) is not None
-            or given == manifest_path(destination)
+            destination.relative(source) is not None
+            or source.relative(destination) is not None
+            or source == manifest_path(destination)
         ):
-            where = "is below" if destination.relative(given) is not None else "would replace a part of"
+            where = "is below" if destination.relative(source) is not None else "would replace a part of"
             raise ConversionError(
-                f"{printable(destination)}: {where} {printable(given)}, which is a source. Choose another destination"
+                f"{printable(destination)}: {where} {printable(source)}, which is a source. Choose another destination"
             )
 
 
@@ -192,10 +192,10 @@ def _real(path: str, parents: dict[str, str]) -> str:
     return os.path.realpath(real) if os.path.islink(real) else real
 
 
-def _is_source(destination: Place, given: Place) -> str:
-    same = destination.real() == given.real()
-    within = destination.real().relative(given.real()) is not None
-    where = f"is inside {printable(given)}, " if within else f"would replace {printable(given)}, or a part of it, "
+def _is_source(destination: Place, source: Place) -> str:
+    same = destination.real() == source.real()
+    within = destination.real().relative(source.real()) is not None
+    where = f"is inside {printable(source)}, " if within else f"would replace {printable(source)}, or a part of it, "
     which = "is also a source" if same else f"{where}which is a source"
     return f"{printable(destination)}: {which}. Choose another destination"
 
@@ -218,7 +218,7 @@ def refuse_foreign(destination: Place) -> None:
     if isinstance(place, Url):
         writable_store(place)  # An address that cannot be written is refused by its own name.
     rows, about = ledger_paths(place)
-    for path, what, words in (
+    for path, part, words in (
         (manifest_path(place), "manifest", SCHEMA),
         (about, "ledger", "tokfmt.ledger/"),
         (rows, "ledger", "'record'"),
@@ -227,7 +227,7 @@ def refuse_foreign(destination: Place) -> None:
         if words not in (beginning or words):
             shown = path if destination.is_symlink() else destination.with_name(path.name)
             raise ConversionError(
-                f"{printable(shown)}: has the name of the {what}, and is not one. Move it away, or choose another "
+                f"{printable(shown)}: has the name of the {part}, and is not one. Move it away, or choose another "
                 "destination"
             )
 
@@ -278,35 +278,37 @@ def replaced(destination: Place) -> str:
     if not place.is_there():
         return ""
     if not place.is_dir():
-        what = f"a file of {os.lstat(place.text).st_size:,} bytes"
+        description = f"a file of {os.lstat(place.text).st_size:,} bytes"
     else:
-        held = everything_in(place)
-        what = f"a directory of {len(held):,} file{'s' * (len(held) != 1)}, "
-        what += f"{sum(os.lstat(path.text).st_size for path in held):,} bytes"
-    what += f", at {printable(place)}" if place != destination.normalized() else ""
-    return what + (", and its manifest" if manifest_path(place).exists() else "")
+        contents = everything_in(place)
+        description = f"a directory of {len(contents):,} file{'s' * (len(contents) != 1)}, "
+        description += f"{sum(os.lstat(path.text).st_size for path in contents):,} bytes"
+    description += f", at {printable(place)}" if place != destination.normalized() else ""
+    return description + (", and its manifest" if manifest_path(place).exists() else "")
 
 
 def _replaced_objects(destination: Url) -> str:
     if not destination.is_there():
         return ""
     if not destination.is_dir():
-        what = f"an object of {destination.status().size:,} bytes"
+        description = f"an object of {destination.status().size:,} bytes"
     else:
-        held = everything_in(destination)
-        what = f"{len(held):,} object{'s' * (len(held) != 1)}, "
-        what += f"{sum(path.status().size for path in held):,} bytes. Until the new ones are complete, there is none"
-    return what + (", and its manifest" if manifest_path(destination).is_there() else "")
+        contents = everything_in(destination)
+        description = f"{len(contents):,} object{'s' * (len(contents) != 1)}, "
+        description += (
+            f"{sum(path.status().size for path in contents):,} bytes. Until the new ones are complete, there is none"
+        )
+    return description + (", and its manifest" if manifest_path(destination).is_there() else "")
 
 
 def free_bytes(place: Path) -> int | None:
     """Return the free bytes on the file system of a path, which need not exist; None if they are not reported."""
     for parent in (place, *place.absolute().parents):
         try:
-            found = os.statvfs(parent)
+            space = os.statvfs(parent)
         except OSError:
             continue
-        return found.f_bavail * found.f_frsize if found.f_blocks else None
+        return space.f_bavail * space.f_frsize if space.f_blocks else None
     return None
 
 

@@ -125,11 +125,11 @@ class Overview:
     fields: tuple[str, ...] = ()
 
 
-def info(given: SourceRequest, tokenizer: str | None = None) -> Overview:
+def info(asked: SourceRequest, tokenizer: str | None = None) -> Overview:
     """Identify a dataset of any size without reading all of it.
 
     Args:
-        given: The dataset, and how to read it.
+        asked: The dataset, and how to read it.
         tokenizer: The name, directory or tokenizer.json of a tokenizer, which decodes the first token IDs (default:
             that of the manifest, if it is on this machine).
 
@@ -137,19 +137,19 @@ def info(given: SourceRequest, tokenizer: str | None = None) -> Overview:
         TokfmtError: If the dataset cannot be opened, or an option is wrong.
     """
     handle = tokenizer_of(tokenizer)
-    request = given.accepting(READS["info"])
+    request = asked.accepting(READS["info"])
     with Listing() as listing:
         return _overview(find_one(request, listing), request, handle)
 
 
-def _overview(found: Sequence[SourceFiles], request: SourceRequest, handle: TokenizerHandle | None) -> Overview:
+def _overview(datasets: Sequence[SourceFiles], request: SourceRequest, handle: TokenizerHandle | None) -> Overview:
     try:
         reading = Reading(handle, few_sequences=True, max_sequences=1, as_stored=True)
-        source = open_dataset(request, reading, found)
+        source = open_dataset(request, reading, datasets)
     except (TruncatedError, CorruptError) as error:
-        error.add_note(f"It is read as {found[0].format.name}; tokfmt check lists every problem")
+        error.add_note(f"It is read as {datasets[0].format.name}; tokfmt check lists every problem")
         raise
-    manifest = source.manifests[0] if len(found) == 1 and not request.ignore_manifest else Manifest({})
+    manifest = source.manifests[0] if len(datasets) == 1 and not request.ignore_manifest else Manifest({})
     try:
         if isinstance(source.reader, RecordReader):
             facts = _of_records(source, source.reader, manifest)
@@ -161,13 +161,13 @@ def _overview(found: Sequence[SourceFiles], request: SourceRequest, handle: Toke
     if ids and facts.get("text") is None:
         facts["text"] = _text(handle if handle is not None else _quick_tokenizer(manifest), ids)
     facts["notes"] = tuple(_with_browse(note, source) for note in facts["notes"])
-    size, made = _size(found), manifest.tokenizer
+    size, made = _size(datasets), manifest.tokenizer
     return Overview(
         path=str(source.paths[0]),
         format=source.format.name,
         title=source.format.title,
         extras=dict(source.reader.info.facts),
-        files=sum(len(one.files) for one in found),
+        files=sum(len(one.files) for one in datasets),
         size_bytes=size,
         eos_id=source.separator.eos_id,
         eos_from=source.separator.source,
@@ -185,13 +185,13 @@ def _with_browse(note: str, source: Source) -> str:
 
 def _of_records(source: Source, records: RecordReader, manifest: Manifest) -> dict[str, Any]:
     """Return the facts of text, or of token IDs in records."""
-    known, value = records.info, _first_record(source, records)
-    small = known.size <= (_RECORDS if known.random_access else _PACKED) and not source.format.is_computed
-    count = known.records if known.records is not None or not small else records.count()
-    stated = _stated_counts(source, manifest, known.split)
+    facts, value = records.info, _first_record(source, records)
+    small = facts.size <= (_RECORDS if facts.random_access else _PACKED) and not source.format.is_computed
+    count = facts.records if facts.records is not None or not small else records.count()
+    stated = _stated_counts(source, manifest, facts.split)
     top = manifest.content.get("max_id")
     return {
-        "layout": "text" if known.is_text else "token IDs",
+        "layout": "text" if facts.is_text else "token IDs",
         "sequences": count if count is not None else stated.get("sequences"),
         "tokens": stated.get("tokens"),
         "counts_from": "dataset" if count is not None else "manifest" if stated else "",
@@ -207,7 +207,7 @@ def _of_records(source: Source, records: RecordReader, manifest: Manifest) -> di
         "ids": tuple(value[:_IDS]) if isinstance(value, list) else None,
         "text": shortened(value, _CHARACTERS) if isinstance(value, str) else None,
         "notes": source.notes,
-        "fields": known.fields,
+        "fields": facts.fields,
     }
 
 
@@ -335,14 +335,14 @@ def _quick_tokenizer(manifest: Manifest) -> Any:
     with suppress(OSError, ImportError):  # an installation without dependencies has no tokenizers
         file = place / "tokenizer.json" if place.is_dir() else place
         if file.is_file() and file.status().size <= _QUICK:
-            found = tokenizer_of(str(place), local=True)
-            return found if found is not None and found.digest == made["digest"] else None
+            tokenizer = tokenizer_of(str(place), local=True)
+            return tokenizer if tokenizer is not None and tokenizer.digest == made["digest"] else None
     return None
 
 
-def _size(found: Sequence[SourceFiles]) -> int | None:
+def _size(datasets: Sequence[SourceFiles]) -> int | None:
     """Return the size of a dataset in bytes; None for more than 10,000 files."""
-    files = [file for one in found for file in one.files]
+    files = [file for one in datasets for file in one.files]
     return int(extent(files)["bytes"]) if len(files) <= _FILES else None
 
 

@@ -25,7 +25,7 @@ from tokfmt.core.reader import Separators, TokenReader, windows
 from tokfmt.core.records import RecordReader
 from tokfmt.errors import Loss, OptionError
 from tokfmt.files.fields import Section
-from tokfmt.files.file import File, everything_in, names_in, natural_key, open_file
+from tokfmt.files.file import File, everything_in, files_at_hand, names_in, natural_key, open_file
 from tokfmt.files.place import AnyPlace, Place, PlaceLike, place_of
 from tokfmt.wording import counted
 
@@ -149,7 +149,11 @@ class Signature(NamedTuple):
         """
         if self.is_named(name) or (is_text and (self.text or any(word in head for word in self.words))):
             return True
-        return bool(self.starts) and any(head.startswith(self.starts, offset) for offset in self.at)
+        if self.starts:
+            for offset in self.at:
+                if head.startswith(self.starts, offset):
+                    return True
+        return False
 
     def has_beside(self, path: Place) -> bool:
         """Return whether the file `beside` is there."""
@@ -171,11 +175,11 @@ def probe_of(path: PlaceLike, directory: Probe | None = None) -> Probe:
     if path.is_dir():
         names = names_in(path)
         return Probe(path, is_directory=True, entries=tuple(sorted(names, key=_order_of(names))), files={})
-    file = open_file(path, may_be_page=True) if directory is None else directory.opened(path)
-    files = {path: file} if directory is None else directory.files
-    size, ends = file.size, min(file.size, PROBE_BYTES)
-    file.prefetch([(0, ends), (size - ends, size)], keep=True)
-    with file.at_hand():
+    with files_at_hand():
+        file = open_file(path, may_be_page=True) if directory is None else directory.opened(path)
+        files = {path: file} if directory is None else directory.files
+        size, ends = file.size, min(file.size, PROBE_BYTES)
+        file.prefetch([(0, ends), (size - ends, size)], keep=True)
         head = file.read(0, ends)
         tail = head if ends == size else file.read(size - ends, ends)
     return Probe(path, is_directory=False, size=size, head=head, tail=tail, file=file, files=files)

@@ -20,7 +20,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -66,6 +66,7 @@ _STAND_INS = frozenset([b"v", b"<", b"\xef", b" ", b"\t", b"\n", b"\r"])  # Firs
 _ALLOWED = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 _MOST_OPEN = 256 if _ALLOWED == resource.RLIM_INFINITY else min(256, _ALLOWED // 2)  # Some systems allow 256 in all.
 """Descriptors kept open at once. The files of a larger dataset are opened again for each read."""
+_AT_HAND = 8  # descriptors that a thread keeps beyond that while it opens a dataset
 
 
 class Ends(NamedTuple):
@@ -86,11 +87,38 @@ class Ends(NamedTuple):
     shift: int = 0
 
 
-class _Open:
-    """The number of files that hold a descriptor."""
+class _Open(threading.local):
+    """The number of files that hold a descriptor.
 
-    count = 0
+    `beyond` are those that this thread holds beyond the limit, inside `files_at_hand`; None outside.
+    """
+
+    count: ClassVar[int] = 0
     lock = threading.RLock()  # Reentrant, because a garbage collection inside may close another file.
+    beyond: list[File] | None = None
+
+
+_open = _Open()
+
+
+@contextmanager
+def files_at_hand() -> Iterator[None]:
+    """Keep a few files that this thread opens in here open until the end, even if enough are open.
+
+    No other thread may read them at the end. Without it, each read of such a file would open it again.
+    """
+    if _open.beyond is not None:
+        yield
+        return
+    files: list[File] = []
+    _open.beyond = files
+    try:
+        yield
+    finally:
+        _open.beyond = None
+        for file in files:
+            if _Open.count > _MOST_OPEN:
+                file.close()
 
 
 class File:
@@ -221,8 +249,8 @@ class File:
         self._is_looked_at, length = True, min(self.size, _LARGEST_PLACEHOLDER)
         head = bytes(beginning[:length]) if len(beginning) >= length else self.read(0, length)
         if head.startswith(_LFS) and (size := re.search(rb"^size (\d+)$", head, re.MULTILINE)):
-            what = f"is a placeholder of Git LFS ({int(size[1]):,} bytes are not here)"
-            raise StandInError(self.path, what, remedy="Run git lfs pull in its clone")
+            problem = f"is a placeholder of Git LFS ({int(size[1]):,} bytes are not here)"
+            raise StandInError(self.path, problem, remedy="Run git lfs pull in its clone")
         if PAGE_HEAD.match(head) and not self.may_be_page:
             raise page_error(self.path)
 
@@ -239,20 +267,6 @@ class File:
         finally:
             if not is_kept:
                 os.close(fd)
-
-    @contextmanager
-    def at_hand(self) -> Iterator[None]:
-        """Hold the descriptor in here, however many files are open. No other thread reads the file meanwhile."""
-        if self._fd is None:
-            fd = self._reopen()
-            with _Open.lock:
-                self._fd = fd
-                _Open.count += 1
-        try:
-            yield
-        finally:
-            if _Open.count > _MOST_OPEN:
-                self.close()
 
     def duplicate(self) -> File:
         """Return the same file with a descriptor of its own, without opening it again."""
@@ -376,9 +390,9 @@ class File:
                     raw = pread(self._fd, size, begin + start * width)  # type: ignore[arg-type]
                     if raw[edge] == mark and len(raw) == size:
                         # A bytearray, because callers may write to it.
-                        found = array(size // width - taken, native, empty + raw, skipped)
-                        if not (signed and found.size and found.item(found.argmax()) >> sign):
-                            return found
+                        values = array(size // width - taken, native, empty + raw, skipped)
+                        if not (signed and values.size and values.item(values.argmax()) >> sign):
+                            return values
             except (OSError, TypeError, IndexError):  # `general` reports no descriptor, a short read, a bad number.
                 pass
             return general(number)
@@ -404,8 +418,12 @@ class File:
     def _keep(self, fd: int) -> bool:
         """Keep a descriptor, unless enough are open or another thread was faster."""
         with _Open.lock:
-            if self._fd is not None or _Open.count >= _MOST_OPEN:
+            if self._fd is not None:
                 return False
+            if _Open.count >= _MOST_OPEN:
+                if _open.beyond is None or len(_open.beyond) == _AT_HAND:
+                    return False
+                _open.beyond.append(self)
             self._fd = fd
             _Open.count += 1
             return True
@@ -506,10 +524,6 @@ class StoredFile(File):
             raise SourceChangedError.while_read(self.path) from error
         except OSError as error:
             raise reading_error(self.path, error) from error
-
-    @contextmanager
-    def at_hand(self) -> Iterator[None]:
-        yield
 
     @contextmanager
     def descriptor(self) -> Iterator[int]:
@@ -662,9 +676,9 @@ class Stream(io.RawIOBase):
 
     def read(self, size: int = -1) -> bytes:
         left = max(0, self._file.size - self._at)
-        found = self._file.read(self._at, left if size < 0 else min(size, left))
-        self._at += len(found)
-        return found
+        data = self._file.read(self._at, left if size < 0 else min(size, left))
+        self._at += len(data)
+        return data
 
     def readinto(self, buffer: memoryview) -> int:  # type: ignore[override]
         content = self.read(len(buffer))
@@ -709,15 +723,15 @@ def reading_error(path: PlaceLike, error: OSError) -> FormatError:
         return FormatError(
             path, f"no such file; only its manifest, {manifest}, is there", remedy="Copy the dataset again"
         )
-    what = reasons.get(error.errno or 0, (error.strerror or "cannot be read").lower())
+    reason = reasons.get(error.errno or 0, (error.strerror or "cannot be read").lower())
     if isinstance(path, Url):
         remedy = _NAME_A_FILE if path.scheme in ("http", "https") and error.errno == errno.ENOENT else None
-        return FormatError(path, what, remedy=remedy)
+        return FormatError(path, reason, remedy=remedy)
     text = path.text if isinstance(path, Place) else os.fspath(path)
     if error.errno == errno.ENOTDIR and os.path.isfile(folder := os.path.dirname(text)):
         return FormatError(folder, "is a file", expected=f"a directory that holds {os.path.basename(text)}")
     piped = error.errno == errno.ENXIO or (error.errno == errno.ENOENT and text == "-")
-    return FormatError(path, what, remedy=_SAVE if piped else None)
+    return FormatError(path, reason, remedy=_SAVE if piped else None)
 
 
 def _manifest_of(path: PlaceLike) -> str:

@@ -355,8 +355,8 @@ class Url(Place):
 
     def __post_init__(self) -> None:
         if self.key and any(part in ("", ".", "..") for part in self.key.split("/")):
-            what = "an empty part" if "//" in f"/{self.key}/" else "a part . or .."
-            raise OptionError(f"{printable(self)}: {what} in a key cannot be addressed")
+            part = "an empty part" if "//" in f"/{self.key}/" else "a part . or .."
+            raise OptionError(f"{printable(self)}: {part} in a key cannot be addressed")
 
     @staticmethod
     def parse(text: str) -> Url:
@@ -640,7 +640,7 @@ def _with_key(url: Url) -> Url:
     return url
 
 
-def destination_of(given: PlaceLike) -> Place:
+def destination_of(place: PlaceLike) -> Place:
     """Return the place that a user names to be written: an address, or a local path.
 
     To write to a local path that looks like an address, give its absolute path.
@@ -648,11 +648,11 @@ def destination_of(given: PlaceLike) -> Place:
     Raises:
         OptionError: If it is an address that cannot be written, or a bucket.
     """
-    if isinstance(given, Place):
-        return given
-    text = os.fspath(given)
+    if isinstance(place, Place):
+        return place
+    text = os.fspath(place)
     if (match := _ADDRESS.match(text)) is None:
-        return LocalPlace(given)
+        return LocalPlace(place)
     if not _is_registered(match[1]) or match[1].lower() in _READ_ONLY:
         raise _not_written(text)
     if match[2] == "/":
@@ -665,35 +665,35 @@ def is_address(text: str) -> bool:
     return _ADDRESS.match(text) is not None
 
 
-def place_of(given: PlaceLike) -> Place:
+def place_of(place: PlaceLike) -> Place:
     """Return the place that a user gives: an address if its scheme is registered, else a local path.
 
     Raises:
         OptionError: If it is an address of another scheme, and no local path of that name exists.
     """
-    if isinstance(given, Place):
-        return given
-    text = os.fspath(given)
+    if isinstance(place, Place):
+        return place
+    text = os.fspath(place)
     if (match := _ADDRESS.match(text)) is not None:
         if match[2] != "/" and not os.path.lexists(text) and _is_registered(match[1]):
             return Url.parse(text)
         refuse_address(text, "read")
-    return LocalPlace(given)
+    return LocalPlace(place)
 
 
-def local_path(given: PlaceLike, what: str) -> LocalPlace:
+def local_path(path: PlaceLike, role: str) -> LocalPlace:
     """Return the local path of a place, for a library or a system call that takes only local paths.
 
     Args:
-        given: The place.
-        what: The thing at the place, for the message: "an HDF5 file".
+        path: The place.
+        role: The thing at the place, for the message: "an HDF5 file".
 
     Raises:
         UnsupportedError: If it is an address.
     """
-    place = place_of(given)
+    place = place_of(path)
     if not isinstance(place, LocalPlace):
-        raise UnsupportedError(place, f"{what} is read from a local path only", remedy=_READ_REMEDY)
+        raise UnsupportedError(place, f"{role} is read from a local path only", remedy=_READ_REMEDY)
     return place
 
 

@@ -100,6 +100,7 @@ class Publisher(ABC):
         keep: Keep the hidden directory at the end. Needs `kept`, which sets it from the start.
         readable: Permissions that a new output on this machine has at most: those of its sources.
         removed: The unfinished work of an earlier run was removed.
+        is_checked: The caller has checked that the destination may be replaced. `appear` checks it again.
         journal: The finished work of a run that may be continued.
     """
 
@@ -133,7 +134,7 @@ class Publisher(ABC):
         self.path = self._built = self.home / "build" / self.destination.name
         self.scratch = self.home / "scratch"
         self._kept, self._shared, self._lock, self._new = kept, shared, -1, False
-        self._published = False
+        self._published, self.is_checked = False, False
 
     def __enter__(self) -> Self:
         self._new = not os.path.lexists(self.home)
@@ -141,7 +142,7 @@ class Publisher(ABC):
             with writing(self.given):
                 check_private(self.home)
             self._recall()
-        if not self.published:
+        if not self.published and not self.is_checked:
             self.check_replaceable()
         try:
             self._occupy()
@@ -232,8 +233,8 @@ class Publisher(ABC):
             raise missing
         name, lock = self.home.name, self.home / "lock"
         if not is_signed(lock):
-            what = "is not a directory of tokfmt, and has the name of one"
-            raise ConversionError(f"{printable(self.home)}: {what}. Move it away, or choose another destination")
+            problem = "is not a directory of tokfmt, and has the name of one"
+            raise ConversionError(f"{printable(self.home)}: {problem}. Move it away, or choose another destination")
         raise ConversionError(
             f"{printable(self.given)}: another tokfmt is writing it now ({name} is locked by {holder(lock)}). "
             "Wait for it, or stop it"
@@ -319,8 +320,8 @@ class Publisher(ABC):
         except OSError as error:
             if not self.published:
                 raise write_error(self.given, error) from error
-            what = "may not survive a crash, or lack the files beside it"
-            raise ConversionError(f"{printable(self.given)}: {what}: {write_reason(error)}") from error
+            risk = "may not survive a crash, or lack the files beside it"
+            raise ConversionError(f"{printable(self.given)}: {risk}: {write_reason(error)}") from error
 
     def _leave(self) -> None:
         if self._lock >= 0:
@@ -577,28 +578,28 @@ def publish_all(outputs: Mapping[Publisher, FilesBeside]) -> None:
         ConversionError: If one cannot be published.
     """
     drafts = dict[Publisher, FilesBeside]()
-    for one, beside in outputs.items():
-        with one.explained():
-            drafts[one] = one.prepare(beside)
+    for publisher, beside in outputs.items():
+        with publisher.explained():
+            drafts[publisher] = publisher.prepare(beside)
     with ExitStack() as undo:
-        for one in drafts:
-            undo.callback(_undone, one)
-        for one, names in drafts.items():
-            with one.explained():
-                one.appear(names)
+        for publisher in drafts:
+            undo.callback(_undone, publisher)
+        for publisher, names in drafts.items():
+            with publisher.explained():
+                publisher.appear(names)
         for companions in (True, False):
-            for one, names in drafts.items():
-                with one.explained():
-                    one.accompany(names, companions=companions)
+            for publisher, names in drafts.items():
+                with publisher.explained():
+                    publisher.accompany(names, companions=companions)
         undo.pop_all()
-    for one in drafts:
-        with one.explained():
-            one.settle()
+    for publisher in drafts:
+        with publisher.explained():
+            publisher.settle()
 
 
-def _undone(one: Publisher) -> None:
+def _undone(publisher: Publisher) -> None:
     with contextlib.suppress(OSError):  # The error that is being raised says more.
-        one.withdraw()
+        publisher.withdraw()
 
 
 def _inode(path: Path) -> int:

@@ -136,17 +136,17 @@ def obstacle(path: Path, objection: Objection) -> str:
     for point in _mount_points():
         if real == point or real in point.parents:
             return "it is a mount point" if real == point else f"{printable(point)} in it is a mount point"
-    for where, what in _stood_in():
+    for where, role in _stood_in():
         if real == where or real in where.parents:
-            return f"it {'is' if real == where else 'contains'} {what}"
+            return f"it {'is' if real == where else 'contains'} {role}"
     return objection(LocalPlace(path))
 
 
 def _stood_in() -> list[tuple[Path, str]]:
-    found = [(Path(os.path.realpath(os.path.expanduser("~"))), "your home directory")]
+    places = [(Path(os.path.realpath(os.path.expanduser("~"))), "your home directory")]
     with contextlib.suppress(OSError):  # The current directory was removed.
-        found.insert(0, (Path(os.path.realpath(os.getcwd())), "the current directory"))
-    return found
+        places.insert(0, (Path(os.path.realpath(os.getcwd())), "the current directory"))
+    return places
 
 
 def _mount_points() -> list[Path]:

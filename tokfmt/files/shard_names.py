@@ -85,8 +85,8 @@ def _literal(text: str) -> str:
 
 def follows(before: str, name: str) -> bool:
     """Return False if the names of two files differ only in their number, and the second is not the next one."""
-    (one, first), (other, second) = map(_numbered, (before, name))
-    return one != other or first is None or second == first + 1
+    (home, first), (other, second) = map(_numbered, (before, name))
+    return home != other or first is None or second == first + 1
 
 
 def _numbered(name: str) -> tuple[tuple[str, ...], int | None]:

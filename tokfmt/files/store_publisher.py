@@ -251,12 +251,12 @@ class StorePublisher(Publisher):
         """Compare the data with what the store states, and upload the entries: step 2."""
         self.claim.check()
         there = self._stated(self.uploaded)
-        for key, one in self.uploaded.items():
-            if there.get(key) != one.identity:
-                what = "deleted" if key not in there else "changed"
+        for key, stored in self.uploaded.items():
+            if there.get(key) != stored.identity:
+                change = "deleted" if key not in there else "changed"
                 place = printable(f"{self.url.scheme}://{self.url.authority}/{key}")
                 raise ConversionError(
-                    f"{place}: another writer has {what} it since it was uploaded, so the dataset is not published. "
+                    f"{place}: another writer has {change} it since it was uploaded, so the dataset is not published. "
                     "Run again when no other writer is there"
                 )
         for name in self._entries():
@@ -334,14 +334,14 @@ class StorePublisher(Publisher):
         """
         stated = {key: Uploaded(*facts) for key, *facts in self.journal.done(OBJECT).values()}
         there = self._stated(stated)
-        for key, one in stated.items():
+        for key, stored_object in stated.items():
             name = self.name_of(key)
             _, digest = self.files.get(name, (0, None))
-            if there.get(key) == one.identity and digest in (None, one.digest):
-                self.uploaded[key] = one
+            if there.get(key) == stored_object.identity and digest in (None, stored_object.digest):
+                self.uploaded[key] = stored_object
                 continue
             file = self.path.parent / name  # The spool may still have it.
-            is_kept = digest is not None or (file.is_file() and self._kind.measured(file) == one.measured)
+            is_kept = digest is not None or (file.is_file() and self._kind.measured(file) == stored_object.measured)
             if self.has_early_uploads and not is_kept:
                 again = "Run once with --overwrite and without --resume"
                 if self.of_tasks:

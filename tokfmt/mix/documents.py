@@ -938,11 +938,11 @@ def notes_on_quota(file: RecipeFile, name: str | None, quota: int, taken: int, b
     why = f"document drawn has {beyond:,}, and documents are not cut"
     if taken:
         return (f"{taken:,} of the {quota:,} tokens of its {'quota' if name else 'budget'}: the next {why}",)
-    what = (
+    note = (
         f'source "{printable(name)}" gives nothing to its quota' if name else "the sources give nothing to the budget"
     )
     raise ShortfallError(
-        f"{printable(file.where)}: {what} of {quota:,} tokens: the first {why}. Set tokens to {beyond:,} or more"
+        f"{printable(file.where)}: {note} of {quota:,} tokens: the first {why}. Set tokens to {beyond:,} or more"
     )
 
 

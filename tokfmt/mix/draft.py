@@ -164,9 +164,9 @@ class TextRecipe(RecordReader):
 
     def unprepared(self) -> OptionError:
         """Return the error of a command that needs the sequences or samples of the recipe."""
-        what = "text" if self._readers else 'dedup = "exact"'
+        reason = "text" if self._readers else 'dedup = "exact"'
         return OptionError(
-            f"{printable(self.file.where)}: is a recipe with {what}, whose samples exist once it is stored. "
+            f"{printable(self.file.where)}: is a recipe with {reason}, whose samples exist once it is stored. "
             f"tokfmt convert {printable(self.file.where)} DST stores it, tokfmt recipe shows its sources"
         )
 

@@ -68,8 +68,8 @@ class RecipeInspection(Inspection):
         reader, _ = open_recipe(self.recipe or read_recipe(self.path), self.hints)
         stated, asked = reader.info.eos_id, "none" if self.hints.no_eos else self.hints.eos_id
         if stated is not None and asked not in (None, stated):
-            what = f"--eos {asked} contradicts the recipe, whose separator is {stated}"
-            raise OptionError(f"{self.path}: {what}. --to-eos {asked} writes {asked} in its place", name="eos")
+            problem = f"--eos {asked} contradicts the recipe, whose separator is {stated}"
+            raise OptionError(f"{self.path}: {problem}. --to-eos {asked} writes {asked} in its place", name="eos")
         return reader
 
     def sections(self) -> Sequence[Section]:

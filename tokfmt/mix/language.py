@@ -332,8 +332,8 @@ def _contradictions(recipe: RecipeFile) -> Iterator[tuple[str, str]]:
     if recipe.convention != "starts" and recipe.to_bos is not None:
         yield f'to_bos with labels = "{recipe.convention}"', 'Leave it out; it is for labels = "starts"'
     if recipe.convention != "starts" and led:
-        what = f'source "{printable(led[0].name)}" has bos, and labels = "{recipe.convention}"'
-        yield what, "Leave it out; documents keep the lead that they have"
+        problem = f'source "{printable(led[0].name)}" has bos, and labels = "{recipe.convention}"'
+        yield problem, "Leave it out; documents keep the lead that they have"
 
 
 def _of_sources(recipe: RecipeFile) -> Iterator[tuple[str, str]]:
@@ -400,14 +400,14 @@ def _values(kind: type, table: Any, where: Place, title: str) -> dict[str, Any]:
     for key in fields(kind):
         if table_values.get(key.name) is None:
             continue
-        what = f"{title}: {key.name}" if title else key.name
+        key_name = f"{title}: {key.name}" if title else key.name
         try:
-            values[key.name] = value = fit(what, table_values[key.name], hints_of(kind)[key.name], key.metadata)
+            values[key.name] = value = fit(key_name, table_values[key.name], hints_of(kind)[key.name], key.metadata)
         except OptionError as error:
             remedy = f"Did you mean {error.nearest}?" if error.nearest else None
-            raise FormatError(where, what, expected=error.expected, found=error.found, remedy=remedy) from error
+            raise FormatError(where, key_name, expected=error.expected, found=error.found, remedy=remedy) from error
         if isinstance(value, str) and not value.strip():
-            raise FormatError(where, f"{what} is empty", remedy="Leave it out, or give it a value")
+            raise FormatError(where, f"{key_name} is empty", remedy="Leave it out, or give it a value")
     return values
 
 
@@ -447,21 +447,23 @@ def in_toml(recipe: RecipeFile) -> str:
     """Return a recipe as TOML, without the keys that have their defaults."""
     lines = [f"tokfmt = {VERSION}"]
     lines += [
-        f"{one.name} = {_toml(getattr(recipe, one.name))}"
-        for one in fields(recipe)
-        if one.name not in ("where", "sources", "filters", "tokfmt") and getattr(recipe, one.name) != one.default
+        f"{key.name} = {_toml(getattr(recipe, key.name))}"
+        for key in fields(recipe)
+        if key.name not in ("where", "sources", "filters", "tokfmt") and getattr(recipe, key.name) != key.default
     ]
     for entry in recipe.sources:
         lines += ["", "[[source]]"]
         lines += [
-            f"{one.name} = {_toml(getattr(entry, one.name))}"
-            for one in (*fields(entry)[1:2], *fields(entry)[:1], *fields(entry)[2:])
-            if getattr(entry, one.name) != one.default
+            f"{key.name} = {_toml(getattr(entry, key.name))}"
+            for key in (*fields(entry)[1:2], *fields(entry)[:1], *fields(entry)[2:])
+            if getattr(entry, key.name) != key.default
         ]
     for name, rules in recipe.filters.items():
         lines += ["", f"[filter.{_toml(name)}]"]
         lines += [
-            f"{one.name} = {getattr(rules, one.name)}" for one in fields(rules) if getattr(rules, one.name) is not None
+            f"{rule.name} = {getattr(rules, rule.name)}"
+            for rule in fields(rules)
+            if getattr(rules, rule.name) is not None
         ]
     return "\n".join(lines) + "\n"
 

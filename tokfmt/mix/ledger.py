@@ -442,21 +442,21 @@ def read_ledger(path: Place, name: str | None) -> Ledger | None:
         file.close()
     if not valid:
         raise CorruptError(about_at, "is not a ledger of tokfmt", remedy=_AGAIN)
-    found = {
+    counted = {
         **extent(written_files(format_of(path, name), path)),
         "xxh3_128": read_manifest(path).output.get("xxh3_128"),
     }
-    for key, value in found.items():
+    for key, value in counted.items():
         if None not in (value, dataset.get(key)) and value != dataset[key]:
-            what = f"belongs to another {printable(path.name)} than the one that is there, by its {key}"
-            raise CorruptError(about_at, what, expected=dataset[key], found=value, remedy=_AGAIN)
+            problem = f"belongs to another {printable(path.name)} than the one that is there, by its {key}"
+            raise CorruptError(about_at, problem, expected=dataset[key], found=value, remedy=_AGAIN)
     file = open_file(rows_at)
     size = _HEAD + rows * ROW.itemsize
     if file.size < size:
         raise TruncatedError(rows_at, "is cut", expected=f"{size:,} bytes", found=f"{file.size:,}", remedy=_AGAIN)
     if file.size > size or file.read(0, _HEAD) != _head(rows):
-        what = f"does not match {printable(about_at.name)}, which states {rows:,} rows"
-        raise CorruptError(rows_at, what, remedy=_AGAIN)
+        problem = f"does not match {printable(about_at.name)}, which states {rows:,} rows"
+        raise CorruptError(rows_at, problem, remedy=_AGAIN)
     stored_rows: NDArray[np.void] | LedgerRows = np.empty(0, ROW)
     if rows:
         mapped = isinstance(rows_at, Path)
@@ -503,8 +503,8 @@ def compare_ledger(ledger: Ledger, reader: TokenReader) -> None:
     """
     info, count, before = reader.info, ledger.sequences, 0
     if info.sequences != count:
-        what = f"does not have the {ledger.unit} of the dataset"
-        raise CorruptError(ledger.path, what, expected=f"{info.sequences:,}", found=f"{count:,}", remedy=_AGAIN)
+        problem = f"does not have the {ledger.unit} of the dataset"
+        raise CorruptError(ledger.path, problem, expected=f"{info.sequences:,}", found=f"{count:,}", remedy=_AGAIN)
     tokens_of_rows = np.zeros(count, np.int64)
     for a, b in windows(0, len(ledger.rows)):
         sequence, source, record, start, stop = (
@@ -514,8 +514,8 @@ def compare_ledger(ledger: Ledger, reader: TokenReader) -> None:
         wrong |= (stop < start) | (source < 0) | (source >= len(ledger.sources))
         if wrong.any():
             row = a + int(np.argmax(wrong))
-            what = f"row {row:,} names a sequence, source or record that cannot exist"
-            raise CorruptError(ledger.path, what, offset=_HEAD + row * ROW.itemsize, remedy=_AGAIN)
+            problem = f"row {row:,} names a sequence, source or record that cannot exist"
+            raise CorruptError(ledger.path, problem, offset=_HEAD + row * ROW.itemsize, remedy=_AGAIN)
         np.add.at(tokens_of_rows, sequence, stop - start)
         before = int(sequence[-1])
     for a, b in windows(0, count):
@@ -525,9 +525,9 @@ def compare_ledger(ledger: Ledger, reader: TokenReader) -> None:
         )  # rows hold no padding
         if wrong.any():
             wrong_sequence = a + int(np.argmax(wrong))
-            what = f"the rows of sequence {wrong_sequence:,} do not hold as many tokens as the sequence"
+            problem = f"the rows of sequence {wrong_sequence:,} do not hold as many tokens as the sequence"
             expected, found = f"{int(lengths[wrong_sequence - a]):,}", f"{int(tokens_of_rows[wrong_sequence]):,}"
-            raise CorruptError(ledger.path, what, expected=expected, found=found, remedy=_AGAIN)
+            raise CorruptError(ledger.path, problem, expected=expected, found=found, remedy=_AGAIN)
 
 
 class Ledgers:
@@ -615,14 +615,14 @@ def listed_request(ledger: Ledger, listed: Mapping[str, Any]) -> SourceRequest:
     expected, text = listed["bytes"], listed["kind"] == "text"
     size = extent(place for path in paths for place in format_.files(path))["bytes"]
     if size != expected:
-        what = "has changed since the ledger was written"
-        raise SourceChangedError(paths[0], what, expected=f"{expected:,} bytes", found=f"{size:,}", remedy=_AGAIN)
+        problem = "has changed since the ledger was written"
+        raise SourceChangedError(paths[0], problem, expected=f"{expected:,} bytes", found=f"{size:,}", remedy=_AGAIN)
     digest = None
     if listed.get("xxh3_128") is not None and len(paths) == 1 and not (text and size > LITTLE):
         digest = _digest_of(paths[0], format_) if text else read_manifest(paths[0]).output.get("xxh3_128")
     if digest not in (None, listed.get("xxh3_128")):
-        what = f"has changed since the ledger was written, by its {'bytes' if text else 'manifest'}"
-        raise SourceChangedError(paths[0], what, expected=listed["xxh3_128"], found=digest, remedy=_AGAIN)
+        problem = f"has changed since the ledger was written, by its {'bytes' if text else 'manifest'}"
+        raise SourceChangedError(paths[0], problem, expected=listed["xxh3_128"], found=digest, remedy=_AGAIN)
     return request
 
 

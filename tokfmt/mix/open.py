@@ -112,8 +112,8 @@ def _lost(parts: Sequence[Opened], allow_loss: frozenset[str], *, cut: bool) -> 
             yield from (Loss("inner-boundaries", boundaries_of(inner)) for inner in info.inner)
             if info.segmented and info.sample_length is None:
                 yield loss_in(part.paths[0], "inner-boundaries", "where documents begin inside of rows")
-        if "loss-mask" in allow_loss and (what := _masks_of(info)) and (cut or not has_labels(part.axis)):
-            yield loss_in(part.paths[0], "loss-mask", what)
+        if "loss-mask" in allow_loss and (masks := _masks_of(info)) and (cut or not has_labels(part.axis)):
+            yield loss_in(part.paths[0], "loss-mask", masks)
 
 
 def _refuse_ended(
@@ -131,9 +131,11 @@ def _refuse_ended(
     for k in unknown:
         for part in parts[k]:
             if part.axis is not None and without_ends(part, part.axis, to_eos)[1]:
-                what = f'source "{printable(sources[k].name)}" states no separator, and its sequences end with {to_eos}'
+                problem = (
+                    f'source "{printable(sources[k].name)}" states no separator, and its sequences end with {to_eos}'
+                )
                 ways = f'eos = {to_eos} reads it as the separator, eos = "none" as content'
-                raise ConversionError(f"{printable(file.where)}: {what}, that of the other sources. {ways}")
+                raise ConversionError(f"{printable(file.where)}: {problem}, that of the other sources. {ways}")
 
 
 def _masks_of(info: Info) -> str:
@@ -222,8 +224,8 @@ def _refuse_other_recipe(part: Opened, handle: TokenizerHandle | None, allow_los
     if vocabulary is None or handle is None or "tokenizers" in allow_loss:
         return
     if vocabulary.made["digest"] != handle.digest:
-        what = "is a recipe of IDs that another tokenizer made"
-        raise TokenizerMismatchError(part.paths[0], what, handle.name, vocabulary.name)
+        problem = "is a recipe of IDs that another tokenizer made"
+        raise TokenizerMismatchError(part.paths[0], problem, handle.name, vocabulary.name)
 
 
 def _refuse_beyond(parts: Sequence[Opened], handle: TokenizerHandle) -> None:
@@ -276,13 +278,13 @@ def _entered(recipe: Place, above: Nesting | None) -> Nesting:
     if place in above.places:
         raise FormatError(recipe, "includes itself", remedy="A recipe may name others, but not in a circle")
     above.opened[0] += 1
-    for what, maximum, count in (
+    for quantity, maximum, count in (
         ("recipes, each a source of the one before", _MAX_DEPTH, len(above.places) + 1),
         ("recipes", _MAX_RECIPES, above.opened[0]),
     ):
         if count > maximum:
             remedy = "Name the sources of some of them instead, or store some first with tokfmt convert"
-            raise _NestingError(above.outermost, f"is made of more than {maximum:,} {what}", remedy=remedy)
+            raise _NestingError(above.outermost, f"is made of more than {maximum:,} {quantity}", remedy=remedy)
     return above._replace(places=(*above.places, place))
 
 
@@ -615,8 +617,8 @@ def _refuse_borders(readers: Sequence[TokenReader], parts: Sequence[Opened], all
                 "--allow-loss inner-boundaries joins them",
             )
         if info.inner and "inner-boundaries" not in allow_loss:
-            what = f"states {boundaries_of(info.inner[0])}, and a recipe has no place for that"
-            raise FormatError(part.paths[0], what, remedy="--allow-loss inner-boundaries joins them")
+            problem = f"states {boundaries_of(info.inner[0])}, and a recipe has no place for that"
+            raise FormatError(part.paths[0], problem, remedy="--allow-loss inner-boundaries joins them")
 
 
 def _are_masked(
@@ -630,20 +632,20 @@ def _are_masked(
     """
     masked = False
     for reader, part in zip(readers, parts, strict=True):
-        what, path, info = _masks_of(reader.info), part.paths[0], reader.info
+        masks, path, info = _masks_of(reader.info), part.paths[0], reader.info
         labeled = has_labels(reader)
-        if not what or "loss-mask" in allow_loss or (stored and labeled):
+        if not masks or "loss-mask" in allow_loss or (stored and labeled):
             continue
         if reader.marks(0, 0) is None or (labeled and info.sample_length is not None):
             remedy = "--allow-loss loss-mask does without them"
             if labeled or info.nonstandard_masks:
                 remedy = f'pack = "stored" takes its samples with their masks; {remedy}'
-            raise FormatError(path, f"has {what}", remedy=remedy)
+            raise FormatError(path, f"has {masks}", remedy=remedy)
         try:
             for a, b in windows(0, info.tokens if labeled else 0):
                 reader.marks(a, b)  # labels can be other IDs than the tokens
         except ConversionError as error:
-            raise FormatError(path, f"has {what}: {error}") from error
+            raise FormatError(path, f"has {masks}: {error}") from error
         masked = True
     return masked
 

@@ -236,11 +236,11 @@ class Samples(TokenReader):
     def _every(self) -> range:
         return range(len(self.sources))
 
-    def _short(self, what: str, needed: int, there: int, passes: int) -> ShortfallError:
+    def _short(self, unit: str, needed: int, there: int, passes: int) -> ShortfallError:
         missing, epochs = needed - there, needed * passes / there
         times = "one pass yields" if passes == 1 else f"{passes:,} passes yield"
         return ShortfallError(
-            f"{printable(self.file.where)}: {what}: the budget needs {needed:,} samples; {times} {there:,}: "
+            f"{printable(self.file.where)}: {unit}: the budget needs {needed:,} samples; {times} {there:,}: "
             f"short by {missing:,} samples ({missing * self.seq_len:,} tokens). Allow epochs = {-int(-epochs // 1)}, "
             "or ask for fewer tokens"
         )
@@ -277,17 +277,17 @@ class Samples(TokenReader):
 
     def _slowly(self, slow: Slow) -> str:
         """Return the note on a source that takes long to read in another order."""
-        what = f"{printable(slow.source.name)}: shuffled samples of {slow.source.format}"
+        reason = f"{printable(slow.source.name)}: shuffled samples of {slow.source.format}"
         if has_room(slow.size_bytes):
             copy = human_bytes(slow.size_bytes)
-            return f"{what} take long to decode. Training first copies its tokens to the cache, once: {copy}"
+            return f"{reason} take long to decode. Training first copies its tokens to the cache, once: {copy}"
         reader, tokens = slow.source.reader, slow.source.info.tokens
         begun, read, length = time.thread_time(), 0, min(self.seq_len, tokens)
         for start in np.linspace(0, tokens - length, _TRIED).astype(np.int64).tolist():
             read += len(reader.tokens(start, start + length))
         speed = read / max(time.thread_time() - begun, 1e-6) / 1e6
         return (
-            f"{what} are read at about {speed:,.2g} million tokens per second, and a copy of its tokens "
+            f"{reason} are read at about {speed:,.2g} million tokens per second, and a copy of its tokens "
             f"({human_bytes(slow.size_bytes)}) does not fit into the cache. Convert it to a .pbin, which is read fast"
         )
 
@@ -532,16 +532,15 @@ class Samples(TokenReader):
         Sources whose copy does not fit are left as they are. A warning lists what is copied.
         """
         slow, self._slow = self._slow, []
-        for axis, one in slow:
-            if not has_room(one.size_bytes):
+        for axis, draft in slow:
+            if not has_room(draft.size_bytes):
                 continue
-            where, name = printable(self.file.where), printable(one.source.name)
-            what = (
-                f"{where}: copying {human_bytes(one.size_bytes)} of tokens of {name} ({one.source.format}) to the cache"
-            )
-            warnings.warn(f"{what}, once, as shuffled samples take long to decode", LoaderWarning, stacklevel=3)
-            if not axis.copy(one):
-                warnings.warn(f"{what} failed; shuffled samples are decoded one by one", LoaderWarning, stacklevel=3)
+            where, name = printable(self.file.where), printable(draft.source.name)
+            amount = f"{human_bytes(draft.size_bytes)} of tokens of {name} ({draft.source.format})"
+            note = f"{where}: copying {amount} to the cache"
+            warnings.warn(f"{note}, once, as shuffled samples take long to decode", LoaderWarning, stacklevel=3)
+            if not axis.copy(draft):
+                warnings.warn(f"{note} failed; shuffled samples are decoded one by one", LoaderWarning, stacklevel=3)
 
     def _refuse_beyond(self, vocabulary: Vocabulary, grid: Grid, samples: Sequence[int]) -> None:
         """Raise TokenizerMismatchError for IDs without a token, except the separator and the padding."""
@@ -673,13 +672,13 @@ class PackedRows(TokenReader):
             ConversionError: If a label that counts is not the next token, because no mask can express that.
         """
         if size != samples.seq_len:
-            what = f"--to-opt pack_size={size}: samples of this recipe predict up to {samples.seq_len:,} tokens"
+            problem = f"--to-opt pack_size={size}: samples of this recipe predict up to {samples.seq_len:,} tokens"
             way = f"Use --to-opt pack_size={samples.seq_len}, or leave seq_len out of the recipe"
-            raise OptionError(f"{what}. {way}", name="pack_size")
+            raise OptionError(f"{problem}. {way}", name="pack_size")
         if not samples.shifted:
-            what = "packed rows predict the next token, and labels of these samples are not moved by one"
+            problem = "packed rows predict the next token, and labels of these samples are not moved by one"
             raise OptionError(
-                f'--to-opt pack_size={size}: {what}. Write labels = "next" in the recipe', name="pack_size"
+                f'--to-opt pack_size={size}: {problem}. Write labels = "next" in the recipe', name="pack_size"
             )
         self.samples, self._at_once = samples, max(1, _WINDOW // samples.seq_len)
         lengths = [self._rows(a, b)[0] for a, b in windows(0, samples.count, self._at_once)]
@@ -765,8 +764,10 @@ def _refuse_leads(file: RecipeFile, sources: Sequence[TokenSource]) -> None:
     """
     for source in sources if file.to_bos is None else ():
         for lead in source.leads:
-            what = f'documents of source "{printable(source.name)}" begin with {lead}, and labels = "starts" with 0'
-            raise ConversionError(f"{printable(file.where)}: {what}. Write to_bos = {lead} above the first [[source]]")
+            problem = f'documents of source "{printable(source.name)}" begin with {lead}, and labels = "starts" with 0'
+            raise ConversionError(
+                f"{printable(file.where)}: {problem}. Write to_bos = {lead} above the first [[source]]"
+            )
 
 
 def separator_of(file: RecipeFile, sources: Sequence[Ending]) -> int | None:
@@ -819,8 +820,8 @@ def _check_rows(source: TokenSource, width: int, labels: str | None) -> None:
         remedy = None
         if info.length_given:
             remedy = f'Set options = {{ seq_len = "{width}" }} for the source, if its blocks have that length'
-        what, found = "its samples have another length", info.sample_length
-        raise FormatError(path, what, expected=width, found=found, remedy=remedy)
+        problem, found = "its samples have another length", info.sample_length
+        raise FormatError(path, problem, expected=width, found=found, remedy=remedy)
     for a, b in () if info.sample_length == width else windows(0, info.sequences, _WINDOW):
         lengths = np.diff(source.reader.offsets(a, b))
         if (other := np.flatnonzero(lengths != width)).size:

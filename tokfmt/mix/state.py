@@ -86,8 +86,10 @@ def samples_in(state: Mapping[str, Any], view: Samples) -> int:
     for k, (source, stated) in enumerate(zip(view.sources, state.get("checksums") or (), strict=False), 1):
         for ours, theirs in zip(source.checksums, stated, strict=False):
             if ours and theirs and ours != theirs:
-                what = f'is the recipe of the state, but source {k} ("{printable(source.name)}") has another checksum'
-                raise SourceChangedError(view.file.where, what, expected=theirs, found=ours, remedy=_REMEDY)
+                problem = (
+                    f'is the recipe of the state, but source {k} ("{printable(source.name)}") has another checksum'
+                )
+                raise SourceChangedError(view.file.where, problem, expected=theirs, found=ours, remedy=_REMEDY)
     if samples > view.count:
         raise OptionError(
             f"the state is at sample {samples:,}, and the recipe ends after {view.count:,}. Give it a budget "
@@ -97,27 +99,27 @@ def samples_in(state: Mapping[str, Any], view: Samples) -> int:
         if number < view.count and (found := _hash(view, number)) != stated:
             paths = {str(path) for span in view.spans(number) for path in view.sources[span.source].paths}
             listed = ", ".join(map(printable, sorted(paths)[:_NAMED]))
-            what = f"is the recipe of the state, but the data changed: content of sample {number:,}, from {listed}"
-            raise SourceChangedError(view.file.where, what, expected=stated, found=found, remedy=_REMEDY)
+            problem = f"is the recipe of the state, but the data changed: content of sample {number:,}, from {listed}"
+            raise SourceChangedError(view.file.where, problem, expected=stated, found=found, remedy=_REMEDY)
     return samples
 
 
 def _of_another_recipe(state: Mapping[str, Any], view: Samples) -> SourceChangedError:
     """Return the error of a state with another fingerprint. It lists the facts that differ, and values of the first."""
-    what = "is not the recipe of the state, or its data changed"
+    problem = "is not the recipe of the state, or its data changed"
     ours, theirs = _facts(view), state.get("facts")
     theirs = theirs if isinstance(theirs, Mapping) else {}
     missing = "nothing"
     differing = [key for key in dict.fromkeys((*theirs, *ours)) if theirs.get(key, missing) != ours.get(key, missing)]
     if not theirs or not differing:
         expected, found = str(state["fingerprint"]), view.fingerprint
-        return SourceChangedError(view.file.where, what, expected=expected, found=found, remedy=_REMEDY)
+        return SourceChangedError(view.file.where, problem, expected=expected, found=found, remedy=_REMEDY)
     first, *others = differing
     more = f" and {len(others) - _NAMED:,} more" if len(others) > _NAMED else ""
     also = f"{', '.join(others[:_NAMED])}{more} {'differ' if len(others) > 1 else 'differs'}, and " if others else ""
     return SourceChangedError(
         view.file.where,
-        f"{what}: {also}{first}",
+        f"{problem}: {also}{first}",
         expected=json.dumps(theirs.get(first, missing)),
         found=json.dumps(ours.get(first, missing)),
         remedy=_REMEDY,

@@ -123,8 +123,8 @@ class Manifest(NamedTuple):
         shares = split.get("shares") if isinstance(split, dict) else None
         if not isinstance(shares, dict) or not isinstance(own, dict) or len(own) != 1:
             return []
-        before, found, after = dataset_path(self.path).name.rpartition(f".{next(iter(own))}")
-        return [f"{before}.{name}{after}" for name in shares] if found else []
+        before, middle, after = dataset_path(self.path).name.rpartition(f".{next(iter(own))}")
+        return [f"{before}.{name}{after}" for name in shares] if middle else []
 
     def counts(self, split: object = None, *, samples: bool = False) -> Mapping[str, Any]:
         """Return a mapping with `sequences` and `tokens` of the dataset, or of one split if it has several.

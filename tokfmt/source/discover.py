@@ -75,13 +75,13 @@ def identified(place: Place) -> tuple[Format, dict[Place, File], Manifest | None
 
 
 def find_sources(
-    request: SourceRequest, known: Found | None = None, listing: Listing | None = None
+    request: SourceRequest, earlier: Found | None = None, listing: Listing | None = None
 ) -> list[SourceFiles]:
     """Find the datasets that a request names by paths, by patterns, and with `recursive` below directories.
 
     Args:
         request: The paths and the format of the sources.
-        known: Datasets that were found already, by path and the given name of the format.
+        earlier: Datasets that were found already, by path and the given name of the format.
         listing: The listing of the opening that they are found for (default: one that ends with the search).
 
     Raises:
@@ -89,21 +89,21 @@ def find_sources(
         DetectionError: The format of a path cannot be detected.
         OptionError: A path or the name of the format is invalid.
     """
-    known, name, opened, found = known or {}, request.format, 0, list[SourceFiles]()
+    earlier, name, opened, datasets = earlier or {}, request.format, 0, list[SourceFiles]()
     try:
         with listing or Listing() as asked:
-            for one in side_by_side(
-                lambda path: known.get((path, name)) or dataset_at(path, request), dataset_paths(request, asked)
+            for dataset in side_by_side(
+                lambda path: earlier.get((path, name)) or dataset_at(path, request), dataset_paths(request, asked)
             ):
-                opened += len(one.opened)
+                opened += len(dataset.opened)
                 if opened > _OPENED:
-                    one.close()
-                found.append(one)
+                    dataset.close()
+                datasets.append(dataset)
     except UnknownFormatError as error:
         if request.eos is None:
             raise
         raise UnknownFormatError(error.path, error.why, error.remedy.replace(" --eos ID", "")) from error
-    return found
+    return datasets
 
 
 _OPENED = 64  # files that stay open between detection and opening; others are opened again, if they did not change
@@ -289,10 +289,10 @@ def snapshot(datasets: Iterable[SourceFiles]) -> dict[Place, Identity]:
     """
     seen = dict[Place, Identity]()
     files = list[Place]()
-    for one in datasets:
-        for file in one.files:
-            seen[file] = one.opened[file].identity if file in one.opened else _NOT_SEEN
-            files += [] if file in one.opened else [file]
+    for dataset in datasets:
+        for file in dataset.files:
+            seen[file] = dataset.opened[file].identity if file in dataset.opened else _NOT_SEEN
+            files += [] if file in dataset.opened else [file]
     identities = identities_now(files)
     for file in files:
         try:
@@ -308,13 +308,15 @@ def check_unchanged(before: Mapping[Place, Identity], datasets: Iterable[SourceF
         with Listing() as listing:  # A store lists the files of a dataset once.
             now = snapshot(
                 # A file that is lost is one of the dataset's only if it was there before.
-                one._replace(
+                dataset._replace(
                     files=tuple(
-                        file for file in one.format.files(one.path.asking(listing)) if file in before or file.is_there()
+                        file
+                        for file in dataset.format.files(dataset.path.asking(listing))
+                        if file in before or file.is_there()
                     ),
                     opened={},
                 )
-                for one in datasets
+                for dataset in datasets
             )
     except FormatError as error:
         raise SourceChangedError(error.path, "disappeared while it was being read") from error

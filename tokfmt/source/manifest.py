@@ -235,12 +235,12 @@ def _tokenizer_digest(place: Place) -> str | None:
 
 
 def manifests_beside(
-    found: Sequence[SourceFiles], request: SourceRequest, of_folder: FolderManifests | None = None
+    datasets: Sequence[SourceFiles], request: SourceRequest, of_folder: FolderManifests | None = None
 ) -> tuple[list[Manifest], list[str]]:
     """Return the manifest of each dataset, compared with its files, and notes on manifests that are ignored.
 
     Args:
-        found: The datasets.
+        datasets: The datasets.
         request: Whether damage is accepted, and whether manifests are ignored.
         of_folder: The manifests of directories that were read already (default: none).
 
@@ -249,27 +249,27 @@ def manifests_beside(
     """
     read, notes = list[Manifest](), list[str]()
     of_folder = FolderManifests() if of_folder is None else of_folder
-    for one in found:
-        manifest = manifest_of(one, of_folder)
-        differences = file_differences(one, manifest) if one.files else ()
-        wrong = next((contradiction(one.path, manifest, *difference) for difference in differences), None)
+    for dataset in datasets:
+        manifest = manifest_of(dataset, of_folder)
+        differences = file_differences(dataset, manifest) if dataset.files else ()
+        wrong = next((contradiction(dataset.path, manifest, *difference) for difference in differences), None)
         if wrong is not None:
-            kept = request.allow_partial and not request.ignore_manifest and shrunk(one, manifest) is not None
-            if not kept and not request.ignore_manifest:
+            is_shrunk = request.allow_partial and not request.ignore_manifest and shrunk(dataset, manifest) is not None
+            if not is_shrunk and not request.ignore_manifest:
                 raise wrong
-            if not kept:
+            if not is_shrunk:
                 manifest = Manifest({})
                 notes.append(f"the dataset {wrong.what}; {IGNORED}")
         elif manifest.broken:
-            what = f"the manifest {printable(manifest.path.name)} cannot be read"
-            notes.append(f"{what} and is not used: {manifest.broken}")
+            problem = f"the manifest {printable(manifest.path.name)} cannot be read"
+            notes.append(f"{problem} and is not used: {manifest.broken}")
         read.append(manifest)
     return read, notes
 
 
-def own_manifest(one: SourceFiles) -> Manifest:
+def own_manifest(dataset: SourceFiles) -> Manifest:
     """Return the manifest beside a dataset, which was read when the dataset was found."""
-    return read_manifest(one.path) if one.manifest is None else one.manifest
+    return read_manifest(dataset.path) if dataset.manifest is None else dataset.manifest
 
 
 class FolderManifests(dict[tuple[Format, Place], tuple[Manifest, frozenset[str]]]):
@@ -285,14 +285,14 @@ class FolderManifests(dict[tuple[Format, Place], tuple[Manifest, frozenset[str]]
         return facts, names
 
 
-def manifest_of(one: SourceFiles, of_folder: FolderManifests | None = None) -> Manifest:
+def manifest_of(dataset: SourceFiles, of_folder: FolderManifests | None = None) -> Manifest:
     """Return the manifest beside a dataset. For a file without one, return the shared facts of its directory's."""
-    manifest = own_manifest(one)
-    if manifest.content or one.path.is_dir():
+    manifest = own_manifest(dataset)
+    if manifest.content or dataset.path.is_dir():
         return manifest
     of_folder = FolderManifests() if of_folder is None else of_folder
-    shared, names = of_folder[one.format, one.path.normalized().parent]
-    return shared if one.path.name in names else manifest
+    shared, names = of_folder[dataset.format, dataset.path.normalized().parent]
+    return shared if dataset.path.name in names else manifest
 
 
 _SHARED = ("format", "eos_id", "eos_stored", "bos_id", "bos_stored", "tokenizer", "options", "recipe", "labels")
@@ -343,9 +343,9 @@ def as_written(
             if read != usual[name] and not own:
                 read_with[name] = read
     stated = [word for word in words_of(read_with) if word.partition("=")[0] in written]
-    one = printable(manifests[0].path.name.removesuffix(MANIFEST))
+    first = printable(manifests[0].path.name.removesuffix(MANIFEST))
     notes = [
-        f"read with {word}, by the manifest of {one}; --from-opt {word} or another value overrides it"
+        f"read with {word}, by the manifest of {first}; --from-opt {word} or another value overrides it"
         for word in stated
     ]
     if any(manifest.rows for manifest in manifests) and "view" in usual and not asked & _JOINING:
@@ -353,12 +353,12 @@ def as_written(
         read_with["view"] = "samples"
         joins = "stride=overlap" if "stride" in usual else "view=documents"
         joined = f"--from-opt {joins} joins them"
-        notes.append(f"each sample is a sequence, by the manifest of {one}; {joined}")
+        notes.append(f"each sample is a sequence, by the manifest of {first}; {joined}")
     bos = request.bos
     if bos is None and any(manifest.ids[1] is not None for manifest in manifests):
         bos = _stated_lead(manifests)
-        what = f"the lead {bos} of sequences is not content, by the manifest of {one}"
-        notes.append(f"{what}; --bos none reads it as content")
+        note = f"the lead {bos} of sequences is not content, by the manifest of {first}"
+        notes.append(f"{note}; --bos none reads it as content")
     return replace(request, options={**request.options, **read_with}, bos=bos), tuple(notes)
 
 
@@ -372,29 +372,29 @@ def _stated_lead(manifests: Sequence[Manifest]) -> int | None:
     for other in manifests:
         if other.ids[1] != lead:
             stated = ["none" if lead_id is None else lead_id for lead_id in (lead, other.ids[1])]
-            what = f"states the lead {stated[0]}, and {printable(other.path.name)} states {stated[1]}"
-            raise FormatError(first, what, remedy="Read them one by one, or give --bos ID or --bos none")
+            problem = f"states the lead {stated[0]}, and {printable(other.path.name)} states {stated[1]}"
+            raise FormatError(first, problem, remedy="Read them one by one, or give --bos ID or --bos none")
     return lead
 
 
 def _check_all_rows(manifests: Sequence[Manifest]) -> None:
     rows, others = ([one.path for one in manifests if one.rows is stated] for stated in (True, False))
     if others:
-        what = f"states that each sample is a sequence, and {printable(others[0].name)} does not"
+        problem = f"states that each sample is a sequence, and {printable(others[0].name)} does not"
         remedy = "Read them one by one, or join the samples with --from-opt view=documents"
-        raise FormatError(rows[0], what, remedy=remedy)
+        raise FormatError(rows[0], problem, remedy=remedy)
 
 
-def found_as_written(one: SourceFiles, request: SourceRequest) -> tuple[SourceRequest, tuple[str, ...]]:
+def found_as_written(dataset: SourceFiles, request: SourceRequest) -> tuple[SourceRequest, tuple[str, ...]]:
     """Return `as_written` for a dataset that may be damaged; a manifest that contradicts it is ignored."""
     try:
-        manifests, _ = manifests_beside([one], replace(request, ignore_manifest=True))
+        manifests, _ = manifests_beside([dataset], replace(request, ignore_manifest=True))
     except FormatError:
         return request, ()
-    return as_written(one.format, request, manifests)
+    return as_written(dataset.format, request, manifests)
 
 
-def file_differences(one: SourceFiles, manifest: Manifest) -> Iterator[tuple[str, Any, Any]]:
+def file_differences(dataset: SourceFiles, manifest: Manifest) -> Iterator[tuple[str, Any, Any]]:
     """Compare a manifest with its files, and yield what differs.
 
     Yields:
@@ -406,10 +406,10 @@ def file_differences(one: SourceFiles, manifest: Manifest) -> Iterator[tuple[str
     """
     if not manifest.output:
         return
-    if manifest.content.get("format") != one.format.name:
-        yield "the format", manifest.content.get("format"), one.format.name
+    if manifest.content.get("format") != dataset.format.name:
+        yield "the format", manifest.content.get("format"), dataset.format.name
         return
-    of_files = extent(written_files(one.format, one.path, one.files))
+    of_files = extent(written_files(dataset.format, dataset.path, dataset.files))
     for key in ("files", "bytes"):
         if manifest.output.get(key) != of_files[key]:
             yield key, manifest.output.get(key), of_files[key]
@@ -431,19 +431,21 @@ def checksum_contradiction(path: Place, manifest: Manifest, measured: Mapping[st
     return contradiction(path, manifest, "the checksum", expected, found)
 
 
-def shrunk(one: SourceFiles, manifest: Manifest) -> Damage | None:
+def shrunk(dataset: SourceFiles, manifest: Manifest) -> Damage | None:
     """Return the damage of a dataset that has fewer files or bytes than its manifest states; None for any other.
 
     Raises:
         FormatError: The status of a file cannot be read.
     """
-    differences = list(file_differences(one, manifest)) if one.files else []
+    differences = list(file_differences(dataset, manifest)) if dataset.files else []
     if not differences or not all(
         type(stated) is int and type(found) is int and found < stated for _, stated, found in differences
     ):
         return None
-    facts = "; ".join(f"expected {grouped(stated)} {what}, found {found:,}" for what, stated, found in differences)
-    return Damage(f"{printable(one.path)}: its manifest {printable(manifest.path.name)} states more: {facts}")
+    facts = "; ".join(
+        f"expected {grouped(stated)} {quantity}, found {found:,}" for quantity, stated, found in differences
+    )
+    return Damage(f"{printable(dataset.path)}: its manifest {printable(manifest.path.name)} states more: {facts}")
 
 
 def describes(manifest: Manifest, format_: Format, path: Place) -> bool:
@@ -459,16 +461,16 @@ def describes(manifest: Manifest, format_: Format, path: Place) -> bool:
     """
     if not manifest.output or manifest.content.get("format") != format_.name:
         return False  # this answer needs no list of the directory
-    one = SourceFiles(path, format_, tuple(format_.files(path)))
-    return next(file_differences(one, manifest), None) is None
+    dataset = SourceFiles(path, format_, tuple(format_.files(path)))
+    return next(file_differences(dataset, manifest), None) is None
 
 
-def contradiction(path: Place, manifest: Manifest, what: str, expected: object, found: object) -> CorruptError:
+def contradiction(path: Place, manifest: Manifest, quantity: str, expected: object, found: object) -> CorruptError:
     """Return the error of a manifest that states another fact than its dataset shows."""
-    may_be_cut = what in ("files", "bytes")
+    may_be_cut = quantity in ("files", "bytes")
     return (CorruptError if may_be_cut else ContradictionError)(
         path,
-        f"contradicts its manifest {printable(manifest.path.name)} in {what}",
+        f"contradicts its manifest {printable(manifest.path.name)} in {quantity}",
         expected=expected,
         found=found,
         remedy="Copy it again, or remove the manifest if the change was intended; --ignore-manifest "
@@ -488,8 +490,8 @@ def written_files(format_: Format, path: Place, files: Sequence[Place] | None = 
     """
     inside, own = f"{path}{os.sep}", {path, *format_.companions(path)}
     inside = inside.removeprefix(f"{os.curdir}{os.sep}")  # pathlib removes a leading "./" from the paths of the files
-    found = format_.files(path) if files is None else files
-    return [file for file in found if file in own or str(file).startswith(inside)]
+    written = format_.files(path) if files is None else files
+    return [file for file in written if file in own or str(file).startswith(inside)]
 
 
 def extent(files: Iterable[Place]) -> dict[str, Any]:

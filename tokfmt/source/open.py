@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -23,7 +23,7 @@ from tokfmt.errors import (
     TokfmtError,
     UnendedError,
 )
-from tokfmt.files.file import refuse_stand_in
+from tokfmt.files.file import files_at_hand, refuse_stand_in
 from tokfmt.files.listing import Listing
 from tokfmt.files.place import Place, place_of
 from tokfmt.files.shard_names import names_by_directory, notes_on_shards, refuse_incomplete
@@ -145,34 +145,33 @@ def open_dataset(
         SeparatorUnknownError: A stream needs a separator, and none is known.
         TokenizerMismatchError: Another tokenizer made the dataset.
     """
-    with (files and files[0].path.listing) or Listing() as listing:
+    with (files and files[0].path.listing) or Listing() as listing, files_at_hand():
         if files is None:
             files = find_one(request, listing)
         elif files[0].path.listing is not listing:
             files = [one.asking(listing) for one in files]
         format_ = files[0].format
-        with next((file.at_hand() for file in files[0].opened.values()), nullcontext()):
-            manifests, ignored = manifests_beside(files, request, of_folder)
-            request, written = as_written(format_, request, manifests)
-            known = known_separator(request.eos, [one.path for one in files], manifests)
-            hints = hints_of(files[0], request, known, reading)
-            opened = {place: file for one in files for place, file in one.hand_out(keep=reading.keeps_files).items()}
-            stored = _inspected(files, read_options(format_, request), hints._replace(files=opened))
-            stored, damage = _complete(stored, files, request, manifests, reads_ends=reading.reads_ends)
-            info = stored.info
-            source = Source(
-                tuple(one.path for one in files),
-                format_,
-                stored,
-                known or Separator(None),
-                (*ignored, *written, *_notes(files, request, info, manifests)),
-                tokenizers=(info.made_by,) if format_.is_computed else tuple(one.tokenizer for one in manifests),
-                left_out=tuple(one.left_out for one in files if one.left_out),
-                damage=damage,
-                bos_id=request.bos if isinstance(request.bos, int) else None,
-                manifests=tuple(manifests),
-            )
-            source = _with_separator(source, request, known, hints, reading)
+        manifests, ignored = manifests_beside(files, request, of_folder)
+        request, written = as_written(format_, request, manifests)
+        stated = known_separator(request.eos, [one.path for one in files], manifests)
+        hints = hints_of(files[0], request, stated, reading)
+        opened = {place: file for one in files for place, file in one.hand_out(keep=reading.keeps_files).items()}
+        stored = _inspected(files, read_options(format_, request), hints._replace(files=opened))
+        stored, damage = _complete(stored, files, request, manifests, reads_ends=reading.reads_ends)
+        info = stored.info
+        source = Source(
+            tuple(one.path for one in files),
+            format_,
+            stored,
+            stated or Separator(None),
+            (*ignored, *written, *_notes(files, request, info, manifests)),
+            tokenizers=(info.made_by,) if format_.is_computed else tuple(one.tokenizer for one in manifests),
+            left_out=tuple(one.left_out for one in files if one.left_out),
+            damage=damage,
+            bos_id=request.bos if isinstance(request.bos, int) else None,
+            manifests=tuple(manifests),
+        )
+        source = _with_separator(source, request, stated, hints, reading)
         return source if reading.as_stored else _contents(source, files, request, reading)
 
 
@@ -234,9 +233,9 @@ def advise_partial(error: FormatError, request: SourceRequest) -> None:
                     error.advise("--allow-partial --eos ID saves the complete documents")
 
 
-def _is_of(one: SourceFiles, file: Place) -> bool:
+def _is_of(dataset: SourceFiles, file: Place) -> bool:
     """Return True if a file, which may be missing, belongs to a dataset."""
-    return file in (one.path, *(one.files or ())) or (one.path.is_dir() and one.path in file.parents)
+    return file in (dataset.path, *(dataset.files or ())) or (dataset.path.is_dir() and dataset.path in file.parents)
 
 
 def _saves(source: Source) -> bool:
@@ -273,24 +272,26 @@ def _datasets(files: Sequence[SourceFiles]) -> list[Sequence[SourceFiles]]:
     return [[one] for one in files] if any(one.path.is_dir() for one in files) else [files]
 
 
-def hints_of(one: SourceFiles, request: SourceRequest, known: Separator | None, reading: Reading = CONTENTS) -> Hints:
+def hints_of(
+    dataset: SourceFiles, request: SourceRequest, stated: Separator | None, reading: Reading = CONTENTS
+) -> Hints:
     """Return the hints with which the format inspects a dataset.
 
     Args:
-        one: The files of the dataset, or of its first path.
+        dataset: The files of the dataset, or of its first path.
         request: As in `open_dataset`.
-        known: The separator that the request or a manifest states; None without one.
+        stated: The separator that the request or a manifest states; None without one.
         reading: As in `open_dataset`.
     """
     return Hints(
-        eos_id=known.eos_id if known else None,
+        eos_id=stated.eos_id if stated else None,
         allow_loss=request.allow_loss,
-        no_eos=known is not None and known.eos_id is None,
+        no_eos=stated is not None and stated.eos_id is None,
         jobs=reading.jobs,
         collect_invalid=reading.collect_invalid,
         tokenizer_eos=None if reading.tokenizer is None else reading.tokenizer.eos_id,
         every_end=request.every_end,
-        source_files=one if one.format.is_computed else None,
+        source_files=dataset if dataset.format.is_computed else None,
         allow_partial=request.allow_partial,
         few_sequences=reading.few_sequences,
         max_sequences=reading.max_sequences,
@@ -333,9 +334,9 @@ def _complete(
     left_out, damage = stored.info.other_splits, tuple[Damage, ...]()
     missing = [
         refuse_incomplete(directory, names, partial=request.allow_partial, left_out=left_out)
-        for one in files
-        if one.path.is_dir()
-        for directory, names in names_by_directory(one.files).items()
+        for dataset in files
+        if dataset.path.is_dir()
+        for directory, names in names_by_directory(dataset.files).items()
     ]
     if request.allow_partial and reads_ends:
         damage = stored.info.damage
@@ -350,12 +351,12 @@ def _complete(
             *(sign for sign in signs if sign is not None),
             *(Damage(holes) for holes in missing if holes),
         )
-    for one in files:
-        if one.left_out and "other-files" not in request.allow_loss:
-            deeper = "--recursive reads the directories below as well; " if one.below else ""
-            what = f"is read as {one.format.name}, and holds {one.left_out}"
+    for dataset in files:
+        if dataset.left_out and "other-files" not in request.allow_loss:
+            deeper = "--recursive reads the directories below as well; " if dataset.below else ""
+            problem = f"is read as {dataset.format.name}, and holds {dataset.left_out}"
             remedy = f"{deeper}--allow-loss other-files leaves out what is not read"
-            raise FormatError(one.path, what, remedy=remedy)
+            raise FormatError(dataset.path, problem, remedy=remedy)
     return stored, damage
 
 
@@ -376,7 +377,7 @@ def _notes(
 
 
 def _with_separator(
-    source: Source, request: SourceRequest, known: Separator | None, hints: Hints, reading: Reading
+    source: Source, request: SourceRequest, stated: Separator | None, hints: Hints, reading: Reading
 ) -> Source:
     """Return a source with its separator, and with notes on it and on the tokenizers that made its token IDs.
 
@@ -392,10 +393,10 @@ def _with_separator(
     if reading.tokenizer is not None and not is_text:
         notes += tuple(notes_on_tokenizers(source.paths, source.tokenizers, reading.tokenizer, request.allow_loss))
     if isinstance(stored, RecordReader):
-        known = known_separator(request.eos, (), ()) if is_text else known
+        stated = known_separator(request.eos, (), ()) if is_text else stated
         if stored.info.eos_id is not None:  # Records state it themselves, as those of a recipe do.
-            known = Separator(stored.info.eos_id, source.format.name)
-        separator = known or Separator(default, "tokenizer" if default is not None else "")
+            stated = Separator(stored.info.eos_id, source.format.name)
+        separator = stated or Separator(default, "tokenizer" if default is not None else "")
         if is_text:
             made = source.tokenizers if source.format.is_computed else (None,) * len(source.paths)
             return source._replace(separator=separator, tokenizers=made, bos_id=None)
@@ -404,8 +405,8 @@ def _with_separator(
     separator, dataset = decided(
         stored,
         request.eos,
-        known,
-        known if request.eos is None else known_separator(None, source.paths, manifests),
+        stated,
+        stated if request.eos is None else known_separator(None, source.paths, manifests),
         default,
         source.paths[0],
         reads_ends=reading.reads_ends,
@@ -484,8 +485,8 @@ def _closed(source: Source, stored: TokenReader, files: Sequence[SourceFiles]) -
         SeparatorUnknownError: The separator is not known.
     """
     whole = all(
-        one.files and describes(manifest, one.format, one.path)
-        for one, manifest in zip(files, source.manifests, strict=True)
+        dataset.files and describes(manifest, dataset.format, dataset.path)
+        for dataset, manifest in zip(files, source.manifests, strict=True)
     )
     if not isinstance(source.reader, TokenReader) or (whole and not source.damage):
         return source

@@ -73,9 +73,9 @@ class SourceRequest:
     every_end: bool = False
 
     def __post_init__(self) -> None:
-        for name, given in (("eos", self.eos), ("bos", self.bos)):
-            if given is not None:
-                fitted = fit(name, given, EosChoice, {"minimum": 0, "maximum": sys.maxsize})
+        for name, value in (("eos", self.eos), ("bos", self.bos)):
+            if value is not None:
+                fitted = fit(name, value, EosChoice, {"minimum": 0, "maximum": sys.maxsize})
                 object.__setattr__(self, name, fitted)  # an int, also if it was a number of numpy
 
     @staticmethod
@@ -217,8 +217,8 @@ def expanded(paths: Iterable[PlaceLike], listing: Listing | None = None) -> tupl
         place = place_of(path)
         if listing is not None and (place.listing is None or not place.listing.depth):
             place = place.asking(listing)
-        names = place.parts if place.is_local else place.parts[1:]
-        if not any(map(glob.has_magic, names)) or place.is_there():
+        names = str(place) if place.is_local else "/".join(place.parts[1:])
+        if not glob.has_magic(names) or place.is_there():
             places.append(place)
             continue
         matches = sorted(
@@ -361,8 +361,8 @@ def _bound(word: str, selection: str, default: int) -> int:
     try:
         return parse_count(word) if word.strip() else default
     except OptionError as error:
-        what = "sequences A to B - 1, as 0:10, A: or :B, or one number"
-        raise OptionError(f"selection {selection!r}: expected A:B ({what}), found {word.strip()!r}") from error
+        bounds = "sequences A to B - 1, as 0:10, A: or :B, or one number"
+        raise OptionError(f"selection {selection!r}: expected A:B ({bounds}), found {word.strip()!r}") from error
 
 
 def needed(selection: str | None, default: int) -> int | None:
@@ -398,10 +398,12 @@ def check_losses(names: Iterable[str]) -> frozenset[str]:
     """
     words = frozenset([names] if isinstance(names, str) else names)
     if not words <= set(LOSSES):  # otherwise no format has to be imported
-        known = loss_words()
-        for name in sorted(words - set(known)):
+        acceptable = loss_words()
+        for name in sorted(words - set(acceptable)):
             raise OptionError(
-                f"--allow-loss {name}: is not one of {', '.join(known)}", name=name, nearest=nearest(name, known)
+                f"--allow-loss {name}: is not one of {', '.join(acceptable)}",
+                name=name,
+                nearest=nearest(name, acceptable),
             )
     return words
 

@@ -232,10 +232,10 @@ def notes_on_tokenizers(
     for path, made in zip(places, tokenizers, strict=True):
         if made is not None and made["digest"] != tokenizer.digest:
             if "tokenizers" not in allow_loss:
-                what = (
+                problem = (
                     f"{_OTHERWISE}: another file was at that path" if tokenizer.name == made.get("name") else _OTHERWISE
                 )
-                raise TokenizerMismatchError(path, what, _titled(tokenizer.describe()), _titled(made))
+                raise TokenizerMismatchError(path, problem, _titled(tokenizer.describe()), _titled(made))
             yield f"{path.name} was made with the tokenizer {_titled(made)} and is read with {tokenizer.name}"
 
 
@@ -245,8 +245,8 @@ def _titled(made: Mapping[str, Any]) -> str:
 
 def unknown_id(path: Place, name: object, ids: TokenizerIds, found: int) -> TokenizerMismatchError:
     """Return the error of a dataset with an ID that the tokenizer in use does not have."""
-    what = "holds IDs that the tokenizer does not have"
-    return TokenizerMismatchError(path, what, f"{ids}, as {name} has them", f"{found:,}")
+    problem = "holds IDs that the tokenizer does not have"
+    return TokenizerMismatchError(path, problem, f"{ids}, as {name} has them", f"{found:,}")
 
 
 def hold_chats(sources: Iterable[Source]) -> bool:
@@ -276,10 +276,10 @@ def agreed_tokenizer(
         # A recipe of text can have sources of token IDs too.
         is_text = source.reader.info.is_text and not source.format.is_computed
         for path, stated in zip(source.paths, source.tokenizers, strict=True):
-            one = named if is_text else stated
-            unknown |= one is None
-            if one is not None:
-                made.setdefault(str(one["digest"]), (path, one))
+            maker = named if is_text else stated
+            unknown |= maker is None
+            if maker is not None:
+                made.setdefault(str(maker["digest"]), (path, maker))
     if named is not None and made:
         made = {str(named["digest"]): (sources[0].paths[0], named), **made}
     if len(made) > 1:
@@ -308,8 +308,8 @@ def _named_in_metadata(sources: Sequence[Source], allow_loss: frozenset[str]) ->
         return ""
     (first, before), (other, path) = list(places.items())[:2]
     if "tokenizers" not in allow_loss:
-        what = "has files of several tokenizers" if path == before else "was made with another tokenizer"
-        raise TokenizerMismatchError(path, f"{what}, by its metadata", first, other)
+        problem = "has files of several tokenizers" if path == before else "was made with another tokenizer"
+        raise TokenizerMismatchError(path, f"{problem}, by its metadata", first, other)
     return f"IDs of {len(places)} tokenizers, by metadata: {', '.join(places)}"
 
 
@@ -348,9 +348,9 @@ def refuse_other_ends(source: Source) -> None:
         return
     path, looked = printable(source.paths[0]), f"{counted(gap.looked, 'sequence')} that were looked at"
     (alike,) = separator.endings
-    what = f"{path}: the tokenizer ends texts with {separator.eos_id}, and all of {looked} end with {alike}"
-    what += _wrapped(separator.eos_id or 0, separator.endings)
-    raise ConversionError(f"{what}. --eos {alike} reads it as the separator, --eos none as content")
+    problem = f"{path}: the tokenizer ends texts with {separator.eos_id}, and all of {looked} end with {alike}"
+    problem += _wrapped(separator.eos_id or 0, separator.endings)
+    raise ConversionError(f"{problem}. --eos {alike} reads it as the separator, --eos none as content")
 
 
 def known_separator(choice: EosChoice, paths: Sequence[Place], manifests: Sequence[Manifest]) -> Separator | None:
@@ -441,7 +441,7 @@ def without_ends(
 def decided(
     stored: TokenReader,
     choice: EosChoice,
-    known: Separator | None,
+    by_request: Separator | None,
     by_manifest: Separator | None,
     tokenizer_eos: int | None,
     path: Place,
@@ -456,7 +456,7 @@ def decided(
     Args:
         stored: The reader of the dataset as it is stored.
         choice: The option `eos`.
-        known: The separator from `known_separator`.
+        by_request: The separator from `known_separator`.
         by_manifest: The same without a choice.
         tokenizer_eos: The separator of the tokenizer.
         path: The dataset, for messages.
@@ -475,7 +475,7 @@ def decided(
     if not reads_ends or info.separators is not Separators.TRAILING or not info.sequences:
         if info.separators.alone and reads_ends:
             _refuse_contradiction(stored, choice, stated, path)
-        return _stated_separator(known, tokenizer_eos, info), None
+        return _stated_separator(by_request, tokenizer_eos, info), None
     dataset = from_reader(stored, path=path)
     runs = few_runs(dataset.spans, info, max_sequences) if few else None
     ends = sample_ends(dataset.axis, dataset.spans, runs)
@@ -510,8 +510,8 @@ def decided(
 
 def _located(error: OptionError | ConversionError, path: Place) -> OptionError | ConversionError:
     """Return the error with the path of the dataset in front."""
-    what = f"{printable(path)}: {error}"
-    return OptionError(what, name=error.name) if isinstance(error, OptionError) else ConversionError(what)
+    problem = f"{printable(path)}: {error}"
+    return OptionError(problem, name=error.name) if isinstance(error, OptionError) else ConversionError(problem)
 
 
 def _refuse_contradiction(stored: TokenReader, choice: EosChoice, stated: Statement | None, path: Place) -> None:
@@ -520,9 +520,9 @@ def _refuse_contradiction(stored: TokenReader, choice: EosChoice, stated: Statem
         refuse_other(stored, choice, stated, printable(path))
 
 
-def _stated_separator(known: Separator | None, tokenizer_eos: int | None, info: Info) -> Separator:
-    if known is not None:
-        return known
+def _stated_separator(stated: Separator | None, tokenizer_eos: int | None, info: Info) -> Separator:
+    if stated is not None:
+        return stated
     if info.eos_id is not None:
         return Separator(info.eos_id, info.eos_from or "format")
     return Separator(tokenizer_eos, "" if tokenizer_eos is None else "tokenizer")
@@ -651,8 +651,8 @@ def _of_index(
         if closed := info.tokens - reader.info.tokens:
             ends = f"{closed:,} of {counted(info.sequences, 'sequence')} end with the separator {eos_id}"
             return reader, [f"{ends}; the others are kept as stored"] if closed < info.sequences else []
-    kept = f"not every sequence ends with {eos_id}" if gap.closed else f"no sequence that was read ends with {eos_id}"
-    return stored, [f"{kept}; sequences are kept as stored{_wrapped(eos_id, separator.endings)}"]
+    reason = f"not every sequence ends with {eos_id}" if gap.closed else f"no sequence that was read ends with {eos_id}"
+    return stored, [f"{reason}; sequences are kept as stored{_wrapped(eos_id, separator.endings)}"]
 
 
 def _of_rows(stored: TokenReader, separator: Separator, path: Place, *, few: bool) -> Dataset | None:
@@ -702,8 +702,8 @@ def _of_stream(
             refuse_undivided(dataset, separator.source, printable(path))
         (empty, first), notes = dataset.spans.empty, list[str]()
         if empty:
-            what = f"{empty:,} of {counted(split.info.sequences, 'sequence')} are empty, the first is {first:,}"
-            notes.append(f"{what}: separators follow each other")
+            reason = f"{empty:,} of {counted(split.info.sequences, 'sequence')} are empty, the first is {first:,}"
+            notes.append(f"{reason}: separators follow each other")
         if is_unfinished(split):
             notes.append(unfinished(eos_id))
         return split, notes

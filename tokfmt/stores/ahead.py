@@ -77,13 +77,13 @@ class Ahead:
         """
         with self._lock:
             self._reads += 1
-            one = self._objects.get(of)
-            if one is None:
+            state = self._objects.get(of)
+            if state is None:
                 return 0, []
-            pieces = [piece for piece in one.pieces if piece.start < stop and start < piece.stop]
+            pieces = [piece for piece in state.pieces if piece.start < stop and start < piece.stop]
             for piece in pieces:
                 piece.used = self._reads
-            reader = self._reader(one, start)
+            reader = self._reader(state, start)
             return reader.run if reader is not None else 0, pieces
 
     def end(self, of: Hashable, start: int, stop: int, held: int, size: int, submit: Submit) -> None:
@@ -98,26 +98,26 @@ class Ahead:
             submit: Requests a range.
         """
         with self._lock:
-            one = self._objects.setdefault(of, _Object())
+            state = self._objects.setdefault(of, _Object())
             self._objects.move_to_end(of)
-            for piece in one.pieces:
+            for piece in state.pieces:
                 piece.unread -= max(0, min(stop, piece.stop) - max(start, piece.start))
-            self._drop(one, lambda piece: piece.unread <= 0)
-            reader = self._reader(one, start)
+            self._drop(state, lambda piece: piece.unread <= 0)
+            reader = self._reader(state, start)
             goes_on = reader is not None
             if reader is None:
                 reader = _Reader(start, stop, stop - start, held)
-                one.readers = one.readers[1 - _READERS :]
-                if reader.run >= STREAMED and one.readers:  # Another thread takes the next region of a scan.
-                    reader.run = max(reader.run, *(other.run for other in one.readers))
+                state.readers = state.readers[1 - _READERS :]
+                if reader.run >= STREAMED and state.readers:  # Another thread takes the next region of a scan.
+                    reader.run = max(reader.run, *(other.run for other in state.readers))
                     goes_on = reader.run > stop - start
             else:
                 reader.run += max(0, stop - reader.end)
                 reader.end, reader.ahead = max(stop, reader.end), max(held, reader.ahead)
-                one.readers.remove(reader)
-            one.readers.append(reader)
+                state.readers.remove(reader)
+            state.readers.append(reader)
             if goes_on:
-                self._extend(one, reader, size, submit)
+                self._extend(state, reader, size, submit)
             while len(self._objects) > _READERS:
                 _, oldest = self._objects.popitem(last=False)
                 self._drop(oldest, lambda _: True)
@@ -126,69 +126,69 @@ class Ahead:
         """Request ranges that will be read soon, as far as there is room for them."""
         with self._lock:
             self._reads += 1
-            one = self._objects.setdefault(of, _Object())
+            state = self._objects.setdefault(of, _Object())
             self._objects.move_to_end(of)
             for start, stop in ranges:
                 at = start
-                for piece in [piece for piece in one.pieces if piece.start < stop and start < piece.stop]:
+                for piece in [piece for piece in state.pieces if piece.start < stop and start < piece.stop]:
                     if at < piece.start:
-                        self._ask(one, at, piece.start, submit)
+                        self._ask(state, at, piece.start, submit)
                     at = max(at, piece.stop)
                 if at < stop:
-                    self._ask(one, at, stop, submit)
+                    self._ask(state, at, stop, submit)
 
     def hold(self, of: Hashable, start: int, stop: int, future: Future[Buffer]) -> None:
         """Hold a range that was requested until it is read, even if that leaves no room for others."""
         with self._lock:
-            one = self._objects.setdefault(of, _Object())
+            state = self._objects.setdefault(of, _Object())
             self._objects.move_to_end(of)
-            self._add(one, Piece(start, stop, future, stop - start, self._reads))
+            self._add(state, Piece(start, stop, future, stop - start, self._reads))
 
     def clear(self) -> None:
         """Forget everything."""
         self._lock = threading.Lock()
         self._objects, self.held = OrderedDict(), 0
 
-    def _reader(self, one: _Object, start: int) -> _Reader | None:
+    def _reader(self, state: _Object, start: int) -> _Reader | None:
         """Return the reader that ended near a byte: libraries read the end of a block again, or skip a page."""
-        return next((reader for reader in reversed(one.readers) if abs(start - reader.end) <= SIZE), None)
+        return next((reader for reader in reversed(state.readers) if abs(start - reader.end) <= SIZE), None)
 
-    def _extend(self, one: _Object, reader: _Reader, size: int, submit: Submit) -> None:
+    def _extend(self, state: _Object, reader: _Reader, size: int, submit: Submit) -> None:
         if reader.run < LEAST:
             return
         window = min(MOST, 1 << (reader.run.bit_length() - 1))
         length = min(LARGEST, max(LEAST, window // 4))
-        others = (other.start for other in one.readers if other.start >= reader.end and other.run >= STREAMED)
+        others = (other.start for other in state.readers if other.start >= reader.end and other.run >= STREAMED)
         last = min([size, *others])
         end = min(last, reader.end + window)
         while reader.ahead < end and (end - reader.ahead >= length or end == last):
-            begun = next((piece for piece in one.pieces if piece.start <= reader.ahead < piece.stop), None)
+            begun = next((piece for piece in state.pieces if piece.start <= reader.ahead < piece.stop), None)
             if begun is not None:
                 reader.ahead = begun.stop
                 continue
             stop = min(end, reader.ahead + length)
-            if not self._ask(one, reader.ahead, stop, submit):
+            if not self._ask(state, reader.ahead, stop, submit):
                 return
             reader.ahead = stop
 
-    def _ask(self, one: _Object, start: int, stop: int, submit: Submit) -> bool:
+    def _ask(self, state: _Object, start: int, stop: int, submit: Submit) -> bool:
         if self.held + stop - start > MOST:
             for other in self._objects.values():
                 self._drop(other, lambda piece: self._reads - piece.used > _STALE)
             if self.held + stop - start > MOST:
                 return False
-        self._add(one, Piece(start, stop, submit(start, stop), stop - start, self._reads))
+        self._add(state, Piece(start, stop, submit(start, stop), stop - start, self._reads))
         return True
 
-    def _add(self, one: _Object, piece: Piece) -> None:
-        one.pieces.append(piece)
-        one.pieces.sort(key=lambda piece: piece.start)
+    def _add(self, state: _Object, piece: Piece) -> None:
+        state.pieces.append(piece)
+        state.pieces.sort(key=lambda piece: piece.start)
         self.held += piece.stop - piece.start
 
-    def _drop(self, one: _Object, condition: Callable[[Piece], bool]) -> None:
-        for piece in [piece for piece in one.pieces if condition(piece)]:
+    def _drop(self, state: _Object, condition: Callable[[Piece], bool]) -> None:
+        for piece in [piece for piece in state.pieces if condition(piece)]:
             piece.future.cancel()
-            one.pieces.remove(piece)
+            state.pieces.remove(piece)
             self.held -= piece.stop - piece.start
 
 

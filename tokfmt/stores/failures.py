@@ -194,9 +194,9 @@ def _condition_fails(error: BaseException) -> bool:
 def _refusal(url: Url, error: BaseException, asked: Asked) -> FormatError | None:
     """Return the error for a request that the server understood and refused; None if it is another failure."""
     if is_odd_key(error):
-        key = f" {printable(found[1])}" if (found := _ODD.search(str(error))) else ""
-        what = f"cannot be listed, because of the key{key}, which has an empty part, . or .. between its slashes"
-        return FormatError(url, what, remedy="Rename that object, or name the other files one by one")
+        key = f" {printable(odd_key[1])}" if (odd_key := _ODD.search(str(error))) else ""
+        problem = f"cannot be listed, because of the key{key}, which has an empty part, . or .. between its slashes"
+        return FormatError(url, problem, remedy="Rename that object, or name the other files one by one")
     code = _code(error)
     if code in _NO_BUCKET:
         name = url.authority.rpartition("/")[2]
@@ -205,16 +205,16 @@ def _refusal(url: Url, error: BaseException, asked: Asked) -> FormatError | None
         remedy = "Name its region with --store-opt region=NAME"
         return FormatError(url, f"bucket {url.authority} is in another region", remedy=remedy)
     if code in _SKEW:
-        what = f"access denied, because the clock of this machine is {_minutes_off(str(error))}"
-        return FormatError(url, what, remedy="Set the clock")
+        problem = f"access denied, because the clock of this machine is {_minutes_off(str(error))}"
+        return FormatError(url, problem, remedy="Set the clock")
     if code in _EXPIRED:
-        what = f"the credentials of {asked.credentials or 'this machine'} have expired"
-        return FormatError(url, what, remedy=asked.renewal)
+        problem = f"the credentials of {asked.credentials or 'this machine'} have expired"
+        return FormatError(url, problem, remedy=asked.renewal)
     if CANNOT_RENEW in str(error):
         return FormatError(url, f"the credentials of {asked.credentials} cannot be renewed", remedy=asked.renewal)
     if is_denied(error) and (action := _ACTION.search(str(error))) and asked.credentials:
-        what = f"access denied for the credentials of {asked.credentials} ({action[1]})"
-        return FormatError(url, what, remedy=_others(url))
+        problem = f"access denied for the credentials of {asked.credentials} ({action[1]})"
+        return FormatError(url, problem, remedy=_others(url))
     return _denied(url, asked) if is_denied(error) else None
 
 
@@ -235,7 +235,9 @@ def _minutes_off(text: str) -> str:
     times = _TIME_HERE.search(text), _TIME_THERE.search(text)
     try:
         here, there = (
-            datetime.strptime(one[1], form).replace(tzinfo=UTC) for one, form in zip(times, _TIMES, strict=True) if one
+            datetime.strptime(match[1], form).replace(tzinfo=UTC)
+            for match, form in zip(times, _TIMES, strict=True)
+            if match
         )
     except ValueError:
         return "wrong"

@@ -66,13 +66,13 @@ def named(url: Url) -> Named:
     Raises:
         OptionError: If it has no repository.
     """
-    found = re.fullmatch(r"([^/@]+/[^/@]+)(?:@(refs/[^/]+/[^/]+|[^/]+))?(?:/(.*))?", url.key)
-    if url.authority not in KINDS or found is None:
+    parts = re.fullmatch(r"([^/@]+/[^/@]+)(?:@(refs/[^/]+/[^/]+|[^/]+))?(?:/(.*))?", url.key)
+    if url.authority not in KINDS or parts is None:
         raise OptionError(f"{url}: is not an address of the Hub (expected hf://datasets/ORG/NAME[@REVISION]/PATH)")
-    revision = unquote(found[2] or "main")
+    revision = unquote(parts[2] or "main")
     if "/" in revision and not _REVISION.fullmatch(revision):
         raise OptionError(f"{url}: {revision} is not a revision (expected a branch, a tag, a commit or refs/...)")
-    return Named(found[1], revision, found[3] or "")
+    return Named(parts[1], revision, parts[3] or "")
 
 
 class HubStore(ObjectStore):
@@ -104,14 +104,14 @@ class HubStore(ObjectStore):
         url = self._url(key)
         if "/" not in key:  # All repositories, or those of an organization.
             return Status(Kind.DIRECTORY, Identity(0, ""))
-        what = named(url)
-        above, _, name = what.path.rpartition("/")
-        found = self._tree(url, what._replace(path=above))
+        named_file = named(url)
+        above, _, name = named_file.path.rpartition("/")
+        entries = self._tree(url, named_file._replace(path=above))
         if not name:
-            return Status(Kind.DIRECTORY, Identity(0, self._commit(url, what)))
-        if name not in found:
+            return Status(Kind.DIRECTORY, Identity(0, self._commit(url, named_file)))
+        if name not in entries:
             raise FileNotFoundError(errno.ENOENT, "no such file", str(url))
-        return found[name]
+        return entries[name]
 
     def entries(self, key: str) -> Iterator[Entry]:
         """Yield what is directly below a directory of a repository.
@@ -191,16 +191,18 @@ class HubStore(ObjectStore):
         """Return an answer, or raise the error that its headers state."""
         if answer.leads_on:
             return answer
-        what, code = named(url), answer.headers.get("X-Error-Code", "")
+        named_file, code = named(url), answer.headers.get("X-Error-Code", "")
         kind = url.authority.removesuffix("s")
         if code == "RevisionNotFound":
-            raise FormatError(url, f"{kind} {what.repository} has no revision {what.revision}")
+            raise FormatError(url, f"{kind} {named_file.repository} has no revision {named_file.revision}")
         if code == "GatedRepo":
-            page = f"{self._endpoint}/{KINDS[url.authority]}{what.repository}"
-            raise FormatError(url, f"{kind} {what.repository} is gated", remedy=f"Ask for access at {page}")
+            page = f"{self._endpoint}/{KINDS[url.authority]}{named_file.repository}"
+            raise FormatError(url, f"{kind} {named_file.repository} is gated", remedy=f"Ask for access at {page}")
         if code == "RepoNotFound" or (answer.status == http.client.UNAUTHORIZED and not self._headers):
             remedy = None if self._headers else "Set HF_TOKEN if it is private"
-            raise FormatError(url, f"{kind} {what.repository} does not exist, or you cannot read it", remedy=remedy)
+            raise FormatError(
+                url, f"{kind} {named_file.repository} does not exist, or you cannot read it", remedy=remedy
+            )
         return answer.check()
 
     def _get(self, key: str, start: int, stop: int, identity: Identity) -> Buffer:
@@ -231,8 +233,9 @@ class HubStore(ObjectStore):
             if (cached := self._addresses.get((key, commit))) is not None:
                 return cached
             url = self._url(key)
-            what = named(url)
-            page = f"{self._endpoint}/{KINDS[url.authority]}{what.repository}/resolve/{commit}/{quote(what.path)}"
+            named_file = named(url)
+            home = f"{self._endpoint}/{KINDS[url.authority]}{named_file.repository}"
+            page = f"{home}/resolve/{commit}/{quote(named_file.path)}"
             answer = self._asked_hub(url, page, "HEAD")
             answer.body.close()
             options = client_options()

@@ -165,7 +165,7 @@ class ObjectStore(Store):
         named = [(path, one) for path, one in zip(paths, listing, strict=True) if path.startswith(stem)]
         tree = _tree(named, self._entry)
         last = cut.partition("/")[0] if cut is not None and cut.startswith(stem) else None
-        complete = {path: held for path, held in tree.items() if path and not f"{cut}".startswith(f"{path}/")}
+        complete = {path: entry for path, entry in tree.items() if path and not f"{cut}".startswith(f"{path}/")}
         return Neighbors(stem, last, tree.get("", {}), complete)
 
     def _entry(self, meta: Any) -> Entry:
@@ -297,7 +297,7 @@ class ObjectStore(Store):
                 return key, there
 
         calls = ((held_by(os.stat(path).st_size), partial(one, key, path)) for key, path in files)
-        side_by_side(self.root, calls, MOST_HELD, lambda found: done(*found))
+        side_by_side(self.root, calls, MOST_HELD, lambda outcome: done(*outcome))
 
     def identity(self, key: str) -> Identity | None:
         """Return the identity of an object by a request without a body; None if no object is there.
@@ -364,14 +364,14 @@ class ObjectStore(Store):
                 self._writers[use] = self._connect(self._region, use)
             size = size_of(content)
             with account.counted("put", requests_of(size)):
-                found = Identity(*send(self._writers[use], key, content, mode, stop))
+                identity = Identity(*send(self._writers[use], key, content, mode, stop))
             account.count(written=size)
-            return found
+            return identity
 
         worded = partial(write_failure, conditional=mode != "overwrite")
-        found = self._tried(url, call, again=self._moved, worded=worded, stop=stop)
-        same(url, size_of(content), found)
-        return found
+        identity = self._tried(url, call, again=self._moved, worded=worded, stop=stop)
+        same(url, size_of(content), identity)
+        return identity
 
     def _head(self, key: str) -> Identity | None:
         import obstore
@@ -550,7 +550,7 @@ class ObjectStore(Store):
         """Connect to another region, and return True, if that is where the bucket is and the server names it."""
         if is_absent(error) or not (is_of_another_region(error) or says_nothing(error)):
             return False
-        named = found[1] if (found := _REGION_IN_BODY.search(str(error))) else ""
+        named = region[1] if (region := _REGION_IN_BODY.search(str(error))) else ""
         named = named or credentials.region_of(self.root, self._endpoint)
         if not named or named == self._region:
             return False
@@ -599,8 +599,8 @@ def _tree(objects: Iterable[tuple[str, Any]], entry: Callable[[Any], Entry]) -> 
         tree[directory].setdefault(name, entry(meta))
         while directory:
             above, _, name = directory.rpartition("/")
-            held = tree[above].get(name)
-            if held is None or (held.kind is Kind.FILE and held.identity is not None and not held.identity.size):
+            there = tree[above].get(name)
+            if there is None or (there.kind is Kind.FILE and there.identity is not None and not there.identity.size):
                 tree[above][name] = Entry(name, Kind.DIRECTORY)
             directory = above
     return tree

@@ -36,21 +36,21 @@ class StoreOptions:
     allow_http: bool = False
 
     @staticmethod
-    def of(given: Iterable[str] | Mapping[str, object]) -> StoreOptions:
+    def of(values: Iterable[str] | Mapping[str, object]) -> StoreOptions:
         """Return the options of `NAME=VALUE` words, or of a mapping of names to values.
 
         Raises:
             OptionError: If a name is unknown or that of a secret, or a value is not true or false where one is needed.
         """
-        given = given_options(given)
-        for name in given:
+        values = given_options(values)
+        for name in values:
             if name.lower().replace("-", "_") in _SECRETS:
                 raise OptionError(
                     f"--store-opt {name}: secrets are not taken from options, which other users can see. "
                     "Set the environment variables or the profile of the store",
                     name="store-opt",
                 )
-        return parse_options(StoreOptions, given, "store")
+        return parse_options(StoreOptions, values, "store")
 
     def words(self) -> list[str]:
         """Return the options as `NAME=VALUE` words that `of` accepts."""

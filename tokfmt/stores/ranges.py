@@ -45,124 +45,126 @@ class Version(NamedTuple):
     fetch: Callable[[int, int], Buffer]
 
 
-def read(one: Version, ranges: Sequence[tuple[int, int]]) -> Iterator[Buffer]:
+def read(version: Version, ranges: Sequence[tuple[int, int]]) -> Iterator[Buffer]:
     """Yield the bytes of ranges, in order, as they arrive.
 
     Args:
-        one: The object.
+        version: The object.
         ranges: The first byte of each range, and the byte after its last. None is beyond the end.
     """
     if not ranges:
         return
     start, stop, total = min(ranges)[0], max(stop for _, stop in ranges), sum(b - a for a, b in ranges)
-    run, pieces = AHEAD.begin(one.of, start, stop)
+    run, pieces = AHEAD.begin(version.of, start, stop)
     longest = max(b - a for a, b in ranges)
     goes_on = run >= 2 * LEAST and longest >= 2 * SIZE  # Small reads that go on take many of the same block.
-    if longest >= STREAMED or total >= MANY or goes_on or not one.kept:
-        yield from _streamed(one, ranges, pieces)
+    if longest >= STREAMED or total >= MANY or goes_on or not version.kept:
+        yield from _streamed(version, ranges, pieces)
         block_end = stop
     else:
-        yield from _random(one, ranges, pieces, keep=run < 2 * LEAST and not 2 * SIZE < total == one.size)
-        block_end = min(one.size, -(-stop // SIZE) * SIZE)
+        yield from _random(version, ranges, pieces, keep=run < 2 * LEAST and not 2 * SIZE < total == version.size)
+        block_end = min(version.size, -(-stop // SIZE) * SIZE)
     if 2 * total >= stop - start:  # Ranges far apart are no reader that goes on.
-        AHEAD.end(one.of, start, stop, block_end, one.size, partial(_later, one))
+        AHEAD.end(version.of, start, stop, block_end, version.size, partial(_later, version))
 
 
-def prefetch(one: Version, ranges: Sequence[tuple[int, int]], *, keep: bool) -> None:
+def prefetch(version: Version, ranges: Sequence[tuple[int, int]], *, keep: bool) -> None:
     """Request ranges that will be read, side by side.
 
     Args:
-        one: The object.
+        version: The object.
         ranges: As for `read`.
         keep: Keep them on disk, whatever their size: an index, or a footer. Otherwise they are held until they are
             read, if there is room for them.
     """
-    if not keep or not one.kept:
-        AHEAD.ask(one.of, [piece for start, stop in ranges for piece in _pieces(start, stop)], partial(_later, one))
+    if not keep or not version.kept:
+        AHEAD.ask(
+            version.of, [piece for start, stop in ranges for piece in _pieces(start, stop)], partial(_later, version)
+        )
         return
     numbers = sorted({number for start, stop in ranges for number in numbers_of(start, stop)})
-    cache = disk.opened() if one.name else None
-    missing = _missing(one, numbers, cache)
+    cache = disk.opened() if version.name else None
+    missing = _missing(version, numbers, cache)
     if len(missing) * SIZE < MANY or cache is None:  # A process that waits for another would take as long.
-        _fill(one, missing, cache)
+        _fill(version, missing, cache)
         return
     disk.settle()  # This process may be about to write what is missing.
-    lock = cache.lock(one.name)
-    futures = _fill(one, _missing(one, numbers, cache), cache)
+    lock = cache.lock(version.name)
+    futures = _fill(version, _missing(version, numbers, cache), cache)
     when_all(futures, lambda: disk.later(partial(cache.unlock, lock)))
 
 
-def _missing(one: Version, numbers: Sequence[int], cache: disk.DiskCache | None) -> list[int]:
+def _missing(version: Version, numbers: Sequence[int], cache: disk.DiskCache | None) -> list[int]:
     """Return the blocks that neither the memory nor the disk has."""
-    in_memory = BLOCKS.holds(one.of, numbers)
+    in_memory = BLOCKS.holds(version.of, numbers)
     left = [number for number in numbers if number not in in_memory]
-    on_disk = cache.holds(one.name, left) if cache is not None and left else set()
+    on_disk = cache.holds(version.name, left) if cache is not None and left else set()
     return [number for number in left if number not in on_disk]
 
 
-def _fill(one: Version, numbers: Sequence[int], cache: disk.DiskCache | None) -> list[Future[Buffer]]:
+def _fill(version: Version, numbers: Sequence[int], cache: disk.DiskCache | None) -> list[Future[Buffer]]:
     """Request blocks, keep them on disk, and hold them until they are read. Few are kept in memory as well."""
-    ranges = [(first * SIZE, min(last * SIZE, one.size)) for first, last in joined(numbers)]
+    ranges = [(first * SIZE, min(last * SIZE, version.size)) for first, last in joined(numbers)]
     few = cache is None or sum(stop - start for start, stop in ranges) < MANY
 
     def kept(start: int, stop: int) -> Buffer:
-        content = one.fetch(start, stop)
+        content = version.fetch(start, stop)
         if few:
-            BLOCKS.put(one.of, start, content, one.size)
+            BLOCKS.put(version.of, start, content, version.size)
         if cache is not None:
-            disk.write_later(cache, one.name, start, content, one.size)
+            disk.write_later(cache, version.name, start, content, version.size)
         return content
 
-    futures = [submit(one.url, partial(kept, start, stop)) for start, stop in ranges]
+    futures = [submit(version.url, partial(kept, start, stop)) for start, stop in ranges]
     for (start, stop), future in zip(ranges, futures, strict=True):
-        AHEAD.hold(one.of, start, stop, future)
+        AHEAD.hold(version.of, start, stop, future)
     return futures
 
 
 def _random(
-    one: Version, ranges: Sequence[tuple[int, int]], pieces: Sequence[Piece], *, keep: bool
+    version: Version, ranges: Sequence[tuple[int, int]], pieces: Sequence[Piece], *, keep: bool
 ) -> Iterator[Buffer]:
     """Yield the bytes of ranges from blocks, and keep the blocks.
 
     Args:
-        one: The object.
+        version: The object.
         ranges: The ranges.
         pieces: What is read ahead here.
         keep: Keep the blocks on disk too.
     """
     parts = [_parts(pieces, start, stop) for start, stop in ranges]
-    left = {n for found in parts for start, stop, by in found if by is None for n in numbers_of(start, stop)}
-    blocks: dict[int, Buffer] = {**BLOCKS.get(one.of, left)}
-    cache = disk.opened() if one.name else None
+    left = {n for cuts in parts for start, stop, by in cuts if by is None for n in numbers_of(start, stop)}
+    blocks: dict[int, Buffer] = {**BLOCKS.get(version.of, left)}
+    cache = disk.opened() if version.name else None
     if cache is not None and len(blocks) < len(left):
-        on_disk = cache.get(one.name, sorted(left - blocks.keys()))
+        on_disk = cache.get(version.name, sorted(left - blocks.keys()))
         for number, block in on_disk.items():
-            BLOCKS.put(one.of, number * SIZE, block, one.size)
+            BLOCKS.put(version.of, number * SIZE, block, version.size)
         blocks |= on_disk
-    missing = [(first * SIZE, min(last * SIZE, one.size)) for first, last in joined(sorted(left - blocks.keys()))]
-    calls = [partial(one.fetch, start, stop) for start, stop in missing]
-    for (start, _), content in zip(missing, in_order(one.url, calls), strict=True):
-        BLOCKS.put(one.of, start, content, one.size)
+    missing = [(first * SIZE, min(last * SIZE, version.size)) for first, last in joined(sorted(left - blocks.keys()))]
+    calls = [partial(version.fetch, start, stop) for start, stop in missing]
+    for (start, _), content in zip(missing, in_order(version.url, calls), strict=True):
+        BLOCKS.put(version.of, start, content, version.size)
         if cache is not None and keep:
-            disk.write_later(cache, one.name, start, content, one.size)
+            disk.write_later(cache, version.name, start, content, version.size)
         view = memoryview(content)
         blocks |= {(start + at) // SIZE: view[at : at + SIZE] for at in range(0, len(view), SIZE)}
-    for found in parts:
+    for cuts in parts:
         yield _together([
-            _cut(blocks, start, stop) if by is None else _of_piece(one, by, start, stop) for start, stop, by in found
+            _cut(blocks, start, stop) if by is None else _of_piece(version, by, start, stop) for start, stop, by in cuts
         ])  # fmt: skip
 
 
-def _streamed(one: Version, ranges: Sequence[tuple[int, int]], pieces: Sequence[Piece]) -> Iterator[Buffer]:
+def _streamed(version: Version, ranges: Sequence[tuple[int, int]], pieces: Sequence[Piece]) -> Iterator[Buffer]:
     """Yield the bytes of ranges, requested without whole blocks, but for those that are read ahead or on disk."""
     parts: list[list[tuple[int, int, Piece | None]]] = [_parts(pieces, start, stop) for start, stop in ranges]
-    wanted = [(start, stop) for found in parts for start, stop, by in found if by is None]
+    wanted = [(start, stop) for cuts in parts for start, stop, by in cuts if by is None]
     spans, of = _spans(wanted)
-    cache = disk.opened() if one.name else None
+    cache = disk.opened() if version.name else None
     longest = max((stop - start for start, stop in spans), default=1)
     order = list(dict.fromkeys(of))  # As the caller needs them.
-    calls = (partial(_part, one, cache, *spans[number]) for number in order)
-    contents = zip(order, in_order(one.url, calls, max(_AT_ONCE, min(AT_ONCE, MOST // longest))), strict=True)
+    calls = (partial(_part, version, cache, *spans[number]) for number in order)
+    contents = zip(order, in_order(version.url, calls, max(_AT_ONCE, min(AT_ONCE, MOST // longest))), strict=True)
     left, blocks, used = Counter(of), dict[int, Buffer](), iter(of)
 
     def taken(start: int, stop: int) -> Buffer:
@@ -176,9 +178,9 @@ def _streamed(one: Version, ranges: Sequence[tuple[int, int]], pieces: Sequence[
             del blocks[number]
         return view[start - begin : stop - begin]
 
-    for found in parts:
+    for cuts in parts:
         yield _together([
-            taken(start, stop) if by is None else _of_piece(one, by, start, stop) for start, stop, by in found
+            taken(start, stop) if by is None else _of_piece(version, by, start, stop) for start, stop, by in cuts
         ])  # fmt: skip
 
 
@@ -202,20 +204,20 @@ def _spans(wanted: Sequence[tuple[int, int]]) -> tuple[list[tuple[int, int]], li
     return spans, of
 
 
-def _part(one: Version, cache: disk.DiskCache | None, start: int, stop: int) -> Buffer:
+def _part(version: Version, cache: disk.DiskCache | None, start: int, stop: int) -> Buffer:
     """Return the bytes of a range, from blocks if all of them are held."""
     if start == stop:
         return b""
-    if one.kept:
+    if version.kept:
         numbers = numbers_of(start, stop)
-        blocks = BLOCKS.get(one.of, numbers)
+        blocks = BLOCKS.get(version.of, numbers)
         if cache is not None and len(blocks) < len(numbers):
             left = [number for number in numbers if number not in blocks]
-            if len(cache.holds(one.name, left)) == len(left):
-                blocks |= cache.get(one.name, left)
+            if len(cache.holds(version.name, left)) == len(left):
+                blocks |= cache.get(version.name, left)
         if len(blocks) == len(numbers):
             return _cut(blocks, start, stop)
-    return one.fetch(start, stop)
+    return version.fetch(start, stop)
 
 
 def _parts(pieces: Sequence[Piece], start: int, stop: int) -> list[tuple[int, int, Piece | None]]:
@@ -235,17 +237,17 @@ def _pieces(start: int, stop: int) -> list[tuple[int, int]]:
     return [(at, min(at + LARGEST, stop)) for at in range(start, stop, LARGEST)]
 
 
-def _of_piece(one: Version, piece: Piece, start: int, stop: int) -> Buffer:
+def _of_piece(version: Version, piece: Piece, start: int, stop: int) -> Buffer:
     """Return the bytes of a range in a piece, which may have been called off to make room."""
     try:
-        return memoryview(waited(one.url, piece.future))[start - piece.start : stop - piece.start]
+        return memoryview(waited(version.url, piece.future))[start - piece.start : stop - piece.start]
     except CancelledError:
-        return request(one.url, partial(one.fetch, start, stop))
+        return request(version.url, partial(version.fetch, start, stop))
 
 
-def _later(one: Version, start: int, stop: int) -> Future[Buffer]:
-    cache = disk.opened() if one.name else None
-    return submit(one.url, partial(_part, one, cache, start, stop), urgent=False)
+def _later(version: Version, start: int, stop: int) -> Future[Buffer]:
+    cache = disk.opened() if version.name else None
+    return submit(version.url, partial(_part, version, cache, start, stop), urgent=False)
 
 
 def _cut(blocks: Mapping[int, Buffer], start: int, stop: int) -> Buffer:

@@ -86,8 +86,8 @@ def ask(address: str, headers: Mapping[str, str], *, method: str = "GET", body: 
     Raises:
         RefusedError: If there is no answer, or the server may answer later; see `failures.may_pass`.
     """
-    plain, given = _without_user(address)
-    request = urllib.request.Request(plain, body, {**given, **headers}, method=method)  # noqa: S310 -- http or https
+    plain, credentials = _without_user(address)
+    request = urllib.request.Request(plain, body, {**credentials, **headers}, method=method)  # noqa: S310 -- http or https
     opener = urllib.request.build_opener(_AsTheyAre)
     opener.addheaders = [("User-Agent", "tokfmt")]
     try:
@@ -164,9 +164,9 @@ def next_address(url: Url, answer: Answer) -> str:
     return target if same_server(before, after) else _without_user(target)[0]
 
 
-def same_server(one: SplitResult, other: SplitResult) -> bool:
+def same_server(address: SplitResult, other: SplitResult) -> bool:
     """Return whether two addresses are on one server: scheme, host and port."""
-    return (one.scheme, one.hostname, one.port) == (other.scheme, other.hostname, other.port)
+    return (address.scheme, address.hostname, address.port) == (other.scheme, other.hostname, other.port)
 
 
 def is_private(host: str) -> bool:

@@ -38,8 +38,8 @@ def open_store(url: Url) -> ObjectStore:
     try:
         return opener(url, options)
     except obstore.exceptions.BaseError as error:  # Its text may hold what is wrong: half of a key, a file of keys.
-        what = _CONFIGURATION.get(url.scheme, "the address")
-        raise OptionError(f"{url}: {what} is not valid ({_reason(error)})") from None
+        setting = _CONFIGURATION.get(url.scheme, "the address")
+        raise OptionError(f"{url}: {setting} is not valid ({_reason(error)})") from None
 
 
 _CONFIGURATION = {

@@ -178,5 +178,5 @@ def same(url: Url, size: int, stated: Identity) -> None:
         OutageError: If they differ.
     """
     if stated.size != size:
-        what = f"another writer changed it (expected {size:,} bytes, found {stated.size:,})"
-        raise OutageError(f"{printable(url)}: cannot be written: {what}")
+        problem = f"another writer changed it (expected {size:,} bytes, found {stated.size:,})"
+        raise OutageError(f"{printable(url)}: cannot be written: {problem}")

@@ -174,8 +174,8 @@ class _Bounded:
 
 
 def _too_large(url: Url) -> UnsupportedError:
-    what = f"is larger than {human_bytes(MOST_COPIED)}, and its server serves no ranges"
-    return UnsupportedError(url, what, remedy="Download it first")
+    problem = f"is larger than {human_bytes(MOST_COPIED)}, and its server serves no ranges"
+    return UnsupportedError(url, problem, remedy="Download it first")
 
 
 def _read(answer: Answer, size: int) -> bytes:

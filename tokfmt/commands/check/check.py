@@ -259,7 +259,7 @@ class _Checking:
     ) -> None:
         self.path, self.deep, self.handle, self.corpus = path, request.deep, handle, corpus
         self.jobs, self.progress, self.splits, self.inspections = jobs, progress, splits, Inspections()
-        self.found = CheckReport(str(path), deep=request.deep, limit=request.limit)
+        self.result = CheckReport(str(path), deep=request.deep, limit=request.limit)
         asked = request.source
         self.request = replace(asked.accepting(READS["check"]), paths=(path,), ignore_manifest=True)
 
@@ -280,80 +280,82 @@ class _Checking:
         try:
             if self.request.format:  # else the detection looks at it
                 probe_of(registry.of_prefix(self.path))
-            one = dataset_at(self.path, self.request)._replace(inspections=self.inspections)
+            dataset = dataset_at(self.path, self.request)._replace(inspections=self.inspections)
         except FormatError as error:
-            self.found.add([Finding.of("TF900", error)], meanings(None))
-            return self.found
+            self.result.add([Finding.of("TF900", error)], meanings(None))
+            return self.result
         except DetectionError as error:
             why = str(error).partition(": ")[2] or str(error)
-            self.found.add([Finding("TF900", "error", str(self.path), why)], meanings(None))
-            return self.found
-        format_ = one.format
-        self.found.format, codes = format_.name, meanings(format_)
-        self.found.dataset = one._replace(opened={}, inspections=None)
-        self.request, _ = found_as_written(one, self.request)
-        self.found.add(self._own(one, read_options(format_, self.request)), codes)
-        self.found.add(file_findings(one, self.deep, self.jobs, self.progress, self.splits), codes)
-        if not self.found.errors:
-            self.found.add(shard_findings(one), codes)
-            self.found.add(other_findings(one), codes)
-            self.found.add(number_findings(one), codes)
-        if not self.found.errors:
-            self.found.add(ledger_findings(one, self.request, deep=self.deep), codes)
-        if not self.found.unsafe and (self.deep or self.handle or self.corpus):
-            messages = {finding.message for finding in self.found.findings if finding.severity == "error"}
+            self.result.add([Finding("TF900", "error", str(self.path), why)], meanings(None))
+            return self.result
+        format_ = dataset.format
+        self.result.format, codes = format_.name, meanings(format_)
+        self.result.dataset = dataset._replace(opened={}, inspections=None)
+        self.request, _ = found_as_written(dataset, self.request)
+        self.result.add(self._own(dataset, read_options(format_, self.request)), codes)
+        self.result.add(file_findings(dataset, self.deep, self.jobs, self.progress, self.splits), codes)
+        if not self.result.errors:
+            self.result.add(shard_findings(dataset), codes)
+            self.result.add(other_findings(dataset), codes)
+            self.result.add(number_findings(dataset), codes)
+        if not self.result.errors:
+            self.result.add(ledger_findings(dataset, self.request, deep=self.deep), codes)
+        if not self.result.unsafe and (self.deep or self.handle or self.corpus):
+            messages = {finding.message for finding in self.result.findings if finding.severity == "error"}
             # the reader's refusal repeats an error that the audit has already found, so only its other findings count
-            read = (f for f in self._read(one) if not (messages and f.code == "TF901") and f.message not in messages)
-            self.found.add(read, codes)
-        elif not self.found.errors:
-            self.found.add(self._stored(one), codes)
-        return self.found
+            read = (
+                f for f in self._read(dataset) if not (messages and f.code == "TF901") and f.message not in messages
+            )
+            self.result.add(read, codes)
+        elif not self.result.errors:
+            self.result.add(self._stored(dataset), codes)
+        return self.result
 
-    def _stored(self, one: SourceFiles) -> Iterator[Finding]:
+    def _stored(self, dataset: SourceFiles) -> Iterator[Finding]:
         """Open the dataset as it is stored, and compare its counts with the manifest."""
         try:
-            source = open_dataset(self.request, Reading(as_stored=True), [one])
+            source = open_dataset(self.request, Reading(as_stored=True), [dataset])
         except MissingDependencyError:
             raise
         except TokfmtError as error:
-            if one.format.is_computed:  # for other formats, --deep reports the refusal
+            if dataset.format.is_computed:  # for other formats, --deep reports the refusal
                 yield _refusal_of_recipe(self.path, error)
             return
-        self.found.remark(source.remarks)
+        self.result.remark(source.remarks)
         yield from metadata_findings(source)
-        yield from stored_count_findings(one, source)
+        yield from stored_count_findings(dataset, source)
         yield from self._content(source.reader)
         source.reader.close()
 
-    def _own(self, one: SourceFiles, options: Any) -> Iterator[Finding]:
+    def _own(self, dataset: SourceFiles, options: Any) -> Iterator[Finding]:
         """Run the audit of the format."""
-        path = one.path
+        path = dataset.path
         if self.deep:
             self.progress.phase(f"checking {path.name}", 0, "tokens")
-        known = known_separator(self.request.eos, [path], [manifest_of(one)])
+        separator = known_separator(self.request.eos, [path], [manifest_of(dataset)])
         default = self.handle.eos_id if self.handle else None
         how = Audit(
             deep=self.deep,
-            eos_id=known.eos_id if known is not None else default,
+            eos_id=separator.eos_id if separator is not None else default,
             spread=partial(in_threads, jobs=self.jobs),
             advance=self.progress.advance,
         )
-        if one.inspections is None:
-            findings = one.format.audit(path, options, how)
+        if dataset.inspections is None:
+            findings = dataset.format.audit(path, options, how)
         else:
-            hints = hints_of(one, self.request, known)
-            hints = hints._replace(files=one.hand_out(keep=self.deep), jobs=self.jobs)
-            findings = one.inspections.of(one.format, [path], options, hints).findings(how)
+            hints = hints_of(dataset, self.request, separator)
+            hints = hints._replace(files=dataset.hand_out(keep=self.deep), jobs=self.jobs)
+            findings = dataset.inspections.of(dataset.format, [path], options, hints).findings(how)
         yield from _guarded(findings)
 
-    def _read(self, one: SourceFiles) -> Iterator[Finding]:
+    def _read(self, dataset: SourceFiles) -> Iterator[Finding]:
         """Open the dataset with the common reader, and run the checks that need its sequences."""
         try:
-            source = self._opened(one)
+            source = self._opened(dataset)
         except MissingDependencyError:
             raise
         except TokfmtError as error:
-            if one.format.is_computed:
+            if dataset.format.is_computed:
                 yield _refusal_of_recipe(self.path, error)
                 return
             if isinstance(error, OptionError):
@@ -362,18 +364,18 @@ class _Checking:
             return
         yielded = set[Finding]()
         try:
-            for finding in self._of_source(one, source):
+            for finding in self._of_source(dataset, source):
                 yielded.add(finding)
                 yield finding
         except UnendedError:  # Not every sequence has the separator that those have which were looked at.
             self.request = replace(self.request, every_end=True)
             source.reader.close()
-            source = self._opened(one)
-            yield from (finding for finding in self._of_source(one, source) if finding not in yielded)
+            source = self._opened(dataset)
+            yield from (finding for finding in self._of_source(dataset, source) if finding not in yielded)
         finally:
             source.reader.close()
 
-    def _opened(self, one: SourceFiles) -> Source:
+    def _opened(self, dataset: SourceFiles) -> Source:
         """Open the dataset as every command does.
 
         If its separator is unknown, use the tokenizer's end of text, or else read the dataset as it is stored.
@@ -381,9 +383,9 @@ class _Checking:
 
         def opened(eos: EosChoice, handle: TokenizerHandle | None = None) -> Source:
             reads_all = self.deep or self.corpus is not None
-            request = replace(self.request, format=one.format.name, eos=eos, every_end=reads_all)
+            request = replace(self.request, format=dataset.format.name, eos=eos, every_end=reads_all)
             reading = Reading(handle, self.jobs, self.progress if self.deep else None)
-            return open_dataset(request, reading, [one])
+            return open_dataset(request, reading, [dataset])
 
         handle = self.handle if self.handle is not None and self.handle.eos_id is not None else None
         try:
@@ -401,17 +403,17 @@ class _Checking:
 
     def _content(self, reader: TokenReader | RecordReader) -> Iterator[Finding]:
         """Report what the facts of a reader show of its content."""
-        if "TF919" not in self.found.counts:  # an empty file says more
+        if "TF919" not in self.result.counts:  # an empty file says more
             yield from empty_findings(self.path, reader)
         if not isinstance(reader, RecordReader):
             yield from width_findings(self.path, reader)
 
-    def _of_source(self, one: SourceFiles, source: Source) -> Iterator[Finding]:
+    def _of_source(self, dataset: SourceFiles, source: Source) -> Iterator[Finding]:
         reader = source.reader
-        self.found.remark(() if self.found.errors else source.remarks)
+        self.result.remark(() if self.result.errors else source.remarks)
         yield from self._content(reader)
         if source.stored_ids is None or not self.deep:
-            yield from self._of_content(one, source)
+            yield from self._of_content(dataset, source)
             return
         try:
             axis = ingested(as_stored(source.stored_ids), None, self.jobs)
@@ -420,14 +422,14 @@ class _Checking:
             return
         with closing(axis):
             contents, _ = contents_of(source, axis, every_end=True)
-            yield from self._of_content(one, source._replace(reader=contents))
+            yield from self._of_content(dataset, source._replace(reader=contents))
 
-    def _of_content(self, one: SourceFiles, source: Source) -> Iterator[Finding]:
+    def _of_content(self, dataset: SourceFiles, source: Source) -> Iterator[Finding]:
         reader, max_id, bare = source.reader, None, source
         if isinstance(reader, RecordReader):
             if self.deep:
                 try:
-                    self.found.sequences = reader.count()
+                    self.result.sequences = reader.count()
                 except TokfmtError as error:
                     yield _refusal(str(self.path), error)
                     return
@@ -437,7 +439,7 @@ class _Checking:
             info = reader.info
             yield from metadata_findings(source)
             yield from self._new(missing_findings(self.path, source))
-            self.found.sequences, self.found.tokens = info.sequences, info.tokens
+            self.result.sequences, self.result.tokens = info.sequences, info.tokens
             vocabulary = None if self.handle is None else Vocabulary(reader, self.handle, self.jobs)
             searches = [one for one in (Counted.of(reader), Endings.of(source)) if one is not None] if self.deep else []
             yield from self._new(unfinished_findings(self.path, reader))
@@ -445,14 +447,14 @@ class _Checking:
             # every token of a stream is read when it is opened
             if self.deep and (vocabulary is not None or searches or not reader.is_split):
                 max_id = yield from self._walked(reader, vocabulary, searches)
-            if "TF945" in self.found.counts:
-                self.found.doubled = next((one.eos_id for one in searches if isinstance(one, Endings)), info.eos_id)
+            if "TF945" in self.result.counts:
+                self.result.doubled = next((one.eos_id for one in searches if isinstance(one, Endings)), info.eos_id)
             bare = behind_bos(source, self.handle, self.progress.note)
             if self.handle is not None and vocabulary is not None and bare.axis is not None:
                 yield from tokenizer_findings(bare, bare.axis, self.handle, vocabulary)
         if self.deep:
-            counts, ids = (self.found.sequences, self.found.tokens), (source.separator.eos_id, source.bos_id)
-            yield from count_findings(one, *counts, *ids, samples=reader.info.is_samples, max_id=max_id)
+            counts, ids = (self.result.sequences, self.result.tokens), (source.separator.eos_id, source.bos_id)
+            yield from count_findings(dataset, *counts, *ids, samples=reader.info.is_samples, max_id=max_id)
         if self.corpus is not None:
             yield from corpus_findings(bare, self.corpus)
 
@@ -522,7 +524,7 @@ class _Checking:
     def _new(self, findings: Iterator[Finding]) -> Iterator[Finding]:
         """Yield the findings that the check of the format has not reported already, with a code of its own."""
         for finding in findings:
-            if not self.found.counts.keys() & _SAME.get(finding.code, ()):
+            if not self.result.counts.keys() & _SAME.get(finding.code, ()):
                 yield finding
 
 

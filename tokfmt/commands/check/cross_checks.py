@@ -97,40 +97,40 @@ class Splits:
             }
         named = self._named[group].get(dataset.name)
         if named is not None:
-            what = "has no manifest, and {} names it as one of {:,} splits. ".format(*named)
-            what += "Manifests of splits are written when all of them are there"
+            problem = "has no manifest, and {} names it as one of {:,} splits. ".format(*named)
+            problem += "Manifests of splits are written when all of them are there"
             remedy = "If their conversion was interrupted, repeat it with --overwrite; otherwise remove their manifests"
-            yield Finding("TF910", "error", str(path), what, remedy)
+            yield Finding("TF910", "error", str(path), problem, remedy)
 
 
 def _shown(manifest: Place, home: Place) -> str:
     return printable(manifest.name if manifest.parent == home else f"{manifest.parent.name}/{manifest.name}")
 
 
-def file_findings(one: SourceFiles, deep: bool, jobs: int, progress: Progress, splits: Splits) -> Iterator[Finding]:
+def file_findings(dataset: SourceFiles, deep: bool, jobs: int, progress: Progress, splits: Splits) -> Iterator[Finding]:
     """Compare the files of a dataset with its manifest.
 
     Args:
-        one: The files of the dataset.
+        dataset: The files of the dataset.
         deep: Compare the checksum as well; otherwise compare only the format, the size and the number of files.
         jobs: Number of threads.
         progress: Receives the phase of the checksum.
         splits: What the manifests beside the datasets of this command name.
     """
-    path, manifest = one.path, own_manifest(one)
+    path, manifest = dataset.path, own_manifest(dataset)
     if not manifest.path.is_there():
         yield from splits.missing(path, manifest.path)
         return
     if not manifest.output:
         why = f": {manifest.broken}" if manifest.broken else ""
-        what = f"is not a valid manifest{why}"
-        yield Finding("TF910", "warning", str(manifest.path), what, "Remove it, or restore it")
+        problem = f"is not a valid manifest{why}"
+        yield Finding("TF910", "warning", str(manifest.path), problem, "Remove it, or restore it")
         return
     try:
-        wrong = {what: (expected, found) for what, expected, found in file_differences(one, manifest)}
+        wrong = {quantity: (expected, found) for quantity, expected, found in file_differences(dataset, manifest)}
         if "the format" in wrong:
-            what = f"is {one.format.name}; its manifest states {printable(manifest.content.get('format'))}"
-            yield Finding("TF913", "error", str(path), what, "The manifest belongs to another dataset of this name")
+            problem = f"is {dataset.format.name}; its manifest states {printable(manifest.content.get('format'))}"
+            yield Finding("TF913", "error", str(path), problem, "The manifest belongs to another dataset of this name")
             return
         if wrong:
             sizes = [(key, wrong[key]) for key in ("bytes", "files") if key in wrong]
@@ -140,7 +140,9 @@ def file_findings(one: SourceFiles, deep: bool, jobs: int, progress: Progress, s
             yield Finding("TF911", "error", str(path), f"has {' and '.join(differences)}", _COPY)
         elif deep:
             progress.phase(f"checksum of {path.name}", 0, "bytes")
-            digest = fingerprint(path, written_files(one.format, path, one.files), jobs, one.opened)["xxh3_128"]
+            digest = fingerprint(path, written_files(dataset.format, path, dataset.files), jobs, dataset.opened)[
+                "xxh3_128"
+            ]
             if digest != manifest.output.get("xxh3_128"):
                 yield Finding(
                     "TF912",
@@ -180,35 +182,39 @@ def _sources(manifest: Manifest, path: Place) -> Iterator[Finding]:
             )
 
 
-def ledger_findings(one: SourceFiles, asked: SourceRequest, *, deep: bool) -> Iterator[Finding]:
+def ledger_findings(dataset: SourceFiles, asked: SourceRequest, *, deep: bool) -> Iterator[Finding]:
     """Check the ledger of a dataset, if it has one or its manifest lists one. The ledger's sources are not read.
 
     Args:
-        one: The files of the dataset.
+        dataset: The files of the dataset.
         asked: How to read the dataset.
         deep: Compare every row with the sequences; otherwise compare only the number of rows.
     """
-    manifest, about = own_manifest(one).ledger, ledger_paths(one.path)[1]
-    if not about.exists() and not one.path.is_symlink():
+    manifest, about = own_manifest(dataset).ledger, ledger_paths(dataset.path)[1]
+    if not about.exists() and not dataset.path.is_symlink():
         if manifest:
-            what = f"has no ledger {printable(about.name)}; its manifest lists one"
-            yield Finding("TF916", "warning", str(one.path), what, "Copy it again, or convert again with --ledger")
+            problem = f"has no ledger {printable(about.name)}; its manifest lists one"
+            yield Finding(
+                "TF916", "warning", str(dataset.path), problem, "Copy it again, or convert again with --ledger"
+            )
         return
     from tokfmt.mix import compare_ledger, read_ledger  # imports every module of recipes
 
     try:
-        ledger = read_ledger(one.path, one.format.name)
+        ledger = read_ledger(dataset.path, dataset.format.name)
     except FormatError as error:
         yield Finding.of("TF916", error)
         return
     if ledger is not None and manifest and manifest.get("rows") != len(ledger.rows):
-        what = f"has {len(ledger.rows):,} rows, the manifest of {one.path.name} states {_number(manifest.get('rows'))}"
-        yield Finding("TF916", "error", str(ledger.path), what, "Copy both again, or convert again with --ledger")
+        problem = (
+            f"has {len(ledger.rows):,} rows, the manifest of {dataset.path.name} states {_number(manifest.get('rows'))}"
+        )
+        yield Finding("TF916", "error", str(ledger.path), problem, "Copy both again, or convert again with --ledger")
         return
     if not deep:
         return
-    request = replace(asked, format=one.format.name, every_end=True)
-    request = viewed(request, one.format, "samples") if ledger is not None and ledger.unit == "samples" else request
+    request = replace(asked, format=dataset.format.name, every_end=True)
+    request = viewed(request, dataset.format, "samples") if ledger is not None and ledger.unit == "samples" else request
     try:
         reader = open_dataset(request).reader
     except TokfmtError:  # reported where the dataset itself is read
@@ -222,19 +228,19 @@ def ledger_findings(one: SourceFiles, asked: SourceRequest, *, deep: bool) -> It
         reader.close()
 
 
-def other_findings(one: SourceFiles) -> Iterator[Finding]:
+def other_findings(dataset: SourceFiles) -> Iterator[Finding]:
     """Report empty files of a dataset, and files in its directory that do not belong to it."""
-    bare = isinstance(one.format, FlatFormat) and not own_manifest(one).output
-    for file in one.files if bare else ():  # An empty file of JSON lines is a corpus without a document.
+    bare = isinstance(dataset.format, FlatFormat) and not own_manifest(dataset).output
+    for file in dataset.files if bare else ():  # An empty file of JSON lines is a corpus without a document.
         if is_empty(file):
             yield Finding("TF919", "warning", str(file), EMPTY, "Copy it again, or remove it")
-    if one.left_out:
-        what = f"is read as {one.format.name}, which leaves out {one.left_out}"
+    if dataset.left_out:
+        problem = f"is read as {dataset.format.name}, which leaves out {dataset.left_out}"
         yield Finding(
             "TF915",
             "warning",
-            str(one.path),
-            what,
+            str(dataset.path),
+            problem,
             "convert, stats, show and diff refuse it; see `tokfmt check --explain TF915`",
         )
 
@@ -243,33 +249,33 @@ _NUMBER = re.compile(r"(\d+)(?![0-9A-Za-z])")
 """A number in the name of a file; the digits of a hash have letters behind them."""
 
 
-def number_findings(one: SourceFiles) -> Iterator[Finding]:
+def number_findings(dataset: SourceFiles) -> Iterator[Finding]:
     """Report numbers that are left out in the names of the files of a directory.
 
     Numbers are compared among names that are equal before them. If most of them are left out, they do not count files.
     """
-    if not one.format.numbers_files or not one.path.is_dir():
+    if not dataset.format.numbers_files or not dataset.path.is_dir():
         return
     counted: dict[tuple[object, ...], dict[int, str]] = {}
-    for file in one.files:
+    for file in dataset.files:
         parts = _NUMBER.split(file.name)
         for k in range(1, len(parts), 2):
             key = file.parent, "".join(parts[:k]), parts[k + 1], parts[-1], k + 2 == len(parts)
             counted.setdefault(key, {})[int(parts[k])] = parts[k]
     told = set[tuple[object, int]]()  # a file may have others of its number beside it
-    for (home, before, behind, end, last), found in counted.items():
-        low, high = min(found), max(found)
-        if not 0 < (missing := high - low + 1 - len(found)) < len(found):
+    for (home, before, behind, end, last), numbers in counted.items():
+        low, high = min(numbers), max(numbers)
+        if not 0 < (missing := high - low + 1 - len(numbers)) < len(numbers):
             continue
-        first = next(number for number in range(low, high) if number not in found)
+        first = next(number for number in range(low, high) if number not in numbers)
         if ((home, before), first) in told:
             continue
         told.add(((home, before), first))
-        width = len(found[low]) if len(found[low]) == len(found[high]) else 0
+        width = len(numbers[low]) if len(numbers[low]) == len(numbers[high]) else 0
         name = printable(f"{before}{first:0{width}}{behind}{'' if last else f'*{end}'}")
         more = f" and {missing - 1:,} more" if missing > 1 else ""
-        what = f"lacks {name}{more}: the others are numbered from {low:,} to {high:,}"
-        yield Finding("TF917", "warning", str(one.path), what, "Find it, unless it was left out on purpose")
+        problem = f"lacks {name}{more}: the others are numbered from {low:,} to {high:,}"
+        yield Finding("TF917", "warning", str(dataset.path), problem, "Find it, unless it was left out on purpose")
 
 
 def empty_findings(path: Place, reader: TokenReader | RecordReader) -> Iterator[Finding]:
@@ -279,9 +285,9 @@ def empty_findings(path: Place, reader: TokenReader | RecordReader) -> Iterator[
             return
     except TokfmtError:  # reported where records are read
         return
-    what = "holds no records" if isinstance(reader, RecordReader) else "holds no tokens"
+    problem = "holds no records" if isinstance(reader, RecordReader) else "holds no tokens"
     remedy = "Make sure that this is intended: a packer that fails leaves the same, with exit code 0"
-    yield Finding("TF941", "warning", str(path), what, remedy)
+    yield Finding("TF941", "warning", str(path), problem, remedy)
 
 
 def width_findings(path: Place, reader: TokenReader) -> Iterator[Finding]:
@@ -290,9 +296,11 @@ def width_findings(path: Place, reader: TokenReader) -> Iterator[Finding]:
     pieces = [piece for one in stored if one.length for piece in one.pieces(0, one.length) or ()]
     files = {piece.dtype.itemsize: piece.file.path.name for piece in reversed(pieces)}
     if len(files) > 1:
-        found = ", ".join(f"{width} bytes in {printable(name)}" for width, name in sorted(files.items()))
-        what = f"its files have tokens of several widths ({found})"
-        yield Finding("TF943", "warning", str(path), what, "Find out which tokenizer made each file, and convert them")
+        widths = ", ".join(f"{width} bytes in {printable(name)}" for width, name in sorted(files.items()))
+        problem = f"its files have tokens of several widths ({widths})"
+        yield Finding(
+            "TF943", "warning", str(path), problem, "Find out which tokenizer made each file, and convert them"
+        )
 
 
 class Counted:
@@ -332,9 +340,9 @@ class Counted:
         lengths = np.diff(self.reader.offsets(0, len(self.counts)))
         silent = np.flatnonzero(~self.counts & (lengths > 0))
         if len(silent):
-            what = f"{len(silent):,} of {len(self.counts):,} sequences have no token that counts in the loss"
+            problem = f"{len(silent):,} of {len(self.counts):,} sequences have no token that counts in the loss"
             remedy = "Remove them: they add nothing to training"
-            yield Finding("TF942", "warning", str(path), f"{what} (first: sequence {silent[0]:,})", remedy)
+            yield Finding("TF942", "warning", str(path), f"{problem} (first: sequence {silent[0]:,})", remedy)
 
 
 _LOOKED_AT = 256  # sequences whose ends show the ID that ends most of them
@@ -376,8 +384,8 @@ class Endings:
 
     def search(self, start: int, tokens: Tokens) -> None:
         """Look at the tokens from position `start` on. Threads may call this."""
-        found = np.flatnonzero(tokens == self.eos_id)
-        if not len(tokens) or (self._removed and not len(found)):
+        separators = np.flatnonzero(tokens == self.eos_id)
+        if not len(tokens) or (self._removed and not len(separators)):
             return
         first = self.reader.sequence_at(start)
         bounds = self.reader.offsets(first, self.reader.sequence_at(start + len(tokens) - 1) + 1) - start
@@ -387,13 +395,13 @@ class Endings:
         before = np.zeros(len(last), np.bool_)
         if not self._removed:  # The token before the end, in this window or before it.
             long = np.flatnonzero(ends & (bounds[1:][there] - bounds[:-1][there] > 1))
-            held = long[last[long] > 0]
-            before[held] = tokens[last[held] - 1] == self.eos_id
+            filled = long[last[long] > 0]
+            before[filled] = tokens[last[filled] - 1] == self.eos_id
             for k in long[last[long] == 0].tolist():
                 before[k] = self.reader.tokens(start - 1, start).item() == self.eos_id
         twice = there[ends if self._removed else before]
         closing = np.concatenate((last[ends], last[before] - 1))
-        inside = found[~np.isin(found, closing)]
+        inside = separators[~np.isin(separators, closing)]
         numbers = np.searchsorted(bounds, inside, side="right") - 1
         with self._lock:
             self.ended += int(np.count_nonzero(ends))
@@ -414,19 +422,19 @@ class Endings:
             return
         of, first = f"of {count:,} documents", "first: document"
         if self.ended and self.lack[0]:
-            what = f"{self.lack[0]:,} {of} do not end with the separator {self.eos_id:,}, as others do"
+            problem = f"{self.lack[0]:,} {of} do not end with the separator {self.eos_id:,}, as others do"
             remedy = "They may be cut: compare them with their source"
-            yield Finding("TF944", "warning", str(path), f"{what} ({first} {self.lack[1]:,})", remedy)
+            yield Finding("TF944", "warning", str(path), f"{problem} ({first} {self.lack[1]:,})", remedy)
         self.is_doubled = self.twice[0] > self.ended / 2  # If few do, a text ended with its spelling.
         if self.is_doubled:
             yield _doubled_finding(path, Doubled(self.twice[0], count, self.twice[1]), self.eos_id)
         inside = self.inside if self.is_doubled or not self.twice[0] else _joined(self.inside, self.twice)
         if inside[0]:
-            what = f"the separator {self.eos_id:,} occurs inside documents {inside[0]:,}x"
+            problem = f"the separator {self.eos_id:,} occurs inside documents {inside[0]:,}x"
             remedy = (
                 "Formats that split at it cannot store these documents: --allow-loss embedded-separators splits there"
             )
-            yield Finding("TF946", "info", str(path), f"{what} ({first} {inside[1]:,})", remedy, query=query)
+            yield Finding("TF946", "info", str(path), f"{problem} ({first} {inside[1]:,})", remedy, query=query)
 
 
 def _joined(a: tuple[int, int], b: tuple[int, int]) -> tuple[int, int]:
@@ -466,9 +474,9 @@ def missing_findings(path: Place, source: Source) -> Iterator[Finding]:
     gap = Gap() if source.dataset is None else source.dataset.gap
     if gap.id is not None and gap.stored and not gap.closed and gap.lack >= _FEWEST:
         seen = f"{gap.lack:,} documents" + (" that were looked at" if gap.looked < gap.of else "")
-        what = f"none of {seen} ends with the separator {gap.id:,} ({source.separator.source})"
+        problem = f"none of {seen} ends with the separator {gap.id:,} ({source.separator.source})"
         remedy = "A trainer that reads them as one stream sees no boundary. A conversion to a pack adds one"
-        yield Finding("TF944", "warning", str(path), what, remedy)
+        yield Finding("TF944", "warning", str(path), problem, remedy)
 
 
 def doubled_findings(path: Place, reader: TokenReader) -> Iterator[Finding]:
@@ -480,30 +488,30 @@ def doubled_findings(path: Place, reader: TokenReader) -> Iterator[Finding]:
 
 def _doubled_finding(path: Place, doubled: Doubled, eos_id: int, side: str = "after") -> Finding:
     verb = "begin" if side == "before" else "end"
-    what = f"{doubled.documents:,} of {doubled.of:,} documents {verb} with the separator {eos_id:,} twice"
+    problem = f"{doubled.documents:,} of {doubled.of:,} documents {verb} with the separator {eos_id:,} twice"
     remedy = "The tokenizer and the packer each added one: pack the text again, or let --fix OUT leave one out"
-    return Finding("TF945", "warning", str(path), f"{what} (first: document {doubled.first:,})", remedy)
+    return Finding("TF945", "warning", str(path), f"{problem} (first: document {doubled.first:,})", remedy)
 
 
 def unfinished_findings(path: Place, reader: TokenReader) -> Iterator[Finding]:
     """Report the last document of a stream if no separator follows it."""
     if is_unfinished(reader):
         place, last = reader.locate(reader.info.tokens - 1), reader.info.sequences - 1
-        what = f"no separator {reader.info.eos_id:,} follows its last document, {last:,}"
+        problem = f"no separator {reader.info.eos_id:,} follows its last document, {last:,}"
         remedy = "Copy it again if it was cut. A conversion adds a separator"
         where = (str(path), None) if place is None else (str(place.path), place.offset)
-        yield Finding("TF947", "info", where[0], what, remedy, where[1])
+        yield Finding("TF947", "info", where[0], problem, remedy, where[1])
 
 
-def shard_findings(one: SourceFiles) -> Iterator[Finding]:
+def shard_findings(dataset: SourceFiles) -> Iterator[Finding]:
     """Report a directory whose names of files state that one is missing, or that there are two sets of them."""
-    for directory, names in names_by_directory(one.files if one.path.is_dir() else ()).items():
+    for directory, names in names_by_directory(dataset.files if dataset.path.is_dir() else ()).items():
         if problem := shard_problem(names):
             yield Finding("TF918", "error", str(directory), problem, "Find the files, or keep those of one upload")
 
 
 def count_findings(
-    one: SourceFiles,
+    dataset: SourceFiles,
     sequences: int | None,
     tokens: int | None,
     eos_id: int | None,
@@ -515,7 +523,7 @@ def count_findings(
     """Compare the counts of a dataset with those of its manifest.
 
     Args:
-        one: The dataset.
+        dataset: The dataset.
         sequences: The number of sequences that were read; None if unknown.
         tokens: The number of tokens without separators; None if unknown.
         eos_id: The separator that was removed; None without one.
@@ -523,25 +531,25 @@ def count_findings(
         samples: True if the sequences are samples.
         max_id: The largest ID of all tokens that were read; None if unknown.
     """
-    path, manifest = one.path, own_manifest(one)
+    path, manifest = dataset.path, own_manifest(dataset)
     counts = manifest.counts(samples=samples)  # empty if the manifest counts several splits, and one was read
     alike = manifest.ids == (eos_id, bos_id)  # otherwise only one counts them
     compared = [("sequences", sequences), ("tokens", tokens if alike else None)]
     different = [(key, found, counts.get(key)) for key, found in compared if found not in (None, counts.get(key))]
     for key, found, expected in different:
         if isinstance(expected, int):
-            what = f"holds {found:,} {key}, the manifest states {expected:,}"
+            problem = f"holds {found:,} {key}, the manifest states {expected:,}"
             remedy = "The manifest belongs to another dataset, or --eos differs from what was converted"
-            yield Finding("TF913", "error", str(path), what, remedy)
+            yield Finding("TF913", "error", str(path), problem, remedy)
     stated = counts.get("max_id")
     if isinstance(stated, int) and max_id is not None and alike and tokens is not None and not different:
         largest = max(max_id, stated if stated in (eos_id, bos_id) else max_id)  # they count where they are stored
         if stated != largest:
-            what = f"has the largest ID {largest:,}, the manifest states {stated:,}"
-            yield Finding("TF913", "error", str(path), what, "The manifest belongs to another dataset")
+            problem = f"has the largest ID {largest:,}, the manifest states {stated:,}"
+            yield Finding("TF913", "error", str(path), problem, "The manifest belongs to another dataset")
 
 
-def stored_count_findings(one: SourceFiles, source: Source) -> Iterator[Finding]:
+def stored_count_findings(dataset: SourceFiles, source: Source) -> Iterator[Finding]:
     """Compare the counts of a dataset that was opened as it is stored, if they need no search for separators."""
     reader = source.reader
     if isinstance(reader, RecordReader) or reader.info.layout is Layout.STREAM:
@@ -551,7 +559,7 @@ def stored_count_findings(one: SourceFiles, source: Source) -> Iterator[Finding]
         tokens = info.tokens if info.separators is Separators.NONE else None
         tokens = tokens if source.bos_id is None else None
         ids = source.separator.eos_id, source.bos_id
-        yield from count_findings(one, info.sequences, tokens, *ids, samples=info.is_samples)
+        yield from count_findings(dataset, info.sequences, tokens, *ids, samples=info.is_samples)
 
 
 def _number(value: object) -> str:
@@ -624,9 +632,9 @@ class Vocabulary:
     def note(self, looked: Iterable[Beyond], *, whole: bool = False) -> None:
         """Record results in the order of the token axis; `whole` states that they cover all of it."""
         self.whole = self.whole or (whole and self.complete)
-        for one in looked:
-            self.top, self.wrapped = max(self.top, one.top), self.wrapped + one.wrapped
-            self.found += [one] if one.number else []
+        for span in looked:
+            self.top, self.wrapped = max(self.top, span.top), self.wrapped + span.wrapped
+            self.found += [span] if span.number else []
 
     def sample(self) -> None:
         """Read some places of the token axis, or all of it if it has at most `_CHEAP` tokens."""
@@ -711,22 +719,22 @@ def _wrapped(name: str, source: Source, handle: TokenizerHandle, vocabulary: Voc
     if eos_id is None:
         return
     ends = [source.separator.eos_id, endings[0] if len(endings) == 1 else None]
-    found = next(((end, bits) for end in ends if end is not None and (bits := wrapped_bits(eos_id, end))), None)
+    wrapped = next(((end, bits) for end in ends if end is not None and (bits := wrapped_bits(eos_id, end))), None)
     alone = source.separator.eos_id == eos_id and info.sequences <= 1 and info.tokens >= _ENOUGH
-    severity, what, why = "error", "documents end with", "IDs wrapped around"
-    if found is None and alone and vocabulary.wrapped:
-        found = eos_id % _UINT16, 16
+    severity, sentence, why = "error", "documents end with", "IDs wrapped around"
+    if wrapped is None and alone and vocabulary.wrapped:
+        wrapped = eos_id % _UINT16, 16
         severity, why = "warning", "IDs seem to have wrapped around"
-        what = f"it is one sequence without {eos_id:,}, and {vocabulary.wrapped:,} of its tokens are"
+        sentence = f"it is one sequence without {eos_id:,}, and {vocabulary.wrapped:,} of its tokens are"
     top = max(vocabulary.top, -1 if info.max_id is None else info.max_id)
-    if found is None or top >> found[1]:
+    if wrapped is None or top >> wrapped[1]:
         return
-    end, limit = found[0], 1 << found[1]
+    end, limit = wrapped[0], 1 << wrapped[1]
     yield Finding(
         "TF927",
         severity,
         name,
-        f"{what} {end:,} = {eos_id:,} mod {limit:,}; {eos_id:,} is the end of text of {handle.name}, and of its "
+        f"{sentence} {end:,} = {eos_id:,} mod {limit:,}; {eos_id:,} is the end of text of {handle.name}, and of its "
         f"{handle.ids.size:,} IDs none above {limit - 1:,} is stored{'' if vocabulary.whole else _SAMPLED}: {why}",
         "Encode the text again, and store IDs in 32 bits: the lost bits are not in the dataset",
     )
@@ -734,32 +742,32 @@ def _wrapped(name: str, source: Source, handle: TokenizerHandle, vocabulary: Voc
 
 def _beyond(name: str, reader: TokenReader, handle: TokenizerHandle, vocabulary: Vocabulary) -> Iterator[Finding]:
     """Report IDs that the tokenizer does not have: of all tokens, or of the sampled places."""
-    found, ids = vocabulary.found, handle.ids
-    if not found:
+    beyond, ids = vocabulary.found, handle.ids
+    if not beyond:
         top, bound = reader.info.max_id, reader.info.extras.get("max_token_id")
         stated = [
             (top, ids, "error", "its largest ID is"),
             (bound, TokenizerIds(ids.stop), "warning", "its max_token_id is"),
         ]
-        for value, wanted, severity, what in stated if not vocabulary.whole else ():
+        for value, wanted, severity, sentence in stated if not vocabulary.whole else ():
             if isinstance(value, int) and wanted.lacks_largest(value, reader.info.eos_id):
                 yield Finding(
                     "TF921",
                     severity,
                     name,
-                    f"{what} {value:,}, and {handle.name} has {ids}",
+                    f"{sentence} {value:,}, and {handle.name} has {ids}",
                     "Give the tokenizer that it was made with; --deep finds the place",
                     query=ids.query,
                 )
                 return
         return
-    position, token = found[0].position, found[0].token
+    position, token = beyond[0].position, beyond[0].token
     sequence = reader.sequence_at(position)
     place = reader.locate(position)
     at = position - int(reader.offsets(sequence, sequence)[0])
     where = "" if vocabulary.whole else _SAMPLED
     number = f"sequence {sequence:,}{'' if vocabulary.complete else ' of those that were read'}"
-    count = sum(part.number for part in found)
+    count = sum(part.number for part in beyond)
     yield Finding(
         "TF921",
         "error",
@@ -954,16 +962,16 @@ def behind_bos(source: Source, handle: TokenizerHandle | None, note: Callable[[s
     if handle is None or bos_id is None or source.bos_id is not None or reader is None:
         return source
     try:
-        found, _ = without_leads(reader, bos_id, source.paths[0])
-        if not dataset_of(found).spans.led:
+        contents, _ = without_leads(reader, bos_id, source.paths[0])
+        if not dataset_of(contents).spans.led:
             return source
-        found, _ = without_leads(reader, bos_id, source.paths[0], each=True)
+        contents, _ = without_leads(reader, bos_id, source.paths[0], each=True)
     except TokfmtError:  # reported where all tokens are read
         return source
     name = printable(source.paths[0].name)
-    what = f"documents begin with {bos_id}, which {printable(handle.name)} puts in front of a text"
-    note(f"{name}: {what}; what follows it is compared. --bos {bos_id} reads it as no content")
-    return source._replace(reader=found)
+    problem = f"documents begin with {bos_id}, which {printable(handle.name)} puts in front of a text"
+    note(f"{name}: {problem}; what follows it is compared. --bos {bos_id} reads it as no content")
+    return source._replace(reader=contents)
 
 
 def corpus_findings(source: Source, corpus: Corpus) -> Iterator[Finding]:
@@ -1006,7 +1014,8 @@ def compare(
     def places(a: int, b: int) -> tuple[int, int]:
         """Map two indexes to numbers that count empty documents as well; -1 without one."""
         return tuple(  # type: ignore[return-value]
-            k if kept is None else int(kept[k]) if 0 <= k < len(kept) else -1 for k, kept in ((a, mine), (b, theirs))
+            k if numbers is None else int(numbers[k]) if 0 <= k < len(numbers) else -1
+            for k, numbers in ((a, mine), (b, theirs))
         )
 
     if ignore_order:
@@ -1014,19 +1023,19 @@ def compare(
         first = {"extra": places((more.examples or (-1,))[0], -1), "missing": places(-1, (less.examples or (-1,))[0])}
         return Differences(len(there), missing=less.count, extra=more.count, firsts=first)
     check_room(len(here) + len(there), 0)
-    found = aligned(here, there)
-    steps = _firsts(found.stretches())
+    alignment = aligned(here, there)
+    steps = _firsts(alignment.stretches())
     lost = steps.get("only_in_b")
-    missing = found.differing.get("only_in_b", 0)
+    missing = alignment.differing.get("only_in_b", 0)
     first = {_KINDS[step]: places(stretch.a, stretch.b) for step, stretch in steps.items() if step in _KINDS}
-    if len(found.moves):
-        first["moved"] = places(*found.moves[0].tolist())
+    if len(alignment.moves):
+        first["moved"] = places(*alignment.moves[0].tolist())
     return Differences(
         len(there),
         missing=missing,
-        extra=found.differing.get("only_in_a", 0),
-        changed=found.differing.get("changed", 0),
-        moved=len(found.moves),
+        extra=alignment.differing.get("only_in_a", 0),
+        changed=alignment.differing.get("changed", 0),
+        moved=len(alignment.moves),
         firsts=first,
         cut_off=lost is not None and lost.b + missing == len(there),
     )
@@ -1047,18 +1056,20 @@ def _difference_findings(name: str, here: Side, corpus: Side, differences: Diffe
             if differences.cut_off
             else f"first: document {line:,} of the corpus"
         )
-        what = f"{differences.missing:,} of {differences.total:,} documents are missing ({place})"
-        yield Finding("TF931", "error", name, what, _REMEDY)
+        problem = f"{differences.missing:,} of {differences.total:,} documents are missing ({place})"
+        yield Finding("TF931", "error", name, problem, _REMEDY)
     if differences.extra:
-        what = (
+        problem = (
             f"{differences.extra:,} documents are not in the corpus (first: sequence {differences.first('extra')[0]:,})"
         )
-        yield Finding("TF932", "error", name, what, "Find out whether a text was packed twice, or the corpus changed")
+        yield Finding(
+            "TF932", "error", name, problem, "Find out whether a text was packed twice, or the corpus changed"
+        )
     if differences.moved:
         sequence, document = differences.first("moved")
         place = f"sequence {sequence:,}, document {document + 1:,} of the corpus"
-        what = f"{differences.moved:,} documents are in another order (first: {place})"
-        yield Finding("TF935", "error", name, what, "If their order does not matter, add --ignore-order")
+        problem = f"{differences.moved:,} documents are in another order (first: {place})"
+        yield Finding("TF935", "error", name, problem, "If their order does not matter, add --ignore-order")
     if differences.changed:
         yield _changed(name, here, corpus, differences)
 
@@ -1074,12 +1085,12 @@ def _changed(name: str, here: Side, corpus: Side, differences: Differences) -> F
     head = f"{differences.changed:,} documents differ (first: sequence {sequence:,}, document {document + 1:,} of "
     if shift:
         tokens, way = abs(shift), "early" if shift > 0 else "late"
-        what = f"{head}the corpus): they begin {tokens:,} tokens too {way}"
+        problem = f"{head}the corpus): they begin {tokens:,} tokens too {way}"
         return Finding(
             "TF934",
             "error",
             path,
-            what,
+            problem,
             "It was made from a merged pack by a program that used its shifted offsets: "
             "see `tokfmt check --explain TF934`",
             offset,
@@ -1137,14 +1148,14 @@ def shift_of(here: Side, corpus: Side, sequence: int, document: int) -> int:
     mine = _head(here, sequence)
     if len(mine) < _ENOUGH:
         return 0
-    stream, known, begin = _stream(corpus, document)
+    stream, is_content, begin = _stream(corpus, document)
     for tokens in sorted(range(-_FARTHEST, _FARTHEST + 1), key=abs):
         at = begin - tokens
         if not tokens or at < 0 or at + _ENOUGH > len(stream):
             continue
         length = min(len(mine), len(stream) - at)
-        is_known = known[at : at + length]
-        same = (stream[at : at + length] == mine[:length])[is_known]
+        compared = is_content[at : at + length]
+        same = (stream[at : at + length] == mine[:length])[compared]
         if len(same) >= _ENOUGH and same.all():
             return tokens
     return 0

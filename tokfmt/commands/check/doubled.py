@@ -55,11 +55,11 @@ def once(reader: TokenReader, eos_id: int) -> tuple[TokenReader, int]:
     """
     dataset = dataset_of(reader)
     if dataset.gap.alone:
-        kept, step = np.ones(len(dataset), np.bool_), -1 if dataset.gap.side == "before" else 1
+        single, step = np.ones(len(dataset), np.bool_), -1 if dataset.gap.side == "before" else 1
         for _, numbers in _of_stream(dataset):
-            kept[numbers + step] = False
-        spans = dataset.take(np.flatnonzero(kept)).spans
-        return ContentReader(replace(dataset, spans=spans)), int(np.count_nonzero(~kept))
+            single[numbers + step] = False
+        spans = dataset.take(np.flatnonzero(single)).spans
+        return ContentReader(replace(dataset, spans=spans)), int(np.count_nonzero(~single))
     lacking = np.zeros(len(dataset), np.bool_)
     for a, b in windows(0, len(dataset), _AT_ONCE):
         starts, stops = dataset.spans.extents(a, b)

@@ -373,7 +373,7 @@ class _Job:
                 f"{printable(self.plan.path)}: not repaired: the copy would still have {first.code} ({first.message})"
             )
         findings = [
-            replace(found, path=found.path.replace(str(path), str(self.destination))) for found in report.findings
+            replace(finding, path=finding.path.replace(str(path), str(self.destination))) for finding in report.findings
         ]
         return replace(report, path=str(self.destination), findings=findings)
 

@@ -133,14 +133,14 @@ class Alignment:
         both = int(np.minimum(left[0], left[1]).sum())
         swapped = len(self._swaps)
         far = swapped - len(self._neighbors)
-        found: dict[Kind, int] = {
+        counts: dict[Kind, int] = {
             "changed": both,
             "only_in_a": int(left[0].sum()) - both,
             "only_in_b": int(left[1].sum()) - both,
             "moved": len(self.moves) - swapped - far,
             "swapped": swapped,
         }
-        return {kind: count for kind, count in found.items() if count}
+        return {kind: count for kind, count in counts.items() if count}
 
     def differences(self) -> Iterator[Difference]:
         """Yield every difference in the order of A."""
@@ -237,8 +237,8 @@ class Alignment:
     def _gaps_of_moves(self) -> tuple[Positions, Positions]:
         """The gap of A in which each move begins, and the gap of B in which it ends."""
         starts = self._gaps[0]
-        found = [np.searchsorted(starts[:, side], self.moves[:, side], side="right") - 1 for side in (0, 1)]
-        return found[0], found[1]
+        gaps = [np.searchsorted(starts[:, side], self.moves[:, side], side="right") - 1 for side in (0, 1)]
+        return gaps[0], gaps[1]
 
     @cached_property
     def _swaps(self) -> dict[int, Difference]:
@@ -260,16 +260,16 @@ class Alignment:
             np.minimum(np.searchsorted(slot_b[order], slot_a), count - 1)
         ]  # the move that ends where each move begins
         pairs = np.flatnonzero((slot_b[into] == slot_a) & (slot_a[into] == slot_b) & (moves[into, 0] > moves[:, 0]))
-        found = {}
+        swaps = {}
         for k in pairs.tolist():
             (a, goes), (other, comes) = moves[k].tolist(), moves[into[k]].tolist()
-            found[a] = Difference("swapped", a, comes, a, comes, other, goes)
-        return found
+            swaps[a] = Difference("swapped", a, comes, a, comes, other, goes)
+        return swaps
 
     @cached_property
     def _neighbors(self) -> dict[int, Difference]:
         """The swaps of a moved sequence with a neighbor that is in a run, by the sequence of A that moved."""
-        found: dict[int, Difference] = {}
+        swaps: dict[int, Difference] = {}
         used = {number for swap in self._apart.values() for number in (swap.a, swap.with_a)}
         a, b = self.moves[:, 0], self.moves[:, 1]
         for over in (1, -1):
@@ -282,8 +282,8 @@ class Alignment:
                 if low not in used and high not in used:
                     used |= {low, high}
                     first = min(int(b[k]), int(b[k]) - over)
-                    found[int(a[k])] = Difference("swapped", low, first, low, first, high, first + 1)
-        return found
+                    swaps[int(a[k])] = Difference("swapped", low, first, low, first, high, first + 1)
+        return swaps
 
     @cached_property
     def _seconds(self) -> dict[int | None, Difference]:
@@ -367,9 +367,9 @@ def alike_from_start(a: AxisSide, b: AxisSide, workers: Workers, progress: Calla
             (_from(read_a, start_a), _from(read_b, start_b))
             for read_a, read_b in zip(a.channels, b.channels, strict=True)
         ]
-        found = first_unlike(reads, int(bounds_a[equal]) - start_a, workers, progress)
-        if found >= 0:
-            return total + int(np.searchsorted(bounds_a - start_a, found, side="right")) - 1
+        position = first_unlike(reads, int(bounds_a[equal]) - start_a, workers, progress)
+        if position >= 0:
+            return total + int(np.searchsorted(bounds_a - start_a, position, side="right")) - 1
         total += equal
         if equal < count:
             return total
@@ -404,9 +404,9 @@ def first_unlike(
     serial = isinstance(workers.executor, SerialExecutor) or length <= 4 * token_axis.WINDOW
     rest = _growing(length)
     while group := list(islice(rest, 1 if serial else 2 * workers.jobs)):
-        for window, found in zip(group, _mapped(workers.executor, compared, group), strict=True):
-            if found >= 0:
-                return found
+        for window, position in zip(group, _mapped(workers.executor, compared, group), strict=True):
+            if position >= 0:
+                return position
             progress(window[1] - window[0])
     return -1
 
@@ -460,8 +460,8 @@ def surpluses(a: Fingerprints, b: Fingerprints, limit: int) -> tuple[Surplus, Su
             extra = mine[side][_others(len(mine[side]), paired)]
             counts[side] += len(extra)
             examples[side] = np.sort(np.concatenate([examples[side], extra[:limit]]))[:limit]
-    found = [Surplus(n, tuple(some.tolist())) for n, some in zip(counts, examples, strict=True)]
-    return found[0], found[1]
+    both = [Surplus(n, tuple(some.tolist())) for n, some in zip(counts, examples, strict=True)]
+    return both[0], both[1]
 
 
 def _of_part(prints: Fingerprints, part: int) -> Positions:
@@ -469,14 +469,14 @@ def _of_part(prints: Fingerprints, part: int) -> Positions:
 
     The fingerprints are read a window at a time, because they may be on disk.
     """
-    found = [
+    numbers = [
         first
         + np.flatnonzero(
             prints[first : first + token_axis.WINDOW, 0] >> np.uint64(64 - _PARTS.bit_length() + 1) == part
         )
         for first in range(0, len(prints), token_axis.WINDOW)
     ]
-    return np.concatenate(found) if found else np.empty(0, np.int64)
+    return np.concatenate(numbers) if numbers else np.empty(0, np.int64)
 
 
 # numbers instead of fingerprints
@@ -530,8 +530,8 @@ def _in_order(x: Positions, y: Positions) -> tuple[Positions, Positions, bool]:
     p, q = np.concatenate([p, between[0][0][more_p]]), np.concatenate([q, between[1][0][more_q]])
     order = np.argsort(p)
     p, q = p[order], q[order]
-    kept = increasing(q)
-    return at_x[p[kept]], at_y[q[kept]], False
+    ascending = increasing(q)
+    return at_x[p[ascending]], at_y[q[ascending]], False
 
 
 def _within(x: Positions, anchors: Positions, light: NDArray[np.bool_], size: int) -> tuple[Positions, Positions]:
@@ -555,9 +555,9 @@ def _longest(x: Positions, y: Positions) -> tuple[Positions, Positions]:
     ends = np.cumsum(each)
     p = np.repeat(np.arange(len(x)), each)
     q = order[np.repeat(starts + ends - 1, each) - np.arange(len(p))]  # for each index of x, those of y descending
-    kept = increasing(q)
+    ascending = increasing(q)
     in_step = np.flatnonzero(x[: len(y)] == y[: len(x)])
-    p, q = (in_step, in_step) if len(in_step) == len(kept) else (p[kept], q[kept])
+    p, q = (in_step, in_step) if len(in_step) == len(ascending) else (p[ascending], q[ascending])
     head = np.arange(begin)
     return np.concatenate([head, p + begin]), np.concatenate([head, q + begin])
 
@@ -568,7 +568,7 @@ def increasing(values: Positions) -> Positions:
     before = np.empty(len(values), np.int64)
     k = 0
     for first in range(0, len(values), _CHUNK):
-        found = []
+        predecessors = []
         for value in values[first : first + _CHUNK].tolist():
             at = len(tails) if not tails or value > tails[-1] else bisect_left(tails, value)
             if at == len(tails):
@@ -576,9 +576,9 @@ def increasing(values: Positions) -> Positions:
                 holders.append(k)
             else:
                 tails[at], holders[at] = value, k
-            found.append(holders[at - 1] if at else -1)
+            predecessors.append(holders[at - 1] if at else -1)
             k += 1
-        before[first : first + len(found)] = found
+        before[first : first + len(predecessors)] = predecessors
     out = np.empty(len(tails), np.int64)
     at = holders[-1] if holders else -1
     for place in range(len(out) - 1, -1, -1):
@@ -620,5 +620,5 @@ def _runs(head: int, single: Positions, ends: Positions, after: int) -> Position
     lengths = np.diff(np.concatenate((firsts, [len(single)]))) if len(single) else firsts
     middle = np.concatenate([single[firsts], lengths[:, None]], axis=1)
     rows = [np.array([[0, 0, head]]), middle, np.concatenate([ends, [[after]]], axis=1)]
-    found = np.concatenate([rows_ for rows_ in rows if len(rows_)]).astype(np.int64)
-    return found[found[:, 2] > 0]
+    runs = np.concatenate([rows_ for rows_ in rows if len(rows_)]).astype(np.int64)
+    return runs[runs[:, 2] > 0]

@@ -246,13 +246,13 @@ def open_both(
         OptionError: If text is to be compared with IDs without a tokenizer, or a dataset stores no samples.
     """
     handle = tokenizer_of(tokenizer)
-    found = [find_one(one) for one in (a, b)]
-    formats = [group[0].format for group in found]
+    datasets = [find_one(one) for one in (a, b)]
+    formats = [group[0].format for group in datasets]
     a, b = _as_rows(a, b, formats), _as_rows(b, a, formats[::-1])
     samples = samples or any(one.options.get("view") == "samples" for one in (a, b))
     sources = [
         open_dataset(_asked(one, group[0].format, formats, samples=samples), Reading(handle, jobs, progress), group)
-        for one, group in zip((a, b), found, strict=True)
+        for one, group in zip((a, b), datasets, strict=True)
     ]
     scratch = list[Scratch]()
     sources = [_prepared(source, scratch, jobs, progress) for source in sources]
@@ -316,46 +316,51 @@ def _pack_samples(sources: list[Source]) -> bool:
         return False
     from tokfmt.mix import PackedRows, Samples  # only recipes need these imports
 
-    for k, (one, other) in enumerate(zip(tuple(sources), sources[::-1], strict=True)):
+    for k, (source, other) in enumerate(zip(tuple(sources), sources[::-1], strict=True)):
         info = other.reader.info
-        if isinstance(one.reader, Samples) and isinstance(info, Info) and info.segmented and info.sample_length is None:
-            sources[k] = one._replace(reader=PackedRows(one.reader, one.reader.seq_len))
+        if (
+            isinstance(source.reader, Samples)
+            and isinstance(info, Info)
+            and info.segmented
+            and info.sample_length is None
+        ):
+            sources[k] = source._replace(reader=PackedRows(source.reader, source.reader.seq_len))
             return True
     return False
 
 
-def _as_rows(one: SourceRequest, other: SourceRequest, formats: Sequence[Format]) -> SourceRequest:
+def _as_rows(request: SourceRequest, other: SourceRequest, formats: Sequence[Format]) -> SourceRequest:
     """Return a request that reads samples of the recipe's length if the other dataset is a recipe of samples."""
     mine, others = formats
-    rows = viewed(one, mine, "samples") if others.is_computed else one
-    if rows is one:
-        return one
+    rows = viewed(request, mine, "samples") if others.is_computed else request
+    if rows is request:
+        return request
     from tokfmt.mix import read_recipe  # only recipes need these imports
 
     width = read_recipe(place_of(other.paths[0])).seq_len
     if width is None:
-        return one
+        return request
     lengths = {"seq_len": width} if "seq_len" in option_names(mine.read_options) else {}
     return replace(rows, options={**lengths, **rows.options})
 
 
-def _asked(one: SourceRequest, mine: Format, formats: list[Format], *, samples: bool) -> SourceRequest:
+def _asked(request: SourceRequest, mine: Format, formats: list[Format], *, samples: bool) -> SourceRequest:
     """Return a request without the options that only the other format has. Fields other than text are not compared."""
-    known = option_names(mine.read_options)
-    others = set().union(*(option_names(format_.read_options) for format_ in formats)) - known
-    options = {name: value for name, value in one.options.items() if name.replace("-", "_") not in others}
-    wanted = replace(one, format=mine.name, options=options).accepting(READS["diff"])
+    own = option_names(mine.read_options)
+    others = set().union(*(option_names(format_.read_options) for format_ in formats)) - own
+    options = {name: value for name, value in request.options.items() if name.replace("-", "_") not in others}
+    wanted = replace(request, format=mine.name, options=options).accepting(READS["diff"])
     return viewed(wanted, mine, "samples") if samples else wanted
 
 
 def _datasets(both: OpenedPair) -> tuple[ComparedDataset, ComparedDataset]:
-    found = [
+    datasets = [
         ComparedDataset(
             str(source.paths[0]), source.format.name, side.count, side.tokens, (*source.notes, *_not_compared(source))
         )
         for source, side in ((both.source_a, both.a), (both.source_b, both.b))
     ]
-    return found[0], found[1]
+    return datasets[0], datasets[1]
 
 
 def _not_compared(source: Source) -> Iterator[str]:
@@ -368,9 +373,9 @@ def _not_compared(source: Source) -> Iterator[str]:
 def _ordered(both: OpenedPair, limit: int, workers: Workers, progress: Progress) -> DiffReport:
     a, b = _datasets(both)
     progress.phase("comparing", a.tokens + b.tokens, both.unit)
-    found = align(both.a, both.b, workers, progress.advance)
+    alignment = align(both.a, both.b, workers, progress.advance)
     listed = []
-    for difference in found.differences():
+    for difference in alignment.differences():
         listed.append(difference)
         if len(listed) >= max(1, limit):
             break
@@ -380,12 +385,12 @@ def _ordered(both: OpenedPair, limit: int, workers: Workers, progress: Progress)
         compared=_NAMES[: len(both.a.channels)],
         a=a,
         b=b,
-        same=found.same,
-        counts=dict(sorted(found.differing.items())),
+        same=alignment.same,
+        counts=dict(sorted(alignment.differing.items())),
         first=_first(both, listed[0], workers) if listed else None,
         differences=listed[:limit],
         surplus=None,
-        complete=found.exact,
+        complete=alignment.exact,
     )
 
 
@@ -401,8 +406,8 @@ def _first(both: OpenedPair, difference: Difference, workers: Workers) -> FirstD
     lengths = both.a.length(i), both.b.length(j)
     channels = range(len(both.a.channels))
     reads = [(_within(both.a, i, channel), _within(both.b, j, channel)) for channel in channels]
-    found = first_unlike(reads, min(lengths), workers)
-    position = min(lengths) if found < 0 else found
+    unlike = first_unlike(reads, min(lengths), workers)
+    position = min(lengths) if unlike < 0 else unlike
     pairs = [
         tuple(
             int(read(position, position + 1)[0]) if position < length else None

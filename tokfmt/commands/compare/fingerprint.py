@@ -198,11 +198,13 @@ class Hashing:
     ignored_end: int | None = None
 
 
-def hash_axis(what: Hashing, first: int, out: Fingerprints, workers: Workers, progress: Callable[[int], None]) -> None:
+def hash_axis(
+    hashing: Hashing, first: int, out: Fingerprints, workers: Workers, progress: Callable[[int], None]
+) -> None:
     """Compute the fingerprints of the sequences from `first` on, in parallel. Long sequences are read in windows.
 
     Args:
-        what: The sequences, and their values that are hashed.
+        hashing: The sequences, and their values that are hashed.
         first: The first sequence.
         out: uint64[sequences, 2], the array to fill.
         workers: The workers.
@@ -211,8 +213,8 @@ def hash_axis(what: Hashing, first: int, out: Fingerprints, workers: Workers, pr
     Raises:
         IndexError: If the dataset has fewer than `first + len(out)` sequences.
     """
-    parts = cuts(what.reader, first, first + len(out))
-    for at, prints, tokens in workers.map(_hash_cut, what, parts):
+    parts = cuts(hashing.reader, first, first + len(out))
+    for at, prints, tokens in workers.map(_hash_cut, hashing, parts):
         out[at - first : at - first + len(prints)] = prints
         progress(tokens)
 
@@ -229,23 +231,23 @@ def cuts(reader: TokenReader, first: int, last: int) -> Iterator[tuple[int, int]
         first += at
 
 
-def _hash_cut(what: Hashing, cut: tuple[int, int]) -> tuple[int, Fingerprints, int]:
+def _hash_cut(hashing: Hashing, cut: tuple[int, int]) -> tuple[int, Fingerprints, int]:
     """Hash one interval of sequences.
 
     Returns:
         The first sequence, the fingerprints, and the number of tokens.
     """
-    bounds = what.reader.offsets(*cut)
+    bounds = hashing.reader.offsets(*cut)
     begin, end = int(bounds[0]), int(bounds[-1])
     prints: Fingerprints | None = None
-    for number, read in enumerate(what.channels):
-        ignored = None if number else what.ignored_end
-        one = (
+    for number, read in enumerate(hashing.channels):
+        ignored = None if number else hashing.ignored_end
+        hashes = (
             _hash_window(read, bounds, ignored)
             if end - begin <= token_axis.WINDOW
             else _hash_long(read, bounds, ignored)
         )
-        prints = one if prints is None else prints * _ODD + one
+        prints = hashes if prints is None else prints * _ODD + hashes
     return cut[0], np.empty((0, 2), np.uint64) if prints is None else prints, end - begin
 
 
@@ -274,8 +276,8 @@ def fingerprint_of(read: Read, start: int, stop: int) -> Fingerprints:
 
 
 def _unsigned(values: NDArray[np.integer]) -> Tokens:
-    found: Any = values  # loss masks and labels may be signed
-    return cast("Tokens", found if found.dtype.kind == "u" else found.view(f"u{found.dtype.itemsize}"))
+    integers: Any = values  # loss masks and labels may be signed
+    return cast("Tokens", integers if integers.dtype.kind == "u" else integers.view(f"u{integers.dtype.itemsize}"))
 
 
 def hash_records(
@@ -307,18 +309,18 @@ def hash_records(
                 "Convert the records to a pack first (tokfmt convert SRC x.pbin), and compare that"
             )
         progress(blocks[number][1].stop - blocks[number][1].start)
-    found = [parts[number] for number in range(len(blocks))]
-    return np.concatenate(found) if found else np.empty((0, 2), np.uint64), total
+    ordered = [parts[number] for number in range(len(blocks))]
+    return np.concatenate(ordered) if ordered else np.empty((0, 2), np.uint64), total
 
 
 def _hash_block(shared: tuple[RecordReader, Encoder | None], item: tuple[int, Block]) -> tuple[int, Fingerprints, int]:
     records, encoder = shared
     number, block = item
-    found, total = [np.empty((0, 2), np.uint64)], 0
+    prints, total = [np.empty((0, 2), np.uint64)], 0
     for ragged in encoded_batches(records, encoder, block):
-        found.append(fingerprints(ragged))
+        prints.append(fingerprints(ragged))
         total += len(ragged.tokens)
-    return number, np.concatenate(found), total
+    return number, np.concatenate(prints), total
 
 
 # the two sides of a comparison
@@ -438,11 +440,11 @@ class RecordSide:
 
         The records are read in one go, because a search for one record may have to read all before it.
         """
-        found: list[NDArray[np.integer]] = []
+        sequences: list[NDArray[np.integer]] = []
         for block in self.records.blocks(1 << 20, first, last):
             for ragged in encoded_batches(self.records, self.encoder, block):
-                found += [ids[:limit] for ids in ragged]
-        return found
+                sequences += [ids[:limit] for ids in ragged]
+        return sequences
 
 
 def read_records(
@@ -470,8 +472,8 @@ Side = AxisSide | RecordSide
 @functools.cache
 def empty_fingerprint() -> Fingerprints:
     """Return the fingerprint of an empty sequence, uint64[2]."""
-    (found,) = fingerprints(Ragged.of([[]]))
-    return cast("Fingerprints", found)
+    (fingerprint,) = fingerprints(Ragged.of([[]]))
+    return cast("Fingerprints", fingerprint)
 
 
 def _room(count: int) -> Fingerprints:

@@ -69,11 +69,11 @@ def check_options(request: Request, destination: Destination) -> None:
     """
     arrangement = request.arrangement
     if request.task and not arrangement.plain:
-        what, why = "shares in --split", "--finish publishes one destination, and splits are several"
+        option, why = "shares in --split", "--finish publishes one destination, and splits are several"
         if arrangement.shuffle is not None:
-            what, why = "--shuffle", "in a shuffled order a part may need any sequence, so each task would read all"
+            option, why = "--shuffle", "in a shuffled order a part may need any sequence, so each task would read all"
         raise OptionError(
-            f"--task does not go with {what}: {why}. --executor dask spreads one "
+            f"--task does not go with {option}: {why}. --executor dask spreads one "
             "run over machines, and --resume continues it"
         )
     first, *others = destination.portions
@@ -150,8 +150,8 @@ def _check_ledger(request: Request, sources: Sequence[Source]) -> None:
         raise OptionError("--ledger lists the records that a recipe takes. Name one recipe as the only SRC")
     if request.select is not None or not request.arrangement.plain:
         shuffled = request.arrangement.shuffle is not None
-        what = "--select" if request.select is not None else "--shuffle" if shuffled else "--split"
-        raise OptionError(f"{what} does not go with --ledger. Set it in the recipe")
+        option = "--select" if request.select is not None else "--shuffle" if shuffled else "--split"
+        raise OptionError(f"{option} does not go with --ledger. Set it in the recipe")
 
 
 def _check_lines(sources: Sequence[Source], destination: Destination) -> None:
@@ -282,5 +282,5 @@ def check_parts(asked: Request, request: Request, inputs: Inputs, destination: D
         ("--no-manifest", not request.manifest),
     ):
         if is_given:
-            what = f"{place}: --task does not go with {option} if text is written to a store"
-            raise OptionError(f"{what}. Leave it out, or write to a directory that all machines see")
+            problem = f"{place}: --task does not go with {option} if text is written to a store"
+            raise OptionError(f"{problem}. Leave it out, or write to a directory that all machines see")

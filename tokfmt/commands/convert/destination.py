@@ -212,12 +212,12 @@ def _with_samples_of_length(destination: Destination, seq_len: int, request: Req
         return None
     if request.select is not None or not request.arrangement.plain:
         ordered = "shuffle" if request.arrangement.shuffle else "split"
-        what = f"--{'select' if request.select is not None else ordered}"
-        raise OptionError(f"{what}: samples of a recipe are stored in its order. Set tokens or shuffle in the recipe")
+        option = f"--{'select' if request.select is not None else ordered}"
+        raise OptionError(f"{option}: samples of a recipe are stored in its order. Set tokens or shuffle in the recipe")
     for name, asked in (("eos", request.to_eos), ("bos", request.to_bos)):
         if asked is not None:
-            what = f"samples of a recipe are stored as it makes them. Set to_{name} in the recipe"
-            raise OptionError(f"--to-{name}: {what}", name=f"to_{name}")
+            problem = f"samples of a recipe are stored as it makes them. Set to_{name} in the recipe"
+            raise OptionError(f"--to-{name}: {problem}", name=f"to_{name}")
     laid = tuple(portions(request.arrangement, destination.path, format_, options_given))
     traits = format_.writer_traits(laid[0].options)
     return replace(destination, given=options_given, portions=laid, options=laid[0].options, traits=traits)
@@ -287,12 +287,12 @@ def _gap_of(source: Source) -> Gap:
     if separator.source == "tokenizer":
         refuse_other_ends(source)
     gap = Gap() if source.dataset is None else source.dataset.gap
-    known: Known = "user" if separator.source in {GIVEN, NO_SEPARATOR} else gap.known
+    origin: Known = "user" if separator.source in {GIVEN, NO_SEPARATOR} else gap.known
     is_stored = separator.is_stored
     if isinstance(reader, RecordReader):  # Texts have none; rows of IDs may have one, if the user says so.
         is_stored = not reader.info.is_text and separator.source == GIVEN
     common, path = None if separator.doubt else gap.common, printable(source.paths[0])
-    return replace(gap, id=separator.eos_id, known=known, stored=is_stored, common=common, path=path)
+    return replace(gap, id=separator.eos_id, known=origin, stored=is_stored, common=common, path=path)
 
 
 def _refuse_selection_of_none(selection: str, sources: Sequence[Source]) -> None:
@@ -321,17 +321,17 @@ def _lead_of(request: Request, inputs: Inputs, destination: Destination) -> Lead
     read = tuple(lead for lead in each_once if lead is not None)
     if isinstance(to_bos, int):
         if destination.copies_lines or destination.decodes:
-            what = "gets records or texts, which have no lead"
-            raise OptionError(f"--to-bos {to_bos}: {name} {what}", name="to_bos")
+            problem = "gets records or texts, which have no lead"
+            raise OptionError(f"--to-bos {to_bos}: {name} {problem}", name="to_bos")
         if traits.separators.separated and to_bos == destination.separator.eos_id:
-            what = f"--to-bos {to_bos} is the separator, which alone marks boundaries in {name}"
-            raise OptionError(f"{what}. --to-eos ID writes another separator", name="to_bos")
+            problem = f"--to-bos {to_bos} is the separator, which alone marks boundaries in {name}"
+            raise OptionError(f"{problem}. --to-eos ID writes another separator", name="to_bos")
     elif not destination.format.writer_traits(destination.options).needs_eos:
         return Lead(read=read)  # D8: contents alone are stored.
     kind: Kind = "index" if not traits.separators.alone else "after"
     if traits.separators is Separators.BETWEEN and traits.sample_length is not None:  # Runs of separators are padding.
         kind = "between"
     lead, leads = lead_to_write(read, kind, to_bos, frozenset({"leads"}), name)
-    what = f"the lead {', '.join(map(str, read))} of sequences"
-    lost = (Loss("leads", what),) if read and to_bos is None and kind == "between" else ()
+    problem = f"the lead {', '.join(map(str, read))} of sequences"
+    lost = (Loss("leads", problem),) if read and to_bos is None and kind == "between" else ()
     return Lead(lead, leads, read, lost)

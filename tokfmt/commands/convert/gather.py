@@ -120,10 +120,10 @@ def gather(
     if selection is not None:
         chosen = parse_selection(selection, axis.info.sequences, paths_of(sources))
         axis = Slice(axis, *chosen)
-    kept = encoded or workers.journal.keeps
-    reported = kept and workers.share is None and any(source.format.is_computed for source in sources)
+    is_encoded = encoded or workers.journal.keeps
+    reported = is_encoded and workers.share is None and any(source.format.is_computed for source in sources)
     report, padded = _report(sources, readers, rows, chosen) if reported else ([], 0)
-    return Gathered(axis, skipped, kept, tuple(notes), report, counts, made, padded)
+    return Gathered(axis, skipped, is_encoded, tuple(notes), report, counts, made, padded)
 
 
 def _contents_of(source: Source, shards: ShardReader, *, every_end: bool) -> tuple[TokenReader, Sequence[str]]:

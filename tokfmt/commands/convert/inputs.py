@@ -71,7 +71,7 @@ class Inputs:
         stated: The manifest of each of these datasets, reduced to the size, number and checksum of its files. Empty
             with --ignore-manifest.
         sources: The sources of the conversion.
-        read: The readers to read from: the sources, one given reader over them, or the packed rows of one.
+        read: What is converted: the sources, or one source with another reader: one given over them, or of packed rows.
         tokenizer: The tokenizer that encodes text or decodes token IDs; None if there is none.
         made_by: The tokenizer that is known to make or to have made all token IDs, or None; and the accepted
             differences, in words.
@@ -270,8 +270,8 @@ def unpiped(request: Request, pipes: Sequence[int], progress: Progress) -> Itera
 
 def _copy(path: str | os.PathLike[str], copy: Path) -> None:
     if os.fspath(path) == STREAM and (sys.stdin is None or sys.stdin.isatty()):
-        what = "closed" if sys.stdin is None else "a terminal"
-        raise OptionError(f"-: standard input is {what}. Pipe something into it, or name a file")
+        state = "closed" if sys.stdin is None else "a terminal"
+        raise OptionError(f"-: standard input is {state}. Pipe something into it, or name a file")
     try:
         fd = os.dup(sys.stdin.fileno()) if os.fspath(path) == STREAM else os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:

@@ -74,8 +74,8 @@ class Content:
 
     def is_segmented(self, traits: WriterTraits) -> bool:
         """Return True if a writer stores rows in which several documents begin."""
-        kept = traits.keeps_boundaries and "inner-boundaries" not in self.losses
-        return self.reader.info.segmented and kept
+        keeps_borders = traits.keeps_boundaries and "inner-boundaries" not in self.losses
+        return self.reader.info.segmented and keeps_borders
 
     def located(
         self, error: TokenRangeError, stored: TokenReader, paths: Sequence[object], renumbered: bool
@@ -172,7 +172,7 @@ def refuse_known_losses(
     request: Request,
     inputs: Inputs,
     destination: Destination,
-    known: Sequence[Loss],
+    of_sources: Sequence[Loss],
     skipped: Sequence[SkippedRecords],
 ) -> None:
     """Refuse losses that are known before the first byte is written.
@@ -184,13 +184,13 @@ def refuse_known_losses(
         request: The request.
         inputs: The sources.
         destination: The destination.
-        known: The losses of sources that hold tokens.
+        of_sources: The losses of sources that hold tokens.
         skipped: What a first look at the records of each source leaves out.
 
     Raises:
         LossyConversionError: The user does not accept one of them.
     """
-    losses, of_tokens = Losses(), (*known, *destination.lead.lost)
+    losses, of_tokens = Losses(), (*of_sources, *destination.lead.lost)
     if request.dry_run:
         pairs = list(zip(inputs.sources, skipped, strict=True))
         losses = record_losses(pairs, destination.format, request.source.allow_loss)
@@ -208,7 +208,7 @@ def accept_losses(
     inputs: Inputs,
     destination: Destination,
     gathered: Gathered,
-    known: Sequence[Loss],
+    of_sources: Sequence[Loss],
     target: Target,
     writer: TokenWriter,
     workers: Workers,
@@ -220,7 +220,7 @@ def accept_losses(
         inputs: The sources.
         destination: The destination.
         gathered: All sources as one axis.
-        known: The losses of sources that hold tokens.
+        of_sources: The losses of sources that hold tokens.
         target: The facts that the writer needs.
         writer: The writer of the first portion.
         workers: The workers that read.
@@ -234,15 +234,15 @@ def accept_losses(
     axis, losses, inside = destination.packed or gathered.axis, Losses(), list[Loss]()
     if gathered.skipped:
         losses = record_losses(gathered.skipped, destination.format, allow_loss)
-        known = _losses_of_axis(axis, inputs.sources, traits, request.source)
+        of_sources = _losses_of_axis(axis, inputs.sources, traits, request.source)
     if gathered.encoded:
         axis, inside = _scanned(axis, writer, traits, target, workers)
-    losses.found.extend((*known, *destination.lead.lost, *inside))
+    losses.found.extend((*of_sources, *destination.lead.lost, *inside))
     accepted = losses.accepted(request)
     closes = traits.keeps_separators and destination.packed is None and _keeps_separators(axis, allow_loss)
     if closes and target.bos_id is not None:
-        what = "loss masks are stored with the separators of the source, and a lead has none"
-        raise OptionError(f"--to-bos: {what}. --allow-loss loss-mask leaves them out", name="to_bos")
+        problem = "loss masks are stored with the separators of the source, and a lead has none"
+        raise OptionError(f"--to-bos: {problem}. --allow-loss loss-mask leaves them out", name="to_bos")
     return Content(
         gathered.axis,
         with_own_separators(axis, target.eos_id) if closes else axis,
@@ -269,10 +269,10 @@ def _losses_of_axis(
     allow_loss = request.allow_loss
     masks = traits.keeps_masks and "loss-mask" not in allow_loss and axis.marks(0, 0) is not None
     rows = traits.keeps_boundaries and axis.info.segmented and not axis.info.inner
-    kept = {"loss-mask": masks, "inner-boundaries": rows and "inner-boundaries" not in allow_loss}
+    stored = {"loss-mask": masks, "inner-boundaries": rows and "inner-boundaries" not in allow_loss}
     split_chosen = request.split is not None or "split" in request.options
     losses = _of_sources(sources, masks=traits.keeps_masks, split_chosen=split_chosen)
-    lost = [loss for loss in losses if not kept.get(loss.name)]
+    lost = [loss for loss in losses if not stored.get(loss.name)]
     closes = traits.keeps_separators and _keeps_separators(axis, allow_loss)
     unmarked = _unmarked(axis, sources, traits) if masks and not traits.keeps_labels and not closes else ()
     return [*lost, *unmarked, *traits.lost(axis, allow_loss)]
@@ -291,7 +291,7 @@ def _notes_on_samples(sources: Sequence[Source], traits: WriterTraits) -> list[s
     """
     if traits.keeps_labels:
         return []
-    what = (
+    note = (
         "each sample is a sequence of IDs with padding; its loss mask and the borders of its documents are not stored"
     )
     notes = []
@@ -301,9 +301,9 @@ def _notes_on_samples(sources: Sequence[Source], traits: WriterTraits) -> list[s
             continue
         if axis.marks(0, 0) is None:
             way = f"; --to-opt pack_size={axis.info.sample_length} stores both, without padding"
-            notes.append(f"{path}: {what}{way if traits.keeps_boundaries else ''}")
+            notes.append(f"{path}: {note}{way if traits.keeps_boundaries else ''}")
         elif source.made_labels and not traits.keeps_masks:
-            notes.append(f"{path}: {what}")
+            notes.append(f"{path}: {note}")
     return notes
 
 
@@ -339,8 +339,8 @@ class _Tally:
 
     def losses(self) -> Iterator[Loss]:
         if self.count:
-            what = self.what.format(counted(self.count, self.unit))
-            yield Loss(self.name, f"{what} (first: {self.unit.split()[-1]} {self.first:,})")
+            loss = self.what.format(counted(self.count, self.unit))
+            yield Loss(self.name, f"{loss} (first: {self.unit.split()[-1]} {self.first:,})")
 
 
 def _unmarked(axis: TokenReader, sources: Sequence[Source], traits: WriterTraits) -> Iterator[Loss]:
@@ -415,9 +415,9 @@ def record_losses(
             if "fields" in asked or "fields" in allow_loss:
                 losses.found.append(Loss("fields", _fields(source, skipped, located=True)))
             else:
-                what = _fields(source, skipped, located=False)
+                fields = _fields(source, skipped, located=False)
                 more = f" and {len(source.paths) - 1:,} more" if len(source.paths) > 1 else ""
-                losses.notes.append(f"{source.paths[0]}{more}: {what} are not kept")
+                losses.notes.append(f"{source.paths[0]}{more}: {fields} are not kept")
     return replace(losses, fault=fault)
 
 
@@ -467,15 +467,15 @@ def _of_sources(sources: Sequence[Source], *, masks: bool, split_chosen: bool) -
             losses += _masks(reader.info)
         if (info := reader.info).other_splits and not split_chosen:
             others = ", ".join(info.other_splits)
-            what = f"the other splits ({others}; --split NAME or --from-opt split=NAME reads one)"
-            losses.append(Loss("splits", what))
+            others_left = f"the other splits ({others}; --split NAME or --from-opt split=NAME reads one)"
+            losses.append(Loss("splits", others_left))
     return losses
 
 
 def _masks(info: Info) -> list[Loss]:
     masked, first = info.nonstandard_masks, info.first_nonstandard
-    what = f"loss masks or labels that are not the plain ones in {masked or 0:,} samples (first: sample {first})"
-    lost = [Loss("loss-mask", words) for words in (what if masked else "", info.loss_masks) if words]
+    loss = f"loss masks or labels that are not the plain ones in {masked or 0:,} samples (first: sample {first})"
+    lost = [Loss("loss-mask", words) for words in (loss if masked else "", info.loss_masks) if words]
     inner = [_BORDERS] if info.segmented else [boundaries_of(one) for one in info.inner]
     return [*lost, *(Loss("inner-boundaries", words) for words in inner)]
 
@@ -491,17 +491,17 @@ def _scanned(
     look_for = target.eos_id if traits.separators.separated and axis.info.free_of != target.eos_id else None
     if look_for is None and (axis.info.max_id is not None or not writer.wants_max_id(stored_axis(axis, target))):
         return axis, []
-    found = Scan(*workers.journal.once("scan", lambda: list(_looked_for(axis, target, look_for, workers))))
-    if not found.separators:
-        return Known(axis, found.max_id), []
-    sequence = axis.sequence_at(found.first)
-    what = (
-        f"{found.separators:,} separator{'s' * (found.separators != 1)} ({target.eos_id}) inside sequences "
-        f"(first: sequence {sequence:,}, token position {found.first:,})"
+    tally = Scan(*workers.journal.once("scan", lambda: list(_looked_for(axis, target, look_for, workers))))
+    if not tally.separators:
+        return Known(axis, tally.max_id), []
+    sequence = axis.sequence_at(tally.first)
+    loss = (
+        f"{tally.separators:,} separator{'s' * (tally.separators != 1)} ({target.eos_id}) inside sequences "
+        f"(first: sequence {sequence:,}, token position {tally.first:,})"
     )
-    if found.first == int(axis.offsets(sequence, sequence)[0]):  # D7
-        what += f"; --bos {target.eos_id} reads an ID at the beginning as a lead, which is not content"
-    return Known(axis, found.max_id), [Loss("embedded-separators", what)]
+    if tally.first == int(axis.offsets(sequence, sequence)[0]):  # D7
+        loss += f"; --bos {target.eos_id} reads an ID at the beginning as a lead, which is not content"
+    return Known(axis, tally.max_id), [Loss("embedded-separators", loss)]
 
 
 def needs_scan(axis: TokenReader, writer: TokenWriter, traits: WriterTraits, target: Target) -> bool:
@@ -593,8 +593,8 @@ def _note_bos(request: Request, destination: Destination, tokenizer: TokenizerHa
     bos_id = tokenizer.bos_id
     if bos_id is None or destination.copies_lines or destination.lead.id is not None or request.to_bos == "none":
         return
-    what = f"{printable(tokenizer.name)} puts {bos_id} in front of a text, and it is not written"
-    notes.add(f"{what}. --to-bos {bos_id} writes it, --to-bos none omits this note")
+    note = f"{printable(tokenizer.name)} puts {bos_id} in front of a text, and it is not written"
+    notes.add(f"{note}. --to-bos {bos_id} writes it, --to-bos none omits this note")
 
 
 def _note_on_texts(handle: TokenizerHandle, texts: Sequence[str]) -> str:

@@ -76,6 +76,7 @@ def publishers_of(
         publishers[path] = LocalPublisher(place, objection=strangers_in(path), readable=readable_by(before), **how)
     for one in publishers.values() if request.dry_run or not request.keeps_work else ():
         one.check_replaceable()
+        one.is_checked = True
     return publishers
 
 
@@ -100,8 +101,8 @@ class Workplace:
 
     def of(self, portion: SplitTarget, workers: Workers) -> tuple[Path, Workers]:
         """Return the path to write a portion to, and the workers with the scratch and journal of its destination."""
-        one, sink = self.publishers[portion.destination], self.sinks.get(portion.destination)
-        return one.path, replace(workers, scratch=one.scratch, journal=one.journal, sink=sink)
+        publisher, sink = self.publishers[portion.destination], self.sinks.get(portion.destination)
+        return publisher.path, replace(workers, scratch=publisher.scratch, journal=publisher.journal, sink=sink)
 
     def writers(self, destination: Destination, target: Target) -> list[TokenWriter]:
         """Return the writer of each portion, in the order of the portions."""
@@ -127,23 +128,25 @@ def workplace(
 ) -> Iterator[Workplace]:
     """Make a hidden directory for each destination, or continue in the one that an earlier run kept."""
     with ExitStack() as stack:
-        for one in publishers.values():
+        for publisher in publishers.values():
             if request.keeps_work:
-                stack.enter_context(resumed(one, request, facts, notes.note, partial(begun, one, request.task)))
+                stack.enter_context(
+                    resumed(publisher, request, facts, notes.note, partial(begun, publisher, request.task))
+                )
             else:
-                stack.enter_context(one)
-            if one.removed:
-                what = f"{one.home.name}, which an unfinished conversion had left"
-                notes.note(f"removed {what}; --resume would have continued it")
+                stack.enter_context(publisher)
+            if publisher.removed:
+                removed = f"{publisher.home.name}, which an unfinished conversion had left"
+                notes.note(f"removed {removed}; --resume would have continued it")
         sinks = {
-            path: one
-            for path, one in publishers.items()
-            if isinstance(one, StorePublisher) and _uploads_early(request, one)
+            path: publisher
+            for path, publisher in publishers.items()
+            if isinstance(publisher, StorePublisher) and _uploads_early(request, publisher)
         }
         yield Workplace(publishers, facts, sinks)
 
 
-def _uploads_early(request: Request, one: StorePublisher) -> bool:
+def _uploads_early(request: Request, publisher: StorePublisher) -> bool:
     """Return whether files are uploaded before all are complete, after what an earlier run has uploaded is taken over.
 
     That is not done if the files are read back (--verify), or if an old dataset is readable until they are complete.
@@ -152,16 +155,16 @@ def _uploads_early(request: Request, one: StorePublisher) -> bool:
         ConversionError: The files are to be read back, and an earlier run, or a task, has uploaded some already.
     """
     if request.verify and request.task is None:
-        if one.has_early_uploads:
+        if publisher.has_early_uploads:
             raise ConversionError(
-                f"{printable(one.url)}: its files were uploaded as they were complete, so --verify cannot "
+                f"{printable(publisher.url)}: its files were uploaded as they were complete, so --verify cannot "
                 "read them back. Leave it out, and compare with tokfmt diff"
             )
         return False
-    may_be_readable = request.task is not None or request.finish > 0 or one.url.is_there()
-    if request.overwrite and may_be_readable and not one.has_early_uploads:
+    may_be_readable = request.task is not None or request.finish > 0 or publisher.url.is_there()
+    if request.overwrite and may_be_readable and not publisher.has_early_uploads:
         return False
-    one.recall()
+    publisher.recall()
     return True
 
 
@@ -198,11 +201,11 @@ def publish(
     uploads = {path: one for path, one in place.publishers.items() if isinstance(one, StorePublisher)}
     if request.task is not None:
         check_unchanged(inputs.before, inputs.files)
-        for one in uploads.values():
-            one.journal.sync()
-            one.claim.check()
-            agree(one.url, (one.home / REQUEST).read_bytes(), conditional=one.claim.taken)
-            send(one.url, one.home / request.task.journal)
+        for upload in uploads.values():
+            upload.journal.sync()
+            upload.claim.check()
+            agree(upload.url, (upload.home / REQUEST).read_bytes(), conditional=upload.claim.taken)
+            send(upload.url, upload.home / request.task.journal)
         return done
     sums = {path: _measure(one, destination.format, request.jobs, notes.advance) for path, one in uploads.items()}
     texts = (
@@ -224,8 +227,8 @@ def publish(
     for path in place.publishers:
         remove_manifest_of_link(path)
     if request.finish:
-        for one in uploads.values():
-            remove(one.url, request.finish)
+        for upload in uploads.values():
+            remove(upload.url, request.finish)
     return done
 
 

@@ -131,16 +131,16 @@ def result_of(request: Request, inputs: Inputs, destination: Destination, writte
         parts = ", ".join(f"{one.portion.split} {percent((one.sequences or 0) / sequences)}" for one in counts)
         notes.add(f"equal sequences are in the same split, which has of all sequences: {parts}")
     splits: dict[str, dict[str, object]] = {
-        one.portion.split: {
-            "destination": str(one.portion.destination),
-            "sequences": one.sequences,
-            "tokens": one.tokens,
-            "max_id": one.max_id,
-            "separators": one.separators and one.separators._asdict(),
-            **({"leads": one.leads._asdict()} if one.leads is not None else {}),
+        portion.portion.split: {
+            "destination": str(portion.portion.destination),
+            "sequences": portion.sequences,
+            "tokens": portion.tokens,
+            "max_id": portion.max_id,
+            "separators": portion.separators and portion.separators._asdict(),
+            **({"leads": portion.leads._asdict()} if portion.leads is not None else {}),
         }
-        for one in counts
-        if one.portion.split is not None
+        for portion in counts
+        if portion.portion.split is not None
     }
     compared = Counter[str]()
     for one in counts:
@@ -198,9 +198,9 @@ def _with(losses: dict[str, str], lost: Sequence[Loss]) -> dict[str, str]:
     for loss in dict.fromkeys(lost):
         if loss.what not in losses.get(loss.name, ""):
             reasons.setdefault(loss.name, [losses[loss.name]] if loss.name in losses else []).append(loss.what)
-    for name, what in reasons.items():
-        more = [f"{len(what) - _LISTED:,} more of this kind"] if len(what) > _LISTED else []
-        losses[name] = "; ".join((*what[:_LISTED], *more))
+    for name, reason in reasons.items():
+        more = [f"{len(reason) - _LISTED:,} more of this kind"] if len(reason) > _LISTED else []
+        losses[name] = "; ".join((*reason[:_LISTED], *more))
     return losses
 
 
@@ -291,7 +291,7 @@ def dry_run(
     request: Request,
     inputs: Inputs,
     destination: Destination,
-    known: Sequence[Loss],
+    of_sources: Sequence[Loss],
     publishers: Mapping[Place, Publisher],
     notes: Notes,
     opened: int,
@@ -303,7 +303,7 @@ def dry_run(
         request: The request.
         inputs: The sources.
         destination: The destination.
-        known: The losses of sources that hold tokens.
+        of_sources: The losses of sources that hold tokens.
         publishers: The publishers, which choose where the destinations would be built.
         notes: Receives notes.
         opened: Bytes that were read from stores to open the sources.
@@ -314,20 +314,20 @@ def dry_run(
         TokfmtError: A run would refuse the conversion.
     """
     built_at = [
-        one.destination if isinstance(one.destination, LocalPlace) else publishers[one.destination].path
-        for one in destination.portions
+        portion.destination if isinstance(portion.destination, LocalPlace) else publishers[portion.destination].path
+        for portion in destination.portions
     ]
     axis = None
     if records_of(inputs.read):  # Records are counted when they are read. If there are none, the counts are 0.
         count = None if inputs.holds_something else 0
         written = Written([PortionCounts(portion, count, count) for portion in destination.portions], {})
     else:
-        written, axis = _would_write(request, inputs, destination, known, built_at, notes)
+        written, axis = _would_write(request, inputs, destination, of_sources, built_at, notes)
     taken = "" if destination.copies_lines or destination.packed is not None else estimate(request, inputs, axis)
     if isinstance(taken, str) and taken:
         notes.add(f"no estimate: {taken}")
     result = result_of(request, inputs, destination, written, notes)
-    goes = {str(path): what for path in destination.paths if (what := replaced(path))}
+    goes = {str(path): replacement for path in destination.paths if (replacement := replaced(path))}
     minimum_bytes = total_of(one.minimum_bytes for one in written.portions)
     plan = {**result.plan, "minimum_bytes": minimum_bytes, "free_bytes": free_bytes(built_at[0])}
     if not isinstance(taken, str):
@@ -375,7 +375,7 @@ def _would_write(
     request: Request,
     inputs: Inputs,
     destination: Destination,
-    known: Sequence[Loss],
+    of_sources: Sequence[Loss],
     built_at: Sequence[Path],
     notes: Notes,
 ) -> tuple[Written, TokenReader]:
@@ -385,7 +385,7 @@ def _would_write(
         request: The request.
         inputs: The sources.
         destination: The destination.
-        known: The losses of the sources.
+        of_sources: The losses of the sources.
         built_at: The path where each portion would be built.
         notes: Receives notes.
     """
@@ -398,7 +398,7 @@ def _would_write(
             arrangement = replace(arrangement, shares=dealt_by_content(shares, gathered.axis, workers, notes))
     for note in gathered.notes:
         notes.add(note)
-    accepted, counts = Losses([*known, *destination.lead.lost]).accepted(request), []
+    accepted, counts = Losses([*of_sources, *destination.lead.lost]).accepted(request), []
     for portion, path in zip(destination.portions, built_at, strict=True):
         view = portion_of(gathered.axis, arrangement, portion)
         stored, info = stored_axis(view, target), view.info
@@ -447,7 +447,8 @@ def manifests(
     if outputs is None:
         format_ = registry.get(done.format)
         outputs = {
-            path: fingerprint(one.path, written_files(format_, one.path), jobs) for path, one in publishers.items()
+            path: fingerprint(publisher.path, written_files(format_, publisher.path), jobs)
+            for path, publisher in publishers.items()
         }
     read = checksums or sum(extent(one.files)["bytes"] for one in sources) <= LITTLE
     described = _described(sources, progress, jobs if read else 0, {} if done.partial else stated or {})
@@ -481,16 +482,16 @@ def _described(
     import xxhash
 
     listed, more, total, count = list[dict[str, Any]](), xxhash.xxh3_128(), 0, 0
-    for number, one in enumerate(sources):
-        facts = fingerprint(one.path, one.files, jobs, one.opened) if jobs else extent(one.files)
+    for number, dataset in enumerate(sources):
+        facts = fingerprint(dataset.path, dataset.files, jobs, dataset.opened) if jobs else extent(dataset.files)
         progress.advance(1)
-        manifest = stated.get(one.path) if jobs else None
-        if manifest is not None and (wrong := checksum_contradiction(one.path, manifest, facts)):
+        manifest = stated.get(dataset.path) if jobs else None
+        if manifest is not None and (wrong := checksum_contradiction(dataset.path, manifest, facts)):
             raise wrong
         if number < _LISTED_SOURCES:
-            listed.append({"path": str(one.path), "format": one.format.name, **facts})
+            listed.append({"path": str(dataset.path), "format": dataset.format.name, **facts})
             continue
-        more.update(f"{one.path} {facts['bytes']} {facts['xxh3_128']}\n".encode("utf-8", "surrogateescape"))
+        more.update(f"{dataset.path} {facts['bytes']} {facts['xxh3_128']}\n".encode("utf-8", "surrogateescape"))
         total, count = total + facts["bytes"], count + facts["files"]
     described: dict[str, object] = {"sources": listed}
     if len(sources) > _LISTED_SOURCES:

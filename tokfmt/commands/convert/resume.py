@@ -382,11 +382,11 @@ def _nameless(value: object) -> object:
     return {**value, "name": ""} if isinstance(value, Mapping) and "name" in value else value
 
 
-def _change(what: str, was: object, now: object) -> str:
-    if what.startswith("the source "):
-        name = printable(f"the source {what.removeprefix('the source ').removeprefix(here() + os.sep)}")
+def _change(key: str, was: object, now: object) -> str:
+    if key.startswith("the source "):
+        name = printable(f"the source {key.removeprefix('the source ').removeprefix(here() + os.sep)}")
         return f"{name} {'is new' if was is None else 'is gone' if now is None else 'has changed since'}"
-    name = what if " " in what else f"--{what}"
+    name = key if " " in key else f"--{key}"
     return f"{name} was {printable(_short(was))} and is {printable(_short(now))} now"
 
 
@@ -418,8 +418,8 @@ def read_conversion(path: Path) -> dict[str, Any] | None:
 
 def unknown_request(path: Path) -> CorruptError:
     """Return the error for a `conversion.json` that is damaged."""
-    what = "does not state what is converted: the file is damaged"
-    return CorruptError(path, what, remedy=f"Delete {printable(path.parent)} to start over")
+    problem = "does not state what is converted: the file is damaged"
+    return CorruptError(path, problem, remedy=f"Delete {printable(path.parent)} to start over")
 
 
 def _tidy(staging: Publisher, task: Task, *, everything: bool) -> None:

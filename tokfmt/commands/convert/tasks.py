@@ -382,10 +382,10 @@ def write_part(
 def _changed(store: Store, manifest: Manifest, there: Mapping[str, Identity] | None = None) -> list[str]:
     """Return the keys of the objects that are not as a receipt states them."""
     keys = list[str]()
-    for one in manifest.objects:
-        key = str(one.get("key"))
+    for stated in manifest.objects:
+        key = str(stated.get("key"))
         identity = store.identity(key) if there is None else there.get(key)
-        if identity is None or (identity.size, identity.tag) != (one.get("bytes"), one.get("etag")):
+        if identity is None or (identity.size, identity.tag) != (stated.get("bytes"), stated.get("etag")):
             keys.append(key)
     return keys
 
@@ -497,9 +497,9 @@ def _joined(folder: Url, parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         joined[name] = {key: sum(one[key] for one in counts) for key in counts[0]} if counts else None
     joined["notes"] = list(dict.fromkeys(note for one in parts for note in one.get("notes", ())))
     losses = dict[str, dict[str, None]]()
-    for one in parts:
-        for name, what in one.get("losses", {}).items():
-            losses.setdefault(name, {})[what] = None
+    for part in parts:
+        for name, loss in part.get("losses", {}).items():
+            losses.setdefault(name, {})[loss] = None
     joined["losses"] = {name: "; ".join(words) for name, words in losses.items()}
     objects = [one for part in parts for one in part["output"].get("objects", ())]
     files = [Measured(str(one["key"]).removeprefix(f"{folder.key}/"), one["bytes"], one["xxh3_128"]) for one in objects]
@@ -556,8 +556,8 @@ def status_of_tasks(destination: PlaceLike) -> Sequence[TaskStatus]:
     """
     place = destination_of(destination)
     places = [place, *(one.canonical(place) for one in registry.list_formats() if one.prefix)]
-    for one in dict.fromkeys(places):
-        tasks = _status_in_store(one) if isinstance(one, Url) else _local_status(local_path(one, "a destination"))
+    for home in dict.fromkeys(places):
+        tasks = _status_in_store(home) if isinstance(home, Url) else _local_status(local_path(home, "a destination"))
         if tasks:
             return tasks
     raise ConversionError(f"{printable(place)}: it has no tasks. Write them first with --task I/N")

@@ -142,14 +142,14 @@ def compare_records(
             progress.advance(tokens)
     wrong = np.flatnonzero((side.fingerprints(0, workers, progress.advance) != wanted).any(1))
     if len(wrong):
-        what = "" if decoder is None else "the text of "
-        raise VerificationError(f"{what}sequence {int(wrong[0]):,} of the destination differs; it was removed")
+        subject = "" if decoder is None else "the text of "
+        raise VerificationError(f"{subject}sequence {int(wrong[0]):,} of the destination differs; it was removed")
     return {name: side.count} if decoder is not None else {name: side.count, "tokens": side.tokens}
 
 
-def _same_number(what: str, got: int, wanted: int) -> None:
+def _same_number(unit: str, got: int, wanted: int) -> None:
     if wanted != got:
-        raise VerificationError(f"the destination holds {got:,} {what}, the source {wanted:,}; it was removed")
+        raise VerificationError(f"the destination holds {got:,} {unit}, the source {wanted:,}; it was removed")
 
 
 def _hash_decoded(shared: tuple[TokenReader, Decoder], cut: tuple[int, int]) -> tuple[int, Fingerprints, int]:

@@ -221,18 +221,18 @@ def is_query(text: str) -> bool:
 
 
 def _meant(kind: str) -> str | None:
-    known = {"tokens": "token", "ids": "any", "regex": "text", "re": "text", "sequence": "seq"}
-    return known.get(kind.lower()) or nearest(kind, _KINDS)
+    spellings = {"tokens": "token", "ids": "any", "regex": "text", "re": "text", "sequence": "seq"}
+    return spellings.get(kind.lower()) or nearest(kind, _KINDS)
 
 
-def _numbers(rest: str, kind: str, what: str) -> tuple[int, ...]:
+def _numbers(rest: str, kind: str, unit: str) -> tuple[int, ...]:
     try:
         numbers = tuple(parse_count(part) for part in re.split(r"[,\s]+", rest.strip()))
     except OptionError:
         examples = f"such as {kind}:50256 or {kind}:464,3290"
-        raise OptionError(f"{kind}:{rest}: expected {what}s {examples}", name=kind) from None
+        raise OptionError(f"{kind}:{rest}: expected {unit}s {examples}", name=kind) from None
     if min(numbers) < 0:
-        raise OptionError(f"{kind}:{rest}: {what}s are not negative", name=kind)
+        raise OptionError(f"{kind}:{rest}: {unit}s are not negative", name=kind)
     return numbers
 
 
@@ -261,7 +261,7 @@ def _sequences(rest: str) -> NumberQuery:
     return NumberQuery(_spans(rest, "seq", "numbers such as seq:5 or seq:3,17,20:30"))
 
 
-def _spans(rest: str, kind: str, what: str, end: int | None = None) -> tuple[tuple[int, int], ...]:
+def _spans(rest: str, kind: str, unit: str, end: int | None = None) -> tuple[tuple[int, int], ...]:
     """Return numbers and ranges `A:B` as intervals (first, last + 1); with `end`, `A:` is the range up to it."""
     spans = []
     for part in re.split(r"[,\s]+", rest.strip()):
@@ -270,7 +270,7 @@ def _spans(rest: str, kind: str, what: str, end: int | None = None) -> tuple[tup
             low = parse_count(first)
             high = low + 1 if not colon else end if end is not None and not last else parse_count(last)
         except OptionError:
-            raise OptionError(f"{kind}:{rest}: expected {what}", name=kind) from None
+            raise OptionError(f"{kind}:{rest}: expected {unit}", name=kind) from None
         if not 0 <= low < high:
             raise OptionError(f"{kind}:{rest}: {part} holds no number (expected A:B with 0 <= A < B)", name=kind)
         spans.append((low, high))
@@ -279,13 +279,13 @@ def _spans(rest: str, kind: str, what: str, end: int | None = None) -> tuple[tup
 
 def _joined(spans: Iterable[tuple[int, int]]) -> tuple[tuple[int, int], ...]:
     """Return intervals (first, last + 1) ascending, and those that touch as one."""
-    found: list[tuple[int, int]] = []
+    merged: list[tuple[int, int]] = []
     for low, high in sorted(spans):
-        if found and low <= found[-1][1]:
-            found[-1] = found[-1][0], max(found[-1][1], high)
+        if merged and low <= merged[-1][1]:
+            merged[-1] = merged[-1][0], max(merged[-1][1], high)
         else:
-            found.append((low, high))
-    return tuple(found)
+            merged.append((low, high))
+    return tuple(merged)
 
 
 def _text(rest: str) -> TextQuery:

@@ -93,8 +93,8 @@ def find(
         FormatError: If a file does not hold what its header states.
     """
     search = Search(each, backwards, stopped or never, progress or unwatched)
-    found = find_many(reader, query, search, decoder=decoder, first=first, last=last)
-    return (hit for hits in found for hit in hits)
+    groups = find_many(reader, query, search, decoder=decoder, first=first, last=last)
+    return (hit for hits in groups for hit in hits)
 
 
 def find_many(
@@ -192,8 +192,8 @@ def find_lengths(part: SearchPart, query: LengthQuery, search: Search) -> Iterat
         fits = lengths >= query.low
         if query.high is not None:
             fits &= lengths <= query.high
-        found = np.flatnonzero(fits)
-        order = found[::-1] if search.backwards else found
+        numbers = np.flatnonzero(fits)
+        order = numbers[::-1] if search.backwards else numbers
         if len(order):
             yield Hits(a + order, bounds[order], bounds[order + 1])
         search.progress(b - a)
@@ -220,11 +220,11 @@ def find_ends(part: SearchPart, query: EndQuery, search: Search) -> Iterator[Hit
         bounds = part.reader.offsets(a, b)
         filled = np.flatnonzero(bounds[1:] > bounds[:-1])
         at = bounds[filled + 1] - 1 if query.is_last else bounds[filled]
-        found = np.zeros(len(at), np.bool_)
+        is_wanted = np.zeros(len(at), np.bool_)
         for begin, end in _near(at, at + 1):
             tokens = part.reader.tokens(int(at[begin]), int(at[end - 1]) + 1)
-            found[begin:end] = np.isin(tokens[at[begin:end] - at[begin]], wanted)
-        order = np.flatnonzero(found)[:: -1 if search.backwards else 1]
+            is_wanted[begin:end] = np.isin(tokens[at[begin:end] - at[begin]], wanted)
+        order = np.flatnonzero(is_wanted)[:: -1 if search.backwards else 1]
         if len(order):
             yield Hits(a + filled[order], at[order], at[order] + 1)
         search.progress(int(bounds[-1] - bounds[0]))
@@ -292,12 +292,12 @@ def contents_of(reader: TokenReader, query: SameQuery) -> list[Content]:
     Raises:
         OptionError: If a sequence does not exist.
     """
-    count, found = reader.info.sequences, []
+    count, contents = reader.info.sequences, []
     for number in query.numbers:
         check_number(number, count)
         start, stop = reader.offsets(number, number + 1).tolist()
-        found.append(Content(reader, start, stop))
-    return found
+        contents.append(Content(reader, start, stop))
+    return contents
 
 
 def check_number(number: int, count: int) -> None:
@@ -326,13 +326,13 @@ def find_equal(
             return
         bounds = reader.offsets(a, b)
         at = np.flatnonzero(np.isin(np.diff(bounds), lengths))
-        found = np.zeros(b - a, np.bool_)
+        is_equal = np.zeros(b - a, np.bool_)
         for begin, end in _near(bounds[at], bounds[at + 1]):
             if search.stopped():
                 return
             group = at[begin:end]
-            found[group] = _equal(reader, bounds, group, contents)
-        order = np.flatnonzero(found)[:: -1 if search.backwards else 1]
+            is_equal[group] = _equal(reader, bounds, group, contents)
+        order = np.flatnonzero(is_equal)[:: -1 if search.backwards else 1]
         if len(order):
             yield Hits(a + order, bounds[order], bounds[order + 1])
         search.progress(b - a)
@@ -359,14 +359,14 @@ def _near(starts: Positions, stops: Positions) -> Iterator[tuple[int, int]]:
 def _equal(reader: TokenReader, bounds: Offsets, at: Positions, contents: Sequence[Content]) -> NDArray[np.bool_]:
     """Return for each of some sequences that are read together if it equals one of `contents`."""
     low, high = int(bounds[at[0]]), int(bounds[at[-1] + 1])
-    found = np.zeros(len(at), np.bool_)
+    is_equal = np.zeros(len(at), np.bool_)
     if high - low > token_axis.WINDOW:  # one sequence
-        found[0] = any(_same_tokens(reader, low, high, content) for content in contents)
-        return found
+        is_equal[0] = any(_same_tokens(reader, low, high, content) for content in contents)
+        return is_equal
     tokens, starts, lengths = reader.tokens(low, high), bounds[at] - low, bounds[at + 1] - bounds[at]
     for content in contents:
         needle: Tokens | None = None
-        maybe = np.flatnonzero((lengths == content.length) & ~found)
+        maybe = np.flatnonzero((lengths == content.length) & ~is_equal)
         for k in range(0, content.length, max(1, content.length // _PROBES)):  # most differ in one of a few tokens
             if not len(maybe):
                 break
@@ -374,8 +374,8 @@ def _equal(reader: TokenReader, bounds: Offsets, at: Positions, contents: Sequen
             maybe = maybe[tokens[starts[maybe] + k] == needle[k]]
         for i in maybe.tolist():
             begin = int(starts[i])
-            found[i] = needle is None or np.array_equal(tokens[begin : begin + content.length], needle)
-    return found
+            is_equal[i] = needle is None or np.array_equal(tokens[begin : begin + content.length], needle)
+    return is_equal
 
 
 _PROBES = 8
@@ -412,13 +412,13 @@ class _Searched:
             bounds = np.array([self.stored.offsets(i, i + 1) for i in numbers.tolist()]).reshape(-1, 2)
             return numbers, bounds[:, 0], bounds[:, 1] - self.separators
         low, high = (self.stored.sequence_at(int(p)) for p in at[[0, -1]])
-        found = []
+        columns = []
         for u, v in token_axis.windows(low, high + 1):  # there may be many more empty sequences than tokens
             bounds = self.stored.offsets(u, v)
             inside = at[np.searchsorted(at, bounds[0]) : np.searchsorted(at, bounds[-1])]
             local = np.searchsorted(bounds, inside, side="right") - 1
-            found.append((local + u, bounds[local], bounds[local + 1] - self.separators))
-        return tuple(np.concatenate(column) for column in zip(*found, strict=True))  # type: ignore[return-value]
+            columns.append((local + u, bounds[local], bounds[local + 1] - self.separators))
+        return tuple(np.concatenate(column) for column in zip(*columns, strict=True))  # type: ignore[return-value]
 
 
 def _searched(reader: TokenReader) -> _Searched:
@@ -452,8 +452,8 @@ def find_any(part: SearchPart, query: AnyQuery, search: Search) -> Iterator[Hits
 
     def matches(tokens: Tokens) -> Positions:
         at = np.searchsorted(lows, tokens, side="right")
-        held = np.flatnonzero(at)
-        return held[tokens[held] <= highs[at[held] - 1]]
+        begins = np.flatnonzero(at)
+        return begins[tokens[begins] <= highs[at[begins] - 1]]
 
     if spans:
         yield from _found_at(searched, part, 1, matches, search)
@@ -487,11 +487,11 @@ def _next(start: int, stop: int, *, backwards: bool) -> tuple[int, int]:
 
 def _chosen(numbers: Positions, within: NDArray[np.bool_], search: Search) -> Positions:
     """Return the indexes of the hits to return, in the order of the search."""
-    kept = np.flatnonzero(within)
-    kept = kept[::-1] if search.backwards else kept
-    if search.each and len(kept):
-        kept = kept[np.diff(numbers[kept], prepend=-1) != 0]
-    return kept
+    rows = np.flatnonzero(within)
+    rows = rows[::-1] if search.backwards else rows
+    if search.each and len(rows):
+        rows = rows[np.diff(numbers[rows], prepend=-1) != 0]
+    return rows
 
 
 def _rarest(tokens: Tokens, needle: Tokens) -> int:
@@ -595,8 +595,8 @@ def _text_matcher(records: RecordReader, query: TextQuery | LengthQuery | SameQu
 def _in_text(text: str, number: int, query: TextQuery, search: Search) -> Sequence[Hit]:
     if query.literal is not None and query.literal not in text:
         return ()
-    found = [Hit(number, *span) for span in query.spans(text, patience=search.patience)]
-    return found if not search.each else found[-1:] if search.backwards else found[:1]
+    hits = [Hit(number, *span) for span in query.spans(text, patience=search.patience)]
+    return hits if not search.each else hits[-1:] if search.backwards else hits[:1]
 
 
 PIECE = 1 << 16
@@ -741,12 +741,12 @@ class _Walk:
             spans = list(self.matcher.spans(b"".join(words), begin + carried, None if b == stop else end))
             covered = spans[-1][1] if spans else begin + carried
             carried = 0 if self.search.backwards else max(0, covered - end)
-            found = False
+            is_hit = False
             for hit in self._hits_of(sequence, left, words, iter(spans)):
-                found = True
+                is_hit = True
                 yield hit
             self.search.progress(b - a)
-            if found and self.search.each:
+            if is_hit and self.search.each:
                 return
 
     def _hits_of(self, sequence: int, start: int, words: list[bytes], spans: Iterator[Span]) -> Iterator[Hit]:

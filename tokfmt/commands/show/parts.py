@@ -49,12 +49,12 @@ class Raw:
     sections: Sequence[Section]
     _files: dict[Place, File] = field(default_factory=dict, repr=False)
 
-    def bytes_of(self, section: Section, one: Field, limit: int) -> bytes:
+    def bytes_of(self, section: Section, field: Field, limit: int) -> bytes:
         """Return the first `limit` bytes of a field; no bytes if the field is not at one byte offset."""
-        if one.offset is None or not one.length:
+        if field.offset is None or not field.length:
             return b""
-        file = self._file(one.path or section.path)
-        return file.read(one.offset, max(0, min(limit, one.length, file.size - one.offset)))
+        file = self._file(field.path or section.path)
+        return file.read(field.offset, max(0, min(limit, field.length, file.size - field.offset)))
 
     def hex_rows(self, path: Place, offset: int, count: int) -> list[HexRow]:
         """Return rows of 16 bytes of a file, from the row that holds byte `offset` on.

@@ -104,14 +104,24 @@ class Preview:
     def _repr_html_(self) -> str:
         """Return a table of the selected sequences, for notebooks, at most 100. Reads them from `shown`."""
         rows = []
-        for one in islice(self.shown, _ROWS):
-            ids = None if one.decoding.reader is None else next(one.tokens(0, min(one.length, _CELL_IDS)), None)
-            text = one.record if one.record is not None else one.text if one.length <= AT_ONCE else None
+        for sequence in islice(self.shown, _ROWS):
+            ids = (
+                None
+                if sequence.decoding.reader is None
+                else next(sequence.tokens(0, min(sequence.length, _CELL_IDS)), None)
+            )
+            text = (
+                sequence.record
+                if sequence.record is not None
+                else sequence.text
+                if sequence.length <= AT_ONCE
+                else None
+            )
             rows.append(
                 (
-                    one.index,
-                    one.length,
-                    None if ids is None else " ".join(map(str, ids.tolist())) + " …" * (one.length > _CELL_IDS),
+                    sequence.index,
+                    sequence.length,
+                    None if ids is None else " ".join(map(str, ids.tolist())) + " …" * (sequence.length > _CELL_IDS),
                     None if text is None else shortened(text, _CELL),
                 )
             )
@@ -119,7 +129,7 @@ class Preview:
 
 
 def show(
-    given: SourceRequest,
+    asked: SourceRequest,
     selection: Selection = None,
     *,
     tokenizer: str | None = None,
@@ -131,7 +141,7 @@ def show(
     """Open a dataset and read the selected sequences.
 
     Args:
-        given: The dataset, and how to read it.
+        asked: The dataset, and how to read it.
         selection: `5`, `0:10`, `-3:`, `random:5`, a number, a slice, `dup`, or a query (see
             `commands.search.query`). `dup` selects the first sequence of each group of equal ones. Default: the first
             five sequences.
@@ -149,7 +159,7 @@ def show(
     of_groups = _is_of_groups(selection)
     query = None if of_groups else _query(selection)
     handle = tokenizer_of(tokenizer)
-    request = given.accepting(READS["show"])
+    request = asked.accepting(READS["show"])
     most = None if query is not None or of_groups or _is_random(selection) else needed(selection, DEFAULT)
 
     def opened(every_end: bool) -> Source:
@@ -211,13 +221,13 @@ def with_tokenizer(
     return source._replace(notes=(*source.notes, tokenizer_note(handle_of_manifest, source))), handle_of_manifest
 
 
-def show_origins(given: SourceRequest, selection: Selection = None, **how: Any) -> Preview:
+def show_origins(asked: SourceRequest, selection: Selection = None, **how: Any) -> Preview:
     """Show sequences as `show` does, with the origins that the ledger of the dataset lists for each.
 
     If the ledger is one of samples, samples are shown.
 
     Args:
-        given: The dataset, and how to read it.
+        asked: The dataset, and how to read it.
         selection: As for `show`.
         how: The other arguments of `show`.
 
@@ -226,13 +236,13 @@ def show_origins(given: SourceRequest, selection: Selection = None, **how: Any) 
     """
     from tokfmt.mix import Ledgers  # imports every module of recipes
 
-    (path,) = given.paths
-    format_ = format_of(path, given.format)
+    (path,) = asked.paths
+    format_ = format_of(path, asked.format)
     place, ledgers = format_.canonical(place_of(path)), Ledgers()
     ledger = ledgers.of(place, format_.name)
     if ledger is None:
         raise FormatError(place, "has no ledger", remedy="Convert its recipe with --ledger")
-    request = viewed(given, format_, "samples") if ledger.unit == "samples" else given
+    request = viewed(asked, format_, "samples") if ledger.unit == "samples" else asked
     preview = show(replace(request, format=format_.name), selection, **how)
     if preview.sequences not in (None, ledger.sequences):
         raise CorruptError(
@@ -268,8 +278,8 @@ class _Kept(Generic[T]):
 
     def __iter__(self) -> Iterator[T]:
         count = 0
-        for one in islice(self.chosen, self.limit or None):
-            yield one
+        for item in islice(self.chosen, self.limit or None):
+            yield item
             count += 1
         if self.limit and count == self.limit and (self.searched or next(self.chosen, None) is not None):
             self.cut = self.limit
@@ -325,8 +335,8 @@ def _continued(first: Iterator[Shown], again: Callable[[UnendedError], Iterator[
     """Yield sequences; after an UnendedError, yield those of `again` that were not reached."""
     count = 0
     try:
-        for one in first:
-            yield one
+        for sequence in first:
+            yield sequence
             count += 1
     except UnendedError as error:
         yield from islice(again(error), count, None)
@@ -380,8 +390,8 @@ def _of_texts(
     def shown() -> Iterator[Shown]:
         for index, hit in limited:
             text = str(records.record(index))
-            found = None if hit is None else (hit.start, hit.stop)
-            yield Shown(index, len(text), 0, found, Decoding(None), text, equal=equal.get(index))
+            span = None if hit is None else (hit.start, hit.stop)
+            yield Shown(index, len(text), 0, span, Decoding(None), text, equal=equal.get(index))
 
     return _preview(source, (_all(records, most), None), shown(), limited)
 

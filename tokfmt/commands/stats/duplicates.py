@@ -143,13 +143,13 @@ class Seen:
             members: Keep the position of each sequence of a group.
         """
         rows = _counted(self.single)
-        found = _grouped(rows)
-        several, places = found.counts > 1, _NO_PLACES
+        groups = _grouped(rows)
+        several, places = groups.counts > 1, _NO_PLACES
         if members:
-            places = _places(rows[found.repeated()])
-            places = places[_in_groups(found.counts[several], places)]
-        kept = np.column_stack([found.rows[several], found.counts[several].astype(np.uint64)])
-        return Seen(found.rows[~several], kept, self.long, places)
+            places = _places(rows[groups.repeated()])
+            places = places[_in_groups(groups.counts[several], places)]
+        repeated = np.column_stack([groups.rows[several], groups.counts[several].astype(np.uint64)])
+        return Seen(groups.rows[~several], repeated, self.long, places)
 
 
 class Store:
@@ -188,14 +188,14 @@ class Store:
             for rows, at in zip(self.rows, bounds, strict=True)
         ]
         for bucket in range(count):
-            found, places = [np.empty((0, 4), np.uint64)], [_NO_PLACES]
+            parts, places = [np.empty((0, 4), np.uint64)], [_NO_PLACES]
             for rows, positions, at, first in zip(self.rows, self.members, bounds, firsts, strict=True):
                 some = rows[at[bucket] : at[bucket + 1]]
-                found.append(_counted(some))
+                parts.append(_counted(some))
                 if members:
                     own = slice(first[bucket], first[bucket + 1])
                     places.append(_places(some) if rows.shape[1] == 3 else positions[own])
-            yield np.concatenate(found), np.concatenate(places)
+            yield np.concatenate(parts), np.concatenate(places)
 
 
 def too_many(sequences: int, most: int | None = None) -> bool:
@@ -204,25 +204,25 @@ def too_many(sequences: int, most: int | None = None) -> bool:
 
 
 def duplicates_of(
-    found: Repeats | None, lengths: Table, describe: Callable[[DuplicateGroup], RepeatedSequence]
+    repeated: Repeats | None, lengths: Table, describe: Callable[[DuplicateGroup], RepeatedSequence]
 ) -> Duplicates | None:
     """Return the values of a report on repeated sequences; None if they were not counted.
 
     Args:
-        found: The repeated sequences.
+        repeated: The repeated sequences.
         lengths: The lengths of all sequences. Empty sequences are not duplicates.
         describe: Describes one of the largest groups.
     """
-    if found is None:
+    if repeated is None:
         return None
     filled = lengths.total - lengths.count(0)
     return Duplicates(
-        sequences=found.surplus,
-        share=found.surplus / filled if filled else 0.0,
-        tokens=found.tokens,
-        token_share=found.tokens / lengths.weight if lengths.weight else 0.0,
-        groups=found.groups,
-        largest=[describe(group) for group in found.largest],
+        sequences=repeated.surplus,
+        share=repeated.surplus / filled if filled else 0.0,
+        tokens=repeated.tokens,
+        token_share=repeated.tokens / lengths.weight if lengths.weight else 0.0,
+        groups=repeated.groups,
+        largest=[describe(group) for group in repeated.largest],
     )
 
 
@@ -235,16 +235,16 @@ def repeats(stores: Sequence[Store | None]) -> Repeats | None:
     Returns:
         The sequences; None if they were not counted for every dataset.
     """
-    kept = [store for store in stores if store is not None]
-    if len(kept) < len(stores):
+    present = [store for store in stores if store is not None]
+    if len(present) < len(stores):
         return None
     groups = surplus = tokens = 0
     largest = _NO_GROUPS
-    for rows, datasets, _ in _buckets_of(kept, members=False):
-        found = _grouped(rows, datasets)
-        several = np.flatnonzero(found.counts > 1)
-        first, counts = found.rows[several], found.counts[several]
-        lengths = _lengths(first, kept)
+    for rows, datasets, _ in _buckets_of(present, members=False):
+        frequencies = _grouped(rows, datasets)
+        several = np.flatnonzero(frequencies.counts > 1)
+        first, counts = frequencies.rows[several], frequencies.counts[several]
+        lengths = _lengths(first, present)
         groups += len(counts)
         surplus += int(counts.sum()) - len(counts)
         tokens += int(((counts - 1) * lengths).sum())
@@ -316,18 +316,18 @@ def groups_of(stores: Sequence[Store], listed: int | None = None) -> Groups:
     columns = [(_NO_PLACES, _NO_PLACES, _NO_PLACES)]
     datasets = [np.empty(0, np.min_scalar_type(len(stores)))]
     for rows, of, members in _buckets_of(stores, members=True):
-        found = _grouped(rows, of)
-        several = found.counts > 1
-        counts = found.counts[several]
+        groups = _grouped(rows, of)
+        several = groups.counts > 1
+        counts = groups.counts[several]
         room -= _MEMBER * int(counts.sum())
         if room < 0:
             raise OptionError(TOO_MANY_MEMBERS)
-        held = found.repeated()
-        each = rows[held, 3].astype(np.int64)
-        positions = _intervals(members, offsets_of(rows[:, 3])[held], each)
-        holders = np.repeat(of[held].astype(datasets[0].dtype), each)
+        repeated = groups.repeated()
+        each = rows[repeated, 3].astype(np.int64)
+        positions = _intervals(members, offsets_of(rows[:, 3])[repeated], each)
+        holders = np.repeat(of[repeated].astype(datasets[0].dtype), each)
         order = _in_groups(counts, holders, positions)
-        columns.append((_lengths(found.rows[several], stores), counts, positions[order]))
+        columns.append((_lengths(groups.rows[several], stores), counts, positions[order]))
         datasets.append(holders[order])
     lengths, counts, positions = map(np.concatenate, zip(*columns, strict=True))
     return _ranked(lengths, counts, positions, np.concatenate(datasets), listed)
@@ -436,15 +436,15 @@ def _grouped(rows: Rows, datasets: NDArray[np.uint64] | None = None) -> _Grouped
     if datasets is not None:
         places |= datasets[order] << np.uint64(PLACE_BITS)
     first = np.minimum.reduceat(places, begins)
-    kept = rows[order[begins], :3]
-    kept[:, 2] = (first & np.uint64(_FAR)) << np.uint64(_LENGTH_BITS) | lengths[order[begins]]
+    groups = rows[order[begins], :3]
+    groups[:, 2] = (first & np.uint64(_FAR)) << np.uint64(_LENGTH_BITS) | lengths[order[begins]]
     if datasets is not None:
-        kept = np.column_stack([kept, first >> np.uint64(PLACE_BITS)])
-    return _Grouped(kept, np.add.reduceat(rows[order, 3], begins).astype(np.int64), order, begins)
+        groups = np.column_stack([groups, first >> np.uint64(PLACE_BITS)])
+    return _Grouped(groups, np.add.reduceat(rows[order, 3], begins).astype(np.int64), order, begins)
 
 
 def _same(rows: Rows, lengths: NDArray[np.uint64], order: NDArray[np.intp]) -> NDArray[np.bool_]:
     """Return for each row but the first, in this order, if it has the same sequence as the row before it."""
     a, b = order[1:], order[:-1]
-    found: NDArray[np.bool_] = (rows[a, 0] == rows[b, 0]) & (rows[a, 1] == rows[b, 1]) & (lengths[a] == lengths[b])
-    return found
+    alike: NDArray[np.bool_] = (rows[a, 0] == rows[b, 0]) & (rows[a, 1] == rows[b, 1]) & (lengths[a] == lengths[b])
+    return alike

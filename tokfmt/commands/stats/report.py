@@ -340,8 +340,8 @@ class Statistics:
 
     def as_json(self) -> dict[str, Any]:
         """Return a dict for `json.dumps`; see tokfmt/schemas/stats.json."""
-        found: dict[str, Any] = plain(self)
-        return found
+        document: dict[str, Any] = plain(self)
+        return document
 
 
 @dataclass(frozen=True, slots=True)
@@ -377,12 +377,22 @@ class StatsReport:
         """Return a table with a row per dataset, for notebooks."""
         heads = ("dataset", "format", "sequences", "tokens", "mean", "median", "longest", "largest ID", "duplicates")
         rows = list[tuple[object, ...]]()
-        for one in (*self.datasets, *([self.total] if self.total is not None else [])):
-            lengths, repeated = one.lengths, one.duplicates
+        for statistics in (*self.datasets, *([self.total] if self.total is not None else [])):
+            lengths, repeated = statistics.lengths, statistics.duplicates
             mean = None if lengths is None or lengths.mean is None else f"{lengths.mean:,.1f}"
             of_lengths = (mean, lengths.p50, lengths.max) if lengths is not None else (None, None, None)
             share = None if repeated is None else f"{repeated.sequences:,} ({repeated.share:.2%})"
-            rows.append((one.path, one.format, one.sequences, one.tokens, *of_lengths, one.max_id, share))
+            rows.append(
+                (
+                    statistics.path,
+                    statistics.format,
+                    statistics.sequences,
+                    statistics.tokens,
+                    *of_lengths,
+                    statistics.max_id,
+                    share,
+                )
+            )
         notes = [
             *(f"{one.path}: {one.error}" for one in self.failures),
             *(f"{one.path}: {one.message}" for one in self.unmet),
@@ -391,15 +401,16 @@ class StatsReport:
 
     def as_json(self) -> dict[str, Any]:
         """Return the document of `tokfmt stats --json`: the keys of one dataset, or `datasets` and `total`."""
-        known = {"schema": f"tokfmt.stats/{SCHEMA_VERSION}", "schema_version": SCHEMA_VERSION}
+        heading = {"schema": f"tokfmt.stats/{SCHEMA_VERSION}", "schema_version": SCHEMA_VERSION}
         if not self.several:
-            return {**known, **self.datasets[0].as_json()}
+            return {**heading, **self.datasets[0].as_json()}
         return {
-            **known,
+            **heading,
             "datasets": [one.as_json() for one in self.datasets],
             "total": None if self.total is None else self.total.as_json(),
             "errors": [
-                {"path": one.path, "type": type(one.error).__name__, "message": str(one.error)} for one in self.failures
+                {"path": failure.path, "type": type(failure.error).__name__, "message": str(failure.error)}
+                for failure in self.failures
             ],
         }
 
@@ -432,14 +443,14 @@ def _kinds() -> dict[str, type]:
 
 def _keys(kind: type, prefix: str) -> Iterator[tuple[str, type]]:
     hints = typing.get_type_hints(kind)
-    for one in fields(kind):
-        hint = hints[one.name]
+    for field_ in fields(kind):
+        hint = hints[field_.name]
         if isinstance(hint, types.UnionType):
             hint = next(part for part in typing.get_args(hint) if part is not types.NoneType)
         if is_dataclass(hint) and isinstance(hint, type):
-            yield from _keys(hint, f"{prefix}{one.name}.")
+            yield from _keys(hint, f"{prefix}{field_.name}.")
         elif hint in (int, float, str, bool):
-            yield prefix + one.name, hint
+            yield prefix + field_.name, hint
 
 
 def checked_key(key: str) -> str:
@@ -506,13 +517,13 @@ class Expectation:
     total: bool = False
     text: str = ""
 
-    def holds(self, found: Scalar) -> bool:
+    def holds(self, value: Scalar) -> bool:
         """Return True if a value is as expected. An unknown value equals null only."""
         if self.sign in ("==", "!="):
-            return bool(_COMPARE[self.sign](found, self.value))
-        if not isinstance(found, (int, float)) or not isinstance(self.value, (int, float)):
+            return bool(_COMPARE[self.sign](value, self.value))
+        if not isinstance(value, (int, float)) or not isinstance(self.value, (int, float)):
             return False
-        return _COMPARE[self.sign](found, self.value)
+        return _COMPARE[self.sign](value, self.value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -576,19 +587,19 @@ def _value(text: str, kind: type) -> tuple[Scalar, str]:
 
 def unmet(report: StatsReport, expectations: Iterable[Expectation]) -> list[Unmet]:
     """Return the expectations that do not hold, in order."""
-    found = []
+    misses = []
     for expected in expectations:
         if expected.total and report.total is None and report.several:
             failed = report.failures[0].path
-            found.append(Unmet("total", f"expected {expected.text}, but {failed} could not be read", expected))
+            misses.append(Unmet("total", f"expected {expected.text}, but {failed} could not be read", expected))
             continue
         asked = [report.total or report.datasets[0]] if expected.total else report.datasets
-        for one in asked:
-            value = value_at(one.as_json(), expected.key)
+        for statistics in asked:
+            value = value_at(statistics.as_json(), expected.key)
             if not expected.holds(value):
-                why = _why(one.as_json(), expected)
-                found.append(Unmet(one.path, f"expected {expected.text}, found {worded(value)}{why}", expected))
-    return found
+                why = _why(statistics.as_json(), expected)
+                misses.append(Unmet(statistics.path, f"expected {expected.text}, found {worded(value)}{why}", expected))
+    return misses
 
 
 def _why(document: Mapping[str, Any], expected: Expectation) -> str:
@@ -650,12 +661,12 @@ def read_baseline(path: str | os.PathLike[str]) -> list[Document]:
     try:
         if file.size > _LARGEST:
             raise UnsafeError(path, "is too large for a document of tokfmt stats", found=f"{file.size:,} bytes")
-        found = json.loads(file.read(0, file.size))
+        content = json.loads(file.read(0, file.size))
     except (ValueError, RecursionError) as error:
         raise CorruptError(path, "is not JSON", remedy="tokfmt stats --json writes a baseline") from error
     finally:
         file.close()
-    version = found.get("schema_version") if isinstance(found, dict) else None
+    version = content.get("schema_version") if isinstance(content, dict) else None
     if version != SCHEMA_VERSION:
         raise CorruptError(
             path,
@@ -664,7 +675,7 @@ def read_baseline(path: str | os.PathLike[str]) -> list[Document]:
             found=version,
             remedy="tokfmt stats --json writes a baseline",
         )
-    datasets = found.get("datasets", [found])
+    datasets = content.get("datasets", [content])
     return [one for one in datasets if isinstance(one, dict)] if isinstance(datasets, list) else []
 
 
@@ -685,9 +696,9 @@ def deviations(report: StatsReport, baseline: list[Document], tolerance: float) 
     if len(baseline) != len(report.datasets):
         return [Unmet("", f"the baseline is of {len(baseline)} datasets, this is of {len(report.datasets)}")]
     return [
-        Unmet(one.path, text)
-        for one, before in zip(report.datasets, baseline, strict=True)
-        for text in _changes(before, one.as_json(), tolerance)
+        Unmet(statistics.path, text)
+        for statistics, before in zip(report.datasets, baseline, strict=True)
+        for text in _changes(before, statistics.as_json(), tolerance)
     ]
 
 

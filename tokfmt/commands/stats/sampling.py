@@ -158,11 +158,11 @@ def draw_records(records: RecordReader, count: int, seed: int) -> SomeBlocks | N
     """Draw blocks that hold at least `count` records together; None if these are all blocks."""
     blocks = list(records.blocks(_TEXT_BLOCK))
     chosen: list[int] = []
-    found = 0
+    filled = 0
     for block in random_order(len(blocks), seed, SAMPLE):
         chosen.append(block)
-        found += counted_records(records, blocks[block])
-        if found >= count:
+        filled += counted_records(records, blocks[block])
+        if filled >= count:
             break
     if len(chosen) == len(blocks):
         return None

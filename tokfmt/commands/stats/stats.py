@@ -156,8 +156,12 @@ def _stats(request: StatsRequest, progress: Progress, groups_to: Publisher | Non
 
             def opened(path: Place) -> tuple[SourceFiles, dict[Place, Identity], Source] | TokfmtError:
                 try:
-                    one = dataset_at(path, request.source)
-                    return one, snapshot([one]), open_dataset(asked, Reading(handle, jobs, as_stored=True), [one])
+                    dataset = dataset_at(path, request.source)
+                    return (
+                        dataset,
+                        snapshot([dataset]),
+                        open_dataset(asked, Reading(handle, jobs, as_stored=True), [dataset]),
+                    )
                 except (FormatError, DetectionError) as error:
                     return error
 
@@ -167,9 +171,13 @@ def _stats(request: StatsRequest, progress: Progress, groups_to: Publisher | Non
                         raise outcome
                     before.append(outcome[:2])
                     sources.append(outcome[2])
-        if handle is None and not request.source.ignore_manifest and (known := manifest_tokenizer(sources)) is not None:
-            run = replace(run, handle=known)
-            sources[0] = sources[0]._replace(notes=(*sources[0].notes, tokenizer_note(known, sources[0])))
+        if (
+            handle is None
+            and not request.source.ignore_manifest
+            and (stated := manifest_tokenizer(sources)) is not None
+        ):
+            run = replace(run, handle=stated)
+            sources[0] = sources[0]._replace(notes=(*sources[0].notes, tokenizer_note(stated, sources[0])))
         report = run.report(sources, [sum(now[file][0] for file in one.files) for one, now in before])
         check_unchanged({file: it for _, now in before for file, it in now.items()}, [one for one, _ in before])
     return report
@@ -297,14 +305,14 @@ class _Run:
                 if drawn is None and subject.axis.is_stream and subject.axis.is_unfinished(survey.stats):
                     notes += (unfinished(subject.axis.eos_id),)
                 noted = replace(subject, notes=notes)
-                one = Surveyed(noted, survey, drawn.weight if drawn else 1.0)
-                found = described(one, wanted, self.keep)
+                surveyed = Surveyed(noted, survey, drawn.weight if drawn else 1.0)
+                statistics = described(surveyed, wanted, self.keep)
                 if drawn is None and not request.source.ignore_manifest:
-                    wrong = contradicted(subject.source, found.sequences, found.tokens)
+                    wrong = contradicted(subject.source, statistics.sequences, statistics.tokens)
                     if wrong is not None:
                         raise wrong
-                each.append(found if drawn is None else self._drawn(found, drawn))
-                seen.append(one)
+                each.append(statistics if drawn is None else self._drawn(statistics, drawn))
+                seen.append(surveyed)
                 samples.append(drawn)
         if self.groups_to is not None and not self.failures:
             grouped = [_grouped(one, wanted.decoder) for one in seen]
@@ -361,7 +369,7 @@ class _Run:
             records, encoder, self.workers, name=name, progress=lambda shard: self.progress.advance(shard.size)
         )
 
-    def _drawn(self, found: Statistics, drawn: DrawnAxis) -> Statistics:
+    def _drawn(self, statistics: Statistics, drawn: DrawnAxis) -> Statistics:
         """Mark statistics as estimated from a sample, and use the dataset's own counts if they are known."""
         sampled = SampleFacts(
             drawn.axis.info.sequences,
@@ -370,12 +378,14 @@ class _Run:
             self.request.seed,
             ["bytes", *(["sequences", "tokens", "bytes_per_token"] if drawn.exact else [])],
         )
-        return _estimated(replace(found, sequences=drawn.sequences, tokens=drawn.tokens), sampled)
+        return _estimated(replace(statistics, sequences=drawn.sequences, tokens=drawn.tokens), sampled)
 
-    def _total(self, found: Statistics, each: Sequence[Statistics], drawn: Sequence[DrawnAxis | None]) -> Statistics:
+    def _total(
+        self, statistics: Statistics, each: Sequence[Statistics], drawn: Sequence[DrawnAxis | None]
+    ) -> Statistics:
         """Return the total with the counts of its datasets, some of which may be sampled."""
         if all(part is None for part in drawn):
-            return found
+            return statistics
         parts = [one.sampled or SampleFacts(one.sequences, one.tokens, None, 0, []) for one in each]
         counts = ["sequences", "tokens", "bytes_per_token"] if all(d is None or d.exact for d in drawn) else []
         sequences = sum(one.sequences for one in each)
@@ -386,13 +396,15 @@ class _Run:
             self.request.seed,
             ["bytes", *counts],
         )
-        return _estimated(replace(found, sequences=sequences, tokens=sum(one.tokens or 0 for one in each)), sampled)
+        return _estimated(
+            replace(statistics, sequences=sequences, tokens=sum(one.tokens or 0 for one in each)), sampled
+        )
 
     # text
 
     def _of_texts(self, sources: Sequence[Source], sizes: Sequence[int]) -> _Described:
         sample, seed = self.request.sample, self.request.seed
-        each, subjects, held = [], [], 0
+        each, subjects, hashed = [], [], 0
         for source, size in zip(sources, sizes, strict=True):
             with self.recording_failure(source.paths[0]):
                 records: RecordReader = source.reader  # type: ignore[assignment]
@@ -403,12 +415,12 @@ class _Run:
                     self.workers,
                     duplicates=duplicates,
                     members=self.keep is not None or self.groups_to is not None,
-                    held=held,
+                    hashed=hashed,
                     most=self.most_compared,
                     progress=self.progress,
                 )
                 weight = some.weight if some else 1.0
-                held += len(survey.store or ())
+                hashed += len(survey.store or ())
                 notes = (*source.notes, TOO_MANY) if duplicates and survey.store is None else source.notes
                 subject = TextSubject(source, size, survey, notes, weight)
                 each.append(self._of_some_texts([subject]))
@@ -420,18 +432,22 @@ class _Run:
 
     def _of_some_texts(self, subjects: Sequence[TextSubject]) -> Statistics:
         """Return the statistics of sources of text, marked as estimated if some are sampled."""
-        found = described_texts(subjects, self.keep)
+        statistics = described_texts(subjects, self.keep)
         if all(subject.weight == 1 for subject in subjects):
-            return found
+            return statistics
         sequences = sum(subject.survey.stats.lengths.total for subject in subjects)
-        sampled = SampleFacts(sequences, None, found.sequences, self.request.seed, ["bytes"])
-        return replace(found, estimated=True, sampled=sampled)
+        sampled = SampleFacts(sequences, None, statistics.sequences, self.request.seed, ["bytes"])
+        return replace(statistics, estimated=True, sampled=sampled)
 
 
-def _estimated(found: Statistics, sampled: SampleFacts) -> Statistics:
-    per_token = found.bytes / found.tokens if found.tokens and found.bytes_per_token is not None else None
+def _estimated(statistics: Statistics, sampled: SampleFacts) -> Statistics:
+    per_token = (
+        statistics.bytes / statistics.tokens if statistics.tokens and statistics.bytes_per_token is not None else None
+    )
     # a sample does not read the separators between sequences that are not in it
-    return replace(found, bytes_per_token=per_token, separators=None, padding=None, estimated=True, sampled=sampled)
+    return replace(
+        statistics, bytes_per_token=per_token, separators=None, padding=None, estimated=True, sampled=sampled
+    )
 
 
 def _checked(request: StatsRequest) -> StatsRequest:
@@ -676,7 +692,7 @@ def described(seen: Surveyed, wanted: Wanted, keep: Keep | None = None) -> Stati
         keep: Receives the lists of the dataset; None to make none.
     """
     figures, survey = figures_of(seen), seen.survey
-    found = repeats([survey.store])
+    repeated = repeats([survey.store])
     if keep is not None:
         ids, first, last = (RankedIds.of(one.table()) for one in (figures.read_ids, figures.first, figures.last))
         groups = None
@@ -685,7 +701,7 @@ def described(seen: Surveyed, wanted: Wanted, keep: Keep | None = None) -> Stati
             groups = groups_of([survey.store], MOST_GROUPS).numbered([number])
         keep(Lists(ids, first, last, groups))
     heading = _heading(seen.subject)
-    return _filled(replace(heading, eos_seen=_seen(seen) or heading.eos_seen), figures, [seen], wanted, found)
+    return _filled(replace(heading, eos_seen=_seen(seen) or heading.eos_seen), figures, [seen], wanted, repeated)
 
 
 def _seen(seen: Surveyed) -> str:
@@ -746,8 +762,8 @@ def total_of(seen: Sequence[Surveyed], wanted: Wanted) -> Statistics:
         bytes=0,
         eos_id=separators.pop() if len(separators) == 1 else None,
     )
-    found = repeats([one.survey.store for one in seen])
-    return _filled(heading, reduce(Figures.__add__, map(figures_of, seen)), seen, wanted, found)
+    repeated = repeats([one.survey.store for one in seen])
+    return _filled(heading, reduce(Figures.__add__, map(figures_of, seen)), seen, wanted, repeated)
 
 
 def _agreed(words: Sequence[str]) -> str:
@@ -755,7 +771,7 @@ def _agreed(words: Sequence[str]) -> str:
 
 
 def _filled(
-    heading: Statistics, figures: Figures, seen: Sequence[Surveyed], wanted: Wanted, found: Repeats | None
+    heading: Statistics, figures: Figures, seen: Sequence[Surveyed], wanted: Wanted, repeated: Repeats | None
 ) -> Statistics:
     spelled = spelling(wanted.decoder)
     lengths, tokens = figures.lengths, figures.lengths.weight
@@ -775,7 +791,7 @@ def _filled(
         ids=ids_of(figures.read_ids, figures.ids, wanted.vocabulary, spelled),
         first_tokens=ends_of(figures.first, spelled),
         last_tokens=ends_of(figures.last, spelled),
-        duplicates=duplicates_of(found, lengths, lambda group: _repeated(group, seen, wanted.decoder)),
+        duplicates=duplicates_of(repeated, lengths, lambda group: _repeated(group, seen, wanted.decoder)),
         packing=packing(lengths, wanted.seq_len, separator=heading.eos_id is not None)
         if wanted.seq_len is not None and not samples
         else None,
@@ -783,31 +799,31 @@ def _filled(
 
 
 def _repeated(group: DuplicateGroup, seen: Sequence[Surveyed], decoder: Decoder | None) -> RepeatedSequence:
-    one = seen[group.dataset]
-    ids = _beginning(one.survey.axis.stored, group)
+    surveyed = seen[group.dataset]
+    ids = _beginning(surveyed.survey.axis.stored, group)
     return RepeatedSequence(
         count=group.count,
         length=group.length,
-        sequence=one.survey.axis.number(group.position, one.survey.begun),
+        sequence=surveyed.survey.axis.number(group.position, surveyed.survey.begun),
         ids=ids.tolist(),
         text=decoder.decode(ids) if decoder is not None else None,
-        path=str(one.subject.source.paths[0]) if len(seen) > 1 else None,
+        path=str(surveyed.subject.source.paths[0]) if len(seen) > 1 else None,
     )
 
 
-def _grouped(one: Surveyed, decoder: Decoder | None) -> GroupedDataset:
+def _grouped(surveyed: Surveyed, decoder: Decoder | None) -> GroupedDataset:
     """Return the dataset for the list of its groups."""
     from tokfmt.commands.stats.groups import GroupedDataset
 
-    stored = one.survey.axis.stored
+    stored = surveyed.survey.axis.stored
 
     def beginnings(numbers: Offsets, positions: Offsets, lengths: Offsets) -> list[Beginning]:  # noqa: ARG001
         shown = np.minimum(lengths, _SHOWN)
         ids = Ragged(stored.gather(positions, shown), offsets_of(shown))
         return [(one.tolist(), decoder.decode(one) if decoder is not None else None) for one in ids]
 
-    numbers = partial(one.survey.axis.numbers, begun=one.survey.begun)
-    return GroupedDataset(str(one.subject.source.paths[0]), "tokens", numbers, beginnings)
+    numbers = partial(surveyed.survey.axis.numbers, begun=surveyed.survey.begun)
+    return GroupedDataset(str(surveyed.subject.source.paths[0]), "tokens", numbers, beginnings)
 
 
 def _beginning(stored: TokenReader, group: DuplicateGroup) -> Tokens:

@@ -56,9 +56,9 @@ class Table:
         if not len(values):
             return Table.empty(values.dtype)
         if int(values.max()) < min(_DENSE, 8 * len(values)) and int(values.min()) >= 0:
-            found = np.bincount(values.astype(np.intp, copy=False))
-            keys = np.flatnonzero(found)
-            return Table(keys.astype(values.dtype, copy=False), found[keys].astype(np.int64, copy=False))
+            frequencies = np.bincount(values.astype(np.intp, copy=False))
+            keys = np.flatnonzero(frequencies)
+            return Table(keys.astype(values.dtype, copy=False), frequencies[keys].astype(np.int64, copy=False))
         return summed(values, np.ones(len(values), np.int64))
 
     def __add__(self, other: Table) -> Table:
@@ -120,8 +120,8 @@ class Table:
 
 def _whole(value: Any) -> int:
     """Return the nearest whole number of a numpy scalar; an int stays exact."""
-    found: int | float = value.item()
-    return round(found)
+    number: int | float = value.item()
+    return round(number)
 
 
 def summed(keys: NDArray[Any], counts: NDArray[Any]) -> Table:
@@ -247,12 +247,12 @@ class Counter:
             tokens = tokens.view(f"i{tokens.dtype.itemsize}")  # numpy casts signed integers to intp implicitly
         self._add_dense(np.bincount(tokens, minlength=len(self._dense)))
 
-    def _add_dense(self, found: NDArray[np.intp]) -> None:
-        if len(found) > len(self._dense):
-            grown = np.zeros(1 << (len(found) - 1).bit_length(), np.int64)
+    def _add_dense(self, frequencies: NDArray[np.intp]) -> None:
+        if len(frequencies) > len(self._dense):
+            grown = np.zeros(1 << (len(frequencies) - 1).bit_length(), np.int64)
             grown[: len(self._dense)] = self._dense
             self._dense = grown
-        self._dense[: len(found)] += found
+        self._dense[: len(frequencies)] += frequencies
 
     def _add_large(self, tokens: Tokens, top: int) -> None:
         self._largest = max(self._largest, top)
@@ -268,8 +268,8 @@ def _top(dense: NDArray[np.int64], sparse: Table) -> int:
     """Return the largest ID with a count; -1 without any."""
     if len(sparse):
         return int(sparse.keys[-1])
-    found = np.flatnonzero(dense)
-    return int(found[-1]) if len(found) else -1
+    keys = np.flatnonzero(dense)
+    return int(keys[-1]) if len(keys) else -1
 
 
 def _bounded(table: Table) -> tuple[Table, bool]:
@@ -277,8 +277,8 @@ def _bounded(table: Table) -> tuple[Table, bool]:
     if len(table) <= KEPT:
         return table, False
     hashes = _scrambled(table.keys)
-    kept = np.sort(np.argpartition(hashes, KEPT)[:KEPT])
-    return Table(table.keys[kept], table.counts[kept]), True
+    smallest = np.sort(np.argpartition(hashes, KEPT)[:KEPT])
+    return Table(table.keys[smallest], table.counts[smallest]), True
 
 
 def _scrambled(ids: NDArray[Any]) -> NDArray[np.uint64]:
@@ -430,8 +430,8 @@ def ends_of(counts: Counts, spelled: Spelling) -> Ends:
 
 
 def _listed(table: Table, rows: NDArray[np.intp], total: int, spelled: Spelling) -> list[Id]:
-    found = zip(table.keys[rows].tolist(), table.counts[rows].tolist(), strict=True)
-    return [Id(token, round(count), count / total, spelled(token)) for token, count in found]
+    top = zip(table.keys[rows].tolist(), table.counts[rows].tolist(), strict=True)
+    return [Id(token, round(count), count / total, spelled(token)) for token, count in top]
 
 
 def frequencies(counts: NDArray[Any]) -> Frequencies:

@@ -97,8 +97,8 @@ class TextSurvey:
         bits = _local_bits(self.blocks)
         blocks, counts = np.array(self.stats.counts, np.int64).reshape(-1, 2).T
         before = np.cumsum([0, *counts.tolist()])[np.searchsorted(blocks, positions >> bits)]
-        found: Offsets = before + (positions & ((1 << bits) - 1))
-        return found
+        numbers: Offsets = before + (positions & ((1 << bits) - 1))
+        return numbers
 
 
 def measure_texts(
@@ -107,7 +107,7 @@ def measure_texts(
     *,
     duplicates: bool,
     members: bool = False,
-    held: int = 0,
+    hashed: int = 0,
     most: int | None = None,
     progress: Progress,
 ) -> TextSurvey:
@@ -118,7 +118,7 @@ def measure_texts(
         workers: The workers.
         duplicates: Hash every text, unless that takes too much memory.
         members: Keep the positions of all equal texts.
-        held: The number of texts of other datasets whose hashes are in memory.
+        hashed: The number of texts of other datasets whose hashes are in memory.
         most: The number of texts above which they are not hashed; None for no limit.
         progress: Receives the phase, and the number of bytes that were read. If it raises, the pass ends.
 
@@ -133,7 +133,7 @@ def measure_texts(
     for part, read in workers.map(_count, job, items):
         if store is not None:
             store.add(part.seen.folded(members=members))
-            store = None if too_many(held + len(store), most) else store
+            store = None if too_many(hashed + len(store), most) else store
         total += TextStats(part.bytes, part.lengths, part.fields, part.invalid, part.counts)
         progress.advance(read)
     return TextSurvey(records, total, store, len(items))
@@ -141,16 +141,16 @@ def measure_texts(
 
 def _count(job: tuple[RecordReader, bool, int], item: tuple[int, Block]) -> tuple[TextStats, int]:
     (records, hashed, bits), (number, block) = job, item
-    total, found = TextStats(), 0
+    total, count = TextStats(), 0
     for batch in records.texts(block):
-        place = (number << bits) + found
+        place = (number << bits) + count
         total += _of_texts(batch.texts, batch.invalid, place, hashed)
-        found += len(batch.texts)
+        count += len(batch.texts)
     names: Counter[str] = Counter()
     for batch in records.lines(block):
         names.update(chain.from_iterable(map(_names, batch.lines)))
         names = _bounded(names)
-    return total + TextStats(fields=names, counts=((number, found),)), block.stop - block.start
+    return total + TextStats(fields=names, counts=((number, count),)), block.stop - block.start
 
 
 def _local_bits(blocks: int) -> int:
@@ -182,8 +182,8 @@ def _names(line: bytes) -> Sequence[str]:
     try:
         return list(_keys.decode(line))
     except (msgspec.DecodeError, UnicodeDecodeError):
-        found = json.loads(line)  # JSON lines may hold NaN and lone surrogates, which msgspec refuses
-        return list(found) if isinstance(found, dict) else ()
+        record = json.loads(line)  # JSON lines may hold NaN and lone surrogates, which msgspec refuses
+        return list(record) if isinstance(record, dict) else ()
 
 
 _FIELDS, _NAMES = 100, 1 << 17
@@ -216,20 +216,20 @@ def described_texts(subjects: Sequence[TextSubject], keep: Keep | None = None) -
         subjects: The sources.
         keep: Receives the lists of one source; None to make none.
     """
-    one = subjects[0]
-    found = repeats([subject.survey.store for subject in subjects])
+    first = subjects[0]
+    repeated = repeats([subject.survey.store for subject in subjects])
     if keep is not None:
-        store = one.survey.store
-        keep(Lists(groups=None if store is None else groups_of([store], MOST_GROUPS).numbered([one.survey.numbers])))
+        store = first.survey.store
+        keep(Lists(groups=None if store is None else groups_of([store], MOST_GROUPS).numbered([first.survey.numbers])))
     total = TextStats()
     for subject in subjects:
         total += replace(subject.survey.stats.scaled(subject.weight), counts=())
     several = len(subjects) > 1
-    info = one.survey.records.info
+    info = first.survey.records.info
     lengths = total.lengths
     return Statistics(
-        path="total" if several else str(one.source.paths[0]),
-        format=one.source.format.name,
+        path="total" if several else str(first.source.paths[0]),
+        format=first.source.format.name,
         layout="text",
         variant={} if several else {key: value for key, value in info.facts.items() if value not in (None, "", (), [])},
         dtype=None,
@@ -238,7 +238,7 @@ def described_texts(subjects: Sequence[TextSubject], keep: Keep | None = None) -
         tokens=None,
         lengths=lengths_of(lengths, "characters"),
         empty=Share.of(lengths.count(0), lengths.total),
-        duplicates=duplicates_of(found, lengths, lambda group: _repeated(group, subjects)),
+        duplicates=duplicates_of(repeated, lengths, lambda group: _repeated(group, subjects)),
         text=TextFacts(
             bytes=total.bytes,
             characters=lengths.weight,
@@ -246,7 +246,7 @@ def described_texts(subjects: Sequence[TextSubject], keep: Keep | None = None) -
             fields=[FieldCount(name, count) for name, count in _commonest(total)],
             invalid=total.invalid,
         ),
-        notes=() if several else one.notes,
+        notes=() if several else first.notes,
     )
 
 

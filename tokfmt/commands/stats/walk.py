@@ -168,8 +168,8 @@ class Tally:
         if self._waiting >= _PENDING:
             self._settle()
         if self._duplicates and len(starts):
-            found = fingerprints_between(tokens, starts, stops)
-            self._seen.append(Seen.of(found, starts + base, stops - starts))
+            prints = fingerprints_between(tokens, starts, stops)
+            self._seen.append(Seen.of(prints, starts + base, stops - starts))
 
     def add_loose(self, start: int, stop: int) -> None:
         """Add a sequence to read later."""
@@ -375,16 +375,16 @@ class Indexed:
 
     def numbers(self, positions: Offsets, begun: Mapping[int, int]) -> Offsets:  # noqa: ARG002 - as above
         """Return the numbers of sequences that begin at ascending positions and are not empty."""
-        found = [np.empty(0, np.int64)]
+        numbers = [np.empty(0, np.int64)]
         done = 0
         for a, b in windows(0, self.info.sequences):
             if done == len(positions):
                 break
             bounds = self.stored.offsets(a, b)
             upto = int(np.searchsorted(positions, bounds[-1]))
-            found.append(a + np.searchsorted(bounds, positions[done:upto], side="right") - 1)
+            numbers.append(a + np.searchsorted(bounds, positions[done:upto], side="right") - 1)
             done = upto
-        return np.concatenate(found)
+        return np.concatenate(numbers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -416,12 +416,12 @@ class Streamed:
     def mean_length(self) -> float:
         """Return the mean length of a sequence in tokens, with its separator, estimated from 16 places."""
         total = self.info.tokens
-        tokens_read = found = 0
+        tokens_read = separators = 0
         for start in range(0, total, max(_PROBE, -(-total // _PROBES))):
             tokens = self.stored.tokens(start, min(start + _PROBE, total))
             tokens_read += len(tokens)
-            found += int(np.count_nonzero(tokens == self.eos_id))
-        return tokens_read / max(found, 1)
+            separators += int(np.count_nonzero(tokens == self.eos_id))
+        return tokens_read / max(separators, 1)
 
     def walk(self, start: int, stop: int, tally: Tally) -> None:
         """Add every token of a region to the tally, and every sequence between two of its separators.
@@ -472,12 +472,12 @@ class Streamed:
 
     def leftover(self, stats: Stats) -> list[Loose]:
         """Return the loose sequences, and the sequences before the first and after the last separator."""
-        found = list(stats.loose)
+        intervals = list(stats.loose)
         total = self.stored.info.tokens
         for span in stats.spans:
             before, after = (span.first, span.last + 1) if span.first >= 0 else (total, total)
-            found += [Loose(a, b) for a, b in ((0, before), (after, total)) if a < b]
-        return found
+            intervals += [Loose(a, b) for a, b in ((0, before), (after, total)) if a < b]
+        return intervals
 
     def with_empties(self, stats: Stats) -> Stats:
         """Return the statistics with the empty sequences, once all regions and all loose sequences are counted."""
@@ -503,9 +503,9 @@ class Streamed:
             positions: int64[n].
             begun: See `Stats`. The regions cover the stream, and may be in any order, as they finish in any order.
         """
-        found = np.zeros(len(positions), np.int64)
+        numbers = np.zeros(len(positions), np.int64)
         if not len(positions):
-            return found
+            return numbers
         headed = int(self.stored.tokens(0, 1)[0]) == self.eos_id
         regions = np.array(sorted(begun), np.int64)
         before = np.cumsum([0, *(begun[start] for start in regions.tolist())])
@@ -514,18 +514,18 @@ class Streamed:
         first = -int(headed and self.info.separators is Separators.BEFORE)
         for k in np.unique(region[positions > 0]).tolist():
             inside = np.flatnonzero((region == k) & (positions > 0))
-            found[inside] = first + before[k] + self._separators_before(int(regions[k]), positions[inside])
-        return found
+            numbers[inside] = first + before[k] + self._separators_before(int(regions[k]), positions[inside])
+        return numbers
 
     def _separators_before(self, start: int, limits: Offsets) -> Offsets:
         """Return the number of separators from `start` to before each of ascending positions."""
-        found, passed, done = np.zeros(len(limits), np.int64), 0, 0
+        counts, passed, done = np.zeros(len(limits), np.int64), 0, 0
         for a, b in windows(start, int(limits[-1])):
             at = np.flatnonzero(self.stored.tokens(a, b) == self.eos_id) + a
             upto = int(np.searchsorted(limits, b, side="right"))
-            found[done:upto] = passed + np.searchsorted(at, limits[done:upto])
+            counts[done:upto] = passed + np.searchsorted(at, limits[done:upto])
             passed, done = passed + len(at), upto
-        return found
+        return counts
 
 
 StatsAxis = Indexed | Streamed
@@ -607,8 +607,8 @@ def measure(
     """
     progress.phase("counting", sum(axis.info.tokens for axis in axes), "tokens")
     surveys: list[Survey] = []
-    known = sum(axis.info.sequences for axis in axes if not axis.is_stream)
-    full, held = duplicates and too_many(known, most), 0
+    stated = sum(axis.info.sequences for axis in axes if not axis.is_stream)
+    full, hashed = duplicates and too_many(stated, most), 0
     for axis in axes:
         survey = Survey(axis, Stats(), Store() if duplicates and not full else None)
         surveys.append(survey)
@@ -619,8 +619,8 @@ def measure(
                 _absorb(survey, part)
                 progress.advance(read)
                 seen = part.seen
-                held += len(seen.single) + len(seen.several) + len(seen.members) // MEMBERS_PER_ROW
-                if not full and too_many(held, most):
+                hashed += len(seen.single) + len(seen.several) + len(seen.members) // MEMBERS_PER_ROW
+                if not full and too_many(hashed, most):
                     full = True
                     _give_up(surveys)
             survey.loose += axis.leftover(survey.stats)
@@ -678,20 +678,20 @@ def _count(job: _Job, region: tuple[int, int]) -> tuple[Stats, int]:
 def _lengths_alike(surveys: Sequence[Survey]) -> Table:
     """Return the lengths beyond a window that several sequences have: only such long sequences can be duplicates."""
     lengths = [loose.stop - loose.start for survey in surveys for loose in survey.loose]
-    found = Table.of(np.asarray(lengths, np.int64))
+    table = Table.of(np.asarray(lengths, np.int64))
     for survey in surveys:
-        found += survey.stats.lengths
-    several = (found.counts > 1) & (found.keys > WINDOW)
-    return Table(found.keys[several], found.counts[several])
+        table += survey.stats.lengths
+    several = (table.counts > 1) & (table.keys > WINDOW)
+    return Table(table.keys[several], table.counts[several])
 
 
 def _batches(loose: Sequence[Loose], alike: Table) -> Iterator[list[tuple[Loose, bool]]]:
     """Yield batches of loose sequences, each with True if it must be hashed."""
-    known = set(alike.keys.tolist())
+    lengths_alike = set(alike.keys.tolist())
     batch: list[tuple[Loose, bool]] = []
-    for one in sorted(loose):
-        length = one.stop - one.start
-        batch.append((one, length <= WINDOW or not known.isdisjoint((length, length - 1))))
+    for interval in sorted(loose):
+        length = interval.stop - interval.start
+        batch.append((interval, length <= WINDOW or not lengths_alike.isdisjoint((length, length - 1))))
         if len(batch) == _TOGETHER or length > WINDOW:
             yield batch
             batch = []
@@ -705,12 +705,12 @@ def _count_loose(job: _Job, batch: Sequence[tuple[Loose, bool]]) -> Stats:
     Short sequences that must be hashed are read whole, others at their two ends. A store is asked for all at once.
     """
     axis, tally = job.axis, Tally(duplicates=job.duplicates, members=job.members)
-    kept = [(loose, hashed and job.duplicates) for loose, hashed in batch]
-    wanted = [one for loose, hashed in kept for one in _to_read(loose, axis.ending, hashed=hashed)]
-    found = axis.stored.intervals(wanted)
-    for loose, hashed in kept:
-        tokens = next(found)
-        last = tokens if _is_whole(loose, hashed=hashed) else next(found)
+    hashing = [(loose, hashed and job.duplicates) for loose, hashed in batch]
+    wanted = [one for loose, hashed in hashing for one in _to_read(loose, axis.ending, hashed=hashed)]
+    intervals = axis.stored.intervals(wanted)
+    for loose, hashed in hashing:
+        tokens = next(intervals)
+        last = tokens if _is_whole(loose, hashed=hashed) else next(intervals)
         start, stop = axis.content(loose, last)
         if last is tokens or start == stop:
             tally.sequences(tokens, np.array([0]), np.array([stop - start]), start)
