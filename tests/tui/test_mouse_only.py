@@ -178,39 +178,27 @@ def test_the_second_press_of_a_double_click_does_not_reach_another_screen():
 
 
 @FUZZ_ONLY
-@pytest.mark.parametrize("columns", [36, 60])
-def test_the_palette_is_a_click_away_where_few_keys_fit(columns):
-    async def steps(app, press):
-        for key in "1234":
-            await press(key)
-            bar = line(app.query_one("#keys"), 0)
-            assert bar.endswith("? Help q Quit".ljust(bar.index("^p") - bar.index("? Help")) + "^p palette")
-        await press("1", "g", *"5", "enter")
-        assert "⌫ Back" in line(app.query_one("#keys"), 0)
-        await click_key(app, press, "^p palette")
-        assert type(app.screen).__name__ == "Palette"
+def test_all_keys_of_a_catalog_are_a_click_away_where_few_keys_fit(tmp_path):
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "a.pbin").write_bytes(PACK.read_bytes())
 
-    browse([PACK], steps, size=(columns, 24))
+    async def steps(app, press):
+        await click_key(app, press, "? All keys")
+        assert type(app.screen).__name__ == "Page"
+
+    browse_folder(tmp_path / "data", steps, size=(36, 24))
 
 
 @FUZZ_ONLY
 @pytest.mark.parametrize("columns", [36, 80])
-def test_the_palette_of_a_catalog_and_of_two_tokenizers_is_a_click_away(tmp_path, columns):
-    (tmp_path / "data").mkdir()
-    (tmp_path / "data" / "a.pbin").write_bytes(PACK.read_bytes())
-
-    async def open_palette(app, press):
-        await click_key(app, press, "^p palette")
-        assert type(app.screen).__name__ == "Palette"
-
-    async def pair(app, press):
+def test_two_tokenizers_are_closed_by_a_click(columns):
+    async def steps(app, press):
         await press("T", *str(TOKENIZER), "ctrl+b")
         assert type(app.screen).__name__ == "TokenizerPair"
-        assert "esc Close" in line(app.screen.query_one("#keys"), 0)
-        await open_palette(app, press)
+        await click_key(app, press, "esc Close")
+        assert type(app.screen).__name__ != "TokenizerPair"
 
-    browse_folder(tmp_path / "data", open_palette, size=(columns, 24))
-    browse([CORPUS], pair, tokenizer=str(TOKENIZER), size=(columns, 24))
+    browse([CORPUS], steps, tokenizer=str(TOKENIZER), size=(columns, 24))
 
 
 @FUZZ_ONLY

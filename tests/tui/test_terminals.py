@@ -40,7 +40,7 @@ def _own_place(tmp_path, monkeypatch):
 
 @FUZZ_ONLY
 @pytest.mark.parametrize("size", [SIZES[0], SIZES[2], SIZES[4]], ids=str)
-def test_every_dialog_is_whole_with_its_border_and_its_keys(size):
+def test_every_dialog_is_whole_with_its_lines_and_its_keys(size):
     async def steps(app, press):
         for key in ("g", "slash", "f", "e", "question_mark", "d"):
             await press(key)
@@ -52,7 +52,7 @@ def test_every_dialog_is_whole_with_its_border_and_its_keys(size):
             assert box.region.bottom <= size[1] - 1, (key, box.region)
             for widget in box.query("Input, #saying, #meaning"):
                 if widget.styles.display != "none" and widget.size.height:
-                    assert widget.region.bottom < box.region.bottom, (key, widget)
+                    assert widget.region.bottom <= box.region.bottom, (key, widget)
                     assert widget.region.right < box.region.right, (key, widget)
             keys = " ".join(str(one.description) for one in footer.query("FooterKey"))
             assert "Cancel" in keys or "Close" in keys, key
@@ -190,7 +190,7 @@ def of_tmux(char):
 @FUZZ_ONLY
 @pytest.mark.parametrize(
     "way",
-    ["q", "C-q", ": q Enter", "g : Escape q", "Z Z", "Z j Q Z Q", signal.SIGTERM, signal.SIGINT, signal.SIGHUP],
+    ["q", "C-q", "g Escape q", signal.SIGTERM, signal.SIGINT, signal.SIGHUP],
     ids=str,
 )
 def test_the_screen_is_left_as_it_was(way, tmp_path):
@@ -229,7 +229,7 @@ def test_keys_that_arrive_at_once_reach_what_the_keys_before_them_open(tmp_path)
         tmux.keys("g", "g", "/", "the", "Enter", "n", "f", "len>500", "Enter", "3", "1")
         tmux.await_text("▼ len>500")
         tmux.await_text("the   hit 2 of")
-        tmux.keys("?", "j", "q", "3", "?", "q", ":", "q", "Enter")
+        tmux.keys("?", "j", "q", "3", "?", "q", "q")
         tmux.await_text("left with 0")
 
 

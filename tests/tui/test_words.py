@@ -105,12 +105,18 @@ def test_which_tokenizer_is_used_is_on_the_screen():
 
 
 @FUZZ_ONLY
-@pytest.mark.parametrize("columns", [40, 60, 80])
-def test_help_and_quit_are_in_the_last_line_of_any_screen(columns):
+@pytest.mark.parametrize("columns", [36, 60, 80])
+def test_all_keys_and_quit_are_in_the_last_line_of_any_tab_and_a_click_away(columns):
     async def steps(app, press):
-        words = line(app.query_one("#keys"), 0)
-        assert "? Help" in words
-        assert "q Quit" in words
+        for tab in "2341":
+            await press(tab)
+            keys = app.query_one("#keys")
+            words = line(keys, 0)
+            assert words.rstrip().endswith("? All keys  q Quit")
+            assert await press.pilot.click(keys, offset=(keys.content_region.x + words.index("? All keys"), 0))
+            await press()
+            assert type(app.screen).__name__ == "Page"
+            await press("escape")
 
     browse([PACK], steps, size=(columns, 20))
 
