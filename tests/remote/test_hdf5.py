@@ -9,8 +9,8 @@ from paths import FIXTURES
 
 import tokfmt
 from tokfmt.errors import SourceChangedError, TokfmtError, TruncatedError, UnreachableError
-from tokfmt.formats.hdf5.container import open_hdf5
-from tokfmt.formats.hdf5.table import Rows
+from tokfmt.formats.hdf5_arrays.container import open_hdf5
+from tokfmt.formats.hdf5_arrays.table import Rows
 from tokfmt.plugin import Url
 
 HOME = FIXTURES / "hdf5"
