@@ -441,7 +441,9 @@ def open_data(file: File, handle: Any) -> Any:
                 remedy="tokfmt reads files with one dataset 'data'",
             )
         listed = ", ".join(sorted(names)[:8]) or "nothing"
-        remedy = "--from array reads datasets of other names, with one or two dimensions"
+        arrays = sorted(name for name in names if _is_array(handle, name))
+        named = [*(name for name in ("tokens", "input_ids") if name in arrays), *arrays]
+        remedy = f"--from array --from-opt member={named[0]} reads its IDs" if named else None
         raise CorruptError(file.path, "holds no dataset 'data'", found=listed, remedy=remedy)
     return _opened(file, handle, "data")
 
