@@ -60,7 +60,7 @@ SCREENS = (
     Screen("file", ("sample/merged.pbin",), "4 down down down right home down"),
     Screen("problems", ("sample/merged.pbin",), "3"),
     Screen("overview", _PACK, "2"),
-    Screen("tokens", _PACK, "2 tab tab z"),
+    Screen("tokens", _PACK, "2 tab z"),
     Screen("sample", ("mix.toml", *_TOKENIZER), "g 1 enter"),
     Screen("packing", ("packed.toml", *_TOKENIZER), "g 1 3 enter"),
     Screen("fill", ("padded.toml", *_TOKENIZER), "2"),

@@ -1,5 +1,9 @@
 """array under the laws of every format; the oracle is numpy.load and a split."""
 
+import pickle
+from contextlib import suppress
+
+import h5py
 import numpy as np
 import pytest
 
@@ -232,3 +236,104 @@ def test_zeros_that_fill_a_file_of_tatm(tmp_path):
     for fill, expected in (("drop", [1, 2, 3, 4, 5]), ("keep", [1, 2, 3, *[0] * 9, 4, 5, 0, 0])):
         with tokfmt.open(home, options={"fill": fill}, eos="none") as dataset:
             assert dataset[:].tolist() == [expected]
+
+
+@pytest.mark.parametrize("dtype", ["<i4", ">u2", "<u8", "|u1"])
+@pytest.mark.parametrize("libver", ["earliest", "latest"])
+@pytest.mark.parametrize(
+    "how",
+    [
+        {},
+        {"chunks": True},
+        {"chunks": True, "compression": "gzip", "shuffle": True},
+        {"chunks": True, "compression": "gzip", "fletcher32": True},
+    ],
+    ids=["contiguous", "chunks", "gzip", "checksums"],
+)
+def test_hdf5_datasets_of_any_name(tmp_path, dtype, libver, how):
+    """Rows, a stream and documents, whatever is beside them; each value as h5py reads it, from any position."""
+    rows, path = np.arange(1, 211).astype(dtype).reshape(30, 7), tmp_path / "x.h5"
+    cut = {**how, "chunks": (4, 3)} if how else {}
+    flat = {**how, "chunks": (16,)} if how else {}
+    with h5py.File(path, "w", libver=libver) as file:
+        file.create_dataset("rows", data=rows, **cut)
+        file.create_dataset("tokens", data=rows.reshape(-1), **flat)
+        file.create_dataset("lengths", data=[100, 0, 110])
+        file["weights"] = np.ones(3)
+    with tokfmt.open(path, format="array", options={"member": "rows"}) as dataset:
+        assert dataset[:].tolist() == rows.tolist()
+    with tokfmt.open(path, format="array", eos="none") as dataset:
+        assert [len(one) for one in dataset] == [100, 0, 110]
+        whole, source = rows.reshape(-1).tolist(), dataset.reader
+        for a in range(0, 210, 13):
+            for b in {a, a + 1, min(a + 40, 210), 210}:
+                assert source.tokens(a, b).tolist() == whole[a:b]
+        assert pickle.loads(pickle.dumps(source)).tokens(0, 210).tolist() == whole
+        if not how:
+            at = source.locate(150)
+            assert path.read_bytes()[at.offset : at.offset + at.width] == rows.reshape(-1)[150:151].tobytes()
+        assert any("other arrays are not read: rows" in note for note in dataset.info.notes)
+
+
+def test_the_only_dataset_of_integers_of_an_hdf5_file_is_read(tmp_path):
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file["ids"], file["weights"], file["text"] = [5, 6, 0, 7, 0], [0.5], "text"
+        file["cube"] = np.zeros((2, 2, 2), int)
+    with tokfmt.open(tmp_path / "x.h5", format="array", eos=0) as dataset:
+        assert [one.tolist() for one in dataset] == [[5, 6], [7]]
+    with pytest.raises(TokfmtError, match="holds no dataset .data.*--from array --from-opt member=ids reads"):
+        tokfmt.open(tmp_path / "x.h5")
+
+
+def test_hdf5_datasets_that_are_not_read_have_a_reason(tmp_path):
+    outside = tmp_path / "outside.h5"
+    with h5py.File(outside, "w") as file:
+        file["secret"] = [1, 2, 3]
+    layout = h5py.VirtualLayout((3,), "i8")
+    layout[:] = h5py.VirtualSource(outside, "secret", (3,))
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file["a"], file["b"], file["float"], file["cube"] = [1], [2], [0.5], np.zeros((2, 2, 2), int)
+        file.create_dataset("lzf", data=[1] * 99, compression="lzf")
+        file["group/inside"] = [1]
+        file["external"], file["soft"] = h5py.ExternalLink(outside, "secret"), h5py.SoftLink("/a")
+        file["folder"] = h5py.ExternalLink(outside, "/")
+        file.create_virtual_dataset("virtual", layout)
+        file.create_dataset("huge", (1 << 40,), "i8", chunks=(1 << 20,), compression="gzip")
+        file.create_dataset("unwritten", (1 << 40,), "i8")
+        file.create_dataset("wide", (1, 1 << 24), "i8", chunks=(1, 16), compression="gzip")
+    reasons = {
+        None: r"several datasets of integers.*found a, b.*member=a reads one",
+        "c": "has no dataset c",
+        "float": "'float' does not hold integers.*found floats",
+        "cube": "'cube' has 3 dimensions",
+        "lzf": "'lzf' is stored with the filter lzf",
+        "group": "'group' is not a dataset",
+        "group/inside": "has no dataset group/inside",
+        "folder/secret": "has no dataset folder/secret",
+        "external": "'external' is a soft or external link",
+        "soft": "'soft' is a soft or external link",
+        "virtual": "'virtual' is a virtual dataset",
+        "huge": "'huge' claims more",
+        "unwritten": "'unwritten' was never written",
+        "wide": "'wide' claims more",
+    }
+    for member, reason in reasons.items():
+        options = {"member": member} if member else {}
+        with pytest.raises(TokfmtError, match=reason):
+            tokfmt.open(tmp_path / "x.h5", format="array", options=options)
+
+
+def test_an_hdf5_file_that_was_cut_is_not_read(tmp_path):
+    """Whatever the place of the cut, and whichever byte is damaged: an error of tokfmt, or the values."""
+    path = tmp_path / "x.h5"
+    with h5py.File(path, "w") as file:
+        file.create_dataset("tokens", data=np.arange(600).reshape(30, 20), chunks=(8, 7), compression="gzip")
+    content = path.read_bytes()
+    for end in range(0, len(content), len(content) // 40):
+        path.write_bytes(content[:end])
+        with pytest.raises(TokfmtError):
+            tokfmt.open(path, format="array")
+    for at in range(0, len(content), 67):
+        path.write_bytes(content[:at] + bytes([content[at] ^ 0x55]) + content[at + 1 :])
+        with suppress(TokfmtError), tokfmt.open(path, format="array") as dataset:
+            dataset[:]

@@ -419,6 +419,7 @@ def split(case, home):
     paths, documents = sources(case, home)
     out = found_at(home, case.target)
     words = {**read_from(case), **writing(case.target, case), "split": "train=0.6,validation=0.4", "seed": case.seed}
+    words["split_by"] = ("number", "content")[case.seed % 2]
     done, dropped = accepting(lambda allow_loss: tokfmt.convert(paths, out, allow_loss=allow_loss, **words))
     parts = []
     for name, found in done.splits.items():
@@ -603,6 +604,7 @@ VERBS = {
 
 OPTIONS = {
     "select": "convert --select", "shuffle": "convert --shuffle", "split": "convert --split", "seed": "convert --split",
+    "split_by": "convert --split",
     "allow_partial": "convert --allow-partial", "to_eos": "Dataset.save",
     "bos": "convert --to-bos", "to_bos": "convert --to-bos",
     "task": "convert --task", "resume": "convert --resume", "verify": "convert --verify",

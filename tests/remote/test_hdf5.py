@@ -9,8 +9,8 @@ from paths import FIXTURES
 
 import tokfmt
 from tokfmt.errors import SourceChangedError, TokfmtError, TruncatedError, UnreachableError
-from tokfmt.formats.hdf5.container import open_hdf5
-from tokfmt.formats.hdf5.table import Rows
+from tokfmt.formats.hdf5_arrays.container import open_hdf5
+from tokfmt.formats.hdf5_arrays.table import Rows
 from tokfmt.plugin import Url
 
 HOME = FIXTURES / "hdf5"
@@ -145,3 +145,12 @@ def test_an_error_of_the_store_passes_the_library(held, at, monkeypatch):
     with pytest.raises(SourceChangedError, match="^mem://bucket/x.h5: changed while it was being read"):
         list(tokfmt.open("mem://bucket/x.h5", eos=50256))
         raise AssertionError("fewer reads")
+
+
+def test_an_array_of_any_name_is_that_of_the_local_file(held, tmp_path):
+    """Rows in chunks that divide them as well, whose places are looked up in the index."""
+    rows = np.arange(1, 4001).reshape(100, 40)
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        file.create_dataset("ids", data=rows, chunks=(3, 7), compression="gzip")
+    held.held["x.h5"] = (tmp_path / "x.h5").read_bytes()
+    assert outcome("mem://bucket/x.h5", format="array") == rows.tolist()

@@ -7,7 +7,7 @@ import pytest
 from amount import FUZZ_ONLY
 from browsing import browse_folder, catalog_rows, line
 from click.testing import CliRunner
-from paths import FIXTURES
+from paths import FIXTURES, TOKENIZER
 
 from tokfmt.cli.main import cli
 
@@ -51,7 +51,10 @@ def test_a_folder_is_listed_with_counts_size_and_health(folder):
 
 
 def test_files_beside_those_of_a_dataset_are_listed_too(folder):
-    """A directory that has a pair of Megatron is a dataset, and the packs in it are others."""
+    """A directory that has a pair of Megatron is a dataset, and the packs in it are others; a tokenizer is none."""
+    shutil.copytree(TOKENIZER, folder / "tokenizers" / "made")
+    for name in ("vocab.json", "merges.txt"):
+        (folder / "tokenizers" / "made" / name).write_text('{"a": 0}\n')
     for suffix in (".bin", ".idx"):
         shutil.copy(FIXTURES / "megatron" / f"gpt2_text_document{suffix}", folder / f"gpt2_text_document{suffix}")
 

@@ -3,7 +3,7 @@
 import struct
 
 import pytest
-from browsing import browse
+from browsing import browse, line, tab_of
 from paths import FIXTURES
 
 from tokfmt.browser.data.outline import Outline, Row, first_open
@@ -33,6 +33,8 @@ def test_an_index_entry_leads_to_its_sequence():
         await press("enter")
         assert app.entry.name == "sequences"
         assert app.tab.where == (11, 0)
+        await press("x")  # the part of the byte is closed
+        assert (app.tab.parts.section.title, app.tab.parts.field) == ("tokens", None)
 
     browse([PACK], steps)
 
@@ -55,3 +57,16 @@ def test_outline():
     assert outline.peek(Row(69, 68)).name == "69.68"
     outline.close(3)
     assert outline.line(Row(3, 2)) == 3
+
+
+def test_a_pack_without_its_index_has_no_documents_and_its_error_has_room(tmp_path):
+    cut = tmp_path / "cut.pbin"
+    cut.write_bytes(PACK.read_bytes()[:2000])
+
+    async def steps(app, press):
+        assert line(tab_of(app).strip, 0).endswith("994 · 0 padding")  # the separator is unknown, and so are documents
+        await press("3")
+        row = line(app.tab.list, 0)
+        assert row.startswith(" ✗ TF103  byte 2,000  the file")
+
+    browse([cut], steps, size=(120, 36))

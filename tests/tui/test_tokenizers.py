@@ -1,10 +1,22 @@
 """Tokenizers chosen and changed in the browser, and two of them side by side."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from amount import FUZZ_ONLY
-from browsing import BLOCKS, PACK, Choice, browse, load, notes, reader_text, tab_of
+from browsing import (
+    BLOCKS,
+    PACK,
+    Choice,
+    SourceRequest,
+    browse,
+    load,
+    notes,
+    open_session,
+    reader_text,
+    tab_of,
+)
 from made_tokenizers import llama3_like
 from paths import CORPUS, TOKENIZER, golden
 from textual.widgets import Input
@@ -32,6 +44,17 @@ def other(tmp_path_factory):
     home = tmp_path_factory.mktemp("llama")
     llama3_like().save(str(home / "tokenizer.json"))
     return home
+
+
+def test_a_recipe_is_shown_with_the_tokenizer_of_its_sources(tmp_path, other):
+    lines = ["tokfmt = 1"]
+    for name, made in (("a", TOKENIZER), ("b", TOKENIZER), ("c", other)):
+        tokfmt.convert(CORPUS, tmp_path / f"{name}.pbin", tokenizer=str(made), select="0:2", to_eos=1)
+        lines.append(f'[[source]]\nname = "{name}"\npath = "{name}.pbin"')
+        (tmp_path / f"{name}.toml").write_text("\n".join(lines))
+    agreed, differing = (SourceRequest((str(tmp_path / f"{name}.toml"),)) for name in "bc")
+    assert open_session(agreed).choice == (str(TOKENIZER), "manifests of the sources")
+    assert open_session(replace(differing, allow_loss=frozenset({"tokenizers"}))).choice is None
 
 
 def spans(tokenizer, text):

@@ -12,11 +12,8 @@ import pytest
 
 import tokfmt
 from tokfmt.errors import CorruptError, TruncatedError, UnsupportedError
-from tokfmt.formats.hdf5 import FORMAT
-from tokfmt.formats.hdf5.chunks import DamagedChunkError, Pipeline, fletcher32
-from tokfmt.formats.hdf5.container import open_hdf5
-from tokfmt.formats.hdf5.options import ReadOptions
-from tokfmt.plugin import Hints
+from tokfmt.formats.hdf5_arrays.chunks import DamagedChunkError, Pipeline, fletcher32
+from tokfmt.formats.hdf5_arrays.container import open_hdf5
 from tokfmt.testing import sequences
 
 WIDTH = 24
@@ -149,8 +146,8 @@ def test_threads_and_pickles(tmp_path):
 
 def test_a_reader_is_picklable(tmp_path):
     path = save(tmp_path / "a.h5", chunks=(1, 3, WIDTH))
-    for options in (ReadOptions(view="samples"), ReadOptions(stride="per-document")):
-        reader = FORMAT.open([path], options, Hints(eos_id=5))
+    for options in ({"view": "samples"}, {"stride": "per-document"}):
+        reader = tokfmt.open(path, eos=5, options=options).reader
         copy = pickle.loads(pickle.dumps(reader))
         assert copy.info == reader.info
         assert np.array_equal(copy.tokens(5, 900), reader.tokens(5, 900))

@@ -10,7 +10,7 @@ import tokfmt
 from tokfmt.errors import SeparatorUnknownError, UnsupportedError
 from tokfmt.formats.hdf5 import FORMAT
 from tokfmt.formats.hdf5.options import ReadOptions
-from tokfmt.plugin import Layout
+from tokfmt.plugin import Hints, Layout
 from tokfmt.testing import sequences
 
 HOME = FIXTURES / "hdf5"
@@ -114,10 +114,8 @@ def test_samples(name):
 @pytest.mark.parametrize("name", READABLE)
 def test_raw_values(name):
     """Every value of every field, chunk by chunk, against what h5py read."""
-    from tokfmt.formats.hdf5.container import open_hdf5
-
     for file in EXPECTED[name]["files"]:
-        table = open_hdf5(HOME / name / file["file"]).table
+        table = FORMAT.inspect([HOME / name / file["file"]], ReadOptions(), Hints()).opened[0].table
         assert np.array_equal(table.read(0, len(table)).reshape(file["shape"]), file["data"])
 
 

@@ -1,10 +1,11 @@
-"""Arrays of token IDs as people save them: NumPy's `.npy` and `.npz`, and bare integers.
+"""Arrays of token IDs as people save them: NumPy's `.npy` and `.npz`, HDF5 datasets, and bare integers.
 
     X.npy         0 .. 5   93 4E 55 4D 50 59     6, 7   version: 1.0, 2.0 or 3.0
                   8 ..     length of the header, u16 (1.0) or u32 (2.0, 3.0), little-endian
                   10, 12   {'descr': '<u2', 'fortran_order': False, 'shape': (N,), }, spaces, 0A
                   ..       the integers; the header states their dtype and byte order
     X.npz         a zip of NAME.npy, stored or deflated
+    X.h5          datasets of integers in the root group, contiguous or in chunks (deflate, shuffle, fletcher32)
     FOLDER        *.npy, one stream in natural order of their names; or one of these:
                   tokens.npy or input_ids.npy (N,), and cu_seqlens.npy or offsets.npy (D + 1,): 0, the ends of D
                   documents; or lengths.npy (D,); other arrays beside them are not read
@@ -16,6 +17,7 @@
 - One dimension is a stream. Two are rows, which are samples; `view=documents` reads them as one stream.
 - Of an .npz: the only array; or `tokens` or `input_ids`, with `cu_seqlens`, `offsets` or `lengths`; or arr_0, arr_1
   and so on, one document each, in the order of their numbers; or `member=NAME`.
+- Of an HDF5 file, which is detected as hdf5: with `--from array`, the only one, or as of an .npz.
 - `bounds=ends` reads cu_seqlens or offsets without the 0 in front, `bounds=starts` those without the last end.
 - Nothing states the separator. `--eos ID` splits a stream, after the ID or, with `side=before`, before it.
 - `bare=DTYPE` reads any file as bare integers, with `order=big`, `header=BYTES` to leave out, and `row=N`.
@@ -29,7 +31,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -39,7 +41,7 @@ from tokfmt.core.findings import Audit, Code, Finding, Problem, fatal
 from tokfmt.core.format import Confidence, Hints, Probe, Target, TokenWriter, WriterTraits
 from tokfmt.core.ragged import Offsets, offsets_of
 from tokfmt.core.reader import Separators, TokenReader, windows
-from tokfmt.errors import CorruptError, OptionError, UnsafeError, UnsupportedError
+from tokfmt.errors import CorruptError, OptionError, UnsafeError, UnsupportedError, missing_package
 from tokfmt.files.fields import Field, Section
 from tokfmt.files.file import File, names_in, natural_key, open_file
 from tokfmt.files.place import AnyPlace, Place
@@ -63,8 +65,13 @@ from tokfmt.formats.npy import HEAD, MAGIC, Header, header_bytes, header_of
 from tokfmt.formats.zarr_arrays.store import Zipped
 from tokfmt.wording import counted, printable
 
+if TYPE_CHECKING:
+    from tokfmt.formats.hdf5_arrays.container import Array
+    from tokfmt.formats.hdf5_arrays.table import Table
+
 TOKENS, BOUNDARIES, INDEX, TATM = "tokens.npy", "cu_seqlens.npy", "index.npy", "metadata.yaml"
 Dtype = Literal["uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64"]
+HDF5 = b"\x89HDF\r\n\x1a\n"
 _IDS = ("tokens", "input_ids")
 _ENDS = ("cu_seqlens", "offsets", "lengths")
 _LOOKED_AT = 1 << 20  # IDs whose rows are compared with their neighbors
@@ -82,7 +89,7 @@ class ReadOptions:
     header: int | None = option(None, "bytes before the first of bare integers; auto: none", minimum=1)
     row: int | None = option(None, "tokens per row of bare integers; auto: one stream", minimum=1)
     member: str | None = option(
-        None, "array of an .npz to read; auto: the only one, tokens, input_ids, or arr_0, arr_1, ..."
+        None, "array of an .npz or HDF5 file to read; auto: the only one, tokens, input_ids, or arr_0, arr_1, ..."
     )
     view: Literal["samples", "documents"] = option("samples", "rows are samples, or one stream that --eos splits")
     overlap: int | None = option(
@@ -149,6 +156,34 @@ class Inflated(Virtual):
         self._content = b""
 
     def to_stored_offset(self, offset: int) -> int | None:  # noqa: ARG002 - of no byte
+        return None
+
+
+class Decoded(Virtual):
+    """The values of a dataset of HDF5 that is stored in chunks, in native byte order."""
+
+    table: Table
+
+    @property
+    def size(self) -> int:
+        return self.table.size_bytes
+
+    def read_into(self, offset: int, buffer: memoryview) -> None:
+        out, row = buffer.cast("B"), self.table.shape[2] * self.table.dtype.itemsize
+        if not len(out):
+            return
+        first = offset // row
+        values = self.table.read(first, -(-(offset + len(out)) // row)).reshape(-1).view(np.uint8)
+        out[:] = values[offset - first * row :][: len(out)].data
+
+    def close(self) -> None:
+        super().close()
+        self.table.close()
+
+    def to_stored_offset(self, offset: int) -> int | None:  # noqa: ARG002 - of no byte
+        return None
+
+    def from_stored_offset(self, offset: int) -> int | None:  # noqa: ARG002 - of no byte
         return None
 
 
@@ -279,7 +314,7 @@ class ArrayFormat(FlatFormat):
         "TF791": Code(
             "not an array of token IDs",
             "It has no header of NumPy, a damaged one, or one of floats, objects or more than two dimensions; or a "
-            "member of an .npz cannot be read. The message has the cause.",
+            "member of an .npz or a dataset of an HDF5 file cannot be read. The message has the cause.",
         ),
         "TF792": Code(
             "the size contradicts the header",
@@ -408,6 +443,8 @@ class ArrayFormat(FlatFormat):
             return _bare(file, options)
         if file.read(0, min(file.size, 4)) == b"PK\3\4":
             return _zipped(file, options)
+        if file.read(0, min(file.size, len(HDF5))) == HDF5:
+            return _hdf5(file, options)
         beside = file.path.with_name(f"{file.path.name}.json")
         if not file.read(0, min(file.size, 6)).startswith(MAGIC) and beside.is_file():
             return _described(file, json_object(open_file(beside), _TEXT), options)
@@ -648,22 +685,101 @@ def _zipped(file: File, options: ReadOptions) -> FileLayout:
         raise UnsupportedError(
             file.path, what, expected="tokens, input_ids, or arr_0, arr_1, ...", found=_names(arrays), remedy=remedy
         )
+    ends = _ends_in(arrays, chosen)
     extent, shape, problems = _member(file, store, chosen)
-    layout = _shaped(extent, shape[1] if len(shape) > 1 else None, options)
-    ends = next((name for name in _ENDS if name in arrays and name != chosen), None)
+    index, _, wrong = _member(file, store, ends) if ends and len(shape) == 1 else (None, (), [])
+    if index is not None:
+        bounded_entries(file.path, index.tokens, extent.file)
     others = [name for name in arrays if name not in (chosen, ends)]
     for name in () if options.member else others[:_LOOKED_INTO]:
         _refuse_pickle(file.path, name, store.beginning(f"{name}.npy", 1 << 8))
+    return _named(chosen, extent, shape, ends, index, others, [*problems, *wrong], options)
+
+
+def _hdf5(file: File, options: ReadOptions) -> FileLayout:
+    """Return the layout of a dataset of an HDF5 file, or of one with boundaries."""
+    arrays: Sequence[str] = ()
+
+    def choose(names: Sequence[str], found: Sequence[str]) -> Sequence[str]:
+        nonlocal arrays
+        arrays = sorted(found, key=natural_key)
+        chosen = options.member or next((name for name in _IDS if name in names), "")
+        chosen = chosen or (arrays[0] if len(arrays) == 1 else "")
+        if chosen and chosen not in names:
+            raise UnsupportedError(file.path, f"has no dataset {printable(chosen)}", found=_names(sorted(names)))
+        if not chosen:
+            if not arrays:
+                what = "holds no dataset of integers with one or two dimensions in its root group"
+                raise UnsupportedError(file.path, what, found=_names(names))
+            what, remedy = "holds several datasets of integers", f"--from-opt member={arrays[0]} reads one"
+            raise UnsupportedError(file.path, what, expected="tokens or input_ids", found=_names(arrays), remedy=remedy)
+        ends = _ends_in(names, chosen)
+        return [chosen, ends] if ends else [chosen]
+
+    try:
+        from tokfmt.formats.hdf5_arrays.container import open_arrays
+
+        chosen, *rest = open_arrays(file.path, choose)
+    except ModuleNotFoundError as error:
+        raise missing_package(error, "array of HDF5", ["h5py", "deflate"]) from error
+    index = rest[0] if rest and len(chosen.shape) == 1 else None
+    if index is not None and len(index.shape) != 1:
+        raise CorruptError(file.path, f"dimensions of {index.name}", expected=1, found=len(index.shape))
+    if index is not None:  # They are read at once: the bytes of the file bound them, not what chunks claim to hold.
+        bounded_entries(file.path, index.shape[0], file)
+    ends = rest[0].name if rest else ""
+    others = [name for name in arrays if name not in (chosen.name, ends)]
+    extents = [_dataset(file, one) for one in (chosen, index) if one is not None]
+    return _named(
+        chosen.name, extents[0], chosen.shape, ends, extents[1] if index is not None else None, others, [], options
+    )
+
+
+def _dataset(file: File, array: Array) -> Extent:
+    """Return the integers of a dataset of HDF5."""
+    table, count = array.table, int(np.prod([int(n) for n in array.shape], dtype=object))
+    if array.begin is not None:
+        return Extent(file, array.begin, count, table.dtype)
+    return Extent(Decoded(file, table=table), 0, count, table.dtype.newbyteorder("="))
+
+
+def _ends_in(names: Sequence[str], chosen: str) -> str:
+    """Return the name of the array that states the boundaries of documents; "" without one."""
+    return next((name for name in _ENDS if name in names and name != chosen), "")
+
+
+def _named(
+    name: str,
+    extent: Extent,
+    shape: Sequence[int],
+    ends: str,
+    index: Extent | None,
+    others: Sequence[str],
+    problems: Sequence[Problem],
+    options: ReadOptions,
+) -> FileLayout:
+    """Return the layout of one array of several that a file names.
+
+    Args:
+        name: Of the array.
+        extent: Its integers.
+        shape: Its shape.
+        ends: Name of the array of boundaries; "" without one.
+        index: The integers of `ends`; None if they are not read.
+        others: Names of the arrays that are not read.
+        problems: Those of both arrays.
+        options: The parsed read options.
+    """
+    layout = _shaped(extent, shape[1] if len(shape) > 1 else None, options)
     notes = (*layout.notes, *((f"other arrays are not read: {_names(others)}",) if others else ()))
-    layout = replace(layout, problems=problems, notes=notes, extras={**layout.extras, "array": printable(chosen)})
-    if ends is None or len(shape) > 1:
-        return layout
-    index, _, wrong = _member(file, store, ends)
-    bounded_entries(file.path, index.tokens, extent.file)
-    starts, contradicted = _boundaries(ends, index, extent.tokens, options)
-    problems = [*problems, *wrong, *contradicted]
-    extras = {**layout.extras, "boundaries": ends}
-    return replace(layout, starts=starts, separators=Separators.TRAILING, problems=problems, extras=extras)
+    extras = {**layout.extras, "array": printable(name)}
+    if index is None:
+        return replace(layout, problems=problems, notes=notes, extras=extras)
+    starts, wrong = _boundaries(ends, index, extent.tokens, options)
+    return replace(
+        layout, problems=[*problems, *wrong], notes=notes, starts=starts, separators=Separators.TRAILING,
+        extras={**extras, "boundaries": ends},
+    )  # fmt: skip
 
 
 def _refuse_pickle(path: Place, name: str, head: bytes) -> None:

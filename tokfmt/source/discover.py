@@ -152,6 +152,13 @@ def holds_others(directory: Place, format_: Format) -> bool:
     return False
 
 
+_TOKENIZER = "tokenizer.json"
+_OF_TOKENIZER = {
+    *(_TOKENIZER, "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json"),
+    *("vocab.json", "vocab.txt", "merges.txt"),
+}
+"""Files of the directory of a tokenizer, which are not datasets beside its tokenizer.json."""
+
 _LOOKED_INTO = 3  # subdirectories, because each takes some requests to a store
 
 
@@ -164,7 +171,8 @@ class Skipped(NamedTuple):
 def datasets_below(directory: Place, name: str | None) -> Iterator[tuple[Place, Format | TokfmtError] | Skipped]:
     """Yield the datasets of a directory and of those below it, with their formats, as they are found.
 
-    A directory that is a dataset of some of its files may have others, which are datasets of their own.
+    A directory that is a dataset of some of its files may have others, which are datasets of their own. The files of a
+    tokenizer are not.
 
     Args:
         directory: The directory.
@@ -180,6 +188,9 @@ def datasets_below(directory: Place, name: str | None) -> Iterator[tuple[Place, 
             continue
         if path.parent != last:
             seen, last = set(), path.parent
+        if path.name in _OF_TOKENIZER and _TOKENIZER in names_in(path.parent):
+            yield Skipped(path)
+            continue
         try:
             detected = format_of(path, name)
             main = detected.canonical(registry.of_prefix(path))  # files beside it, such as an index, stand for it too

@@ -313,6 +313,7 @@ SEVERITIES = {"error": "✗", "warning": "▲", "info": "·"}
 """The mark of each severity, the worst first."""
 
 _PLACE = 36  # cells of a place at most
+_MARK, _WORDED = 11, 60  # cells of a severity in words, and of a line that has it
 
 
 @dataclass(frozen=True)
@@ -350,12 +351,14 @@ class FindingLines(Lines):
     def cells(self, line: int, width: int) -> Cells:
         finding, room = self.findings[line], self._place_cells
         severity = finding.severity if finding.severity in SEVERITIES else "info"
+        mark = f" {SEVERITIES[severity]} "
+        mark = fitted(mark + finding.severity, _MARK) if width >= _WORDED else mark  # the sign alone beside the bytes
         head = [
-            (fitted(f" {SEVERITIES[severity]} {finding.severity}", 11), severity),
+            (mark, severity),
             (fitted(finding.code, 7), "code"),
             (f"{fitted(self._places[line], room)}  ", "place"),
         ]
-        return [*head, (fitted(printable(finding.message), max(1, width - 18 - room - 2)), "message")]
+        return [*head, (fitted(printable(finding.message), max(1, width - len(mark) - 7 - room - 2)), "message")]
 
     def record(self, line: int) -> Mapping[str, object]:
         return asdict(self.findings[line])

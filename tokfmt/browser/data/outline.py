@@ -138,8 +138,16 @@ _SCANNED = 1024  # fields of a section whose offsets do not ascend
 
 
 def row_of_byte(outline: Outline, path: Place, offset: int) -> Row | None:
-    """Return the field of an open section that holds a byte of a file; None without one. Reads."""
+    """Return the field of an open section that holds a byte of a file, or the section of the byte if it is closed.
+
+    The section of a byte is the one that begins last up to it. None if no field of an open section holds the byte, or
+    nothing begins before it. Reads.
+    """
+    begins, last = -1, None
     for number, section in enumerate(outline.sections):
+        start = _begins(section, path)
+        if start is not None and begins < start <= offset:
+            begins, last = start, number
         count = outline.counts.get(number, 0) if outline.is_open(number) else 0
 
         def field(at: int, number: int = number) -> Field | None:
@@ -163,7 +171,16 @@ def row_of_byte(outline: Outline, path: Place, offset: int) -> Row | None:
         scanned = next((at for at in range(min(count, _SCANNED)) if holds(at)), None)
         if scanned is not None:
             return Row(number, scanned)
-    return None
+    return None if last is None or outline.is_open(last) else Row(last)
+
+
+def _begins(section: Section, path: Place) -> int | None:
+    """Return the byte offset in a file of the first field of a section; None without one. Reads."""
+    try:
+        found = next(iter(section.fields(0, 1)), None)
+    except TokfmtError:
+        return None
+    return None if found is None or (found.path or section.path) != path else found.offset
 
 
 def sequence_of(session: Session, section: Section, field: Field) -> Where | None:

@@ -83,6 +83,7 @@ class RowParts:
         borders: Units at which the loss begins or ends, and the first one of the padding.
         prompts: Intervals of units that are not trained, if there are more of them than documents.
         odd: How the loss mask differs from that of most samples, in words; "" if it does not.
+        divided: It is known where documents begin in the row.
     """
 
     row: int
@@ -95,6 +96,7 @@ class RowParts:
     borders: Sequence[int] = ()
     prompts: Sequence[range] = ()
     odd: str = ""
+    divided: bool = True
 
     @property
     def is_alone(self) -> bool:
@@ -111,7 +113,8 @@ class RowParts:
         """Return the length as a sum: of prompt, trained and padding, if a part is not trained; else of documents."""
         padding, count = self.length - self.filled, len(self.parts)
         if self.trained is None or not self.prompts:
-            return f"{self.length:,} · {counted(count, 'doc')} · {padding:,} padding"
+            documents = [counted(count, "doc")] if self.divided else []
+            return " · ".join([f"{self.length:,}", *documents, f"{padding:,} padding"])
         return (
             f"{self.length:,} = {self.filled - self.trained:,} prompt + {self.trained:,} trained + {padding:,} padding"
         )
@@ -212,7 +215,8 @@ def _of_stored(port: RowSource, token_style: TokenStyle, row: int, length: int) 
     begins = np.flatnonzero(begins_of(piece, token_style))[: MOST - 1].tolist()
     bounds = sorted({0, *(at for at in begins if at < filled), filled})
     parts = [SamplePart(a, b, shade=k % 2) for k, (a, b) in enumerate(pairwise(bounds))]
-    return RowParts(row, length, filled, parts)
+    divided = piece.begins is not None or token_style.separator is not None
+    return RowParts(row, length, filled, parts, divided=divided)
 
 
 # from a token to where it comes from

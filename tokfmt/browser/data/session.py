@@ -79,14 +79,22 @@ class Vocabulary(NamedTuple):
         return self.handle.added if eos is None else self.handle.added | {eos}
 
 
-def choose(path: Place, given: str | None) -> Choice | None:
-    """Return the tokenizer to show a dataset with; None if no option, file or earlier run names one."""
+def choose(path: Place, given: str | None, made_by: Mapping[str, Any] | None = None) -> Choice | None:
+    """Return the tokenizer to show a dataset with; None if no option, file or earlier run names one.
+
+    Args:
+        path: The dataset.
+        given: The tokenizer that the user names.
+        made_by: The tokenizer that made all IDs of a recipe, by the manifests of its sources.
+    """
     if given is not None:
         return Choice(given, "--tokenizer")
-    manifest = read_manifest(path).tokenizer
-    named = manifest.get("name") if manifest is not None else None
+    manifest, source = read_manifest(path), f"manifest of {path.name}"
+    if manifest.tokenizer is None and made_by is not None:
+        manifest, source = manifest._replace(content={"tokenizer": made_by}), "manifests of the sources"
+    named = manifest.tokenizer.get("name") if manifest.tokenizer is not None else None
     if isinstance(named, str) and named:
-        return Choice(located_tokenizer(path).place or named, f"manifest of {path.name}")
+        return Choice(located_tokenizer(path, manifest).place or named, source)
     named = _of_params(path)
     if named:
         return Choice(_located(named, path), _PARAMS)
@@ -377,7 +385,7 @@ def open_session(request: SourceRequest, tokenizer: str | None = None) -> Sessio
     info = first.views[0].reader.info
     split = info.split or ""
     splits = (split, *info.other_splits) if split else ()
-    choice = choose(shown_path(request), tokenizer)
+    choice = choose(shown_path(request), tokenizer, info.made_by)
     names = tuple(sorted(splits, key=natural_key))
     return Session(
         request,

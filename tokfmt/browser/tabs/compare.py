@@ -56,7 +56,7 @@ def verdict(comparison: Comparison | None, unit: str, waiting: str = "") -> list
         parts.append((f"✓ identical: {counted(comparison.alike, unit)}", "good"))
     elif comparison.unlike_from is not None:
         parts.append((f"≠ different from {unit} {comparison.unlike_from:,} on", "bad"))
-    else:
+    elif comparison.alike:
         parts.append(("identical so far", "good"))
     return parts
 

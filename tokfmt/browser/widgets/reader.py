@@ -582,8 +582,10 @@ class TokenDetails(Static):
 
     def _sample(self, facts: TokenFacts) -> Iterator[Content]:
         if facts.is_trained is not None:
-            words, style = ("trained", "$foreground") if facts.is_trained else ("not trained", _MARK)
-            yield Content.styled(words, style)
+            # the first token of a sample has a label, which is the next token, and is the label of none
+            alone = not facts.unit and facts.mask != 0 and facts.label is not None and facts.label >= 0
+            other = "no label before it" if alone else "not trained"
+            yield Content.styled("trained", "$foreground") if facts.is_trained else Content.styled(other, _MARK)
         if facts.label is not None:
             spelled = "" if facts.label_spelled is None else f" “{roomy(facts.label_spelled)}”"
             yield self._pair("label", f"{facts.label}{spelled}{', masked' if facts.mask == 0 else ''}")

@@ -19,7 +19,6 @@ from tokfmt.errors import (
 )
 from tokfmt.files.fields import Section
 from tokfmt.files.place import Place
-from tokfmt.formats.hdf5.container import Hdf5File, WriterAttributes, open_hdf5
 from tokfmt.formats.hdf5.files import Params, arrange, files_in, params_beside
 from tokfmt.formats.hdf5.options import PARAMS, ReadOptions
 from tokfmt.formats.hdf5.partial import open_first
@@ -34,6 +33,7 @@ from tokfmt.formats.hdf5.problems import (
     size_problems,
     stated_by,
 )
+from tokfmt.formats.hdf5_arrays.container import Hdf5File, WriterAttributes, open_hdf5
 
 _FIND = "Find the missing file; --from-opt gaps=accept reads the others, and cuts documents at the gap"
 _CODES = {TruncatedError: "TF304", UnsafeError: "TF305", CorruptError: "TF303"}

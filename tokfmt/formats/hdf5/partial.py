@@ -18,8 +18,8 @@ from tokfmt.core.reader import Damage
 from tokfmt.errors import NO_DAMAGE, FormatError, TruncatedError
 from tokfmt.files.file import File, open_file
 from tokfmt.files.place import Place
-from tokfmt.formats.hdf5.chunks import ChunkMap, check_map
-from tokfmt.formats.hdf5.container import (
+from tokfmt.formats.hdf5_arrays.chunks import ChunkMap, check_map
+from tokfmt.formats.hdf5_arrays.container import (
     Hdf5File,
     box_of,
     header_of,
@@ -30,7 +30,7 @@ from tokfmt.formats.hdf5.container import (
     stated_end,
     storage_of,
 )
-from tokfmt.formats.hdf5.table import Table, unit_of
+from tokfmt.formats.hdf5_arrays.table import Table, unit_of
 from tokfmt.wording import counted, printable
 
 _HEAD = 96  # bytes of a superblock, where no chunk can be

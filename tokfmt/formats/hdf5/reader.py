@@ -17,7 +17,6 @@ from tokfmt.core.rows import ROWS, Continuation, continuation
 from tokfmt.errors import CorruptError, Loss, TruncatedError, UnsupportedError
 from tokfmt.files.place import Place
 from tokfmt.formats.hdf5.beginning import FIRST, SampledRows, is_long, row_bytes, spread_samples
-from tokfmt.formats.hdf5.container import Hdf5File, WriterAttributes
 from tokfmt.formats.hdf5.files import Params, follow_by_name
 from tokfmt.formats.hdf5.options import PARAMS, ReadOptions
 from tokfmt.formats.hdf5.problems import AS_SAMPLES, goes_on, pad_id_of
@@ -37,7 +36,8 @@ from tokfmt.formats.hdf5.samples import (
     torn,
 )
 from tokfmt.formats.hdf5.stride import chained, continued, join, judge, pieces_of, scan_segments
-from tokfmt.formats.hdf5.table import Rows
+from tokfmt.formats.hdf5_arrays.container import Hdf5File, WriterAttributes
+from tokfmt.formats.hdf5_arrays.table import Rows
 from tokfmt.model.select import Beginning
 from tokfmt.wording import counted
 

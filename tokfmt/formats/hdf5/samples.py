@@ -35,7 +35,7 @@ from tokfmt.core.reader import (
 from tokfmt.errors import CorruptError, UnsupportedError
 from tokfmt.files.place import Place
 from tokfmt.formats.hdf5.beginning import SampledRows
-from tokfmt.formats.hdf5.table import Rows, Values
+from tokfmt.formats.hdf5_arrays.table import Rows, Values
 from tokfmt.model.batch import Boundaries
 from tokfmt.model.readers import laid_reader
 from tokfmt.model.select import Indexed, View

@@ -17,8 +17,9 @@ from tokfmt.errors import CorruptError
 from tokfmt.files.fields import Field, Section
 from tokfmt.files.file import File, open_file
 from tokfmt.files.place import Place
-from tokfmt.formats.hdf5.chunks import DEFLATE, FLETCHER32, SHUFFLE, ChunkMap, DamagedChunkError
-from tokfmt.formats.hdf5.container import (
+from tokfmt.formats.hdf5.problems import examples_problem, stated_by
+from tokfmt.formats.hdf5_arrays.chunks import DEFLATE, FLETCHER32, SHUFFLE, ChunkMap, DamagedChunkError
+from tokfmt.formats.hdf5_arrays.container import (
     FILTER_NAMES,
     attribute_of,
     box_of,
@@ -30,8 +31,7 @@ from tokfmt.formats.hdf5.container import (
     superblock_fields,
     within,
 )
-from tokfmt.formats.hdf5.problems import examples_problem, stated_by
-from tokfmt.formats.hdf5.table import Table
+from tokfmt.formats.hdf5_arrays.table import Table
 
 _NAMES = {DEFLATE: "deflate", SHUFFLE: "shuffle", FLETCHER32: "fletcher32", **FILTER_NAMES}
 _ATTRIBUTES = 64  # attributes of an object that are listed

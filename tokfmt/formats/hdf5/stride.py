@@ -42,7 +42,7 @@ from tokfmt.core.rows import ROWS, Continuation
 from tokfmt.errors import CorruptError
 from tokfmt.formats.hdf5.beginning import SampledRows
 from tokfmt.formats.hdf5.samples import Pieces, Scan, Tally, check_ids_of
-from tokfmt.formats.hdf5.table import Rows, Values
+from tokfmt.formats.hdf5_arrays.table import Rows, Values
 
 MINIMUM_PAIRS = 4  # minimum number of neighbors to infer anything from
 _BORDERS, _MAXIMUM_BORDERS, _TURNS, _SIGMAS = 16, 4096, 32, 5

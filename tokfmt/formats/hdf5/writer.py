@@ -35,9 +35,9 @@ from tokfmt.core.reader import INT32_MAX, U16, U32, WINDOW, Dtype, Separators, T
 from tokfmt.core.rows import ROWS
 from tokfmt.errors import OptionError, TokenRangeError
 from tokfmt.files.file import write_error, writing
-from tokfmt.formats.hdf5.container import WriterAttributes
 from tokfmt.formats.hdf5.options import WriteOptions
 from tokfmt.formats.hdf5.packing import REACH, Packer
+from tokfmt.formats.hdf5_arrays.container import WriterAttributes
 
 RAW = 1 << 31
 """Bit in the sizes of a part that marks a chunk without compression."""

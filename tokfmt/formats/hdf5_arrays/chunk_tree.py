@@ -40,7 +40,7 @@ from numpy.typing import NDArray
 
 from tokfmt.errors import CorruptError
 from tokfmt.files.file import File
-from tokfmt.formats.hdf5.chunks import ChunkMap, Found, check_map, stored_as
+from tokfmt.formats.hdf5_arrays.chunks import ChunkMap, Found, check_map, stored_as
 
 _LAYOUT, _CONTINUED = 8, 16  # types of messages
 _BLOCKS, _LARGEST = 16, 1 << 16  # maximum number of message blocks of a header, and bytes of one
@@ -108,7 +108,8 @@ class ChunkTree:
     def _nodes(self, offsets: Sequence[int]) -> Iterator[tuple[int, NDArray[np.int64], Any]]:
         """Yield the level of each node, the chunk numbers at which its children begin, their end, and all keys."""
         entry = np.dtype([("size", "<u4"), ("mask", "<u4"), ("first", "<u8", (self.rank + 1,)), ("child", "<u8")])
-        shape, grid = np.array(self.chunks.shape[: self.rank]), np.array(self.chunks.grid[: self.rank])
+        axes = [0, 2] if self.rank == 2 else list(range(self.rank))  # rows of one field, or all
+        shape, grid = np.array(self.chunks.shape)[axes], np.array(self.chunks.grid)[axes]
         steps = np.append(np.cumprod(grid[::-1])[::-1][1:], 1)
         for at in offsets:
             if at + 24 > self.file.size:

@@ -1,4 +1,4 @@
-"""Decode the chunks of the dataset `data`, and know their places, without the HDF5 library.
+"""Decode the chunks of a dataset of integers, and know their places, without the HDF5 library.
 
 The HDF5 library returns the chunk map once: place (8 bytes), size and skipped filters (4 bytes) of each chunk. It is
 checked against the file and kept as two arrays. If few rows of a file are read, their chunks are looked up; see
@@ -204,7 +204,9 @@ LARGEST_CHUNK = 1 << 26
 LARGEST_RATIO = 1100  # deflate cannot do better than 1,032 to 1
 
 
-def empty_map(file: File, shape: tuple[int, int, int], chunk: tuple[int, int, int], pipeline: Pipeline) -> ChunkMap:
+def empty_map(
+    file: File, shape: tuple[int, int, int], chunk: tuple[int, int, int], pipeline: Pipeline, name: str = "data"
+) -> ChunkMap:
     """Return a chunk map without chunks, after a check that its claims fit the size of the file.
 
     Args:
@@ -212,6 +214,7 @@ def empty_map(file: File, shape: tuple[int, int, int], chunk: tuple[int, int, in
         shape: Shape of the dataset, [rows, fields, width].
         chunk: Shape of a chunk, [rows, fields, width].
         pipeline: Filters and item size; its `nominal` is ignored.
+        name: Of the dataset, for messages.
 
     Raises:
         FormatError: The dataset claims more values or chunks than the file can hold.
@@ -221,7 +224,7 @@ def empty_map(file: File, shape: tuple[int, int, int], chunk: tuple[int, int, in
     if nominal > LARGEST_CHUNK:
         raise UnsafeError(
             file.path,
-            "a chunk of 'data' is too large to decode",
+            f"a chunk of '{name}' is too large to decode",
             expected=f"at most {LARGEST_CHUNK:,} bytes",
             found=f"{nominal:,}",
             remedy="Store one chunk per sample with h5repack -l CHUNK=1x3xN",
@@ -229,7 +232,7 @@ def empty_map(file: File, shape: tuple[int, int, int], chunk: tuple[int, int, in
     if declared > LARGEST_RATIO * file.size:
         raise UnsafeError(
             file.path,
-            f"'data' claims more than {LARGEST_RATIO:,} times the size of the file",
+            f"'{name}' claims more than {LARGEST_RATIO:,} times the size of the file",
             expected=f"at most {LARGEST_RATIO * file.size:,} bytes",
             found=f"{declared:,}",
         )
@@ -237,7 +240,7 @@ def empty_map(file: File, shape: tuple[int, int, int], chunk: tuple[int, int, in
     if math.prod(grid) > file.size:
         raise UnsafeError(
             file.path,
-            "'data' claims more chunks than the file has bytes",
+            f"'{name}' claims more chunks than the file has bytes",
             expected=f"at most {file.size:,}",
             found=math.prod(grid),
         )
@@ -261,6 +264,8 @@ def read_map(dataset: Any, chunks: ChunkMap) -> ChunkMap:
         place = at[0] // chunk[0]
         if len(at) == 3:
             place = (place * grid[1] + at[1] // chunk[1]) * grid[2] + at[2] // chunk[2]
+        elif len(at) == 2:
+            place = place * grid[2] + at[1] // chunk[2]
         if 0 <= place < len(places) and info.byte_offset is not None:
             places[place], sizes[place] = stored_as(info.byte_offset, info.size, info.filter_mask)
 

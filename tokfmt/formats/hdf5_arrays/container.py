@@ -1,4 +1,4 @@
-"""Open an untrusted HDF5 file: read the headers of the dataset `data`, and locate its values.
+"""Open an untrusted HDF5 file: read the headers of a dataset of integers, and locate its values.
 
 The HDF5 library only reads headers here. It never reads a value, so it never uses a filter plug-in, a virtual source or
 an external file. tokfmt refuses every feature by name that would make the library read outside of the file.
@@ -27,7 +27,7 @@ from __future__ import annotations
 import io
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -38,7 +38,6 @@ import numpy as np
 from tokfmt.core.annotation import shown
 from tokfmt.errors import (
     CorruptError,
-    FormatError,
     TruncatedError,
     UnsafeError,
     UnsupportedError,
@@ -46,10 +45,11 @@ from tokfmt.errors import (
 from tokfmt.files.fields import Field
 from tokfmt.files.file import File, Stream, open_file
 from tokfmt.files.place import LocalPlace, Place
-from tokfmt.formats.hdf5.chunk_tree import ChunkTree, root_of
-from tokfmt.formats.hdf5.chunks import (
+from tokfmt.formats.hdf5_arrays.chunk_tree import ChunkTree, root_of
+from tokfmt.formats.hdf5_arrays.chunks import (
     DEFLATE,
     FLETCHER32,
+    LARGEST_CHUNK,
     SHUFFLE,
     ChunkMap,
     Pipeline,
@@ -57,7 +57,7 @@ from tokfmt.formats.hdf5.chunks import (
     empty_map,
     read_map,
 )
-from tokfmt.formats.hdf5.table import Table, unit_of
+from tokfmt.formats.hdf5_arrays.table import Table, unit_of
 from tokfmt.wording import printable
 
 SIGNATURE = b"\x89HDF\r\n\x1a\n"
@@ -92,12 +92,32 @@ class WriterAttributes(NamedTuple):
     first_mask: int | None = None
 
 
+SAMPLES, ARRAYS = (3, 1), (2, 1)
+"""Numbers of dimensions of `data`, and of datasets that `open_arrays` opens."""
+
+
+class Array(NamedTuple):
+    """A dataset of one or two dimensions.
+
+    Attributes:
+        name: Name in the root group.
+        shape: Shape as declared.
+        table: Its rows.
+        begin: Byte offset of its values; None if they are in chunks.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    table: Table
+    begin: int | None
+
+
 class Storage(NamedTuple):
-    """The storage of `data`.
+    """The storage of a dataset.
 
     Attributes:
         dtype: Dtype as declared, with its byte order.
-        shape: Shape as declared, of rank 3 or 1.
+        shape: Shape as declared.
         where: Byte offset of its values, or its chunk map, which is not yet compared with the file.
         chunk: Shape of a chunk; None if contiguous.
         filters: Filter numbers in the order of writing.
@@ -310,44 +330,63 @@ def _stored(file: File, handle: Any, *, few: bool) -> Hdf5File:
     # the library asks for the nodes of an index one after the other, which takes a request each from a store
     header = handle.id.links.get_info(b"data").u if few or not file.path.is_local else None
     kind, shape, where, chunk, filters = storage_of(file, dataset, header=header)
+    _check_chunks(file, where, shape, few=few)
+    return header_of(file, handle, dataset, Table(file, box_of(shape), kind, where), chunk, filters)
+
+
+def _check_chunks(file: File, where: int | ChunkMap, shape: tuple[int, ...], *, few: bool = False) -> None:
+    """Compare the chunks of a dataset with the file; with `few`, only those that are not looked up later."""
     if isinstance(where, ChunkMap) and where.find is None:
         check_map(file, where, unit_of(box_of(shape)))
     elif isinstance(where, ChunkMap) and not few:
         where.know((0, len(where.places)))
-    return header_of(file, handle, dataset, Table(file, box_of(shape), kind, where), chunk, filters)
 
 
-def storage_of(file: File, dataset: Any, *, cut: bool = False, header: int | None = None) -> Storage:
-    """Return dtype, shape, place, chunks and filters of `data`.
+def storage_of(
+    file: File,
+    dataset: Any,
+    *,
+    name: str = "data",
+    ranks: Sequence[int] = SAMPLES,
+    cut: bool = False,
+    header: int | None = None,
+) -> Storage:
+    """Return dtype, shape, place, chunks and filters of a dataset.
 
     Args:
         file: The file.
-        dataset: `data`, opened by the library.
+        dataset: The dataset, opened by the library.
+        name: Its name, for messages.
+        ranks: Numbers of dimensions that it may have.
         cut: Accept values that end after the end of the file, because it was cut.
         header: Byte offset of its object header, to look up chunks when they are read; None looks up all of them now.
 
     Raises:
-        FormatError: The values are not integers of rank 3 or 1, are outside of this file, or have an unknown storage.
+        FormatError: The values are not integers of these ranks, are outside of this file, or have an unknown storage.
     """
     from h5py import h5d
 
-    kind, shape = dtype_of(file, dataset.get_type()), shape_of(file, dataset)
     properties = dataset.get_create_plist()
+    layout = properties.get_layout()
+    if layout == h5d.VIRTUAL:  # Its shape may depend on other files.
+        what, remedy = f"'{name}' is a virtual dataset: its values are in other files", "Give those files instead"
+        raise UnsafeError(file.path, what, remedy=remedy)
+    kind, shape = dtype_of(file, dataset.get_type(), name), shape_of(file, dataset, name, ranks)
     if properties.get_external_count():
         raise UnsafeError(
             file.path,
-            "the values of 'data' are in other files (external storage)",
+            f"the values of '{name}' are in other files (external storage)",
             remedy="Make one file with h5repack",
         )
-    filters = filters_of(file, properties, kind.itemsize)
-    layout = properties.get_layout()
+    filters = filters_of(file, properties, kind.itemsize, name)
     if layout == h5d.CONTIGUOUS:
-        place = _contiguous(file, dataset, math.prod(shape) * kind.itemsize, cut=cut)
+        place = _contiguous(file, dataset, math.prod(shape) * kind.itemsize, name, cut=cut)
         return Storage(kind, shape, place, None, filters)
     if layout != h5d.CHUNKED:
-        raise _other_layout(file, layout == h5d.VIRTUAL)
+        what = f"'{name}' is stored in its own header (compact layout)"
+        raise UnsupportedError(file.path, what, remedy=_REPACK)
     chunk = tuple(int(n) for n in properties.get_chunk())
-    where = empty_map(file, box_of(shape), box_of(chunk), Pipeline(filters, 0, kind.itemsize))
+    where = empty_map(file, box_of(shape), box_of(chunk), Pipeline(filters, 0, kind.itemsize), name)
     if header is not None and (root := root_of(file, header)) is not None:
         tree = ChunkTree(file, root, len(shape), where, unit_of(box_of(shape)))
         return Storage(kind, shape, where.looked_up_by(tree.find), chunk, filters)
@@ -393,8 +432,6 @@ def open_data(file: File, handle: Any) -> Any:
     Raises:
         FormatError: The file has none, or a soft or external link of that name, which is not followed.
     """
-    from h5py import h5d, h5l, h5o
-
     names = set(root_names(handle))
     if b"data" not in handle.id:
         if "data_0" in names:
@@ -404,28 +441,90 @@ def open_data(file: File, handle: Any) -> Any:
                 remedy="tokfmt reads files with one dataset 'data'",
             )
         listed = ", ".join(sorted(names)[:8]) or "nothing"
-        remedy = "numpy.save('x.npy', h5py.File(PATH)['NAME'][:]) writes one as an array, which tokfmt reads"
+        arrays = sorted(name for name in names if _is_array(handle, name))
+        named = [*(name for name in ("tokens", "input_ids") if name in arrays), *arrays]
+        remedy = f"--from array --from-opt member={named[0]} reads its IDs" if named else None
         raise CorruptError(file.path, "holds no dataset 'data'", found=listed, remedy=remedy)
-    if handle.id.links.get_info(b"data").type != h5l.TYPE_HARD:
+    return _opened(file, handle, "data")
+
+
+def _opened(file: File, handle: Any, name: str) -> Any:
+    """Open a dataset of the root group with the library; for errors see `open_data`."""
+    from h5py import h5d, h5l, h5o
+
+    if handle.id.links.get_info(name.encode()).type != h5l.TYPE_HARD:
         raise UnsafeError(
             file.path,
-            "'data' is a soft or external link, which may point outside of the file",
+            f"'{printable(name)}' is a soft or external link, which may point outside of the file",
             remedy="Copy the dataset itself into the file",
         )
-    dataset = h5o.open(handle.id, b"data")  # `h5o.get_info` states its type too, but reads the whole index of chunks
+    dataset = h5o.open(handle.id, name.encode())  # `h5o.get_info` states its type too, but reads the index of chunks
     if not isinstance(dataset, h5d.DatasetID):
-        raise CorruptError(file.path, "'data' is not a dataset but a group or a type")
+        raise CorruptError(file.path, f"'{printable(name)}' is not a dataset but a group or a type")
     return dataset
 
 
-def dtype_of(file: File, kind: Any) -> np.dtype[np.integer[Any]]:
+def open_arrays(path: Place, choose: Callable[[Sequence[str], Sequence[str]], Sequence[str]]) -> list[Array]:
+    """Open datasets of one or two dimensions in the root group.
+
+    Args:
+        path: The file.
+        choose: Returns the names of those to open. It gets all names, up to 64, and those of integers of one or two
+            dimensions.
+
+    Raises:
+        FormatError: It is not a regular HDF5 file, or a chosen dataset is unsafe, damaged or of another kind.
+    """
+
+    def look(file: File, handle: Any) -> list[Array]:
+        names = list(root_names(handle))
+        arrays = [name for name in names if _is_array(handle, name)]
+        return [_array(file, handle, name) for name in choose(names, arrays)]
+
+    return within(path, look)
+
+
+def _is_array(handle: Any, name: str) -> bool:
+    """Return whether a name in the root group is that of integers of one or two dimensions in this file."""
+    from h5py import h5d, h5l, h5o, h5t
+
+    with suppress(*_LIBRARY_ERRORS):
+        if "/" in name or handle.id.links.get_info(name.encode()).type != h5l.TYPE_HARD:
+            return False
+        dataset = h5o.open(handle.id, name.encode())
+        if not isinstance(dataset, h5d.DatasetID) or dataset.get_type().get_class() != h5t.INTEGER:
+            return False
+        # The shape of a virtual dataset may depend on other files.
+        return dataset.get_create_plist().get_layout() != h5d.VIRTUAL and dataset.rank in ARRAYS
+    return False
+
+
+def _array(file: File, handle: Any, name: str) -> Array:
+    """Open a dataset of one or two dimensions in the root group; for errors see `open_arrays`."""
+    if "/" in name:  # The library would follow it as a path.
+        raise UnsupportedError(file.path, f"'{printable(name)}' is not a name of a dataset", expected="no slash")
+    dataset = _opened(file, handle, name)
+    header = None if file.path.is_local else handle.id.links.get_info(name.encode()).u
+    dtype, shape, where, _, _ = storage_of(file, dataset, name=name, ranks=ARRAYS, header=header)
+    if math.prod(shape[1:]) * dtype.itemsize > LARGEST_CHUNK:
+        raise UnsafeError(
+            file.path,
+            f"a row of '{name}' is too large to read",
+            expected=f"at most {LARGEST_CHUNK:,} bytes",
+            found=f"{math.prod(shape[1:]) * dtype.itemsize:,}",
+        )
+    _check_chunks(file, where, shape)
+    return Array(name, shape, Table(file, box_of(shape), dtype, where), where if isinstance(where, int) else None)
+
+
+def dtype_of(file: File, kind: Any, name: str = "data") -> np.dtype[np.integer[Any]]:
     """Return the dtype of an integer type of HDF5; raise UnsupportedError for any other type."""
     from h5py import h5t
 
     if kind.get_class() != h5t.INTEGER:
         raise UnsupportedError(
             file.path,
-            "'data' does not hold integers",
+            f"'{name}' does not hold integers",
             expected="token IDs",
             found={h5t.FLOAT: "floats", h5t.STRING: "text", h5t.COMPOUND: "records"}.get(kind.get_class(), "others"),
         )
@@ -433,7 +532,7 @@ def dtype_of(file: File, kind: Any) -> np.dtype[np.integer[Any]]:
     if size not in (1, 2, 4, 8) or kind.get_precision() != 8 * size or kind.get_offset():
         raise UnsupportedError(
             file.path,
-            "'data' holds integers of an unusual width",
+            f"'{name}' holds integers of an unusual width",
             expected="all bits of 1, 2, 4 or 8 bytes",
             found=f"{kind.get_precision()} bits of {size} bytes",
         )
@@ -441,30 +540,33 @@ def dtype_of(file: File, kind: Any) -> np.dtype[np.integer[Any]]:
     return np.dtype(f"{'>' if order == h5t.ORDER_BE else '<'}{sign}{size}")
 
 
-def shape_of(file: File, dataset: Any) -> tuple[int, ...]:
-    """Return the shape of a dataset of rank 3 or 1; raise UnsupportedError for any other."""
+def shape_of(file: File, dataset: Any, name: str = "data", ranks: Sequence[int] = SAMPLES) -> tuple[int, ...]:
+    """Return the shape of a dataset of one of these ranks; raise UnsupportedError for any other."""
     from h5py import h5s
 
     space = dataset.get_space()
     if space.get_simple_extent_type() != h5s.SIMPLE:
-        raise UnsupportedError(file.path, "'data' is a single value or nothing, not an array")
+        raise UnsupportedError(file.path, f"'{name}' is a single value or nothing, not an array")
     shape = tuple(int(n) for n in space.get_simple_extent_dims())
-    if len(shape) not in (1, 3):
+    if len(shape) not in ranks:
+        samples = 3 in ranks
         raise UnsupportedError(
             file.path,
-            f"'data' has {len(shape)} dimensions",
-            expected="3 (samples) or 1 (a corpus)",
-            remedy="Samples are [samples, 3, tokens]: input_ids, mask, labels",
+            f"'{name}' has {len(shape)} dimensions",
+            expected="3 (samples) or 1 (a corpus)" if samples else "1 (a stream) or 2 (rows)",
+            remedy="Samples are [samples, 3, tokens]: input_ids, mask, labels" if samples else None,
         )
     return shape
 
 
 def box_of(lengths: tuple[int, ...]) -> tuple[int, int, int]:
-    """Return lengths of rank 3 or 1 as [rows, fields, width]."""
+    """Return lengths of rank 3, 2 or 1 as [rows, fields, width]."""
+    if len(lengths) == 2:
+        return lengths[0], 1, lengths[1]
     return (lengths[0], lengths[1], lengths[2]) if len(lengths) == 3 else (lengths[0], 1, 1)
 
 
-def filters_of(file: File, properties: Any, itemsize: int) -> tuple[int, ...]:
+def filters_of(file: File, properties: Any, itemsize: int, dataset: str = "data") -> tuple[int, ...]:
     """Return the filter numbers of a dataset; raise if a filter is unknown, repeated or unusual."""
     found = [properties.get_filter(k)[:3] for k in range(properties.get_nfilters())]
     numbers = tuple(int(number) for number, _, _ in found)
@@ -473,21 +575,21 @@ def filters_of(file: File, properties: Any, itemsize: int) -> tuple[int, ...]:
             name = FILTER_NAMES.get(number, f"number {number}")
             raise UnsupportedError(
                 file.path,
-                f"'data' is stored with the filter {name}",
+                f"'{dataset}' is stored with the filter {name}",
                 expected="deflate, shuffle, fletcher32",
                 remedy=_REPACK,
             )
         if numbers.count(number) > 1:
-            raise UnsafeError(file.path, "'data' is stored with the same filter twice", remedy=_REPACK)
+            raise UnsafeError(file.path, f"'{dataset}' is stored with the same filter twice", remedy=_REPACK)
     if SHUFFLE in numbers:
         width = found[numbers.index(SHUFFLE)][2]
         after = numbers[: numbers.index(SHUFFLE)]
         if list(width) != [itemsize] or after:
-            raise UnsupportedError(file.path, "'data' is stored with an unusual shuffle filter", remedy=_REPACK)
+            raise UnsupportedError(file.path, f"'{dataset}' is stored with an unusual shuffle filter", remedy=_REPACK)
     return numbers
 
 
-def _contiguous(file: File, dataset: Any, size: int, *, cut: bool) -> int:
+def _contiguous(file: File, dataset: Any, size: int, name: str, *, cut: bool) -> int:
     """Return the byte offset of contiguous values; raise if they were never written or are cut."""
     place = dataset.get_offset()
     if not size:
@@ -495,28 +597,20 @@ def _contiguous(file: File, dataset: Any, size: int, *, cut: bool) -> int:
     if place is None or dataset.get_storage_size() != size:
         raise CorruptError(
             file.path,
-            "'data' was never written: nothing is allocated for it",
+            f"'{name}' was never written: nothing is allocated for it",
             expected=f"{size:,} bytes",
             remedy="Write the file again",
         )
     if place + size > file.size and not cut:
         raise TruncatedError(
             file.path,
-            "'data' continues beyond the end of the file",
+            f"'{name}' continues beyond the end of the file",
             offset=place,
             expected=f"{size:,} bytes",
             found=f"{max(0, file.size - place):,}",
             remedy="Copy the file again",
         )
     return int(place)
-
-
-def _other_layout(file: File, virtual: bool) -> FormatError:
-    if virtual:
-        return UnsafeError(
-            file.path, "'data' is a virtual dataset: its values are in other files", remedy="Give those files instead"
-        )
-    return UnsupportedError(file.path, "'data' is stored in its own header (compact layout)", remedy=_REPACK)
 
 
 def attribute_of(owner: Any, name: str) -> Attribute:

@@ -1,10 +1,10 @@
-"""Read the rows of the dataset `data`, of one file or of several, without the HDF5 library.
+"""Read the rows of a dataset of integers, of one file or of several, without the HDF5 library.
 
     layout       place of a row
     contiguous   offset + row * bytes per row
     chunked      that of its chunks; see `chunks`
 
-A rank-3 dataset has rows [fields, width]; a rank-1 dataset has rows of one value.
+A rank-3 dataset has rows [fields, width]; one of rank 2 has one field, and a rank-1 dataset has rows of one value.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tokfmt.core.reader import WINDOW, ByteOffset, check_interval, windows
 from tokfmt.errors import CorruptError, UnsupportedError
 from tokfmt.files.file import File
 from tokfmt.files.place import Place
-from tokfmt.formats.hdf5.chunks import SKIPPED_AT, ChunkMap, DamagedChunkError
+from tokfmt.formats.hdf5_arrays.chunks import SKIPPED_AT, ChunkMap, DamagedChunkError
 
 FIELDS = ("input_ids", "mask", "labels", "attention_span", "position_ids")
 KEPT_BYTES = 1 << 26
