@@ -28,8 +28,8 @@ def _own_state(tmp_path, monkeypatch):
 class Expected:
     """What a file says of each row, counted by hand."""
 
-    def __init__(self, path, trained, targets, padding):
-        self.path, self.trained, self.targets, self.padding = path, trained, targets, padding
+    def __init__(self, path, trained, targets, padding, pad=EOS):
+        self.path, self.trained, self.targets, self.padding, self.pad = path, trained, targets, padding, pad
 
     @property
     def view(self):
@@ -73,7 +73,7 @@ def rows_of_hdf5(home, *, inverted=False, shifted=True):
     home.joinpath("rows").mkdir()
     with h5py.File(home / "rows" / "examples_0_0.h5", "w") as file:
         file.create_dataset("data", data=values)
-    return Expected(home / "rows", trained, targets, padding)
+    return Expected(home / "rows", trained, targets, padding, PAD)
 
 
 def packed(home):
@@ -188,16 +188,17 @@ def test_the_browser_draws_what_is_not_trained(case, tmp_path):
         row = len(wanted.targets) - 1
         await press("G", "tab", "end")
         reader = tab_of(app).reader
-        scroll, targets, filled = reader.scroll, wanted.targets[row], WIDTH - wanted.padding[row]
+        scroll, targets = reader.scroll, wanted.targets[row]
+        filled = len(targets) - wanted.padding[row]
         assert scroll.roll.row == row
-        assert scroll.roll.padded == min(filled, len(targets))
+        assert scroll.roll.padded == filled
         assert [scroll.is_trained(token) for token in range(scroll.roll.padded)] == targets[:filled]
         if not all(targets[1:filled]):
             styles = styles_of(app)
             grounds = {targets[token]: styles[token].bgcolor for token in range(scroll.roll.padded - 1)}
             assert len(set(grounds.values())) == len(grounds)
         if wanted.padding[row]:
-            words = f"⋯ {wanted.padding[row]} × {EOS} padding"
+            words = f"⋯ {wanted.padding[row]} × {wanted.pad} padding"
             words += "; the first is a trained label" if targets[filled] else ""
             assert reader_text(app).splitlines()[-1] == words
 
