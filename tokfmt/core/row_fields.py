@@ -14,8 +14,8 @@ other, is reported with its number.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -89,12 +89,25 @@ class FieldOfRows(NamedTuple):
 Values = Mapping[str, NDArray[np.integer[Any]]]
 
 
-class Unfit(Protocol):
-    """Report a row whose fields do not fit: `what` follows its name, as "has labels of another length"."""
+class Misfit(NamedTuple):
+    """A row whose fields do not fit its IDs.
 
-    def __call__(
-        self, row: int, what: str, expected: object = None, found: object = None, remedy: str = ""
-    ) -> None: ...
+    Attributes:
+        row: The row.
+        problem: What is wrong with it, as "has labels of another length".
+        expected: What fits; None if that is clear.
+        found: What the row has; None likewise.
+        remedy: What to do; "" if no other remedy is known than to correct the field.
+    """
+
+    row: int
+    problem: str
+    expected: object = None
+    found: object = None
+    remedy: str = ""
+
+
+Report = Callable[[Misfit], None]
 
 
 class Reading(NamedTuple):
@@ -111,7 +124,7 @@ class Reading(NamedTuple):
     compares: bool = False
 
 
-def with_fields(rows: IdRows, fields: Mapping[str, FieldOfRows], reading: Reading, unfit: Unfit) -> IdRows:
+def with_fields(rows: IdRows, fields: Mapping[str, FieldOfRows], reading: Reading, report: Report) -> IdRows:
     """Return rows with what the fields beside them state, or as they are if a problem is reported.
 
     Args:
@@ -119,24 +132,24 @@ def with_fields(rows: IdRows, fields: Mapping[str, FieldOfRows], reading: Readin
         fields: The fields by name. With `seq_start_id`, that and `loss_mask` are read alone. Positions at both ends of
             rows that `attention_mask` excludes are left out.
         reading: How fields are read.
-        unfit: Reports a problem of a row.
+        report: Receives a row that does not fit.
     """
     if STARTS in fields:
-        return _packed(rows, fields[LOSS_MASK], fields[STARTS], unfit, samples=reading.samples)
-    if not fields or not _fit(rows, fields, unfit):
+        return _packed(rows, fields[LOSS_MASK], fields[STARTS], report, samples=reading.samples)
+    if not fields or not _fit(rows, fields, report):
         return rows
     values: Values = {name: field.values for name, field in fields.items()}
     if ATTENTION in fields:
         if {POSITIONS, LENGTHS}.isdisjoint(fields) and (numbered := np.flatnonzero(values[ATTENTION] > 1)).size:
-            what = f"has an {ATTENTION} that numbers the documents packed in it"
+            problem = f"has an {ATTENTION} that numbers the documents packed in it"
             remedy = f"Write {POSITIONS} beside it, which divide rows, or 0 and 1"
-            unfit(row_at(rows.offsets, int(numbered[0])), what, "0 or 1", remedy=remedy)
+            report(Misfit(row_at(rows.offsets, int(numbered[0])), problem, "0 or 1", remedy=remedy))
             return rows
         rows, values = _attended(rows, values, compares=reading.compares)
     if fields.keys() == {ATTENTION}:
         return rows
     lengths = fields[LENGTHS].offsets if LENGTHS in fields else None
-    return _labeled(rows, values, lengths, reading, unfit)
+    return _labeled(rows, values, lengths, reading, report)
 
 
 def divided(rows: IdRows) -> IdRows:
@@ -157,16 +170,17 @@ def row_at(offsets: Offsets, position: int) -> int:
     return int(np.searchsorted(offsets, position, side="right")) - 1
 
 
-def _fit(rows: IdRows, fields: Mapping[str, FieldOfRows], unfit: Unfit) -> bool:
+def _fit(rows: IdRows, fields: Mapping[str, FieldOfRows], report: Report) -> bool:
     """Return whether every field has one value per token, and masks are 0 or 1, and report the first that does not."""
     for name, (values, offsets) in fields.items():
         if name != LENGTHS and not np.array_equal(offsets, rows.offsets):
             at = max(int(np.argmax(offsets != rows.offsets)) - 1, 0)
             expected, there = (int(np.diff(some)[at]) for some in (rows.offsets, offsets))
-            unfit(at, f"has {name} of another length", expected, there)
+            report(Misfit(at, f"has {name} of another length", expected, there))
             return False
         if name in COUNTING[1:] and (other := np.flatnonzero((values != 0) & (values != 1))).size:
-            unfit(row_at(offsets, other[0]), f"has a value in {name} that is not 0 or 1", None, int(values[other[0]]))
+            problem, value = f"has a value in {name} that is not 0 or 1", int(values[other[0]])
+            report(Misfit(row_at(offsets, other[0]), problem, None, value))
             return False
     return True
 
@@ -178,23 +192,23 @@ def _attended(rows: IdRows, values: Values, *, compares: bool) -> tuple[IdRows, 
     filled = np.diff(passed) > 0
     starts, stops = at[passed[:-1][filled]], at[passed[1:][filled] - 1] + 1
     edges = np.bincount(starts, minlength=len(attended) + 1) - np.bincount(stops, minlength=len(attended) + 1)
-    kept = np.cumsum(edges)[:-1] > 0
+    inside = np.cumsum(edges)[:-1] > 0
     lengths = np.zeros(len(filled), np.int64)
     lengths[filled] = stops - starts
-    offsets, counts = offsets_of(lengths), attended[kept]
+    offsets, counts = offsets_of(lengths), attended[inside]
     holes = np.diff(offsets_of(~counts)[offsets]) > 0
-    found = IdRows(
-        rows.tokens[kept],
+    trimmed = IdRows(
+        rows.tokens[inside],
         offsets,
         marks=counts * np.uint8(TARGET),
         odd=_count_and_first(holes),
-        excluded=(int(np.count_nonzero(~kept)), int(np.count_nonzero(~counts))),
-        against=contradictions(rows.tokens, rows.offsets, values, kept) if compares else Contradictions(),
+        excluded=(int(np.count_nonzero(~inside)), int(np.count_nonzero(~counts))),
+        against=contradictions(rows.tokens, rows.offsets, values, inside) if compares else Contradictions(),
     )
-    return found, {name: field[kept] for name, field in values.items()}
+    return trimmed, {name: field[inside] for name, field in values.items()}
 
 
-def _labeled(rows: IdRows, values: Values, lengths: Offsets | None, reading: Reading, unfit: Unfit) -> IdRows:
+def _labeled(rows: IdRows, values: Values, lengths: Offsets | None, reading: Reading, report: Report) -> IdRows:
     """Add the labels of Hugging Face to rows: each one moves from its token to the token before, which predicts it.
 
     Without a field of labels they are the tokens. A label is ignored where a mask is 0. Rows that hold several
@@ -205,15 +219,15 @@ def _labeled(rows: IdRows, values: Values, lengths: Offsets | None, reading: Rea
         values: The values of each field beside the tokens.
         lengths: Offsets of the lengths of the documents of each row; None without that field.
         reading: How fields are read.
-        unfit: Reports a problem of a row.
+        report: Receives a row that does not fit.
     """
-    packed, starts = POSITIONS in values or LENGTHS in values, _starts(rows, values, lengths, unfit)
+    packed, starts = POSITIONS in values or LENGTHS in values, _starts(rows, values, lengths, report)
     documents = np.append(starts, len(rows.tokens))
     own, stated = values.get(LABELS, rows.tokens).astype(np.int64), _stated(values, starts, reading)
     if reading.choice != ALL and (differing := first_difference(stated)):
         first, second, at = differing
         row = row_at(rows.offsets, at)
-        unfit(row, differ(first, second, at - int(rows.offsets[row])), remedy=which_of(stated))
+        report(Misfit(row, differ(first, second, at - int(rows.offsets[row])), remedy=which_of(stated)))
         return rows
     for counts in (*stated.values(), *([values[ATTENTION] != 0] if ATTENTION in values else [])):
         own[~counts] = IGNORED
@@ -237,12 +251,12 @@ def _labeled(rows: IdRows, values: Values, lengths: Offsets | None, reading: Rea
     )
 
 
-def _starts(rows: IdRows, values: Values, lengths: Offsets | None, unfit: Unfit) -> Offsets:
+def _starts(rows: IdRows, values: Values, lengths: Offsets | None, report: Report) -> Offsets:
     """Return where documents begin; see `_labeled`."""
     if POSITIONS in values:
-        return _starts_of_positions(rows, values[POSITIONS], unfit)
+        return _starts_of_positions(rows, values[POSITIONS], report)
     if lengths is not None:
-        return _starts_of_lengths(rows, values[LENGTHS], lengths, unfit)
+        return _starts_of_lengths(rows, values[LENGTHS], lengths, report)
     return rows.offsets[:-1][np.diff(rows.offsets) > 0]
 
 
@@ -271,25 +285,26 @@ def differ(first: str, second: str, position: int) -> str:
     return f"has {first} and {second} that differ: only one of them counts its token {position:,} in the loss"
 
 
-def _starts_of_positions(rows: IdRows, positions: NDArray[np.integer[Any]], unfit: Unfit) -> Offsets:
+def _starts_of_positions(rows: IdRows, positions: NDArray[np.integer[Any]], report: Report) -> Offsets:
     """Return where documents begin: at the first token of a row, and where a position is 0."""
     begins = positions == 0
     begins[rows.offsets[:-1][np.diff(rows.offsets) > 0]] = True
     other = np.flatnonzero(~begins & (np.diff(positions, prepend=0) != 1))
     if len(other):
         at = int(other[0])
-        what = f"has {POSITIONS} that neither go on by 1 nor begin again at 0"
-        unfit(row_at(rows.offsets, at), what, int(positions[at - 1]) + 1, int(positions[at]))
+        problem = f"has {POSITIONS} that neither go on by 1 nor begin again at 0"
+        report(Misfit(row_at(rows.offsets, at), problem, int(positions[at - 1]) + 1, int(positions[at])))
     return np.flatnonzero(begins)
 
 
-def _starts_of_lengths(rows: IdRows, lengths: NDArray[np.integer[Any]], bounds: Offsets, unfit: Unfit) -> Offsets:
+def _starts_of_lengths(rows: IdRows, lengths: NDArray[np.integer[Any]], bounds: Offsets, report: Report) -> Offsets:
     """Return where documents begin, by the lengths of the documents of each row."""
     sizes = np.diff(rows.offsets)
     sums = np.diff(offsets_of(lengths)[bounds])
     if (other := sums != sizes).any() or (lengths <= 0).any():
         at = int(np.argmax(other)) if other.any() else row_at(bounds, int(np.argmax(lengths <= 0)))
-        unfit(at, f"has {LENGTHS} that are not those of its documents", f"a sum of {sizes[at]:,}", f"{sums[at]:,}")
+        problem = f"has {LENGTHS} that are not those of its documents"
+        report(Misfit(at, problem, f"a sum of {sizes[at]:,}", f"{sums[at]:,}"))
         return rows.offsets[:-1][sizes > 0]
     return offsets_of(lengths)[:-1]
 
@@ -306,13 +321,13 @@ def _count_and_first(odd: NDArray[np.bool_]) -> tuple[int, int]:
     return int(odd.sum()), int(np.argmax(odd)) if odd.any() else -1
 
 
-def _packed(rows: IdRows, masks: FieldOfRows, starts: FieldOfRows, unfit: Unfit, *, samples: bool) -> IdRows:
+def _packed(rows: IdRows, masks: FieldOfRows, starts: FieldOfRows, report: Report, *, samples: bool) -> IdRows:
     """Add the masks and the boundaries of packed rows; with `samples`, each row stays one sequence."""
     lengths, count = np.diff(rows.offsets), np.diff(starts.offsets)
     different = np.diff(masks.offsets) != lengths
     if different.any():
         at = int(np.argmax(different))
-        unfit(at, "has a loss_mask of another length", int(lengths[at]), int(np.diff(masks.offsets)[at]))
+        report(Misfit(at, "has a loss_mask of another length", int(lengths[at]), int(np.diff(masks.offsets)[at])))
         return rows
     first = starts.values.astype(np.int64)
     row = np.repeat(np.arange(len(lengths)), count)
@@ -323,13 +338,13 @@ def _packed(rows: IdRows, masks: FieldOfRows, starts: FieldOfRows, unfit: Unfit,
         "has a seq_start_id that decreases": (~opens & (np.diff(first, prepend=0) < 0), "at least the one before"),
         "has a seq_start_id at or beyond its end": (first >= lengths[row], "less than its tokens"),
     }
-    for what, (flags, expected) in bad.items():
+    for problem, (flags, expected) in bad.items():
         if flags.any():
             at = int(np.argmax(flags))
-            unfit(int(row[at]), what, expected, int(first[at]))
+            report(Misfit(int(row[at]), problem, expected, int(first[at])))
             return rows
     if (lost := (count == 0) & (lengths > 0)).any():
-        unfit(int(np.argmax(lost)), "has no seq_start_id", "0", "nothing")
+        report(Misfit(int(np.argmax(lost)), "has no seq_start_id", "0", "nothing"))
         return rows
     places = rows.offsets[row] + first
     mask = (masks.values != 0).astype(np.uint8)

@@ -56,9 +56,9 @@ Rank = str | int | tuple[int, ...]
 _SEVERITIES = ("error", "warning", "info")
 
 
-def _loose(found: Format | TokfmtError, place: Place) -> str:
+def _loose(format_: Format | TokfmtError, place: Place) -> str:
     """Return the name of a dataset whose files are in the folder of the catalog itself: what their names begin with."""
-    names = [] if isinstance(found, TokfmtError) else [file.name for file in found.files(place)]
+    names = [] if isinstance(format_, TokfmtError) else [file.name for file in format_.files(place)]
     prefix = os.path.commonprefix(names)  # noqa: RUF071 - of names, character by character
     return f"{prefix}*" if prefix and len(names) > 1 else prefix or "."
 

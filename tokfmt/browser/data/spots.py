@@ -76,10 +76,10 @@ class History:
         """Return the place before (step -1) or after (step 1) this one; None at an end."""
         left, entered = (self._before, self._after) if step < 0 else (self._after, self._before)
         while left:
-            found = left.pop()
-            if found != here:
+            spot = left.pop()
+            if spot != here:
                 entered.append(here)
-                return found
+                return spot
         return None
 
     def has(self, step: int) -> bool:

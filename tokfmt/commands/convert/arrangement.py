@@ -175,10 +175,10 @@ def dealt_by_content(shares: Shares, axis: TokenReader, workers: Workers, progre
     from tokfmt.commands.compare.fingerprint import Hashing, hash_axis  # needs numpy.random and xxhash
 
     progress.phase("dealing sequences to splits", axis.info.tokens, "tokens")
-    dealt, what = [np.empty(0, np.uint8)], Hashing(axis, [axis.tokens])
+    dealt, hashing = [np.empty(0, np.uint8)], Hashing(axis, [axis.tokens])
     for first, last in windows(0, axis.info.sequences, _TOGETHER):
         prints = np.empty((last - first, 2), np.uint64)
-        hash_axis(what, first, prints, workers, progress.advance)
+        hash_axis(hashing, first, prints, workers, progress.advance)
         dealt.append(shares.of_contents(prints))
     return replace(shares, dealt=np.concatenate(dealt))
 

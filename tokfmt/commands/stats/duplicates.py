@@ -294,12 +294,12 @@ class Groups:
         Args:
             numbers: For each dataset, a function that returns the numbers of sequences at ascending positions.
         """
-        found = np.empty(len(self.members), np.int64)
+        renumbered = np.empty(len(self.members), np.int64)
         for dataset, number in enumerate(numbers):
             at = np.flatnonzero(self.datasets == dataset)
             at = at[np.argsort(self.members[at])]
-            found[at] = number(self.members[at])
-        return replace(self, members=found)
+            renumbered[at] = number(self.members[at])
+        return replace(self, members=renumbered)
 
 
 def groups_of(stores: Sequence[Store], listed: int | None = None) -> Groups:

@@ -67,14 +67,14 @@ def _beginnings(
 ) -> list[Beginning]:
     """Return the beginning of the first member of each of some groups."""
     at = groups.offsets[first:last]
-    found: list[Beginning] = [(None, None)] * (last - first)
+    beginnings: list[Beginning] = [(None, None)] * (last - first)
     for k, dataset in enumerate(datasets):
         own = np.flatnonzero(groups.datasets[at] == k)
         own = own[np.argsort(groups.members[at[own]])]
         begins = dataset.beginnings(numbered.members[at[own]], groups.members[at[own]], groups.lengths[first + own])
         for group, beginning in zip(own.tolist(), begins, strict=True):
-            found[group] = beginning
-    return found
+            beginnings[group] = beginning
+    return beginnings
 
 
 def _write_group(

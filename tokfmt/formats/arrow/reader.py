@@ -41,7 +41,7 @@ from tokfmt.core.reader import (
     largest_id,
 )
 from tokfmt.core.records import Block, RecordBatch, RecordInfo, TextRecords
-from tokfmt.core.row_fields import OTHER, FieldOfRows, IdRows, Reading, Unfit, row_at, with_fields
+from tokfmt.core.row_fields import OTHER, FieldOfRows, IdRows, Misfit, Reading, Report, row_at, with_fields
 from tokfmt.errors import ConversionError, CorruptError, Loss
 from tokfmt.files.place import Place
 from tokfmt.formats.arrow.container import (
@@ -187,20 +187,20 @@ class Rows:
         rows = IdRows(tokens, bounds)
         columns = {name: lists(values_of(batch, name)) for name in self.column.beside}
 
-        def unfit(row: int, what: str, expected: object = None, found: object = None, remedy: str = "") -> None:
-            wrong(5, row, what, expected, found, remedy=remedy or _WRONG_COLUMN)
+        def report(misfit: Misfit) -> None:
+            wrong(5, *misfit[:-1], remedy=misfit.remedy or _WRONG_COLUMN)
 
-        return self._with_columns(rows, columns, unfit), problems
+        return self._with_columns(rows, columns, report), problems
 
-    def _with_columns(self, rows: IdRows, columns: Mapping[str, tuple[Any, Offsets]], unfit: Unfit) -> IdRows:
+    def _with_columns(self, rows: IdRows, columns: Mapping[str, tuple[Any, Offsets]], report: Report) -> IdRows:
         """Return rows with what the columns beside them state; without that if a problem is reported."""
-        if lacking := next((name for name, (found, _) in columns.items() if found.null_count), ""):
-            found, ends = columns[lacking]
-            unfit(row_at(ends, int(np.argmax(found.is_null()))), f"has a NULL in its {lacking}")
+        if lacking := next((name for name, (values, _) in columns.items() if values.null_count), ""):
+            values, ends = columns[lacking]
+            report(Misfit(row_at(ends, int(np.argmax(values.is_null()))), f"has a NULL in its {lacking}"))
             return rows
         every = columns.items()
-        fields = {name: FieldOfRows(found.to_numpy(zero_copy_only=False), ends) for name, (found, ends) in every}
-        return with_fields(rows, fields, self.reading, unfit)
+        fields = {name: FieldOfRows(values.to_numpy(zero_copy_only=False), ends) for name, (values, ends) in every}
+        return with_fields(rows, fields, self.reading, report)
 
 
 def dtype_of(kind: Any) -> Any:

@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from tokfmt.core.loss_mask import ALL, ATTENTION, LABELS, TARGET
+from tokfmt.core.loss_mask import ALL, ATTENTION, IGNORED, LABELS, TARGET
 from tokfmt.core.ragged import offsets_of
-from tokfmt.core.row_fields import OTHER, FieldOfRows, IdRows, Reading, Unfit, row_at, with_fields
+from tokfmt.core.row_fields import OTHER, FieldOfRows, IdRows, Misfit, Reading, Report, row_at, with_fields
 from tokfmt.formats.jsonl.lines import Lines
 from tokfmt.formats.jsonl.parse import Fault, Parsed, kind_of
 from tokfmt.formats.jsonl.part import First
@@ -49,28 +49,30 @@ def rows_of(
         return rows
     indexes = parsed.indexes(len(lines))
 
-    def wrong(row: int, what: str, expected: object = None, found: object = None, remedy: str = "") -> None:
-        texts = [None if value is None else str(value) for value in (found, expected)]
-        remedy = remedy or ("Correct that field" + (f"; {_WITHOUT}" if masks else ""))
-        unfit(indexes[row], Fault(what, 0, texts[0], remedy, texts[1], code=CODE))
+    def report(misfit: Misfit) -> None:
+        expected, found = (None if value is None else str(value) for value in (misfit.expected, misfit.found))
+        remedy = misfit.remedy or ("Correct that field" + (f"; {_WITHOUT}" if masks else ""))
+        unfit(indexes[misfit.row], Fault(misfit.problem, 0, found, remedy, expected, code=CODE))
 
-    fields = _fields(lines, indexes, names, wrong)
-    rows = with_fields(rows, fields, Reading(choice, samples=first.is_packed), wrong)
+    fields = _fields(lines, indexes, names, report)
+    rows = with_fields(rows, fields, Reading(choice, samples=first.is_packed), report)
     if rows.marks is None:
         return rows
     if masks and (other := np.flatnonzero(rows.marks & OTHER)).size:
         at = int(other[0])
-        expected, found = int(rows.tokens[at]), None if ATTENTION in fields else int(fields[LABELS].values[at])
-        wrong(row_at(rows.offsets, at), "has labels that are other IDs than its tokens", f"{expected} or -100", found)
+        problem, label = "has labels that are other IDs than its tokens", None
+        if ATTENTION not in fields:
+            label = int(fields[LABELS].values[at])
+        report(Misfit(row_at(rows.offsets, at), problem, f"{rows.tokens[at]} or {IGNORED}", label))
     if rows.excluded[1] and masks is not None and not first.masks:
         row = row_at(rows.offsets, int(np.argmax(rows.marks & TARGET == 0)))
         remedy = f"--from-opt loss_mask={ALL} reads these as content that does not count in the loss"
-        wrong(row, f"has an {ATTENTION} that excludes IDs inside of it, not at its ends", remedy=remedy)
+        report(Misfit(row, f"has an {ATTENTION} that excludes IDs inside of it, not at its ends", remedy=remedy))
     return rows
 
 
-def _fields(lines: Lines, indexes: Sequence[int], names: Sequence[str], unfit: Unfit) -> dict[str, FieldOfRows]:
-    """Return fields of lines; `unfit` reports one that is not a list of whole numbers."""
+def _fields(lines: Lines, indexes: Sequence[int], names: Sequence[str], report: Report) -> dict[str, FieldOfRows]:
+    """Return fields of lines; report one that is not a list of whole numbers."""
     values = {name: array("q") for name in names}
     lengths: dict[str, list[int]] = {name: [] for name in names}
     for row, index in enumerate(indexes):
@@ -82,12 +84,13 @@ def _fields(lines: Lines, indexes: Sequence[int], names: Sequence[str], unfit: U
         for name in names:
             listed, before = fields.get(name), len(values[name])
             if not isinstance(listed, list):
-                unfit(row, f"has no list {name}", found=kind_of(listed))
+                report(Misfit(row, f"has no list {name}", found=kind_of(listed)))
             else:
                 try:
                     values[name].fromlist(listed)
                 except (TypeError, OverflowError):
                     other = next(value for value in listed if type(value) not in (int, bool) or abs(value) >> 63)
-                    unfit(row, f"has a value in {name} that is not a whole number of 64 bits", found=str(other))
+                    problem = f"has a value in {name} that is not a whole number of 64 bits"
+                    report(Misfit(row, problem, found=str(other)))
             lengths[name].append(len(values[name]) - before)
     return {name: FieldOfRows(np.asarray(values[name], np.int64), offsets_of(lengths[name])) for name in names}

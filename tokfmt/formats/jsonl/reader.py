@@ -138,9 +138,8 @@ class JsonlReader(RecordReader):
                 return indexes
             self._raise(lines, parsed)
             rows = self._rows(lines, parsed, None)
-            assert rows.begins is not None  # as rows are packed
-            found: list[int] = np.repeat(indexes, of_rows(rows.begins, rows.offsets)).tolist()
-            return found
+            numbers: list[int] = np.repeat(indexes, of_rows(rows.begins, rows.offsets)).tolist()
+            return numbers
 
         return number
 
