@@ -56,6 +56,13 @@ def test_masks_of_trl_are_masks_of_their_ids(name, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["a.parquet", "a.jsonl"])
+def test_the_finding_of_a_field_of_another_length_states_both_lengths(name, tmp_path):
+    (report,) = tokfmt.check(stored(tmp_path / name, input_ids=[[1, 2, 3]], labels=[[1, 2]]))
+    (finding,) = report.findings
+    assert finding.message.endswith("has labels of another length: expected 3, found 2")
+
+
+@pytest.mark.parametrize("name", ["a.parquet", "a.jsonl"])
 def test_masks_that_contradict_each_other_are_refused_until_an_option_chooses(name, tmp_path):
     other = [[0, 0, 1, 1], [1, 0], [0, 0, 1]]
     both = {"completion_mask": MASK, "assistant_masks": other}

@@ -68,8 +68,9 @@ class Fault:
 
     @property
     def words(self) -> str:
-        """The reason, with the value that was found."""
-        return self.what + (f": found {self.found}" if self.found else "")
+        """The reason, with what was expected and what was found."""
+        facts = [f"{name} {value}" for name, value in (("expected", self.expected), ("found", self.found)) if value]
+        return self.what + (f": {', '.join(facts)}" if facts else "")
 
 
 @dataclass(frozen=True, slots=True)
