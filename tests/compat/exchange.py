@@ -26,12 +26,6 @@ class Corpus:
         self.masks, self.masked, self.packed = told["masks"], told["masked"], told["packed"]
 
     @property
-    def labels(self):
-        """The ids of each document that count, -100 in place of the others."""
-        pairs = zip(self.documents, self.masks)
-        return [[one if flag else -100 for one, flag in zip(*pair)] for pair in pairs]
-
-    @property
     def flags(self):
         """The masks of `stream`."""
         return [flag for mask in self.masks for flag in mask]
@@ -61,6 +55,11 @@ def same(found, expected):
     for number, (one, other) in enumerate(zip(found, expected)):
         if one != other:
             raise SystemExit(f"item {number}: expected {str(other)[:60]}, found {str(one)[:60]}")
+
+
+def labels(documents, masks):
+    """The ids of each document that count, -100 in place of the others."""
+    return [[one if flag else -100 for one, flag in zip(*pair)] for pair in zip(documents, masks)]
 
 
 def documents(found, expected):
