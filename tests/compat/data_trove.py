@@ -14,13 +14,15 @@ LENGTH = 63  # and one to predict
 def read(corpus):
     found = DatatroveFileDataset(corpus.ours, seq_len=LENGTH, token_size=corpus.width, return_positions=True)
     rows = [found[number] for number in range(len(found))]
-    ends = set(np.cumsum([len(document) for document in corpus.stored]).tolist())
+    ends = set(np.cumsum([len(document) for document in corpus.ours_stored]).tolist())
     positions, last = [], -1
     for at in range(len(rows) * (LENGTH + 1)):
         last = 0 if at in ends or at % (LENGTH + 1) == 0 else last + 1
         positions.append(last)
     exchange.same([one for row in rows for one in row["positions"].tolist()], positions)
-    said = exchange.windows([row["input_ids"].tolist() for row in rows], corpus.stream, LENGTH + 1)
+    said = exchange.windows(
+        [row["input_ids"].tolist() for row in rows], exchange.joined(corpus.ours_stored), LENGTH + 1
+    )
     return f"{said} with positions, {merged(corpus)}"
 
 

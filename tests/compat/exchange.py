@@ -40,12 +40,21 @@ class Corpus:
         return [[*document, self.eos] for document in self.documents]
 
     @property
+    def ours_stored(self):
+        """What tokfmt stores in formats that mark where documents are: an empty one has no separator there."""
+        return [[*document, self.eos] if document else [] for document in self.documents]
+
+    @property
     def stream(self):
-        return [token for document in self.stored for token in document]
+        return joined(self.stored)
 
     @property
     def width(self):
         return 2 if max(self.stream) < 1 << 16 else 4
+
+
+def joined(documents):
+    return [token for document in documents for token in document]
 
 
 def same(found, expected):

@@ -9,8 +9,8 @@ from megatron.core.datasets.indexed_dataset import IndexedDataset, IndexedDatase
 def read(corpus):
     for mapped in (True, False):
         found = IndexedDataset(corpus.ours.removesuffix(".bin"), mmap=mapped)
-        exchange.same(found.document_indices.tolist(), list(range(len(corpus.stored) + 1)))
-        said = exchange.documents([found[number].tolist() for number in range(len(found))], corpus.stored)
+        exchange.same(found.document_indices.tolist(), list(range(len(corpus.documents) + 1)))
+        said = exchange.documents([found[number].tolist() for number in range(len(found))], corpus.ours_stored)
     return said
 
 

@@ -1,6 +1,5 @@
 """Any terminal: from 40x12 to 200x60, of few colors or none, with scripts whose width is its own; left as it was."""
 
-import re
 from types import SimpleNamespace
 
 import pytest
@@ -76,7 +75,7 @@ def test_name_and_rows_are_in_the_first_line_beside_a_filter_and_a_comparison(co
 
 
 @FUZZ_ONLY
-def test_the_line_of_a_search_keeps_its_keys_in_any_width():
+def test_the_line_of_a_search_keeps_its_hits_and_its_progress_in_any_width():
     search = SimpleNamespace(
         words="a long expression of words", marks=True, failure="", running=True, cancelled=False, rate=10_000_000.0,
         scope=SimpleNamespace(singular="document"), job=SimpleNamespace(share=0.18, done=7_470_000, unit="tokens"),
@@ -90,10 +89,9 @@ def test_the_line_of_a_search_keeps_its_keys_in_any_width():
             bar.say(search)
             await press.pilot.pause()
             text = line(bar, 0)
-            assert re.search("n next +N previous +esc stops$", text.rstrip()), columns
             assert "1,158… hits" in text
             assert "18%" in text
-            assert ("tokens, 10.0M/s" in text) == (columns == 160)
+            assert ("tokens, 10.0M/s" in text) == (columns >= 120)
 
     browse([PACK], steps)
 

@@ -124,8 +124,9 @@ class Card(Static):
     def render(self) -> Content:
         room, gap = self.content_size.width, Content.styled(_GAP, "$quiet")
         name = Content.styled(shortened(self._facts.name, max(_LEAST, room // 2)), "bold")
-        for counts in self._facts.tails():
-            right = gap.join([Content(one) for one in counts if one] + ([self._verdict] if self._verdict else []))
+        tails = [(*map(Content, counts), self._verdict) for counts in self._facts.tails()]
+        for tail in (*tails, (Content(self._facts.counts),)):
+            right = gap.join([part for part in tail if part])
             left, parts = room - right.cell_length - 2, self._beside.split(_GAP)
             for kept in range(len(parts), -1, -1):
                 line = name + Content.styled(f"  {_GAP.join(parts[:kept])}", "$quiet")
