@@ -152,9 +152,11 @@ def choose_destination(request: Request) -> Destination:
     options: Any = parse_options(format_.write_options, options_given, format_.name)
     path = format_.destination(request.destination, options)
     splits = tuple(portions(request.arrangement, path, format_, options_given))
-    return Destination(
-        path, format_, options_given, splits, splits[0].options, format_.writer_traits(splits[0].options)
-    )
+    traits = format_.writer_traits(splits[0].options)
+    if options_given.get("shard_size") is not None and path.suffix in traits.file_suffixes:
+        what = f"--to-opt shard_size={options_given['shard_size']}: {printable(path.name)} is one file. Name a folder"
+        raise OptionError(what, name="shard_size")
+    return Destination(path, format_, options_given, splits, splits[0].options, traits)
 
 
 def choose_contents(request: Request, inputs: Inputs, destination: Destination) -> Destination:
