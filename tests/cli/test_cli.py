@@ -87,6 +87,7 @@ def test_an_existing_destination_is_refused_then_replaced(tmp_path):
         (["convert", PACK, "o.zarr", "--allow-loss", "field"], 2, "Did you mean fields?"),
         (["convert", PACK, "o.zarr", "--seq-len", "many"], 2, "'many' is not a whole number"),
         (["convert", PACK, "o.zarr", "--seq-len", "5"], 2, "flat-tokens has no samples"),
+        (["convert", PACK, "o.npy", "--to-opt", "shard_size=9"], 2, "o.npy is one file. Name a folder"),
         (
             ["convert", PACK, "o.npy", "--seq-len", "5"],
             2,
