@@ -304,7 +304,7 @@ def test_in_a_terminal(tmp_path):
         tell("send-keys", "Down", "Down", "Down")
         await_text("document 3")
         tell("send-keys", "g")
-        await_text("document number, 0 to 41")
+        await_text("Go to document 0 to 41")
         tell("send-keys", "11", "Enter")
         await_text("1,116 tokens")
         tell("send-keys", "?")
