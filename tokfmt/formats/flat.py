@@ -461,7 +461,6 @@ class FlatWriter(TokenWriter):
         return WriterTraits(
             cls.separators,
             keeps_masks=cls.mask_file is not None,
-            whole_files=cls.whole,
             file_suffixes=(cls.suffix,),
             lost=lost_empties if cls.separators is Separators.BETWEEN else lost_nothing,
         )
