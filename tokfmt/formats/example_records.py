@@ -18,13 +18,13 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.base.options import option
+from tokfmt.core.format import Probe
 from tokfmt.core.loss_mask import (
     ALL,
     IGNORED,
@@ -46,7 +46,7 @@ from tokfmt.files.file import names_in, natural_key
 from tokfmt.files.place import Place
 from tokfmt.formats.folders import ids_in
 from tokfmt.formats.protobuf import LARGEST_RECORD, ProtobufError, fields, packed_ids, varint_of, varints
-from tokfmt.formats.record_files import RecordFiles
+from tokfmt.formats.record_files import RecordFiles, RecordFilesFormat, RecordFilesWriter
 from tokfmt.wording import counted, printable
 
 Dtype = Literal["uint8", "uint16", "int32", "uint32", "int64"]
@@ -307,6 +307,54 @@ class ExampleFiles(RecordFiles):
         return record if isinstance(record, str) else [int(one) for one in _unmarked(np.array(record, np.int64))]
 
 
+class ExampleWriter(RecordFilesWriter):
+    """A writer of Examples, or of bare integers; the options `field` and `bare` decide."""
+
+    @property
+    def limit(self) -> int:  # type: ignore[override]
+        return 2**31 - 1 if self.options.bare == "int32" else 2**32 - 1
+
+    def record(self, ids: NDArray[np.integer[Any]]) -> bytes:
+        """Return the record of a sequence.
+
+        Raises:
+            ConversionError: It is longer than one that is read.
+        """
+        record = bare_of(self.options.bare, ids) if self.options.bare else example_of(self.options.field, ids)
+        if len(record) > LARGEST_RECORD:
+            what = (
+                f"{self.path.name}: a sequence of {counted(len(ids), 'token')} takes a record of {len(record):,} bytes"
+            )
+            raise ConversionError(f"{what} (expected at most {LARGEST_RECORD:,}). Write another format")
+        return record
+
+
+class ExampleFormat(RecordFilesFormat):
+    """The base of formats of such files.
+
+    Attributes:
+        shard: The pattern of the names of files in a folder; see `shards_of`.
+    """
+
+    shard: ClassVar[re.Pattern[str]]
+    joins_files = numbers_files = stores_rows = True
+    stores = "sequences in order, empty ones too; samples of a recipe; IDs up to 2^32-1"
+    cannot_store = "loss masks"
+    read_options = ReadOptions
+
+    def files(self, path: Place) -> Sequence[Place]:
+        """See `Format.files`. The files of TFDS and SeqIO that describe those of a folder belong to it."""
+        if not path.is_dir():
+            return [path]
+        found = (name for name in names_in(path) if self.shard.fullmatch(name) or _DESCRIPTIONS.fullmatch(name))
+        return [path / name for name in sorted(found, key=natural_key)]
+
+    def first_shard(self, probe: Probe) -> Probe | None:
+        """Return the probe itself, or of a folder that of its first shard; None without one."""
+        shards = (probe.entry(name) for name in probe.entries if self.shard.fullmatch(name))
+        return next(filter(None, shards), None) if probe.is_directory else probe
+
+
 def _unmarked(record: NDArray[np.int64]) -> NDArray[np.uint32]:
     return np.where(record < 0, ~record, record).astype(np.uint32)
 
@@ -323,14 +371,6 @@ def _read(path: Place, number: int, record: bytes) -> Mapping[str, Feature]:
             remedy = "Write the IDs as a feature of tf.train.Example"
         what, found = f"record {number:,} is not a tf.train.Example: it {error}", record[:8].hex(" ") or "nothing"
         raise UnsupportedError(path, what, found=found, remedy=remedy) from error
-
-
-def files_in(path: Place, names: re.Pattern[str]) -> list[Place]:
-    """Return the files of records in a folder, and those of TFDS and SeqIO that describe them; or the file itself."""
-    if not path.is_dir():
-        return [path]
-    found = (name for name in names_in(path) if names.fullmatch(name) or _DESCRIPTIONS.fullmatch(name))
-    return [path / name for name in sorted(found, key=natural_key)]
 
 
 def shards_of(paths: Sequence[Place], names: re.Pattern[str], prefix: str | None) -> list[Place]:
@@ -482,10 +522,3 @@ def _is_text(feature: Feature | None) -> bool:
     with suppress(ProtobufError, UnicodeDecodeError):
         return "\0" not in bytes_of(feature).decode()
     return False
-
-
-def refuse_long(path: Path, size: int, tokens: int) -> None:
-    """Raise an error if a record is longer than one that is read."""
-    if size > LARGEST_RECORD:
-        what = f"{path.name}: a sequence of {counted(tokens, 'token')} takes a record of {size:,} bytes"
-        raise ConversionError(f"{what} (expected at most {LARGEST_RECORD:,}). Write another format")
