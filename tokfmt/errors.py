@@ -34,6 +34,8 @@ raise them. `add_note` adds context; errors are never wrapped.
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from typing import Any, NamedTuple, Protocol
@@ -451,8 +453,16 @@ class MissingDependencyError(TokfmtError):
         self.package, self.extra, self.purpose = package, extra, purpose
         words = package.split()
         named = f"package{'s' if len(words) > 1 else ''} {', '.join(words)}"
-        install = f"'tokfmt[{extra}]'" if extra else package
-        super().__init__(f"{purpose} needs the {named}: pip install {install}")
+        super().__init__(f"{purpose} needs the {named}: {_installs(words, extra)}")
+
+
+def _installs(packages: Sequence[str], extra: str) -> str:
+    """Return the command that adds packages to this installation of tokfmt, which may be that of a tool."""
+    if os.path.exists(os.path.join(sys.prefix, "uv-receipt.toml")):
+        return " -w ".join(["uv tool install tokfmt", *packages])
+    if os.path.exists(os.path.join(sys.prefix, "pipx_metadata.json")):
+        return " ".join(["pipx inject tokfmt", *packages])
+    return f"pip install 'tokfmt[{extra}]'" if extra else " ".join(["pip install", *packages])
 
 
 def missing_package(error: ModuleNotFoundError, purpose: str, needs: Sequence[str] = ()) -> MissingDependencyError:
