@@ -87,6 +87,12 @@ def test_an_existing_destination_is_refused_then_replaced(tmp_path):
         (["convert", PACK, "o.zarr", "--allow-loss", "field"], 2, "Did you mean fields?"),
         (["convert", PACK, "o.zarr", "--seq-len", "many"], 2, "'many' is not a whole number"),
         (["convert", PACK, "o.zarr", "--seq-len", "5"], 2, "flat-tokens has no samples"),
+        (["convert", PACK, "o.npy", "--to-opt", "shard_size=9"], 2, "o.npy is one file. Name a folder"),
+        (
+            ["convert", PACK, "o.npy", "--seq-len", "5"],
+            2,
+            "rows of array are the samples of a recipe. `tokfmt recipe SRC",
+        ),
         (["convert", PACK, "o.zarr", "--select", "5:2"], 2, "ends before it begins"),
         (["convert", "missing.pbin", "o.zarr"], 3, "missing.pbin: no such file"),
         (["convert", "/dev/null", "o.zarr"], 3, "/dev/null: is not a regular file"),

@@ -340,7 +340,8 @@ def table_of_prepared(report: Sequence[Mapping[str, Any]]) -> Table:
 
     Returns:
         Name (two spaces before the name of a rule), documents, their share of the source, characters, tokens in the
-        result, share of all tokens, and passes over the kept documents. A source of which all is kept has one row.
+        result, share of all tokens, and passes over the kept documents. A source of which all is kept has
+        one row. If no source is text, there is no column of characters.
     """
     rows: list[tuple[str, ...]] = []
     whole = max(1, sum(row["tokens"] for row in report))
@@ -358,7 +359,10 @@ def table_of_prepared(report: Sequence[Mapping[str, Any]]) -> Table:
             chars = "" if characters is None else f"{characters:,}"
             rows.append((name, f"{documents:,}", f"{documents / max(1, row['documents']):.2%}", chars, "", "", ""))
         rows[-1] = rows[-1][:4] + of_all
-    return Table(("source", "documents", "of source", "characters", "tokens", "of all", "passes"), rows)
+    heads: tuple[str, ...] = ("source", "documents", "of source", "characters", "tokens", "of all", "passes")
+    if not any(row[3] for row in rows):  # no source is text
+        heads, rows = heads[:3] + heads[4:], [row[:3] + row[4:] for row in rows]
+    return Table(heads, rows)
 
 
 def _splits(done: Any) -> list[str]:

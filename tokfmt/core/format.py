@@ -642,17 +642,18 @@ class Format(ABC):
         self.destination(path, options)  # Raises OptionError if the format is read-only.
         raise TypeError(f"the format {self.name} defines no writer, and does not state that it is read_only")
 
-    def row_traits(self, options: Any) -> WriterTraits:
+    def row_traits(self, options: Any, seq_len: int) -> WriterTraits:
         """Return the same as `writer_traits`, for the writer that `row_writer` returns."""
         raise TypeError(f"the format {self.name} stores_rows, and defines no row_traits")
 
-    def row_writer(self, path: Path, options: Any, target: Target, shifted: bool) -> TokenWriter:
-        """Return a writer of rows of `options.seq_len` tokens, from a reader with labels. Regions are whole rows.
+    def row_writer(self, path: Path, options: Any, target: Target, seq_len: int, shifted: bool) -> TokenWriter:
+        """Return a writer of rows, from a reader with labels. Regions are whole rows.
 
         Args:
             path: The destination, which does not exist yet.
             options: The parsed write options.
             target: As for `writer`.
+            seq_len: Tokens per row. If the format has an option of this name, the option has this value.
             shifted: True: labels are the next tokens. False: labels are the row itself, as models of Hugging Face take
                 them.
 

@@ -120,7 +120,6 @@ class WriteOptions(FlatOptions):
         "separator", "what bounds documents: the separator, or tokens.npy and cu_seqlens.npy in a folder"
     )
     shard_size: int | None = option(None, "tokens per file of a folder; auto: one file", minimum=1)
-    seq_len: int = option(2048, "tokens per row, if samples of a recipe are written as rows", minimum=1)
 
 
 class Virtual(File):
@@ -252,16 +251,15 @@ class RowWriter(Writer):
 
     separators, names = Separators.NONE, "shard_00000.npy"
 
-    @classmethod
-    def traits(cls, options: WriteOptions) -> WriterTraits:
-        """See `Format.writer_traits`."""
-        return replace(super().traits(options), sample_length=options.seq_len)
+    def __init__(self, path: Path, options: WriteOptions, target: Target, seq_len: int) -> None:
+        super().__init__(path, options, target)
+        self.seq_len = seq_len
 
     def file_tokens(self) -> int | None:
         return None
 
     def header(self, cut: Cut, dtype: np.dtype[Any]) -> bytes:
-        return header_bytes(dtype, cut.tokens // self.options.seq_len, self.options.seq_len)
+        return header_bytes(dtype, cut.tokens // self.seq_len, self.seq_len)
 
 
 class PairWriter(Writer):
@@ -352,13 +350,20 @@ class ArrayFormat(FlatFormat):
     def writer_traits(self, options: WriteOptions) -> WriterTraits:
         return (PairWriter if options.boundaries == "cu_seqlens" else Writer).traits(options)
 
-    def row_writer(self, path: Path, options: WriteOptions, target: Target, shifted: bool) -> RowWriter:  # noqa: ARG002
-        """See `Format.row_writer`. Labels are not stored, as they follow from the rows."""
-        return RowWriter(path, options, target)
+    def row_writer(
+        self,
+        path: Path,
+        options: WriteOptions,
+        target: Target,
+        seq_len: int,
+        shifted: bool,  # noqa: ARG002 - labels are not stored, as they follow from the rows
+    ) -> RowWriter:
+        """See `Format.row_writer`."""
+        return RowWriter(path, options, target, seq_len)
 
-    def row_traits(self, options: WriteOptions) -> WriterTraits:
+    def row_traits(self, options: WriteOptions, seq_len: int) -> WriterTraits:
         """See `Format.row_traits`."""
-        return RowWriter.traits(options)
+        return replace(RowWriter.traits(options), sample_length=seq_len)
 
     def destination(self, path: AnyPlace, options: WriteOptions) -> AnyPlace:
         if options.boundaries == "cu_seqlens" and path.suffix == ".npy":

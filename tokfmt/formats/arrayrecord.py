@@ -77,7 +77,6 @@ class WriteOptions:
     bare: Literal["int32", "int64"] | None = option(None, "dtype of bare integers; auto: records are tf.train.Example")
     group_size: int = option(1, "records per chunk; a reader decodes a whole chunk for one of them", minimum=1)
     shard_size: int = option(1 << 26, "tokens per file of a folder; sequences stay complete", minimum=1)
-    seq_len: int = option(2048, "tokens per record, if samples of a recipe are written", minimum=1)
 
 
 class Index(NamedTuple):

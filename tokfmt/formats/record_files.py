@@ -362,10 +362,17 @@ class RecordFilesFormat(Format):
         """See `Format.writer_traits`. Sequences stay whole, and nothing stores a separator."""
         return super().writer_traits(options) if self.read_only else WriterTraits(file_suffixes=self.Writer.suffixes)
 
-    def row_writer(self, path: Path, options: Any, target: Target, shifted: bool) -> TokenWriter:  # noqa: ARG002
-        """See `Format.row_writer`. Labels are not stored, as they follow from the rows."""
+    def row_writer(
+        self,
+        path: Path,
+        options: Any,
+        target: Target,
+        seq_len: int,  # noqa: ARG002 - each record states its length
+        shifted: bool,  # noqa: ARG002 - labels are not stored, as they follow from the rows
+    ) -> TokenWriter:
+        """See `Format.row_writer`."""
         return self.writer(path, options, target)
 
-    def row_traits(self, options: Any) -> WriterTraits:
-        """See `Format.row_traits`. A format that `stores_rows` has an option `seq_len`."""
-        return replace(self.writer_traits(options), sample_length=options.seq_len)
+    def row_traits(self, options: Any, seq_len: int) -> WriterTraits:
+        """See `Format.row_traits`."""
+        return replace(self.writer_traits(options), sample_length=seq_len)

@@ -67,7 +67,6 @@ class WriteOptions:
     bare: Literal["int32", "int64"] | None = option(None, "dtype of bare integers; auto: records are tf.train.Example")
     compression: Literal["none", "gzip"] = option("none", "compression of whole files")
     shard_size: int = option(1 << 26, "tokens per file of a folder; sequences stay complete", minimum=1)
-    seq_len: int = option(2048, "tokens per record, if samples of a recipe are written", minimum=1)
 
 
 def masked(data: bytes) -> int:

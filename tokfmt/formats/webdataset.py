@@ -72,7 +72,6 @@ class WriteOptions:
     """Options for writing samples."""
 
     shard_size: int = option(1 << 24, "tokens per shard; samples stay complete", minimum=1)
-    seq_len: int = option(2049, "tokens per sample, if samples of a recipe are written", minimum=1)
 
 
 class Member(NamedTuple):
@@ -436,8 +435,15 @@ class WebDataset(RecordFilesFormat):
             (path / name for name in names_in(path) if name == MANIFEST or _SHARD.fullmatch(name)), key=_order
         )
 
-    def row_writer(self, path: Path, options: WriteOptions, target: Target, shifted: bool) -> TokenWriter:  # noqa: ARG002
-        """See `Format.row_writer`. Labels are not stored, as they follow from the rows."""
+    def row_writer(
+        self,
+        path: Path,
+        options: WriteOptions,
+        target: Target,
+        seq_len: int,  # noqa: ARG002 - each sample states its length
+        shifted: bool,  # noqa: ARG002 - labels are not stored, as they follow from the rows
+    ) -> TokenWriter:
+        """See `Format.row_writer`."""
         return RowWriter(path, options, target)
 
     def codes(self) -> Mapping[str, Code]:

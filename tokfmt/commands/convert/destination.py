@@ -103,7 +103,7 @@ class Destination:
         """Return the writer that builds a portion at `path`, of samples as they are or of sequences."""
         if self.rows is None or not self.format.stores_rows:
             return self.format.writer(path, portion.options, target)
-        return self.format.row_writer(path, portion.options, target, self.rows.shifted)
+        return self.format.row_writer(path, portion.options, target, self.rows.seq_len, self.rows.shifted)
 
     def target(self, request: Request, tokenizer: TokenizerHandle | None = None) -> Target:
         """Return the facts that writers need.
@@ -152,9 +152,11 @@ def choose_destination(request: Request) -> Destination:
     options: Any = parse_options(format_.write_options, options_given, format_.name)
     path = format_.destination(request.destination, options)
     splits = tuple(portions(request.arrangement, path, format_, options_given))
-    return Destination(
-        path, format_, options_given, splits, splits[0].options, format_.writer_traits(splits[0].options)
-    )
+    traits = format_.writer_traits(splits[0].options)
+    if options_given.get("shard_size") is not None and path.suffix in traits.file_suffixes:
+        what = f"--to-opt shard_size={options_given['shard_size']}: {printable(path.name)} is one file. Name a folder"
+        raise OptionError(what, name="shard_size")
+    return Destination(path, format_, options_given, splits, splits[0].options, traits)
 
 
 def choose_contents(request: Request, inputs: Inputs, destination: Destination) -> Destination:
@@ -195,7 +197,7 @@ def _with_samples(destination: Destination, samples: Samples, request: Request) 
     from tokfmt.mix import PackedRows  # only recipes need what it imports
 
     packs = laid.traits.pack_size
-    traits = laid.format.row_traits(laid.options) if laid.format.stores_rows else laid.traits
+    traits = laid.format.row_traits(laid.options, samples.seq_len) if laid.format.stores_rows else laid.traits
     return replace(laid, traits=traits, rows=samples, packed=PackedRows(samples, packs) if packs else None)
 
 
@@ -208,8 +210,10 @@ def _with_samples_of_length(destination: Destination, seq_len: int, request: Req
     packs, options_given, format_ = destination.traits.pack_size, dict(destination.given), destination.format
     if not packs and not format_.stores_rows:
         return None
-    if not packs and str(options_given.setdefault("seq_len", seq_len)) != str(seq_len):
-        return None
+    if not packs and "seq_len" in option_names(format_.write_options):
+        length = options_given.setdefault("seq_len", seq_len)
+        if str(length) != str(seq_len):
+            return None
     if request.select is not None or not request.arrangement.plain:
         ordered = "shuffle" if request.arrangement.shuffle else "split"
         option = f"--{'select' if request.select is not None else ordered}"

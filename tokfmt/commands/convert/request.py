@@ -94,7 +94,13 @@ class Request:
         names, options = option_names(format_.write_options), dict(self.to_options)
         if self.seq_len is not None:
             if "seq_len" not in names:
-                raise OptionError(f"--seq-len: {format_.name} has no samples", name="seq-len")
+                problem = f"--seq-len: {format_.name} has no samples"
+                if format_.stores_rows:
+                    recipe = f"tokfmt recipe SRC --seq-len {self.seq_len} -o mix.toml"
+                    problem = (
+                        f"--seq-len: rows of {format_.name} are the samples of a recipe. `{recipe}`, then convert it"
+                    )
+                raise OptionError(problem, name="seq-len")
             options["seq_len"] = self.seq_len
         if self.source.split and "split" in names:
             options.setdefault("split", self.source.split)

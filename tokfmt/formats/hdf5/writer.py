@@ -200,9 +200,9 @@ def traits(options: WriteOptions) -> WriterTraits:
     )
 
 
-def row_traits(options: WriteOptions) -> WriterTraits:
+def row_traits(options: WriteOptions, seq_len: int) -> WriterTraits:  # noqa: ARG001 - the same for all options
     """Return the traits of the writer of rows; see `Format.row_writer`."""
-    return WriterTraits(keeps_masks=True, keeps_labels=True, sample_length=options.seq_len, joins_under_lock=True)
+    return WriterTraits(keeps_masks=True, keeps_labels=True, sample_length=seq_len, joins_under_lock=True)
 
 
 def make_writer(path: Path, options: WriteOptions, target: Target) -> TokenWriter:
@@ -380,7 +380,13 @@ class SampleWriter(TokenWriter):
         return {**vars(self), "_gathering": None}
 
 
-def make_row_writer(path: Path, options: WriteOptions, target: Target, shifted: bool) -> RowWriter:
+def make_row_writer(
+    path: Path,
+    options: WriteOptions,
+    target: Target,
+    seq_len: int,  # noqa: ARG001 - it is an option of the format
+    shifted: bool,
+) -> RowWriter:
     """Return the writer of samples that a recipe computes; see `Format.row_writer`.
 
     Raises:

@@ -162,11 +162,18 @@ class Stage1(FlatFormat):
                 return Unreadable("TF201", path, error)
         return super().inspect(paths, options, hints)
 
-    def row_writer(self, path: Path, options: WriteOptions, target: Target, shifted: bool) -> RowWriter:  # noqa: ARG002
-        """See `Format.row_writer`. Labels are not stored, as they follow from the rows."""
+    def row_writer(
+        self,
+        path: Path,
+        options: WriteOptions,
+        target: Target,
+        seq_len: int,  # noqa: ARG002 - it is an option of the format
+        shifted: bool,  # noqa: ARG002 - labels are not stored, as they follow from the rows
+    ) -> RowWriter:
+        """See `Format.row_writer`."""
         return RowWriter(path, options, target)
 
-    def row_traits(self, options: WriteOptions) -> WriterTraits:
+    def row_traits(self, options: WriteOptions, seq_len: int) -> WriterTraits:  # noqa: ARG002 - an option of the format
         """See `Format.row_traits`."""
         return RowWriter.traits(options)
 
