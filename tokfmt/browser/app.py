@@ -671,6 +671,7 @@ class Browser(TypeAhead):
     def notify(self, message: str, *, timeout: float | None = None, **kwargs: Any) -> None:
         """Show a notification for a few seconds, in place of an earlier one."""
         self.clear_notifications()
+        self.query("ToastHolder").remove()  # Textual leaves an empty line of each
         super().notify(message, timeout=_MOMENT if timeout is None else timeout, **kwargs)
 
     def action_no_split(self) -> None:

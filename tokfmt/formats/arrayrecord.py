@@ -220,7 +220,7 @@ class Reader(ExampleFiles):
 
     def records(self, path: Place) -> Iterator[str | NDArray[np.integer[Any]]]:
         for number, record in enumerate(records_of(path)):
-            yield self.content.value(path, number, record)
+            yield self.content.value(path, number, record, self.report)
 
 
 def _message(*values: tuple[int, int]) -> bytes:
@@ -312,8 +312,8 @@ class ArrayRecord(ExampleFormat):
             ),
             "TF892": Code(
                 "a file is damaged",
-                "A chunk does not fit its hash, the footer contradicts it, or a record lacks the feature that the "
-                "first ones have. Copy or write it again.",
+                "A chunk does not fit its hash, the footer contradicts it, a record lacks the feature that the first "
+                "ones have, or its labels and masks contradict each other. Copy or write it again.",
             ),
             "TF893": Code(
                 "chunks of several numbers of records",

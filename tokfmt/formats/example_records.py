@@ -14,9 +14,10 @@ loss mask.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -39,7 +40,7 @@ from tokfmt.core.loss_mask import (
 )
 from tokfmt.core.ragged import Ragged
 from tokfmt.core.records import RecordBatch
-from tokfmt.core.row_fields import differ, first_difference
+from tokfmt.core.row_fields import Misfit, Report, differ, differences, other_value
 from tokfmt.errors import NO_DAMAGE, ConversionError, CorruptError, FormatError, UnsafeError, UnsupportedError
 from tokfmt.files.file import names_in, natural_key
 from tokfmt.files.place import Place
@@ -212,13 +213,17 @@ class Content(NamedTuple):
         masks = (f"{LOSS_MASK}: {MASK_OPTION}",) if LOSS_MASK in self.others and self.choice is None else ()
         return (f"{self.field} is read; other features are not: {names}{more}", *masks)
 
-    def value(self, path: Place, number: int, record: bytes) -> str | NDArray[np.integer[Any]]:
+    def value(
+        self, path: Place, number: int, record: bytes, report: Callable[[FormatError], object]
+    ) -> str | NDArray[np.integer[Any]]:
         """Return the text or the IDs of a record; of an ID that does not count in the loss its complement, below 0.
 
         Args:
             path: The file, for messages.
             number: Number of the record in the file, for messages.
             record: Its bytes.
+            report: Receives the errors of labels and masks that do not fit the IDs, or contradict each other. If it
+                returns, every ID of such a record counts.
 
         Raises:
             CorruptError: It does not hold what the first records hold.
@@ -238,7 +243,8 @@ class Content(NamedTuple):
             try:
                 if wanted == "integers":
                     ids = ids_in(path, numbers_of(feature), of=f"record {number:,}")
-                    return self._marked(path, number, example, ids.astype(np.int64)) if self.beside else ids
+                    unfit = partial(_report_record, path, number, report)
+                    return self._marked(example, ids.astype(np.int64), unfit) if self.beside else ids
                 record = bytes_of(feature)
             except ProtobufError as error:
                 raise CorruptError(path, f"record {number:,} {error}", remedy="Copy it again") from error
@@ -254,26 +260,29 @@ class Content(NamedTuple):
             raise CorruptError(path, f"bytes of record {number:,}", expected=expected, found=len(record))
         return ids_in(path, np.frombuffer(record, dtype), of=f"record {number:,}")
 
-    def _marked(
-        self, path: Place, number: int, example: Mapping[str, Feature], ids: NDArray[np.int64]
-    ) -> NDArray[np.int64]:
+    def _marked(self, example: Mapping[str, Feature], ids: NDArray[np.int64], report: Report) -> NDArray[np.int64]:
         """Return the IDs of a record, or their complements where its labels or masks leave them out of the loss."""
-        stated, remedy = dict[str, Flags](), "--allow-loss loss-mask reads the IDs alone"
+        stated = dict[str, Flags]()
         for name in self.beside:
             values = numbers_of(example.get(name, Feature("", ())))
-            ignored, wanted = (IGNORED, ids) if name == LABELS else (0, np.ones(len(ids), np.int64))
             if len(values) != len(ids):
-                what, expected = f"{name} of record {number:,}", counted(len(ids), "value")
-                raise CorruptError(path, what, expected=expected, found=f"{len(values):,}", remedy=remedy)
-            if (wrong := np.flatnonzero((values != ignored) & (values != wanted))).size:
-                at = int(wrong[0])
-                what, expected = f"{name} of token {at:,} of record {number:,}", f"{wanted[at]:,} or {ignored}"
-                raise CorruptError(path, what, expected=expected, found=f"{values[at]:,}", remedy=remedy)
+                report(Misfit(0, f"has {name} of another length", len(ids), len(values)))
+                continue
+            ignored, wanted = (IGNORED, ids) if name == LABELS else (0, np.ones(len(ids), np.int64))
+            for at in np.flatnonzero((values != ignored) & (values != wanted))[:1].tolist():
+                report(other_value(0, name, int(ids[at]), int(values[at])))
             counts = values != ignored
             stated[name] = np.append(False, counts)[: len(ids)] if self.choice == "next" else counts
-        if self.choice != ALL and (differing := first_difference(stated)):
-            raise CorruptError(path, f"record {number:,} {differ(*differing)}", remedy=which_of(stated))
+        for first, second, differing in differences(stated) if self.choice != ALL else ():
+            report(Misfit(0, differ(first, second, int(np.argmax(differing))), remedy=which_of(stated)))
         return np.where(np.all(list(stated.values()), axis=0), ids, ~ids)
+
+
+def _report_record(path: Place, number: int, report: Callable[[FormatError], object], misfit: Misfit) -> None:
+    """Report the error of a record whose labels or masks do not fit."""
+    remedy = misfit.remedy or "--allow-loss loss-mask reads the IDs alone"
+    what = f"record {number:,} {misfit.problem}"
+    report(CorruptError(path, what, expected=misfit.expected, found=misfit.found, remedy=remedy))
 
 
 class ExampleFiles(RecordFiles):

@@ -194,7 +194,7 @@ class Reader(ExampleFiles):
     def records(self, path: Place) -> Iterator[str | NDArray[np.integer[Any]]]:
         found = blank = 0
         for record in records_of(path):
-            yield self.content.value(path, found, record)
+            yield self.content.value(path, found, record, self.report)
             found, blank = found + 1, blank + (not record)
         self.finished[path] = found, blank
 
@@ -267,8 +267,8 @@ class TFRecord(ExampleFormat):
             ),
             "TF882": Code(
                 "a file is damaged",
-                "It was cut, a checksum does not fit, or a record lacks the feature that the first ones have. Other "
-                "readers compare no checksum. Copy or write it again.",
+                "It was cut, a checksum does not fit, a record lacks the feature that the first ones have, or its "
+                "labels and masks contradict each other. Other readers compare no checksum. Copy or write it again.",
             ),
             "TF883": Code(
                 "records of 0 bytes",

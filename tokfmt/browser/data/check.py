@@ -45,7 +45,10 @@ def checked(session: Session, job: Job, *, deep: bool = False, tokenizer: str | 
     session.check_unchanged()
     request = session.asked or session.request
     asked = replace(request, paths=request.paths[:1], format=session.format_name, allow_loss=frozenset())
-    return next(check(CheckRequest(asked, deep, tokenizer), job))
+    found = next(check(CheckRequest(asked, deep, tokenizer), job))
+    for finding in found.findings[:1]:
+        explained(finding.code)  # imports every format here, not when the finding is shown
+    return found
 
 
 def known(session: Session) -> CheckReport | None:

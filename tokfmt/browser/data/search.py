@@ -412,6 +412,7 @@ class SearchJob:
         self.results, self.failure, self._left_out = SearchResults(), "", 0
         self.cancelled, self.took, self.running, self.busy = False, 0.0, True, True
         self._progressed = progressed
+        self._listed: tuple[SearchJob | None, int] = None, 0
         self.job = Job(self._look, self._end, lambda: progressed(self))
 
     # in the thread of the search
@@ -475,6 +476,16 @@ class SearchJob:
     def marks(self) -> bool:
         """Return whether hits are intervals of a row, not whole rows."""
         return not self.query.whole
+
+    def listed_by(self, other: SearchJob) -> int | None:
+        """Return the number of rows with a kept hit that another search lists; None while one of both is running."""
+        if self.running or other.running:
+            return None
+        if self._listed[0] is not other:
+            rows, listed = self.results.rows(), other.results.rows()
+            at = np.searchsorted(listed, rows)
+            self._listed = other, int(np.count_nonzero(listed[at[at < len(listed)]] == rows[at < len(listed)]))
+        return self._listed[1]
 
     def cancel(self) -> None:
         """Stop the search, and keep its hits."""

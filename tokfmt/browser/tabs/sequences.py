@@ -407,7 +407,9 @@ class SequencesTab(Tab):
 
     def _to_bytes(self, place: ByteOffset | None) -> None:
         if place is None:
-            self.notify("This format does not map tokens to bytes.", severity="warning")
+            counting = f"The {self.session.view.name} are still being counted."
+            words = "This format does not map tokens to bytes." if self.port.whole else counting
+            self.notify(words, severity="warning")
         else:
             inside = ByteSpot(place.path, place.offset, place.width or 0, opened=True)
             self.host.go(Spot(tab="index", inside=inside))
@@ -683,7 +685,7 @@ class SequencesTab(Tab):
 
     def _say(self) -> None:
         self.list.mark(self.search)
-        self.query_one(FindBar).say(self.search or (self.filtered if self.searches else None))
+        self.query_one(FindBar).say(self.search or (self.filtered if self.searches else None), self.filtered)
         self.screen.query_one(TopBar).say_filter(filter_words(self.filtered) if self.filtered else "")
         self.refresh_bindings()
 
