@@ -804,14 +804,18 @@ def _zarr(store: Store, options: ReadOptions) -> FileLayout:
     if chosen not in arrays:
         what, found = f"{printable(chosen)} does not hold token IDs", _kind_of_array(stated[chosen], version)
         raise UnsupportedError(store.root, what, expected="integers of one or two dimensions", found=found)
-    tokens = ZarrArray(store, chosen, version, ranks=(1, 2), fill=options.holes == "fill")
+    fill = options.holes == "fill"
+    tokens = ZarrArray(store, chosen, version, ranks=(1, 2), stated=stated[chosen], fill=fill)
     read, problems = [tokens], _holes(tokens)
     if ends and len(tokens.layout.shape) == 1:
-        index = ZarrArray(store, ends, version, fill=options.holes == "fill")
+        index = ZarrArray(store, ends, version, stated=stated[ends], fill=fill)
         index.check_memory()
-        bounded_entries(index.path, index.length, _cells(store, tokens).file)
         read, problems = [tokens, index], [*problems, *_holes(index)]
-    extents = [_cells(store, array) for array in read]
+    file = open_file(tokens.layout.where if store.root.is_dir() else store.root)
+    extents = [_cells(file, array) for array in read]
+    file.close()
+    for entries in extents[1:]:
+        bounded_entries(read[1].path, entries.tokens, extents[0].file)
     is_whole = len(read) > 1 and not _holes(read[1])
     layout = _named(
         chosen, extents[0], tokens.layout.shape, ends, extents[1] if is_whole else None,
@@ -847,12 +851,9 @@ def _holes(array: ZarrArray) -> list[Problem]:
     return []
 
 
-def _cells(store: Store, array: ZarrArray) -> Extent:
-    """Return the integers of a zarr array."""
-    file = open_file(array.layout.where if store.root.is_dir() else store.root)
-    cells = Cells(array.path, file.identity, array)
-    file.close()
-    return Extent(cells, 0, array.length, array.layout.dtype.newbyteorder("="))
+def _cells(file: File, array: ZarrArray) -> Extent:
+    """Return the integers of a zarr array; `file` shows whether the store changed."""
+    return Extent(Cells(array.path, file.identity, array), 0, array.length, array.layout.dtype.newbyteorder("="))
 
 
 def _slow(array: ZarrArray) -> list[str]:
