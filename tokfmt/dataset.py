@@ -61,7 +61,9 @@ class Dataset:
 
         (tokfmt.open("a.pbin").select(slice(1000)) + tokfmt.open("b.zarr")).shuffle(7).save("mixed.pbin")
 
-    A Dataset is also a source of Arrow tables: `pyarrow.table(dataset)`, `polars.DataFrame(dataset)`.
+    A Dataset is also a source of Arrow tables: `pyarrow.table(dataset)`, `polars.DataFrame(dataset)`. For
+    pandas, `pyarrow.table(dataset).to_pandas()` has a row for each sequence, and `pandas.DataFrame(dataset)` has a
+    column for each position.
 
     Attributes:
         format: Name of the format, such as `modalities`.
