@@ -276,6 +276,7 @@ def findings_page(codes: list[Mapping[str, Any]]) -> Iterator[str]:
     )
     yield from (
         "`tokfmt check --explain CODE` prints the same. Codes are stable: a code never changes its meaning.",
+        "[Repair a dataset](inspect.md#repair-a-dataset) lists those that `--fix` repairs.",
         "",
     )
     for owner in dict.fromkeys(one["owner"] for one in codes):
