@@ -34,6 +34,8 @@ raise them. `add_note` adds context; errors are never wrapped.
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from typing import Any, NamedTuple, Protocol
@@ -450,7 +452,16 @@ class MissingDependencyError(TokfmtError):
         self.package, self.purpose = package, purpose
         words = package.split()
         named = f"package{'s' if len(words) > 1 else ''} {', '.join(words)}"
-        super().__init__(f"{purpose} needs the {named}: pip install {package}")
+        super().__init__(f"{purpose} needs the {named}: {_installs(words)}")
+
+
+def _installs(packages: Sequence[str]) -> str:
+    """Return the command that adds packages to this installation of tokfmt, which may be that of a tool."""
+    if os.path.exists(os.path.join(sys.prefix, "uv-receipt.toml")):
+        return " -w ".join(["uv tool install tokfmt", *packages])
+    if os.path.exists(os.path.join(sys.prefix, "pipx_metadata.json")):
+        return " ".join(["pipx inject tokfmt", *packages])
+    return " ".join(["pip install", *packages])
 
 
 def missing_package(error: ModuleNotFoundError, purpose: str, needs: Sequence[str] = ()) -> MissingDependencyError:

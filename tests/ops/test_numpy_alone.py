@@ -149,6 +149,21 @@ def test_a_lost_tokenizer_of_a_manifest_needs_no_package(tmp_path):
     assert "the manifest names" in done.stderr and "needs the package" not in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("receipt", "command"),
+    [
+        ("uv-receipt.toml", "uv tool install tokfmt -w h5py -w isal"),
+        ("pipx_metadata.json", "pipx inject tokfmt h5py isal"),
+        ("pyvenv.cfg", "pip install h5py isal"),
+    ],
+)
+def test_a_missing_package_is_added_to_the_tool_that_tokfmt_is(receipt, command, tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    (tmp_path / receipt).touch()
+    said = str(MissingDependencyError("h5py isal", "hdf5"))
+    assert said == f"hdf5 needs the packages h5py, isal: {command}"
+
+
 def test_a_module_of_tokfmt_that_is_missing_is_a_bug():
     from tokfmt.errors import missing_package
 

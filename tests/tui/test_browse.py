@@ -162,6 +162,9 @@ def test_the_tokens_that_a_cut_pack_has_are_shown(part, tmp_path):
         assert tab.session.view.reader.info.tokens == there
         assert reader_text(app).split()[:5] == [str(token) for token in expected[:5]]
         assert any(str(path) in note for note in tab.session.opened.notes)
+        await press("2")
+        facts = {fact.name: fact.value for fact in app.tab.query_one("#facts").lines.facts}
+        assert (facts["tokens"], facts["different IDs"]) == (f"{there:,}", f"{len(np.unique(expected)):,}")
 
     browse([path], steps)
 

@@ -1,17 +1,45 @@
 """Keys pressed faster than a disk answers: every jump and every move arrives, in the order they were asked for."""
 
+import asyncio
 import threading
 import time
 
 import numpy as np
 import pytest
 from amount import FUZZ_ONLY
-from browsing import Fake, browse, session_of, tab_of
+from browsing import Browser, Fake, MemoryReader, Ragged, browse, session_of, settled, tab_of
 
 
 @pytest.fixture(autouse=True)
 def _own_state(tmp_path, monkeypatch):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+def test_a_search_beside_a_filter_says_how_many_of_its_rows_are_listed():
+    """And each note that says that there is no other hit is in the place of the one before."""
+
+    async def main():
+        app = Browser(session_of(MemoryReader(Ragged.of([[k, 50] for k in range(20)]))))
+        async with app.run_test(size=(120, 36), notifications=True) as pilot:
+            await settled(app, pilot)
+            tab_of(app).filter("seq:3,5")
+            await settled(app, pilot)
+            for ids, words in (
+                ("token:7", "1 hit in 1 document, none listed"),
+                ("any:3,7", "hit 1 of 2 in 2 documents, 1 listed"),
+            ):
+                tab_of(app).find(ids)
+                await settled(app, pilot)
+                assert words in str(app.query_one("#findbar").render())
+            places = set()
+            for _ in range(3):
+                await pilot.press("n")
+                await settled(app, pilot)
+                await pilot.pause(0.05)
+                places.add(app.query_one("Toast").region.y)
+            assert places == {1}
+
+    asyncio.run(main())
 
 
 class Uneven(Fake):

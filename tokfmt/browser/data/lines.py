@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,12 +15,14 @@ from tokfmt.browser.data.cells import Cells, Lines, fitted
 from tokfmt.browser.data.facts import spelling
 from tokfmt.browser.data.layout import HEAD, TokenStyle, words_of
 from tokfmt.browser.data.rows import Damage, RowSource
-from tokfmt.commands.stats import Groups
-from tokfmt.commands.stats.lists import RankedIds
-from tokfmt.commands.stats.report import Lengths
-from tokfmt.core.findings import Finding
 from tokfmt.files.place import Place, place_of
 from tokfmt.wording import bar, counted, percent, printable, short
+
+if TYPE_CHECKING:
+    from tokfmt.commands.stats import Groups
+    from tokfmt.commands.stats.lists import RankedIds
+    from tokfmt.commands.stats.report import Lengths
+    from tokfmt.core.findings import Finding
 
 _BAR = 8
 

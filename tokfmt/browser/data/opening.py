@@ -127,6 +127,10 @@ class Opening(NamedTuple):
             TokfmtError: The dataset cannot be read.
         """
         request, format_, separator = self.request, self.format, self.separator
+        if self.damage and format_ is not None:
+            shown = _glimpse(request, format_)
+            if shown is not None:
+                return Source((place_of(request.paths[0]),), format_, shown.views[0].reader, separator, self.notes)
         wanted = replace(request.accepting(READS["browse"] | {"invalid-lines"}), ignore_manifest=True)
         if as_stored and format_ is not None:
             wanted = viewed(replace(wanted, allow_loss=wanted.allow_loss | {"tail"}), format_, "samples")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from tokfmt.browser.data.cells import Lines
 from tokfmt.browser.data.lines import Fact, GroupLines, TokenLines
@@ -10,14 +11,16 @@ from tokfmt.browser.data.opening import UNKNOWN, recipe_of
 from tokfmt.browser.data.parts import recipe_facts
 from tokfmt.browser.data.session import Counted, Session
 from tokfmt.browser.data.workers import Job
-from tokfmt.commands.stats import Statistics, glance, stats_of
-from tokfmt.commands.stats.lists import Lists
-from tokfmt.commands.stats.report import Ids, Share
 from tokfmt.core.records import RecordReader
 from tokfmt.errors import TokfmtError
 from tokfmt.run.execute import worker_count
 from tokfmt.source.stored import Source
 from tokfmt.wording import counted, human_bytes, printable, separator_words, short, shown_facts
+
+if TYPE_CHECKING:
+    from tokfmt.commands.stats import Statistics
+    from tokfmt.commands.stats.lists import Lists
+    from tokfmt.commands.stats.report import Ids, Share
 
 AT_ONCE = 2 << 30
 """Limit of tokens for a pass that starts without a key."""
@@ -49,6 +52,8 @@ def first_look(session: Session) -> Statistics | None:
     Raises:
         TokfmtError: The dataset cannot be read.
     """
+    from tokfmt.commands.stats import glance
+
     opened = session.opened
     if session.refused is not None or opened.format is None:
         raise TokfmtError(session.failure)
@@ -70,7 +75,9 @@ def whole_pass(session: Session, job: Job) -> Counted:
     Raises:
         TokfmtError: The dataset cannot be read, or the job was cancelled.
     """
-    source, lists = _opened(session), list[Lists]()
+    from tokfmt.commands.stats import stats_of
+
+    source, lists = _opened(session), list["Lists"]()
     try:
         handle = session.vocabulary.handle if session.vocabulary else None
         found = stats_of(
@@ -130,7 +137,7 @@ def _section(name: str, facts: Iterable[Fact]) -> list[Fact]:
 
 def _lists(words: str) -> str:
     """Return the action that lists the rows of a query."""
-    return f"list({words!r})"
+    return f"app.list({words!r})"
 
 
 def _sizes(found: Statistics | None, session: Session) -> Iterator[Fact]:

@@ -363,13 +363,15 @@ class FindBar(Static):
         super().__init__(id="findbar")
         self.number, self.wrapped = -1, False
         self._search: SearchJob | None = None
+        self._filter: SearchJob | None = None
         self.display = False
 
-    def say(self, search: SearchJob | None) -> None:
-        """Show a search; hide the line for None."""
+    def say(self, search: SearchJob | None, filtered: SearchJob | None) -> None:
+        """Show a search and how many of its rows the filter lists, if there is another one; hide the line for None."""
         if search is not self._search:
             self.number, self.wrapped = -1, False
         self._search, self.display = search, search is not None
+        self._filter = None if filtered is search else filtered
         self.refresh()
 
     def render(self) -> Content:
@@ -405,6 +407,8 @@ class FindBar(Static):
         count = f"{results.hits:,}{'…' if search.running else ''}"
         text = f"{name} {self.number + 1:,} of {count}" if self.number >= 0 else f"{count} {plural(name, results.hits)}"
         text += f" in {counted(results.sequences, row)}" if search.marks and whole else ""
+        listed = None if self._filter is None else search.listed_by(self._filter)
+        text += "" if listed is None else f", {listed:,} listed" if listed else ", none listed"
         text += f" ({short(results.held)} kept)" if results.capped and whole else ""
         return Content.styled(text, "$text-success")
 
@@ -448,8 +452,8 @@ class StatusLine(Static):
     def say(self, parts: Sequence[tuple[str, str]]) -> None:
         """Show words with their kinds."""
         if parts != self._parts:
-            self._parts = parts
-            self.refresh()
+            self._parts, height = parts, self.styles.height
+            self.refresh(layout=height is not None and height.is_auto)
 
     @property
     def words(self) -> str:

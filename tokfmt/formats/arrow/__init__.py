@@ -77,7 +77,7 @@ class Columnar(Format):
     hundred: ClassVar[int]
     Container: Any
     Writer: Any
-    joins_files = numbers_files = may_hold_text = True
+    joins_files = numbers_files = True
     stores = "sequences in order, empty ones too; IDs up to 2^31-1 (2^32-1 with dtype=uint32)"
     cannot_store = "other columns; empty sequences and long ones in packed rows"
     read_options, write_options = ReadOptions, WriteOptions

@@ -64,7 +64,7 @@ class Jsonl(Format):
     title = "JSON Lines of text or of token IDs"
     extensions = (".jsonl", ".jsonl.gz", ".jsonl.zst")
     joins_files = numbers_files = True
-    can_stream = takes_lines = may_hold_text = True
+    can_stream = takes_lines = True
     stores = "sequences in order, empty ones too; IDs up to 2^32-1; with a tokenizer, text"
     cannot_store = "fields beside the text or the IDs, except from jsonl to jsonl"
 
