@@ -685,7 +685,10 @@ class Format(ABC):
         return {}
 
     def repairs(self) -> Mapping[str, Repair]:
-        """Return the repair for each code that a rewrite fixes: read with the repair's options, then write again."""
+        """Return the repair for each code that a rewrite fixes: read with the repair's options, then write again.
+
+        `docs/inspect.md` has a table of the repairs of all formats of tokfmt. A format has repairs, or patches.
+        """
         return {}
 
     def repaired_with(self, path: Place, options: Any) -> Mapping[str, object]:
