@@ -83,7 +83,7 @@ try:
     from hypothesis import HealthCheck, given, settings
     from hypothesis import strategies as st
 except ModuleNotFoundError as error:
-    raise MissingDependencyError("pytest hypothesis", "testing", "tokfmt.testing") from error
+    raise MissingDependencyError("pytest hypothesis", "tokfmt.testing") from error
 
 _QUICK = settings(max_examples=min(40, settings().max_examples), deadline=None, suppress_health_check=list(HealthCheck))
 _SLOW = settings(max_examples=8, deadline=None, suppress_health_check=list(HealthCheck))

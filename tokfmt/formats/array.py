@@ -1,27 +1,33 @@
 """Arrays of token IDs as people save them: NumPy's `.npy` and `.npz`, HDF5 datasets, zarr arrays, and bare integers.
 
-    X.npy         0 .. 5   93 4E 55 4D 50 59     6, 7   version: 1.0, 2.0 or 3.0
-                  8 ..     length of the header, u16 (1.0) or u32 (2.0, 3.0), little-endian
-                  10, 12   {'descr': '<u2', 'fortran_order': False, 'shape': (N,), }, spaces, 0A
-                  ..       the integers; the header states their dtype and byte order
-    X.npz         a zip of NAME.npy, stored or deflated
-    X.h5          datasets of integers in the root group, contiguous or in chunks (deflate, shuffle, fletcher32)
-    X.zarr        a store of zarr v2 or v3, or a zip of one: an array of integers, or a group of arrays and groups, in
-                  chunks (blosc, zstd, lz4, gzip, zlib, delta, crc32c) and shards
-    FOLDER        *.npy, one stream in natural order of their names; or one of these:
-                  tokens.npy or input_ids.npy (N,), and cu_seqlens.npy or offsets.npy (D + 1,): 0, the ends of D
-                  documents; or lengths.npy (D,); other arrays beside them are not read
-                  tokens.bin, metadata.json {"dtype"} and index.npy (D, 2): first token and length of each document
-                  PREFIX_K.bin and metadata.yaml with tokenized_info (tatm): each file ends in zeros that fill it
-    X and X.json  rows of seq_length + 1 u32, num_samples of them (Model-Optimizer), each of which begins with the last
-                  token of the row before; a new stream begins at row num_samples * w // workers of worker w
+    file                            content
+    X.npy                           the header below, and integers
+    X.npz                           a zip of NAME.npy, stored or deflated
+    X.h5                            datasets of integers, contiguous, or in chunks (deflate, shuffle, fletcher32)
+    X.zarr                          a store of zarr v2 or v3, or a zip of one: an array of integers, or a group of
+                                    arrays and groups, in chunks (blosc, zstd, lz4, gzip, zlib, delta, crc32c), shards
+    FOLDER/*.npy, FOLDER/*.h5       one stream in natural order of the names, unless one of the next rows applies
+    tokens.npy and cu_seqlens.npy   (N,) and (D + 1,): 0, and the ends of D documents; also input_ids.npy, and
+                                    offsets.npy or lengths.npy (D,). Other arrays beside them are not read
+    tokens.bin and index.npy        with metadata.json {"dtype"}; (D, 2): first token and length of each document
+    PREFIX_K.bin and metadata.yaml  tatm, with tokenized_info: each file ends in zeros that fill it
+    X and X.json                    Model-Optimizer: num_samples rows of seq_length + 1 u32, each of which begins with
+                                    the last token of the row before; a new stream begins at row
+                                    num_samples * w // workers of worker w
+
+    bytes of X.npy   content
+    0 .. 5           93 4E 55 4D 50 59
+    6, 7             version: 1.0, 2.0 or 3.0
+    8 ..             length of the header, u16 (1.0) or u32 (2.0, 3.0), little-endian
+    10 .. or 12 ..   {'descr': '<u2', 'fortran_order': False, 'shape': (N,), }, spaces, 0A
+    ..               the integers; the header states their dtype and byte order
 
 - One dimension is a stream. Two are rows, which are samples; `view=documents` reads them as one stream.
 - Of an .npz: the only array; or `tokens` or `input_ids`, with `cu_seqlens`, `offsets` or `lengths`; or arr_0, arr_1
   and so on, one document each, in the order of their numbers; or `member=NAME`.
-- Of an HDF5 file, which is detected as hdf5: with `--from array`, the only one, or as of an .npz.
-- Of a zarr store: the only one, or as of an .npz. An array in a group is named with it: `member=train/tokens`; its
-  boundaries are in the same group. An absent chunk looks like a lost one, so both are refused unless `holes=fill`.
+- Of HDF5 and of zarr: the only one, or as of an .npz. An array in a group is named with it: `member=train/tokens`;
+  its boundaries are in the same group. HDF5 files with a dataset `data` are those of the format hdf5.
+- An absent chunk of zarr looks like a lost one, so both are refused unless `holes=fill`.
 - `bounds=ends` reads cu_seqlens or offsets without the 0 in front, `bounds=starts` those without the last end.
 - Nothing states the separator. `--eos ID` splits a stream, after the ID or, with `side=before`, before it.
 - `bare=DTYPE` reads any file as bare integers, with `order=big`, `header=BYTES` to leave out, and `row=N`.
@@ -292,8 +298,8 @@ class ArrayFormat(FlatFormat):
     stores = "sequences in order, empty ones too; samples of a recipe as rows; IDs up to 2^32-1"
     cannot_store = "sequences that contain the separator, unless boundaries=cu_seqlens"
     read_options, write_options, Writer = ReadOptions, WriteOptions, Writer
-    pattern, unreadable = r"(?![._]).+\.npy", "TF791"
-    member, inspection, unsafe, Reader = "X.npy", ArrayInspection, "TF795", CellsReader
+    pattern, unreadable = r"(?![._]).+\.(?:npy|h5)", "TF791"
+    member, inspection, unsafe, Reader = "X.npy or X.h5", ArrayInspection, "TF795", CellsReader
     meanings = {
         "TF791": Code(
             "not an array of token IDs",
@@ -387,6 +393,8 @@ class ArrayFormat(FlatFormat):
         if probe.head.startswith(b"PK\3\4") and re.fullmatch(rb"[^/]+\.npy", first):
             return Confidence.STRUCTURE
         if probe.head.startswith(b"PK\3\4") and (first.decode("latin-1") in _MARKS or _IN_ZIP.search(probe.tail)):
+            return Confidence.STRUCTURE
+        if probe.head.startswith(HDF5):
             return Confidence.STRUCTURE
         beside = probe.path.with_name(f"{probe.path.name}.json")
         if probe.path.suffix == ".bin" and beside.is_file():
@@ -746,10 +754,11 @@ def _hdf5(file: File, options: ReadOptions) -> FileLayout:
     """Return the layout of a dataset of an HDF5 file, or of one with boundaries."""
     arrays: Sequence[str] = ()
 
-    def choose(names: Sequence[str], found: Sequence[str]) -> Sequence[str]:
+    def choose(names: Sequence[str], found: Sequence[str], kinds: Sequence[str]) -> Sequence[str]:
         nonlocal arrays
         arrays = sorted(found, key=natural_key)
-        return list(filter(None, _chosen(file.path, "dataset", sorted(names, key=natural_key), arrays, options)))
+        ordered = sorted(names, key=natural_key)
+        return list(filter(None, _chosen(file.path, "dataset", ordered, arrays, options, sorted(kinds))))
 
     try:
         from tokfmt.formats.hdf5_arrays.container import open_arrays
