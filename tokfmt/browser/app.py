@@ -47,7 +47,7 @@ from tokfmt.browser.tabs import TABS
 from tokfmt.browser.tabs.base import Entry, Tab
 from tokfmt.browser.tabs.sequences import SequencesTab
 from tokfmt.browser.typeahead import TypeAhead
-from tokfmt.browser.widgets.frame import Card, KeyBar, TopBar, badge, summary, transfer
+from tokfmt.browser.widgets.frame import Card, KeyBar, TopBar, badge, loading_words, transfer
 from tokfmt.browser.widgets.loading import WithLoader
 from tokfmt.browser.widgets.reader import Reader
 from tokfmt.browser.widgets.sequence_list import SequenceList
@@ -65,7 +65,7 @@ _EVERY = 1.0  # seconds between two looks at what was fetched from stores, and a
 _OPEN = 3  # datasets that stay open, besides those that the user named
 _FRESH = 60.0  # seconds since the last change of a file that is taken to be still written
 
-DARK, LIGHT = "tokyo-night", "catppuccin-latte"
+DARK = "tokyo-night"
 
 
 class Quit(Message):
@@ -539,7 +539,7 @@ class Browser(TypeAhead):
         for bar in self.query(TopBar):  # a browser that ends has removed it
             bar.say_health(badge(self.session.verdict))
         for card in self.query(Card):
-            card.say(self.session, summary(self.session, None, self.current, self._several)[0])
+            card.say(self.session, f" ({self.current + 1} of {self._several}, d)" if self._several > 1 else "")
 
     def say(self) -> None:
         """Update the first line."""
@@ -547,11 +547,10 @@ class Browser(TypeAhead):
         if not bars:  # the browser ends
             return
         bar = bars.first()
-        facts, loading = summary(session, self.loadings.get(self.current), self.current, self._several)
         names = [printable(shown_path(self.requests[number]).name) for number in self._openings]
-        loading = f"◌ opening {' and '.join(names)} · esc stops" if names else loading
+        loading = f"◌ opening {' and '.join(names)} · esc stops" if names else ""
+        loading = loading or loading_words(session, self.loadings.get(self.current))
         followed = "↻ R stops" if self.current in self._followed else ""
-        self.query_one(Card).say(session, facts)
         bar.say(" · ".join(filter(None, (loading, transfer(session), followed))))
         bar.say_splits(session.splits, session.split)
         self.show_health()
@@ -689,18 +688,19 @@ class Browser(TypeAhead):
     async def action_tokenizers(self) -> None:
         """Ask for a tokenizer, and show the dataset with it, or a row with both."""
         from tokfmt.browser.data.tokenizers import known_tokenizers
-        from tokfmt.browser.tokenizers import TokenizerList, TokenizerPair, Wanted
+        from tokfmt.browser.tokenizers import TokenizerList, TokenizerPair
 
         session = self.session
         used = session.choice.name if session.choice is not None and session.vocabulary is not None else ""
 
-        def answered(wanted: Wanted | None) -> None:
+        def answered(wanted: tuple[str, bool] | None) -> None:
             if wanted is None:
                 return
-            if wanted.beside:
-                self.push_screen(TokenizerPair(session, wanted.name, self.sequences.where))
+            name, beside = wanted
+            if beside:
+                self.push_screen(TokenizerPair(session, name, self.sequences.where))
             else:
-                self.use_tokenizer(wanted.name)
+                self.use_tokenizer(name)
 
         await self.push_screen(TokenizerList(known_tokenizers(session), used), answered)
 
@@ -750,7 +750,7 @@ class Browser(TypeAhead):
         return super().check_action(action, parameters)
 
     def offers(self, action: str, parameters: tuple[object, ...]) -> bool:
-        """Return whether an action would do something now (`keys.Offering`)."""
+        """Return whether an action would do something now (`keys.is_offered`)."""
         if action == "travel":
             back = parameters == (-1,)
             return self._history.has(-1 if back else 1) or (back and self.catalog is not None)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from functools import cache
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 from textual.actions import parse
 from textual.binding import Binding, BindingType
@@ -299,13 +299,6 @@ def rank(action: str, *, selects: bool) -> int:
     return len(_RANKS) if named is None else named
 
 
-class Offering(Protocol):
-    """A widget with keys that are of use only at times."""
-
-    def offers(self, action: str, parameters: tuple[object, ...]) -> bool:
-        """Return whether an action would do something now. Other keys still work, and show why they do nothing."""
-
-
 def bindings_of(node: DOMNode) -> tuple[Binding, ...]:
     """Return the bindings of a widget that tokfmt defines, one key each; a class may have several for a key."""
     return _bindings(type(node))
@@ -328,7 +321,10 @@ def words_of(binding: Binding) -> str:
 
 
 def is_offered(node: DOMNode, binding: Binding) -> bool:
-    """Return whether the key of a widget does something now."""
+    """Return whether the key of a widget does something now; its `offers` states that of some keys.
+
+    Other keys still work, and show why they do nothing.
+    """
     _, action, parameters = parse(binding.action)
     if not node.check_action(action, parameters):
         return False

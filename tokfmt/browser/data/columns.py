@@ -35,8 +35,8 @@ Value = str | int | float | None
 Values = Sequence[Value]
 Rows = NDArray[np.int64]
 
-LENGTH, POSITION = "length", "position"
-"""Columns of every dataset with a token axis; records have a length."""
+LENGTH = "length"
+"""A column of every dataset."""
 
 MOST = 1 << 20
 """Limit of the rows that an order lists."""

@@ -27,10 +27,8 @@ from tokfmt.source.request import given_to
 BLOCK = 64
 """Fields decoded at once."""
 
-
 SHORT = 64
 """Limit of fields of a section that is open at first, in a small dataset."""
-
 
 _BLOCKS = 1024
 
@@ -196,7 +194,6 @@ BYTES_IN_ROW = ROW
 """Bytes of a line of the hex view."""
 
 _ROWS = 256  # rows per window
-
 
 _WINDOWS = 64
 

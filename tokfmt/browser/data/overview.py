@@ -25,14 +25,11 @@ if TYPE_CHECKING:
 AT_ONCE = 2 << 30
 """Limit of tokens for a pass that starts without a key."""
 
-
 BYTES_AT_ONCE = 2 << 30
 """Limit of bytes of text for a pass that starts without a key."""
 
-
 MOST_COMPARED = 1 << 21
 """Limit of rows among which the browser looks for equal ones, 24 bytes each."""
-
 
 _WORKERS = 4  # threads of a pass at most; each takes some 10 MB
 

@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.cells import set_cell_size
 
-from tokfmt.browser.data.cells import Cells, Lines
+from tokfmt.browser.data.lines import HistogramLines
 from tokfmt.browser.data.opening import recipe_of, samples_of
 from tokfmt.browser.data.session import Session
 from tokfmt.core.loss_mask import padding_of
 from tokfmt.core.records import RecordReader
 from tokfmt.errors import TokfmtError
-from tokfmt.wording import bar, percent, printable, short
+from tokfmt.wording import percent, printable, short
 
 if TYPE_CHECKING:
     from tokfmt.mix import Documents, Samples
@@ -102,11 +101,9 @@ class Packing:
 
     @property
     def words(self) -> str:
-        """Return the share of padding in words, with a remedy if there is a lot of it."""
-        remedy = ""
-        if self.is_odd:
-            remedy = "; --pack bestfit joins documents" if self.pack == "document" else "; --pack stream has the least"
-        return f"{percent(1 - self.used)} padding{remedy}"
+        """Return the share of padding in words, with a remedy for a lot of it."""
+        remedy = "--pack bestfit joins documents" if self.pack == "document" else "--pack stream has the least"
+        return f"{percent(1 - self.used)} padding; {remedy}"
 
     def table(self, room: int) -> list[tuple[str, ...]]:
         """Return the table of the sources, with a line of headings first, and as many columns as fit in some cells."""
@@ -251,7 +248,7 @@ class FillHistogram:
 
 
 @dataclass(frozen=True)
-class FillLines(Lines):
+class FillLines(HistogramLines):
     """The fill of samples, a line for each interval.
 
     Attributes:
@@ -267,21 +264,11 @@ class FillLines(Lines):
         return f"samples by fill · {percent(1 - int(fills.filled.sum()) / (positions or 1))} padding"
 
     @property
-    def count(self) -> int:
-        return len(self.histogram.counts)
+    def counts(self) -> Sequence[int]:
+        return self.histogram.counts
 
-    @property
-    def fullest(self) -> int:
-        """Return the line with the most samples."""
-        counts = self.histogram.counts
-        return counts.index(max(counts))
-
-    def cells(self, line: int, width: int) -> Cells:
-        counts = self.histogram.counts
-        tail = f" {counts[line]:>9,} {percent(counts[line] / max(1, sum(counts))):>6}"
-        room = max(4, width - 9 - len(tail))
-        drawn = set_cell_size(bar(counts[line] / max(1, *counts), room), room)
-        return [(f"{self.histogram.name(line):>8} ", "name"), (drawn, "bar"), (tail, "count")]
+    def interval(self, line: int) -> str:
+        return self.histogram.name(line)
 
     def query(self, lines: Sequence[int]) -> str:
         return self.histogram.query(min(lines), max(lines))

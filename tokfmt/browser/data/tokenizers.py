@@ -42,7 +42,6 @@ def _place(name: str) -> str:
 
 MOST_UNITS = 1 << 16  # units of a row that are compared
 
-
 _ROWS, _BYTES = 256, 1 << 20  # rows, and bytes of their text, of the mean
 
 

@@ -105,7 +105,7 @@ class Tab(WithLoader, Container):
         """Take the focus, as the tab is on the screen now."""
 
     def offers(self, action: str, parameters: tuple[object, ...]) -> bool:  # noqa: ARG002 - subclasses look at them
-        """Return whether an action would do something now (`keys.Offering`)."""
+        """Return whether an action would do something now (`keys.is_offered`)."""
         return True
 
     def spot(self) -> object:

@@ -98,7 +98,7 @@ class FindingTable(Table):
         return self.findings[self.cursor] if self.count else None
 
     def offers(self, action: str, parameters: tuple[object, ...]) -> bool:  # noqa: ARG002 - none has any
-        """Return whether an action would do something now (`keys.Offering`)."""
+        """Return whether an action would do something now (`keys.is_offered`)."""
         return action != "choose" or self.finding is not None
 
     def moved(self) -> None:
@@ -177,7 +177,6 @@ class FindingsTab(Working):
         """Show the progress or the summary of the check."""
         verdict = self.session.verdict
         words = self.doing("checking") if self.job else "" if verdict is None else summary(verdict)
-        words += "" if verdict is None or verdict.deep or self.job else " · c checks every token"
         line = self.query_one("#checked", Static)
         line.display = bool(self.job or verdict is None or verdict.findings)
         line.update(pressing(words))
@@ -241,7 +240,7 @@ class FindingsTab(Working):
         self.loader.ask(holds, then)
 
     def offers(self, action: str, parameters: tuple[object, ...]) -> bool:
-        """Return whether an action would do something now (`keys.Offering`)."""
+        """Return whether an action would do something now (`keys.is_offered`)."""
         finding = self.list.finding
         if action in ("sequence", "list"):
             known = action == "list" and finding is not None and bool(finding.query)

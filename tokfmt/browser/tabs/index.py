@@ -26,11 +26,11 @@ from tokfmt.browser.data.outline import (
 from tokfmt.browser.data.session import Session, row_at
 from tokfmt.browser.data.spots import ByteSpot, Spot
 from tokfmt.browser.data.types import Pointer
-from tokfmt.browser.data.workers import Job
 from tokfmt.browser.tabs.base import Tab
 from tokfmt.browser.widgets.hex_view import HexView
 from tokfmt.browser.widgets.loading import Leaping, Loader
 from tokfmt.browser.widgets.outline import Parts
+from tokfmt.browser.work import Work
 from tokfmt.errors import OptionError, TokfmtError
 from tokfmt.wording import counted, printable
 
@@ -54,17 +54,17 @@ class IndexTab(Tab):
     _wish: ByteSpot | None = None
     _looks: Loader
     _reveals = False  # a jump shows bytes; the focus may arrive later
-    _counting = 0
     _left: Row | None = None  # the line of the cursor when a jump showed other bytes
     _about: Row | None = None  # the line that describes the byte under the cursor
     _before: Row | None = None  # the line of the cursor before the same dataset was opened again
 
     def __init__(self, id: str) -> None:  # noqa: A002 - Textual's word
         super().__init__(id=id)
-        self._looks = Loader(self)
+        self._looks, self._counts = Loader(self), Work(self)
 
     def on_unmount(self) -> None:
         self._looks.close()
+        self._counts.cancel()
 
     def compose(self) -> ComposeResult:
         with Container(id="inside"):
@@ -82,8 +82,9 @@ class IndexTab(Tab):
             self._before = self.parts.row or self._before
             if self.hex.has_focus and self.hex.path is not None:
                 self._wish = self.spot()
-        self.session, self.bytes, self._counting, self._left = session, None, 0, None
+        self.session, self.bytes, self._left = session, None, None
         self.loader.forget()
+        self._counts.cancel()
         self.hex.clear()
         self.parts.show(Outline(()))
         self.parts.border_title = "reading …"
@@ -106,7 +107,7 @@ class IndexTab(Tab):
 
     @property
     def idle(self) -> bool:
-        return not self._counting and self._looks.idle
+        return not self._counts and self._looks.idle
 
     def enter(self) -> None:
         self.parts.focus()
@@ -183,13 +184,9 @@ class IndexTab(Tab):
     def _opening(self, message: Parts.Opening) -> None:
         outline, number = self.parts.outline, message.section
         section = outline.sections[number]
-        self._counting += 1
-        Job(lambda job: section.count, lambda count: self.call_later(self._counted, outline, number, count))
+        self._counts.begin(number, lambda _: section.count, lambda count: self._counted(outline, number, count))
 
     def _counted(self, outline: Outline, section: int, count: object) -> None:
-        if outline is not self.parts.outline:  # another dataset is shown by now
-            return
-        self._counting -= 1
         self.parts.opening.discard(section)
         if isinstance(count, int):
             on_it = self.parts.row == Row(section)

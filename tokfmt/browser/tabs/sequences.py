@@ -191,7 +191,7 @@ class SequencesTab(Tab):
         return not self.has_class("refused") and super().check_action(action, parameters)
 
     def offers(self, action: str, parameters: tuple[object, ...]) -> bool:  # noqa: ARG002 - those of other tabs do
-        """Return whether an action would do something now (`keys.Offering`)."""
+        """Return whether an action would do something now (`keys.is_offered`)."""
         if not hasattr(self, "session"):
             return False
         if action == "escape":
@@ -380,22 +380,16 @@ class SequencesTab(Tab):
             pane = self.reader if self.reader.has_focus else self.list
             pane.action_to(0 if words == FIRST else -1)
         elif words.startswith("@"):
-            self.loader.ask(byte_finder(self.session, self.port, self.where, words[1:]), self._to_found)
+            self.go_to_sequence(byte_finder(self.session, self.port, self.where, words[1:]))
         elif words.startswith("t:"):
             if view.axis is None:
                 raise OptionError("records have no token positions before all are tokenized. Name a row")
             position = parse_number(words[2:], view.tokens, "token")
-            self.loader.ask(lambda: located(port, position) or "no row holds this token", self._to_found)
+            self.go_to_sequence(lambda: located(port, position), "no row holds this token")
         elif ":" in words:
             self.host.go(parse_spot(words))
         else:
             self.host.go(self.here((row_of(words, port.count, view.singular), 0)))
-
-    def _to_found(self, found: Where | str) -> None:
-        if isinstance(found, str):
-            self.notify(found, severity="error", markup=False)
-        else:
-            self.host.go(self.here(found))
 
     def action_bytes(self) -> None:
         """Show the bytes of the token under the cursor in the tab of the index."""
@@ -570,7 +564,6 @@ class SequencesTab(Tab):
         self._say()
         self._mark()
 
-    @on(TokenDetails.Followed)
     def action_occurrences(self) -> None:
         """List all rows with the token under the cursor, or with the marked tokens in a row."""
         port, (row, unit), marked = self.port, self.where, self.reader.marked

@@ -136,7 +136,7 @@ class HexView(VirtualTable):
             self.post_message(self.Moved())
 
     def offers(self, action: str, parameters: tuple[object, ...]) -> bool:  # noqa: ARG002 - none has any
-        """Return whether an action would do something now (`keys.Offering`)."""
+        """Return whether an action would do something now (`keys.is_offered`)."""
         return action != "choose" or self.leads
 
     def cells(self, line: int, width: int) -> Cells:  # noqa: ARG002 - a line has 16 bytes

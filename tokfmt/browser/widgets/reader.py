@@ -512,9 +512,6 @@ _GAP = "   "
 class TokenDetails(Static):
     """Show the facts about a token in two or three lines. A click on its ID, origin or byte follows it."""
 
-    class Followed(Message):
-        """The user wants all rows with the token."""
-
     def __init__(self) -> None:
         super().__init__(id="detail")
         self._facts: TokenFacts | Damage | None = None
@@ -590,12 +587,7 @@ class TokenDetails(Static):
             yield self._pair("byte", place, leads=_TO_BYTES)
         if facts.raw is not None:
             yield self._pair("bytes", facts.raw[:_BYTES].hex(" ") + (" …" if len(facts.raw) > _BYTES else ""))
-        if self._unit == "token":
-            yield Content.from_markup("[$quiet @click=follow]⏎ list rows[/]")
         if self._more.frequency is not None:
             rank, count, rows = self._more.frequency
             words = f"{counted(count, 'time')} in {counted(rows, self._more.singular)}"
             yield self._pair("found", f"{words}, rank {rank:,}")
-
-    def action_follow(self) -> None:
-        self.post_message(self.Followed())

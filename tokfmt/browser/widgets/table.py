@@ -87,10 +87,6 @@ class Table(VirtualTable):
         super().on_resize()
         self.selection_changed()
 
-    def clicked(self, column: int, times: int) -> None:  # noqa: ARG002 - anywhere on the line
-        if times > 1:
-            self.action_choose()
-
     def action_choose(self) -> None:
         chosen = self.chosen
         if len(chosen) > MOST_CHOSEN:
