@@ -10,14 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from functools import cache
-from typing import Any, NamedTuple
 
 from textual.actions import parse
 from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.dom import DOMNode
-from textual.geometry import Offset
-from textual.screen import Screen
 from textual.style import Style
 
 # the tasks, in the order of the help
@@ -360,15 +357,3 @@ def pressing(words: str) -> Content:
 def pressed(key: str) -> Style:
     """Return the style of words that press a key when they are clicked."""
     return Style.from_meta({"@click": f"app.simulate_key({key!r})"})
-
-
-class Press(NamedTuple):
-    """A press of a button of the mouse: the screen below it, its place, and its time in seconds."""
-
-    screen: Screen[Any]
-    place: Offset
-    time: float
-
-    def led_away(self, later: Press, within: float) -> bool:
-        """Return whether a later press is the second of a double click that began on another screen."""
-        return later.screen is not self.screen and later.place == self.place and later.time - self.time <= within

@@ -13,9 +13,6 @@ from tokfmt.errors import OptionError
 from tokfmt.files.fields import Pointer
 from tokfmt.wording import counted
 
-FIRST, LAST = "g", "G"
-"""Answers to the question of `g` that need no Enter: `gg` goes to the first line of the pane, `gG` to its last."""
-
 
 def number_words(what: str, count: int) -> str:
     """Return a question for a number that `parse_number` reads."""

@@ -54,7 +54,6 @@ class FactLines(Lines):
     """
 
     facts: Sequence[Fact]
-    name: str = ""
 
     @property
     def count(self) -> int:
@@ -125,10 +124,6 @@ class LengthLines(HistogramLines):
     row_name: str
 
     @property
-    def title(self) -> str:
-        return self.titles[0]
-
-    @property
     def titles(self) -> Sequence[str]:
         found = self.lengths
         marks = (("p5", found.p5), ("p50", found.p50), ("p95", found.p95), ("max", found.max))
@@ -159,7 +154,6 @@ class TokenLines(Lines):
     """IDs by their frequency.
 
     Attributes:
-        name: The title.
         ranked: The IDs.
         total: The number of all tokens, or rows, that are counted.
         style: The interpretation of the IDs.
@@ -167,7 +161,6 @@ class TokenLines(Lines):
         rarest_first: The lines begin with the least frequent IDs.
     """
 
-    name: str
     ranked: RankedIds
     total: int
     style: TokenStyle
@@ -238,10 +231,10 @@ class GroupLines(Lines):
         return self.ranked.members[start:stop]
 
     @property
-    def title(self) -> str:
+    def titles(self) -> Sequence[str]:
         groups, total = len(self.ranked), self.ranked.total
         of = f"{groups:,} of {counted(total, 'group')}" if total > groups else counted(groups, "group")
-        return f"repeated {self.row_name}s · {of}"
+        return (f"repeated {self.row_name}s · {of}",)
 
     @property
     def count(self) -> int:
@@ -331,7 +324,6 @@ class FindingLines(Lines):
 
     findings: Sequence[Finding]
     dataset: Place
-    name: str = "findings"
 
     @property
     def count(self) -> int:

@@ -206,11 +206,11 @@ def _fills_of(session: Session) -> Fills | None:
     return Fills(np.array([round(length * (1 - (share or 0))) for share in shares], np.int64), length)
 
 
-# the histogram
+# the lines of the overview
 
 
 @dataclass(frozen=True, eq=False)
-class FillHistogram:
+class FillLines(HistogramLines):
     """Samples by their fill: the full ones, then intervals of equal shares, the fullest first.
 
     Attributes:
@@ -221,21 +221,24 @@ class FillHistogram:
     fills: Fills
     intervals: int
 
+    @property
+    def titles(self) -> Sequence[str]:
+        positions = self.fills.length * len(self.fills.filled)
+        return (f"samples by fill · {percent(1 - int(self.fills.filled.sum()) / (positions or 1))} padding",)
+
     @cached_property
-    def counts(self) -> list[int]:
-        """Return the number of samples of each line."""
+    def counts(self) -> Sequence[int]:
         inside = self.fills.filled * self.intervals // max(1, self.fills.length)
         return [int(count) for count in np.bincount(inside, minlength=self.intervals + 1)[::-1]]
 
-    def name(self, line: int) -> str:
-        """Return the interval of a line in words."""
+    def interval(self, line: int) -> str:
         low = self.intervals - line
         if low == self.intervals:
             return "full"
         return f"{100 * low // self.intervals}–{100 * (low + 1) // self.intervals}%"  # noqa: RUF001
 
-    def query(self, first: int, last: int) -> str:
-        """Return the query for the samples of the lines `first <= i <= last`."""
+    def query(self, lines: Sequence[int]) -> str:
+        first, last = min(lines), max(lines)
         low = 0 if first == 0 else self._padding(self.intervals - first + 1) + 1
         return f"{low}<=padding<={self._padding(self.intervals - last)}"
 
@@ -243,35 +246,5 @@ class FillHistogram:
         """Return the most padding of a sample in an interval, or in a fuller one."""
         return self.fills.length - -(-interval * self.fills.length // self.intervals)
 
-
-# the lines of the overview
-
-
-@dataclass(frozen=True)
-class FillLines(HistogramLines):
-    """The fill of samples, a line for each interval.
-
-    Attributes:
-        histogram: The histogram.
-    """
-
-    histogram: FillHistogram
-
-    @property
-    def title(self) -> str:
-        fills = self.histogram.fills
-        positions = fills.length * len(fills.filled)
-        return f"samples by fill · {percent(1 - int(fills.filled.sum()) / (positions or 1))} padding"
-
-    @property
-    def counts(self) -> Sequence[int]:
-        return self.histogram.counts
-
-    def interval(self, line: int) -> str:
-        return self.histogram.name(line)
-
-    def query(self, lines: Sequence[int]) -> str:
-        return self.histogram.query(min(lines), max(lines))
-
     def record(self, line: int) -> Mapping[str, object]:
-        return {"fill": self.histogram.name(line), "samples": self.histogram.counts[line]}
+        return {"fill": self.interval(line), "samples": self.counts[line]}

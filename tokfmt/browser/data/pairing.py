@@ -178,6 +178,11 @@ class Comparison:
         self.job = Job(self._walk, self._end, progressed)
 
     @property
+    def differing_words(self) -> str:
+        """Return the number of differences of each kind in words: `2 changed, 409 only in A`."""
+        return counted(self.differing)
+
+    @property
     def walking(self) -> bool:
         """Return whether the comparison is running."""
         return self.state == "walking"
@@ -218,11 +223,6 @@ class Comparison:
         self._progressed()
 
 
-def differing_words(comparison: Comparison) -> str:
-    """Return the number of differences of each kind in words: `2 changed, 409 only in A`."""
-    return counted(comparison.differing)
-
-
 def _opening(sessions: Sessions) -> Callable[..., OpenedPair]:
     """Return a function that opens both datasets as they are shown now, with the other arguments of `open_both`."""
     asked = sessions[0].request
@@ -254,11 +254,6 @@ def unit_of(sessions: Sessions) -> str:
     """Return the noun for a row of either session: "document", for example, or "sequence" if they differ."""
     names = {session.view.singular for session in sessions}
     return names.pop() if len(names) == 1 else "sequence"
-
-
-def comparable(sessions: Sessions) -> bool:
-    """Return whether the units of both sessions can be compared."""
-    return sessions[0].port.unit == sessions[1].port.unit
 
 
 # which tokens of two rows differ

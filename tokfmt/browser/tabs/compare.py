@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from textual import on
 
 from tokfmt.browser import keys
-from tokfmt.browser.data.answers import FIRST, LAST, number_words, parse_number
+from tokfmt.browser.data.answers import number_words, parse_number
 from tokfmt.browser.data.facts import TokenFacts, facts_of
 from tokfmt.browser.data.layout import Mode
 from tokfmt.browser.data.pairing import (
@@ -18,8 +18,6 @@ from tokfmt.browser.data.pairing import (
     Row,
     Sessions,
     common_view,
-    comparable,
-    differing_words,
     marks_of,
     unit_of,
 )
@@ -43,7 +41,7 @@ def verdict(comparison: Comparison | None, unit: str, waiting: str = "") -> list
         return [(f"✗ {printable(comparison.failure)}", "bad")]
     parts = [_how_far(comparison)] if comparison.state != "done" else []
     if comparison.differing:
-        parts.append((f"≠ {differing_words(comparison)}", "bad"))
+        parts.append((f"≠ {comparison.differing_words}", "bad"))
         if not comparison.exact:
             parts.append(("fewer may have moved", "dim"))
         parts.append((f"{comparison.alike:,} alike", "dim"))
@@ -192,13 +190,10 @@ class CompareTab(Tab, PairScreen):
         pairing, count, unit = self.comparison.pairing, self.sessions[0].port.count, unit_of(self.sessions)
 
         def to_row(answer: str) -> None:
-            if answer in (FIRST, LAST):
-                self.leader.pane.action_to(0 if answer == FIRST else -1)
-                return
             step = pairing.step_of(0, parse_number(answer, count, unit))
             self.host.go(Spot(tab=self.id or "", inside=(step, 0)))
 
-        await Question(number_words(f"{unit} of A", count), to_row, at_once=(FIRST, LAST)).ask(self.app)
+        await Question(number_words(f"{unit} of A", count), to_row, ends=self.leader.pane.action_to).ask(self.app)
 
     def offers(self, action: str, parameters: tuple[object, ...]) -> bool:  # noqa: ARG002 - of any direction
         """Return whether an action would do something now (`keys.is_offered`)."""
@@ -406,7 +401,7 @@ class CompareTab(Tab, PairScreen):
         pair, sessions, generation = self.pair, self.sessions, self.loader.generation
         if pair.a is None or pair.b is None or sessions is None:
             self._marked(Marks())
-        elif not comparable(sessions):
+        elif sessions[0].port.unit != sessions[1].port.unit:
             self._marked(_UNLIKE)
         else:
             a, b = Row(sessions[0].port, pair.a), Row(sessions[1].port, pair.b)

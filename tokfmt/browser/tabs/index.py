@@ -12,7 +12,6 @@ from textual.widgets import Static
 
 from tokfmt.base.options import parse_count
 from tokfmt.browser import keys
-from tokfmt.browser.data.answers import FIRST, LAST
 from tokfmt.browser.data.outline import (
     Bytes,
     OpenedParts,
@@ -23,7 +22,7 @@ from tokfmt.browser.data.outline import (
     row_of_byte,
     sequence_of,
 )
-from tokfmt.browser.data.session import Session, row_at
+from tokfmt.browser.data.session import Session, may_hold, row_at
 from tokfmt.browser.data.spots import ByteSpot, Spot
 from tokfmt.browser.data.types import Pointer
 from tokfmt.browser.tabs.base import Tab
@@ -31,7 +30,7 @@ from tokfmt.browser.widgets.hex_view import HexView
 from tokfmt.browser.widgets.loading import Leaping, Loader
 from tokfmt.browser.widgets.outline import Parts
 from tokfmt.browser.work import Work
-from tokfmt.errors import OptionError, TokfmtError
+from tokfmt.errors import OptionError
 from tokfmt.wording import counted, printable
 
 WIDE = 134
@@ -150,14 +149,9 @@ class IndexTab(Tab):
         follows, self._reveals = self.hex.has_focus or self._reveals, False
         if path is None or not follows:
             return
-        asks = session.refused is None and session.port.whole and path.is_local
 
         def look() -> tuple[Row | None, bool]:
-            row = row_of_byte(outline, path, offset)
-            try:
-                return row, not asks or row_at(session, Pointer(path, offset)) is not None
-            except TokfmtError:
-                return row, False
+            return row_of_byte(outline, path, offset), may_hold(session, Pointer(path, offset))
 
         def then(found: tuple[Row | None, bool]) -> None:
             row, self.hex.leads = found
@@ -201,13 +195,10 @@ class IndexTab(Tab):
         """Ask for a byte offset, and go to it."""
         from tokfmt.browser.dialogs import Question
 
-        await Question("byte offset, or file:offset", self._to_byte, at_once=(FIRST, LAST)).ask(self.app)
+        pane = self.hex if self.hex.has_focus else self.parts
+        await Question("byte offset, or file:offset", self._to_byte, ends=pane.action_to).ask(self.app)
 
     def _to_byte(self, answer: str) -> None:
-        if answer in (FIRST, LAST):
-            pane = self.hex if self.hex.has_focus else self.parts
-            pane.action_to(0 if answer == FIRST else -1)
-            return
         name, _, number = answer.rpartition(":")
         shown = self.hex.path or self.session.path
         path = (shown.parent if self.session.is_file else self.session.path) / name if name else shown

@@ -475,12 +475,6 @@ class Divider(Widget):
             self.post_message(self.Dragged(event.screen_x))
 
 
-_WAYS = (
-    ("4", "Bytes: the parts and bytes of its files"),
-    ("3", "Problems: all that a check finds"),
-)
-
-
 class Refusal(Static, can_focus=True):
     """The error in place of a dataset. It takes the focus, so that keys work."""
 
@@ -492,7 +486,7 @@ class Refusal(Static, can_focus=True):
         error = session.refused
         known = isinstance(error, TokfmtError)
         why = " ".join(str(error).split()) if known else session.failure
-        ways = [*_WAYS]
+        ways = [("4", "Bytes: the parts and bytes of its files"), ("3", "Problems: all that a check finds")]
         ways += [("d", "Another dataset")] if datasets > 1 else []
         ways += [("V", "Another split")] if len(session.splits) > 1 else []
         self.update(

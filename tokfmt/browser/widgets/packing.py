@@ -106,16 +106,16 @@ def _beside(packing: Packing) -> list[Content]:
     """Return the histogram of the fill, with a heading; nothing if it is not counted."""
     if packing.fills is None:
         return []
-    from tokfmt.browser.data.packing import FillHistogram
+    from tokfmt.browser.data.packing import FillLines
 
-    histogram = FillHistogram(packing.fills, _INTERVALS)
+    histogram = FillLines(packing.fills, _INTERVALS)
     counts = histogram.counts
     most, cells = max(1, *counts), max(len(f"{count:,}") for count in counts)
     found = list[Content]()
     for line, count in enumerate(counts):
         found.append(
             Content.assemble(
-                (f"{histogram.name(line):>7} ", _QUIET),
+                (f"{histogram.interval(line):>7} ", _QUIET),
                 (f"{bar(count / most, _BAR):<{_BAR}} ", "$text-primary"),
                 (f"{count:>{cells},}", "$foreground"),
                 ("" if line else " samples", _QUIET),

@@ -354,7 +354,7 @@ class SequenceList(VirtualTable):
         """Return the mark of a row in one cell: selected, a hit, or a blank."""
         if row in self.selected:
             return "✓", "hit"
-        if self._excerpts is not None and self._excerpts.has(row):
+        if self._excerpts is not None and self._excerpts.search.results.has(row):
             return "●", "hit"
         return " ", "dim"
 

@@ -37,11 +37,6 @@ class Table(VirtualTable):
             super().__init__()
             self.table, self.lines = table, lines
 
-        @property
-        def control(self) -> Table:
-            """Return the table."""
-            return self.table
-
     def __init__(self, id: str, title: str = "") -> None:  # noqa: A002 - Textual's word
         super().__init__(id=id, classes="table")
         self.title = title  # without lines
