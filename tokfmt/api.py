@@ -37,7 +37,8 @@ if TYPE_CHECKING:
     from tokfmt.commands.stats.report import StatsReport
     from tokfmt.core.reader import TokenReader
     from tokfmt.dataset import Dataset
-    from tokfmt.files.place import PlaceLike
+    from tokfmt.files.place import Place, PlaceLike
+    from tokfmt.files.store import Identity
     from tokfmt.mix import TextRecipe
     from tokfmt.model.separator import ToEos
     from tokfmt.run.progress import Progress
@@ -112,8 +113,16 @@ def open(  # noqa: A001 - the verb that users expect
             path, format, eos, options, text_field, None, allow_loss, False, ignore_manifest, allow_partial, bos
         )
         wanted, handle = request.accepting(READS["open"]), tokenizer_of(tokenizer)
-        source = open_dataset(wanted, Reading(handle))
+        source = open_dataset(wanted, Reading(handle, max_sequences=_KNOWN))
         reader = source.reader
+        if not isinstance(reader, RecordReader) and reader.info.beginning:
+            from tokfmt.dataset import StreamDataset
+            from tokfmt.source.discover import snapshot
+            from tokfmt.source.open import find_one
+
+            whole = partial(_whole_stream, wanted, handle, snapshot(find_one(wanted)))
+            is_stated = any(manifest.content for manifest in source.manifests)  # It is compared before a token is read.
+            return whole() if is_stated else StreamDataset(reader, whole, source.format.name)
         if source.format.is_computed:
             from tokfmt.recipe_dataset import dataset_of_recipe
 
@@ -134,6 +143,36 @@ def open(  # noqa: A001 - the verb that users expect
         again = partial(_opened_again, wanted, handle) if reader.presumes else None
         facts = {"inferred": guessed, "notes": notes, "origin": (source,)}
         return Dataset(reader, source.format.name, **facts, again=again, tokenizer=handle)
+
+
+_KNOWN = 64
+"""The number of documents of a long stream that are found when it is opened."""
+
+
+def _whole_stream(
+    request: SourceRequest, tokenizer: TokenizerHandle | None, before: Mapping[Place, Identity]
+) -> Dataset:
+    """Return the dataset of a stream, after a scan for its documents.
+
+    Args:
+        request: The stream.
+        tokenizer: The tokenizer that it was opened with.
+        before: The identity of its files when it was opened.
+
+    Raises:
+        SourceChangedError: It was changed since.
+    """
+    from tokfmt.dataset import Dataset
+    from tokfmt.source.discover import check_unchanged
+    from tokfmt.source.open import find_one, open_dataset
+    from tokfmt.source.request import Reading
+
+    files = find_one(request)
+    check_unchanged(before, files)
+    source = open_dataset(request, Reading(tokenizer), files)
+    reader, guessed = cast("TokenReader", source.reader), (*source.reader.info.inferred, *source.separator.guess)
+    notes = tuple(note for note in source.notes if note not in guessed)
+    return Dataset(reader, source.format.name, inferred=guessed, notes=notes, origin=(source,), tokenizer=tokenizer)
 
 
 def _opened_again(request: SourceRequest, tokenizer: TokenizerHandle | None) -> TokenReader:

@@ -185,7 +185,7 @@ class Dataset:
                     self._look_at_ends()
             return self._sequence(index)
         if isinstance(index, slice):
-            first, last, step = index.indices(len(self))
+            first, last, step = index.indices(self._count_for(index))
             if step == 1:
                 return self._ragged(first, max(first, last))
             return self._gathered(range(first, last, step))
@@ -231,8 +231,16 @@ class Dataset:
     def _gathered(self, numbers: Iterable[int]) -> Ragged:
         return Ragged.of([self._sequence(number) for number in numbers], self.info.dtype)
 
+    def _count_for(self, chosen: slice) -> int:  # noqa: ARG002 - all are counted
+        """Return the number of sequences, with which a slice is resolved."""
+        return len(self)
+
+    def _reader_of(self, last: int) -> TokenReader:  # noqa: ARG002 - one reader has all
+        """Return a reader of the sequences below `last`."""
+        return self.reader
+
     def _ragged(self, first: int, last: int) -> Ragged:
-        reader = self.reader
+        reader = self._reader_of(last)
         try:
             bounds = reader.offsets(first, last)
             return Ragged(reader.tokens(int(bounds[0]), int(bounds[-1])), bounds - bounds[0])
@@ -443,7 +451,7 @@ class Dataset:
         try:
             import pyarrow as pa
         except ImportError as error:
-            raise MissingDependencyError("pyarrow", "arrow", "a table of Arrow") from error
+            raise MissingDependencyError("pyarrow", "a table of Arrow") from error
         ids = pa.from_numpy_dtype(self._dtype)
         columns = {"sequence": pa.int64(), "length": pa.int64(), "tokens": pa.large_list(ids)}
         schema = pa.schema(list(columns.items()))
@@ -533,6 +541,62 @@ def sequence_numbers(index: object) -> list[int]:
                 return [operator.index(one) for one in index]
             found = f"a {type(index).__name__} of {', '.join(sorted({type(one).__name__ for one in index}))}"
     raise TypeError(f"an index is a number, a slice, or a list or an array of numbers, not {found}")
+
+
+class StreamDataset(Dataset):
+    """A Dataset of a long stream, of which the first sequences are known when it is opened.
+
+    `ds[i]` and `ds[a:b]` of these read no more. Anything else, such as `len(ds)`, scans the stream once, and is then as
+    of any other Dataset.
+    """
+
+    def __init__(self, first: TokenReader, whole: Callable[[], Dataset], format_name: str) -> None:
+        """Hold the reader of the first sequences.
+
+        Args:
+            first: The reader.
+            whole: Opens the whole stream. Picklable.
+            format_name: Name of the format.
+        """
+        self._first, self._whole, self.format = first, whole, format_name
+        self._one, self._ready, self._closed = sequence_reader(first), first.info.sequences, False
+
+    def __getattr__(self, name: str) -> Any:
+        """Scan the stream, as it is not known yet what is asked for, and return what it is.
+
+        Raises:
+            SourceChangedError: The file is not the one that was opened.
+            ValueError: The dataset is closed.
+        """
+        known = vars(self)
+        if name.startswith("__") or "_whole" not in known:
+            raise AttributeError(name)
+        if self._closed:
+            raise ValueError(_CLOSED)
+        known.update(vars(self._whole()))
+        del self._whole
+        self._first.close()
+        return getattr(self, name)
+
+    def _is_known(self, last: int) -> bool:
+        return "_whole" in vars(self) and last <= self._ready
+
+    def _count_for(self, chosen: slice) -> int:
+        first, last = chosen.start or 0, chosen.stop
+        if isinstance(first, int) and isinstance(last, int) and 0 <= first <= last and self._is_known(last):
+            return self._ready
+        return len(self)
+
+    def _reader_of(self, last: int) -> TokenReader:
+        return self._first if self._is_known(last) else self.reader
+
+    def close(self) -> None:
+        """See `Dataset.close`."""
+        if "_whole" in vars(self):
+            self._first.close()
+            self._closed, self._ready = True, 0
+        else:
+            super().close()
 
 
 class TextDataset(Dataset):

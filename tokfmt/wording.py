@@ -75,7 +75,7 @@ _USUAL = {"byte_order": "little", "files": 1, "prefixes": 1, "blocks": 1}
 def shown_facts(facts: Mapping[str, object]) -> dict[str, str]:
     """Return the facts in words, without those that are empty, 0, usual, or only `--json` has."""
     kept = {key: value for key, value in facts.items() if key not in _INNER and _USUAL.get(key) != value}
-    return {key: _words(value) for key, value in kept.items() if value not in (0, -1, None, "", (), [])}
+    return {key: value_words(value) for key, value in kept.items() if value not in (0, -1, None, "", (), [])}
 
 
 def listed_facts(facts: Mapping[str, object]) -> str:
@@ -83,7 +83,8 @@ def listed_facts(facts: Mapping[str, object]) -> str:
     return ", ".join(f"{key.replace('_', ' ')} {words}" for key, words in shown_facts(facts).items())
 
 
-def _words(value: object) -> str:
+def value_words(value: object) -> str:
+    """Return a value as text, and several values separated by spaces."""
     return " ".join(map(str, value)) if isinstance(value, tuple | list) else str(value)
 
 

@@ -1,11 +1,13 @@
 """array under the laws of every format; the oracle is numpy.load and a split."""
 
+import json
 import pickle
 from contextlib import suppress
 
 import h5py
 import numpy as np
 import pytest
+import zarr
 
 import tokfmt
 from tokfmt.errors import TokfmtError
@@ -166,6 +168,18 @@ def test_archives(tmp_path, save):
     assert (finding.code, finding.severity) == ("TF791", "error")
 
 
+def test_files_of_one_dataset_are_of_one_kind(tmp_path):
+    """Documents of one file and a stream of another would run into each other."""
+    kinds = {"documents": [0, 1, 4], "stream": None, "rows": None, "long": None}
+    for name, ends in kinds.items():
+        ids = np.arange(1, 5).reshape({"rows": (2, 2), "long": (1, 4)}.get(name, -1))
+        np.savez(tmp_path / f"{name}.npz", tokens=ids, **({} if ends is None else {"offsets": ends}))
+    for first in kinds:
+        for second in kinds.keys() - {first}:
+            with pytest.raises(TokfmtError, match=rf"{second}\.npz: is not read as {first}\.npz is: expected "):
+                tokfmt.open([tmp_path / f"{first}.npz", tmp_path / f"{second}.npz"], eos="none")
+
+
 @pytest.mark.parametrize("tokens", ["tokens", "input_ids"])
 @pytest.mark.parametrize("name", ["cu_seqlens", "offsets", "lengths"])
 def test_arrays_of_a_folder(tmp_path, tokens, name):
@@ -260,18 +274,16 @@ def test_hdf5_datasets_of_any_name(tmp_path, dtype, libver, how):
         file.create_dataset("tokens", data=rows.reshape(-1), **flat)
         file.create_dataset("lengths", data=[100, 0, 110])
         file["weights"] = np.ones(3)
-    with tokfmt.open(path, format="array", options={"member": "rows"}) as dataset:
+    with tokfmt.open(path, options={"member": "rows"}) as dataset:
         assert dataset[:].tolist() == rows.tolist()
-    with tokfmt.open(path, format="array", eos="none") as dataset:
+    with tokfmt.open(path, eos="none") as dataset:
         assert [len(one) for one in dataset] == [100, 0, 110]
         whole, source = rows.reshape(-1).tolist(), dataset.reader
         for a in range(0, 210, 13):
             for b in {a, a + 1, min(a + 40, 210), 210}:
                 assert source.tokens(a, b).tolist() == whole[a:b]
         assert pickle.loads(pickle.dumps(source)).tokens(0, 210).tolist() == whole
-        if not how:
-            at = source.locate(150)
-            assert path.read_bytes()[at.offset : at.offset + at.width] == rows.reshape(-1)[150:151].tobytes()
+        places_are_those_of(dataset, path, plain=not how.keys() & {"compression"})
         assert any("other arrays are not read: rows" in note for note in dataset.info.notes)
 
 
@@ -281,8 +293,41 @@ def test_the_only_dataset_of_integers_of_an_hdf5_file_is_read(tmp_path):
         file["cube"] = np.zeros((2, 2, 2), int)
     with tokfmt.open(tmp_path / "x.h5", format="array", eos=0) as dataset:
         assert [one.tolist() for one in dataset] == [[5, 6], [7]]
-    with pytest.raises(TokfmtError, match="holds no dataset .data.*--from array --from-opt member=ids reads"):
+    with tokfmt.open(tmp_path / "x.h5", eos=0) as dataset:
+        assert dataset.format == "array"
+    with pytest.raises(TokfmtError, match="holds no dataset .data.*--from array reads datasets of other names"):
+        tokfmt.open(tmp_path / "x.h5", format="hdf5")
+
+
+def test_hdf5_datasets_in_groups(tmp_path):
+    """A group that links to one above it does not end; boundaries are those of the group."""
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        for split, ids in (("train", [5, 6, 7]), ("test", [8])):
+            file[f"{split}/tokens"], file[f"{split}/lengths"] = ids, [len(ids) - 1, 1]
+        file["lengths"], file["train/again"] = [1], file["/"]
+    with pytest.raises(TokfmtError, match="several datasets.*found lengths, .*--from-opt member=test/tokens reads"):
         tokfmt.open(tmp_path / "x.h5")
+    with tokfmt.open(tmp_path / "x.h5", options={"member": "train/tokens"}, eos="none") as dataset:
+        assert dataset[:].tolist() == [[5, 6], [7]]
+        assert dataset.info.extras["array"] == "train/tokens"
+    with h5py.File(tmp_path / "y.h5", "w") as file:
+        file["images"], file["group/text"], file["w"] = np.zeros((2, 3, 3), "u1"), "text", [0.5]
+    says = r"holds no dataset of integers.*found group \(group\), group/text \(1 text\), images \(2 x 3 x 3 uint8\), w"
+    with pytest.raises(TokfmtError, match=says):
+        tokfmt.open(tmp_path / "y.h5")
+
+
+def test_hdf5_files_of_a_folder(tmp_path):
+    """They are one stream, in natural order. With a dataset data, they are those of Cerebras."""
+    for number, ids in ((2, [5, 0]), (10, [7, 0]), (9, [6])):
+        with h5py.File(tmp_path / f"part{number}.h5", "w") as file:
+            file["ids"] = ids
+    with tokfmt.open(tmp_path, eos=0) as dataset:
+        assert dataset[:].tolist() == [[5], [6, 7]]
+    with h5py.File(tmp_path / "part2.h5", "a") as file:
+        file["data"] = [1]
+    with tokfmt.open(tmp_path / "part2.h5", eos=0) as dataset:
+        assert dataset.format == "hdf5"
 
 
 def test_hdf5_datasets_that_are_not_read_have_a_reason(tmp_path):
@@ -306,9 +351,9 @@ def test_hdf5_datasets_that_are_not_read_have_a_reason(tmp_path):
         "c": "has no dataset c",
         "float": "'float' does not hold integers.*found floats",
         "cube": "'cube' has 3 dimensions",
-        "lzf": "'lzf' is stored with the filter lzf",
+        "lzf": "'lzf' is stored with the filter lzf.*compression='gzip'",
         "group": "'group' is not a dataset",
-        "group/inside": "has no dataset group/inside",
+        "group/none": "has no dataset group/none",
         "folder/secret": "has no dataset folder/secret",
         "external": "'external' is a soft or external link",
         "soft": "'soft' is a soft or external link",
@@ -337,3 +382,182 @@ def test_an_hdf5_file_that_was_cut_is_not_read(tmp_path):
         path.write_bytes(content[:at] + bytes([content[at] ^ 0x55]) + content[at + 1 :])
         with suppress(TokfmtError), tokfmt.open(path, format="array") as dataset:
             dataset[:]
+
+
+PLAIN = {"compressors": None}
+
+
+@pytest.mark.parametrize("dtype", ["i4", "i8", "u2", ">u4", "u1"])
+@pytest.mark.parametrize(
+    ("version", "how"),
+    [(2, {}), (2, PLAIN), (3, {}), (3, PLAIN), (3, {"shards": 2}), (3, {"shards": 3, **PLAIN})],
+    ids=["v2", "v2-plain", "v3", "v3-plain", "v3-shards", "v3-plain-shards"],
+)
+def test_zarr_arrays_of_any_name(tmp_path, dtype, version, how):
+    """Rows, a stream and documents, whatever is beside them; each value as zarr reads it, from any position."""
+    rows, path = np.arange(1, 211).astype(dtype).reshape(30, 7), tmp_path / "x.zarr"
+    group = zarr.open_group(path, mode="w", zarr_format=version)
+
+    def add(name, data, chunks):
+        shards = {"shards": tuple(n * how["shards"] for n in chunks)} if "shards" in how else {}
+        group.create_array(name, data=data, chunks=chunks, **{**how, **shards})
+
+    add("rows", rows, (4, 3))
+    add("tokens", rows.reshape(-1), (16,))
+    add("lengths", np.array([100, 0, 110]), (2,))
+    add("weights", np.ones(3), (3,))
+    with tokfmt.open(path, options={"member": "rows"}) as dataset:
+        assert dataset[:].tolist() == group["rows"][:].tolist() == rows.tolist()
+        places_are_those_of(dataset, path, plain="compressors" in how)
+    with tokfmt.open(path, eos="none") as dataset:
+        assert dataset.format == "array"
+        assert [len(one) for one in dataset] == [100, 0, 110]
+        whole, source = rows.reshape(-1).tolist(), dataset.reader
+        for a in range(0, 210, 13):
+            for b in {a, a + 1, min(a + 40, 210), 210}:
+                assert source.tokens(a, b).tolist() == whole[a:b]
+        assert pickle.loads(pickle.dumps(source)).tokens(0, 210).tolist() == whole
+        places_are_those_of(dataset, path, plain="compressors" in how)
+        assert any("other arrays are not read: rows" in note for note in dataset.info.notes)
+    assert not tokfmt.check(path, deep=True)[0].findings
+
+
+def places_are_those_of(dataset, path, *, plain):
+    """Each token is at its byte offset, or in the chunk that begins there."""
+    for position in range(0, dataset.info.tokens, 11):
+        at = dataset.reader.locate(position)
+        (wanted,) = dataset.reader.tokens(position, position + 1).tolist()
+        found = dataset.reader.find(at.path, at.offset)
+        if plain:
+            raw = at.path.read_bytes()[at.offset : at.offset + at.width]
+            assert wanted in (int.from_bytes(raw, "little"), int.from_bytes(raw, "big"))
+            assert found == position
+        else:
+            assert at.width is None
+            assert found <= position
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_stores_of_zarr(tmp_path, version):
+    """An array is a store, a zip holds one, groups are in groups; what is to be read is unique, or an option."""
+    ids, home = np.array([5, 6, 0, 7, 0], "i8"), tmp_path / "x"
+    zarr.create_array(home, data=ids, zarr_format=version)
+    with tokfmt.open(home, eos=0) as dataset:
+        assert [one.tolist() for one in dataset] == [[5, 6], [7]]
+        assert dataset.info.extras["zarr_format"] == version
+    with zarr.storage.ZipStore(tmp_path / "x.zip", mode="w") as store:
+        group = zarr.open_group(store, mode="w", zarr_format=version)
+        group.create_array("input_ids", data=ids, chunks=(3,))
+        group.create_array("cu_seqlens", data=np.array([0, 2, 5]))
+    with tokfmt.open(tmp_path / "x.zip", eos="none") as dataset:
+        assert dataset[:].tolist() == [[5, 6], [0, 7, 0]]
+    group = zarr.open_group(tmp_path / "splits", mode="w", zarr_format=version)
+    for name, ends in (("train", [0, 3, 5]), ("test", [0, 5])):
+        group.create_group(name).create_array("tokens", data=ids)
+        group[name].create_array("offsets", data=np.array(ends))
+    with pytest.raises(
+        TokfmtError, match="several arrays.*found test/offsets, test/tokens, .*member=test/tokens reads"
+    ):
+        tokfmt.open(tmp_path / "splits")
+    with tokfmt.open(tmp_path / "splits", options={"member": "train/tokens"}, eos="none") as dataset:
+        assert dataset[:].tolist() == [[5, 6, 0], [7, 0]]
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_chunks_of_zarr_that_are_not_there(tmp_path, version):
+    """zarr writes no chunk that holds only the fill value; a lost one looks the same, so it is the user who says."""
+    rows = np.arange(1, 81, dtype="i4").reshape(8, 10)
+    rows[:4, 5:] = -1
+    zarr.create_array(tmp_path / "x.zarr", data=rows, chunks=(4, 5), zarr_format=version, fill_value=-1)
+    (finding,) = tokfmt.check(tmp_path / "x.zarr")[0].findings
+    assert (finding.code, finding.severity) == ("TF796", "error")
+    with pytest.raises(TokfmtError, match="1 of 4 chunks of x.zarr is not there.*holes=fill reads them as -1"):
+        tokfmt.open(tmp_path / "x.zarr")
+    options = {"holes": "fill"}
+    with tokfmt.open(tmp_path / "x.zarr", options=options) as dataset:
+        assert dataset[4:].tolist() == rows[4:].tolist()
+        with pytest.raises(TokfmtError, match="has a negative ID.*found -1"):
+            dataset[0]
+
+
+def test_zarr_arrays_that_are_not_read_have_a_reason(tmp_path):
+    group = zarr.open_group(tmp_path / "x.zarr", mode="w", zarr_format=2)
+    for name in ("a", "b"):
+        group.create_array(name, data=np.array([1]))
+    group["float"], group["cube"] = np.ones(3), np.zeros((2, 2, 2), int)
+    group.create_array("columns", data=np.ones((4, 4), int), order="F")
+    changes = {
+        "code": {"compressor": {"id": "pickle"}},
+        "filter": {"filters": [{"id": "pickle"}]},
+        "huge": {"shape": [1 << 50]},
+        "deep": {"shape": [1 << 60, 1 << 60], "chunks": [1, 1]},
+        "wide": {"shape": [1, 1 << 30], "chunks": [1, 1 << 10]},
+        "padded": {"shape": [1, 1000], "chunks": [1 << 24, 1]},
+        "chunky": {"chunks": [1 << 40]},
+        "negative": {"shape": [-1]},
+        "text": {"shape": "1"},
+        "zero": {"chunks": [0]},
+    }
+    for name, change in changes.items():
+        group.create_array(name, data=np.array([1]))
+        metadata = tmp_path / "x.zarr" / name / ".zarray"
+        metadata.write_text(json.dumps({**json.loads(metadata.read_text()), **change}))
+    reasons = {
+        "c": "has no array c",
+        "float": "float does not hold token IDs.*found 3 <f8",
+        "cube": "cube does not hold token IDs.*found 2 x 2 x 2 <i8",
+        "columns": "stores its chunks column by column.*order='C'",
+        "code": "has a compressor that tokfmt does not read",
+        "filter": "has filters that tokfmt does not read",
+        "huge": "declares 1,125,899,906,842,624 items of huge, but almost all",
+        "deep": "declares more items than a disk holds",
+        "wide": "has rows that are too large to read",
+        "padded": "has chunks that are almost all padding",
+        "chunky": "has chunks that are too large",
+        "negative": "wrong value of shape",
+        "text": "text does not hold token IDs",
+        "zero": "wrong value of chunks",
+    }
+    for member, reason in reasons.items():
+        with pytest.raises(TokfmtError, match=reason):
+            tokfmt.open(tmp_path / "x.zarr", options={"member": member})
+    group = zarr.open_group(tmp_path / "y.zarr", mode="w")
+    group["images"] = np.zeros((2, 3, 3), "u1")
+    (tmp_path / "link.zarr").mkdir()
+    (tmp_path / "link.zarr/.zgroup").write_text('{"zarr_format": 2}')
+    (tmp_path / "link.zarr/tokens").symlink_to(tmp_path / "x.zarr/a")
+    with pytest.raises(TokfmtError, match="is a symbolic link that leaves the store"):
+        tokfmt.open(tmp_path / "link.zarr")
+    with pytest.raises(TokfmtError, match=r"holds no array of integers.*found images \(2 x 3 x 3 uint8\)"):
+        tokfmt.open(tmp_path / "y.zarr")
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_a_zarr_store_that_was_damaged_is_not_read(tmp_path, version):
+    """Whichever byte of a store is damaged: an error of tokfmt, or the values."""
+    home = tmp_path / "x.zarr"
+    group = zarr.open_group(home, mode="w", zarr_format=version)
+    group.create_array("tokens", data=np.arange(600), chunks=(256,), **({"shards": (512,)} if version == 3 else {}))
+    group.create_array("offsets", data=np.array([0, 200, 600]))
+    for path in [path for path in home.rglob("*") if path.is_file()]:
+        content = path.read_bytes()
+        step = max(1, len(content) // 9)
+        for damaged_bytes in [
+            *(content[:end] for end in range(0, len(content), step)),
+            *(content[:at] + bytes([content[at] ^ 0x15]) + content[at + 1 :] for at in range(0, len(content), step)),
+        ]:
+            path.write_bytes(damaged_bytes)
+            with suppress(TokfmtError), tokfmt.open(home, format="array", eos="none") as dataset:
+                dataset[:]
+        path.write_bytes(content)
+
+
+def test_a_group_of_flat_tokens_is_not_an_array(tmp_path):
+    """Both may hold tokens. Only flat tokens state their bound."""
+    group = zarr.open_group(tmp_path / "x.zarr", mode="w", zarr_format=2)
+    group["tokens"] = np.array([5, 6])
+    with tokfmt.open(tmp_path / "x.zarr", eos="none") as dataset:
+        assert (dataset.format, dataset[:].tolist()) == ("array", [[5, 6]])
+    group.attrs["max_token_id"] = 3
+    with pytest.raises(TokfmtError, match="holds an array tokens, the name in the documentation's example"):
+        tokfmt.open(tmp_path / "x.zarr")

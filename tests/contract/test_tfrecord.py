@@ -8,6 +8,7 @@ import google_crc32c
 import numpy as np
 import pyarrow.parquet
 import pytest
+from examples_of_tensorflow import example, field, varint
 
 import tokfmt
 from tokfmt.errors import LossyConversionError, TokfmtError
@@ -30,31 +31,6 @@ def frames(raw):
         assert raw[at + 12 + length : at + 16 + length] == sealed(data)
         yield data
         at += 16 + length
-
-
-def varint(value):
-    value %= 2**64
-    out = []
-    while value > 127:
-        out.append(value % 128 + 128)
-        value //= 128
-    return bytes([*out, value])
-
-
-def field(number, data):
-    return varint(number * 8 + 2) + varint(len(data)) + data
-
-
-def example(**features):
-    """An Example with features of integers (a list), of bytes, or of what is given as (number of the kind, message)."""
-    entries = b""
-    for name, value in features.items():
-        if isinstance(value, list):
-            value = 3, field(1, b"".join(map(varint, value)))
-        elif isinstance(value, bytes):
-            value = 1, field(1, value)
-        entries += field(1, field(1, name.encode()) + field(2, field(*value)))
-    return field(1, entries)
 
 
 def framed(*records):
@@ -173,8 +149,8 @@ def test_labels_and_masks_are_loss_masks(tmp_path):
     assert table["input_ids"].to_pylist() == rows
     assert table["labels"].to_pylist() == [[-100, -100, 9], [], [-100]]
     for wrong, words in (
-        ([9], "labels of token 0 .*expected 8 or -100, found 9"),
-        ([8, 8], "expected 1 value, found 2"),
+        ([9], "record 0 has labels that are other IDs than its tokens: expected 8 or -100, found 9"),
+        ([8, 8], "record 0 has labels of another length: expected 1, found 2"),
     ):
         path.write_bytes(framed(example(ids=[8], labels=wrong)))
         with pytest.raises(TokfmtError, match=words):

@@ -2,10 +2,12 @@
 
 import itertools
 import json
+import re
 
 import numpy as np
 import pytest
 from amount import examples
+from examples_of_tensorflow import example
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -176,3 +178,49 @@ def test_packed_rows_of_trl_are_packed_again_in_a_recipe(tmp_path):
     ids, labels = ([sample[name].tolist() for sample in view] for name in ("input_ids", "labels"))
     assert ids == [[1, 2, 3, EOS], [4, 5, EOS, EOS], [6, 7, 8, EOS]]
     assert labels == [[2, 3, EOS, -100], [5, EOS, -100, -100], [-100, 8, EOS, -100]]
+
+
+def rows_that_contradict():
+    """Columns of 400 rows, and the 50 of them whose masks differ or have another length, by turns."""
+    ids = [[i % 50, i % 50 + 1, i % 50 + 2] for i in range(1, 401)]
+    masks, wrong = [[0, 1, 1] for _ in ids], range(7, 400, 8)
+    others = [[0, 1] if i % 16 == 7 else [1, 1, 1] if i in wrong else [0, 1, 1] for i in range(400)]
+    return {"input_ids": ids, "completion_mask": masks, "assistant_masks": others}, list(wrong)
+
+
+def records_of(columns):
+    """Each row as a record of tf.train.Example whose size is a multiple of 4, by a feature that holds nothing."""
+    for row in zip(*columns.values(), strict=True):
+        features = dict(zip(columns, row, strict=True))
+        padded = (example(**features, **{"x" * length: (1, b"")}) for length in range(1, 9))
+        yield next(record for record in padded if len(record) % 4 == 0)
+
+
+def written(path, columns):
+    """Write rows in the format of a name. TFRecord and ArrayRecord take the bytes of an Example as bare integers."""
+    if path.suffix in (".parquet", ".jsonl"):
+        return stored(path, **columns)
+    if path.suffix == ".arrow":
+        table = pa.table({name: pa.array(rows, pa.list_(pa.int64())) for name, rows in columns.items()})
+        with pa.ipc.new_file(path, table.schema) as out:
+            out.write_table(table, max_chunksize=64)
+        return path
+    bare = [np.frombuffer(record, "<i4").tolist() for record in records_of(columns)]
+    source = stored(path.with_suffix(".jsonl"), input_ids=bare)
+    tokfmt.convert(source, path, eos="none", to_eos="none", to_options=["bare=int32"])
+    path.with_name(f"{path.name}.tokfmt.json").unlink()  # It states that they are bare.
+    return path
+
+
+@pytest.mark.parametrize("name", ["a.parquet", "a.arrow", "a.jsonl", "a.tfrecord", "a.array_record"])
+def test_a_check_lists_every_row_whose_fields_contradict_each_other(name, tmp_path):
+    """A reader stops at the first; the numbers of rows are those of the file, whatever is wrong with those before."""
+    columns, wrong = rows_that_contradict()
+    path = written(tmp_path / name, columns)
+    (report,) = tokfmt.check(path, deep=True)
+    words = [re.search(r"(\w+) (\d+)(?: of r.* (\d))? has (.*)", one.message) for one in report.findings]
+    numbers = [int(one[2]) + 64 * int(one[3] or 0) - (one[1] == "line") for one in words if one]
+    assert sorted(numbers) == wrong and {one[4].partition(": ")[0] for one in words} == {
+        "assistant_masks of another length",
+        "completion_mask and assistant_masks that differ",
+    }

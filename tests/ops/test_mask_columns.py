@@ -40,7 +40,7 @@ def test_a_label_that_is_another_id_is_refused_with_its_place(name, tmp_path):
     raw[byte] = 9
     (source / file).write_bytes(raw)
     given = {"eos": "none", "options": [] if name == "litdata" else ["hashes=ignore"]}
-    wrong = "labels of token 3 of the file: expected 3, its ID, or -100, found 9. --allow-loss loss-mask"
+    wrong = "(item|sample) 0 has labels that are other IDs than its tokens: expected 3 or -100, found 9. --allow-loss loss-mask"
     with pytest.raises(FormatError, match=wrong):
         tokfmt.convert(source, tmp_path / "x.parquet", **given)
     assert tokfmt.convert(source, tmp_path / "x.parquet", allow_loss="loss-mask", **given).tokens == 28
@@ -107,13 +107,27 @@ def test_masks_of_folders_that_contradict_each_other_are_refused_until_an_option
         assert read(options={"loss_mask": choice}) == counts
 
 
+@pytest.mark.parametrize(("write", "item"), [(litdata_of, "item"), (mds_of, "sample")])
+def test_a_check_lists_every_item_whose_labels_do_not_fit(write, item, tmp_path):
+    ids, wrong = [[i, i + 1, i + 2] for i in range(400)], range(7, 400, 8)
+    for labels, words in (
+        ([0, 0, 0], "labels that are other IDs than its tokens: expected {} or -100, found 0"),
+        ([-100], "labels of another length: expected 3, found 1"),
+    ):
+        write(tmp_path, {"input_ids": ids, "labels": [labels if i in wrong else row for i, row in enumerate(ids)]})
+        (report,) = tokfmt.check(tmp_path, deep=True)
+        assert [finding.message for finding in report.findings if finding.severity == "error"] == [
+            f"{item} {i} has {words.format(i)}" for i in wrong
+        ]
+
+
 def test_labels_of_another_length_and_fields_without_names_are_refused(tmp_path):
     source = tmp_path / "x"
     shutil.copytree(FIXTURES / "litdata" / "sft", source)
     raw = np.frombuffer((source / "chunk-0-0.bin").read_bytes(), np.uint8).copy()
     raw[24:32].view("<u4")[:] = 48, 64  # the labels, and the IDs, of the first item
     (source / "chunk-0-0.bin").write_bytes(raw.tobytes())
-    with pytest.raises(FormatError, match="labels of item 0, which has another number of IDs: expected 8, found 6"):
+    with pytest.raises(FormatError, match="item 0 has labels of another length: expected 8, found 6"):
         tokfmt.open(source)
     index = json.loads((source / "index.json").read_text())
     for context, error in (

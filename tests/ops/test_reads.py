@@ -181,7 +181,48 @@ def test_the_first_documents_of_a_long_stream_take_its_beginning(tokens, name, t
     with asked_of(tmp_path) as asked:
         found = [one.ids for one in show(path, "0:3", eos=EOS, format=name, options=options).shown]
     assert found == documents[:3, :-1].tolist()
-    assert (asked.bytes_of(path.suffix) < path.stat().st_size // 2) == (tokens > 1 << 22)
+    size = path.stat().st_size
+    assert (asked.bytes_of(path.suffix) < size // 2) == (tokens > 1 << 22)
+    given = {"eos": EOS, "format": name, "options": options}
+    with asked_of(tmp_path) as asked:
+        dataset = tokfmt.open(path, **given)
+        assert [dataset[i].tolist() for i in range(3)] == documents[:3, :-1].tolist()
+        assert [one.tolist() for one in dataset[1:3]] == documents[1:3, :-1].tolist()
+    assert (asked.bytes_of(path.suffix) < 1 << 20) == (tokens > 1 << 22)
+    count, rest = -(-tokens // LENGTH), tokens % LENGTH - (name == "array")
+    assert (len(dataset), dataset[-1].tolist()) == (count, documents[(count - 1) % 1_000, :rest].tolist())
+    with asked_of(tmp_path) as asked:
+        assert tokfmt.convert(path, tmp_path / "out.parquet", select="1:3", **given).sequences == 2
+    assert (asked.bytes_of(path.suffix) < size + size // 2) == (tokens > 1 << 22)  # The checksum takes all of it.
+
+
+def test_a_long_stream_is_one_dataset_however_it_is_asked(tmp_path):
+    path = tmp_path / "x.bin"
+    np.resize(documents_of(1_000, LENGTH), (1 << 22) + 8192).astype("<u2").tofile(path)
+
+    def opened():
+        return tokfmt.open(path, eos=EOS, format="nanogpt")
+
+    whole = opened()
+    assert len(whole) > 100_000 and whole.info.tokens == whole.offsets(0, len(whole))[-1]
+    assert [note for note in whole.notes if "not finished" in note] and len(whole.origin) == 1
+    there = pickle.loads(pickle.dumps(opened()))
+    assert there[0].tolist() == opened()[0].tolist() == next(iter(opened())).tolist() == whole[-len(whole)].tolist()
+    for number in (-1, 63, 64, 65, 1_000):
+        assert opened()[number].tolist() == opened().select([number])[0].tolist() == whole[number].tolist()
+        assert len(opened()[number : number + 2]) == len(whole[number : number + 2])
+    for outside in (len(whole), -len(whole) - 1):
+        with pytest.raises(IndexError, match="there is no sequence"):
+            opened()[outside]
+    with opened() as dataset:
+        assert dataset[3].tolist() == whole[3].tolist()
+    for ask in (lambda: dataset[3], lambda: len(dataset), lambda: dataset[:2]):
+        with pytest.raises(ValueError, match="closed"):
+            ask()
+    late = opened()
+    path.write_bytes(path.read_bytes()[:-2])
+    with pytest.raises(tokfmt.TokfmtError, match="changed"):
+        len(late)
 
 
 def test_one_document_of_a_long_pack_takes_the_beginning_of_its_index(tmp_path):

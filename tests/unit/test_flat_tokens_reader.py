@@ -365,4 +365,4 @@ def test_what_is_not_flat_tokens_is_not_claimed(tmp_path):
         archive.writestr("readme.txt", "hello")
     assert FORMAT.sniff(probe(tmp_path / "other.zip")) is None
     bad = FIXTURES / "bad/flat-tokens/meta_name_of_example"
-    assert FORMAT.sniff(probe(bad)) is Confidence.STRUCTURE
+    assert FORMAT.sniff(probe(bad)) is Confidence.CERTAIN

@@ -44,7 +44,7 @@ from tokfmt.commands.stats.report import (
     TextFacts,
 )
 from tokfmt.core.findings import Finding
-from tokfmt.wording import human_bytes, printable, shortened
+from tokfmt.wording import human_bytes, printable, shortened, value_words
 
 BEGINNING = b"<!doctype html>\n<!-- tokfmt stats -->\n"
 """The first bytes of a page. A file that begins with other bytes is not replaced by a page."""
@@ -159,7 +159,7 @@ def _dataset(
 def _heading(one: Statistics, *, alone: bool) -> str:
     facts = [one.format, one.layout, *([one.dtype] if one.dtype else []), human_bytes(one.bytes)]
     facts += [
-        f"{key.replace('_', ' ')} {_words(value)}" for key, value in one.variant.items() if value not in (None, "")
+        f"{key.replace('_', ' ')} {value_words(value)}" for key, value in one.variant.items() if value not in (None, "")
     ]
     badge = ""
     if one.sampled is not None:
@@ -168,10 +168,6 @@ def _heading(one: Statistics, *, alone: bool) -> str:
         badge = f'<p class="estimated">{safe(basis)}</p>'
     title = "" if alone else f"<h2>{safe(one.path)}</h2>"
     return f'{title}<p class="facts">{safe(" · ".join(map(str, facts)))}</p>{badge}'
-
-
-def _words(value: object) -> str:
-    return " ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
 
 
 def _cards(one: Statistics) -> str:

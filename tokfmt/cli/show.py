@@ -603,7 +603,7 @@ def show_raw(path: str, given: dict[str, Any], *, limit: int | None, as_json: bo
     """
     from tokfmt.commands.show.parts import sections
 
-    raw = sections(path, format=given["format"], options=_options(given))
+    raw = sections(path, format=given["format"], options=list(given["options"]))
     fields = _FIELDS if limit is None else limit or sys.maxsize
     if as_json:
         _raw_as_json(raw, fields)
@@ -633,11 +633,6 @@ def _beyond(raw: Raw, section: Section, first: int, more: int, terminal: bool) -
     click.echo(click.style(f"  … {more:,} more (--limit N, 0: all){listed}", dim=True))
     if wrong:
         (_field_table if terminal else _aligned)(raw, section, wrong)
-
-
-def _options(given: dict[str, Any]) -> list[str]:
-    """Return the options of the format from the command line."""
-    return list(given["options"])
 
 
 def _part_title(section: Section, raw: Raw) -> str:

@@ -16,7 +16,7 @@ from rich.text import Text
 from tokfmt.cli.console import terminal
 from tokfmt.cli.recipe import table_of
 from tokfmt.cli.table import Table
-from tokfmt.wording import bar, counted, human_bytes, printable, separator_words, shortened
+from tokfmt.wording import bar, counted, human_bytes, printable, separator_words, shortened, value_words
 
 if TYPE_CHECKING:
     from tokfmt.commands.stats import Statistics, StatsReport
@@ -80,14 +80,10 @@ def _section(title: str, content: RenderableType) -> RenderableType:
 def _heading(found: Statistics) -> Text:
     details = [found.format, found.layout, *([found.dtype] if found.dtype else [])]
     facts = {key: value for key, value in found.variant.items() if key not in ("header_bytes", "index_bytes")}
-    details += [f"{key.replace('_', ' ')} {_plain(value)}" for key, value in facts.items()]
+    details += [f"{key.replace('_', ' ')} {printable(value_words(value))}" for key, value in facts.items()]
     text = Text(printable(found.path), style=_TITLE)
     text.append("\n" + " · ".join(details), style="not bold dim")
     return text
-
-
-def _plain(value: object) -> str:
-    return printable(" ".join(map(str, value)) if isinstance(value, (tuple, list)) else value)
 
 
 # facts

@@ -18,7 +18,7 @@ from tokfmt.files.place import LocalPlace, Place, PlaceLike, Url, place_of, writ
 from tokfmt.files.replacing import Objection, resolve_link
 from tokfmt.source.manifest import SCHEMA, digest_of_file, ledger_paths, manifest_path, read_manifest
 from tokfmt.source.request import SourceFiles
-from tokfmt.wording import printable
+from tokfmt.wording import counted, printable
 
 
 def strangers_in(destination: Place) -> Objection:
@@ -271,34 +271,25 @@ def remove_manifest_of_link(destination: Place) -> None:
 
 
 def replaced(destination: Place) -> str:
-    """Describe the file or directory that a destination would replace; "" without one."""
-    if isinstance(destination, Url):
-        return _replaced_objects(destination)
+    """Describe the file, object or directory that a destination would replace; "" without one."""
     place = resolve_link(destination)
     if not place.is_there():
         return ""
     if not place.is_dir():
-        description = f"a file of {os.lstat(place.text).st_size:,} bytes"
+        description = f"{'a file' if place.is_local else 'an object'} of {_bytes_of(place):,} bytes"
     else:
         contents = everything_in(place)
-        description = f"a directory of {len(contents):,} file{'s' * (len(contents) != 1)}, "
-        description += f"{sum(os.lstat(path.text).st_size for path in contents):,} bytes"
+        taken = f"{sum(map(_bytes_of, contents)):,} bytes"
+        if place.is_local:
+            description = f"a directory of {counted(len(contents), 'file')}, {taken}"
+        else:
+            description = f"{counted(len(contents), 'object')}, {taken}. Until the new ones are complete, there is none"
     description += f", at {printable(place)}" if place != destination.normalized() else ""
-    return description + (", and its manifest" if manifest_path(place).exists() else "")
+    return description + (", and its manifest" if manifest_path(place).is_there() else "")
 
 
-def _replaced_objects(destination: Url) -> str:
-    if not destination.is_there():
-        return ""
-    if not destination.is_dir():
-        description = f"an object of {destination.status().size:,} bytes"
-    else:
-        contents = everything_in(destination)
-        description = f"{len(contents):,} object{'s' * (len(contents) != 1)}, "
-        description += (
-            f"{sum(path.status().size for path in contents):,} bytes. Until the new ones are complete, there is none"
-        )
-    return description + (", and its manifest" if manifest_path(destination).is_there() else "")
+def _bytes_of(place: Place) -> int:
+    return os.lstat(place.text).st_size if place.is_local else place.status().size
 
 
 def free_bytes(place: Path) -> int | None:

@@ -367,7 +367,6 @@ class WriterTraits:
         keeps_separators: Stores no separators, but with marks those of the source: each is a token that counts or not.
         keeps_labels: Stores any label, not only whether a label counts in the loss.
         keeps_boundaries: Stores where documents begin in a row.
-        whole_files: Each file holds whole sequences, so a sample length cuts no sequence.
         sample_length: Tokens per sample, if it cuts the stream into samples of one length; else None.
         pack_size: Tokens per row, if it packs complete documents into rows; else None.
         joins_under_lock: `join_parts` holds the interpreter's lock.
@@ -382,7 +381,6 @@ class WriterTraits:
     keeps_separators: bool = False
     keeps_labels: bool = False
     keeps_boundaries: bool = False
-    whole_files: bool = False
     sample_length: int | None = None
     pack_size: int | None = None
     joins_under_lock: bool = False
@@ -508,7 +506,6 @@ class Format(ABC):
         can_stream: The concatenation of its files is a valid stream, so `-` can be the destination.
         is_computed: A dataset is computed from other datasets, to which its files refer.
         read_only: tokfmt does not write this format.
-        may_hold_text: A dataset may hold text instead of token IDs. Only opening it shows which.
         entries: Patterns of the names of files without which no reader opens the dataset, in the order in which they
             appear in a store, after all other files.
         takes_lines: It stores JSON lines. Lines of a source are copied with all their fields.
@@ -532,7 +529,6 @@ class Format(ABC):
     can_stream: ClassVar[bool] = False
     is_computed: ClassVar[bool] = False
     read_only: ClassVar[bool] = False
-    may_hold_text: ClassVar[bool] = False
     entries: ClassVar[tuple[str, ...]] = ()
     takes_lines: ClassVar[bool] = False
     stores_rows: ClassVar[bool] = False

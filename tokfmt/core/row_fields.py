@@ -8,13 +8,14 @@
     seq_lengths       not per ID: the length of each document     the same
     seq_start_id      not per ID: the start of each document      the same, with the loss_mask of Megatron-Bridge
 
-Parquet, Arrow and JSON Lines read rows through `with_fields`. A row whose fields do not fit its IDs, or contradict each
-other, is reported with its number.
+Parquet, Arrow and JSON Lines read rows through `with_fields`, and `formats/example_records.py` reads one record at a
+time. Every row whose fields do not fit its IDs, or contradict each other, is reported with its number: a reader raises
+an error for the first one, and a check lists all of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -107,7 +108,8 @@ class Misfit(NamedTuple):
     remedy: str = ""
 
 
-Report = Callable[[Misfit], None]
+Report = Callable[[Misfit], object]
+"""Receives each row that does not fit. The function of a reader raises an error."""
 
 
 class Reading(NamedTuple):
@@ -125,26 +127,31 @@ class Reading(NamedTuple):
 
 
 def with_fields(rows: IdRows, fields: Mapping[str, FieldOfRows], reading: Reading, report: Report) -> IdRows:
-    """Return rows with what the fields beside them state, or as they are if a problem is reported.
+    """Return rows with what the fields beside them state.
+
+    If `report` returns, what is returned of the row that it received is not what is stored: a row with a field of
+    another length is empty.
 
     Args:
         rows: The rows, as they are stored.
         fields: The fields by name. With `seq_start_id`, that and `loss_mask` are read alone. Positions at both ends of
             rows that `attention_mask` excludes are left out.
         reading: How fields are read.
-        report: Receives a row that does not fit.
+        report: Receives each row that does not fit, with every problem of its fields.
     """
-    if STARTS in fields:
-        return _packed(rows, fields[LOSS_MASK], fields[STARTS], report, samples=reading.samples)
-    if not fields or not _fit(rows, fields, report):
+    if not fields:
         return rows
+    rows, fields = _of_equal_length(rows, fields, report)
+    if STARTS in fields:
+        return _packed(rows, fields[LOSS_MASK].values, fields[STARTS], report, samples=reading.samples)
     values: Values = {name: field.values for name, field in fields.items()}
+    _report_other_flags(rows, values, report)
     if ATTENTION in fields:
-        if {POSITIONS, LENGTHS}.isdisjoint(fields) and (numbered := np.flatnonzero(values[ATTENTION] > 1)).size:
+        if {POSITIONS, LENGTHS}.isdisjoint(fields):
             problem = f"has an {ATTENTION} that numbers the documents packed in it"
             remedy = f"Write {POSITIONS} beside it, which divide rows, or 0 and 1"
-            report(Misfit(row_at(rows.offsets, int(numbered[0])), problem, "0 or 1", remedy=remedy))
-            return rows
+            for row, _ in first_in_rows(rows.offsets, values[ATTENTION] > 1):
+                report(Misfit(row, problem, "0 or 1", remedy=remedy))
         rows, values = _attended(rows, values, compares=reading.compares)
     if fields.keys() == {ATTENTION}:
         return rows
@@ -170,19 +177,58 @@ def row_at(offsets: Offsets, position: int) -> int:
     return int(np.searchsorted(offsets, position, side="right")) - 1
 
 
-def _fit(rows: IdRows, fields: Mapping[str, FieldOfRows], report: Report) -> bool:
-    """Return whether every field has one value per token, and masks are 0 or 1, and report the first that does not."""
-    for name, (values, offsets) in fields.items():
-        if name != LENGTHS and not np.array_equal(offsets, rows.offsets):
-            at = max(int(np.argmax(offsets != rows.offsets)) - 1, 0)
-            expected, there = (int(np.diff(some)[at]) for some in (rows.offsets, offsets))
-            report(Misfit(at, f"has {name} of another length", expected, there))
-            return False
-        if name in COUNTING[1:] and (other := np.flatnonzero((values != 0) & (values != 1))).size:
-            problem, value = f"has a value in {name} that is not 0 or 1", int(values[other[0]])
-            report(Misfit(row_at(offsets, other[0]), problem, None, value))
-            return False
-    return True
+def first_in_rows(offsets: Offsets, wrong: Flags) -> Iterator[tuple[int, int]]:
+    """Yield the number of each row in which a position is wrong, and the first of these positions.
+
+    Args:
+        offsets: int64[rows + 1]; row i has the positions `offsets[i] <= p < offsets[i + 1]`.
+        wrong: bool per position.
+    """
+    positions = np.flatnonzero(wrong)
+    rows, first = np.unique(np.searchsorted(offsets, positions, side="right") - 1, return_index=True)
+    return zip(rows.tolist(), positions[first].tolist(), strict=True)
+
+
+def _of_equal_length(
+    rows: IdRows, fields: Mapping[str, FieldOfRows], report: Report
+) -> tuple[IdRows, Mapping[str, FieldOfRows]]:
+    """Report fields that do not have one value per token, and return the rows and the fields with these rows empty."""
+    sizes = np.diff(rows.offsets)
+    unequal = np.zeros(len(sizes), np.bool_)
+    for name, (_, offsets) in fields.items():
+        if name not in (LENGTHS, STARTS) and not np.array_equal(offsets, rows.offsets):
+            found = np.diff(offsets)
+            for row in np.flatnonzero(found != sizes).tolist():
+                report(Misfit(row, f"has {name} of another length", int(sizes[row]), int(found[row])))
+                unequal[row] = True
+    return emptied(rows, fields, unequal) if unequal.any() else (rows, fields)
+
+
+def emptied(rows: IdRows, fields: Mapping[str, FieldOfRows], empty: Flags) -> tuple[IdRows, Mapping[str, FieldOfRows]]:
+    """Return IDs and fields without the values of some rows, which keep their numbers.
+
+    Args:
+        rows: The rows, as they are stored.
+        fields: The fields by name.
+        empty: bool per row, True for those without values.
+    """
+    tokens: Any
+    tokens, offsets = _emptied(FieldOfRows(rows.tokens, rows.offsets), empty)
+    return IdRows(tokens, offsets), {name: _emptied(field, empty) for name, field in fields.items()}
+
+
+def _emptied(field: FieldOfRows, empty: Flags) -> FieldOfRows:
+    """Return a field without the values of some of its rows."""
+    sizes = np.diff(field.offsets)
+    return FieldOfRows(field.values[np.repeat(~empty, sizes)], offsets_of(np.where(empty, 0, sizes)))
+
+
+def _report_other_flags(rows: IdRows, values: Values, report: Report) -> None:
+    """Report rows with masks that are neither 0 nor 1."""
+    for name in COUNTING[1:]:
+        if name in values:
+            for row, at in first_in_rows(rows.offsets, (values[name] != 0) & (values[name] != 1)):
+                report(other_value(row, name, int(rows.tokens[at]), int(values[name][at])))
 
 
 def _attended(rows: IdRows, values: Values, *, compares: bool) -> tuple[IdRows, Values]:
@@ -224,11 +270,10 @@ def _labeled(rows: IdRows, values: Values, lengths: Offsets | None, reading: Rea
     packed, starts = POSITIONS in values or LENGTHS in values, _starts(rows, values, lengths, report)
     documents = np.append(starts, len(rows.tokens))
     own, stated = values.get(LABELS, rows.tokens).astype(np.int64), _stated(values, starts, reading)
-    if reading.choice != ALL and (differing := first_difference(stated)):
-        first, second, at = differing
-        row = row_at(rows.offsets, at)
-        report(Misfit(row, differ(first, second, at - int(rows.offsets[row])), remedy=which_of(stated)))
-        return rows
+    if reading.choice != ALL:
+        for first, second, differing in differences(stated):
+            for row, at in first_in_rows(rows.offsets, differing):
+                report(Misfit(row, differ(first, second, at - int(rows.offsets[row])), remedy=which_of(stated)))
     for counts in (*stated.values(), *([values[ATTENTION] != 0] if ATTENTION in values else [])):
         own[~counts] = IGNORED
     moved = np.full(len(rows.tokens), IGNORED, np.int64)
@@ -270,14 +315,13 @@ def _stated(values: Values, starts: Offsets, reading: Reading) -> dict[str, Flag
     return stated
 
 
-def first_difference(stated: Mapping[str, Flags]) -> tuple[str, str, int] | None:
-    """Return two fields that count other positions, and the first such position; None if all count the same."""
+def differences(stated: Mapping[str, Flags]) -> Iterator[tuple[str, str, Flags]]:
+    """Yield the first field with each one that counts other positions, and a flag at these positions."""
     names = list(stated)
     for name in names[1:]:
-        at = np.flatnonzero(stated[name] != stated[names[0]])
-        if len(at):
-            return names[0], name, int(at[0])
-    return None
+        differing = stated[name] != stated[names[0]]
+        if differing.any():
+            yield names[0], name, differing
 
 
 def differ(first: str, second: str, position: int) -> str:
@@ -285,15 +329,28 @@ def differ(first: str, second: str, position: int) -> str:
     return f"has {first} and {second} that differ: only one of them counts its token {position:,} in the loss"
 
 
+def other_value(row: int, name: str, token: int, value: int) -> Misfit:
+    """Return what is wrong with a row whose labels are other IDs than its tokens, or whose mask is neither 0 nor 1.
+
+    Args:
+        row: The row.
+        name: The name of the labels or of the mask.
+        token: The ID.
+        value: The value beside it.
+    """
+    if name == LABELS:
+        return Misfit(row, f"has {LABELS} that are other IDs than its tokens", f"{token} or {IGNORED}", value)
+    return Misfit(row, f"has a value in {name} that is not 0 or 1", None, value)
+
+
 def _starts_of_positions(rows: IdRows, positions: NDArray[np.integer[Any]], report: Report) -> Offsets:
     """Return where documents begin: at the first token of a row, and where a position is 0."""
     begins = positions == 0
     begins[rows.offsets[:-1][np.diff(rows.offsets) > 0]] = True
-    other = np.flatnonzero(~begins & (np.diff(positions, prepend=0) != 1))
-    if len(other):
-        at = int(other[0])
-        problem = f"has {POSITIONS} that neither go on by 1 nor begin again at 0"
-        report(Misfit(row_at(rows.offsets, at), problem, int(positions[at - 1]) + 1, int(positions[at])))
+    other = ~begins & (np.diff(positions, prepend=0) != 1)
+    problem = f"has {POSITIONS} that neither go on by 1 nor begin again at 0"
+    for row, at in first_in_rows(rows.offsets, other):
+        report(Misfit(row, problem, int(positions[at - 1]) + 1, int(positions[at])))
     return np.flatnonzero(begins)
 
 
@@ -301,12 +358,16 @@ def _starts_of_lengths(rows: IdRows, lengths: NDArray[np.integer[Any]], bounds: 
     """Return where documents begin, by the lengths of the documents of each row."""
     sizes = np.diff(rows.offsets)
     sums = np.diff(offsets_of(lengths)[bounds])
-    if (other := sums != sizes).any() or (lengths <= 0).any():
-        at = int(np.argmax(other)) if other.any() else row_at(bounds, int(np.argmax(lengths <= 0)))
-        problem = f"has {LENGTHS} that are not those of its documents"
-        report(Misfit(at, problem, f"a sum of {sizes[at]:,}", f"{sums[at]:,}"))
-        return rows.offsets[:-1][sizes > 0]
-    return offsets_of(lengths)[:-1]
+    wrong = (sums != sizes) | (np.diff(offsets_of((lengths <= 0).view(np.uint8))[bounds]) > 0)
+    if not wrong.any():
+        return offsets_of(lengths)[:-1]
+    problem = f"has {LENGTHS} that are not those of its documents"
+    for row in np.flatnonzero(wrong).tolist():
+        report(Misfit(row, problem, f"a sum of {sizes[row]:,}", f"{sums[row]:,}"))
+    own = _emptied(FieldOfRows(lengths, bounds), wrong)
+    before = rows.offsets[:-1] - offsets_of(np.where(wrong, 0, sizes))[:-1]  # tokens of wrong rows
+    starts = offsets_of(own.values)[:-1] + np.repeat(before, np.diff(own.offsets))
+    return np.union1d(starts, rows.offsets[:-1][sizes > 0])
 
 
 def _odd(mask: NDArray[np.uint8], offsets: Offsets) -> tuple[int, int]:
@@ -321,33 +382,31 @@ def _count_and_first(odd: NDArray[np.bool_]) -> tuple[int, int]:
     return int(odd.sum()), int(np.argmax(odd)) if odd.any() else -1
 
 
-def _packed(rows: IdRows, masks: FieldOfRows, starts: FieldOfRows, report: Report, *, samples: bool) -> IdRows:
+def _packed(
+    rows: IdRows, masks: NDArray[np.integer[Any]], starts: FieldOfRows, report: Report, *, samples: bool
+) -> IdRows:
     """Add the masks and the boundaries of packed rows; with `samples`, each row stays one sequence."""
     lengths, count = np.diff(rows.offsets), np.diff(starts.offsets)
-    different = np.diff(masks.offsets) != lengths
-    if different.any():
-        at = int(np.argmax(different))
-        report(Misfit(at, "has a loss_mask of another length", int(lengths[at]), int(np.diff(masks.offsets)[at])))
-        return rows
     first = starts.values.astype(np.int64)
     row = np.repeat(np.arange(len(lengths)), count)
     opens = np.zeros(len(first), np.bool_)
     opens[starts.offsets[:-1][count > 0]] = True
-    bad = {
-        "has a seq_start_id that does not begin with 0": (opens & (first != 0), "0"),
-        "has a seq_start_id that decreases": (~opens & (np.diff(first, prepend=0) < 0), "at least the one before"),
-        "has a seq_start_id at or beyond its end": (first >= lengths[row], "less than its tokens"),
-    }
-    for problem, (flags, expected) in bad.items():
-        if flags.any():
-            at = int(np.argmax(flags))
-            report(Misfit(int(row[at]), problem, expected, int(first[at])))
-            return rows
-    if (lost := (count == 0) & (lengths > 0)).any():
-        report(Misfit(int(np.argmax(lost)), "has no seq_start_id", "0", "nothing"))
-        return rows
+    wrong = (count == 0) & (lengths > 0)
+    for lacking in np.flatnonzero(wrong).tolist():
+        report(Misfit(lacking, "has no seq_start_id", "0", "nothing"))
+    for problem, expected, flags in (
+        ("has a seq_start_id that does not begin with 0", "0", opens & (first != 0)),
+        ("has a seq_start_id that decreases", "at least the one before", ~opens & (np.diff(first, prepend=0) < 0)),
+        ("has a seq_start_id at or beyond its end", "less than its tokens", first >= lengths[row]),
+    ):
+        for number, at in first_in_rows(starts.offsets, flags):
+            if not wrong[number]:
+                report(Misfit(number, problem, expected, int(first[at])))
+                wrong[number] = True
     places = rows.offsets[row] + first
-    mask = (masks.values != 0).astype(np.uint8)
+    if wrong.any():
+        places = np.union1d(places[~wrong[row]], rows.offsets[:-1][wrong & (lengths > 0)])
+    mask = (masks != 0).astype(np.uint8)
     begins = np.zeros(len(mask), np.bool_)
     begins[places] = True
     documents = np.append(places, len(rows.tokens))

@@ -1,23 +1,33 @@
-"""Arrays of token IDs as people save them: NumPy's `.npy` and `.npz`, HDF5 datasets, and bare integers.
+"""Arrays of token IDs as people save them: NumPy's `.npy` and `.npz`, HDF5 datasets, zarr arrays, and bare integers.
 
-    X.npy         0 .. 5   93 4E 55 4D 50 59     6, 7   version: 1.0, 2.0 or 3.0
-                  8 ..     length of the header, u16 (1.0) or u32 (2.0, 3.0), little-endian
-                  10, 12   {'descr': '<u2', 'fortran_order': False, 'shape': (N,), }, spaces, 0A
-                  ..       the integers; the header states their dtype and byte order
-    X.npz         a zip of NAME.npy, stored or deflated
-    X.h5          datasets of integers in the root group, contiguous or in chunks (deflate, shuffle, fletcher32)
-    FOLDER        *.npy, one stream in natural order of their names; or one of these:
-                  tokens.npy or input_ids.npy (N,), and cu_seqlens.npy or offsets.npy (D + 1,): 0, the ends of D
-                  documents; or lengths.npy (D,); other arrays beside them are not read
-                  tokens.bin, metadata.json {"dtype"} and index.npy (D, 2): first token and length of each document
-                  PREFIX_K.bin and metadata.yaml with tokenized_info (tatm): each file ends in zeros that fill it
-    X and X.json  rows of seq_length + 1 u32, num_samples of them (Model-Optimizer), each of which begins with the last
-                  token of the row before; a new stream begins at row num_samples * w // workers of worker w
+    file                            content
+    X.npy                           the header below, and integers
+    X.npz                           a zip of NAME.npy, stored or deflated
+    X.h5                            datasets of integers, contiguous, or in chunks (deflate, shuffle, fletcher32)
+    X.zarr                          a store of zarr v2 or v3, or a zip of one: an array of integers, or a group of
+                                    arrays and groups, in chunks (blosc, zstd, lz4, gzip, zlib, delta, crc32c), shards
+    FOLDER/*.npy, FOLDER/*.h5       one stream in natural order of the names, unless one of the next rows applies
+    tokens.npy and cu_seqlens.npy   (N,) and (D + 1,): 0, and the ends of D documents; also input_ids.npy, and
+                                    offsets.npy or lengths.npy (D,). Other arrays beside them are not read
+    tokens.bin and index.npy        with metadata.json {"dtype"}; (D, 2): first token and length of each document
+    PREFIX_K.bin and metadata.yaml  tatm, with tokenized_info: each file ends in zeros that fill it
+    X and X.json                    Model-Optimizer: num_samples rows of seq_length + 1 u32, each of which begins with
+                                    the last token of the row before; a new stream begins at row
+                                    num_samples * w // workers of worker w
+
+    bytes of X.npy   content
+    0 .. 5           93 4E 55 4D 50 59
+    6, 7             version: 1.0, 2.0 or 3.0
+    8 ..             length of the header, u16 (1.0) or u32 (2.0, 3.0), little-endian
+    10 .. or 12 ..   {'descr': '<u2', 'fortran_order': False, 'shape': (N,), }, spaces, 0A
+    ..               the integers; the header states their dtype and byte order
 
 - One dimension is a stream. Two are rows, which are samples; `view=documents` reads them as one stream.
 - Of an .npz: the only array; or `tokens` or `input_ids`, with `cu_seqlens`, `offsets` or `lengths`; or arr_0, arr_1
   and so on, one document each, in the order of their numbers; or `member=NAME`.
-- Of an HDF5 file, which is detected as hdf5: with `--from array`, the only one, or as of an .npz.
+- Of HDF5 and of zarr: the only one, or as of an .npz. An array in a group is named with it: `member=train/tokens`;
+  its boundaries are in the same group. HDF5 files with a dataset `data` are those of the format hdf5.
+- An absent chunk of zarr looks like a lost one, so both are refused unless `holes=fill`.
 - `bounds=ends` reads cu_seqlens or offsets without the 0 in front, `bounds=starts` those without the last end.
 - Nothing states the separator. `--eos ID` splits a stream, after the ID or, with `side=before`, before it.
 - `bare=DTYPE` reads any file as bare integers, with `order=big`, `header=BYTES` to leave out, and `row=N`.
@@ -27,6 +37,7 @@ Source: numpy 2.4.6, build-nanogpt 6104ab1, KempnerForge 5666d0d1, tatm 5a2a4f9f
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -43,8 +54,9 @@ from tokfmt.core.ragged import Offsets, offsets_of
 from tokfmt.core.reader import Separators, TokenReader, windows
 from tokfmt.errors import CorruptError, OptionError, UnsafeError, UnsupportedError, missing_package
 from tokfmt.files.fields import Field, Section
-from tokfmt.files.file import File, names_in, natural_key, open_file
+from tokfmt.files.file import File, everything_in, names_in, natural_key, open_file
 from tokfmt.files.place import AnyPlace, Place
+from tokfmt.formats.cells import Cells, CellsReader
 from tokfmt.formats.flat import (
     Column,
     Cut,
@@ -62,18 +74,25 @@ from tokfmt.formats.flat import (
 )
 from tokfmt.formats.folders import json_object, whole_number
 from tokfmt.formats.npy import HEAD, MAGIC, Header, header_bytes, header_of
-from tokfmt.formats.zarr_arrays.store import Zipped
-from tokfmt.wording import counted, printable
+from tokfmt.formats.zarr_arrays.array import KEPT_BAND, arrays_in, dtype_of
+from tokfmt.formats.zarr_arrays.array import Array as ZarrArray
+from tokfmt.formats.zarr_arrays.store import Store, Zipped, open_store, zarr_format_of
+from tokfmt.wording import counted, human_bytes, printable
 
 if TYPE_CHECKING:
     from tokfmt.formats.hdf5_arrays.container import Array
-    from tokfmt.formats.hdf5_arrays.table import Table
 
 TOKENS, BOUNDARIES, INDEX, TATM = "tokens.npy", "cu_seqlens.npy", "index.npy", "metadata.yaml"
 Dtype = Literal["uint8", "uint16", "uint32", "uint64", "int8", "int16", "int32", "int64"]
 HDF5 = b"\x89HDF\r\n\x1a\n"
 _IDS = ("tokens", "input_ids")
 _ENDS = ("cu_seqlens", "offsets", "lengths")
+_MARKS = frozenset((".zarray", ".zgroup", "zarr.json"))  # one of them is at the root of a zarr store
+_IN_ZIP = re.compile(
+    rb"PK\x01\x02[\s\S]{24}(\x07\0[\s\S]{16}\.z(array|group)|\x09\0[\s\S]{16}zarr\.json)"
+)  # the entry of such a file in the directory of a zip
+_INTEGERS = re.compile(rb'"(dtype|data_type)"\s*:\s*"([<>|][iu][1248]|u?int(8|16|32|64))"|"node_type"\s*:\s*"group"')
+_ZARR_KEY = re.compile(r"(.+/)?(\.z(array|attrs|group|metadata)|zarr\.json|(c[./])?\d+([./]\d+)?)")
 _LOOKED_AT = 1 << 20  # IDs whose rows are compared with their neighbors
 _FEW_ROWS, _FEW_ZEROS = 8, 8  # that many say enough: neighbors with one token in common, zeros that fill a file
 _LOOKED_INTO = 64  # arrays of an .npz that are not read, whose headers are looked at
@@ -89,7 +108,7 @@ class ReadOptions:
     header: int | None = option(None, "bytes before the first of bare integers; auto: none", minimum=1)
     row: int | None = option(None, "tokens per row of bare integers; auto: one stream", minimum=1)
     member: str | None = option(
-        None, "array of an .npz or HDF5 file to read; auto: the only one, tokens, input_ids, or arr_0, arr_1, ..."
+        None, "array of an .npz, HDF5 or zarr to read; auto: the only one, tokens, input_ids, or arr_0, arr_1, ..."
     )
     view: Literal["samples", "documents"] = option("samples", "rows are samples, or one stream that --eos splits")
     overlap: int | None = option(
@@ -99,6 +118,7 @@ class ReadOptions:
     bounds: Literal["starts", "ends"] | None = option(
         None, "values of cu_seqlens or offsets are only starts, or only ends, of documents; auto: 0 and the ends"
     )
+    holes: Literal["refuse", "fill"] = option("refuse", "missing chunks of zarr are an error, or their fill value")
     fill: Literal["drop", "keep"] | None = option(None, "zeros at the end of files of tatm; auto: dropped if 8 or more")
 
 
@@ -155,34 +175,6 @@ class Inflated(Virtual):
         self._content = b""
 
     def to_stored_offset(self, offset: int) -> int | None:  # noqa: ARG002 - of no byte
-        return None
-
-
-class Decoded(Virtual):
-    """The values of a dataset of HDF5 that is stored in chunks, in native byte order."""
-
-    table: Table
-
-    @property
-    def size(self) -> int:
-        return self.table.size_bytes
-
-    def read_into(self, offset: int, buffer: memoryview) -> None:
-        out, row = buffer.cast("B"), self.table.shape[2] * self.table.dtype.itemsize
-        if not len(out):
-            return
-        first = offset // row
-        values = self.table.read(first, -(-(offset + len(out)) // row)).reshape(-1).view(np.uint8)
-        out[:] = values[offset - first * row :][: len(out)].data
-
-    def close(self) -> None:
-        super().close()
-        self.table.close()
-
-    def to_stored_offset(self, offset: int) -> int | None:  # noqa: ARG002 - of no byte
-        return None
-
-    def from_stored_offset(self, offset: int) -> int | None:  # noqa: ARG002 - of no byte
         return None
 
 
@@ -289,7 +281,7 @@ class ArrayInspection(FlatInspection):
         """See `Inspection.look`. A deep check compares the checksums of an .npz."""
         yield from super().look(how)
         for path in self.paths if how.deep and not self.is_fatal else ():
-            if path.suffix == ".npz" and not path.is_dir():
+            if path.suffix == ".npz" and path.is_file():
                 store = Zipped(path)
                 yield from (
                     Finding.of("TF791", error) for name in _arrays(store) if (error := store.damage(f"{name}.npy"))
@@ -300,19 +292,20 @@ class ArrayFormat(FlatFormat):
     """The format of arrays of token IDs."""
 
     name = "array"
-    title = "NumPy arrays (.npy, .npz) and bare integers"
+    title = "NumPy, HDF5 and zarr arrays, bare integers"
     extensions = (".npy",)
     joins_files = numbers_files = stores_rows = True
     stores = "sequences in order, empty ones too; samples of a recipe as rows; IDs up to 2^32-1"
     cannot_store = "sequences that contain the separator, unless boundaries=cu_seqlens"
     read_options, write_options, Writer = ReadOptions, WriteOptions, Writer
-    pattern, unreadable = r"(?![._]).+\.npy", "TF791"
-    member, inspection, unsafe = "X.npy", ArrayInspection, "TF795"
+    pattern, unreadable = r"(?![._]).+\.(?:npy|h5)", "TF791"
+    member, inspection, unsafe, Reader = "X.npy or X.h5", ArrayInspection, "TF795", CellsReader
     meanings = {
         "TF791": Code(
             "not an array of token IDs",
             "It has no header of NumPy, a damaged one, or one of floats, objects or more than two dimensions; or a "
-            "member of an .npz or a dataset of an HDF5 file cannot be read. The message has the cause.",
+            "member of an .npz, a dataset of an HDF5 file or an array of zarr cannot be read. The message has the "
+            "cause.",
         ),
         "TF792": Code(
             "the size contradicts the header",
@@ -332,8 +325,14 @@ class ArrayFormat(FlatFormat):
         "TF795": Code(
             "unsafe to read",
             "An array of objects is a pickle, which can run code when it is loaded; or a header or a member of an .npz "
-            "states a size that would exhaust memory. tokfmt does not read it. Write its IDs as integers.",
+            "states a size that would exhaust memory; or metadata of zarr state one, or a codec that tokfmt does not "
+            "know, which could run code. tokfmt does not read it. Write its IDs as integers.",
             unsafe=True,
+        ),
+        "TF796": Code(
+            "chunks are missing",
+            "A copy lost them, or the writer left out chunks that hold only the fill value, as zarr does by default. "
+            "Copy the store again, or read them as the fill value with --from-opt holes=fill.",
         ),
     }
 
@@ -368,6 +367,9 @@ class ArrayFormat(FlatFormat):
     def sniff(self, probe: Probe) -> Confidence | None:
         if not probe.is_directory:
             return self.recognize(probe)
+        if _kind_of(probe.entries) == "zarr":
+            named = Confidence.NAME if probe.path.suffix == ".zarr" else None
+            return Confidence.STRUCTURE if _is_zarr(probe) else named
         if _kind_of(probe.entries) != "arrays":
             return Confidence.CERTAIN if self._is_described(probe) else None
         return super().sniff(probe)
@@ -390,6 +392,10 @@ class ArrayFormat(FlatFormat):
         first = probe.head[30 : 30 + int.from_bytes(probe.head[26:28], "little")]
         if probe.head.startswith(b"PK\3\4") and re.fullmatch(rb"[^/]+\.npy", first):
             return Confidence.STRUCTURE
+        if probe.head.startswith(b"PK\3\4") and (first.decode("latin-1") in _MARKS or _IN_ZIP.search(probe.tail)):
+            return Confidence.STRUCTURE
+        if probe.head.startswith(HDF5):
+            return Confidence.STRUCTURE
         beside = probe.path.with_name(f"{probe.path.name}.json")
         if probe.path.suffix == ".bin" and beside.is_file():
             file = open_file(beside)
@@ -406,6 +412,8 @@ class ArrayFormat(FlatFormat):
             return [path / _pair_in(names)[0]]
         if kind == "index":
             return [path / "tokens.bin"]
+        if kind == "zarr":
+            return [path]
         if kind == "tatm":
             with_prefix = _tatm(path / TATM)["pattern"]
             return files_named(path, re.compile(with_prefix))
@@ -414,6 +422,9 @@ class ArrayFormat(FlatFormat):
     def files(self, path: Place) -> list[Place]:
         if not path.is_dir():
             return [path, *(place for place in self.companions(path) if place.is_file())]
+        if _kind_of(names_in(path)) == "zarr":
+            there = ((file, file.relative(path)) for file in everything_in(path))
+            return [file for file, key in there if key is not None and _ZARR_KEY.fullmatch(key.as_posix())]
         beside = {"pair": [_pair_in(names_in(path))[1]], "index": [INDEX, "metadata.json"], "tatm": [TATM]}
         described = (path / name for name in beside.get(_kind_of(names_in(path)), ()))
         return [*self.members(path), *(place for place in described if place.is_file())]
@@ -433,21 +444,21 @@ class ArrayFormat(FlatFormat):
             return self._indexed(path, options, hints)
         if options.bare is None and kind == "tatm":
             return self._tatm(path, options, hints)
+        if kind == "zarr":
+            return _zarr(open_store(path, _ENDS), options)
         layout = super().examine(paths, options, hints)
         if hints.allow_partial and kind == "arrays" and layout.starts is None and not layout.sample_length:
             number = re.search(r"(\d+)\D*$", layout.extents[0].file.path.stem)
             if number and int(number[1]):
                 raise CorruptError(layout.extents[0].file.path, "is not numbered 0: it may begin inside a sequence")
-        if layout.sample_length and "row" not in layout.extras:  # Only extras on which all files agree are kept.
-            what, remedy = "holds arrays whose rows differ in length", "Name the files of one length"
-            raise UnsupportedError(path, what, expected=f"rows of {layout.sample_length:,}", remedy=remedy)
         return layout
 
     def examine_file(self, file: File, options: ReadOptions, hints: Hints) -> FileLayout:  # noqa: ARG002
         if options.bare is not None:
             return _bare(file, options)
         if file.read(0, min(file.size, 4)) == b"PK\3\4":
-            return _zipped(file, options)
+            store = Zipped(file.path)
+            return _zipped(file, store, options) if _MARKS.isdisjoint(store.names("")) else _zarr(store, options)
         if file.read(0, min(file.size, len(HDF5))) == HDF5:
             return _hdf5(file, options)
         beside = file.path.with_name(f"{file.path.name}.json")
@@ -534,12 +545,20 @@ class ArrayFormat(FlatFormat):
 
 def _kind_of(names: Sequence[str]) -> str:
     """Return what the names in a folder show: which of the layouts of the page it may have."""
+    if not _MARKS.isdisjoint(names):
+        return "zarr"
     if {"tokens.bin", INDEX} <= set(names):
         return "index"
     tokens, ends = _pair_in(names)
     if tokens:
         return "pair" if ends else "single"
     return "tatm" if TATM in names and not any(name.endswith(".npy") for name in names) else "arrays"
+
+
+def _is_zarr(probe: Probe) -> bool:
+    """Return whether a directory with metadata of zarr is a group or an array of integers."""
+    found = [probe.entry(name) for name in (".zarray", "zarr.json") if name in probe.entries]
+    return ".zgroup" in probe.entries or any(one is not None and _INTEGERS.search(one.head) for one in found)
 
 
 def _pair_in(names: Sequence[str]) -> tuple[str, str]:
@@ -660,23 +679,15 @@ def _described(file: File, stated: Mapping[str, Any], options: ReadOptions) -> F
     )
 
 
-def _zipped(file: File, options: ReadOptions) -> FileLayout:
+def _zipped(file: File, store: Zipped, options: ReadOptions) -> FileLayout:
     """Return the layout of an `.npz`: one array, one with boundaries, or one document in each of several."""
-    store = Zipped(file.path)
     arrays = _arrays(store)
-    chosen = options.member or next((name for name in _IDS if name in arrays), "")
-    chosen = chosen or (arrays[0] if len(arrays) == 1 else "")
-    if chosen and chosen not in arrays:
-        raise UnsupportedError(file.path, f"has no array {printable(chosen)}", found=_names(arrays))
-    if not chosen and all(re.fullmatch(r"arr_\d+", name) for name in arrays):
+    if not options.member and len(arrays) > 1 and all(re.fullmatch(r"arr_\d+", name) for name in arrays):
         looks = [_member(file, store, name) for name in arrays]
-        for (extent, shape, _), name in zip(looks, arrays, strict=True):
+        for (_, shape, _), name in zip(looks, arrays, strict=True):
             if len(shape) > 1:
-                what, remedy = (
-                    f"{name} has rows, and is one of several arrays",
-                    "--from-opt member=NAME reads one array",
-                )
-                raise UnsupportedError(extent.file.path, what, remedy=remedy)
+                what, remedy = f"{name} has rows, and is one of several arrays", _reads(name)
+                raise UnsupportedError(file.path, what, found=_names(arrays), remedy=remedy)
         extents = [extent for extent, _, _ in looks]
         return FileLayout(
             extents=extents,
@@ -685,12 +696,7 @@ def _zipped(file: File, options: ReadOptions) -> FileLayout:
             problems=[problem for _, _, wrong in looks for problem in wrong],
             extras={"arrays": len(extents)},
         )
-    if not chosen:
-        what, remedy = "holds several arrays", f"--from-opt member={printable((arrays or ['NAME'])[0])} reads one"
-        raise UnsupportedError(
-            file.path, what, expected="tokens, input_ids, or arr_0, arr_1, ...", found=_names(arrays), remedy=remedy
-        )
-    ends = _ends_in(arrays, chosen)
+    chosen, ends = _chosen(file.path, "array", arrays, arrays, options)
     extent, shape, problems = _member(file, store, chosen)
     index, _, wrong = _member(file, store, ends) if ends and len(shape) == 1 else (None, (), [])
     if index is not None:
@@ -701,25 +707,58 @@ def _zipped(file: File, options: ReadOptions) -> FileLayout:
     return _named(chosen, extent, shape, ends, index, others, [*problems, *wrong], options)
 
 
+def _chosen(
+    path: Place,
+    kind: str,
+    names: Sequence[str],
+    arrays: Sequence[str],
+    options: ReadOptions,
+    held: Sequence[str] = (),
+) -> tuple[str, str]:
+    """Return the name of the array to read, of several, and of the array that states boundaries; "" without one.
+
+    Args:
+        path: The file or the store.
+        kind: What an array is called there: array, dataset.
+        names: All names, those of arrays in groups with the groups.
+        arrays: Those that may be arrays of token IDs, in natural order.
+        options: The parsed read options.
+        held: What each of `names` is, in words, for the message if no array may be one of token IDs.
+
+    Raises:
+        UnsupportedError: There is no such array, or there are several and nothing states which is to be read.
+    """
+    if options.member is not None and options.member not in names:
+        raise UnsupportedError(path, f"has no {kind} {printable(options.member)}", found=_names(names))
+    named = [name for name in arrays if name.rpartition("/")[2] in _IDS]
+    groups = sorted({name.rpartition("/")[0] for name in named}, key=lambda group: group.count("/") + bool(group))
+    beside = f"{groups[0]}/" if groups and groups[0] else ""
+    unique = len(groups) == 1 or "" in groups
+    chosen = options.member or next((name for one in _IDS if unique and (name := f"{beside}{one}") in named), None)
+    chosen = arrays[0] if chosen is None and len(arrays) == 1 else chosen
+    if chosen is None and not arrays:
+        what, remedy = f"holds no {kind} of integers with one or two dimensions", "Name the file of the token IDs"
+        raise UnsupportedError(path, what, found=_names(held or names), remedy=remedy)
+    if chosen is None:
+        what, remedy = f"holds several {kind}s of integers", _reads((named or arrays)[0])
+        raise UnsupportedError(path, what, expected="tokens or input_ids", found=_names(arrays), remedy=remedy)
+    lead = chosen[: chosen.rfind("/") + 1]
+    return chosen, next((name for one in _ENDS if (name := f"{lead}{one}") in names and name != chosen), "")
+
+
+def _reads(name: str) -> str:
+    return f"--from-opt member={printable(name)} reads one"
+
+
 def _hdf5(file: File, options: ReadOptions) -> FileLayout:
     """Return the layout of a dataset of an HDF5 file, or of one with boundaries."""
     arrays: Sequence[str] = ()
 
-    def choose(names: Sequence[str], found: Sequence[str]) -> Sequence[str]:
+    def choose(names: Sequence[str], found: Sequence[str], kinds: Sequence[str]) -> Sequence[str]:
         nonlocal arrays
         arrays = sorted(found, key=natural_key)
-        chosen = options.member or next((name for name in _IDS if name in names), "")
-        chosen = chosen or (arrays[0] if len(arrays) == 1 else "")
-        if chosen and chosen not in names:
-            raise UnsupportedError(file.path, f"has no dataset {printable(chosen)}", found=_names(sorted(names)))
-        if not chosen:
-            if not arrays:
-                what = "holds no dataset of integers with one or two dimensions in its root group"
-                raise UnsupportedError(file.path, what, found=_names(names))
-            what, remedy = "holds several datasets of integers", f"--from-opt member={arrays[0]} reads one"
-            raise UnsupportedError(file.path, what, expected="tokens or input_ids", found=_names(arrays), remedy=remedy)
-        ends = _ends_in(names, chosen)
-        return [chosen, ends] if ends else [chosen]
+        ordered = sorted(names, key=natural_key)
+        return list(filter(None, _chosen(file.path, "dataset", ordered, arrays, options, sorted(kinds))))
 
     try:
         from tokfmt.formats.hdf5_arrays.container import open_arrays
@@ -740,17 +779,93 @@ def _hdf5(file: File, options: ReadOptions) -> FileLayout:
     )
 
 
+def _zarr(store: Store, options: ReadOptions) -> FileLayout:
+    """Return the layout of an array of a zarr store, or of one with boundaries."""
+    version = zarr_format_of(store)
+    stated = arrays_in(store, version)
+    arrays = [name for name, raw in stated.items() if _may_be_tokens(raw, version)]
+    held = [f"{printable(name or store.root.name)} ({_kind_of_array(raw, version)})" for name, raw in stated.items()]
+    chosen, ends = _chosen(store.root, "array", [*stated], arrays, options, held)
+    if chosen not in arrays:
+        what, found = f"{printable(chosen)} does not hold token IDs", _kind_of_array(stated[chosen], version)
+        raise UnsupportedError(store.root, what, expected="integers of one or two dimensions", found=found)
+    tokens = ZarrArray(store, chosen, version, ranks=(1, 2), fill=options.holes == "fill")
+    read, problems = [tokens], _holes(tokens)
+    if ends and len(tokens.layout.shape) == 1:
+        index = ZarrArray(store, ends, version, fill=options.holes == "fill")
+        index.check_memory()
+        bounded_entries(index.path, index.length, _cells(store, tokens).file)
+        read, problems = [tokens, index], [*problems, *_holes(index)]
+    extents = [_cells(store, array) for array in read]
+    is_whole = len(read) > 1 and not _holes(read[1])
+    layout = _named(
+        chosen, extents[0], tokens.layout.shape, ends, extents[1] if is_whole else None,
+        [name for name in arrays if name not in (chosen, ends)], problems, options,
+    )  # fmt: skip
+    return replace(
+        layout,
+        extras={**layout.extras, "zarr_format": version},
+        notes=(*layout.notes, *_slow(tokens)),
+        sections=[_metadata(array, stated[array.key]) for array in read],
+    )
+
+
+def _may_be_tokens(raw: Mapping[str, object], version: int) -> bool:
+    """Return whether the metadata of a zarr array are those of integers with one or two dimensions."""
+    shape = raw.get("shape")
+    return dtype_of(raw, version) is not None and isinstance(shape, list) and len(shape) in (1, 2)
+
+
+def _kind_of_array(raw: Mapping[str, object], version: int) -> str:
+    """Return the dtype and the shape of a zarr array in words, from its metadata."""
+    shape = raw.get("shape")
+    sizes = " x ".join(map(str, shape)) if isinstance(shape, list) and shape else "1"
+    return shown(f"{sizes} {raw.get('dtype' if version == 2 else 'data_type')}")
+
+
+def _holes(array: ZarrArray) -> list[Problem]:
+    """Return the problem of an array whose chunks are missing."""
+    try:
+        array.complete()
+    except CorruptError as error:
+        return [fatal("TF796", error)]
+    return []
+
+
+def _cells(store: Store, array: ZarrArray) -> Extent:
+    """Return the integers of a zarr array."""
+    file = open_file(array.layout.where if store.root.is_dir() else store.root)
+    cells = Cells(array.path, file.identity, array)
+    file.close()
+    return Extent(cells, 0, array.length, array.layout.dtype.newbyteorder("="))
+
+
+def _slow(array: ZarrArray) -> list[str]:
+    """Return a note if the chunks of a few rows take so much memory that they are decoded for each read."""
+    if array.layout.band_bytes <= KEPT_BAND:
+        return []
+    rows, columns = array.layout.chunk_shape
+    what = f"each read decodes {human_bytes(array.layout.band_bytes)}, as chunks of {array.name} have {rows:,} rows of"
+    return [f"{what} {columns:,} columns; an array with chunks of whole rows is read faster"]
+
+
+def _metadata(array: ZarrArray, stated: Mapping[str, object]) -> Section:
+    """Return the metadata of a zarr array as a section."""
+    return Part(
+        f"metadata of {printable(array.name)}",
+        array.layout.where,
+        lambda: [Field(shown(key), None, 0, shown(json.dumps(value))) for key, value in stated.items()],
+    )
+
+
 def _dataset(file: File, array: Array) -> Extent:
     """Return the integers of a dataset of HDF5."""
     table, count = array.table, int(np.prod([int(n) for n in array.shape], dtype=object))
     if array.begin is not None:
         return Extent(file, array.begin, count, table.dtype)
-    return Extent(Decoded(file, table=table), 0, count, table.dtype.newbyteorder("="))
+    from tokfmt.formats.hdf5_arrays.table import Items
 
-
-def _ends_in(names: Sequence[str], chosen: str) -> str:
-    """Return the name of the array that states the boundaries of documents; "" without one."""
-    return next((name for name in _ENDS if name in names and name != chosen), "")
+    return Extent(Cells(file.path, file.identity, Items(table)), 0, count, table.dtype.newbyteorder("="))
 
 
 def _named(
@@ -777,7 +892,7 @@ def _named(
     """
     layout = _shaped(extent, shape[1] if len(shape) > 1 else None, options)
     notes = (*layout.notes, *((f"other arrays are not read: {_names(others)}",) if others else ()))
-    extras = {**layout.extras, "array": printable(name)}
+    extras = {**layout.extras, **({"array": printable(name)} if name else {})}
     if index is None:
         return replace(layout, problems=problems, notes=notes, extras=extras)
     starts, wrong = _boundaries(ends, index, extent.tokens, options)
@@ -830,13 +945,14 @@ def _boundaries(name: str, index: Extent, tokens: int, options: ReadOptions) -> 
         options: The parsed read options.
     """
     values = index.file.array(index.begin, index.tokens, index.dtype).astype(np.int64)
-    starts = offsets_of(values) if name == "lengths" and (values >= 0).all() else values
+    are_lengths = name.rpartition("/")[2] == "lengths"
+    starts = offsets_of(values) if are_lengths and (values >= 0).all() else values
     if options.bounds == "ends":
         starts = np.concatenate([[0], values])
     elif options.bounds == "starts":
         starts = np.append(values, tokens)
     wrong, remedy = "", None
-    if name != "lengths" and options.bounds is None and len(values):
+    if not are_lengths and options.bounds is None and len(values):
         if values[0] and values[-1] == tokens:
             remedy = "--from-opt bounds=ends reads them as ends, without the 0 in front"
         elif not values[0] and values[-1] < tokens:

@@ -1,13 +1,18 @@
 """ArrayRecord files of token IDs or text, as Grain, MaxText and TFDS read them: Riegeli chunks and a footer.
 
-    file        chunks of Riegeli (see the module riegeli): a signature, records, the footer, padding; in the last
-                65,536 bytes the postscript. Each chunk is guarded by a HighwayHash-64 of its header and one of its data
+    part        content
+    file        chunks of Riegeli: a signature, records, the footer, padding; in the last 65,536 bytes the postscript
+    chunk       0 .. 7 hash of the next 32 bytes; u64 bytes of the data; u64 hash of the data; type: s signature,
+                r records, p padding; 7 bytes: number of records; u64 bytes of all records; the data
+    block       at each multiple of 65,536 a header of 24 bytes, also inside of chunks: u64 hash of the other 16, u64
+                bytes since the chunk began, u64 bytes to its end
     footer      records {1: {1: version 1, 2: chunks, 3: records, 4: options}}, and for each chunk {1: byte offset,
                 2: bytes of its records, 3: number of its records}
     postscript  three times {1: byte offset of the footer, 2: 71930E704FDAE05E}
 
 - Records are tf.train.Example or bare integers, as in tfrecord. MaxText reads Examples.
-- Each chunk is compared with its hashes. The reader of upstream opens damaged files without an error, as empty ones.
+- The hashes are HighwayHash-64. Each chunk is compared with them. The reader of upstream opens damaged files without an
+  error, as empty ones.
 - A writer that was killed leaves no postscript: --allow-partial reads the chunks that are there.
 - Upstream finds a record by division: all chunks but the last have the same number of records (`group_size`).
 Source: array_record 0.8.3, run, and google/array_record 24553222, read; google/riegeli, as found in its files.
@@ -33,17 +38,15 @@ from tokfmt.files.file import File, open_file
 from tokfmt.files.place import Place
 from tokfmt.formats.example_records import (
     ExampleFiles,
+    ExampleFormat,
+    ExampleWriter,
     ReadOptions,
-    bare_of,
     content_of,
-    example_of,
-    files_in,
     first_records,
-    refuse_long,
     shards_of,
 )
 from tokfmt.formats.protobuf import ProtobufError, fields, varint_of, varints
-from tokfmt.formats.record_files import RecordFilesFormat, RecordFilesInspection, RecordFilesWriter
+from tokfmt.formats.record_files import RecordFilesInspection
 from tokfmt.formats.riegeli import (
     BEGIN,
     BLOCK,
@@ -222,7 +225,7 @@ class Reader(ExampleFiles):
 
     def records(self, path: Place) -> Iterator[str | NDArray[np.integer[Any]]]:
         for number, record in enumerate(records_of(path)):
-            yield self.content.value(path, number, record)
+            yield self.content.value(path, number, record, self.report)
 
 
 def _message(*values: tuple[int, int]) -> bytes:
@@ -230,7 +233,7 @@ def _message(*values: tuple[int, int]) -> bytes:
     return b"".join(varint_of(number << 3) + varint_of(value) for number, value in values)
 
 
-class Writer(RecordFilesWriter):
+class Writer(ExampleWriter):
     """A writer of X.array_record, or of numbered files in a folder: the bytes that array_record writes uncompressed."""
 
     suffixes = (".array_record", ".arrayrecord")
@@ -241,16 +244,12 @@ class Writer(RecordFilesWriter):
     def name(self, number: int) -> str:
         return f"data_{number:05d}.array_record"
 
-    @property
-    def limit(self) -> int:  # type: ignore[override]
-        return 2**31 - 1 if self.options.bare == "int32" else 2**32 - 1
-
     def write_file(self, out: IO[bytes], sequences: Iterator[NDArray[np.integer[Any]]]) -> None:
         file, group = Output(out), self.options.group_size
         file.chunks("s", [b""], [0], [0])
         index, pending, size = array("q"), list[bytes](), 0
         for ids in sequences:
-            pending.append(self._record(ids))
+            pending.append(self.record(ids))
             size += len(pending[-1])
             if len(pending) % group == 0 and (size > _PENDING or len(pending) >= _GROUPS):
                 self._flush(file, pending, index)
@@ -278,11 +277,6 @@ class Writer(RecordFilesWriter):
         for row in zip(starts, sizes, counts, strict=True):
             index.extend(row)
 
-    def _record(self, ids: NDArray[np.integer[Any]]) -> bytes:
-        record = bare_of(self.options.bare, ids) if self.options.bare else example_of(self.options.field, ids)
-        refuse_long(self.path, len(record), len(ids))
-        return record
-
 
 class ArrayRecordInspection(RecordFilesInspection):
     """The inspection of files with footers. It compares the numbers of records of their chunks."""
@@ -299,27 +293,19 @@ class ArrayRecordInspection(RecordFilesInspection):
                     yield Finding.of("TF893", error, "warning")
 
 
-class ArrayRecord(RecordFilesFormat):
+class ArrayRecord(ExampleFormat):
     """The format of ArrayRecord files of token IDs."""
 
     name = "arrayrecord"
     title = "ArrayRecord files of Grain, MaxText and TFDS"
     extensions = (".array_record", ".arrayrecord")
-    joins_files = numbers_files = may_hold_text = stores_rows = True
-    stores = "sequences in order, empty ones too; samples of a recipe; IDs up to 2^32-1"
-    cannot_store = "loss masks"
-    read_options, write_options = ReadOptions, WriteOptions
-    Reader, Writer = Reader, Writer
+    shard, write_options, Reader, Writer = _SHARD, WriteOptions, Reader, Writer
     unreadable, damaged, unsafe = "TF891", "TF892", "TF894"
     inspection = ArrayRecordInspection
 
     def sniff(self, probe: Probe) -> Confidence | None:
-        shards = (probe.entry(name) for name in probe.entries if _SHARD.fullmatch(name))
-        file = next(filter(None, shards), None) if probe.is_directory else probe
+        file = self.first_shard(probe)
         return Confidence.CERTAIN if file is not None and file.head.startswith(BEGIN) else None
-
-    def files(self, path: Place) -> Sequence[Place]:
-        return files_in(path, _SHARD)
 
     def codes(self) -> Mapping[str, Code]:
         return {
@@ -331,8 +317,8 @@ class ArrayRecord(RecordFilesFormat):
             ),
             "TF892": Code(
                 "a file is damaged",
-                "A chunk does not fit its hash, the footer contradicts it, or a record lacks the feature that the "
-                "first ones have. Copy or write it again.",
+                "A chunk does not fit its hash, the footer contradicts it, a record lacks the feature that the first "
+                "ones have, or its labels and masks contradict each other. Copy or write it again.",
             ),
             "TF893": Code(
                 "chunks of several numbers of records",

@@ -14,16 +14,17 @@ loss mask.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from functools import partial
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.base.options import option
+from tokfmt.core.format import Probe
 from tokfmt.core.loss_mask import (
     ALL,
     IGNORED,
@@ -39,13 +40,13 @@ from tokfmt.core.loss_mask import (
 )
 from tokfmt.core.ragged import Ragged
 from tokfmt.core.records import RecordBatch
-from tokfmt.core.row_fields import differ, first_difference
+from tokfmt.core.row_fields import Misfit, Report, differ, differences, other_value
 from tokfmt.errors import NO_DAMAGE, ConversionError, CorruptError, FormatError, UnsafeError, UnsupportedError
 from tokfmt.files.file import names_in, natural_key
 from tokfmt.files.place import Place
 from tokfmt.formats.folders import ids_in
 from tokfmt.formats.protobuf import LARGEST_RECORD, ProtobufError, fields, packed_ids, varint_of, varints
-from tokfmt.formats.record_files import RecordFiles
+from tokfmt.formats.record_files import RecordFiles, RecordFilesFormat, RecordFilesWriter
 from tokfmt.wording import counted, printable
 
 Dtype = Literal["uint8", "uint16", "int32", "uint32", "int64"]
@@ -212,13 +213,17 @@ class Content(NamedTuple):
         masks = (f"{LOSS_MASK}: {MASK_OPTION}",) if LOSS_MASK in self.others and self.choice is None else ()
         return (f"{self.field} is read; other features are not: {names}{more}", *masks)
 
-    def value(self, path: Place, number: int, record: bytes) -> str | NDArray[np.integer[Any]]:
+    def value(
+        self, path: Place, number: int, record: bytes, report: Callable[[FormatError], object]
+    ) -> str | NDArray[np.integer[Any]]:
         """Return the text or the IDs of a record; of an ID that does not count in the loss its complement, below 0.
 
         Args:
             path: The file, for messages.
             number: Number of the record in the file, for messages.
             record: Its bytes.
+            report: Receives the errors of labels and masks that do not fit the IDs, or contradict each other. If it
+                returns, every ID of such a record counts.
 
         Raises:
             CorruptError: It does not hold what the first records hold.
@@ -238,7 +243,8 @@ class Content(NamedTuple):
             try:
                 if wanted == "integers":
                     ids = ids_in(path, numbers_of(feature), of=f"record {number:,}")
-                    return self._marked(path, number, example, ids.astype(np.int64)) if self.beside else ids
+                    unfit = partial(_report_record, path, number, report)
+                    return self._marked(example, ids.astype(np.int64), unfit) if self.beside else ids
                 record = bytes_of(feature)
             except ProtobufError as error:
                 raise CorruptError(path, f"record {number:,} {error}", remedy="Copy it again") from error
@@ -254,26 +260,29 @@ class Content(NamedTuple):
             raise CorruptError(path, f"bytes of record {number:,}", expected=expected, found=len(record))
         return ids_in(path, np.frombuffer(record, dtype), of=f"record {number:,}")
 
-    def _marked(
-        self, path: Place, number: int, example: Mapping[str, Feature], ids: NDArray[np.int64]
-    ) -> NDArray[np.int64]:
+    def _marked(self, example: Mapping[str, Feature], ids: NDArray[np.int64], report: Report) -> NDArray[np.int64]:
         """Return the IDs of a record, or their complements where its labels or masks leave them out of the loss."""
-        stated, remedy = dict[str, Flags](), "--allow-loss loss-mask reads the IDs alone"
+        stated = dict[str, Flags]()
         for name in self.beside:
             values = numbers_of(example.get(name, Feature("", ())))
-            ignored, wanted = (IGNORED, ids) if name == LABELS else (0, np.ones(len(ids), np.int64))
             if len(values) != len(ids):
-                what, expected = f"{name} of record {number:,}", counted(len(ids), "value")
-                raise CorruptError(path, what, expected=expected, found=f"{len(values):,}", remedy=remedy)
-            if (wrong := np.flatnonzero((values != ignored) & (values != wanted))).size:
-                at = int(wrong[0])
-                what, expected = f"{name} of token {at:,} of record {number:,}", f"{wanted[at]:,} or {ignored}"
-                raise CorruptError(path, what, expected=expected, found=f"{values[at]:,}", remedy=remedy)
+                report(Misfit(0, f"has {name} of another length", len(ids), len(values)))
+                continue
+            ignored, wanted = (IGNORED, ids) if name == LABELS else (0, np.ones(len(ids), np.int64))
+            for at in np.flatnonzero((values != ignored) & (values != wanted))[:1].tolist():
+                report(other_value(0, name, int(ids[at]), int(values[at])))
             counts = values != ignored
             stated[name] = np.append(False, counts)[: len(ids)] if self.choice == "next" else counts
-        if self.choice != ALL and (differing := first_difference(stated)):
-            raise CorruptError(path, f"record {number:,} {differ(*differing)}", remedy=which_of(stated))
+        for first, second, differing in differences(stated) if self.choice != ALL else ():
+            report(Misfit(0, differ(first, second, int(np.argmax(differing))), remedy=which_of(stated)))
         return np.where(np.all(list(stated.values()), axis=0), ids, ~ids)
+
+
+def _report_record(path: Place, number: int, report: Callable[[FormatError], object], misfit: Misfit) -> None:
+    """Report the error of a record whose labels or masks do not fit."""
+    remedy = misfit.remedy or "--allow-loss loss-mask reads the IDs alone"
+    what = f"record {number:,} {misfit.problem}"
+    report(CorruptError(path, what, expected=misfit.expected, found=misfit.found, remedy=remedy))
 
 
 class ExampleFiles(RecordFiles):
@@ -298,6 +307,54 @@ class ExampleFiles(RecordFiles):
         return record if isinstance(record, str) else [int(one) for one in _unmarked(np.array(record, np.int64))]
 
 
+class ExampleWriter(RecordFilesWriter):
+    """A writer of Examples, or of bare integers; the options `field` and `bare` decide."""
+
+    @property
+    def limit(self) -> int:  # type: ignore[override]
+        return 2**31 - 1 if self.options.bare == "int32" else 2**32 - 1
+
+    def record(self, ids: NDArray[np.integer[Any]]) -> bytes:
+        """Return the record of a sequence.
+
+        Raises:
+            ConversionError: It is longer than one that is read.
+        """
+        record = bare_of(self.options.bare, ids) if self.options.bare else example_of(self.options.field, ids)
+        if len(record) > LARGEST_RECORD:
+            what = (
+                f"{self.path.name}: a sequence of {counted(len(ids), 'token')} takes a record of {len(record):,} bytes"
+            )
+            raise ConversionError(f"{what} (expected at most {LARGEST_RECORD:,}). Write another format")
+        return record
+
+
+class ExampleFormat(RecordFilesFormat):
+    """The base of formats of such files.
+
+    Attributes:
+        shard: The pattern of the names of files in a folder; see `shards_of`.
+    """
+
+    shard: ClassVar[re.Pattern[str]]
+    joins_files = numbers_files = stores_rows = True
+    stores = "sequences in order, empty ones too; samples of a recipe; IDs up to 2^32-1"
+    cannot_store = "loss masks"
+    read_options = ReadOptions
+
+    def files(self, path: Place) -> Sequence[Place]:
+        """See `Format.files`. The files of TFDS and SeqIO that describe those of a folder belong to it."""
+        if not path.is_dir():
+            return [path]
+        found = (name for name in names_in(path) if self.shard.fullmatch(name) or _DESCRIPTIONS.fullmatch(name))
+        return [path / name for name in sorted(found, key=natural_key)]
+
+    def first_shard(self, probe: Probe) -> Probe | None:
+        """Return the probe itself, or of a folder that of its first shard; None without one."""
+        shards = (probe.entry(name) for name in probe.entries if self.shard.fullmatch(name))
+        return next(filter(None, shards), None) if probe.is_directory else probe
+
+
 def _unmarked(record: NDArray[np.int64]) -> NDArray[np.uint32]:
     return np.where(record < 0, ~record, record).astype(np.uint32)
 
@@ -314,14 +371,6 @@ def _read(path: Place, number: int, record: bytes) -> Mapping[str, Feature]:
             remedy = "Write the IDs as a feature of tf.train.Example"
         what, found = f"record {number:,} is not a tf.train.Example: it {error}", record[:8].hex(" ") or "nothing"
         raise UnsupportedError(path, what, found=found, remedy=remedy) from error
-
-
-def files_in(path: Place, names: re.Pattern[str]) -> list[Place]:
-    """Return the files of records in a folder, and those of TFDS and SeqIO that describe them; or the file itself."""
-    if not path.is_dir():
-        return [path]
-    found = (name for name in names_in(path) if names.fullmatch(name) or _DESCRIPTIONS.fullmatch(name))
-    return [path / name for name in sorted(found, key=natural_key)]
 
 
 def shards_of(paths: Sequence[Place], names: re.Pattern[str], prefix: str | None) -> list[Place]:
@@ -473,10 +522,3 @@ def _is_text(feature: Feature | None) -> bool:
     with suppress(ProtobufError, UnicodeDecodeError):
         return "\0" not in bytes_of(feature).decode()
     return False
-
-
-def refuse_long(path: Path, size: int, tokens: int) -> None:
-    """Raise an error if a record is longer than one that is read."""
-    if size > LARGEST_RECORD:
-        what = f"{path.name}: a sequence of {counted(tokens, 'token')} takes a record of {size:,} bytes"
-        raise ConversionError(f"{what} (expected at most {LARGEST_RECORD:,}). Write another format")

@@ -74,7 +74,7 @@ from tokfmt.core.reader import (
     windows,
 )
 from tokfmt.core.widths import contradicted_width
-from tokfmt.errors import NO_DAMAGE, ConversionError, CorruptError, FormatError, UnsafeError
+from tokfmt.errors import NO_DAMAGE, ConversionError, CorruptError, FormatError, UnsafeError, UnsupportedError
 from tokfmt.files.fields import Section
 from tokfmt.files.file import Ends, File, everything_in, names_in, natural_key
 from tokfmt.files.place import AnyPlace, Place
@@ -139,9 +139,16 @@ def joined(parts: Sequence[FileLayout]) -> FileLayout:
 
     The result is one stream if the files are streams, else the sequences of each file in turn. Only the extras on which
     all files agree are kept.
+
+    Raises:
+        UnsupportedError: Some files are streams, some documents, some rows, or rows differ in length.
     """
     if len(parts) == 1:
         return parts[0]
+    kinds = [(_kind_of(part), part.extents[0].file.path) for part in parts if part.extents and not part.problems]
+    if other := next((kind for kind in kinds if kind[0] != kinds[0][0]), None):
+        what, remedy = f"is not read as {printable(kinds[0][1].name)} is", "Name the files of one kind"
+        raise UnsupportedError(other[1], what, expected=kinds[0][0], found=other[0], remedy=remedy)
     begins = offsets_of([sum(extent.tokens for extent in part.extents) for part in parts])
     if any(part.entries is not None for part in parts):
         entries = JoinedEntries([part.entries or _Held(part.starts) for part in parts], begins)
@@ -168,6 +175,13 @@ def joined(parts: Sequence[FileLayout]) -> FileLayout:
         damage=tuple(lost for part in parts for lost in part.damage),
         tokenizers=tuple(dict.fromkeys(name for part in parts for name in part.tokenizers)),
     )
+
+
+def _kind_of(part: FileLayout) -> str:
+    """Return what the sequences of a layout are, in words."""
+    if part.sample_length:
+        return f"rows of {part.sample_length:,}"
+    return "one stream" if part.starts is None and part.entries is None else "documents"
 
 
 class JoinedEntries:
@@ -447,7 +461,6 @@ class FlatWriter(TokenWriter):
         return WriterTraits(
             cls.separators,
             keeps_masks=cls.mask_file is not None,
-            whole_files=cls.whole,
             file_suffixes=(cls.suffix,),
             lost=lost_empties if cls.separators is Separators.BETWEEN else lost_nothing,
         )
@@ -879,7 +892,7 @@ class FlatFormat(Format):
         The PREFIX alone is accepted if `prefix` is not "". A PREFIX may contain dots. Any other path is returned alone.
         """
         ending = next((suffix for suffix in self.suffixes if path.name.endswith(suffix)), "")
-        if not ending and not self.prefix:
+        if not path.name or (not ending and not self.prefix):  # the current directory has no name
             return [path]
         prefix = path.name.removesuffix(ending)
         return [path.with_name(prefix + suffix) for suffix in self.suffixes]

@@ -1,5 +1,6 @@
 """Levanter's and Marin's token caches: a ledger, and one jagged array in zarr v3 or one per shard.
 
+    file                               content
     FOLDER/shard_ledger.json           {"total_num_rows", "shard_rows": {name: rows}, "is_finished", "finished_shards":
                                         [names], "field_counts": {leaf: elements}, "field_counts_by_shard", "layout"}
     FOLDER/input_ids/offsets, .../data i64 and i32 or u32, zarr v3, sharded, blosc; shapes of 2^54 declared
@@ -29,15 +30,15 @@ from tokfmt.core.annotation import Part, shown
 from tokfmt.core.findings import Code, Problem, fatal
 from tokfmt.core.format import Confidence, Hints, Probe
 from tokfmt.core.ragged import Offsets
-from tokfmt.core.reader import ByteOffset, Damage, Separators, check_position
+from tokfmt.core.reader import Damage, Separators
 from tokfmt.errors import NO_DAMAGE, CorruptError, FormatError, OptionError, UnsafeError, UnsupportedError
 from tokfmt.files.fields import Field
-from tokfmt.files.file import File, names_in, open_file
+from tokfmt.files.file import names_in, open_file
 from tokfmt.files.place import AnyPlace, Place
-from tokfmt.formats.files_ahead import parts_of
-from tokfmt.formats.flat import Extent, FileLayout, FlatFormat, FlatReader, joined
+from tokfmt.formats.cells import Cells, CellsReader
+from tokfmt.formats.flat import Extent, FileLayout, FlatFormat, joined
 from tokfmt.formats.folders import inside, json_object, whole_number
-from tokfmt.formats.zarr_arrays.array import Array
+from tokfmt.formats.zarr_arrays.array import Array, dtype_of
 from tokfmt.formats.zarr_arrays.store import Directory, json_of
 from tokfmt.wording import printable
 
@@ -55,49 +56,6 @@ class ReadOptions:
     rows: Literal["documents", "blocks"] = option(
         "documents", "rows are documents, or blocks of a stream that --eos splits"
     )
-
-
-class Cells(File):
-    """A virtual file of the items of a zarr array, `width` bytes each."""
-
-    is_plain = False
-
-    def __init__(self, array: Array, width: int) -> None:
-        metadata = open_file(array.layout.where)
-        self.__setstate__({"path": metadata.path.parent, "identity": metadata.identity})
-        self.array_, self.width = array, width
-        metadata.close()
-
-    def __getstate__(self) -> dict[str, object]:
-        return {**super().__getstate__(), "array_": self.array_, "width": self.width}
-
-    @property
-    def size(self) -> int:
-        return self.array_.layout.length * self.width
-
-    def read_into(self, offset: int, buffer: memoryview) -> None:
-        first = offset // self.width
-        np.frombuffer(buffer, self.array_.dtype)[:] = self.array_.read(first, first + buffer.nbytes // self.width)
-
-    def close(self) -> None:
-        super().close()
-        self.array_.close()
-
-
-class Reader(FlatReader):
-    """A reader of the rows of a cache."""
-
-    def locate(self, position: int) -> ByteOffset:
-        check_position(position, self.info.tokens)
-        extent, at, _ = next(parts_of(self.extents, self._begins, position, position + 1))
-        return extent.file.array_.byte_offset(at)  # type: ignore[attr-defined,no-any-return] # `Cells`
-
-    def find(self, place: Place, byte: int) -> int | None:
-        for base, extent in zip(self._begins, self.extents, strict=False):
-            found = extent.file.array_.position(place, byte)  # type: ignore[attr-defined] # `Cells`
-            if found is not None:
-                return base + int(found) if found < extent.tokens else None
-        return None
 
 
 class Shard(NamedTuple):
@@ -118,7 +76,7 @@ class Levanter(FlatFormat):
     read_options = ReadOptions
     pattern, unreadable = re.escape(LEDGER), "TF781"
     below = r"shard_ledger\.json(\.bak)?|\.success|zarr\.json|\d+"
-    member, Reader = LEDGER, Reader
+    member, Reader = LEDGER, CellsReader
     meanings = {
         "TF781": Code(
             "not a cache that can be read",
@@ -232,14 +190,18 @@ def _look(shard: Shard, options: ReadOptions) -> FileLayout:
     try:
         inside(shard.folder, options.leaf)  # A leaf may be below another one, as those of a list are: input_ids/0.
         store, leaf = Directory(shard.folder), options.leaf
-        dtype, code, fill = _dtype(shard.folder, store, leaf), "TF784", options.holes == "fill"
+        _check_leaf(shard.folder, store, leaf)
+        code, fill = "TF784", options.holes == "fill"
         starts = _starts(shard, store, leaf, fill=fill)
-        tokens, width = int(starts[-1]), dtype.itemsize
-        data = Array(store, f"{leaf}/data", width, 3, fill=fill, signed=dtype.kind == "i", length=tokens).complete()
+        tokens = int(starts[-1])
+        data = Array(store, f"{leaf}/data", 3, fill=fill, length=tokens).complete()
     except FormatError as error:
         code = "TF786" if isinstance(error, UnsafeError) and "leaves" in error.what else code
         return FileLayout(extents=(), problems=[fatal(code, error)])
-    return FileLayout(extents=[Extent(Cells(data, width), 0, tokens, dtype)], starts=starts)
+    metadata = open_file(data.layout.where)
+    cells = Cells(data.path, metadata.identity, data)
+    metadata.close()
+    return FileLayout(extents=[Extent(cells, 0, tokens, data.layout.dtype.newbyteorder("="))], starts=starts)
 
 
 def _certain(shard: Shard, look: FileLayout) -> FileLayout:
@@ -252,12 +214,12 @@ def _certain(shard: Shard, look: FileLayout) -> FileLayout:
     )
 
 
-def _dtype(folder: Place, store: Directory, leaf: str) -> np.dtype[Any]:
-    """Return the dtype of the items of a leaf.
+def _check_leaf(folder: Place, store: Directory, leaf: str) -> None:
+    """Raise an error if a leaf is not a one-dimensional array of integers.
 
     Raises:
         CorruptError: The store does not exist.
-        UnsupportedError: The leaf is not a one-dimensional array of integers.
+        UnsupportedError: The leaf is missing, or of another kind.
     """
     if not folder.is_dir():
         raise CorruptError(folder, "is missing: the ledger lists it as finished", remedy="Copy it again")
@@ -266,10 +228,10 @@ def _dtype(folder: Place, store: Directory, leaf: str) -> np.dtype[Any]:
         below = next((name for name in others if name.startswith(f"{leaf}/")), (others or [""])[0])
         remedy = f"--from-opt leaf={below} reads it" if below else None
         raise UnsupportedError(folder, what, found=", ".join(others) or "nothing", remedy=remedy)
-    kind = str((json_of(store, f"{leaf}/data/zarr.json") or {}).get("data_type"))
-    if not re.fullmatch(r"u?int(8|16|32|64)", kind):
-        raise UnsupportedError(folder / leaf, "does not hold token IDs", expected="integers", found=kind[:60])
-    return np.dtype(kind).newbyteorder("<")
+    raw = json_of(store, f"{leaf}/data/zarr.json") or {}
+    if dtype_of(raw, 3) is None:
+        found = str(raw.get("data_type"))[:60]
+        raise UnsupportedError(folder / leaf, "does not hold token IDs", expected="integers", found=found)
 
 
 def _starts(shard: Shard, store: Directory, leaf: str, *, fill: bool) -> Offsets:
@@ -278,13 +240,13 @@ def _starts(shard: Shard, store: Directory, leaf: str, *, fill: bool) -> Offsets
     Raises:
         FormatError: The offsets contradict the ledger, decrease, or cannot be read.
     """
-    first = Array(store, f"{leaf}/offsets", 8, 3, fill=fill, signed=True, length=1).complete()
+    first = Array(store, f"{leaf}/offsets", 3, ["int64"], fill=fill, length=1).complete()
     rows = int(first.read(0, 1)[0])
     if rows != shard.rows:
         raise CorruptError(first.path, "rows in offsets[0]", expected=shard.rows, found=rows)
     if rows > _ROWS + _RATIO * first.stored_bytes():
         raise UnsafeError(first.path, "declares far more rows than it stores", found=f"{rows:,} rows")
-    array = Array(store, f"{leaf}/offsets", 8, 3, fill=fill, signed=True, length=rows + 1).complete()
+    array = Array(store, f"{leaf}/offsets", 3, ["int64"], fill=fill, length=rows + 1).complete()
     starts = array.read(0, rows + 1).view(np.int64)
     starts[0] = 0  # instead of the number of rows
     if (falls := np.flatnonzero(starts[1:] < starts[:-1])).size:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import shutil
 import sys
 from abc import abstractmethod
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 from itertools import islice
@@ -49,7 +49,13 @@ class RecordFiles(RecordReader):
 
     With `Hints.allow_partial`, it reads every file when it is opened. The records before a `TruncatedError` are
     certain, and no record of a file with another error is.
+
+    Attributes:
+        report: Receives the error of a record whose fields contradict each other, after which the next one can be read.
+            It raises the error, except in a check, which lists all of them.
     """
+
+    report: Callable[[FormatError], object]
 
     def __init__(
         self,
@@ -72,7 +78,7 @@ class RecordFiles(RecordReader):
         Raises:
             FormatError: A file is missing, or cannot be opened.
         """
-        self.places = tuple(files)
+        self.places, self.report = tuple(files), _raise
         self._stated = dict(enumerate(counts)) if counts is not None else {}
         self._counts, self._damaged = dict(self._stated), frozenset[int]()
         damage = self._certain() if hints.allow_partial else []
@@ -188,6 +194,10 @@ class RecordFiles(RecordReader):
 
     def close(self) -> None:
         """Do nothing: files are open only while they are read."""
+
+
+def _raise(error: FormatError) -> None:
+    raise error
 
 
 def _size(path: Place, *, is_needed: bool) -> int:
@@ -315,13 +325,19 @@ class RecordFilesInspection(Inspection):
 
     def look(self, how: Audit) -> Iterator[Finding]:
         """See `Inspection.look`. A deep check reads all records."""
+        unfit = list[FormatError]()
         for block in self._reader.blocks(1) if how.deep else ():
+            self._reader.report = unfit.append
             try:
                 for record in self._reader.read(block):
                     how.advance(len(record))
                     self.see(record)
+                    yield from (Finding.of(self._damaged, error) for error in unfit)
+                    unfit.clear()
             except FormatError as error:
                 yield Finding.of(self._unsafe if isinstance(error, UnsafeError) else self._damaged, error)
+            finally:
+                self._reader.report = _raise
 
     def see(self, record: Record) -> None:
         """Look at a record that a deep check read; a subclass yields what it saw in `look`."""

@@ -20,6 +20,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, cast
 
@@ -33,7 +34,7 @@ from tokfmt.core.loss_mask import ALL, IGNORED, LABELS, LOSS_MASK, MASK_OPTION, 
 from tokfmt.core.output import Output
 from tokfmt.core.ragged import Offsets, offsets_of
 from tokfmt.core.reader import Damage, Separators, TokenReader, check_ids, windows
-from tokfmt.core.row_fields import differ, first_difference, row_at
+from tokfmt.core.row_fields import Misfit, Report, differ, differences, first_in_rows, other_value, row_at
 from tokfmt.core.scattered import Scattered
 from tokfmt.errors import NO_DAMAGE, ConversionError, CorruptError, FormatError, UnsupportedError
 from tokfmt.files.fields import Section
@@ -131,6 +132,27 @@ class Looked(NamedTuple):
     mask: Extent | None = None
 
 
+class UnequalError(CorruptError):
+    """A column has another number of values for an item than the item has IDs.
+
+    Attributes:
+        every: Yields the error of each such item, from the first on.
+    """
+
+    def __init__(self, first: CorruptError, every: Callable[[], Iterator[CorruptError]]) -> None:
+        super().__init__(first.place, first.what, expected=first.expected, found=first.found, remedy=_WITHOUT_MASK)
+        self.every = every
+
+
+def _unequal(path: Place, item: str, lengths: NDArray[np.uint32], found: Mapping[str, Ids]) -> Iterator[CorruptError]:
+    """Yield the error of each item with another number of values than of IDs, column after column."""
+    for name, column in found.items():
+        counts = column.lengths // column.dtype.itemsize
+        for at in np.flatnonzero(counts != lengths):
+            what, expected, there = f"{item} {at:,} has {name} of another length", int(lengths[at]), int(counts[at])
+            yield CorruptError(path, what, expected=expected, found=there, remedy=_WITHOUT_MASK)
+
+
 class LossMask(File):
     """A virtual file of the loss mask of one shard: a byte for each ID, 1 if the columns beside it count the ID.
 
@@ -170,26 +192,43 @@ class LossMask(File):
             CorruptError: A label is neither the ID of its token nor -100, a mask is neither 0 nor 1, or two columns
                 count other tokens.
         """
-        out, stated = np.frombuffer(buffer, np.uint8), dict[str, Flags]()
-        ids = _integers(self.extent, offset, len(out))
+        out = np.frombuffer(buffer, np.uint8)
+        out[:] = self.counts(offset, len(out), self._raise)
+
+    def _raise(self, misfit: Misfit) -> None:
+        raise self.error(misfit)
+
+    def error(self, misfit: Misfit) -> CorruptError:
+        """Return the error of an item whose columns do not fit."""
+        what, remedy = f"{self.item} {misfit.row:,} {misfit.problem}", misfit.remedy or _WITHOUT_MASK
+        return CorruptError(self.path, what, expected=misfit.expected, found=misfit.found, remedy=remedy)
+
+    def counts(self, offset: int, count: int, report: Report) -> Flags:
+        """Return which of the IDs from `offset` on the columns count.
+
+        Args:
+            offset: The first ID.
+            count: The number of IDs.
+            report: Receives each item that does not fit, once for each problem.
+        """
+        first, stated = row_at(self.starts, offset), dict[str, Flags]()
+        last = int(np.searchsorted(self.starts, offset + count))
+        bounds = np.clip(self.starts[first : last + 1] - offset, 0, count)
+        ids = _integers(self.extent, offset, count)
         for name, extent in self.beside.items():
-            values = _integers(extent, offset, len(out))
+            values = _integers(extent, offset, count)
             ignored, counted_as = (IGNORED, ids) if name == LABELS else (0, 1)
-            wrong = np.flatnonzero((values != ignored) & (values != counted_as))
-            if len(wrong):
-                at = int(wrong[0])
-                expected = f"{ids[at]:,}, its ID, or -100" if name == LABELS else "0 or 1"
-                what = f"{name} of token {offset + at:,} of the file"
-                raise CorruptError(self.path, what, expected=expected, found=f"{values[at]:,}", remedy=_WITHOUT_MASK)
+            for row, at in first_in_rows(bounds, (values != ignored) & (values != counted_as)):
+                report(other_value(first + row, name, int(ids[at]), int(values[at])))
             stated[name] = values != ignored
             if self.choice == "next":
                 stated[name] = self._of_before(extent, offset, stated[name])
-        if self.choice != ALL and (differing := first_difference(stated)):
-            first, second, at = differing
-            k = row_at(self.starts, offset + at)
-            what = f"{self.item} {k:,} {differ(first, second, offset + at - int(self.starts[k]))}"
-            raise CorruptError(self.path, what, remedy=which_of(stated))
-        out[:] = np.all(list(stated.values()), axis=0)
+        for one, other, differing in differences(stated) if self.choice != ALL else ():
+            for row, at in first_in_rows(bounds, differing):
+                position = offset + at - int(self.starts[first + row])
+                report(Misfit(first + row, differ(one, other, position), remedy=which_of(stated)))
+        found: Flags = np.all(list(stated.values()), axis=0)
+        return found
 
     def _of_before(self, extent: Extent, offset: int, counts: Flags) -> Flags:
         """Return which tokens count if the mask speaks of the ID after its own; the first of an item does not count."""
@@ -315,7 +354,12 @@ class ShardInspection(FlatInspection):
         for file in virtual:  # Else the first read would compare them.
             file.hashes = {}
         wrong = list(self._of_items()) if not self.is_fatal else []
-        yield from wrong or super().look(how)
+        misfit = False
+        for finding in wrong or super().look(how):
+            misfit = misfit or finding.code == self.format.masked
+            if finding.code != self.format.masked:
+                yield finding
+        yield from self._misfits(read=misfit)
         for file, stated in zip(virtual, hashes, strict=True):
             file.hashes = stated
         if how.deep or sum(file.identity.size for file in virtual if file.hashes) <= _HASHED:
@@ -324,6 +368,27 @@ class ShardInspection(FlatInspection):
                     file.verify()
                 except FormatError as error:
                     yield Finding.of(self.format.wrong_hash, error)
+
+    def _misfits(self, *, read: bool) -> Iterator[Finding]:
+        """Yield a finding for each item whose labels or masks do not fit its IDs, or contradict each other.
+
+        Args:
+            read: Read the loss masks, as one of them is invalid. Else only lengths are compared.
+        """
+        for problem in self.problems:
+            if isinstance(problem.error, UnequalError):  # It is a finding for the first of these items.
+                yield from (Finding.of(problem.code, error) for error in islice(problem.error.every(), 1, None))
+        for mask in (extent.file for extent in self.layout.masks if read):
+            if isinstance(mask, LossMask):
+                last = -1  # the last item of windows before, which may end in the next one
+                for a, b in windows(0, mask.size):
+                    found = list[Misfit]()
+                    try:
+                        mask.counts(a, b - a, found.append)
+                    except FormatError as error:
+                        yield Finding.of(self.format.masked, error)
+                    yield from (Finding.of(self.format.masked, mask.error(one)) for one in found if one.row > last)
+                    last = max([last, *(one.row for one in found)])
 
     def _of_items(self) -> Iterator[Finding]:
         """Yield a finding for each shard that does not decode, or whose items have other lengths than the index states.
@@ -577,17 +642,12 @@ class ShardFormat(FlatFormat):
         """
         lengths = (ids.lengths // ids.dtype.itemsize).astype(np.uint32)  # a shard's offsets are u32
         extent = _extent(file, ids, partial(self.find, one), hashes, few=few)
-        beside = dict[str, Extent]()
-        for name, about in one.beside:
-            of = replace(one, about=about)
-            found = read(of)
-            different = np.flatnonzero(found.lengths // found.dtype.itemsize != lengths)
-            if len(different):
-                at = int(different[0])
-                expected, there = f"{lengths[at]:,}", f"{found.lengths[at] // found.dtype.itemsize:,}"
-                what = f"{name} of {self.item} {at:,}, which has another number of IDs"
-                raise CorruptError(file.path, what, expected=expected, found=there, remedy=_WITHOUT_MASK)
-            beside[name] = _extent(file, found, partial(self.find, of), {}, few=few)
+        columns = {name: replace(one, about=about) for name, about in one.beside}
+        found = {name: read(of) for name, of in columns.items()}
+        unequal = partial(_unequal, file.path, self.item, lengths, found)
+        for error in unequal():
+            raise UnequalError(error, unequal)
+        beside = {name: _extent(file, found[name], partial(self.find, of), {}, few=few) for name, of in columns.items()}
         mask_file = LossMask(extent, beside, offsets_of(lengths), self.item, one.mask_choice)
         mask = Extent(mask_file, 0, extent.tokens, np.dtype(np.uint8)) if beside else None
         return Looked(extent, lengths, [], mask)

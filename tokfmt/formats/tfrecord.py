@@ -1,11 +1,12 @@
 """TFRecord files of token IDs or text, as TensorFlow writes them for T5, GPT-Neo and MaxText.
 
-    record      0 .. 7       u64 little-endian: n, the length of the data
-                8 .. 11      u32 masked CRC-32C of these 8 bytes
-                12 .. n + 11 data: tf.train.Example, or bare integers
-                n + 12 ..    u32 masked CRC-32C of the data
-    masked CRC  (crc >> 15 | crc << 17) + 0xA282EAD8, modulo 2^32
+    bytes of a record  content
+    0 .. 7             u64 little-endian: n, the length of the data
+    8 .. 11            u32 masked CRC-32C of these 8 bytes
+    12 .. n + 11       data: tf.train.Example, or bare integers
+    n + 12 .. n + 15   u32 masked CRC-32C of the data
 
+- The masked CRC is (crc >> 15 | crc << 17) + 0xA282EAD8, modulo 2^32.
 - Records follow each other, without a header or a count. A file of 0 bytes has no records.
 - The whole file may be gzip or zlib, under any name.
 - Of an Example, the feature input_ids, tokens, inputs or text is read, or the only one with lists of integers, or
@@ -39,17 +40,15 @@ from tokfmt.files.file import Stream, open_file
 from tokfmt.files.place import Place
 from tokfmt.formats.example_records import (
     ExampleFiles,
+    ExampleFormat,
+    ExampleWriter,
     ReadOptions,
-    bare_of,
     content_of,
-    example_of,
-    files_in,
     first_records,
-    refuse_long,
     shards_of,
 )
 from tokfmt.formats.protobuf import LARGEST_RECORD
-from tokfmt.formats.record_files import RecordFilesFormat, RecordFilesInspection, RecordFilesWriter
+from tokfmt.formats.record_files import RecordFilesInspection
 from tokfmt.wording import counted
 
 _HEAD, _FOOT = struct.Struct("<QI"), struct.Struct("<I")
@@ -196,12 +195,12 @@ class Reader(ExampleFiles):
     def records(self, path: Place) -> Iterator[str | NDArray[np.integer[Any]]]:
         found = blank = 0
         for record in records_of(path):
-            yield self.content.value(path, found, record)
+            yield self.content.value(path, found, record, self.report)
             found, blank = found + 1, blank + (not record)
         self.finished[path] = found, blank
 
 
-class Writer(RecordFilesWriter):
+class Writer(ExampleWriter):
     """A writer of X.tfrecord, or of numbered files in a folder."""
 
     suffixes = (".tfrecord", ".tfrecords")
@@ -212,20 +211,12 @@ class Writer(RecordFilesWriter):
     def write_file(self, out: IO[bytes], sequences: Iterator[NDArray[np.integer[Any]]]) -> None:
         packed = zlib.compressobj(6, wbits=31) if self.options.compression == "gzip" else None
         for ids in sequences:
-            record = self._record(ids)
-            refuse_long(self.path, len(record), len(ids))
+            record = self.record(ids)
             length = struct.pack("<Q", len(record))
             framed = length + _FOOT.pack(masked(length)) + record + _FOOT.pack(masked(record))
             out.write(packed.compress(framed) if packed else framed)
         if packed:
             out.write(packed.flush())
-
-    @property
-    def limit(self) -> int:  # type: ignore[override]
-        return 2**31 - 1 if self.options.bare == "int32" else 2**32 - 1
-
-    def _record(self, ids: NDArray[np.integer[Any]]) -> bytes:
-        return bare_of(self.options.bare, ids) if self.options.bare else example_of(self.options.field, ids)
 
 
 class TFRecordInspection(RecordFilesInspection):
@@ -244,24 +235,19 @@ class TFRecordInspection(RecordFilesInspection):
                 yield Finding.of("TF884", error, "warning")
 
 
-class TFRecord(RecordFilesFormat):
+class TFRecord(ExampleFormat):
     """The format of TFRecord files of token IDs."""
 
     name = "tfrecord"
     title = "TFRecord files of TensorFlow: T5, GPT-Neo, MaxText"
     extensions = (".tfrecord", ".tfrecords")
-    joins_files = numbers_files = may_hold_text = stores_rows = True
     packages = ("google-crc32c",)
-    stores = "sequences in order, empty ones too; samples of a recipe; IDs up to 2^32-1"
-    cannot_store = "loss masks"
-    read_options, write_options = ReadOptions, WriteOptions
-    Reader, Writer = Reader, Writer
+    shard, write_options, Reader, Writer = _SHARD, WriteOptions, Reader, Writer
     unreadable, damaged, unsafe = "TF881", "TF882", "TF885"
     inspection = TFRecordInspection
 
     def sniff(self, probe: Probe) -> Confidence | None:
-        shards = (probe.entry(name) for name in probe.entries if _SHARD.fullmatch(name))
-        file = next(filter(None, shards), None) if probe.is_directory else probe
+        file = self.first_shard(probe)
         if file is None:
             return None
         head = file.head
@@ -271,9 +257,6 @@ class TFRecord(RecordFilesFormat):
         if _is_framed(head):
             return Confidence.CERTAIN
         return Confidence.NAME if _SHARD.fullmatch(file.path.name) else None
-
-    def files(self, path: Place) -> Sequence[Place]:
-        return files_in(path, _SHARD)
 
     def codes(self) -> Mapping[str, Code]:
         return {
@@ -285,8 +268,8 @@ class TFRecord(RecordFilesFormat):
             ),
             "TF882": Code(
                 "a file is damaged",
-                "It was cut, a checksum does not fit, or a record lacks the feature that the first ones have. Other "
-                "readers compare no checksum. Copy or write it again.",
+                "It was cut, a checksum does not fit, a record lacks the feature that the first ones have, or its "
+                "labels and masks contradict each other. Other readers compare no checksum. Copy or write it again.",
             ),
             "TF883": Code(
                 "records of 0 bytes",

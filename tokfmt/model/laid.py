@@ -29,6 +29,11 @@ KEPT = "--eos none reads the sequences as they are stored, with the IDs that end
 """The remedy if sequences do not end with the separator that a file states."""
 
 
+def changed() -> IncompleteWriteError:
+    """Return the error of a separator that is no longer where it was found."""
+    return IncompleteWriteError("the files changed since their separators were counted. Run again")
+
+
 class _Places(NamedTuple):
     """Where one sequence is in the source, and what the destination writes beside it.
 
@@ -133,17 +138,46 @@ class Laid(Axis):
     def offsets(self, first: int, last: int) -> Offsets:
         """Return the position of each sequence `first <= i < last`, and the end of the last, int64."""
         check_interval(first, last, self.count, "sequences")
+        offsets = self._offsets(first, last)
+        self._refuse_empty(first, offsets)
+        return offsets
+
+    def _offsets(self, first: int, last: int) -> Offsets:
         if self._even:
-            cuts = self.dataset.spans.cuts(first, last)
-            if (empty := np.flatnonzero(cuts[1:] == cuts[:-1])).size and (
-                self._seamless or self.target.kind == "index"
-            ):
-                raise self._unended(first + int(empty[0]))
-            even: Offsets = cuts - self._from + self._added * np.arange(first, last + 1)
+            even: Offsets = self.dataset.spans.cuts(first, last) - self._shifts(first, last + 1)
             return even
         begin = first - first % STEP
         offsets: Offsets = offsets_of(self._sizes(begin, last)) + self.bases[begin // STEP]
         return offsets[first - begin :]
+
+    def _shifts(self, first: int, last: int) -> Offsets:
+        """Return the slot of the beginning of each sequence less its position, if positions follow from the index."""
+        shifts: Offsets = self._from - self._added * np.arange(first, last)
+        return shifts
+
+    def _refuse_empty(self, first: int, offsets: Offsets) -> None:
+        """Raise UnendedError if one of some sequences is empty, and positions presume that none is."""
+        if self._even and (self._seamless or self.target.kind == "index"):
+            empty = np.flatnonzero(np.diff(offsets) == self._added)
+            if len(empty):
+                raise self._unended(first + int(empty[0]))
+
+    def _sequences(self, start: int, stop: int) -> tuple[int, Offsets]:
+        """Return the first sequence of a non-empty interval, the offset of each one in it, and the end of the last.
+
+        Args:
+            start: First position.
+            stop: Position after the last; more than `length` for the sequences without a position at the end as well.
+        """
+        first = self.sequence_at(start) if start else 0
+        last = self.count if stop > self.length else min(self.count, first + min(STEP, stop - start))
+        offsets = self._offsets(first, last)
+        if stop <= self.length:
+            if offsets[-1] < stop:
+                offsets = self._offsets(first, self.sequence_at(stop - 1) + 1)
+            offsets = offsets[: int(np.searchsorted(offsets[:-1], stop - 1, "right")) + 1]
+        self._refuse_empty(first, offsets)
+        return first, offsets
 
     def _start(self, number: int) -> int:
         """Return the position of a sequence."""
@@ -255,8 +289,8 @@ class Laid(Axis):
         """Return slots of the source, after a check of the separators that are presumed among them."""
         tokens = self.dataset.axis.tokens(start + shift, stop + shift)
         if not self.is_exact and not self.dataset.spans.checked:
-            first, last = self.sequence_at(start), self.sequence_at(stop - 1) + 1
-            ends = self.offsets(first, last)[1:] - 1 - start
+            first, offsets = self._sequences(start, stop)
+            ends = offsets[1:] - 1 - start
             inside = (ends >= 0) & (ends < stop - start)
             wrong = np.flatnonzero(tokens[ends[inside]] != self.target.id)
             if len(wrong):
@@ -265,23 +299,21 @@ class Laid(Axis):
 
     def _contents(self, start: int, stop: int) -> Tokens:
         """Return contents between which nothing but separators is."""
-        dataset, last = self.dataset, self.sequence_at(stop - 1)
-        first = self.sequence_at(start) if start else 0
+        dataset, alone = self.dataset, self.dataset.gap.alone
+        # The interval ends at the next token, so that the separators between two reads are looked at as well.
+        first, offsets = self._sequences(start, stop if alone else stop + 1)
+        last = first + len(offsets) - 2
         axis, separator, pieces = dataset.axis, dataset.gap.id, list[Tokens]()
-        if dataset.gap.alone:  # None of their tokens is the separator.
+        if alone:  # None of their tokens is the separator.
             begin, end = self._slot(first, start), self._slot(last, stop - 1) + 1
             for a, b in windows(begin, end):
                 window = axis.tokens(a, b)
                 pieces.append(window[window != separator])
         else:
-            # The interval ends at the next token, so that the separators between two reads are looked at as well.
-            last = self.sequence_at(stop) if stop < self.length else self.count - 1
-            cuts = dataset.spans.cuts(first, last + 1)
+            cuts = offsets + self._shifts(first, last + 2) if self._even else dataset.spans.cuts(first, last + 1)
             starts, stops = cuts[:-1], cuts[1:]
-            if self._even and (empty := np.flatnonzero(starts == stops)).size:
-                raise self._unended(first + int(empty[0]))
-            begin = int(starts[0]) + start - self._start(first)
-            end = int(starts[-1]) + stop - self._start(last) if stop < self.length else int(stops[-1])
+            begin = int(starts[0]) + start - int(offsets[0])
+            end = int(starts[-1]) + stop - int(offsets[-2]) if stop < self.length else int(stops[-1])
             for a, b in windows(begin, end):
                 window, numbers = axis.tokens(a, b), np.arange(*np.searchsorted(stops, (a + 1, b + 1)))
                 ends = stops[numbers] - 1 - a
@@ -292,7 +324,7 @@ class Laid(Axis):
                 pieces.append(window[plain])
         tokens = pieces[0] if len(pieces) == 1 else np.concatenate(pieces)
         if len(tokens) != stop - start:
-            raise IncompleteWriteError("the files changed since their separators were counted. Run again")
+            raise changed()
         return tokens
 
     def _slot(self, number: int, position: int) -> int:
@@ -303,8 +335,8 @@ class Laid(Axis):
 
     def _with_added(self, start: int, stop: int) -> Tokens:
         """Return contents with the separators that the destination adds. Each slot of the source is read once."""
-        first, last = self.sequence_at(start), self.sequence_at(stop - 1) + 1
-        bounds, (starts, stops) = self.offsets(first, last), self.dataset.spans.extents(first, last)
+        first, bounds = self._sequences(start, stop)
+        starts, stops = self.dataset.spans.extents(first, first + len(bounds) - 1)
         added = np.diff(bounds) > stops - starts
         places = (bounds[:-1] if self.target.side == BEFORE else bounds[1:] - 1)[added]
         within = places[(places >= start) & (places < stop)]

@@ -18,12 +18,11 @@ from numpy.typing import NDArray
 from tokfmt.core.findings import ignore
 from tokfmt.core.ragged import Ragged, Tokens, offsets_of
 from tokfmt.core.reader import U8, U64, WINDOW, Axis, Info, Layout, Piece, Separators, TokenReader, check_interval
-from tokfmt.errors import IncompleteWriteError
 from tokfmt.files.place import Place
 from tokfmt.model.batch import AFTER, BEFORE, MASKED_END, SEP, Batch, Boundaries
 from tokfmt.model.dataset import Dataset
 from tokfmt.model.gap import Gap
-from tokfmt.model.laid import Laid
+from tokfmt.model.laid import Laid, changed
 from tokfmt.model.spans import Bounds, Ended, Spans
 from tokfmt.model.stream import How, Split
 
@@ -223,7 +222,7 @@ class ContentReader(_Reader):
             tokens = read(*find(number))
             content = trim(number, tokens)
             if len(content) < len(tokens) and tokens.item(edge) != separator:
-                raise IncompleteWriteError("the stream changed since its separators were counted. Run again")
+                raise changed()
             if is_certain and len(content) == len(tokens):  # The file changed.
                 raise self._unended(number)
             return content
@@ -233,7 +232,7 @@ class ContentReader(_Reader):
             extent = np.array([number]), np.zeros(1, np.int64), np.array([len(tokens)])
             starts, stops, beside = (values.item() for values in spans.trim(*extent, tokens))
             if beside & SEP and tokens.item(0 if beside & BEFORE else -1) not in dataset.gap.ids:
-                raise IncompleteWriteError("the stream changed since its separators were counted. Run again")
+                raise changed()
             if not self.is_exact and np.diff(self.offsets(number, number + 1)).item() != stops - starts:
                 raise self._unended(number)
             return tokens[starts:stops]

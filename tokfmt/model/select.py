@@ -510,11 +510,6 @@ class Concat(TokenReader):
         found = int(self._firsts[k]) + self.sources[k].sequence_at(position - int(self._starts[k]))
         return max(0, min(found, self.info.sequences - 1))
 
-    def holders(self, sequences: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the sources that hold sequences, and their numbers in the sources; int64[n] each."""
-        sources = np.searchsorted(self._firsts, sequences, side="right") - 1
-        return sources, sequences - self._firsts[sources]
-
     def _end_before(self, last: int) -> int:
         """Return the offset at which sequence `last` begins, or the end of the axis."""
         if last == self.info.sequences:

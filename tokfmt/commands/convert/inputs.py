@@ -34,7 +34,7 @@ from tokfmt.source.content import Manifest
 from tokfmt.source.discover import find_sources
 from tokfmt.source.manifest import own_manifest
 from tokfmt.source.open import open_datasets
-from tokfmt.source.request import STREAM, Reading, SourceFiles
+from tokfmt.source.request import STREAM, Reading, SourceFiles, needed
 from tokfmt.source.stored import Source, agreed_tokenizer, files_of_sources
 from tokfmt.wording import printable
 
@@ -147,7 +147,8 @@ def _opened(
     request: Request, tokenizer: TokenizerHandle | None, named: Sequence[SourceFiles], notes: Notes
 ) -> Sequence[Source]:
     try:
-        reading = Reading(tokenizer, request.jobs, notes, collect_invalid=True, keeps_files=True)
+        most = None if request.select is None else needed(request.select, 0)
+        reading = Reading(tokenizer, request.jobs, notes, True, most, keeps_files=True)
         return open_datasets(request.source, reading, named)
     except SeparatorUnknownError as error:
         if error.remedy != NAME_SEPARATOR:  # A recipe names its keys.

@@ -236,29 +236,9 @@ def _numbers(rest: str, kind: str, unit: str) -> tuple[int, ...]:
     return numbers
 
 
-def _tokens(rest: str) -> TokenQuery:
-    return TokenQuery(_numbers(rest, "token", "ID"))
-
-
 def _any(rest: str) -> AnyQuery:
     spans = _spans(rest, "any", "IDs such as any:464,3290 or any:464,1000:1400,50257:", LARGEST + 1)
     return AnyQuery(tuple((low, end - 1) for low, end in spans))
-
-
-def _first(rest: str) -> EndQuery:
-    return EndQuery(_numbers(rest, "first", "ID"), is_last=False)
-
-
-def _last(rest: str) -> EndQuery:
-    return EndQuery(_numbers(rest, "last", "ID"), is_last=True)
-
-
-def _same(rest: str) -> SameQuery:
-    return SameQuery(tuple(sorted(set(_numbers(rest, "same", "number")))))
-
-
-def _sequences(rest: str) -> NumberQuery:
-    return NumberQuery(_spans(rest, "seq", "numbers such as seq:5 or seq:3,17,20:30"))
 
 
 def _spans(rest: str, kind: str, unit: str, end: int | None = None) -> tuple[tuple[int, int], ...]:
@@ -320,13 +300,13 @@ def _limits(text: str, match: re.Match[str], nothing: str) -> tuple[int, int | N
 
 
 _READ: Mapping[str, Callable[[str], Query]] = {
-    "token": _tokens,
+    "token": lambda rest: TokenQuery(_numbers(rest, "token", "ID")),
     "any": _any,
-    "first": _first,
-    "last": _last,
+    "first": lambda rest: EndQuery(_numbers(rest, "first", "ID"), is_last=False),
+    "last": lambda rest: EndQuery(_numbers(rest, "last", "ID"), is_last=True),
     "text": _text,
-    "same": _same,
-    "seq": _sequences,
+    "same": lambda rest: SameQuery(tuple(sorted(set(_numbers(rest, "same", "number"))))),
+    "seq": lambda rest: NumberQuery(_spans(rest, "seq", "numbers such as seq:5 or seq:3,17,20:30")),
 }
 
 

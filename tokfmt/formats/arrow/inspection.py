@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from tokfmt.core.findings import Audit, Finding, Problem, raise_fatal
+from tokfmt.core.findings import Audit, Finding, Problem
 from tokfmt.core.format import Hints
 from tokfmt.core.inspection import Inspection, Unreadable
 from tokfmt.core.padding import Contradictions
@@ -97,12 +98,10 @@ class ColumnsInspection(Inspection):
 
     def _keep_readable(self) -> list[Damage]:
         """Leave out the groups that cannot be decoded, and return what is left out."""
-        column, rows = (
-            self.column,
-            Rows(0, self.column, Reading(self.options.loss_mask, self.options.view == "samples")),
-        )
+        column, reading = self.column, Reading(self.options.loss_mask, self.options.view == "samples")
+        rows = Rows(self.format.hundred, column, reading, self.hints.allow_loss)
         is_text = column.kind == TEXT
-        decode = partial(_decode_text, column.name) if is_text else partial(_decode_rows, rows, self.hints.allow_loss)
+        decode = partial(_decode_text, column.name) if is_text else partial(_decode_rows, rows)
         fixed = arrow().types.is_fixed_size_list(plain(typed(self.containers[0].schema, column.name)))
         asked = self.options.rows
         blocks = asked == "blocks" or own_blocks(self.containers[0]) or (fixed and asked is None)
@@ -140,33 +139,18 @@ class ColumnsInspection(Inspection):
     def _rows(self, how: Audit) -> Iterator[Finding]:
         """Yield the findings of the decoded rows of IDs."""
         column, hundred = self.column, self.format.hundred
-        rows, seen = Rows(hundred, column, Reading(self.options.loss_mask, compares=True)), set[tuple[str, str]]()
+        rows = Rows(hundred, column, Reading(self.options.loss_mask, compares=True))
         labels = dict[Place, tuple[OtherLabels, Contradictions]]()
         groups = [(one, group) for one in self.containers for group in (one.groups if how.deep else one.groups[:1])]
 
-        def look(item: tuple[Container, Group]) -> tuple[int, OtherLabels, Contradictions, list[Problem | FormatError]]:
-            found, tokens, others, against = list[Problem | FormatError](), 0, OtherLabels(), Contradictions()
-            try:
-                for decoded, problems in rows.decode(*item):
-                    found, tokens = [*found, *problems], tokens + len(decoded.tokens) + decoded.excluded[0]
-                    others, against = others.joined(other_labels(decoded)), against.joined(decoded.against)
-                stated = item[0].facts(item[1], column.name).values
-                if stated is not None and not found and tokens != stated:
-                    what = f"IDs of {item[0].unit} {item[1].number:,}"
-                    found.append(FormatError(item[0].path, what, expected=stated, found=tokens))
-            except FormatError as error:
-                found.append(error)
-            return tokens, others, against, found
-
-        for (container, _), (tokens, others, against, found) in zip(groups, how.spread(look, groups), strict=True):
-            how.advance(tokens)
-            before = labels.get(container.path, (OtherLabels(), Contradictions()))
-            labels[container.path] = before[0].joined(others), before[1].joined(against)
-            for one in found:
-                finding = one.finding() if isinstance(one, Problem) else _finding(hundred, one)
-                if (finding.code, finding.path) not in seen:
-                    seen.add((finding.code, finding.path))
-                    yield finding
+        for item, seen in zip(groups, how.spread(partial(_looked_at, rows), groups), strict=True):
+            how.advance(seen.tokens)
+            before = labels.get(item[0].path, (OtherLabels(), Contradictions()))
+            labels[item[0].path] = before[0].joined(seen.others), before[1].joined(seen.against)
+            if seen.has_problems:  # A group is decoded again, some rows at a time: each of them may have problems.
+                yield from _problems(rows, *item)
+            if seen.error is not None:
+                yield _finding(hundred, seen.error)
         for file, (others, against) in labels.items():
             if others.unlike:
                 yield _of_labels(hundred, file, others, deep=how.deep)
@@ -177,9 +161,52 @@ class ColumnsInspection(Inspection):
             container.file.close()
 
 
-def _decode_rows(rows: Rows, accepted: frozenset[str], container: Container, group: Group) -> None:
-    for _, problems in rows.decode(container, group):
-        raise_fatal(problems, accepted)
+class _Seen(NamedTuple):
+    """The result of decoding a group.
+
+    Attributes:
+        tokens: The number of IDs, with those that `attention_mask` excludes.
+        others, against: The labels and masks of its rows.
+        has_problems: Rows have problems.
+        error: Why the group cannot be decoded to its end.
+    """
+
+    tokens: int = 0
+    others: OtherLabels = OtherLabels()
+    against: Contradictions = Contradictions()
+    has_problems: bool = False
+    error: FormatError | None = None
+
+
+def _looked_at(rows: Rows, item: tuple[Container, Group]) -> _Seen:
+    """Decode a group, and compare the number of its IDs with what the file states."""
+    (container, group), seen, problems = item, _Seen(), set[str]()
+    try:
+        for decoded in rows.decode(container, group, lambda problem: problems.add(problem.code)):
+            tokens = seen.tokens + len(decoded.tokens) + decoded.excluded[0]
+            others, against = seen.others.joined(other_labels(decoded)), seen.against.joined(decoded.against)
+            seen = _Seen(tokens, others, against, bool(problems))
+        stated = container.facts(group, rows.column.name).values
+    except FormatError as error:
+        return seen._replace(has_problems=bool(problems), error=error)
+    if stated is None or problems or seen.tokens == stated:
+        return seen
+    what = f"IDs of {container.unit} {group.number:,}"
+    return seen._replace(error=FormatError(container.path, what, expected=stated, found=seen.tokens))
+
+
+def _problems(rows: Rows, container: Container, group: Group) -> Iterator[Finding]:
+    """Yield the problems of the rows of a group, as far as it can be decoded."""
+    found = list[Problem]()
+    with suppress(FormatError):
+        for _ in rows.decode(container, group, found.append):
+            yield from (problem.finding() for problem in found)
+            found.clear()
+
+
+def _decode_rows(rows: Rows, container: Container, group: Group) -> None:
+    for _ in rows.decode(container, group):
+        pass
 
 
 def _decode_text(name: str, container: Container, group: Group) -> None:

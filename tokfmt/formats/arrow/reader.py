@@ -11,19 +11,20 @@ import itertools
 import threading
 from bisect import bisect_right
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.chats import CHATS, COMPLETION, PAIRS, ChatError, chat_text, pair_text
-from tokfmt.core.findings import Problem, fatal, raise_fatal
+from tokfmt.core.findings import Problem, fatal
 from tokfmt.core.format import Hints
-from tokfmt.core.loss_mask import IGNORED, LOSS_MASK, MASK_OPTION, TARGET, other_label
+from tokfmt.core.loss_mask import IGNORED, LOSS_MASK, MASK_OPTION, TARGET, Flags, other_label
 from tokfmt.core.ragged import Offsets, Tokens, offsets_of
 from tokfmt.core.reader import (
     U8,
@@ -41,7 +42,17 @@ from tokfmt.core.reader import (
     largest_id,
 )
 from tokfmt.core.records import Block, RecordBatch, RecordInfo, TextRecords
-from tokfmt.core.row_fields import OTHER, FieldOfRows, IdRows, Misfit, Reading, Report, row_at, with_fields
+from tokfmt.core.row_fields import (
+    OTHER,
+    FieldOfRows,
+    IdRows,
+    Misfit,
+    Reading,
+    Report,
+    emptied,
+    first_in_rows,
+    with_fields,
+)
 from tokfmt.errors import ConversionError, CorruptError, Loss
 from tokfmt.files.place import Place
 from tokfmt.formats.arrow.container import (
@@ -123,6 +134,10 @@ def lists(array: Any) -> tuple[Any, Offsets]:
     return spelled(array.flatten()).cast(item_type(array.type)), offsets_of(lengths.to_numpy(zero_copy_only=False))
 
 
+def _raise(problem: Problem) -> None:
+    raise problem.error
+
+
 class Rows:
     """Decode the rows of a column and report the problems in them.
 
@@ -130,77 +145,99 @@ class Rows:
         format_hundred: Base of the numbers of findings, 660 or 680.
         column: Column to read, with the columns of labels or masks.
         reading: How the columns beside it are read.
+        accepted: Words of `--allow-loss`. Problems that they accept are not reported.
     """
 
-    def __init__(self, format_hundred: int, column: Column, reading: Reading) -> None:
-        self.hundred, self.column, self.reading = format_hundred, column, reading
+    def __init__(
+        self, format_hundred: int, column: Column, reading: Reading, accepted: frozenset[str] = frozenset()
+    ) -> None:
+        self.hundred, self.column, self.reading, self.accepted = format_hundred, column, reading, accepted
 
-    def decode(self, container: Container, group: Group) -> Iterator[tuple[IdRows, list[Problem]]]:
-        """Yield the rows of a group, some at a time, with the problems found in them.
+    def decode(
+        self, container: Container, group: Group, report: Callable[[Problem], object] = _raise
+    ) -> Iterator[IdRows]:
+        """Yield the rows of a group, some at a time.
+
+        Args:
+            container: The file.
+            group: The group.
+            report: Receives each problem of each row.
 
         Raises:
-            FormatError: The group cannot be decoded.
+            FormatError: The group cannot be decoded, or, without `report`, a row has a problem.
         """
         base = 0
         for batch in container.batches(group, (self.column.name, *self.column.beside)):
             with worded(container.path, f"{container.unit} {group.number:,} cannot be read"):
-                yield self._decoded(container, group, batch, base)
+                rows = self._decoded(container, group, batch, base, report)
+            yield rows
             base += batch.num_rows
         if base != group.rows:
             what = f"rows of {container.unit} {group.number:,}"
             raise CorruptError(container.path, what, expected=group.rows, found=base)
 
-    def _decoded(self, container: Container, group: Group, batch: Any, base: int) -> tuple[IdRows, list[Problem]]:
-        array, problems = spelled(values_of(batch, self.column.name)), list[Problem]()
+    def _decoded(
+        self, container: Container, group: Group, batch: Any, base: int, report: Callable[[Problem], object]
+    ) -> IdRows:
+        def wrong(code: int, misfit: Misfit, word: str = "") -> None:
+            what = f"row {base + misfit.row:,} of {container.unit} {group.number:,} {misfit.problem}"
+            expected, found, remedy = misfit.expected, misfit.found, misfit.remedy or None
+            error = CorruptError(container.path, what, expected=expected, found=found, remedy=remedy)
+            report(fatal(f"TF{self.hundred + code}", error, word))
 
-        def wrong(
-            code: int,
-            row: int,
-            what: str,
-            expected: object = None,
-            found: object = None,
-            *,
-            word: str = "",
-            remedy: str | None = None,
-        ) -> None:
-            where = f"row {base + row:,} of {container.unit} {group.number:,} {what}"
-            remedy = f"--allow-loss {word} reads it as an empty row" if word else remedy
-            error = CorruptError(container.path, where, expected=expected, found=found, remedy=remedy)
-            problems.append(fatal(f"TF{self.hundred + code}", error, word))
-
-        if array.null_count:
-            wrong(3, int(np.argmax(array.is_null().to_numpy(zero_copy_only=False))), "is NULL", word="null-rows")
-        ids, bounds = lists(array)
-        if ids.null_count:
-            at = int(np.argmax(ids.is_null().to_numpy(zero_copy_only=False)))
-            wrong(4, row_at(bounds, at), "has a NULL among its IDs")
-            ids = ids.fill_null(0)
-        raw = ids.to_numpy(zero_copy_only=False)
-        if raw.dtype.kind == "i" and len(raw) and int(raw.min()) < 0:
-            at = int(np.argmax(raw < 0))
-            why = ", which belongs in labels" if int(raw[at]) == IGNORED else ""
-            wrong(4, row_at(bounds, at), f"has a negative ID{why}", "0 or more", int(raw[at]))
-        if raw.dtype.itemsize == 8 and len(raw) and int(raw.max()) > 2**32 - 1:
-            at = int(np.argmax(raw > 2**32 - 1))
-            wrong(4, row_at(bounds, at), "has an ID that no tokenizer assigns", f"below {2**32:,}", int(raw[at]))
-        tokens: Tokens = raw.astype(dtype_of(array.type), copy=False)
-        rows = IdRows(tokens, bounds)
+        array = spelled(values_of(batch, self.column.name))
+        if array.null_count and "null-rows" not in self.accepted:
+            remedy = "--allow-loss null-rows reads it as an empty row"
+            for row in np.flatnonzero(_are_null(array)).tolist():
+                wrong(3, Misfit(row, "is NULL", remedy=remedy), "null-rows")
+        rows = _ids(array, partial(wrong, 4))
         columns = {name: lists(values_of(batch, name)) for name in self.column.beside}
-
-        def report(misfit: Misfit) -> None:
-            wrong(5, *misfit[:-1], remedy=misfit.remedy or _WRONG_COLUMN)
-
-        return self._with_columns(rows, columns, report), problems
+        return self._with_columns(rows, columns, partial(wrong, 5))
 
     def _with_columns(self, rows: IdRows, columns: Mapping[str, tuple[Any, Offsets]], report: Report) -> IdRows:
-        """Return rows with what the columns beside them state; without that if a problem is reported."""
-        if lacking := next((name for name, (values, _) in columns.items() if values.null_count), ""):
-            values, ends = columns[lacking]
-            report(Misfit(row_at(ends, int(np.argmax(values.is_null()))), f"has a NULL in its {lacking}"))
-            return rows
-        every = columns.items()
-        fields = {name: FieldOfRows(values.to_numpy(zero_copy_only=False), ends) for name, (values, ends) in every}
-        return with_fields(rows, fields, self.reading, report)
+        """Return rows with what the columns beside them state."""
+
+        def remedied(misfit: Misfit) -> None:
+            report(misfit._replace(remedy=misfit.remedy or _WRONG_COLUMN))
+
+        lacking = np.zeros(len(rows.offsets) - 1, np.bool_)
+        for name, (values, ends) in columns.items():
+            for row, _ in first_in_rows(ends, _are_null(values)) if values.null_count else ():
+                remedied(Misfit(row, f"has a NULL in its {name}"))
+                lacking[row] = True
+        fields: Mapping[str, FieldOfRows] = {
+            name: FieldOfRows(
+                (values.fill_null(0) if values.null_count else values).to_numpy(zero_copy_only=False), ends
+            )
+            for name, (values, ends) in columns.items()
+        }
+        if lacking.any():
+            rows, fields = emptied(rows, fields, lacking)
+        return with_fields(rows, fields, self.reading, remedied)
+
+
+def _ids(array: Any, report: Report) -> IdRows:
+    """Return rows of IDs, and report those with values that are not IDs."""
+    ids, bounds = lists(array)
+    if ids.null_count:
+        for row, _ in first_in_rows(bounds, _are_null(ids)):
+            report(Misfit(row, "has a NULL among its IDs"))
+        ids = ids.fill_null(0)
+    raw = ids.to_numpy(zero_copy_only=False)
+    if raw.dtype.kind == "i" and len(raw) and int(raw.min()) < 0:
+        for row, at in first_in_rows(bounds, raw < 0):
+            why = ", which belongs in labels" if int(raw[at]) == IGNORED else ""
+            report(Misfit(row, f"has a negative ID{why}", "0 or more", int(raw[at])))
+    if raw.dtype.itemsize == 8 and len(raw) and int(raw.max()) > 2**32 - 1:
+        for row, at in first_in_rows(bounds, raw > 2**32 - 1):
+            report(Misfit(row, "has an ID that no tokenizer assigns", f"below {2**32:,}", int(raw[at])))
+    return IdRows(raw.astype(dtype_of(array.type), copy=False), bounds)
+
+
+def _are_null(array: Any) -> Flags:
+    """Return which values of an array are NULL."""
+    flags: Flags = array.is_null().to_numpy(zero_copy_only=False)
+    return flags
 
 
 def dtype_of(kind: Any) -> Any:
@@ -299,7 +336,7 @@ class ColumnReader(TokenReader):
     ) -> None:
         hundred = 660 if isinstance(containers[0], ParquetContainer) else 680
         self.samples = options.view == "samples"
-        self.rows = Rows(hundred, column, Reading(options.loss_mask, samples=self.samples))
+        self.rows = Rows(hundred, column, Reading(options.loss_mask, samples=self.samples), hints.allow_loss)
         self.allow_loss = hints.allow_loss
         self._is_decoded = hints.allow_partial  # `keep_readable` decoded every group and left out the damaged ones
         self.groups = [(container, group) for container in containers for group in container.groups]
@@ -404,9 +441,7 @@ class ColumnReader(TokenReader):
 
     def _decode(self, number: int) -> Iterator[IdRows]:
         container, group = self.groups[number]
-        for piece, problems in self.rows.decode(container, group):
-            raise_fatal(problems, self.allow_loss)
-            yield piece
+        yield from self.rows.decode(container, group)
 
     def _pieces(self, number: int) -> Iterator[IdRows]:
         """Yield the rows of a group with their positions on the axis, the last ones after a check of their number.

@@ -1,5 +1,6 @@
 """Flat tokens: a zarr store of encoded token IDs and of the starts of sequences, which seqax of MatX trains on.
 
+    file                                  content
     X.zarr/.zgroup                        {"zarr_format": 2}
     X.zarr/train, X.zarr/validation       each split is a flat-tokens array, a group; a store may have one only,
                                           or be such a group itself (a bare array)
@@ -80,15 +81,11 @@ class FlatTokens(Format):
             return Confidence.CERTAIN
         if not named and not names & _MARKS:  # `cp X.zarr/* Y.zarr` does not copy the marks; then the name counts
             return None
-        example = "tokens" in names
-        for child in [name for name in probe.entries if not name.startswith(".")][:_CHILDREN]:
-            inside = _entries(probe.path / child)
-            if inside & _ARRAYS:
-                return Confidence.CERTAIN
-            example = example or "tokens" in inside
-        if example:
-            return Confidence.STRUCTURE
-        return Confidence.NAME if named else None
+        children = [name for name in probe.entries if not name.startswith(".")][:_CHILDREN]
+        groups = [probe, *filter(None, (_inside(probe.path / child) for child in children))]
+        if any(set(group.entries) & _ARRAYS or _is_example(group) for group in groups):
+            return Confidence.CERTAIN
+        return Confidence.NAME if named and not _is_array(probe) else None
 
     def files(self, path: Place) -> list[Place]:
         if not path.is_dir():
@@ -97,12 +94,24 @@ class FlatTokens(Format):
         return [file for file, key in there if key is not None and _KEY.fullmatch(key.as_posix())]
 
 
-def _entries(path: Place) -> set[str]:
-    """Return the names in a directory; none if it is not a directory, or cannot be read."""
+def _is_array(probe: Probe) -> bool:
+    """Return whether the metadata of a directory are those of an array, not of a group."""
+    node = probe.entry("zarr.json")
+    return ".zarray" in probe.entries or (node is not None and b'"group"' not in node.head)
+
+
+def _is_example(group: Probe) -> bool:
+    """Return whether a group calls its array `tokens`, as the documentation's example does, and states their bound."""
+    attributes = (group.entry(name) for name in (".zattrs", "zarr.json") if "tokens" in group.entries)
+    return any(one is not None and b'"max_token_id"' in one.head for one in attributes)
+
+
+def _inside(path: Place) -> Probe | None:
+    """Return a look at a directory; None if it is not a directory, or cannot be read."""
     try:
-        return set(probe_of(path).entries) if path.is_dir() else set()
+        return probe_of(path) if path.is_dir() else None
     except (TokfmtError, OSError):
-        return set()
+        return None
 
 
 FORMAT = FlatTokens()

@@ -20,19 +20,17 @@ from tokfmt.files.file import natural_key
 from tokfmt.files.place import Place
 from tokfmt.formats.flat_tokens.options import ReadOptions
 from tokfmt.formats.zarr_arrays.array import Array, Items, Json
-from tokfmt.formats.zarr_arrays.store import Store, json_of, open_store
+from tokfmt.formats.zarr_arrays.store import Store, json_of, open_store, zarr_format_of
 
 TOKENS, STARTS = "encoded_tokens", "seq_starts"
 Metadata = Callable[[str], Json | None]
 
-ITEMS = {TOKENS: 4, STARTS: 8}
-"""Bytes per item of each array."""
+ITEMS = {TOKENS: "uint32", STARTS: "uint64"}
+"""The dtype of each array."""
 
 SEQAX = "Write the store again with tokfmt convert, if seqax is to read it"
 _DEFAULT = "train"
 _COPY = "Copy the store again"
-_STARTS_BYTES = 1 << 30  # bytes of seq_starts that need no check against its stored bytes
-_RATIO = 1100  # maximum ratio of larger ones; compressors reach no more
 
 
 def code_of(code: str, error: FormatError) -> str:
@@ -64,7 +62,7 @@ def groups_of(store: Store) -> list[Group]:
         CorruptError: The store holds none, or metadata of two versions of zarr.
     """
     names, marks, wrong = store.names(""), {TOKENS, STARTS, "tokens"}, {STARTS, "tokens"}
-    zarr_format = _zarr_format(store, names)
+    zarr_format = zarr_format_of(store)
     if names & {TOKENS, STARTS} and names & marks != wrong:
         return [Group(None, zarr_format)]
     groups, example, misnamed = [], "tokens" in names, False
@@ -82,19 +80,8 @@ def groups_of(store: Store) -> list[Group]:
             expected=TOKENS,
             remedy=f"If its IDs are encoded (2 * ID + start bit), rename it to {TOKENS}",
         )
-    remedy = "numpy.save('x.npy', zarr.open(PATH)['NAME'][:]) writes another array as .npy, which tokfmt reads"
+    remedy = "--from array reads arrays of other names"
     raise CorruptError(store.root, f"holds no {TOKENS}, and no split that does", remedy=remedy)
-
-
-def _zarr_format(store: Store, names: frozenset[str]) -> int:
-    v2, v3 = bool(names & {".zgroup", ".zattrs"}), "zarr.json" in names
-    if v2 and v3:
-        raise CorruptError(
-            store.root,
-            "holds metadata of zarr 2 and of zarr 3; they may differ",
-            remedy="Remove zarr.json, or the files whose names begin with .z",
-        )
-    return 3 if v3 else 2
 
 
 class GroupLayout:
@@ -120,7 +107,7 @@ class GroupLayout:
 
     def _array(self, name: str) -> Array:
         group, fill = self.group, self.options.holes == "fill"
-        return Array(self.store, group.key(name), ITEMS[name], group.zarr_format, fill=fill)
+        return Array(self.store, group.key(name), group.zarr_format, [ITEMS[name]], fill=fill)
 
     @cached_property
     def attributes(self) -> Json:
@@ -230,7 +217,7 @@ class GroupLayout:
         total = self.array(TOKENS).layout.length
         problems = list[Problem]()
         try:
-            check_memory(starts)
+            starts.check_memory()
             offsets = np.empty(starts.layout.length, np.int64)
             problems += (fatal("TF404", error) for error in _starts_errors(starts, total, offsets))
         except FormatError as error:
@@ -245,7 +232,7 @@ class GroupLayout:
             FormatError: The first entries cannot be read, or contradict the tokens in a way that no cut explains.
         """
         starts, total = self.array(STARTS), self.array(TOKENS).layout.length
-        check_memory(starts)
+        starts.check_memory()
         count, read, failure = starts.layout.length, list[Items](), None
         for a, b in windows(0, count, min(WINDOW, starts.layout.chunk)):
             try:
@@ -261,18 +248,6 @@ class GroupLayout:
         if not len(certain) or certain[0] or (np.diff(certain) < 0).any() or certain[-1] > total:
             raise failure
         return certain, (Damage(failure.sentence, count - len(certain), total - int(certain[-1])),)
-
-
-def check_memory(starts: Array) -> None:
-    """Raise UnsafeError if `seq_starts` takes over 1 GiB of memory and over 1,100 times its stored bytes."""
-    count = starts.layout.length
-    if count * 8 > _STARTS_BYTES and count * 8 > _RATIO * starts.stored_bytes():
-        raise UnsafeError(
-            starts.path,
-            f"would take {count * 8:,} bytes of memory",
-            found=f"{starts.stored_bytes():,} bytes stored",
-            remedy="Write seq_starts again without a compressor, if it is to be trusted",
-        )
 
 
 def _starts_errors(starts: Array, total: int, out: Offsets) -> Iterator[FormatError]:

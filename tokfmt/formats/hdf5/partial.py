@@ -6,8 +6,8 @@ file. Its results count only if it read none of these zeros: then all headers an
 
 from __future__ import annotations
 
-import io
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -16,20 +16,11 @@ import numpy as np
 
 from tokfmt.core.reader import Damage
 from tokfmt.errors import NO_DAMAGE, FormatError, TruncatedError
-from tokfmt.files.file import File, open_file
+from tokfmt.files.file import File, Stream, open_file
 from tokfmt.files.place import Place
+from tokfmt.formats.hdf5.stored import Hdf5File, header_of, open_data, open_hdf5
 from tokfmt.formats.hdf5_arrays.chunks import ChunkMap, check_map
-from tokfmt.formats.hdf5_arrays.container import (
-    Hdf5File,
-    box_of,
-    header_of,
-    library_errors,
-    open_data,
-    open_hdf5,
-    open_library,
-    stated_end,
-    storage_of,
-)
+from tokfmt.formats.hdf5_arrays.container import box_of, library_errors, open_library, stated_end, storage_of
 from tokfmt.formats.hdf5_arrays.table import Table, unit_of
 from tokfmt.wording import counted, printable
 
@@ -113,7 +104,7 @@ def _first_chunks(file: File, chunks: ChunkMap) -> ChunkMap:
     return replace(chunks, grid=grid, places=chunks.places[: bands * per], sizes=chunks.sizes[: bands * per])
 
 
-class _Padded(io.RawIOBase):
+class _Padded(Stream):
     """A file padded with zeros to the length that its superblock states.
 
     Attributes:
@@ -121,28 +112,19 @@ class _Padded(io.RawIOBase):
     """
 
     def __init__(self, file: File, size: int) -> None:
-        self._file, self._size, self._at = file, size, 0
-        self.read_beyond = False
+        super().__init__(file)
+        self._size, self.read_beyond = size, False
 
-    def readable(self) -> bool:
-        return True
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        if whence == os.SEEK_END:
+            offset, whence = self._size + offset, os.SEEK_SET
+        return super().seek(offset, whence)
 
-    def seekable(self) -> bool:
-        return True
-
-    def seek(self, offset: int, whence: int = 0) -> int:
-        self._at = offset + (0, self._at, self._size)[whence]
-        return self._at
-
-    def tell(self) -> int:
-        return self._at
-
-    def readinto(self, buffer: Any) -> int:
-        view = memoryview(buffer).cast("B")
-        count = max(0, min(len(view), self._size - self._at))
+    def read(self, size: int = -1) -> bytes:
+        left = max(0, self._size - self._at)
+        count = left if size < 0 else min(size, left)
         held = max(0, min(count, self._file.size - self._at))
-        view[:held] = self._file.read(self._at, held)
-        view[held:count] = bytes(count - held)
+        content = self._file.read(self._at, held)
         self.read_beyond |= held < count
         self._at += count
-        return count
+        return content + bytes(count - held)

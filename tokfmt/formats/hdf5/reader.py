@@ -35,8 +35,8 @@ from tokfmt.formats.hdf5.samples import (
     scan_samples,
     torn,
 )
+from tokfmt.formats.hdf5.stored import Hdf5File, WriterAttributes
 from tokfmt.formats.hdf5.stride import chained, continued, join, judge, pieces_of, scan_segments
-from tokfmt.formats.hdf5_arrays.container import Hdf5File, WriterAttributes
 from tokfmt.formats.hdf5_arrays.table import Rows
 from tokfmt.model.select import Beginning
 from tokfmt.wording import counted

@@ -37,7 +37,7 @@ from tokfmt.errors import OptionError, TokenRangeError
 from tokfmt.files.file import write_error, writing
 from tokfmt.formats.hdf5.options import WriteOptions
 from tokfmt.formats.hdf5.packing import REACH, Packer
-from tokfmt.formats.hdf5_arrays.container import WriterAttributes
+from tokfmt.formats.hdf5.stored import WriterAttributes
 
 RAW = 1 << 31
 """Bit in the sizes of a part that marks a chunk without compression."""

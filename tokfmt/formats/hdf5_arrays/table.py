@@ -26,6 +26,7 @@ from tokfmt.errors import CorruptError, UnsupportedError
 from tokfmt.files.file import File
 from tokfmt.files.place import Place
 from tokfmt.formats.hdf5_arrays.chunks import SKIPPED_AT, ChunkMap, DamagedChunkError
+from tokfmt.wording import printable
 
 FIELDS = ("input_ids", "mask", "labels", "attention_span", "position_ids")
 KEPT_BYTES = 1 << 26
@@ -80,13 +81,19 @@ class Table:
         file: The file.
         shape: [rows, fields, width]; [values, 1, 1] for rank 1.
         dtype: Dtype as stored, with its byte order.
+        name: Name of the dataset, for messages.
         keeps: True if decoded chunks are kept, up to `KEPT_BYTES`.
     """
 
     def __init__(
-        self, file: File, shape: tuple[int, int, int], dtype: np.dtype[np.integer[Any]], where: int | ChunkMap
+        self,
+        file: File,
+        shape: tuple[int, int, int],
+        dtype: np.dtype[np.integer[Any]],
+        where: int | ChunkMap,
+        name: str = "data",
     ) -> None:
-        self.file, self.shape, self.dtype, self._where = file, shape, dtype, where
+        self.file, self.shape, self.dtype, self._where, self.name = file, shape, dtype, where, name
         self._kept = Recent[tuple[Place, int], Values](KEPT_BYTES)
         self.keeps = self.rows_together > 1 or self.size_bytes <= KEPT_BYTES
 
@@ -119,17 +126,18 @@ class Table:
     def byte_offset(self, row: int, field: int, column: int) -> ByteOffset:
         """Return the byte offset of a value, or of its chunk if the chunk is compressed."""
         where, size = self._where, self.dtype.itemsize
-        name = f"value {row:,}" if self.shape[1:] == (1, 1) else f"row {row:,}, {field_name(field)}, column {column:,}"
+        value = f"value {row:,}" if self.shape[1:] == (1, 1) else f"row {row:,}, {field_name(field)}, column {column:,}"
         if isinstance(where, int):
             at = where + ((row * self.shape[1] + field) * self.shape[2] + column) * size
-            return ByteOffset(self.file.path, at, size, name)
+            return ByteOffset(self.file.path, at, size, value)
         (deep, fields, width), grid = where.shape, where.grid
         chunk = (row // deep * grid[1] + field // fields) * grid[2] + column // width
         where.know((chunk, chunk + 1))
         at = int(where.places[chunk])
         if where.plain(chunk):
             at += ((row % deep * fields + field % fields) * width + column % width) * size
-        return ByteOffset(self.file.path, at, size if where.plain(chunk) else None, f"chunk {chunk:,} of /data, {name}")
+        detail = f"chunk {chunk:,} of /{printable(self.name)}, {value}"
+        return ByteOffset(self.file.path, at, size if where.plain(chunk) else None, detail)
 
     def region(self, offset: int) -> Region | None:
         """Return the value at a byte offset of the file, or all values of the compressed chunk there; None if none."""
@@ -250,6 +258,45 @@ class Table:
         """Close the file, and drop what was decoded; the next read opens it again."""
         self._kept.clear()
         self.file.close()
+
+
+class Items:
+    """The values of a table with one field, numbered in row-major order. Picklable."""
+
+    def __init__(self, table: Table) -> None:
+        self._table, self._width = table, table.shape[2]
+
+    @property
+    def length(self) -> int:
+        """Number of values."""
+        return math.prod(self._table.shape)
+
+    @property
+    def dtype(self) -> np.dtype[np.integer[Any]]:
+        """Dtype of the values, in native byte order."""
+        return self._table.dtype.newbyteorder("=")
+
+    def read(self, start: int, stop: int) -> Values:
+        """Return values `start <= i < stop`."""
+        if start == stop:
+            return np.empty(0, self.dtype)
+        first = start // self._width
+        rows = self._table.read(first, -(-stop // self._width)).reshape(-1)
+        return rows[start - first * self._width : stop - first * self._width]
+
+    def byte_offset(self, item: int) -> ByteOffset:
+        """See `Table.byte_offset`."""
+        row, column = divmod(item, self._width)
+        return self._table.byte_offset(row, 0, column)
+
+    def position(self, path: Place, offset: int) -> int | None:
+        """Return the value at a byte offset of the file, or the first of the chunk there; None if there is neither."""
+        found = self._table.region(offset) if path == self._table.file.path else None
+        return None if found is None else found.rows.start * self._width + found.columns.start
+
+    def close(self) -> None:
+        """See `Table.close`."""
+        self._table.close()
 
 
 R = TypeVar("R")

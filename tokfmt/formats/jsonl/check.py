@@ -241,7 +241,7 @@ class _Look:
         if self.first.beside:
             found = dict[int, Fault]()
             rows_of(lines, parsed, self.first, self.first.masks, self.choice, found.setdefault)
-            problems += found.items()
+            problems += sorted(found.items())
         for index, problem in problems:
             named, offset = self._named(lines, index), lines.begin(index)
             if isinstance(problem, Fault):

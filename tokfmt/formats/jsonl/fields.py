@@ -12,7 +12,7 @@ import numpy as np
 
 from tokfmt.core.loss_mask import ALL, ATTENTION, IGNORED, LABELS, TARGET
 from tokfmt.core.ragged import offsets_of
-from tokfmt.core.row_fields import OTHER, FieldOfRows, IdRows, Misfit, Reading, Report, row_at, with_fields
+from tokfmt.core.row_fields import OTHER, FieldOfRows, IdRows, Misfit, Reading, Report, first_in_rows, with_fields
 from tokfmt.formats.jsonl.lines import Lines
 from tokfmt.formats.jsonl.parse import Fault, Parsed, kind_of
 from tokfmt.formats.jsonl.part import First
@@ -38,7 +38,7 @@ def rows_of(
         first: What the first record shows.
         masks: Which of its fields of labels and masks are read; None: none, because a user accepts their loss.
         choice: The option `loss_mask`.
-        unfit: Reports the line, by its index, of a record whose fields are missing or do not fit its IDs.
+        unfit: Receives the line, by its index, of each record whose fields are missing or do not fit its IDs.
     """
     tokens = array("I")  # Four times as fast as numpy.fromiter.
     for ids in parsed.values:
@@ -58,16 +58,16 @@ def rows_of(
     rows = with_fields(rows, fields, Reading(choice, samples=first.is_packed), report)
     if rows.marks is None:
         return rows
-    if masks and (other := np.flatnonzero(rows.marks & OTHER)).size:
-        at = int(other[0])
+    for row, at in first_in_rows(rows.offsets, rows.marks & OTHER != 0) if masks else ():
         problem, label = "has labels that are other IDs than its tokens", None
         if ATTENTION not in fields:
-            label = int(fields[LABELS].values[at])
-        report(Misfit(row_at(rows.offsets, at), problem, f"{rows.tokens[at]} or {IGNORED}", label))
+            labels = fields[LABELS]
+            label = int(labels.values[int(labels.offsets[row]) + at - int(rows.offsets[row])])
+        report(Misfit(row, problem, f"{rows.tokens[at]} or {IGNORED}", label))
     if rows.excluded[1] and masks is not None and not first.masks:
-        row = row_at(rows.offsets, int(np.argmax(rows.marks & TARGET == 0)))
         remedy = f"--from-opt loss_mask={ALL} reads these as content that does not count in the loss"
-        report(Misfit(row, f"has an {ATTENTION} that excludes IDs inside of it, not at its ends", remedy=remedy))
+        for row, _ in first_in_rows(rows.offsets, rows.marks & TARGET == 0):
+            report(Misfit(row, f"has an {ATTENTION} that excludes IDs inside of it, not at its ends", remedy=remedy))
     return rows
 
 

@@ -1,14 +1,19 @@
-"""Read a one-dimensional array of unsigned integers from a zarr store: its metadata, its chunks, any run of its items.
+"""Read an array of integers with one or two dimensions from a zarr store: its metadata, its chunks, any run of items.
 
 The metadata of zarr v2 (`.zarray`) and v3 (`zarr.json`) become one `Layout`, which is checked before anything is
 decoded. Codecs and extensions that this module does not know are refused: a foreign codec could execute what it reads.
+Items are numbered in row-major order, and so are the chunks of an array, its chunk files, and the chunks of a shard.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,11 +21,11 @@ from numpy.typing import NDArray
 from tokfmt.base.resources import Recent
 from tokfmt.core.reader import ByteOffset
 from tokfmt.errors import CorruptError, FormatError, SourceChangedError, UnsafeError, UnsupportedError
-from tokfmt.files.file import File
+from tokfmt.files.file import File, natural_key
 from tokfmt.files.place import Place
 from tokfmt.formats.zarr_arrays import codecs
 from tokfmt.formats.zarr_arrays.codecs import AGAIN, CHUNK_BYTES, COMPRESSORS
-from tokfmt.formats.zarr_arrays.store import Blob, Origin, Store, json_of
+from tokfmt.formats.zarr_arrays.store import METADATA, Blob, Origin, Store, json_of
 from tokfmt.wording import printable
 
 Json = Mapping[str, object]
@@ -32,8 +37,17 @@ _V3_NAMES |= {f"numcodecs.{name}": name for name in ("blosc", "zstd", "lz4", "gz
 _V3_KEYS = {"zarr_format", "node_type", "shape", "data_type", "chunk_grid", "chunk_key_encoding", "fill_value",
             "codecs", "attributes", "storage_transformers", "dimension_names", "consolidated_metadata"}  # fmt: skip
 _PLAIN = "Write the array again with zarr and without it"
+_PLAIN_ORDER = "Write the array again with zarr and order='C'"
 _COPY = "Copy the store again, or write it again"
 _REWRITE = "Write the array again with zarr and one of these"
+_LISTED, _DEEPEST = 64, 2
+_ROW_BYTES = 1 << 26  # of a row of an array with two dimensions, at most
+_PADDING = 16  # items of all chunks for each item of an array with two dimensions, at most, plus those of a chunk
+
+Shape = tuple[int, ...]
+
+INTEGERS = tuple(f"{sign}int{bits}" for sign in ("u", "") for bits in (8, 16, 32, 64))
+"""The names of all dtypes that an array of token IDs may have."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,14 +55,19 @@ class Shard:
     """The shards of an array: files that hold several chunks, with an index of them at the start or end.
 
     Attributes:
-        chunks: Number of chunks per shard.
+        grid: Number of chunks per shard along each dimension.
         at_end: True if the index is at the end of the file.
         checksum: True if the index ends with a CRC-32C.
     """
 
-    chunks: int
+    grid: Shape
     at_end: bool
     checksum: bool
+
+    @property
+    def chunks(self) -> int:
+        """Number of chunks per shard."""
+        return math.prod(self.grid)
 
     @property
     def index_bytes(self) -> int:
@@ -62,27 +81,47 @@ class Layout:
 
     Attributes:
         where: The metadata file, for messages.
-        length: Number of items in the array.
-        chunk: Number of items per chunk; every chunk decodes to all of them.
-        itemsize: Bytes per item, 4 or 8.
-        big_endian: True if items are big-endian.
+        shape: Number of items along each dimension.
+        chunk_shape: Number of items of a chunk along each dimension; every chunk decodes to all of them.
+        dtype: Dtype of the items, with its byte order.
         codecs: Names in the order of decoding.
         delta: True if each chunk holds its first item and then differences.
         fill: Value of the items of an absent chunk; None if no chunk may be absent.
         prefix: First part of the names of chunk files: "", "c/" or "c.".
+        separator: Between the two numbers in the name of a chunk file: "." or "/".
         shard: Shards; None if each file holds one chunk.
     """
 
     where: Place
-    length: int
-    chunk: int
-    itemsize: int
-    big_endian: bool
+    shape: Shape
+    chunk_shape: Shape
+    dtype: np.dtype[np.integer[Any]]
     codecs: tuple[str, ...]
     delta: bool
     fill: int | None
     prefix: str
+    separator: str
     shard: Shard | None = None
+
+    @property
+    def length(self) -> int:
+        """Number of items in the array."""
+        return math.prod(self.shape)
+
+    @property
+    def chunk(self) -> int:
+        """Number of items per chunk."""
+        return math.prod(self.chunk_shape)
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes per item."""
+        return self.dtype.itemsize
+
+    @property
+    def big_endian(self) -> bool:
+        """True if items are big-endian."""
+        return self.dtype.byteorder == ">"
 
     @property
     def plain(self) -> bool:
@@ -90,9 +129,19 @@ class Layout:
         return not self.delta and all(name == "crc32c" for name in self.codecs)
 
     @property
+    def grid(self) -> Shape:
+        """Number of chunks along each dimension."""
+        return tuple(-(-n // m) for n, m in zip(self.shape, self.chunk_shape, strict=True))
+
+    @property
     def chunks(self) -> int:
         """Number of chunks of the array."""
-        return -(-self.length // self.chunk)
+        return math.prod(self.grid)
+
+    @property
+    def file_grid(self) -> Shape:
+        """Number of chunk files along each dimension."""
+        return tuple(-(-n // m) for n, m in zip(self.grid, self.shard.grid, strict=True)) if self.shard else self.grid
 
     @property
     def file_items(self) -> int:
@@ -102,64 +151,169 @@ class Layout:
     @property
     def files(self) -> int:
         """Number of chunk files of the array."""
-        return -(-self.length // self.file_items)
+        return math.prod(self.file_grid)
+
+    @property
+    def band_bytes(self) -> int:
+        """Decoded bytes of all chunks that hold a part of one row; those of one chunk if there is one dimension."""
+        return math.prod(self.grid[1:]) * self.chunk * self.itemsize
+
+    def file_key(self, number: int) -> str:
+        """Return the name of a chunk file in the directory of the array."""
+        return self.prefix + self.separator.join(map(str, _coordinates(number, self.file_grid)))
+
+    def home(self, number: int) -> tuple[int, int]:
+        """Return the number of the file that holds a chunk, and the number of the chunk in it."""
+        if self.shard is None:
+            return number, 0
+        both = [divmod(at, n) for at, n in zip(_coordinates(number, self.grid), self.shard.grid, strict=True)]
+        return _number([file for file, _ in both], self.file_grid), _number([at for _, at in both], self.shard.grid)
+
+    def chunk_of(self, file: int, within: int) -> int | None:
+        """Return the number of a chunk of a file; None if it is beyond the array."""
+        if self.shard is None:
+            return file if file < self.files else None
+        inner, outer = _coordinates(within, self.shard.grid), _coordinates(file, self.file_grid)
+        at = [a * n + b for a, b, n in zip(outer, inner, self.shard.grid, strict=True)]
+        return _number(at, self.grid) if all(a < n for a, n in zip(at, self.grid, strict=True)) else None
+
+    def in_chunk(self, item: int) -> tuple[int, int]:
+        """Return the number of the chunk that holds an item, and the number of the item in it."""
+        both = [divmod(at, n) for at, n in zip(_coordinates(item, self.shape), self.chunk_shape, strict=True)]
+        return _number([chunk for chunk, _ in both], self.grid), _number([at for _, at in both], self.chunk_shape)
+
+    def item_of(self, number: int, within: int) -> int | None:
+        """Return the number of an item of a chunk; None if it is padding, beyond the shape."""
+        inner, outer = _coordinates(within, self.chunk_shape), _coordinates(number, self.grid)
+        at = [a * n + b for a, b, n in zip(outer, inner, self.chunk_shape, strict=True)]
+        return _number(at, self.shape) if all(a < n for a, n in zip(at, self.shape, strict=True)) else None
 
 
-def read_layout(store: Store, key: str, itemsize: int, zarr_format: int, *, signed: bool = False) -> Layout:
+def _coordinates(number: int, grid: Shape) -> Shape:
+    """Return the coordinates of a cell of a grid of one or two dimensions, by its number in row-major order."""
+    return (number,) if len(grid) == 1 else divmod(number, grid[1])
+
+
+def _number(coordinates: Sequence[int], grid: Shape) -> int:
+    """Return the number of a cell of a grid of one or two dimensions, by its coordinates."""
+    return coordinates[0] if len(grid) == 1 else coordinates[0] * grid[1] + coordinates[1]
+
+
+def metadata_key(key: str, zarr_format: int) -> str:
+    """Return the key of the metadata of an array; the array at the root of a store has the key ""."""
+    return f"{key}/{'.zarray' if zarr_format == 2 else 'zarr.json'}".removeprefix("/")
+
+
+def dtype_of(raw: Json, zarr_format: int) -> np.dtype[np.integer[Any]] | None:
+    """Return the dtype of an array of integers, with its byte order in zarr v2; None of any other array.
+
+    Args:
+        raw: The metadata.
+        zarr_format: 2 or 3.
+    """
+    stated = str(raw.get("dtype" if zarr_format == 2 else "data_type"))
+    known = re.fullmatch(r"[<>|][iu][1248]", stated) if zarr_format == 2 else stated in INTEGERS
+    return np.dtype(stated) if known else None
+
+
+def arrays_in(store: Store, zarr_format: int) -> dict[str, Json]:
+    """Return the metadata of the arrays of a store by key, of up to 64 arrays and groups, three levels deep.
+
+    The array that is the whole store has the key "".
+
+    Args:
+        store: The store.
+        zarr_format: 2 or 3.
+
+    Raises:
+        FormatError: Metadata are not a JSON object, or too large.
+    """
+    found, nodes = dict[str, Json](), [""]
+    for key in nodes:  # It grows by what is in groups.
+        raw = json_of(store, metadata_key(key, zarr_format))
+        if raw is not None and (zarr_format == 2 or raw.get("node_type") == "array"):
+            found[key] = raw
+        elif key.count("/") < _DEEPEST:
+            names = (name for name in store.names(key) if not name.startswith(".") and name not in METADATA)
+            below = (f"{key}/{name}".removeprefix("/") for name in sorted(names, key=natural_key))
+            nodes += islice(below, max(0, _LISTED - len(nodes)))
+    return found
+
+
+def read_layout(
+    store: Store, key: str, zarr_format: int, dtypes: Sequence[str] = INTEGERS, ranks: Sequence[int] = (1,)
+) -> Layout:
     """Read and check the metadata of an array.
 
     Args:
         store: Store that holds the array.
-        key: Key of the array, as "encoded_tokens" or "train/seq_starts".
-        itemsize: Bytes per item that the format demands.
+        key: Key of the array, as "encoded_tokens" or "train/seq_starts"; "" if it is the whole store.
         zarr_format: 2 or 3.
-        signed: Expect signed items (zarr 3 only). They are read as unsigned ones as well.
+        dtypes: Names of the dtypes that it may have, in either byte order.
+        ranks: Numbers of dimensions that it may have: 1, or 2.
 
     Raises:
         FormatError: The metadata are missing, or differ from the specification.
     """
-    name = f"{key}/{'.zarray' if zarr_format == 2 else 'zarr.json'}"
+    name = metadata_key(key, zarr_format)
     raw, where = json_of(store, name), store.root / name
     if raw is None:
         raise CorruptError(where, "is missing: the array has no metadata", remedy="Copy the store again")
     if raw.get("zarr_format") != zarr_format:
         raise _wrong(where, "zarr_format", zarr_format, raw.get("zarr_format"))
-    layout = _v2(where, raw, itemsize) if zarr_format == 2 else _v3(where, raw, itemsize, signed=signed)
-    if layout.chunk * itemsize > CHUNK_BYTES:
-        raise UnsafeError(
-            where,
-            "has chunks that are too large",
-            expected=f"at most {CHUNK_BYTES:,} bytes",
-            found=layout.chunk * itemsize,
-            remedy="Write the array again with smaller chunks",
-        )
+    layout = (_v2 if zarr_format == 2 else _v3)(where, raw, dtypes, ranks)
+    _check_memory(layout)
     return layout
 
 
-def _v2(where: Place, raw: Json, itemsize: int) -> Layout:
+def _check_memory(layout: Layout) -> None:
+    """Raise UnsafeError if chunks, or rows, are too large to decode."""
+    large, smaller = layout.chunk * layout.itemsize, "Write the array again with smaller chunks"
+    if large > CHUNK_BYTES:
+        expected = f"at most {CHUNK_BYTES:,} bytes"
+        raise UnsafeError(layout.where, "has chunks that are too large", expected=expected, found=large, remedy=smaller)
+    row = math.prod(layout.shape[1:]) * layout.itemsize
+    if row > _ROW_BYTES:
+        expected = f"at most {_ROW_BYTES:,} bytes"
+        raise UnsafeError(layout.where, "has rows that are too large to read", expected=expected, found=f"{row:,}")
+    if layout.chunks * layout.chunk > _PADDING * layout.length + CHUNK_BYTES:
+        what, expected = "has chunks that are almost all padding", f"at most {_PADDING} items for each item"
+        raise UnsafeError(layout.where, what, expected=expected, found=layout.chunks * layout.chunk, remedy=smaller)
+
+
+def _v2(where: Place, raw: Json, dtypes: Sequence[str], ranks: Sequence[int]) -> Layout:
     """Return the layout that a `.zarray` describes."""
-    dtype = raw.get("dtype")
-    if dtype not in (f"<u{itemsize}", f">u{itemsize}"):
-        raise _wrong(where, "dtype", f"<u{itemsize}", dtype)
-    if raw.get("dimension_separator", ".") not in (".", "/"):
-        raise _wrong(where, "dimension_separator", ". or /", raw["dimension_separator"])
+    dtype = dtype_of(raw, 2)
+    if dtype is None or dtype.name not in dtypes:
+        raise _wrong(where, "dtype", _listed([np.dtype(name).str for name in dtypes]), raw.get("dtype"))
+    separator = raw.get("dimension_separator", ".")
+    if separator not in (".", "/"):
+        raise _wrong(where, "dimension_separator", ". or /", separator)
     compressor = raw.get("compressor")
     name = compressor.get("id") if isinstance(compressor, dict) else compressor
     if compressor is not None and (not isinstance(name, str) or name not in COMPRESSORS):
         raise UnsafeError(
             where, "has a compressor that tokfmt does not read", expected=_ALLOWED, found=name, remedy=_REWRITE
         )
+    shape = _shape(where, raw, ranks)
+    if len(shape) > 1 and raw.get("order", "C") != "C":
+        what = "stores its chunks column by column, which tokfmt does not read"
+        raise UnsupportedError(where, what, expected="order C", found=raw.get("order"), remedy=_PLAIN_ORDER)
     return Layout(
         where,
-        length=_length(where, raw),
-        chunk=_one(where, "chunks", raw.get("chunks"), minimum=1),
-        itemsize=itemsize,
-        big_endian=dtype == f">u{itemsize}",
+        shape=shape,
+        chunk_shape=_numbers(where, "chunks", raw.get("chunks"), (len(shape),), minimum=1),
+        dtype=dtype,
         codecs=() if compressor is None else (str(name),),
-        delta=_filters(where, raw.get("filters"), itemsize),
-        fill=_fill(where, raw, itemsize),
+        delta=_filters(where, raw.get("filters"), dtype.itemsize),
+        fill=_fill(where, raw, dtype),
         prefix="",
+        separator=str(separator),
     )
+
+
+def _listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else "integers"
 
 
 def _filters(where: Place, value: object, itemsize: int) -> bool:
@@ -183,7 +337,7 @@ def _delta(where: Place, settings: Json, itemsize: int) -> None:
     """Raise UnsupportedError if a delta filter has another type than the array."""
     stored = settings.get("astype", settings.get("dtype"))
     for dtype in (settings.get("dtype"), stored):
-        if dtype not in (f"<i{itemsize}", f"<u{itemsize}"):
+        if not re.fullmatch(rf"[<|][iu]{itemsize}", str(dtype)):
             raise UnsupportedError(
                 where,
                 "has a delta filter of another type",
@@ -193,46 +347,49 @@ def _delta(where: Place, settings: Json, itemsize: int) -> None:
             )
 
 
-def _v3(where: Place, raw: Json, itemsize: int, *, signed: bool) -> Layout:
+def _v3(where: Place, raw: Json, dtypes: Sequence[str], ranks: Sequence[int]) -> Layout:
     """Return the layout that a `zarr.json` describes."""
     for key, value in raw.items():
         if key not in _V3_KEYS and not (isinstance(value, dict) and value.get("must_understand") is False):
             raise UnsupportedError(where, "has an extension that tokfmt does not read", found=key[:60], remedy=_PLAIN)
     if raw.get("node_type") != "array":
         raise _wrong(where, "node_type", "array", raw.get("node_type"))
-    data_type = f"{'' if signed else 'u'}int{itemsize * 8}"
-    if raw.get("data_type") != data_type:
-        raise _wrong(where, "data_type", data_type, raw.get("data_type"))
+    dtype = dtype_of(raw, 3)
+    if dtype is None or dtype.name not in dtypes:
+        raise _wrong(where, "data_type", _listed(dtypes), raw.get("data_type"))
     if raw.get("storage_transformers"):
         raise UnsupportedError(where, "has storage transformers, which tokfmt does not read", remedy=_PLAIN)
     grid, settings = _named(where, "chunk_grid", raw.get("chunk_grid"))
     if grid != "regular":
         raise _wrong(where, "chunk_grid", "regular", grid)
-    size = _one(where, "chunk_shape", settings.get("chunk_shape"), minimum=1)
+    shape = _shape(where, raw, ranks)
+    size = _numbers(where, "chunk_shape", settings.get("chunk_shape"), (len(shape),), minimum=1)
     codecs: Sequence[object] = _list(where, "codecs", raw.get("codecs"))
     chunk, shard = size, None
     if len(codecs) == 1 and _named(where, "codec", codecs[0])[0] == "sharding_indexed":
         chunk, shard, codecs = _sharding(where, _named(where, "codec", codecs[0])[1], size)
-    big_endian, delta, names = _chain(where, codecs, itemsize)
+    big_endian, delta, names = _chain(where, codecs, dtype.itemsize)
+    prefix, separator = _prefix(where, raw.get("chunk_key_encoding"))
     return Layout(
         where,
-        length=_length(where, raw),
-        chunk=chunk,
-        itemsize=itemsize,
-        big_endian=big_endian,
+        shape=shape,
+        chunk_shape=chunk,
+        dtype=dtype.newbyteorder(">" if big_endian else "<"),
         codecs=names,
         delta=delta,
-        fill=_fill(where, raw, itemsize),
-        prefix=_prefix(where, raw.get("chunk_key_encoding")),
+        fill=_fill(where, raw, dtype),
+        prefix=prefix,
+        separator=separator,
         shard=shard,
     )
 
 
-def _sharding(where: Place, settings: Json, size: int) -> tuple[int, Shard, Sequence[object]]:
-    """Return the chunk size, the shards and the inner codecs of a sharding codec."""
-    chunk = _one(where, "chunk_shape", settings.get("chunk_shape"), minimum=1)
-    if size % chunk:
-        raise _wrong(where, "chunk_shape of a shard", f"a divisor of {size}", chunk)
+def _sharding(where: Place, settings: Json, size: Shape) -> tuple[Shape, Shard, Sequence[object]]:
+    """Return the shape of a chunk, the shards and the inner codecs of a sharding codec."""
+    chunk = _numbers(where, "chunk_shape", settings.get("chunk_shape"), (len(size),), minimum=1)
+    if any(whole % part for whole, part in zip(size, chunk, strict=True)):
+        divisors, parts = (", ".join(map(str, shape)) for shape in (size, chunk))
+        raise _wrong(where, "chunk_shape of a shard", f"a divisor of {divisors}", parts)
     index = [_named(where, "codec", c) for c in _list(where, "index_codecs", settings.get("index_codecs"))]
     names = [name for name, _ in index]
     order = {name: f"{settings.get('endian', 'little')}-endian " for name, settings in index if name == "bytes"}
@@ -247,7 +404,8 @@ def _sharding(where: Place, settings: Json, size: int) -> tuple[int, Shard, Sequ
     location = settings.get("index_location", "end")
     if location not in ("start", "end"):
         raise _wrong(where, "index_location", "start or end", location)
-    shard = Shard(size // chunk, at_end=location == "end", checksum=len(names) == 2)
+    grid = tuple(whole // part for whole, part in zip(size, chunk, strict=True))
+    shard = Shard(grid, at_end=location == "end", checksum=len(names) == 2)
     if shard.index_bytes > CHUNK_BYTES:
         raise UnsafeError(where, "has too many chunks in a shard", expected="at most 8,388,607", found=shard.chunks)
     return chunk, shard, _list(where, "codecs", settings.get("codecs"))
@@ -279,14 +437,15 @@ def _refused(where: Place, name: str, expected: str) -> FormatError:
     return UnsafeError(where, "has a codec that tokfmt does not read", expected=expected, found=name, remedy=_REWRITE)
 
 
-def _prefix(where: Place, value: object) -> str:
+def _prefix(where: Place, value: object) -> tuple[str, str]:
+    """Return the first part of the names of chunk files, and what separates their numbers."""
     name, settings = _named(where, "chunk_key_encoding", value)
     separator = settings.get("separator", "/" if name == "default" else ".")
     if name not in ("default", "v2"):
         raise _wrong(where, "chunk_key_encoding", "default or v2", name)
     if separator not in (".", "/"):
         raise _wrong(where, "separator of chunk keys", ". or /", separator)
-    return f"c{separator}" if name == "default" else ""
+    return f"c{separator}" if name == "default" else "", str(separator)
 
 
 def _named(where: Place, what: str, value: object) -> tuple[str, Json]:
@@ -303,25 +462,26 @@ def _list(where: Place, what: str, value: object) -> list[object]:
     return value
 
 
-def _length(where: Place, raw: Json) -> int:
-    length = _one(where, "shape", raw.get("shape"), minimum=0)
-    if length > _LENGTH:
-        raise UnsafeError(
-            where, "declares more items than a disk holds", expected=f"at most {_LENGTH:,}", found=length, remedy=_COPY
-        )
-    return length
+def _shape(where: Place, raw: Json, ranks: Sequence[int]) -> Shape:
+    shape = _numbers(where, "shape", raw.get("shape"), ranks, minimum=0)
+    if math.prod(shape) > _LENGTH:
+        what, expected = "declares more items than a disk holds", f"at most {_LENGTH:,}"
+        raise UnsafeError(where, what, expected=expected, found=math.prod(shape), remedy=_COPY)
+    return shape
 
 
-def _one(where: Place, what: str, value: object, minimum: int) -> int:
-    """Return the only number of a one-dimensional shape; raise CorruptError for any other value."""
-    if not isinstance(value, list) or len(value) != 1 or type(value[0]) is not int or value[0] < minimum:
-        raise _wrong(where, what, f"one whole number of at least {minimum}", value)
-    return value[0]
+def _numbers(where: Place, what: str, value: object, ranks: Sequence[int], minimum: int) -> Shape:
+    """Return the numbers of a shape of one of these ranks; raise CorruptError for any other value."""
+    found = value if isinstance(value, list) and len(value) in ranks else [None]
+    if any(type(one) is not int or one < minimum for one in found):
+        expected = " or ".join("one whole number" if rank == 1 else "two whole numbers" for rank in ranks)
+        raise _wrong(where, what, f"{expected} of at least {minimum}", value)
+    return tuple(found)
 
 
-def _fill(where: Place, raw: Json, itemsize: int) -> int | None:
-    fill = raw.get("fill_value")
-    if fill is not None and (type(fill) is not int or not 0 <= fill < 1 << 8 * itemsize):
+def _fill(where: Place, raw: Json, dtype: np.dtype[np.integer[Any]]) -> int | None:
+    fill, limits = raw.get("fill_value"), np.iinfo(dtype)
+    if fill is not None and (type(fill) is not int or not limits.min <= fill <= limits.max):
         raise _wrong(where, "fill_value", "null or a whole number that fits", fill)
     return fill
 
@@ -334,14 +494,21 @@ def _wrong(where: Place, what: str, expected: object, found: object) -> FormatEr
 
 Items = NDArray[np.unsignedinteger]
 
-_KEPT = 1 << 26
-"""Maximum bytes of decoded chunks that are kept, and of shard indexes."""
+_KEPT, KEPT_BAND = 1 << 26, 1 << 28
+"""Maximum bytes of decoded chunks that are kept, and of shard indexes; of the chunks of a band of rows, which are read
+together."""
 
 _OPEN = 64
 """Number of chunk files that stay open with their headers. To open one costs as much as to decode a sequence."""
 
 _ABSENT = 1 << 20
 """Maximum items in absent chunks, plus 16 for each item in a chunk that exists."""
+
+_WHOLE = re.compile("0|[1-9][0-9]{0,16}")  # a number in the name of a chunk file
+
+_WHOLLY, _RATIO = 1 << 30, 1100
+"""Bytes of an array that is read as a whole, and their maximum ratio to the stored bytes if there are more of them:
+compressors of token IDs reach no more."""
 
 _STARTS = 8
 """Bytes of an entry of `seq_starts`."""
@@ -359,11 +526,11 @@ class Array:
     Args:
         store: Store that holds the array.
         key: Key of the array in the store.
-        itemsize: Bytes per item, 4 or 8.
         zarr_format: 2 or 3.
+        dtypes: See `read_layout`.
+        ranks: See `read_layout`.
         fill: Read an absent chunk as the fill value.
-        signed: See `read_layout`.
-        length: Number of items that count, if the shape has room for more.
+        length: Number of items that count, if the shape of one dimension has room for more.
 
     Attributes:
         layout: Checked metadata.
@@ -377,25 +544,24 @@ class Array:
         self,
         store: Store,
         key: str,
-        itemsize: int,
         zarr_format: int,
+        dtypes: Sequence[str] = INTEGERS,
+        ranks: Sequence[int] = (1,),
         *,
         fill: bool,
-        signed: bool = False,
         length: int | None = None,
     ) -> None:
-        self.layout = read_layout(store, key, itemsize, zarr_format, signed=signed)
+        layout = read_layout(store, key, zarr_format, dtypes, ranks)
         if length is not None:
-            self.layout = replace(self.layout, length=min(length, self.layout.length))
-        self.key, self._store = key, store
+            layout = replace(layout, shape=(min(length, layout.length),))
+        self.layout, self.key, self._store = layout, key, store
         present = self._present()
-        files = self.layout.files
-        self.extra = present[present >= files]
-        self.absent = self._missing(present[present < files])
-        self._chunks = Recent[int, Items](_KEPT)
+        self.extra = present[present >= layout.files]
+        self.absent = self._missing(present[present < layout.files])
+        self._chunks = Recent[int, Items](max(_KEPT, min(KEPT_BAND, layout.band_bytes)))
         self._indexes = Recent[int, NDArray[np.uint64]](_KEPT)
         self._open = Recent[int, tuple[Blob, codecs.BloscFrame]](_OPEN)
-        self._only_zero = itemsize == _STARTS and self.layout.length == 1
+        self._only_zero = layout.itemsize == _STARTS and layout.length == 1
         self.fill = fill
 
     def filled(self) -> Array:
@@ -424,9 +590,10 @@ class Array:
         first = int(self.absent[0])
         if layout.fill is not None:
             return self.hole_at(first, count)
+        what = f"is missing: {count:,} of {layout.files:,} chunks of {self.name} are not there"
         return CorruptError(
             self._store.root / self._chunk_key(first),
-            f"is missing: {count:,} of {layout.files:,} chunks of {self.key} are not there, and its fill_value is null",
+            f"{what}, and its fill_value is null",
             remedy="Copy the store again",
         )
 
@@ -436,19 +603,43 @@ class Array:
         return self._store.root / self.key
 
     @property
+    def length(self) -> int:
+        """Number of items."""
+        return self.layout.length
+
+    @property
     def dtype(self) -> np.dtype[np.unsignedinteger]:
-        """Dtype of the items that `read` returns: uint32 or uint64, native byte order."""
+        """Dtype of the items that `read` returns: unsigned, native byte order. Signed items keep their bits."""
         return np.dtype(f"u{self.layout.itemsize}")
 
+    @property
+    def name(self) -> str:
+        """Key of the array, or the name of the store for an array that is the whole store, for messages."""
+        return self.key or self._store.root.name
+
+    def _below(self, name: str) -> str:
+        """Return the key of a file or directory of the array."""
+        return f"{self.key}/{name}" if self.key else name
+
     def _present(self) -> NDArray[np.int64]:
-        """Return the numbers of the chunk files that exist, ascending."""
-        prefix = self.layout.prefix
-        if prefix.endswith("/"):
-            names, prefix = self._store.names(f"{self.key}/{prefix[:-1]}"), ""
-        else:
-            names = self._store.names(self.key)
-        plain = (name[len(prefix) :] for name in names if name.startswith(prefix))
-        numbers = (int(n) for n in plain if n.isascii() and n.isdigit() and len(n) < 18 and (n[0] != "0" or n == "0"))
+        """Return the numbers of the chunk files that exist, ascending; at least `layout.files` if beyond the shape."""
+        layout, prefix = self.layout, self.layout.prefix
+        folder, lead = (self._below(prefix[:-1]), "") if prefix.endswith("/") else (self.key, prefix)
+        names: Iterator[str] = iter(self._store.names(folder))
+        if len(layout.shape) > 1 and layout.separator == "/":
+            outer = [name for name in names if _WHOLE.fullmatch(name)]
+            names = (f"{first}/{name}" for first in outer for name in self._store.names(f"{folder}/{first}"))
+        plain = (name[len(lead) :].split(layout.separator) for name in names if name.startswith(lead))
+        grid = layout.file_grid
+        found = [
+            [int(part) for part in parts]
+            for parts in plain
+            if len(parts) == len(grid) and all(map(_WHOLE.fullmatch, parts))
+        ]
+        numbers = (
+            _number(at, grid) if len(grid) == 1 or all(a < n for a, n in zip(at, grid, strict=True)) else layout.files
+            for at in found
+        )
         return np.sort(np.fromiter(numbers, np.int64))
 
     def _missing(self, present: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -457,7 +648,7 @@ class Array:
         if there == layout.files:
             return np.empty(0, np.int64)
         absent = min((layout.files - there) * layout.file_items, layout.length)
-        self._bounded(layout.where, absent, there * layout.file_items)
+        self._bounded(layout.where, absent, min(there * layout.file_items, layout.length))
         return np.setdiff1d(np.arange(layout.files), present, assume_unique=True)
 
     def hole_at(self, first: int, count: int, shard: Place | None = None) -> CorruptError:
@@ -473,7 +664,7 @@ class Array:
         what = f"chunk {first:,} is not in its shard" if shard else "is missing"
         return CorruptError(
             shard or self._store.root / self._chunk_key(first),
-            f"{what}: {count:,} of {of:,} chunks of {self.key} {'are' if count > 1 else 'is'} not there",
+            f"{what}: {count:,} of {of:,} chunks of {self.name} {'are' if count > 1 else 'is'} not there",
             remedy="Copy the store again; if its writer left out chunks that hold only the fill value, "
             f"--from-opt holes=fill reads them as {fill}",
         )
@@ -483,44 +674,86 @@ class Array:
         if absent > _ABSENT + 16 * present:
             raise UnsafeError(
                 path,
-                f"declares {absent + present:,} items of {self.key}, but almost all of its chunks are absent",
+                f"declares {absent + present:,} items of {self.name}, but almost all of its chunks are absent",
                 expected=f"at least {absent // 17:,} items in chunks that are there",
                 found=present,
                 remedy="Copy the store again",
             )
 
     def _chunk_key(self, number: int) -> str:
-        return f"{self.key}/{self.layout.prefix}{number}"
+        return self._below(self.layout.file_key(number))
 
     def stored_bytes(self) -> int:
         """Return the bytes of all chunk files together."""
         numbers = np.setdiff1d(np.arange(self.layout.files), self.absent, assume_unique=True)
         return sum(self._file(number).size for number in numbers.tolist())
 
+    def check_memory(self) -> None:
+        """Raise UnsafeError if the whole array takes over 1 GiB of memory and over 1,100 times its stored bytes."""
+        size = self.layout.length * self.layout.itemsize
+        if size > _WHOLLY and size > _RATIO * self.stored_bytes():
+            raise UnsafeError(
+                self.path,
+                f"would take {size:,} bytes of memory",
+                found=f"{self.stored_bytes():,} bytes stored",
+                remedy=f"Write {self.name} again without a compressor, if it is to be trusted",
+            )
+
     def read(self, start: int, stop: int) -> Items:
         """Return items `start <= i < stop` as a new array; 0 <= start <= stop <= layout.length."""
+        layout = self.layout
+        if len(layout.shape) > 1 and start < stop:
+            width = layout.shape[1]
+            first = start // width
+            rows = self._rows(first, -(-stop // width)).reshape(-1)
+            return rows[start - first * width : stop - first * width]
         out = np.empty(stop - start, self.dtype)
-        size = self.layout.chunk
+        size = layout.chunk
         for number in range(start // size, -(-stop // size)):
             base = number * size
             a, b = max(start, base), min(stop, base + size)
             self._part(number, a - base, b - base, out[a - start : b - start])
         return out
 
+    def _rows(self, first: int, last: int) -> Items:
+        """Return rows `first <= i < last` of an array of two dimensions."""
+        layout, out = self.layout, np.empty((last - first, self.layout.shape[1]), self.dtype)
+        (deep, wide), (_, across) = layout.chunk_shape, layout.grid
+        for band in range(first // deep, -(-last // deep)):
+            a, b = max(first, band * deep), min(last, (band + 1) * deep)
+            for column in range(across):
+                items = self._whole(band * across + column)
+                target = out[a - first : b - first, column * wide : (column + 1) * wide]
+                if items is None:
+                    target[...] = self._filler
+                else:
+                    target[...] = items.reshape(deep, wide)[a - band * deep : b - band * deep, : target.shape[1]]
+        return out
+
+    @property
+    def _filler(self) -> int:
+        """The bits of the fill value as an unsigned item."""
+        return (self.layout.fill or 0) % (1 << 8 * self.layout.itemsize)
+
+    def _whole(self, number: int) -> Items | None:
+        """Return all items of a chunk, which is kept; None if it is absent and reads as the fill value."""
+        kept = self._chunks.get(number)
+        if kept is None:
+            blob = self.blob(number)
+            if blob is None:
+                return None
+            kept = self.decoded(blob)
+            self._chunks.put(number, kept, kept.nbytes)
+        return kept
+
     def _part(self, number: int, a: int, b: int, out: Items) -> None:
         """Write items `a <= i < b` of a chunk to `out`."""
         layout = self.layout
-        kept = self._chunks.get(number)
-        if kept is None:
-            if layout.codecs == ("blosc",) and not layout.delta and self._directly(number, a, b, out):
-                return
-            blob = self.blob(number)
-            if blob is None:
-                out[:] = layout.fill or 0
-                return
-            kept = self.decoded(blob)
-            self._chunks.put(number, kept, kept.nbytes)
-        out[:] = kept[a:b]
+        is_blosc = layout.codecs == ("blosc",) and not layout.delta
+        if is_blosc and self._chunks.get(number) is None and self._directly(number, a, b, out):
+            return
+        kept = self._whole(number)
+        out[:] = self._filler if kept is None else kept[a:b]
 
     def _directly(self, number: int, a: int, b: int, out: Items) -> bool:
         """Decode a whole chunk into `out`, or only the blocks of a small part; return False if neither applies."""
@@ -567,7 +800,7 @@ class Array:
         shard = self.layout.shard
         if shard is None:
             return None if self._is_filled(number) else self._file(number)
-        home, within = divmod(number, shard.chunks)
+        home, within = self.layout.home(number)
         if self._is_filled(home):
             return None
         file = self._file(home)
@@ -598,18 +831,26 @@ class Array:
             if shard.checksum:
                 codecs.check_crc32c(file.path, raw)
             index = np.frombuffer(raw, "<u8", 2 * shard.chunks).reshape(-1, 2)
-            used = index[: self.layout.chunks - number * shard.chunks]
+            used = index[self._used(number)]
             there = int(np.count_nonzero(used[:, 1] != _NOWHERE))
             self._bounded(file.path, (len(used) - there) * self.layout.chunk, there * self.layout.chunk)
             self._indexes.put(number, index, index.nbytes)
         return index
 
+    def _used(self, number: int) -> NDArray[np.bool_]:
+        """Return bool[chunks per shard]: which chunks of a shard are within the shape."""
+        layout = self.layout
+        inner = layout.shard.grid if layout.shard else layout.grid
+        places = _coordinates(number, layout.file_grid)
+        axes = [a * n + np.arange(n) < total for a, n, total in zip(places, inner, layout.grid, strict=True)]
+        return axes[0] if len(axes) == 1 else np.logical_and.outer(*axes).reshape(-1)
+
     def byte_offset(self, item: int) -> ByteOffset:
         """Return the byte offset of an item: exact if it is stored without compression, else that of its chunk."""
         layout = self.layout
-        number, within = divmod(item, layout.chunk)
+        number, within = layout.in_chunk(item)
         blob = self.blob(number)
-        detail = f"chunk {number:,} of {self.key}"
+        detail = f"chunk {number:,} of {self.name}"
         if blob is None:
             return ByteOffset(
                 layout.where, 0, None, f"{detail} is absent and reads as its fill value {layout.fill or 0}"
@@ -624,28 +865,32 @@ class Array:
 
     def origin(self, chunk: int) -> Origin:
         """Return the place of the file that holds an existing chunk."""
-        return self._store.origin(self._chunk_key(chunk // (self.layout.shard.chunks if self.layout.shard else 1)))
+        return self._store.origin(self._chunk_key(self.layout.home(chunk)[0]))
 
     def position(self, path: Place, offset: int) -> int | None:
         """Return the item at a byte offset of a file, or the first of the chunk there; None if there is neither."""
         layout, found = self.layout, self._store.key_at(path, offset)
-        lead = f"{self.key}/{layout.prefix}"
+        lead = self._below(layout.prefix)
         name = found[0].removeprefix(lead) if found and found[0].startswith(lead) else ""
-        if not found or not name.isdecimal() or not name.isascii() or int(name) >= layout.files:
+        parts = [int(part) for part in name.split(layout.separator) if _WHOLE.fullmatch(part)]
+        grid = layout.file_grid
+        if not found or len(parts) != len(grid) or any(a >= n for a, n in zip(parts, grid, strict=True)):
             return None
-        number, at = int(name), found[1]
-        if not 0 <= at < self._file(number).size:
+        home, at, within = _number(parts, grid), found[1], 0
+        if found[0] != self._chunk_key(home) or not 0 <= at < self._file(home).size:
             return None
         if layout.shard is not None:
-            index = self._shard_index(self._file(number), number, layout.shard).astype(np.int64)
+            index = self._shard_index(self._file(home), home, layout.shard).astype(np.int64)
             held = np.flatnonzero((index[:, 0] <= at) & (at < index[:, 0] + index[:, 1]))
             if not len(held):
                 return None
-            number, at = number * layout.shard.chunks + int(held[0]), at - int(index[held[0], 0])
+            within, at = int(held[0]), at - int(index[held[0], 0])
+        number = layout.chunk_of(home, within)
+        if number is None:
+            return None
         exact = layout.plain and self._store.origin(found[0]).exact
-        within = at // layout.itemsize if exact else 0
-        item = number * layout.chunk + within
-        return item if within < layout.chunk and item < layout.length else None
+        item = at // layout.itemsize if exact else 0
+        return layout.item_of(number, item) if item < layout.chunk else None
 
     def _is_filled(self, number: int) -> bool:
         """Return True if a chunk file is absent and reads as the fill value.

@@ -338,3 +338,20 @@ def json_of(store: Store, key: str) -> Mapping[str, object] | None:
             blob.path, "is too large for metadata", expected="at most 1 MiB", found=f"{blob.size:,} bytes"
         )
     return parsed_object(blob.path, blob.read(0, blob.size), "Copy the store again")
+
+
+def zarr_format_of(store: Store) -> int:
+    """Return the version of zarr that the metadata at the root of a store have: 2 or 3; 2 without any.
+
+    Raises:
+        CorruptError: It has metadata of both.
+    """
+    names = store.names("")
+    v2, v3 = not names.isdisjoint((".zarray", ".zgroup", ".zattrs")), "zarr.json" in names
+    if v2 and v3:
+        raise CorruptError(
+            store.root,
+            "holds metadata of zarr 2 and of zarr 3; they may differ",
+            remedy="Remove zarr.json, or the files whose names begin with .z",
+        )
+    return 3 if v3 else 2
