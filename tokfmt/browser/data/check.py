@@ -52,6 +52,16 @@ def checked(session: Session, job: Job, *, deep: bool = False, tokenizer: str | 
     return found
 
 
+def known(session: Session) -> CheckReport | None:
+    """Return the result of the check that ran before.
+
+    Raises:
+        TokfmtError: The files have changed since they were opened.
+    """
+    session.check_unchanged()
+    return session.verdict
+
+
 def explained(code: str) -> Explanation | None:
     """Return the explanation of a code; None for one of a plug-in without any."""
     from tokfmt.commands.check import explain

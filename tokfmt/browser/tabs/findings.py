@@ -14,7 +14,7 @@ from textual.message import Message
 from textual.widgets import Static
 
 from tokfmt.browser import keys
-from tokfmt.browser.data.check import checked, explained, place_of_finding, row_of_finding
+from tokfmt.browser.data.check import checked, explained, known, place_of_finding, row_of_finding
 from tokfmt.browser.data.lines import SEVERITIES, FindingLines
 from tokfmt.browser.data.outline import Bytes, bytes_of
 from tokfmt.browser.data.session import Session, Vocabulary, may_hold
@@ -137,7 +137,7 @@ class FindingsTab(Working):
         if session.verdict is None or session.vocabulary is not self._vocabulary:
             self._check(deep=False)
         else:
-            self._list()
+            self.begin(lambda _: known(session), self._found)
 
     def enter(self) -> None:
         self.list.focus()
