@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple, Protocol
@@ -653,7 +653,7 @@ class Format(ABC):
 
     def row_traits(self, options: Any, seq_len: int) -> WriterTraits:
         """Return the same as `writer_traits`, for the writer of rows of `seq_len` tokens; see `SampleRows`."""
-        raise TypeError(f"the format {self.name} stores_rows, and defines no row_traits")
+        return replace(self.writer_traits(options), sample_length=seq_len)
 
     # Checks, repairs and the parts of files
 
