@@ -53,7 +53,7 @@ import numpy as np
 from tokfmt.base.options import option
 from tokfmt.core.annotation import Part, bounded_entries, shown
 from tokfmt.core.findings import Audit, Code, Finding, Problem, fatal
-from tokfmt.core.format import Confidence, Hints, Probe, Target, TokenWriter, WriterTraits
+from tokfmt.core.format import Confidence, Hints, Probe, SampleRows, Target, TokenWriter, WriterTraits
 from tokfmt.core.ragged import Offsets, offsets_of
 from tokfmt.core.reader import Inner, Separators, TokenReader, windows
 from tokfmt.errors import CorruptError, OptionError, UnsafeError, UnsupportedError, missing_package
@@ -244,9 +244,9 @@ class RowWriter(Writer):
 
     separators, names = Separators.NONE, "shard_00000.npy"
 
-    def __init__(self, path: Path, options: WriteOptions, target: Target, seq_len: int) -> None:
+    def __init__(self, path: Path, options: WriteOptions, target: Target, rows: SampleRows) -> None:
         super().__init__(path, options, target)
-        self.seq_len = seq_len
+        self.seq_len = rows.seq_len
 
     def file_tokens(self) -> int | None:
         return None
@@ -345,21 +345,12 @@ class ArrayFormat(FlatFormat):
     }
 
     def writer(self, path: Path, options: WriteOptions, target: Target) -> TokenWriter:
+        if target.rows is not None:
+            return RowWriter(path, options, target, target.rows)
         return (PairWriter if options.boundaries == "cu_seqlens" else Writer)(path, options, target)
 
     def writer_traits(self, options: WriteOptions) -> WriterTraits:
         return (PairWriter if options.boundaries == "cu_seqlens" else Writer).traits(options)
-
-    def row_writer(
-        self,
-        path: Path,
-        options: WriteOptions,
-        target: Target,
-        seq_len: int,
-        shifted: bool,  # noqa: ARG002 - labels are not stored, as they follow from the rows
-    ) -> RowWriter:
-        """See `Format.row_writer`."""
-        return RowWriter(path, options, target, seq_len)
 
     def row_traits(self, options: WriteOptions, seq_len: int) -> WriterTraits:
         """See `Format.row_traits`."""
