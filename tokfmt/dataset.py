@@ -451,7 +451,7 @@ class Dataset:
         try:
             import pyarrow as pa
         except ImportError as error:
-            raise MissingDependencyError("pyarrow", "arrow", "a table of Arrow") from error
+            raise MissingDependencyError("pyarrow", "a table of Arrow") from error
         ids = pa.from_numpy_dtype(self._dtype)
         columns = {"sequence": pa.int64(), "length": pa.int64(), "tokens": pa.large_list(ids)}
         schema = pa.schema(list(columns.items()))

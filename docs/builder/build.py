@@ -31,7 +31,7 @@ def unbroken(html: str) -> str:
         text = found[1].replace("<wbr>", "")
         if len(text) <= _SHORT and "&#124;" not in text:
             return found[0]
-        parts = re.split(r"( |/|,|::|&#124;|\|)", text)
+        parts = re.split(r"( |/(?=...)|,|::|&#124;|\|)", text)
         return f"<code>{''.join(f'{part}<wbr>' if k % 2 else word(part) for k, part in enumerate(parts))}</code>"
 
     parts = re.split(r"(<pre.*?</pre>)", html, flags=re.DOTALL)

@@ -136,6 +136,21 @@ def test_a_missing_tokenizer_library_is_named(monkeypatch):
         tokfmt.stats(FIXTURES / "text" / "corpus.jsonl", tokenizer=str(FIXTURES / "tokenizer"))
 
 
+@pytest.mark.parametrize(
+    ("receipt", "command"),
+    [
+        ("uv-receipt.toml", "uv tool install tokfmt -w h5py -w isal"),
+        ("pipx_metadata.json", "pipx inject tokfmt h5py isal"),
+        ("pyvenv.cfg", "pip install 'tokfmt[hdf5]'"),
+    ],
+)
+def test_a_missing_package_is_added_to_the_tool_that_tokfmt_is(receipt, command, tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "prefix", str(tmp_path))
+    (tmp_path / receipt).touch()
+    said = str(MissingDependencyError("h5py isal", "hdf5", "hdf5"))
+    assert said == f"hdf5 needs the packages h5py, isal: {command}"
+
+
 def test_a_module_of_tokfmt_that_is_missing_is_a_bug():
     from tokfmt.errors import missing_package
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 import unicodedata
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -53,7 +53,6 @@ from tokfmt.browser.widgets.reader import Reader
 from tokfmt.browser.widgets.sequence_list import SequenceList
 from tokfmt.browser.widths import Anchored, answered
 from tokfmt.browser.work import Work
-from tokfmt.errors import TokfmtError
 from tokfmt.wording import counted, printable
 
 if TYPE_CHECKING:
@@ -621,6 +620,10 @@ class Browser(TypeAhead):
         else:
             self.notify("A comparison needs two datasets: tokfmt browse A B --diff")
 
+    def action_list(self, words: str) -> None:
+        """List the rows that a query finds; all of them for ""."""
+        self.go(Spot(words=words))
+
     def action_unfilter(self) -> None:
         self.sequences.filter("")
 
@@ -769,42 +772,6 @@ class Browser(TypeAhead):
 
         return corrected(self.export_screenshot(title=self.TITLE if title is None else title))
 
-    async def ask_line(
-        self,
-        text: str,
-        then: Callable[[str], object],
-        value: str = "",
-        check: Callable[[str], str] | None = None,
-        refused: str = "",
-        recent: Sequence[str] = (),
-        at_once: Collection[str] = (),
-        meanwhile: Callable[[str | None], object] | None = None,
-    ) -> None:
-        """Ask for a line and call `then` with it. Return when the question is on the screen, to get all typed keys.
-
-        Args:
-            text: The question.
-            then: Called with the line; a TokfmtError is shown.
-            value: The line at first.
-            check: See `Question`.
-            refused: Title of the message about a TokfmtError.
-            recent: See `Question`.
-            at_once: See `Question`.
-            meanwhile: See `Question`; called with None if the question is left.
-        """
-        from tokfmt.browser.dialogs import Question
-
-        def answered(answer: str | None) -> None:
-            try:
-                if answer:
-                    then(answer)
-                elif meanwhile is not None:
-                    meanwhile(None)
-            except TokfmtError as error:
-                self.notify(str(error), title=refused, severity="error", markup=False)
-
-        await self.push_screen(Question(text, value, check, recent, at_once, meanwhile), answered)
-
     def copy(self, text: str, description: str = "") -> None:
         """Copy a text, and show where it is now.
 
@@ -841,6 +808,7 @@ class Browser(TypeAhead):
             what: The records in words.
             stem: Name of the file at first, without its suffix.
         """
+        from tokfmt.browser.dialogs import Question
 
         def written(outcome: object) -> None:
             failed = isinstance(outcome, Exception)
@@ -851,7 +819,7 @@ class Browser(TypeAhead):
             self._exports.begin(path, lambda _: saved(json_lines(records), path), written)
 
         question = f"Write {what} as JSON lines to"
-        await self.ask_line(question, save, free_name(stem, ".jsonl"), refusal, "Not written")
+        await Question(question, save, free_name(stem, ".jsonl"), refusal).ask(self)
 
     def action_command_palette(self) -> None:
         """Show the list of commands."""

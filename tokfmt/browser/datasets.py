@@ -313,13 +313,13 @@ class Datasets(Dialog[None]):
     def action_filter(self) -> None:
         """Ask for a part of the names of the datasets to list."""
 
-        def answered(words: str | None) -> None:
+        def listed(words: str | None) -> None:
             if words is not None:
                 self._catalog.filter(words)
                 self.query_one(CatalogList).point_at(0)
                 self._say()
 
-        self.app.push_screen(Question("List only datasets named like", self._catalog.words), answered)
+        self.app.push_screen(Question("List only datasets named like", listed, self._catalog.words), listed)
 
     def action_columns(self) -> None:
         """Ask for the column that orders the list."""

@@ -1,22 +1,28 @@
 """Arrays of token IDs as people save them: NumPy's `.npy` and `.npz`, HDF5 datasets, zarr arrays, and bare integers.
 
-    X.npy         0 .. 5   93 4E 55 4D 50 59     6, 7   version: 1.0, 2.0 or 3.0
-                  8 ..     length of the header, u16 (1.0) or u32 (2.0, 3.0), little-endian
-                  10, 12   {'descr': '<u2', 'fortran_order': False, 'shape': (N,), }, spaces, 0A
-                  ..       the integers; the header states their dtype and byte order
-    X.npz         a zip of NAME.npy, stored or deflated
-    X.h5          datasets of integers, contiguous, or in chunks (deflate, shuffle, fletcher32)
-    X.zarr        a store of zarr v2 or v3, or a zip of one: an array of integers, or a group of arrays and groups, in
-                  chunks (blosc, zstd, lz4, gzip, zlib, delta, crc32c) and shards
-    X_ids.npy     tokens of PaddleNLP, and X_idx.npz: lens, the length of each sentence; sents, 0 and the sums of lens;
-                  docs, 0 and the sentences up to the end of each document (without it, each sentence is one)
-    FOLDER        *.npy or *.h5, one stream in natural order of their names; or one of these:
-                  tokens.npy or input_ids.npy (N,), and cu_seqlens.npy or offsets.npy (D + 1,): 0, the ends of D
-                  documents; or lengths.npy (D,); other arrays beside them are not read
-                  tokens.bin, metadata.json {"dtype"} and index.npy (D, 2): first token and length of each document
-                  PREFIX_K.bin and metadata.yaml with tokenized_info (tatm): each file ends in zeros that fill it
-    X and X.json  rows of seq_length + 1 u32, num_samples of them (Model-Optimizer), each of which begins with the last
-                  token of the row before; a new stream begins at row num_samples * w // workers of worker w
+    file                            content
+    X.npy                           the header below, and integers
+    X.npz                           a zip of NAME.npy, stored or deflated
+    X.h5                            datasets of integers, contiguous, or in chunks (deflate, shuffle, fletcher32)
+    X.zarr                          a store of zarr v2 or v3, or a zip of one: an array of integers, or a group of
+                                    arrays and groups, in chunks (blosc, zstd, lz4, gzip, zlib, delta, crc32c), shards
+    FOLDER/*.npy, FOLDER/*.h5       one stream in natural order of the names, unless one of the next rows applies
+    tokens.npy and cu_seqlens.npy   (N,) and (D + 1,): 0, and the ends of D documents; also input_ids.npy, and
+                                    offsets.npy or lengths.npy (D,). Other arrays beside them are not read
+    tokens.bin and index.npy        with metadata.json {"dtype"}; (D, 2): first token and length of each document
+    PREFIX_K.bin and metadata.yaml  tatm, with tokenized_info: each file ends in zeros that fill it
+    X_ids.npy and X_idx.npz         PaddleNLP: tokens; lens, the length of each sentence; sents, 0 and the sums of lens;
+                                    docs, 0 and the sentences up to the end of each document, or none: each is one
+    X and X.json                    Model-Optimizer: num_samples rows of seq_length + 1 u32, each of which begins with
+                                    the last token of the row before; a new stream begins at row
+                                    num_samples * w // workers of worker w
+
+    bytes of X.npy   content
+    0 .. 5           93 4E 55 4D 50 59
+    6, 7             version: 1.0, 2.0 or 3.0
+    8 ..             length of the header, u16 (1.0) or u32 (2.0, 3.0), little-endian
+    10 .. or 12 ..   {'descr': '<u2', 'fortran_order': False, 'shape': (N,), }, spaces, 0A
+    ..               the integers; the header states their dtype and byte order
 
 - One dimension is a stream. Two are rows, which are samples; `view=documents` reads them as one stream.
 - Of an .npz: the only array; or `tokens` or `input_ids`, with `cu_seqlens`, `offsets` or `lengths`; or arr_0, arr_1

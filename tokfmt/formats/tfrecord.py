@@ -1,11 +1,12 @@
 """TFRecord files of token IDs or text, as TensorFlow writes them for T5, GPT-Neo and MaxText.
 
-    record      0 .. 7       u64 little-endian: n, the length of the data
-                8 .. 11      u32 masked CRC-32C of these 8 bytes
-                12 .. n + 11 data: tf.train.Example, or bare integers
-                n + 12 ..    u32 masked CRC-32C of the data
-    masked CRC  (crc >> 15 | crc << 17) + 0xA282EAD8, modulo 2^32
+    bytes of a record  content
+    0 .. 7             u64 little-endian: n, the length of the data
+    8 .. 11            u32 masked CRC-32C of these 8 bytes
+    12 .. n + 11       data: tf.train.Example, or bare integers
+    n + 12 .. n + 15   u32 masked CRC-32C of the data
 
+- The masked CRC is (crc >> 15 | crc << 17) + 0xA282EAD8, modulo 2^32.
 - Records follow each other, without a header or a count. A file of 0 bytes has no records.
 - The whole file may be gzip or zlib, under any name.
 - Of an Example, the feature input_ids, tokens, inputs or text is read, or the only one with lists of integers, or

@@ -1,7 +1,8 @@
 """WebDataset: tar archives whose samples hold token IDs, as OpenLM and DCLM train on, and a manifest.
 
-    FOLDER/manifest.jsonl     {"shard": NAME, "num_sequences": samples} a line, in the order of training; older ones say
-                              num_chunks
+    file                      content
+    FOLDER/manifest.jsonl     one {"shard": NAME, "num_sequences": samples} per line, in the order of training; older
+                              ones have num_chunks
     FOLDER/NAME.tar           members KEY.EXT, where KEY ends at the first dot after the last slash
     member of a tar           header of 512 bytes (ustar, GNU or PAX), the content, zeros to a multiple of 512
     end of a tar              two blocks of zeros, perhaps more

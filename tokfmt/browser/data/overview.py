@@ -137,7 +137,7 @@ def _section(name: str, facts: Iterable[Fact]) -> list[Fact]:
 
 def _lists(words: str) -> str:
     """Return the action that lists the rows of a query."""
-    return f"list({words!r})"
+    return f"app.list({words!r})"
 
 
 def _sizes(found: Statistics | None, session: Session) -> Iterator[Fact]:

@@ -359,13 +359,7 @@ class SearchResults:
 
     def of(self, row: int) -> range | None:
         """Return the first kept hit of a row; None without one."""
-        with self._lock:
-            for leg in self._legs:
-                rows, starts, stops = leg.results.columns
-                at = int(np.searchsorted(rows, row))
-                if at < len(rows) and int(rows[at]) == row:
-                    return range(int(starts[at]), int(stops[at]))
-        return None
+        return next(iter(self.within(row, -1, 1 << 62, 1)), None)
 
     def _at(self, number: int, *, wrapped: bool) -> Found:
         left = number
@@ -496,14 +490,18 @@ class SearchJob:
 
     # in both: these methods read, and are for a worker
 
+    def _start(self, row: int) -> int:
+        """Return the first position of a row on the token axis; 0 without one."""
+        span = fetched_span(self.scope.port, row)
+        return span.start or 0 if isinstance(span, Span) else 0
+
     def at(self, where: Where, *, end: bool = False) -> int:
         """Return a position in the unit of the starts of hits; with `end`, the last one that the unit covers."""
         row, unit = where
         if self._translated:
             start, stop = self._characters(row, unit, unit + 1)
             return max(start, stop - 1) if end else start
-        span = fetched_span(self.scope.port, row)
-        return unit + (span.start or 0 if isinstance(span, Span) else 0)
+        return unit + self._start(row)
 
     def first(self, where: Where) -> Found | None:
         """Return the first hit at or after a position."""
@@ -522,8 +520,7 @@ class SearchJob:
         """Return the row and the unit of a hit."""
         if self._translated:
             return found.row, self._units(found.row, [range(found.start, found.stop)])[0].start
-        span = fetched_span(self.scope.port, found.row)
-        return found.row, max(0, found.start - (span.start or 0)) if isinstance(span, Span) else 0
+        return found.row, max(0, found.start - self._start(found.row))
 
     def first_in(self, row: int) -> range | None:
         """Return the first kept hit of a row, as an interval of units; None without one."""
@@ -532,8 +529,7 @@ class SearchJob:
             return None
         if self._translated:
             return self._units(row, [found])[0]
-        span = fetched_span(self.scope.port, row)
-        start = span.start or 0 if isinstance(span, Span) else 0
+        start = self._start(row)
         return range(found.start - start, found.stop - start)
 
     def visible(self, row: int, first: int, last: int) -> list[range]:
@@ -542,8 +538,7 @@ class SearchJob:
             return []
         if self._translated:
             return self._units(row, self.results.within(row, *self._characters(row, first, last)))
-        span = fetched_span(self.scope.port, row)
-        start = span.start or 0 if isinstance(span, Span) else 0
+        start = self._start(row)
         found = self.results.within(row, start + first, start + last)
         return [range(hit.start - start, hit.stop - start) for hit in found]
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from tokfmt.browser.data.layout import Pieces, TokenStyle
-from tokfmt.browser.data.opening import Opening, Stamp, identity_of, opened, recipe_of, samples_of, stamp_of
+from tokfmt.browser.data.opening import Opening, Stamp, identity_of, opened, recipe_of, stamp_of
 from tokfmt.browser.data.rows import Characters, Damage, RecordSource, RowSource, Span, View, fetched_span
 from tokfmt.browser.data.state import recall, remember, remember_later
 from tokfmt.browser.data.workers import Job, said
@@ -464,24 +464,6 @@ def tokens_of(session: Session) -> str:
     """Return the number of tokens of a dataset in words; "" for records, whose tokens are not counted."""
     reader = session.view.reader
     return "" if isinstance(reader, RecordReader) else counted(reader.info.tokens, "token")
-
-
-class Mixture(NamedTuple):
-    """What is known of a recipe at once.
-
-    Attributes:
-        sources: The number of its sources.
-        of_samples: It makes samples, not documents.
-    """
-
-    sources: int
-    of_samples: bool
-
-
-def mixture_of(session: Session) -> Mixture | None:
-    """Return what is known of the recipe of a view; None for another dataset."""
-    recipe = recipe_of(session.view.reader)
-    return None if recipe is None else Mixture(len(recipe.sources), samples_of(recipe) is not None)
 
 
 def has_parts(port: RowSource) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -14,7 +14,6 @@ from tokfmt.browser.data.spots import Spot
 from tokfmt.browser.data.workers import Job
 from tokfmt.browser.widgets.loading import WithLoader
 from tokfmt.browser.work import Work
-from tokfmt.errors import TokfmtError
 
 if TYPE_CHECKING:
     from tokfmt.browser.data.types import SourceRequest
@@ -76,18 +75,6 @@ class Host(Protocol):
         self, split: str, numbers: Sequence[int] | None = None, then: Callable[[], None] = lambda: None
     ) -> None: ...
 
-    async def ask_line(
-        self,
-        text: str,
-        then: Callable[[str], object],
-        value: str = "",
-        check: Callable[[str], str] | None = None,
-        refused: str = "",
-        recent: Sequence[str] = (),
-        at_once: Collection[str] = (),
-        meanwhile: Callable[[str | None], object] | None = None,
-    ) -> None: ...
-
     async def export_lines(self, records: Iterable[Mapping[str, object]], what: str, stem: str) -> None: ...
 
 
@@ -140,19 +127,13 @@ class Tab(WithLoader, Container):
             otherwise: The notification if `find` returns None.
         """
 
-        def tried() -> Where | str:
-            try:
-                return find() or otherwise
-            except TokfmtError as error:
-                return str(error)
-
-        def then(found: Where | str) -> None:
-            if isinstance(found, str):
-                self.notify(found, severity="warning", markup=False)
+        def then(found: Where | None) -> None:
+            if found is None:
+                self.notify(otherwise, severity="warning", markup=False)
             else:
                 self.host.go(self.here(found))
 
-        self.loader.ask(tried, then)
+        self.loader.ask(find, then)
 
 
 class Working(Tab):

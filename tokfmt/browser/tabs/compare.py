@@ -30,7 +30,6 @@ from tokfmt.browser.data.spots import Spot
 from tokfmt.browser.tabs.base import Tab
 from tokfmt.browser.widgets.loading import Leaping, Loader
 from tokfmt.browser.widgets.pair import PairScreen, Part
-from tokfmt.errors import TokfmtError
 from tokfmt.wording import counted, printable
 
 if TYPE_CHECKING:
@@ -202,6 +201,8 @@ class CompareTab(Tab, PairScreen):
         self.see(self.step + count)
 
     async def action_jump(self) -> None:
+        from tokfmt.browser.dialogs import Question
+
         if self.sessions is None or self.comparison is None:
             return
         pairing, count, unit = self.comparison.pairing, self.sessions[0].port.count, unit_of(self.sessions)
@@ -213,7 +214,7 @@ class CompareTab(Tab, PairScreen):
             step = pairing.step_of(0, parse_number(answer, count, unit))
             self.host.go(Spot(tab=self.id or "", inside=(step, 0)))
 
-        await self.host.ask_line(number_words(f"{unit} of A", count), to_row, at_once=(FIRST, LAST))
+        await Question(number_words(f"{unit} of A", count), to_row, at_once=(FIRST, LAST)).ask(self.app)
 
     def offers(self, action: str, parameters: tuple[object, ...]) -> bool:  # noqa: ARG002 - of any direction
         """Return whether an action would do something now (`keys.Offering`)."""
@@ -294,20 +295,7 @@ class CompareTab(Tab, PairScreen):
 
     def _copy(self, work: Callable[[], Copied], name: str) -> None:
         """Copy what `work` reads, and say its name."""
-
-        def tried() -> Copied | TokfmtError:
-            try:
-                return work()
-            except TokfmtError as error:
-                return error
-
-        def then(found: Copied | TokfmtError) -> None:
-            if isinstance(found, TokfmtError):
-                self.notify(str(found), title="Not copied", severity="warning", markup=False)
-            else:
-                self.host.copy(found.text, f"{name}: {found.description}")
-
-        self._copies.ask(tried, then)
+        self._copies.ask(work, lambda found: self.host.copy(found.text, f"{name}: {found.description}"))
 
     # the comparison: its progress, and moves between differences
 

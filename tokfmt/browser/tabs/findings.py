@@ -286,26 +286,17 @@ class FindingsTab(Working):
             return
         alike = [one for one in self.list.findings if one.code == finding.code and one.offset is not None]
 
-        def find() -> list[tuple[Finding, int]] | str:
-            found = []
-            for one in alike:
-                try:
-                    where = row_of_finding(session, one)
-                except TokfmtError as error:
-                    return str(error)
-                if where is not None:
-                    found.append((one, where[0]))
-            return found
+        def find() -> dict[int, int]:
+            places = {number: row_of_finding(session, one) for number, one in enumerate(alike)}
+            return {number: where[0] for number, where in places.items() if where is not None}
 
-        def then(found: list[tuple[Finding, int]] | str) -> None:
-            if isinstance(found, str):
-                self.notify(found, severity="warning", markup=False)
-            elif not found:
+        def then(rows: dict[int, int]) -> None:
+            if not rows:
                 self.notify("This finding is about no single sequence.")
-            else:
-                numbers = sorted({row for _, row in found})
-                row = next((row for one, row in found if one is finding), numbers[0])
-                self.host.go(Spot((row, 0), words=f"seq:{','.join(map(str, numbers))}"))
+                return
+            numbers = sorted({*rows.values()})
+            row = next((row for number, row in rows.items() if alike[number] is finding), numbers[0])
+            self.host.go(Spot((row, 0), words=f"seq:{','.join(map(str, numbers))}"))
 
         self.loader.ask(find, then)
 

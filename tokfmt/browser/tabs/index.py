@@ -202,7 +202,9 @@ class IndexTab(Tab):
 
     async def action_byte(self) -> None:
         """Ask for a byte offset, and go to it."""
-        await self.host.ask_line("byte offset, or file:offset", self._to_byte, at_once=(FIRST, LAST))
+        from tokfmt.browser.dialogs import Question
+
+        await Question("byte offset, or file:offset", self._to_byte, at_once=(FIRST, LAST)).ask(self.app)
 
     def _to_byte(self, answer: str) -> None:
         if answer in (FIRST, LAST):

@@ -21,7 +21,7 @@ from tokfmt.browser import keys
 from tokfmt.browser.data.answers import FIRST, LAST, byte_finder, number_words, parse_number, row_of
 from tokfmt.browser.data.facts import TokenFacts, byte_offset_of_unit, facts_of
 from tokfmt.browser.data.layout import Mode, TokenStyle
-from tokfmt.browser.data.opening import UNKNOWN
+from tokfmt.browser.data.opening import UNKNOWN, recipe_of, samples_of
 from tokfmt.browser.data.parts import Target, target_of
 from tokfmt.browser.data.rows import Damage, Piece, RowSource, View, fetched
 from tokfmt.browser.data.session import (
@@ -31,7 +31,6 @@ from tokfmt.browser.data.session import (
     carried,
     has_parts,
     located,
-    mixture_of,
     search_scope,
 )
 from tokfmt.browser.data.spots import ByteSpot, Spot, command_of, parse_spot
@@ -140,9 +139,9 @@ class SequencesTab(Tab):
         elsewhere = not hasattr(self, "session") or session.path != self.session.path
         self.session = session
         self._refuse(session)
-        mixture = mixture_of(session)
+        recipe = recipe_of(session.view.reader)
         self.query_one(PackingHead).show(session)
-        self.reader.of_recipe = mixture is not None and mixture.of_samples
+        self.reader.of_recipe = recipe is not None and samples_of(recipe) is not None
         before, self._view, where = self._view, session.view, self.bound_for
         self._behind = None
         port = getattr(self, "port", None)
@@ -301,10 +300,6 @@ class SequencesTab(Tab):
         if facts is not None:
             self.call_after_refresh(self._find_more)  # beside the first rows, it would take the processor from them
 
-    @on(TokenDetails.Listed)
-    def _token_listed(self, message: TokenDetails.Listed) -> None:
-        self.host.go(Spot(words=message.words))
-
     # actions
 
     def action_view(self) -> None:
@@ -355,6 +350,8 @@ class SequencesTab(Tab):
 
     async def action_jump(self) -> None:
         """Ask for a place: a row, a token, a byte, or what `y` copies."""
+        from tokfmt.browser.dialogs import Question
+
         view, answers = self.session.view, self._answers
         steps = ", 25*512 (step 25 of batches of 512)" if view.singular == "sample" else ""
         token = "" if view.axis is None else ", t:5000 (token)"
@@ -370,7 +367,7 @@ class SequencesTab(Tab):
 
         # a question without an answer is asked, too, as its digits would be keys of the browser
         check = None if view.port.count else refuse
-        await self.host.ask_line(question, answered, check=check, recent=answers, at_once=(FIRST, LAST))
+        await Question(question, answered, check=check, recent=answers, at_once=(FIRST, LAST)).ask(self.app)
 
     def _go_to(self, answer: str) -> None:
         """Go to a place in words.
@@ -443,19 +440,10 @@ class SequencesTab(Tab):
             self.host.go(Spot(view="documents"))
             return
 
-        def work() -> Target | TokfmtError:
-            try:
-                return target_of(session, where)
-            except TokfmtError as error:
-                return error
+        def then(found: Target) -> None:
+            self.host.go(found.spot._replace(number=self.host.number_of(found.request)))
 
-        def then(found: Target | TokfmtError) -> None:
-            if isinstance(found, TokfmtError):
-                self.notify(str(found), severity="warning", markup=False)
-            else:
-                self.host.go(found.spot._replace(number=self.host.number_of(found.request)))
-
-        self.loader.ask(work, then)
+        self.loader.ask(lambda: target_of(session, where), then)
 
     @property
     def _has_documents(self) -> bool:
@@ -506,6 +494,7 @@ class SequencesTab(Tab):
         meanwhile: Callable[[str | None], object] | None = None,
     ) -> None:
         from tokfmt.browser.data.search import meaning
+        from tokfmt.browser.dialogs import Question
 
         queries = self._queries
         if queries is None:
@@ -520,7 +509,7 @@ class SequencesTab(Tab):
         def meant(answer: str) -> str:
             return meaning(answer, self.scope)
 
-        await self.host.ask_line(text, answered, words, meant, recent=queries.all, meanwhile=meanwhile)
+        await Question(text, answered, words, meant, recent=queries.all, meanwhile=meanwhile).ask(self.app)
 
     def find(self, words: str) -> None:
         """Search from the cursor on, and go to the first hit."""
@@ -826,14 +815,11 @@ class SequencesTab(Tab):
         session, (row, _), part = self.session, self.where, self.reader.marked
         ids = self.reader.mode is Mode.IDS or self.token_style.decoder is None
 
-        def work() -> Copied | TokfmtError:
-            try:
-                return copied(session, row, part, ids=ids)
-            except TokfmtError as error:
-                return error
+        def then(found: Copied) -> None:
+            self.host.copy(found.text, found.description)
 
         if self._is_shown():
-            self.reader.loader.ask(work, self._copied)
+            self.reader.loader.ask(lambda: copied(session, row, part, ids=ids), then)
 
     def _is_shown(self) -> bool:
         """Return whether the reader shows a row; else show why not."""
@@ -842,12 +828,6 @@ class SequencesTab(Tab):
         elif self._behind is not None:
             self.notify("Nothing is listed. F removes the filter.")
         return bool(self.session.port.count) and self._behind is None
-
-    def _copied(self, found: Copied | TokfmtError) -> None:
-        if isinstance(found, TokfmtError):
-            self.notify(str(found), title="Not copied", severity="warning", markup=False)
-        else:
-            self.host.copy(found.text, found.description)
 
     def action_link(self) -> None:
         """Copy the command that opens the browser at the token under the cursor."""

@@ -33,11 +33,6 @@ from tokfmt.browser.widgets.loading import Loader
 from tokfmt.browser.widgets.table import GroupTable, Table, TokenTable
 from tokfmt.wording import printable
 
-# in words
-
-
-# the tab
-
 if TYPE_CHECKING:
     from tokfmt.browser.data.types import Statistics
 
@@ -147,11 +142,7 @@ class StatisticsTab(Working):
             where = (lines.row(message.lines[0]), 0) if member else None
             self.host.go(Spot(where, words=lines.query(message.lines)))
         elif lines is not None:
-            self.action_list(lines.query(message.lines))
-
-    def action_list(self, words: str) -> None:
-        """List the rows of a query in the first tab."""
-        self.host.go(Spot(words=words))
+            self.host.go(Spot(words=lines.query(message.lines)))
 
     def action_ranking(self, name: str) -> None:
         """Go to a ranking of IDs."""

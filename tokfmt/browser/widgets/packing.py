@@ -8,7 +8,8 @@ from textual.content import Content
 from textual.widgets import Static
 
 from tokfmt.browser.colors import tone_of
-from tokfmt.browser.data.session import Session, mixture_of
+from tokfmt.browser.data.opening import recipe_of, samples_of
+from tokfmt.browser.data.session import Session
 from tokfmt.browser.widgets.loading import WithLoader
 from tokfmt.wording import bar, columns, percent, printable
 
@@ -40,11 +41,11 @@ class PackingHead(WithLoader, Static):
             return
         self._shown, self.packing, self._failure = reader, None, ""
         self.loader.forget()
-        mixture = mixture_of(session)
-        self.display = mixture is not None
-        if mixture is not None:
-            lines = min(mixture.sources, _MOST) + 1
-            self.styles.height = max(lines, _INTERVALS) + 1 if mixture.of_samples else lines
+        recipe = recipe_of(reader)
+        self.display = recipe is not None
+        if recipe is not None:
+            lines = min(len(recipe.sources), _MOST) + 1
+            self.styles.height = lines if samples_of(recipe) is None else max(lines, _INTERVALS) + 1
 
             def work() -> Packing | str:
                 from tokfmt.browser.data.packing import packing_of

@@ -512,13 +512,6 @@ _GAP = "   "
 class TokenDetails(Static):
     """Show the facts about a token in two or three lines. A click on its ID, origin or byte follows it."""
 
-    class Listed(Message):
-        """The user wants the rows that a query finds."""
-
-        def __init__(self, words: str) -> None:
-            super().__init__()
-            self.words = words
-
     class Followed(Message):
         """The user wants all rows with the token."""
 
@@ -560,10 +553,6 @@ class TokenDetails(Static):
             lines[-1].append(part)
         return Content("\n").join(Content(_GAP).join(line) for line in lines)
 
-    def action_list(self, token: int) -> None:
-        """List the rows with a token."""
-        self.post_message(self.Listed(f"token:{token}"))
-
     def _pair(self, name: str, value: str, style: str = "$foreground", leads: Style | None = None) -> Content:
         words = Content.styled(value, style)
         return Content.assemble((f"{name} ", "$quiet"), words if leads is None else words.stylize(leads))
@@ -571,7 +560,7 @@ class TokenDetails(Static):
     def _what(self, facts: TokenFacts, unit: str) -> Iterator[Content]:
         yield self._pair(unit, f"{facts.unit:,} of {facts.length:,}")
         if unit == "token":
-            leads = Style.from_meta({"@click": f"list({facts.value})"})
+            leads = Style.from_meta({"@click": f"app.list('token:{facts.value}')"})
             yield self._pair("ID", str(facts.value), "bold $text-accent", leads)
         else:
             yield self._pair("code point", str(facts.value), "bold $text-accent")

@@ -101,7 +101,7 @@ def arrow() -> Any:
         import pyarrow.compute
         import pyarrow.parquet
     except ImportError as error:
-        raise MissingDependencyError("pyarrow", "arrow", "reading and writing Parquet and Arrow") from error
+        raise MissingDependencyError("pyarrow", "reading and writing Parquet and Arrow") from error
     return pa
 
 
