@@ -6,13 +6,14 @@
     X.h5                            datasets of integers, contiguous, or in chunks (deflate, shuffle, fletcher32)
     X.zarr                          a store of zarr v2 or v3, or a zip of one: an array of integers, or a group of
                                     arrays and groups, in chunks (blosc, zstd, lz4, gzip, zlib, delta, crc32c), shards
+    X_ids.npy and X_idx.npz         PaddleNLP: the tokens; and lens, the length of each sentence, sents, 0 and the sums
+                                    of lens, docs, 0 and the sentences up to the end of each document (without it,
+                                    each sentence is one)
     FOLDER/*.npy, FOLDER/*.h5       one stream in natural order of the names, unless one of the next rows applies
     tokens.npy and cu_seqlens.npy   (N,) and (D + 1,): 0, and the ends of D documents; also input_ids.npy, and
                                     offsets.npy or lengths.npy (D,). Other arrays beside them are not read
     tokens.bin and index.npy        with metadata.json {"dtype"}; (D, 2): first token and length of each document
     PREFIX_K.bin and metadata.yaml  tatm, with tokenized_info: each file ends in zeros that fill it
-    X_ids.npy and X_idx.npz         PaddleNLP: tokens; lens, the length of each sentence; sents, 0 and the sums of lens;
-                                    docs, 0 and the sentences up to the end of each document, or none: each is one
     X and X.json                    Model-Optimizer: num_samples rows of seq_length + 1 u32, each of which begins with
                                     the last token of the row before; a new stream begins at row
                                     num_samples * w // workers of worker w
