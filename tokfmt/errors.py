@@ -26,7 +26,7 @@
     │    ├─ OutageError         the disk or a worker failed: run again
     │    └─ VerificationError
     ├─ OptionError(name, nearest)                                    exit code 2
-    └─ MissingDependencyError(package, extra)                        exit code 2
+    └─ MissingDependencyError(package)                               exit code 2
 
 Every fact of a message is also an attribute (`facts()` for `--json`). Errors are picklable, because worker processes
 raise them. `add_note` adds context; errors are never wrapped.
@@ -34,6 +34,8 @@ raise them. `add_note` adds context; errors are never wrapped.
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from os import PathLike
 from typing import Any, NamedTuple, Protocol
@@ -441,18 +443,25 @@ class MissingDependencyError(TokfmtError):
 
     Attributes:
         package: The pip name of the package, or several names separated by spaces.
-        extra: The extra of tokfmt that installs it; "" if a plain installation of tokfmt does.
         purpose: What needs the package.
     """
 
     exit_code = 2
 
-    def __init__(self, package: str, extra: str, purpose: str) -> None:
-        self.package, self.extra, self.purpose = package, extra, purpose
+    def __init__(self, package: str, purpose: str) -> None:
+        self.package, self.purpose = package, purpose
         words = package.split()
         named = f"package{'s' if len(words) > 1 else ''} {', '.join(words)}"
-        install = f"'tokfmt[{extra}]'" if extra else package
-        super().__init__(f"{purpose} needs the {named}: pip install {install}")
+        super().__init__(f"{purpose} needs the {named}: {_installs(words)}")
+
+
+def _installs(packages: Sequence[str]) -> str:
+    """Return the command that adds packages to this installation of tokfmt, which may be that of a tool."""
+    if os.path.exists(os.path.join(sys.prefix, "uv-receipt.toml")):
+        return " -w ".join(["uv tool install tokfmt", *packages])
+    if os.path.exists(os.path.join(sys.prefix, "pipx_metadata.json")):
+        return " ".join(["pipx inject tokfmt", *packages])
+    return " ".join(["pip install", *packages])
 
 
 def missing_package(error: ModuleNotFoundError, purpose: str, needs: Sequence[str] = ()) -> MissingDependencyError:
@@ -472,4 +481,4 @@ def missing_package(error: ModuleNotFoundError, purpose: str, needs: Sequence[st
     if name in ("", "tokfmt"):
         raise error
     absent = [package for package in needs if find_spec(package.replace("-", "_")) is None]
-    return MissingDependencyError(" ".join(absent) or name.replace("_", "-"), "", purpose)
+    return MissingDependencyError(" ".join(absent) or name.replace("_", "-"), purpose)

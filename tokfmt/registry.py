@@ -219,7 +219,7 @@ def _recognized(path: PlaceLike, probe: Probe, claims: Mapping[str, int]) -> For
 
 
 def dataset_of(path: AnyPlace) -> AnyPlace:
-    """Return the dataset that a file belongs to: the file itself, the main file of the dataset, or its directory.
+    """Return the dataset that a file belongs to: its directory, the main file of the dataset, or the file itself.
 
     Args:
         path: An existing file. If no format recognizes it, it is returned unchanged.
@@ -229,7 +229,13 @@ def dataset_of(path: AnyPlace) -> AnyPlace:
     with contextlib.suppress(FormatError):  # The command that reads the file reports the error.
         probe = probe_of(path)
         claims = candidates(probe)
-        return path.parent if _whole(probe, claims) else _recognized(path, probe, claims).canonical(path)
+        if _whole(probe, claims):
+            return path.parent
+        recognized = _recognized(path, probe, claims)
+        main = recognized.canonical(path)
+        # a shard of MDS is also a dataset by itself
+        is_named = bool(recognized.prefix) or recognized.name in dict(_named(main.name))
+        return path.parent if not is_named and _around(probe_of(main).path) == recognized.name else main
     return path
 
 

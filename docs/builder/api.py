@@ -63,11 +63,15 @@ def api_page() -> Iterator[str]:
     yield from ("## Results", "")
     for name, file in RESULTS.items():
         yield from (f"### {name}", "", *_documented(_found(file, name)))
-    yield from ("## Errors", "", "Every error is a `tokfmt.TokfmtError`. `tokfmt.errors` has its subclasses:", "")
+    yield from ("## Errors", "", "Every error is a `tokfmt.TokfmtError`.")
+    yield from ("`tokfmt.errors` has its subclasses, and warnings:", "")
     yield from ("| class | base | meaning |", "|---|---|---|")
+    raised = {"Exception", "UserWarning"}
     for node in ast.parse((ROOT / ERRORS).read_text()).body:
-        if isinstance(node, ast.ClassDef) and node.bases and (text := ast.get_docstring(node)):
+        if isinstance(node, ast.ClassDef) and raised & {*map(ast.unparse, node.bases)}:
+            raised.add(node.name)
             bases = ", ".join(map(ast.unparse, node.bases))
+            text = ast.get_docstring(node) or ""
             yield f"| `{node.name}` | `{bases}` | {_cell(text.partition(chr(10) + chr(10))[0])} |"
     yield ""
 
@@ -126,10 +130,10 @@ def _documented(node: Function | ast.ClassDef) -> Iterator[str]:
             yield from ("", f"| {title.lower()} | meaning |", "|---|---|")
             yield from (f"| `{name}` | {_cell(meaning)} |" for name, meaning in entries)
             yield ""
+            if rest:
+                yield from (_inline(rest), "")
         else:
             yield from (f"**{title}**: {_inline(' '.join(content.split()))}", "")
-        if rest:
-            yield from (_inline(rest), "")
 
 
 def _paragraphs(text: str) -> Iterator[str]:

@@ -20,6 +20,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tempfile
 import tomllib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from html import escape
@@ -57,8 +58,8 @@ GUIDES = (
     "write-a-format",
     "notebooks",
 )
-_WORD = r"(?: [A-Z]+(?:\.\w+)?\b| \w+[.=]\w+)"
-_OPTION = rf"(?:--allow-loss (?:{'|'.join(LOSSES)})\b|--[a-z][a-z-]*{_WORD}?)"
+_WORD = r"(?: [A-Z]+(?:\.\w+)?(?![\w=])| \w+[.=][\w,=.]*\w)"
+_OPTION = rf"(?:--allow-loss (?:{'|'.join(LOSSES)})\b|--[a-z][a-z-]*(?:=\w+|{_WORD})?)"
 
 ABOUT = ("compatibility", "survives", "benchmarks", "benchmark-results", "changelog", "security", "contributing")
 
@@ -121,7 +122,14 @@ def linked(text: str, source: Path, page: str, known: Mapping[Path, str]) -> str
         assert place.exists(), f"{source}: links to {name}, which does not exist"
         return f"]({repository()}/blob/main/{place.relative_to(ROOT).as_posix()}{sharp}{anchor})"
 
-    return outside_code(text, lambda part: re.sub(r"\]\(([^)\s]+)\)", target, part))
+    def bars(found: re.Match[str]) -> str:
+        return f"<code>{escape(found[1]).replace(chr(92) + '|', '&#124;')}</code>"
+
+    def changed(part: str) -> str:
+        assert not re.search(r"^ {1,3}[-*] ", part, re.MULTILINE), f"{source}: an inner list needs 4 blanks"
+        return re.sub(r"`([^`\n]*\\\|[^`\n]*)`", bars, re.sub(r"\]\(([^)\s]+)\)", target, part))
+
+    return outside_code(text, changed)
 
 
 def cell(text: object) -> str:
@@ -134,13 +142,14 @@ def cell(text: object) -> str:
         r"`([^`]*\|[^`]*)`", lambda found: f"<code>{escape(found[1]).replace('|', '&#124;<wbr>')}</code>", words
     )
     parts = re.split(r"(<code>.*?</code>|`[^`]*`)", words)
-    plain = (part.replace("|", "\\|").replace("<", "&lt;").replace("[", "\\[") for part in parts[::2])
+    # a brace would begin attributes of the cell
+    plain = (re.sub(r"[|\[*_]", r"\\\g<0>", part).replace("<", "&lt;").replace("{", "&#123;") for part in parts[::2])
     return "".join(one for pair in zip(plain, [*parts[1::2], ""], strict=True) for one in pair)
 
 
 def with_code(text: str) -> str:
     """Return sentences of tokfmt with the commands and options in them as code."""
-    command = rf"tokfmt (?:{'|'.join(COMMANDS)})\b{_WORD}*(?: {_OPTION})*"
+    command = rf"(?:tokfmt (?:{'|'.join(COMMANDS)})\b|h5repack){_WORD}*(?: {_OPTION}| -[a-z](?: [A-Z]\S*\w)?)*"
     return re.sub(rf"(?<![\w`-])(?:{command}|{_OPTION})", r"`\g<0>`", text)
 
 
@@ -154,21 +163,29 @@ def table(heads: tuple[str, ...], rows: Sequence[tuple[object, ...]]) -> Iterato
     yield ""
 
 
-def command_page(page: CommandPage, known: list[CommandPage]) -> Iterator[str]:
-    """Yield the lines of the page of a command."""
+def command_page(page: CommandPage, known: list[CommandPage], sample: set[str]) -> Iterator[str]:
+    """Yield the lines of the page of a command.
+
+    Args:
+        page: The command.
+        known: All commands.
+        sample: The names that `tokfmt demo` writes.
+    """
     yield from (f"# {page.name}", "", page.summary, "", "```text", page.usage, "```", "")
     for paragraph in page.paragraphs:
-        yield from (cell(paragraph), "")
+        yield from (cell(with_code(paragraph)), "")
     if page.name == "tokfmt":
         others = [(f"[{one.name}]({one.name.replace(' ', '-')}.md)", one.summary) for one in known[1:]]
         yield from ("", "| command | what it does |", "|---|---|")
         yield from (f"| {link} | {text} |" for link, text in others)
         yield ""
-    yield from ("## Examples", "", "The examples run in the directory that `tokfmt demo` writes.", "", "```bash")
-    yield from (*page.examples, "```", "")
+    yield from ("## Examples", "")
+    if any(word in sample for example in page.examples for word in example.split()):
+        yield from ("The examples run in the directory that `tokfmt demo` writes.", "")
+    yield from ("```bash", *page.examples, "```", "")
     for heading, records in page.options.items():
         yield f"## {heading if heading == 'Options' else f'{heading} options'}"
-        yield from table(("option", "meaning"), [(f"`{names}`", text) for names, text in records])
+        yield from table(("option", "meaning"), [(f"`{names}`", with_code(text)) for names, text in records])
     if page.losses:
         words = ", ".join(f"[`{one}`](../losses.md#{one})" for one in page.losses)
         yield from ("## Losses", "", f"`--allow-loss` accepts these words: {words}.", "")
@@ -185,27 +202,22 @@ def losses_page() -> Iterator[str]:
         yield from (f"## `{word}`: {title[0].lower()}{title[1:]} {{ #{word} }}", "", cell(with_code(rest)), "")
 
 
-def byte_table(lines: Sequence[str]) -> list[str] | None:
-    """Return the table that aligned lines are, in Markdown; None if they are not in columns.
+def byte_table(lines: Sequence[str]) -> list[str]:
+    """Return the table that aligned lines are, in Markdown.
 
     Args:
-        lines: The lines. The first has the names of the columns, at least two blanks apart; or they are files and their
-            contents, without names. A line that has only the last column continues the line before it. Text that is
-            wider than its column takes the next one too.
+        lines: The lines. The first has the names of the columns, at least two blanks apart. A line that has only the
+            last column continues the line before it. Text that is wider than its column takes the next one too.
     """
     starts = [found.start() for found in re.finditer(r"(?:^|(?<=  ))\S", lines[0])]
-    is_named = re.match(r"\.?[a-z]+\b[^.]", lines[0]) is not None
-    if len(starts) < 2 or len(lines) < 2 or not (is_named or len(starts) == 2):
-        return None
-    rows = list[list[str]]() if is_named else [["file", "content"]]
+    assert len(starts) > 1, f"not a table with names of columns: {lines[0]}"
+    rows = list[list[str]]()
     for line in lines:
         begun = [start for start in starts if not start or not line[start - 1 : start].strip()]
         parts = {start: line[start:stop].strip() for start, stop in itertools.pairwise([*begun, len(line)])}
         cells = [parts.get(start, "") for start in starts]
         if rows and not any(cells[:-1]):
             rows[-1] = [f"{one} {more}".strip() for one, more in zip(rows[-1], cells, strict=True)]
-        elif not is_named and not cells[-1]:
-            return None
         else:
             rows.append(cells)
     return list(table(tuple(rows[0]), [tuple(row) for row in rows[1:]]))
@@ -213,18 +225,17 @@ def byte_table(lines: Sequence[str]) -> list[str] | None:
 
 def prose(text: str) -> Iterator[str]:
     """Yield the text of a module in Markdown: paragraphs, lists, and tables of what is indented and aligned."""
-    for part in re.split(r"\n\s*\n", text.strip("\n")):
+    for part in re.split(r"\n\s*\n|\n(?=Source: )", text.strip("\n")):
         lines = part.splitlines()
         if all(line.startswith("    ") for line in lines):
-            aligned = [line[4:] for line in lines]
-            yield from byte_table(aligned) or ["```text", *aligned, "```", ""]
+            yield from byte_table([line[4:] for line in lines])
             continue
         items = re.split(r"\n(?=- )", part)
         plain = items[0] if not items[0].startswith("- ") else ""
         if plain:
-            yield from (cell(plain).replace("\\|", "|"), "")
+            yield from (cell(with_code(plain)).replace("\\|", "|"), "")
         for item in items[1 if plain else 0 :]:
-            yield f"- {cell(item[2:])}".replace("\\|", "|")
+            yield f"- {cell(with_code(item[2:]))}".replace("\\|", "|")
         yield ""
 
 
@@ -232,7 +243,7 @@ def format_page(facts: Mapping[str, Any], codes: list[Mapping[str, Any]]) -> Ite
     """Yield the lines of the page of a format."""
     name = facts["name"]
     yield from (f"# {name}", "", f"{facts['title']}.", "")
-    named = ", ".join(f"`*{one}`" for one in facts["destinations"]) or f"`--to {name}`"
+    named = ", ".join(f"`*{one.removeprefix('*')}`" for one in facts["destinations"]) or f"`--to {name}`"
     yield f"- Destinations: {'none; tokfmt only reads it' if facts['read_only'] else named}"
     yield f"- Stores: {facts['stores']}"
     if not facts["read_only"]:
@@ -242,7 +253,10 @@ def format_page(facts: Mapping[str, Any], codes: list[Mapping[str, Any]]) -> Ite
     kinds += [] if facts["read_only"] else [("write_options", "Write options (--to-opt)")]
     for key, heading in kinds:
         yield f"## {heading}"
-        options = [(f"`{o['name']}`", f"`{o['type']}`", f"`{o['default'] or 'none'}`", o["help"]) for o in facts[key]]
+        options = [
+            (f"`{o['name']}`", f"`{o['type']}`", f"`{o['default'] or 'none'}`", with_code(o["help"]))
+            for o in facts[key]
+        ]
         if options:
             yield from table(("option", "values", "default", "meaning"), options)
         else:
@@ -266,6 +280,7 @@ def findings_page(codes: list[Mapping[str, Any]]) -> Iterator[str]:
     )
     yield from (
         "`tokfmt check --explain CODE` prints the same. Codes are stable: a code never changes its meaning.",
+        "[Repair a dataset](inspect.md#repair-a-dataset) lists those that `--fix` repairs.",
         "",
     )
     for owner in dict.fromkeys(one["owner"] for one in codes):
@@ -283,6 +298,7 @@ def schema_page() -> Iterator[str]:
     yield from ("# Schemas of the JSON output", "", "Find every key of the documents that `--json` prints.", "")
     yield "`tokfmt schema NAME` prints the schema itself. The number in a `$id` grows if a key is removed or changes"
     yield from ("its meaning. New keys can be added without a new number: [compatibility](compatibility.md).", "")
+    yield from ("If a command asked a store, its document has one more key: [transfer](#transfer).", "")
     for name in schemas.names():
         one = schemas.schema(name)
         yield from (f"## {name}", "", f"{cell(one['title'])} ([{name}.json](schemas/{name}.json), `{one['$id']}`)", "")
@@ -293,8 +309,11 @@ def schema_page() -> Iterator[str]:
             keys = dict(branch.get("properties", {}))
             for part in branch.get("allOf", ()):
                 keys |= one["$defs"][part["$ref"].rpartition("/")[2]].get("properties", {})
-            rows = list(_keys(keys, "", one))
+            rows = list(_keys({key: given for key, given in keys.items() if key != "transfer"}, "", one))
             yield from table(("key", "type", "meaning"), rows)
+    yield from ("## transfer", "", "What a command asked of stores, in each document of a command that asked one.")
+    one = schemas.schema("info")
+    yield from table(("key", "type", "meaning"), list(_keys({"transfer": one["properties"]["transfer"]}, "", one)))
 
 
 def _keys(properties: Mapping[str, Any], above: str, whole: Mapping[str, Any]) -> Iterator[tuple[object, ...]]:
@@ -305,7 +324,8 @@ def _keys(properties: Mapping[str, Any], above: str, whole: Mapping[str, Any]) -
         words = "/".join(kind) if isinstance(kind, list) else str(kind)
         if "enum" in inner:
             words = "/".join("null" if one is None else repr(one).replace("'", '"') for one in inner["enum"])
-        yield f"`{above}{key}`", words, given.get("description") or inner.get("description", "")
+        meaning = given.get("description") or inner.get("description", "")
+        yield f"`{above}{key}`", words.replace("/", "/\u200b"), with_code(meaning)
         below = _resolved(inner["items"], whole) if "items" in inner else inner
         if "properties" in below and above.count(".") < 2:
             yield from _keys(below["properties"], f"{above}{key}{'[]' if 'items' in inner else ''}.", whole)
@@ -409,8 +429,10 @@ def write_pages(home: Path) -> None:
             shutil.copyfile(path, target / page)
     commands, listed = pages(), asked("formats")["formats"]
     codes = asked("check", "--explain", "all")["codes"]
+    with tempfile.TemporaryDirectory() as made:
+        sample = {Path(file).relative_to(made).parts[0] for file in asked("demo", made)["files"]}
     for one in commands:
-        texts[f"cli/{one.name.replace(' ', '-')}.md"] = "\n".join(command_page(one, commands))
+        texts[f"cli/{one.name.replace(' ', '-')}.md"] = "\n".join(command_page(one, commands, sample))
     for facts in listed:
         texts[f"formats/{facts['name']}.md"] = "\n".join(format_page(facts, codes))
     texts["findings.md"] = "\n".join(findings_page(codes))

@@ -292,7 +292,7 @@ def test_without_textual_serve():
     code = "import sys; sys.modules['textual_serve'] = None; from tokfmt.cli.main import run; run(sys.argv[1:])"
     result = run(PACK, "--web", python=["-c", code])
     assert result.returncode == 2
-    assert "pip install 'tokfmt[web]'" in result.stderr
+    assert "pip install textual-serve" in result.stderr
 
 
 def test_other_machines_are_admitted_only_with_host_and_a_warning(tmp_path):

@@ -212,6 +212,38 @@ def test_arrays_of_a_folder(tmp_path, tokens, name):
         assert dataset[:].tolist() == [[*flat, *flat]]
 
 
+def test_sentences_of_paddlenlp(tmp_path):
+    """An index of sentences states documents, by either file, in a folder, and of sentences alone; all of it agrees."""
+    documents = [[[5, 6], [7]], [[8, 9, 10]], [[11], [12], [13, 2]]]
+    flat = [[token for sentence in document for token in sentence] for document in documents]
+    sentences = [sentence for document in documents for sentence in document]
+    lens = np.array([len(sentence) for sentence in sentences], "i4")
+    index = {"lens": lens, "sents": np.cumsum([0, *lens]), "docs": np.cumsum([0, *map(len, documents)])}
+    np.save(tmp_path / "x_ids.npy", np.concatenate(flat).astype("u2"))
+    np.savez(tmp_path / "x_idx.npz", **index)
+    for path in (tmp_path / "x_ids.npy", tmp_path / "x_idx.npz", tmp_path):
+        with tokfmt.open(path, eos="none") as dataset:
+            assert dataset[:].tolist() == flat
+            assert dataset.info.inner[0].sequences == 6
+    with tokfmt.open(tmp_path, eos="none", options={"unit": "sequences"}) as dataset:
+        assert dataset[:].tolist() == sentences
+    np.savez(tmp_path / "x_idx.npz", lens=lens)
+    with tokfmt.open(tmp_path, eos="none") as dataset:
+        assert dataset[:].tolist() == sentences
+        assert not dataset.info.inner
+    wrong = {
+        "negative length": {"lens": -lens},
+        "tokens of all sentences in lens: expected 10, found 6": {"lens": lens[:3]},
+        "tokens up to the last end in sents": {"sents": index["sents"][:-1]},
+        "sentences up to the last end in docs: expected 6, found 3": {"docs": np.array([0, 3])},
+        "dimensions of docs: expected 1, found 2": {"docs": np.zeros((2, 2), int)},
+    }
+    for reason, change in wrong.items():
+        np.savez(tmp_path / "x_idx.npz", **{**index, **change})
+        with pytest.raises(TokfmtError, match=reason):
+            tokfmt.open(tmp_path)
+
+
 def damaged(path):
     """Flip a bit of the last array of an archive."""
     raw = bytearray(path.read_bytes())
@@ -274,18 +306,16 @@ def test_hdf5_datasets_of_any_name(tmp_path, dtype, libver, how):
         file.create_dataset("tokens", data=rows.reshape(-1), **flat)
         file.create_dataset("lengths", data=[100, 0, 110])
         file["weights"] = np.ones(3)
-    with tokfmt.open(path, format="array", options={"member": "rows"}) as dataset:
+    with tokfmt.open(path, options={"member": "rows"}) as dataset:
         assert dataset[:].tolist() == rows.tolist()
-    with tokfmt.open(path, format="array", eos="none") as dataset:
+    with tokfmt.open(path, eos="none") as dataset:
         assert [len(one) for one in dataset] == [100, 0, 110]
         whole, source = rows.reshape(-1).tolist(), dataset.reader
         for a in range(0, 210, 13):
             for b in {a, a + 1, min(a + 40, 210), 210}:
                 assert source.tokens(a, b).tolist() == whole[a:b]
         assert pickle.loads(pickle.dumps(source)).tokens(0, 210).tolist() == whole
-        if not how:
-            at = source.locate(150)
-            assert path.read_bytes()[at.offset : at.offset + at.width] == rows.reshape(-1)[150:151].tobytes()
+        places_are_those_of(dataset, path, plain=not how.keys() & {"compression"})
         assert any("other arrays are not read: rows" in note for note in dataset.info.notes)
 
 
@@ -295,8 +325,41 @@ def test_the_only_dataset_of_integers_of_an_hdf5_file_is_read(tmp_path):
         file["cube"] = np.zeros((2, 2, 2), int)
     with tokfmt.open(tmp_path / "x.h5", format="array", eos=0) as dataset:
         assert [one.tolist() for one in dataset] == [[5, 6], [7]]
-    with pytest.raises(TokfmtError, match="holds no dataset .data.*--from array --from-opt member=ids reads"):
+    with tokfmt.open(tmp_path / "x.h5", eos=0) as dataset:
+        assert dataset.format == "array"
+    with pytest.raises(TokfmtError, match="holds no dataset .data.*--from array reads datasets of other names"):
+        tokfmt.open(tmp_path / "x.h5", format="hdf5")
+
+
+def test_hdf5_datasets_in_groups(tmp_path):
+    """A group that links to one above it does not end; boundaries are those of the group."""
+    with h5py.File(tmp_path / "x.h5", "w") as file:
+        for split, ids in (("train", [5, 6, 7]), ("test", [8])):
+            file[f"{split}/tokens"], file[f"{split}/lengths"] = ids, [len(ids) - 1, 1]
+        file["lengths"], file["train/again"] = [1], file["/"]
+    with pytest.raises(TokfmtError, match="several datasets.*found lengths, .*--from-opt member=test/tokens reads"):
         tokfmt.open(tmp_path / "x.h5")
+    with tokfmt.open(tmp_path / "x.h5", options={"member": "train/tokens"}, eos="none") as dataset:
+        assert dataset[:].tolist() == [[5, 6], [7]]
+        assert dataset.info.extras["array"] == "train/tokens"
+    with h5py.File(tmp_path / "y.h5", "w") as file:
+        file["images"], file["group/text"], file["w"] = np.zeros((2, 3, 3), "u1"), "text", [0.5]
+    says = r"holds no dataset of integers.*found group \(group\), group/text \(1 text\), images \(2 x 3 x 3 uint8\), w"
+    with pytest.raises(TokfmtError, match=says):
+        tokfmt.open(tmp_path / "y.h5")
+
+
+def test_hdf5_files_of_a_folder(tmp_path):
+    """They are one stream, in natural order. With a dataset data, they are those of Cerebras."""
+    for number, ids in ((2, [5, 0]), (10, [7, 0]), (9, [6])):
+        with h5py.File(tmp_path / f"part{number}.h5", "w") as file:
+            file["ids"] = ids
+    with tokfmt.open(tmp_path, eos=0) as dataset:
+        assert dataset[:].tolist() == [[5], [6, 7]]
+    with h5py.File(tmp_path / "part2.h5", "a") as file:
+        file["data"] = [1]
+    with tokfmt.open(tmp_path / "part2.h5", eos=0) as dataset:
+        assert dataset.format == "hdf5"
 
 
 def test_hdf5_datasets_that_are_not_read_have_a_reason(tmp_path):
@@ -320,9 +383,9 @@ def test_hdf5_datasets_that_are_not_read_have_a_reason(tmp_path):
         "c": "has no dataset c",
         "float": "'float' does not hold integers.*found floats",
         "cube": "'cube' has 3 dimensions",
-        "lzf": "'lzf' is stored with the filter lzf",
+        "lzf": "'lzf' is stored with the filter lzf.*compression='gzip'",
         "group": "'group' is not a dataset",
-        "group/inside": "has no dataset group/inside",
+        "group/none": "has no dataset group/none",
         "folder/secret": "has no dataset folder/secret",
         "external": "'external' is a soft or external link",
         "soft": "'soft' is a soft or external link",

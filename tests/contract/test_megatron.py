@@ -75,6 +75,12 @@ class TestPrefixes(FormatContract):
         return [document[:-1] for prefix in stored for document in prefix]
 
 
+def test_the_current_directory_is_a_dataset(tmp_path, monkeypatch):
+    tokfmt.convert(FIXTURES / "modalities" / "D_2byte_gpt2.pbin", tmp_path / "x.bin", to_format="megatron")
+    monkeypatch.chdir(tmp_path)
+    assert tokfmt.info(".").sequences == 42 and not tokfmt.check(".")[0].findings
+
+
 def test_several_prefixes_need_a_folder_and_one_does_not(tmp_path):
     source = FIXTURES / "megatron" / "legacy" / "neox_cached_text_document.idx"
     with pytest.raises(OptionError, match=r"out\.bin is one file. Name a folder"):

@@ -26,8 +26,8 @@ import numpy as np
 from mutants import FIXTURES, INTERESTING, SECONDS, TooSlow, damaged
 
 from tokfmt.errors import FormatError
+from tokfmt.formats.hdf5.stored import open_hdf5
 from tokfmt.formats.hdf5_arrays.chunks import DEFLATE, FLETCHER32, SHUFFLE, DamagedChunkError, Pipeline
-from tokfmt.formats.hdf5_arrays.container import open_hdf5
 from tokfmt.formats.jsonl.lines import lines_of
 from tokfmt.formats.jsonl.parse import DEEPEST, LARGEST_ID, IdTooLarge, OtherFields, Parser, Validator
 from tokfmt.formats.zarr_arrays import codecs

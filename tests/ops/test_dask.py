@@ -269,6 +269,7 @@ print(json.dumps([way for way in asyncio.run(of_all()) if way]))
 
 
 @needs_dask
+@FUZZ_ONLY
 def test_open_cluster_accepts_other_clients(cluster):
     """A control of the test above."""
     done = run("-c", STRANGER, json.dumps([cluster[0]]))

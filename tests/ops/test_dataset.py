@@ -337,8 +337,7 @@ def test_without_pyarrow_the_package_is_named():
     )
     said = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True).stdout
     assert (
-        said
-        == f"{MissingDependencyError.__name__} a table of Arrow needs the package pyarrow: pip install 'tokfmt[arrow]'\n"
+        said == f"{MissingDependencyError.__name__} a table of Arrow needs the package pyarrow: pip install pyarrow\n"
     )
 
 
@@ -414,6 +413,7 @@ def test_reports_are_tables_in_notebooks(tmp_path):
     shown: dict[str, Any] = {
         "17,450": tokfmt.stats(path),
         "no findings": tokfmt.check(path)[0],
+        ">4095<": tokfmt.info(path),
         "identical": tokfmt.diff(path, path),
         "#3": tokfmt.show(path, "3"),
     }

@@ -227,7 +227,7 @@ def stream(contents):
 def test_samples_of_a_recipe(source, contents, tmp_path):
     place, flat = recipe(tmp_path, source), stream(contents)
     view = tokfmt.open(place)
-    found = np.concatenate([view[k]["input_ids"] for k in range(len(view))]).tolist()
+    found = view[:]["input_ids"].reshape(-1).tolist()
     assert found[: len(flat)] == flat
     tokfmt.convert(place, tmp_path / "out", to_format="stage1")
     assert tokfmt.stats(place).datasets[0].sequences == len(view)

@@ -9,7 +9,7 @@ from paths import FIXTURES
 
 import tokfmt
 from tokfmt.errors import SourceChangedError, TokfmtError, TruncatedError, UnreachableError
-from tokfmt.formats.hdf5_arrays.container import open_hdf5
+from tokfmt.formats.hdf5.stored import open_hdf5
 from tokfmt.formats.hdf5_arrays.table import Rows
 from tokfmt.plugin import Url
 

@@ -168,7 +168,7 @@ def test_errors_survive_pickling_with_their_facts():
         TokenRangeError("w", 5, 4, 3),
         errors.AmbiguousFormatError("p", ["a", "b"]),
         OptionError("m", name="n", nearest="o"),
-        errors.MissingDependencyError("p", "x", "this"),
+        errors.MissingDependencyError("p", "this"),
     ):
         again = pickle.loads(pickle.dumps(error))
         assert (type(again), str(again), again.facts()) == (type(error), str(error), error.facts())

@@ -9,8 +9,8 @@ from reads import asked_of
 
 import tokfmt
 from tokfmt.errors import CorruptError, FormatError
+from tokfmt.formats.hdf5.stored import open_hdf5
 from tokfmt.formats.hdf5_arrays.chunk_tree import root_of
-from tokfmt.formats.hdf5_arrays.container import open_hdf5
 from tokfmt.plugin import File
 
 

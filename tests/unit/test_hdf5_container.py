@@ -12,8 +12,8 @@ import pytest
 
 import tokfmt
 from tokfmt.errors import CorruptError, TruncatedError, UnsupportedError
+from tokfmt.formats.hdf5.stored import open_hdf5
 from tokfmt.formats.hdf5_arrays.chunks import DamagedChunkError, Pipeline, fletcher32
-from tokfmt.formats.hdf5_arrays.container import open_hdf5
 from tokfmt.testing import sequences
 
 WIDTH = 24

@@ -486,7 +486,7 @@ def test_zstandard(tmp_path, monkeypatch):
     with pytest.raises(UnsafeError, match="line 1 is longer than 1,000 bytes"):
         reader(path, max_line=1000)
     monkeypatch.setitem(__import__("sys").modules, "zstandard", None)
-    with pytest.raises(MissingDependencyError, match=r"pip install 'tokfmt\[zstd\]'"):
+    with pytest.raises(MissingDependencyError, match=r"pip install zstandard"):
         reader(path)
 
 

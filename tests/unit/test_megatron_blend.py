@@ -114,6 +114,25 @@ def test_a_pair_without_its_index_says_so_by_any_name(tmp_path, idx, named):
     assert finding.code == "TF601"
 
 
+@pytest.mark.parametrize(
+    ("lost", "remedy"), [(".idx", "Without it .bin has no documents: copy it"), (".bin", "copy the .bin beside it")]
+)
+def test_the_pair_of_a_second_key_in_a_folder_is_no_other_file(tmp_path, lost, remedy):
+    """Megatron-LM's --json-keys text label writes a pair for each key."""
+    (tmp_path / "a.jsonl").write_text('{"input_ids": [1, 2]}\n')
+    (tmp_path / "in").mkdir()
+    for key in ("label", "text"):
+        tokfmt.convert(tmp_path / "a.jsonl", tmp_path / f"in/a_{key}_document.bin", to_format="megatron", eos=9)
+    with tokfmt.open(tmp_path / "in") as dataset:
+        assert len(dataset) == 2
+    (tmp_path / f"in/a_label_document{lost}").unlink()
+    (tmp_path / "in/weights.bin").write_bytes(b"1234")
+    with pytest.raises(FormatError, match=rf"a_label_document{lost}: no such file\. .*{remedy}"):
+        tokfmt.open(tmp_path / "in", allow_loss="other-files")
+    with tokfmt.open(tmp_path / "in", allow_loss="other-files", allow_partial=True, eos=9) as dataset:
+        assert [one.tolist() for one in dataset] == [[1, 2]]
+
+
 @pytest.mark.parametrize("quote", ['"', "'"])
 def test_a_recipe_of_a_prefix_is_no_list(tmp_path, quote):
     """Its first words name one, too: it could be megatron or recipe."""

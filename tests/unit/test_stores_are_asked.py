@@ -1,6 +1,7 @@
 """What reads datasets asks a place and `files.file`, never the operating system: a place may be an address."""
 
 import ast
+from functools import cache
 from pathlib import Path
 
 import tokfmt
@@ -122,7 +123,13 @@ def questions(tree):
                     yield node.func.attr, node.lineno
 
 
+@cache
 def asked():
+    """What all readers ask, as (module, name, line)."""
+    return list(_asked())
+
+
+def _asked():
     for reader in READERS:
         home = HOME / reader
         for file in sorted(home.rglob("*.py")) if home.is_dir() else [home]:

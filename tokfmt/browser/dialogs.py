@@ -109,6 +109,7 @@ class Line(Input):
 
 
 _PAUSE = 0.2  # seconds after the last key
+_ENDS = {"g": 0, "G": -1}
 
 
 class Question(Dialog[str]):
@@ -116,12 +117,14 @@ class Question(Dialog[str]):
 
     Args:
         text: The question.
+        then: Called by `ask` with the line; a TokfmtError is shown.
         value: The line at first.
         check: Returns the meaning of a line, which is shown while the user types. It raises a TokfmtError for a line
             that is not accepted.
         recent: Lines that were typed before, the oldest first.
-        at_once: Lines that need no Enter.
-        meanwhile: Called with an accepted line when the user has stopped typing for a moment.
+        ends: Called with 0 for `g`, which needs no Enter, and with -1 for `G`: `gg` goes to the first line of a pane.
+        meanwhile: Called with an accepted line when the user has stopped typing for a moment; by `ask` with None if the
+            question is left.
     """
 
     BINDINGS = keys.QUESTION
@@ -130,17 +133,34 @@ class Question(Dialog[str]):
     def __init__(
         self,
         text: str,
+        then: Callable[[str], object],
         value: str = "",
         check: Callable[[str], str] | None = None,
         recent: Sequence[str] = (),
-        at_once: Collection[str] = (),
-        meanwhile: Callable[[str], object] | None = None,
+        ends: Callable[[int], object] | None = None,
+        meanwhile: Callable[[str | None], object] | None = None,
     ) -> None:
         super().__init__()
-        self._text, self._value, self._check, self._at_once = text, value, check, at_once
+        self._text, self._then, self._value, self._check, self._ends = text, then, value, check, ends
         self._meanwhile = meanwhile
         earlier = [line for line in recent if line != value]
         self._lines, self._line = [*earlier, value], len(earlier)
+
+    async def ask(self, app: App[None]) -> None:
+        """Ask, and return when the question is on the screen, to get all typed keys."""
+
+        def answered(answer: str | None) -> None:
+            try:
+                if answer in _ENDS and self._ends is not None:
+                    self._ends(_ENDS[answer])
+                elif answer:
+                    self._then(answer)
+                elif self._meanwhile is not None:
+                    self._meanwhile(None)
+            except TokfmtError as error:
+                app.notify(str(error), severity="error", markup=False)
+
+        await app.push_screen(self, answered)
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="box"):
@@ -168,7 +188,7 @@ class Question(Dialog[str]):
         line.cursor_position = len(line.value)
 
     def on_input_changed(self, event: Input.Changed) -> None:
-        if event.value in self._at_once and self.is_current:
+        if event.value in _ENDS and self._ends is not None and self.is_current:
             self.dismiss(event.value)
             return
         holds = self._holds(event.value)

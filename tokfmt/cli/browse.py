@@ -307,7 +307,7 @@ def _serve(host: str, port: int) -> None:
     try:
         import textual_serve  # noqa: F401 - only to see if it is installed
     except ImportError as error:
-        raise MissingDependencyError("textual-serve", "web", "browse --web") from error
+        raise MissingDependencyError("textual-serve", "browse --web") from error
     from tokfmt.browser.web import is_local, serve
 
     if not is_local(host):

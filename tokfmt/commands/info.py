@@ -26,7 +26,7 @@ from tokfmt.source.open import counted, find_one, open_dataset
 from tokfmt.source.request import Reading, SourceFiles, SourceRequest
 from tokfmt.source.stored import Source, contents_of, tokenizer_of
 from tokfmt.text.tokenizer import TokenizerHandle
-from tokfmt.wording import shortened
+from tokfmt.wording import html_table, shortened
 
 _COUNTED = 1 << 20
 """Tokens of a stream up to which its sequences are counted, and of any dataset whose largest ID is searched."""
@@ -123,6 +123,20 @@ class Overview:
     text: str | None
     notes: tuple[str, ...]
     fields: tuple[str, ...] = ()
+
+    def _repr_html_(self) -> str:
+        """Return a table with a row per known fact, for notebooks."""
+        counts = {"files": self.files, "samples": self.samples, "sequences": self.sequences, "tokens": self.tokens}
+        rows: list[tuple[str, object]] = [("format", f"{self.format}, {self.layout}"), *counts.items()]
+        rows += [
+            ("dtype", self.dtype),
+            ("largest ID", self.max_id),
+            ("separator", None if self.eos_id is None else str(self.eos_id)),
+        ]
+        rows += [("tokenizer", (self.tokenizer or {}).get("name")), ("fields", ", ".join(self.fields) or None)]
+        rows += [("first IDs", " ".join(map(str, self.ids)) if self.ids else None), ("first words", self.text)]
+        known = [(name, value) for name, value in rows if value is not None]
+        return html_table(f"info {self.path}", ("fact", "value"), known, self.notes)
 
 
 def info(asked: SourceRequest, tokenizer: str | None = None) -> Overview:

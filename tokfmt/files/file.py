@@ -631,12 +631,15 @@ class Held:
     Args:
         file: The file.
         ranges: The first byte of each range, and the byte after its last, ascending and disjoint.
+        contents: The bytes of each range, if they were read before.
     """
 
-    def __init__(self, file: File, ranges: Sequence[tuple[int, int]]) -> None:
+    def __init__(
+        self, file: File, ranges: Sequence[tuple[int, int]], contents: Sequence[bytes | memoryview] | None = None
+    ) -> None:
         self._file, self.size = file, file.size
         self._starts = [start for start, _ in ranges]
-        self._contents = list(file.read_ranges(ranges))
+        self._contents = list(file.read_ranges(ranges)) if contents is None else contents
 
     def read(self, offset: int, length: int) -> bytes:
         """Return exactly `length` bytes from `offset`. What is not held is read from the file.

@@ -1,13 +1,18 @@
 """ArrayRecord files of token IDs or text, as Grain, MaxText and TFDS read them: Riegeli chunks and a footer.
 
-    file        chunks of Riegeli (see the module riegeli): a signature, records, the footer, padding; in the last
-                65,536 bytes the postscript. Each chunk is guarded by a HighwayHash-64 of its header and one of its data
+    part        content
+    file        chunks of Riegeli: a signature, records, the footer, padding; in the last 65,536 bytes the postscript
+    chunk       0 .. 7 hash of the next 32 bytes; u64 bytes of the data; u64 hash of the data; type: s signature,
+                r records, p padding; 7 bytes: number of records; u64 bytes of all records; the data
+    block       at each multiple of 65,536 a header of 24 bytes, also inside of chunks: u64 hash of the other 16, u64
+                bytes since the chunk began, u64 bytes to its end
     footer      records {1: {1: version 1, 2: chunks, 3: records, 4: options}}, and for each chunk {1: byte offset,
                 2: bytes of its records, 3: number of its records}
     postscript  three times {1: byte offset of the footer, 2: 71930E704FDAE05E}
 
 - Records are tf.train.Example or bare integers, as in tfrecord. MaxText reads Examples.
-- Each chunk is compared with its hashes. The reader of upstream opens damaged files without an error, as empty ones.
+- The hashes are HighwayHash-64. Each chunk is compared with them. The reader of upstream opens damaged files without an
+  error, as empty ones.
 - A writer that was killed leaves no postscript: --allow-partial reads the chunks that are there.
 - Upstream finds a record by division: all chunks but the last have the same number of records (`group_size`).
 Source: array_record 0.8.3, run, and google/array_record 24553222, read; google/riegeli, as found in its files.
@@ -237,7 +242,7 @@ class Writer(ExampleWriter):
     )
 
     def name(self, number: int) -> str:
-        return f"data_{number:05d}.array_record"
+        return f"data-{number:05d}-of-{self.files:05d}.array_record"
 
     def write_file(self, out: IO[bytes], sequences: Iterator[NDArray[np.integer[Any]]]) -> None:
         file, group = Output(out), self.options.group_size

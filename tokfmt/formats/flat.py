@@ -899,7 +899,7 @@ class FlatFormat(Format):
         The PREFIX alone is accepted if `prefix` is not "". A PREFIX may contain dots. Any other path is returned alone.
         """
         ending = next((suffix for suffix in self.suffixes if path.name.endswith(suffix)), "")
-        if not ending and not self.prefix:
+        if not path.name or (not ending and not self.prefix):  # the current directory has no name
             return [path]
         prefix = path.name.removesuffix(ending)
         return [path.with_name(prefix + suffix) for suffix in self.suffixes]

@@ -184,7 +184,7 @@ def _pyarrow(doing: str, codec: str) -> Any:
     try:
         import pyarrow as pa
     except ImportError as error:
-        raise MissingDependencyError("pyarrow", "arrow", f"{doing} {codec} shards") from error
+        raise MissingDependencyError("pyarrow", f"{doing} {codec} shards") from error
     return pa
 
 

@@ -1,6 +1,7 @@
 """InternEvo's and InternLM's training data: `.bin` of JSON lines, and `.bin.meta`, which lists the lines.
 
-    X.bin          {"tokens": [IDs]} a line, UTF-8; further keys are ignored
+    file           content
+    X.bin          one {"tokens": [IDs]} per line, UTF-8; further keys are ignored
     X.bin.meta     NumPy's .npy of integers (documents, 2 or more): byte offset of the line, ..., number of its IDs
     FOLDER         train/TYPE/X.bin and valid/TYPE/X.bin, or any other folders: in order of folders, then of names
 

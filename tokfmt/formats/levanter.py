@@ -1,5 +1,6 @@
 """Levanter's and Marin's token caches: a ledger, and one jagged array in zarr v3 or one per shard.
 
+    file                               content
     FOLDER/shard_ledger.json           {"total_num_rows", "shard_rows": {name: rows}, "is_finished", "finished_shards":
                                         [names], "field_counts": {leaf: elements}, "field_counts_by_shard", "layout"}
     FOLDER/input_ids/offsets, .../data i64 and i32 or u32, zarr v3, sharded, blosc; shapes of 2^54 declared

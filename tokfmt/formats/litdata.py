@@ -1,11 +1,14 @@
 """LitData's folders for TokensLoader, which litgpt trains on: `index.json` and chunks of token IDs.
 
+    file             content
     index.json       {"chunks": [{"filename", "chunk_bytes", "chunk_size": items, "dim": tokens or null}],
                       "config": {"data_format": ["no_header_tensor:K" or "no_header_numpy:K"], "compression", ...}}
-    chunk-R-K.bin    as in `shards`: n items, each the raw IDs of a document, the first directly after the offsets
+    chunk-R-K.bin    u32 little-endian: n items; u32[n + 1]: byte offset of each item, and the size; the items, each the
+                     raw IDs of a document
 
-    K of numpy: 1 i16, 2 i32, 3 i64, 4 u8, 5 u16, 6 u32, 7 u64
-    K of tensors: 11 u8, 13 and 14 i16, 15 and 16 i32, 17 and 18 i64, 20 u16
+    data_format         dtype of each K
+    no_header_numpy:K   1 i16, 2 i32, 3 i64, 4 u8, 5 u16, 6 u32, 7 u64
+    no_header_tensor:K  11 u8, 13 and 14 i16, 15 and 16 i32, 17 and 18 i64, 20 u16
 
 - With compression zstd or zstd:LEVEL, a chunk is one frame, in a file chunk-R-K.zstd:LEVEL.bin.
 - A separator may follow each document. The files do not state whether it does, or which ID it is. TokensLoader ignores

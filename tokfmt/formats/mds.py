@@ -1,9 +1,11 @@
 """MosaicML streaming's folders (MDS): `index.json` and shards of samples with a column of token IDs.
 
+    file             content
     index.json       {"version": 2, "shards": [{"format": "mds", "column_names" (sorted), "column_encodings",
                       "column_sizes": [bytes or null], "samples", "compression", "raw_data": {"basename", "bytes",
                       "hashes"}, "zip_data": null or the same three, ...}]}
-    shard.NNNNN.mds  as in `shards`: N samples; between the offsets and the first sample JSON, which may be missing
+    shard.NNNNN.mds  u32 little-endian: N samples; u32[N + 1]: byte offset of each sample, and the size; JSON, which may
+                     be missing; the samples
     sample           u32 bytes of each column whose size is null, then the columns
 
     encoding         bytes of a column

@@ -118,6 +118,7 @@ of sequences and of document indices of each.
 """
 _NAMED = re.compile(r".+_(document|sentence)")
 _WHOLE = "Convert it: tokfmt then compares the whole index"
+_OF_A_KEY = re.compile(r"(.+_(?:document|sentence))\.bin")  # PREFIX_KEY_LEVEL.bin
 _FEW_PARTS = 8  # parts of a .bin that an error lists by name
 _KILLED = "Without it .bin has no documents: copy it, or write the dataset again if its writer was killed"
 
@@ -318,7 +319,9 @@ class Megatron(FlatFormat):
         if not path.is_dir():
             return found
         # An index of text has the same suffix and is left out.
-        return [one for one in found if one.is_file() or _is_index(self.names(one)[1])]
+        found = [one for one in found if one.is_file() or _is_index(self.names(one)[1])]
+        # Beside others, a .bin with a name that only Megatron-LM gives is one whose index is missing.
+        return [*found, *(one for one in files_named(path, _OF_A_KEY) if found and one not in found)]
 
     def files(self, path: Place) -> list[Place]:
         if not self._is_list(path):
@@ -364,6 +367,8 @@ class Megatron(FlatFormat):
             pattern = re.compile(rf"{re.escape(path.stem)}-(\d+)-of-\d+{re.escape(path.suffix)}")
             if parts := files_named(path.parent, pattern):
                 raise _in_parts(path, self.names(path)[1], parts)
+            if self.names(path)[1].is_file():
+                raise FormatError(path, "no such file", remedy="Its .idx is there: copy the .bin beside it")
         return super().open_tokens(path, hints)
 
     def examine_file(self, file: File, options: ReadOptions, hints: Hints) -> FileLayout:

@@ -12,7 +12,7 @@ _SKIPPED = tuple(bytes([0x50 + number]) + b"\x2a\x4d\x18" for number in range(16
 """The magic numbers of frames that a zstandard decoder skips; RFC 8878, 3.1.2. Files of pzstd begin with one."""
 
 SIGNATURES = {
-    "array": Signature((".npy", ".npz", ".bin"), starts=(b"\x93NUMPY", b"PK\3\4")),
+    "array": Signature((".npy", ".npz", ".bin"), starts=(b"\x93NUMPY", b"PK\3\4", b"\x89HDF")),
     "arrayrecord": Signature((".array_record", ".arrayrecord"), starts=(b"\x83\xaf\x70\xd1",)),
     "arrow": Signature((".arrow",), starts=(b"ARROW1", b"\xff\xff\xff\xff")),
     "datatrove": Signature((".ds",)),

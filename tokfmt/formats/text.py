@@ -1,10 +1,11 @@
 """Text files: one document per file, or several documents with a separator line between them.
 
-    x.txt, .text, .md, .markdown, .rst    UTF-8; strict
-    start     EF BB BF, or nothing        UTF-8 byte order mark; not part of the document
-    separator <|endoftext|> 0A            with the option `separator`: a line of just that text, after which the next
-                                          document begins; 0D 0A or the end of the file also end the line
-    x.txt.gz, x.txt.zst                   the same, compressed
+    bytes                              content
+    UTF-8, strict                      a document: all of x.txt, .text, .md, .markdown or .rst, or of x.txt.gz and
+                                       x.txt.zst when it is decompressed
+    EF BB BF at the start, or nothing  UTF-8 byte order mark; not part of the document
+    <|endoftext|> 0A                   with the option `separator`: a line of just that text, after which the next
+                                       document begins; 0D 0A or the end of the file also end the line
 
 - A directory of such files, in natural order, is one dataset. Several files given together are one dataset too.
 - A document is every byte between two separator lines, line ends included. Documents joined with separator lines give

@@ -1,11 +1,12 @@
 """TFRecord files of token IDs or text, as TensorFlow writes them for T5, GPT-Neo and MaxText.
 
-    record      0 .. 7       u64 little-endian: n, the length of the data
-                8 .. 11      u32 masked CRC-32C of these 8 bytes
-                12 .. n + 11 data: tf.train.Example, or bare integers
-                n + 12 ..    u32 masked CRC-32C of the data
-    masked CRC  (crc >> 15 | crc << 17) + 0xA282EAD8, modulo 2^32
+    bytes of a record  content
+    0 .. 7             u64 little-endian: n, the length of the data
+    8 .. 11            u32 masked CRC-32C of these 8 bytes
+    12 .. n + 11       data: tf.train.Example, or bare integers
+    n + 12 .. n + 15   u32 masked CRC-32C of the data
 
+- The masked CRC is (crc >> 15 | crc << 17) + 0xA282EAD8, modulo 2^32.
 - Records follow each other, without a header or a count. A file of 0 bytes has no records.
 - The whole file may be gzip or zlib, under any name.
 - Of an Example, the feature input_ids, tokens, inputs or text is read, or the only one with lists of integers, or
@@ -13,6 +14,7 @@
   are their loss mask. Other features are not read.
 - Records without a protobuf message are bare integers, whose dtype nothing states: `bare=int32`.
 - A folder holds X.tfrecord or X.tfrecord-00000-of-00002. One X is a dataset; `prefix=X` reads one of several.
+  tokfmt writes data-00000-of-00002.tfrecord.
 - GPT-Neo takes the number of records from the name, X_NUMBER_RECORDS.tfrecords. Grain compares no checksum.
 Source: tfrecord 1.14.6 and grain 0.2.18, run; gpt-neo 23485e3c, mesh-transformer-jax f8315e30, maxtext e591f30c, read.
 """
@@ -205,7 +207,7 @@ class Writer(ExampleWriter):
     suffixes = (".tfrecord", ".tfrecords")
 
     def name(self, number: int) -> str:
-        return f"data_{number:05d}.tfrecord"
+        return f"data-{number:05d}-of-{self.files:05d}.tfrecord"
 
     def write_file(self, out: IO[bytes], sequences: Iterator[NDArray[np.integer[Any]]]) -> None:
         packed = zlib.compressobj(6, wbits=31) if self.options.compression == "gzip" else None

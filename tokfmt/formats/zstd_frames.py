@@ -36,7 +36,7 @@ def library(purpose: str) -> ModuleType:
     try:
         import zstandard
     except ImportError as error:
-        raise MissingDependencyError("zstandard", "zstd", purpose) from error
+        raise MissingDependencyError("zstandard", purpose) from error
     return zstandard
 
 

@@ -1,5 +1,6 @@
 """Recipes: TOML files that compute a dataset from other datasets.
 
+    lines                       content
     tokfmt = 1                  version of the language, on a line of its own
     seq_len = 4096 ...          length and order of samples
     [[source]] ...              one dataset to read

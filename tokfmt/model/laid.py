@@ -135,32 +135,28 @@ class Laid(Axis):
             return False
         return spans.seamless
 
-    def offsets(self, first: int, last: int) -> Offsets:
-        """Return the position of each sequence `first <= i < last`, and the end of the last, int64."""
+    def offsets(self, first: int, last: int, stop: int | None = None) -> Offsets:
+        """Return the position of each sequence `first <= i < last`, and the end of the last, int64.
+
+        Args:
+            first: First sequence.
+            last: Sequence after the last.
+            stop: Leave out the sequences that begin at this position or after it.
+        """
         check_interval(first, last, self.count, "sequences")
-        offsets = self._offsets(first, last)
-        self._refuse_empty(first, offsets)
-        return offsets
-
-    def _offsets(self, first: int, last: int) -> Offsets:
+        offsets: Offsets
         if self._even:
-            even: Offsets = self.dataset.spans.cuts(first, last) - self._shifts(first, last + 1)
-            return even
-        begin = first - first % STEP
-        offsets: Offsets = offsets_of(self._sizes(begin, last)) + self.bases[begin // STEP]
-        return offsets[first - begin :]
-
-    def _shifts(self, first: int, last: int) -> Offsets:
-        """Return the slot of the beginning of each sequence less its position, if positions follow from the index."""
-        shifts: Offsets = self._from - self._added * np.arange(first, last)
-        return shifts
-
-    def _refuse_empty(self, first: int, offsets: Offsets) -> None:
-        """Raise UnendedError if one of some sequences is empty, and positions presume that none is."""
+            offsets = self.dataset.spans.cuts(first, last) - self._from + self._added * np.arange(first, last + 1)
+        else:
+            begin = first - first % STEP
+            offsets = (offsets_of(self._sizes(begin, last)) + self.bases[begin // STEP])[first - begin :]
+        if stop is not None:
+            offsets = offsets[: int(np.searchsorted(offsets[:-1], stop - 1, "right")) + 1]
         if self._even and (self._seamless or self.target.kind == "index"):
             empty = np.flatnonzero(np.diff(offsets) == self._added)
             if len(empty):
                 raise self._unended(first + int(empty[0]))
+        return offsets
 
     def _sequences(self, start: int, stop: int) -> tuple[int, Offsets]:
         """Return the first sequence of a non-empty interval, the offset of each one in it, and the end of the last.
@@ -170,13 +166,11 @@ class Laid(Axis):
             stop: Position after the last; more than `length` for the sequences without a position at the end as well.
         """
         first = self.sequence_at(start) if start else 0
-        last = self.count if stop > self.length else min(self.count, first + min(STEP, stop - start))
-        offsets = self._offsets(first, last)
-        if stop <= self.length:
-            if offsets[-1] < stop:
-                offsets = self._offsets(first, self.sequence_at(stop - 1) + 1)
-            offsets = offsets[: int(np.searchsorted(offsets[:-1], stop - 1, "right")) + 1]
-        self._refuse_empty(first, offsets)
+        if stop > self.length:
+            return first, self.offsets(first, self.count)
+        offsets = self.offsets(first, min(self.count, first + min(STEP, stop - start)), stop)
+        if offsets[-1] < stop:
+            offsets = self.offsets(first, self.sequence_at(stop - 1) + 1, stop)
         return first, offsets
 
     def _start(self, number: int) -> int:
@@ -305,12 +299,20 @@ class Laid(Axis):
         last = first + len(offsets) - 2
         axis, separator, pieces = dataset.axis, dataset.gap.id, list[Tokens]()
         if alone:  # None of their tokens is the separator.
-            begin, end = self._slot(first, start), self._slot(last, stop - 1) + 1
+            if self._even:  # One separator is in front of each other sequence, and of the first one if it is before.
+                shift = self._from + (dataset.spans.usual == BEFORE)
+                begin, end = start + shift + first, stop + shift + last
+            else:
+                starts = dataset.contents(first, last + 1)[0]
+                begin, end = int(starts[0]) + start - int(offsets[0]), int(starts[-1]) + stop - int(offsets[-2])
             for a, b in windows(begin, end):
                 window = axis.tokens(a, b)
                 pieces.append(window[window != separator])
         else:
-            cuts = offsets + self._shifts(first, last + 2) if self._even else dataset.spans.cuts(first, last + 1)
+            if self._even:
+                cuts = offsets + self._from - self._added * np.arange(first, last + 2)
+            else:
+                cuts = dataset.spans.cuts(first, last + 1)
             starts, stops = cuts[:-1], cuts[1:]
             begin = int(starts[0]) + start - int(offsets[0])
             end = int(starts[-1]) + stop - int(offsets[-2]) if stop < self.length else int(stops[-1])
@@ -326,12 +328,6 @@ class Laid(Axis):
         if len(tokens) != stop - start:
             raise changed()
         return tokens
-
-    def _slot(self, number: int, position: int) -> int:
-        """Return the slot of a token of a stream, of which contents alone are stored, given its sequence."""
-        if self._even:  # One separator is in front of each other sequence, and of the first one if it is before.
-            return position + self._from + number + (self.dataset.spans.usual == BEFORE)
-        return int(self.dataset.contents(number, number + 1)[0][0]) + position - self._start(number)
 
     def _with_added(self, start: int, stop: int) -> Tokens:
         """Return contents with the separators that the destination adds. Each slot of the source is read once."""
@@ -357,8 +353,8 @@ class Laid(Axis):
         if self.same_from is not None:
             return position + self.same_from
         number = self.sequence_at(position)
-        if self._even and self._seamless:
-            return self._slot(number, position)
+        if self._even and self._seamless:  # As in `_contents`.
+            return position + self._from + number + (self.dataset.spans.usual == BEFORE)
         place, inside = self._places(number), position - self._start(number)
         if 0 <= inside - place.lead_in < place.stop - place.start:
             return place.start + inside - place.lead_in

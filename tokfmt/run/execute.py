@@ -528,7 +528,7 @@ def connected(address: str, jobs: int) -> Iterator[ClusterExecutor]:
     try:
         import distributed
     except ImportError as error:
-        raise MissingDependencyError("distributed", "dask", "--executor dask") from error
+        raise MissingDependencyError("distributed", "--executor dask") from error
     with contextlib.ExitStack() as stack:
         client = _client(distributed, address) if address else _own(distributed, jobs, stack)
         yield ClusterExecutor(stack.enter_context(client), jobs)
@@ -547,7 +547,7 @@ def _own(distributed: Any, jobs: int, stack: contextlib.ExitStack) -> Any:
     try:
         secret = distributed.Security.temporary()
     except ImportError as error:
-        raise MissingDependencyError("cryptography", "dask", "--executor dask") from error
+        raise MissingDependencyError("cryptography", "--executor dask") from error
     scratch = str(stack.enter_context(Scratch()))
     stack.enter_context(isolated())  # Dask may restart a lost worker at any time.
     settings: dict[str, object] = {

@@ -148,7 +148,7 @@ def _boto3_provider(name: str) -> Any:
         import botocore.exceptions
     except ImportError as error:
         purpose = f"profile {name} of ~/.aws/config (single sign-on, a role, or a credential process)"
-        raise MissingDependencyError("boto3", "", purpose) from error
+        raise MissingDependencyError("boto3", purpose) from error
     session = boto3.Session(profile_name=name)
 
     def credentials() -> S3Credential:

@@ -32,7 +32,7 @@ def open_store(url: Url) -> ObjectStore:
     try:
         import obstore.exceptions
     except ImportError as error:
-        raise MissingDependencyError("obstore", "remote", "Reading from object stores") from error
+        raise MissingDependencyError("obstore", "Reading from object stores") from error
     options = configured()
     opener = {"s3": _open_s3, "gs": _open_gs, "az": _open_azure, "hf": open_hub}.get(url.scheme, open_web)
     try:

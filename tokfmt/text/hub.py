@@ -89,7 +89,7 @@ def _refuse_lacking_packages(directory: str) -> None:
         file.close()
         missing = [package for package, module in _MODELS.get(kind, {}).items() if not _is_installed(module)]
         if missing:
-            error = MissingDependencyError(" ".join(missing), "", f"tokenizer {printable(directory)}: {name}, {kind},")
+            error = MissingDependencyError(" ".join(missing), f"tokenizer {printable(directory)}: {name}, {kind},")
             error.add_note(
                 "Or give a tokenizer.json, as AutoTokenizer of transformers saves one where they are installed"
             )

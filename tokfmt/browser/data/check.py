@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from tokfmt.browser.data.session import Session, Where, row_at
 from tokfmt.browser.data.workers import Job
@@ -14,6 +14,7 @@ from tokfmt.files.place import Place, place_of
 
 if TYPE_CHECKING:
     from tokfmt.commands.check import CheckReport
+    from tokfmt.commands.check.codes import Explanation
 
 MOST = 1 << 22
 """Limit of the rows of a dataset that is checked without a key, because a check reads its whole index."""
@@ -61,27 +62,14 @@ def known(session: Session) -> CheckReport | None:
     return session.verdict
 
 
-class Explanation(NamedTuple):
-    """What a code of a finding means.
-
-    Attributes:
-        title: The meaning in a few words.
-        text: The meaning, and what to do.
-    """
-
-    title: str
-    text: str
-
-
 def explained(code: str) -> Explanation | None:
     """Return the explanation of a code; None for one of a plug-in without any."""
     from tokfmt.commands.check import explain
 
     try:
-        found = explain(code)
+        return explain(code)
     except TokfmtError:
         return None
-    return Explanation(found.title, found.text)
 
 
 def place_of_finding(finding: Finding) -> Place:

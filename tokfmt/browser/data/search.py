@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import threading
-import time
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -359,13 +358,7 @@ class SearchResults:
 
     def of(self, row: int) -> range | None:
         """Return the first kept hit of a row; None without one."""
-        with self._lock:
-            for leg in self._legs:
-                rows, starts, stops = leg.results.columns
-                at = int(np.searchsorted(rows, row))
-                if at < len(rows) and int(rows[at]) == row:
-                    return range(int(starts[at]), int(stops[at]))
-        return None
+        return next(iter(self.within(row, -1, 1 << 62, 1)), None)
 
     def _at(self, number: int, *, wrapped: bool) -> Found:
         left = number
@@ -402,7 +395,6 @@ class SearchJob:
         running: The search is running.
         cancelled: The search was stopped.
         busy: The last call of `progressed` has not returned.
-        took: Seconds of the search, after its end.
     """
 
     def __init__(
@@ -410,7 +402,7 @@ class SearchJob:
     ) -> None:
         self.words, self.query, self.scope, self.begin = words, query, scope, begin
         self.results, self.failure, self._left_out = SearchResults(), "", 0
-        self.cancelled, self.took, self.running, self.busy = False, 0.0, True, True
+        self.cancelled, self.running, self.busy = False, True, True
         self._progressed = progressed
         self._listed: tuple[SearchJob | None, int] = None, 0
         self.job = Job(self._look, self._end, lambda: progressed(self))
@@ -458,7 +450,6 @@ class SearchJob:
                 self.failure = f"{counted(self._left_out, 'record')} cannot be read: {' '.join(str(error).split())}"
 
     def _end(self, outcome: object) -> None:
-        self.took = time.monotonic() - self.job.began
         if isinstance(outcome, Exception):
             self.failure = " ".join(said(outcome).split())
         self.running = False
@@ -466,11 +457,6 @@ class SearchJob:
         self.busy = False
 
     # in the thread of the screen
-
-    @property
-    def rate(self) -> float:
-        """Return the units searched per second."""
-        return self.job.done / max(1e-3, self.took or time.monotonic() - self.job.began)
 
     @property
     def marks(self) -> bool:
@@ -490,11 +476,15 @@ class SearchJob:
     def cancel(self) -> None:
         """Stop the search, and keep its hits."""
         if self.running:
-            self.took = time.monotonic() - self.job.began
             self.cancelled, self.running, self.busy = True, False, False
             self.job.cancel()
 
     # in both: these methods read, and are for a worker
+
+    def _start(self, row: int) -> int:
+        """Return the first position of a row on the token axis; 0 without one."""
+        span = fetched_span(self.scope.port, row)
+        return span.start or 0 if isinstance(span, Span) else 0
 
     def at(self, where: Where, *, end: bool = False) -> int:
         """Return a position in the unit of the starts of hits; with `end`, the last one that the unit covers."""
@@ -502,8 +492,7 @@ class SearchJob:
         if self._translated:
             start, stop = self._characters(row, unit, unit + 1)
             return max(start, stop - 1) if end else start
-        span = fetched_span(self.scope.port, row)
-        return unit + (span.start or 0 if isinstance(span, Span) else 0)
+        return unit + self._start(row)
 
     def first(self, where: Where) -> Found | None:
         """Return the first hit at or after a position."""
@@ -522,8 +511,7 @@ class SearchJob:
         """Return the row and the unit of a hit."""
         if self._translated:
             return found.row, self._units(found.row, [range(found.start, found.stop)])[0].start
-        span = fetched_span(self.scope.port, found.row)
-        return found.row, max(0, found.start - (span.start or 0)) if isinstance(span, Span) else 0
+        return found.row, max(0, found.start - self._start(found.row))
 
     def first_in(self, row: int) -> range | None:
         """Return the first kept hit of a row, as an interval of units; None without one."""
@@ -532,8 +520,7 @@ class SearchJob:
             return None
         if self._translated:
             return self._units(row, [found])[0]
-        span = fetched_span(self.scope.port, row)
-        start = span.start or 0 if isinstance(span, Span) else 0
+        start = self._start(row)
         return range(found.start - start, found.stop - start)
 
     def visible(self, row: int, first: int, last: int) -> list[range]:
@@ -542,8 +529,7 @@ class SearchJob:
             return []
         if self._translated:
             return self._units(row, self.results.within(row, *self._characters(row, first, last)))
-        span = fetched_span(self.scope.port, row)
-        start = span.start or 0 if isinstance(span, Span) else 0
+        start = self._start(row)
         found = self.results.within(row, start + first, start + last)
         return [range(hit.start - start, hit.stop - start) for hit in found]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -14,7 +14,6 @@ from tokfmt.browser.data.spots import Spot
 from tokfmt.browser.data.workers import Job
 from tokfmt.browser.widgets.loading import WithLoader
 from tokfmt.browser.work import Work
-from tokfmt.errors import TokfmtError
 
 if TYPE_CHECKING:
     from tokfmt.browser.data.types import SourceRequest
@@ -49,15 +48,10 @@ class Entry(NamedTuple):
 class Host(Protocol):
     """The app around the tabs, as a tab sees it."""
 
-    @property
-    def requests(self) -> Sequence[SourceRequest]:
-        """Return the requests of the open datasets, in order."""
-        ...
-
-    @property
-    def entry(self) -> Entry:
-        """Return the tab on the screen."""
-        ...
+    requests: list[SourceRequest]
+    """The requests of the open datasets, in order."""
+    entry: Entry
+    """The tab on the screen."""
 
     def pair(self) -> tuple[Session, Session] | None: ...
     def pair_waits(self) -> str: ...
@@ -74,18 +68,6 @@ class Host(Protocol):
 
     def show_split(
         self, split: str, numbers: Sequence[int] | None = None, then: Callable[[], None] = lambda: None
-    ) -> None: ...
-
-    async def ask_line(
-        self,
-        text: str,
-        then: Callable[[str], object],
-        value: str = "",
-        check: Callable[[str], str] | None = None,
-        refused: str = "",
-        recent: Sequence[str] = (),
-        at_once: Collection[str] = (),
-        meanwhile: Callable[[str | None], object] | None = None,
     ) -> None: ...
 
     async def export_lines(self, records: Iterable[Mapping[str, object]], what: str, stem: str) -> None: ...
@@ -118,7 +100,7 @@ class Tab(WithLoader, Container):
         """Take the focus, as the tab is on the screen now."""
 
     def offers(self, action: str, parameters: tuple[object, ...]) -> bool:  # noqa: ARG002 - subclasses look at them
-        """Return whether an action would do something now (`keys.Offering`)."""
+        """Return whether an action would do something now (`keys.is_offered`)."""
         return True
 
     def spot(self) -> object:
@@ -140,19 +122,13 @@ class Tab(WithLoader, Container):
             otherwise: The notification if `find` returns None.
         """
 
-        def tried() -> Where | str:
-            try:
-                return find() or otherwise
-            except TokfmtError as error:
-                return str(error)
-
-        def then(found: Where | str) -> None:
-            if isinstance(found, str):
-                self.notify(found, severity="warning", markup=False)
+        def then(found: Where | None) -> None:
+            if found is None:
+                self.notify(otherwise, severity="warning", markup=False)
             else:
                 self.host.go(self.here(found))
 
-        self.loader.ask(tried, then)
+        self.loader.ask(find, then)
 
 
 class Working(Tab):

@@ -18,10 +18,10 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal, Vertical
 
 from tokfmt.browser import keys
-from tokfmt.browser.data.answers import FIRST, LAST, byte_finder, number_words, parse_number, row_of
+from tokfmt.browser.data.answers import byte_finder, number_words, parse_number, row_of
 from tokfmt.browser.data.facts import TokenFacts, byte_offset_of_unit, facts_of
 from tokfmt.browser.data.layout import Mode, TokenStyle
-from tokfmt.browser.data.opening import UNKNOWN
+from tokfmt.browser.data.opening import UNKNOWN, recipe_of, samples_of
 from tokfmt.browser.data.parts import Target, target_of
 from tokfmt.browser.data.rows import Damage, Piece, RowSource, View, fetched
 from tokfmt.browser.data.session import (
@@ -31,7 +31,6 @@ from tokfmt.browser.data.session import (
     carried,
     has_parts,
     located,
-    mixture_of,
     search_scope,
 )
 from tokfmt.browser.data.spots import ByteSpot, Spot, command_of, parse_spot
@@ -43,7 +42,7 @@ from tokfmt.browser.tabs.titles import layout_words, list_title, row_title, shar
 from tokfmt.browser.widgets.frame import Divider, FindBar, TopBar, filter_words
 from tokfmt.browser.widgets.loading import Leaping, Loader
 from tokfmt.browser.widgets.packing import PackingHead
-from tokfmt.browser.widgets.reader import MoreFacts, Reader, TokenDetails
+from tokfmt.browser.widgets.reader import Reader, TokenDetails
 from tokfmt.browser.widgets.sequence_list import SequenceList
 from tokfmt.browser.widgets.strip import PackingStrip
 from tokfmt.errors import OptionError, TokfmtError
@@ -140,9 +139,9 @@ class SequencesTab(Tab):
         elsewhere = not hasattr(self, "session") or session.path != self.session.path
         self.session = session
         self._refuse(session)
-        mixture = mixture_of(session)
+        recipe = recipe_of(session.view.reader)
         self.query_one(PackingHead).show(session)
-        self.reader.of_recipe = mixture is not None and mixture.of_samples
+        self.reader.of_recipe = recipe is not None and samples_of(recipe) is not None
         before, self._view, where = self._view, session.view, self.bound_for
         self._behind = None
         port = getattr(self, "port", None)
@@ -192,7 +191,7 @@ class SequencesTab(Tab):
         return not self.has_class("refused") and super().check_action(action, parameters)
 
     def offers(self, action: str, parameters: tuple[object, ...]) -> bool:  # noqa: ARG002 - those of other tabs do
-        """Return whether an action would do something now (`keys.Offering`)."""
+        """Return whether an action would do something now (`keys.is_offered`)."""
         if not hasattr(self, "session"):
             return False
         if action == "escape":
@@ -291,19 +290,16 @@ class SequencesTab(Tab):
 
     def _detail(self, facts: TokenFacts | Damage | None) -> None:
         facts = facts if self._behind is None else None  # they were asked for before the reader was cleared
-        self._facts, parts, more = facts, self.strip.parts, MoreFacts(singular=self.session.view.singular)
+        self._facts, parts, origin, found = facts, self.strip.parts, "", ""
         if isinstance(facts, TokenFacts) and parts is not None and parts.row == facts.row:
             part = parts.at(facts.unit)
-            more = more._replace(origin="" if part is None else parts.parts[part].words(facts.unit))
+            origin = "" if part is None else parts.parts[part].words(facts.unit)
         if isinstance(facts, TokenFacts) and self._frequencies is not None:
-            more = more._replace(frequency=self._frequencies.of(facts.value))
-        self.query_one(TokenDetails).show(facts, self.port.unit, more)
+            frequency = self._frequencies.of(facts.value)
+            found = "" if frequency is None else frequency.words(self.session.view.singular)
+        self.query_one(TokenDetails).show(facts, self.port.unit, origin, found)
         if facts is not None:
             self.call_after_refresh(self._find_more)  # beside the first rows, it would take the processor from them
-
-    @on(TokenDetails.Listed)
-    def _token_listed(self, message: TokenDetails.Listed) -> None:
-        self.host.go(Spot(words=message.words))
 
     # actions
 
@@ -340,9 +336,7 @@ class SequencesTab(Tab):
 
     @on(Divider.Dragged)
     def _dragged(self, message: Divider.Dragged) -> None:
-        self._split(round(100 * message.column / max(1, self.size.width)))
-
-    def _split(self, share: int) -> None:
+        share = round(100 * message.column / max(1, self.size.width))
         self.share = max(NARROWEST, min(WIDEST, share))
         self.list.styles.width = f"{self.share}%"
 
@@ -355,6 +349,8 @@ class SequencesTab(Tab):
 
     async def action_jump(self) -> None:
         """Ask for a place: a row, a token, a byte, or what `y` copies."""
+        from tokfmt.browser.dialogs import Question
+
         view, answers = self.session.view, self._answers
         steps = ", 25*512 (step 25 of batches of 512)" if view.singular == "sample" else ""
         token = "" if view.axis is None else ", t:5000 (token)"
@@ -365,12 +361,12 @@ class SequencesTab(Tab):
 
         def answered(answer: str) -> None:
             self._go_to(answer)
-            if answer not in (FIRST, LAST):
-                answers[:] = [*(one for one in answers if one != answer), answer]
+            answers[:] = [*(one for one in answers if one != answer), answer]
 
         # a question without an answer is asked, too, as its digits would be keys of the browser
         check = None if view.port.count else refuse
-        await self.host.ask_line(question, answered, check=check, recent=answers, at_once=(FIRST, LAST))
+        pane = self.reader if self.reader.has_focus else self.list
+        await Question(question, answered, check=check, recent=answers, ends=pane.action_to).ask(self.app)
 
     def _go_to(self, answer: str) -> None:
         """Go to a place in words.
@@ -379,26 +375,17 @@ class SequencesTab(Tab):
             OptionError: The words name no place.
         """
         words, port, view = answer.strip(), self.session.port, self.session.view
-        if words in (FIRST, LAST):
-            pane = self.reader if self.reader.has_focus else self.list
-            pane.action_to(0 if words == FIRST else -1)
-        elif words.startswith("@"):
-            self.loader.ask(byte_finder(self.session, self.port, self.where, words[1:]), self._to_found)
+        if words.startswith("@"):
+            self.go_to_sequence(byte_finder(self.session, self.port, self.where, words[1:]))
         elif words.startswith("t:"):
             if view.axis is None:
                 raise OptionError("records have no token positions before all are tokenized. Name a row")
             position = parse_number(words[2:], view.tokens, "token")
-            self.loader.ask(lambda: located(port, position) or "no row holds this token", self._to_found)
+            self.go_to_sequence(lambda: located(port, position), "no row holds this token")
         elif ":" in words:
             self.host.go(parse_spot(words))
         else:
             self.host.go(self.here((row_of(words, port.count, view.singular), 0)))
-
-    def _to_found(self, found: Where | str) -> None:
-        if isinstance(found, str):
-            self.notify(found, severity="error", markup=False)
-        else:
-            self.host.go(self.here(found))
 
     def action_bytes(self) -> None:
         """Show the bytes of the token under the cursor in the tab of the index."""
@@ -439,27 +426,15 @@ class SequencesTab(Tab):
         session, where = self.session, (self.where[0], unit)
         if not session.port.count:
             return
-        if session.view.name == "samples" and self._has_documents:
+        if session.view.name == "samples" and any(view.name == "documents" for view in session.opened.views):
             self.host.go(Spot(view="documents"))
             return
 
-        def work() -> Target | TokfmtError:
-            try:
-                return target_of(session, where)
-            except TokfmtError as error:
-                return error
+        def then(found: Target) -> None:
+            request, spot = found
+            self.host.go(spot._replace(number=self.host.number_of(request)))
 
-        def then(found: Target | TokfmtError) -> None:
-            if isinstance(found, TokfmtError):
-                self.notify(str(found), severity="warning", markup=False)
-            else:
-                self.host.go(found.spot._replace(number=self.host.number_of(found.request)))
-
-        self.loader.ask(work, then)
-
-    @property
-    def _has_documents(self) -> bool:
-        return any(view.name == "documents" for view in self.session.opened.views)
+        self.loader.ask(lambda: target_of(session, where), then)
 
     # find and filter
 
@@ -506,6 +481,7 @@ class SequencesTab(Tab):
         meanwhile: Callable[[str | None], object] | None = None,
     ) -> None:
         from tokfmt.browser.data.search import meaning
+        from tokfmt.browser.dialogs import Question
 
         queries = self._queries
         if queries is None:
@@ -520,7 +496,7 @@ class SequencesTab(Tab):
         def meant(answer: str) -> str:
             return meaning(answer, self.scope)
 
-        await self.host.ask_line(text, answered, words, meant, recent=queries.all, meanwhile=meanwhile)
+        await Question(text, answered, words, meant, recent=queries.all, meanwhile=meanwhile).ask(self.app)
 
     def find(self, words: str) -> None:
         """Search from the cursor on, and go to the first hit."""
@@ -581,7 +557,6 @@ class SequencesTab(Tab):
         self._say()
         self._mark()
 
-    @on(TokenDetails.Followed)
     def action_occurrences(self) -> None:
         """List all rows with the token under the cursor, or with the marked tokens in a row."""
         port, (row, unit), marked = self.port, self.where, self.reader.marked
@@ -826,14 +801,11 @@ class SequencesTab(Tab):
         session, (row, _), part = self.session, self.where, self.reader.marked
         ids = self.reader.mode is Mode.IDS or self.token_style.decoder is None
 
-        def work() -> Copied | TokfmtError:
-            try:
-                return copied(session, row, part, ids=ids)
-            except TokfmtError as error:
-                return error
+        def then(found: Copied) -> None:
+            self.host.copy(found.text, found.description)
 
         if self._is_shown():
-            self.reader.loader.ask(work, self._copied)
+            self.reader.loader.ask(lambda: copied(session, row, part, ids=ids), then)
 
     def _is_shown(self) -> bool:
         """Return whether the reader shows a row; else show why not."""
@@ -842,12 +814,6 @@ class SequencesTab(Tab):
         elif self._behind is not None:
             self.notify("Nothing is listed. F removes the filter.")
         return bool(self.session.port.count) and self._behind is None
-
-    def _copied(self, found: Copied | TokfmtError) -> None:
-        if isinstance(found, TokfmtError):
-            self.notify(str(found), title="Not copied", severity="warning", markup=False)
-        else:
-            self.host.copy(found.text, found.description)
 
     def action_link(self) -> None:
         """Copy the command that opens the browser at the token under the cursor."""
@@ -891,7 +857,9 @@ class SequencesTab(Tab):
             return
         self._uncounted = False
         if session.shown not in session.padding:
-            self._known.ask(lambda: _padding(session), partial(self._say_padding, session, session.shown))
+            from tokfmt.browser.data.columns import padding_share
+
+            self._known.ask(lambda: padding_share(session), partial(self._say_padding, session, session.shown))
 
         def work() -> Frequencies | None:
             from tokfmt.browser.data.frequency import frequencies_of
@@ -928,12 +896,3 @@ class SequencesTab(Tab):
         for one in (self.search, self.filtered):
             if one is not None:
                 one.cancel()
-
-
-def _padding(session: Session) -> float:
-    from tokfmt.browser.data.columns import padding_share
-
-    try:
-        return padding_share(session) or 0.0
-    except TokfmtError:
-        return 0.0  # the row that cannot be read shows the error

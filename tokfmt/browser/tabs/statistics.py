@@ -24,7 +24,7 @@ from tokfmt.browser.data.overview import (
     starts_alone,
     whole_pass,
 )
-from tokfmt.browser.data.packing import FillHistogram, FillLines, Fills, fills_of
+from tokfmt.browser.data.packing import FillLines, Fills, fills_of
 from tokfmt.browser.data.session import Counted, Session
 from tokfmt.browser.data.spots import Spot
 from tokfmt.browser.keys import pressing
@@ -32,11 +32,6 @@ from tokfmt.browser.tabs.base import Working
 from tokfmt.browser.widgets.loading import Loader
 from tokfmt.browser.widgets.table import GroupTable, Table, TokenTable
 from tokfmt.wording import printable
-
-# in words
-
-
-# the tab
 
 if TYPE_CHECKING:
     from tokfmt.browser.data.types import Statistics
@@ -127,7 +122,7 @@ class StatisticsTab(Working):
         """Show how full samples are in place of their lengths, which are all the same."""
         table = self.query_one("#lengths", Table)
         if fills is not None and not isinstance(table.lines, FillLines):
-            lines = FillLines(FillHistogram(fills, 10))
+            lines = FillLines(fills, 10)
             table.show(lines, first=lambda: lines.fullest)
 
     def on_resize(self) -> None:
@@ -147,11 +142,7 @@ class StatisticsTab(Working):
             where = (lines.row(message.lines[0]), 0) if member else None
             self.host.go(Spot(where, words=lines.query(message.lines)))
         elif lines is not None:
-            self.action_list(lines.query(message.lines))
-
-    def action_list(self, words: str) -> None:
-        """List the rows of a query in the first tab."""
-        self.host.go(Spot(words=words))
+            self.host.go(Spot(words=lines.query(message.lines)))
 
     def action_ranking(self, name: str) -> None:
         """Go to a ranking of IDs."""

@@ -17,6 +17,7 @@ from textual.scrollbar import ScrollDown, ScrollUp
 from textual.widget import Widget
 
 from tokfmt.browser.data.workers import said
+from tokfmt.errors import TokfmtError
 
 Then = Callable[[Any], object]
 
@@ -41,7 +42,10 @@ class Loader:
         self._changed = threading.Condition()
 
     def ask(self, work: Callable[[], Any], then: Then) -> None:
-        """Do `work` next in the thread of the loader, then call `then` with its result in that of the owner."""
+        """Do `work` next in the thread of the loader, then call `then` with its result in that of the owner.
+
+        An error of the work is a notification.
+        """
         with self._changed:
             if not self._every:
                 self._requests.clear()
@@ -104,7 +108,8 @@ class Loader:
             then(result)
 
     def _failed(self, error: Exception) -> None:
-        self._owner.notify(said(error), severity="error", markup=False)
+        known = isinstance(error, TokfmtError)
+        self._owner.notify(said(error), severity="warning" if known else "error", markup=False)
 
 
 class WithLoader(Widget):

@@ -51,11 +51,12 @@ from __future__ import annotations
 
 import re
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar
 
 from tokfmt.base.options import LazyAttribute
+from tokfmt.core.findings import Code
 from tokfmt.core.format import Confidence, Format, Hints, Probe, Target, WriterTraits
 from tokfmt.core.inspection import Inspection
 from tokfmt.errors import CorruptError, FormatError
@@ -80,7 +81,6 @@ class Columnar(Format):
     stores = "sequences in order, empty ones too; IDs up to 2^31-1 (2^32-1 with dtype=uint32)"
     cannot_store = "other columns; empty sequences and long ones in packed rows"
     read_options, write_options = ReadOptions, WriteOptions
-    codes = LazyAttribute("tokfmt.formats.arrow.check", "codes")
 
     @abstractmethod
     def find(self, path: Place, split: str | None = None) -> Found:
@@ -112,6 +112,11 @@ class Columnar(Format):
         from tokfmt.formats.arrow.writer import traits
 
         return traits(options, self.Writer.suffixes)
+
+    def codes(self) -> Mapping[str, Code]:
+        from tokfmt.formats.arrow.check import MEANINGS
+
+        return {f"TF{self.hundred + number}": code for number, code in MEANINGS.items()}
 
     def sections(self, path: Place, options: ReadOptions) -> Sequence[Any]:
         from tokfmt.formats.arrow.check import sections

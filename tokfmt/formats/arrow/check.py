@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from tokfmt.core.annotation import Part, broken, shown
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tokfmt.formats.arrow.options import ReadOptions, Variant
 
 _SHOWN = 64  # the pages of this many row groups and columns are listed
-_MEANINGS = {
+MEANINGS = {
     1: Code(
         "cut or damaged",
         "The footer or the end marker is missing, a part cannot be decoded or contradicts another, or a file that "
@@ -77,11 +77,6 @@ _MEANINGS = {
         "and labels of padding as -100.",
     ),
 }
-
-
-def codes() -> Mapping[str, Code]:
-    """Return the meaning of each finding of both formats: TF661 to TF669, and TF681 to TF689."""
-    return {f"TF{hundred + number}": code for hundred in (660, 680) for number, code in _MEANINGS.items()}
 
 
 def sections(format_: Variant, path: Place, options: ReadOptions) -> Sequence[Section]:

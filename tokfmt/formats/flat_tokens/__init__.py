@@ -1,5 +1,6 @@
 """Flat tokens: a zarr store of encoded token IDs and of the starts of sequences, which seqax of MatX trains on.
 
+    file                                  content
     X.zarr/.zgroup                        {"zarr_format": 2}
     X.zarr/train, X.zarr/validation       each split is a flat-tokens array, a group; a store may have one only,
                                           or be such a group itself (a bare array)

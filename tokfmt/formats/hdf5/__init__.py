@@ -34,6 +34,7 @@ from collections.abc import Mapping
 
 from tokfmt.base.options import LazyAttribute, choices
 from tokfmt.core.format import Confidence, Format, Hints, Probe
+from tokfmt.errors import FormatError, SourceChangedError, UnreachableError
 from tokfmt.files.file import names_in, natural_key
 from tokfmt.files.place import Place
 from tokfmt.formats.hdf5.options import PARAMS, ReadOptions, WriteOptions
@@ -58,7 +59,6 @@ class Hdf5(Format):
     inspect = LazyAttribute("tokfmt.formats.hdf5.inspection", "inspect")
     writer = LazyAttribute("tokfmt.formats.hdf5.writer", "make_writer")
     writer_traits = LazyAttribute("tokfmt.formats.hdf5.writer", "traits")
-    row_writer = LazyAttribute("tokfmt.formats.hdf5.writer", "make_row_writer")
     row_traits = LazyAttribute("tokfmt.formats.hdf5.writer", "row_traits")
     codes = LazyAttribute("tokfmt.formats.hdf5.check", "CODES")
     patches = LazyAttribute("tokfmt.formats.hdf5.check", "PATCHES")
@@ -66,9 +66,11 @@ class Hdf5(Format):
 
     def sniff(self, probe: Probe) -> Confidence | None:
         if probe.is_directory:
-            return Confidence.CERTAIN if any(name.endswith(".h5") for name in probe.entries) else None
+            first = next((name for name in probe.entries if name.endswith(".h5")), None)
+            looked = None if first is None else probe.entry(first)
+            return None if first is None or (looked is not None and _is_of_others(looked)) else Confidence.CERTAIN
         signed = any(probe.head[at : at + 8] == _SIGNATURE for at in _SIGNATURE_AT)
-        return Confidence.CERTAIN if signed else None
+        return Confidence.CERTAIN if signed and not _is_of_others(probe) else None
 
     def repaired_with(self, path: Place, options: ReadOptions) -> Mapping[str, object]:
         """See `Format.repaired_with`. A corpus stays one, and samples keep their length and stride."""
@@ -87,6 +89,20 @@ class Hdf5(Format):
             return [path, *metadata]
         names = sorted((name for name in names_in(path) if name.endswith(".h5")), key=natural_key)
         return [*(path / name for name in names if not (path / name).is_dir()), *metadata]
+
+
+def _is_of_others(probe: Probe) -> bool:
+    """Return whether a file has datasets, but none of the names of Cerebras: the format array reads it."""
+    if probe.file is None or not probe.head.startswith(_SIGNATURE):
+        return False
+    try:
+        from tokfmt.formats.hdf5_arrays.container import is_without_samples
+
+        return is_without_samples(probe.file, probe.head)
+    except (UnreachableError, SourceChangedError):
+        raise
+    except (FormatError, ModuleNotFoundError):  # Whoever opens it gets the error.
+        return False
 
 
 FORMAT = Hdf5()

@@ -20,9 +20,10 @@ from tokfmt.files.place import Place, local_path
 from tokfmt.formats.hdf5.files import Params, files_in
 from tokfmt.formats.hdf5.options import ReadOptions
 from tokfmt.formats.hdf5.samples import IGNORED, Ends, Tally
+from tokfmt.formats.hdf5.stored import Hdf5File, open_hdf5
 from tokfmt.formats.hdf5.stride import look_for_segments
 from tokfmt.formats.hdf5_arrays.chunks import DEFLATE
-from tokfmt.formats.hdf5_arrays.container import Hdf5File, library_errors, open_hdf5
+from tokfmt.formats.hdf5_arrays.container import library_errors
 from tokfmt.formats.hdf5_arrays.table import Rows, Table, Values
 
 _COPY = "Copy the file again, or write it again."

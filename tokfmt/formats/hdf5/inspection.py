@@ -33,7 +33,7 @@ from tokfmt.formats.hdf5.problems import (
     size_problems,
     stated_by,
 )
-from tokfmt.formats.hdf5_arrays.container import Hdf5File, WriterAttributes, open_hdf5
+from tokfmt.formats.hdf5.stored import Hdf5File, WriterAttributes, open_hdf5
 
 _FIND = "Find the missing file; --from-opt gaps=accept reads the others, and cuts documents at the gap"
 _CODES = {TruncatedError: "TF304", UnsafeError: "TF305", CorruptError: "TF303"}

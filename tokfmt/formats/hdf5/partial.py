@@ -18,18 +18,9 @@ from tokfmt.core.reader import Damage
 from tokfmt.errors import NO_DAMAGE, FormatError, TruncatedError
 from tokfmt.files.file import File, Stream, open_file
 from tokfmt.files.place import Place
+from tokfmt.formats.hdf5.stored import Hdf5File, header_of, open_data, open_hdf5
 from tokfmt.formats.hdf5_arrays.chunks import ChunkMap, check_map
-from tokfmt.formats.hdf5_arrays.container import (
-    Hdf5File,
-    box_of,
-    header_of,
-    library_errors,
-    open_data,
-    open_hdf5,
-    open_library,
-    stated_end,
-    storage_of,
-)
+from tokfmt.formats.hdf5_arrays.container import box_of, library_errors, open_library, stated_end, storage_of
 from tokfmt.formats.hdf5_arrays.table import Table, unit_of
 from tokfmt.wording import counted, printable
 

@@ -22,8 +22,8 @@ from tokfmt.core.reader import INT32_MAX
 from tokfmt.core.rows import ROWS
 from tokfmt.errors import CorruptError, UnsupportedError
 from tokfmt.formats.hdf5.files import Params
+from tokfmt.formats.hdf5.stored import Hdf5File, WriterAttributes
 from tokfmt.formats.hdf5_arrays.chunks import LARGEST_CHUNK
-from tokfmt.formats.hdf5_arrays.container import Hdf5File, WriterAttributes
 
 AS_SAMPLES = "--from-opt view=samples reads the rows as they are"
 PARTS = "these files are only some of those that were written; documents are cut where a file is missing"

@@ -18,13 +18,12 @@ from tokfmt.files.fields import Field, Section
 from tokfmt.files.file import File, open_file
 from tokfmt.files.place import Place
 from tokfmt.formats.hdf5.problems import examples_problem, stated_by
+from tokfmt.formats.hdf5.stored import header_of, open_data
 from tokfmt.formats.hdf5_arrays.chunks import DEFLATE, FLETCHER32, SHUFFLE, ChunkMap, DamagedChunkError
 from tokfmt.formats.hdf5_arrays.container import (
     FILTER_NAMES,
     attribute_of,
     box_of,
-    header_of,
-    open_data,
     root_names,
     shape_of,
     storage_of,

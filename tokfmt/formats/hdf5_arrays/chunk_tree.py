@@ -41,6 +41,7 @@ from numpy.typing import NDArray
 from tokfmt.errors import CorruptError
 from tokfmt.files.file import File
 from tokfmt.formats.hdf5_arrays.chunks import ChunkMap, Found, check_map, stored_as
+from tokfmt.wording import printable
 
 _LAYOUT, _CONTINUED = 8, 16  # types of messages
 _BLOCKS, _LARGEST = 16, 1 << 16  # maximum number of message blocks of a header, and bytes of one
@@ -59,6 +60,7 @@ class ChunkTree:
         rank: Number of dimensions of the dataset.
         chunks: Shape of a chunk and of the grid of chunks; its places and sizes are not filled in.
         unit: "sample" or "token", the word for a row in messages.
+        name: Of the dataset, for messages.
     """
 
     file: File
@@ -66,6 +68,7 @@ class ChunkTree:
     rank: int
     chunks: ChunkMap
     unit: str
+    name: str = "data"
 
     def find(self, intervals: Sequence[tuple[int, int]]) -> list[Found]:
         """Return places and sizes of several intervals of chunks, ascending and disjoint; see `chunks.ChunkMap.find`.
@@ -130,7 +133,7 @@ class ChunkTree:
             yield node[5], numbers, keys
 
     def _damaged(self, at: int) -> CorruptError:
-        what, remedy = "the index of the chunks of 'data' is damaged", "Copy the file again"
+        what, remedy = f"the index of the chunks of '{printable(self.name)}' is damaged", "Copy the file again"
         return CorruptError(self.file.path, what, offset=at, remedy=remedy)
 
 

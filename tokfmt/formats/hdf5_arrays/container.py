@@ -27,10 +27,8 @@ from __future__ import annotations
 import io
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -43,7 +41,7 @@ from tokfmt.errors import (
     UnsupportedError,
 )
 from tokfmt.files.fields import Field
-from tokfmt.files.file import File, Stream, open_file
+from tokfmt.files.file import File, Held, Stream, open_file
 from tokfmt.files.place import LocalPlace, Place
 from tokfmt.formats.hdf5_arrays.chunk_tree import ChunkTree, root_of
 from tokfmt.formats.hdf5_arrays.chunks import (
@@ -64,32 +62,15 @@ SIGNATURE = b"\x89HDF\r\n\x1a\n"
 _USER_BLOCKS = [512 << k for k in range(16)]
 _LIBRARY_ERRORS = (OSError, RuntimeError, KeyError, ValueError, TypeError, OverflowError, MemoryError, SystemError)
 _WRITING = 5  # consistency flags: open for writing, open for writing by one process and reading by others (SWMR)
-FILTER_NAMES = {4: "szip", 5: "nbit", 6: "scaleoffset", 32000: "lzf", 32001: "blosc", 32004: "lz4", 32015: "zstd"}
+_LZF = 32000  # a filter of h5py, which h5repack lacks
+FILTER_NAMES = {4: "szip", 5: "nbit", 6: "scaleoffset", _LZF: "lzf", 32001: "blosc", 32004: "lz4", 32015: "zstd"}
 _REPACK = "Make a readable file with h5repack -f GZIP=4 OLD.h5 NEW.h5"
+
+_LISTED, _DEEPEST = 64, 2
+_TYPES = {3: "text", 5: "opaque", 6: "records", 7: "references", 9: "lists"}  # classes of types without a plain name
 
 R = TypeVar("R")
 Attribute = int | float | str | None
-
-
-class WriterAttributes(NamedTuple):
-    """The attributes that tokfmt writes on `data` of each file.
-
-    Attributes:
-        stride: overlap, disjoint, corpus, or `core.rows.ROWS`.
-        eos_id: The separator; None for rows without one.
-        pad_id: Padding ID of the last sample.
-        first_token: Position of the file's first token in the stream.
-        stream_tokens: Tokens of the whole stream, with separators and without padding.
-        first_mask: 1 if the file's first token counts, which is not a label in the file; None if the mask is 0 on
-            padding only.
-    """
-
-    stride: str
-    eos_id: int | None
-    pad_id: int | None
-    first_token: int
-    stream_tokens: int
-    first_mask: int | None = None
 
 
 SAMPLES, ARRAYS = (3, 1), (2, 1)
@@ -100,7 +81,7 @@ class Array(NamedTuple):
     """A dataset of one or two dimensions.
 
     Attributes:
-        name: Name in the root group.
+        name: Name, with those of its groups.
         shape: Shape as declared.
         table: Its rows.
         begin: Byte offset of its values; None if they are in chunks.
@@ -128,56 +109,6 @@ class Storage(NamedTuple):
     where: int | ChunkMap
     chunk: tuple[int, ...] | None
     filters: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Hdf5File:
-    """One opened file: the rows of `data`, and the facts of its headers.
-
-    Attributes:
-        path: The file.
-        shape: Shape of `data` as declared, of rank 3 or 1.
-        table: Rows of `data`.
-        names: Names in the root group, up to 64.
-        n_examples: Root attribute as stored, an int, float or str; None if missing.
-        facts: The attributes of `WriterAttributes` that `data` has, unchecked.
-        chunk: Shape of a chunk; None if contiguous.
-        filters: Filter numbers in the order of writing.
-    """
-
-    path: Place
-    shape: tuple[int, ...]
-    table: Table
-    names: frozenset[str]
-    n_examples: Attribute
-    facts: Mapping[str, Attribute]
-    chunk: tuple[int, ...] | None
-    filters: tuple[int, ...]
-
-    @property
-    def rank(self) -> int:
-        return len(self.shape)
-
-    @property
-    def foreign(self) -> str:
-        """Name of the kind of samples if tokfmt does not read it; "" for GPT samples, packed sequences and corpora."""
-        if self.rank == 1 or self.shape[1] == 3:
-            return ""
-        if self.shape[1] == 5:
-            return "multimodal samples" if "img_path" in self.names else ""
-        if self.shape[1] == 2 and "labels" in self.names:
-            return "masked language model samples (MLM)"
-        known = {4: "packed masked language model samples (VSL MLM)", 6: "preference samples (DPO)"}
-        return known.get(self.shape[1], f"samples of {self.shape[1]:,} fields")
-
-
-def open_hdf5(path: Place, *, few: bool = False) -> Hdf5File:
-    """Open one file. With `few`, chunks are looked up when their rows are read, not all at once.
-
-    Raises:
-        FormatError: It is not a regular HDF5 file, or its dataset `data` is unsafe, damaged or of an unknown kind.
-    """
-    return within(path, partial(_stored, few=few))
 
 
 def within(path: Place, look: Callable[[File, Any], R]) -> R:
@@ -325,16 +256,7 @@ def library_errors(path: Place) -> Iterator[None]:
         raise CorruptError(path, what, remedy=remedy) from error
 
 
-def _stored(file: File, handle: Any, *, few: bool) -> Hdf5File:
-    dataset = open_data(file, handle)
-    # the library asks for the nodes of an index one after the other, which takes a request each from a store
-    header = handle.id.links.get_info(b"data").u if few or not file.path.is_local else None
-    kind, shape, where, chunk, filters = storage_of(file, dataset, header=header)
-    _check_chunks(file, where, shape, few=few)
-    return header_of(file, handle, dataset, Table(file, box_of(shape), kind, where), chunk, filters)
-
-
-def _check_chunks(file: File, where: int | ChunkMap, shape: tuple[int, ...], *, few: bool = False) -> None:
+def check_chunks(file: File, where: int | ChunkMap, shape: tuple[int, ...], *, few: bool = False) -> None:
     """Compare the chunks of a dataset with the file; with `few`, only those that are not looked up later."""
     if isinstance(where, ChunkMap) and where.find is None:
         check_map(file, where, unit_of(box_of(shape)))
@@ -384,127 +306,164 @@ def storage_of(
         return Storage(kind, shape, place, None, filters)
     if layout != h5d.CHUNKED:
         what = f"'{name}' is stored in its own header (compact layout)"
-        raise UnsupportedError(file.path, what, remedy=_REPACK)
+        raise UnsupportedError(file.path, what, remedy="Make a readable file with h5repack -l CONTI OLD.h5 NEW.h5")
     chunk = tuple(int(n) for n in properties.get_chunk())
     where = empty_map(file, box_of(shape), box_of(chunk), Pipeline(filters, 0, kind.itemsize), name)
     if header is not None and (root := root_of(file, header)) is not None:
-        tree = ChunkTree(file, root, len(shape), where, unit_of(box_of(shape)))
+        tree = ChunkTree(file, root, len(shape), where, unit_of(box_of(shape)), name)
         return Storage(kind, shape, where.looked_up_by(tree.find), chunk, filters)
     return Storage(kind, shape, read_map(dataset, where), chunk, filters)
 
 
-def header_of(
-    file: File,
-    handle: Any,
-    dataset: Any,
-    table: Table,
-    chunk: tuple[int, ...] | None = None,
-    filters: tuple[int, ...] = (),
-) -> Hdf5File:
-    """Return an opened file: the facts of its headers with an existing table, chunk shape and filters."""
-    return Hdf5File(
-        file.path,
-        shape_of(file, dataset),
-        table,
-        frozenset(root_names(handle)),
-        attribute_of(handle.id, "n_examples"),
-        {name: value for name in WriterAttributes._fields if (value := attribute_of(dataset, name)) is not None},
-        chunk,
-        filters,
-    )
-
-
 def root_names(handle: Any) -> Iterator[str]:
     """Return the first 64 names in the root group."""
+    return iter(_names_in(handle.id))
+
+
+def _names_in(group: Any) -> list[str]:
+    """Return the first 64 names in a group."""
     found: list[str] = []
 
     def note(name: bytes) -> bool | None:
         found.append(printable(name.decode("utf-8", "backslashreplace")))
-        return len(found) == 64 or None
+        return len(found) == _LISTED or None
 
-    handle.id.links.iterate(note)
-    return iter(found)
+    group.links.iterate(note)
+    return found
 
 
-def open_data(file: File, handle: Any) -> Any:
-    """Open the dataset `data` with the library.
+def _names_below(handle: Any) -> dict[str, Any]:
+    """Return the first 64 names, those in groups with their groups, and each dataset or group; None for a link.
+
+    Groups are looked into three levels deep, also those that a hard link leads to once more.
+    """
+    from h5py import h5g, h5l, h5o
+
+    found, groups = dict[str, Any](), [("", handle.id)]
+    for lead, group in groups:  # It grows by what is in groups.
+        for name in _names_in(group)[: _LISTED - len(found)]:
+            inside = None
+            with suppress(*_LIBRARY_ERRORS):
+                if group.links.get_info(name.encode()).type == h5l.TYPE_HARD:
+                    inside = h5o.open(group, name.encode())
+            found[lead + name] = inside
+            if isinstance(inside, h5g.GroupID) and lead.count("/") < _DEEPEST:
+                groups.append((f"{lead}{name}/", inside))
+    return found
+
+
+def opened(file: File, handle: Any, name: str) -> Any:
+    """Open a dataset with the library.
+
+    Args:
+        file: The file.
+        handle: The file as the library opened it.
+        name: Name of the dataset, with those of its groups, as "train/tokens".
 
     Raises:
-        FormatError: The file has none, or a soft or external link of that name, which is not followed.
+        FormatError: A soft or external link, which is not followed, has that name, or something that is not a dataset.
     """
-    names = set(root_names(handle))
-    if b"data" not in handle.id:
-        if "data_0" in names:
-            raise UnsupportedError(
-                file.path,
-                "holds samples of mixed shapes (data_0, data_1, ...), not one dataset",
-                remedy="tokfmt reads files with one dataset 'data'",
-            )
-        listed = ", ".join(sorted(names)[:8]) or "nothing"
-        arrays = sorted(name for name in names if _is_array(handle, name))
-        named = [*(name for name in ("tokens", "input_ids") if name in arrays), *arrays]
-        remedy = f"--from array --from-opt member={named[0]} reads its IDs" if named else None
-        raise CorruptError(file.path, "holds no dataset 'data'", found=listed, remedy=remedy)
-    return _opened(file, handle, "data")
+    from h5py import h5d, h5o
 
-
-def _opened(file: File, handle: Any, name: str) -> Any:
-    """Open a dataset of the root group with the library; for errors see `open_data`."""
-    from h5py import h5d, h5l, h5o
-
-    if handle.id.links.get_info(name.encode()).type != h5l.TYPE_HARD:
-        raise UnsafeError(
-            file.path,
-            f"'{printable(name)}' is a soft or external link, which may point outside of the file",
-            remedy="Copy the dataset itself into the file",
-        )
-    dataset = h5o.open(handle.id, name.encode())  # `h5o.get_info` states its type too, but reads the index of chunks
+    owner, last = _owner(file, handle, name)
+    dataset = h5o.open(owner, last.encode())  # `h5o.get_info` states its type too, but reads the index of chunks
     if not isinstance(dataset, h5d.DatasetID):
         raise CorruptError(file.path, f"'{printable(name)}' is not a dataset but a group or a type")
     return dataset
 
 
-def open_arrays(path: Place, choose: Callable[[Sequence[str], Sequence[str]], Sequence[str]]) -> list[Array]:
-    """Open datasets of one or two dimensions in the root group.
+def _owner(file: File, handle: Any, name: str) -> tuple[Any, str]:
+    """Return the group that holds an object of this name, and the name in the group; for errors see `opened`."""
+    from h5py import h5g, h5l, h5o
+
+    group, (*above, last) = handle.id, name.split("/")
+    for number, part in enumerate([*above, last]):
+        if group.links.get_info(part.encode()).type != h5l.TYPE_HARD:
+            raise UnsafeError(
+                file.path,
+                f"'{printable(name)}' is a soft or external link, which may point outside of the file",
+                remedy="Copy the dataset itself into the file",
+            )
+        inside = group if number == len(above) else h5o.open(group, part.encode())
+        if not isinstance(inside, h5g.GroupID):
+            raise CorruptError(file.path, f"'{printable(part)}' is not a group")
+        group = inside
+    return group, last
+
+
+def open_arrays(
+    path: Place, choose: Callable[[Sequence[str], Sequence[str], Sequence[str]], Sequence[str]]
+) -> list[Array]:
+    """Open datasets of one or two dimensions.
 
     Args:
         path: The file.
-        choose: Returns the names of those to open. It gets all names, up to 64, and those of integers of one or two
-            dimensions.
+        choose: Returns the names of those to open. It gets all names, up to 64, those in groups with their groups;
+            those of integers of one or two dimensions; and what each is, in words.
 
     Raises:
         FormatError: It is not a regular HDF5 file, or a chosen dataset is unsafe, damaged or of another kind.
     """
 
     def look(file: File, handle: Any) -> list[Array]:
-        names = list(root_names(handle))
-        arrays = [name for name in names if _is_array(handle, name)]
-        return [_array(file, handle, name) for name in choose(names, arrays)]
+        there = _names_below(handle)
+        arrays = [name for name, inside in there.items() if _is_array(inside)]
+        kinds = [f"{name} ({_kind_of(inside)})" for name, inside in there.items()]
+        return [_array(file, handle, name) for name in choose([*there], arrays, kinds)]
 
     return within(path, look)
 
 
-def _is_array(handle: Any, name: str) -> bool:
-    """Return whether a name in the root group is that of integers of one or two dimensions in this file."""
-    from h5py import h5d, h5l, h5o, h5t
+def is_without_samples(file: File, head: bytes) -> bool:
+    """Return whether a file has other datasets, but none of Cerebras: `data`, or `data_0` and so on.
+
+    Args:
+        file: The file.
+        head: The first bytes of the file, which usually hold the names: a store is not asked for them again.
+
+    Raises:
+        FormatError: It cannot be read, or is not an HDF5 file.
+    """
+    with library_errors(file.path):
+        handle = open_library(file if file.path.is_local else Exact(Held(file, [(0, len(head))], [head])))
+        try:
+            return len(handle.id) > 0 and b"data" not in handle.id and b"data_0" not in handle.id
+        finally:
+            handle.close()
+
+
+def _is_array(inside: Any) -> bool:
+    """Return whether an object is a dataset of integers of one or two dimensions in this file."""
+    from h5py import h5d, h5t
 
     with suppress(*_LIBRARY_ERRORS):
-        if "/" in name or handle.id.links.get_info(name.encode()).type != h5l.TYPE_HARD:
-            return False
-        dataset = h5o.open(handle.id, name.encode())
-        if not isinstance(dataset, h5d.DatasetID) or dataset.get_type().get_class() != h5t.INTEGER:
+        if not isinstance(inside, h5d.DatasetID) or inside.get_type().get_class() != h5t.INTEGER:
             return False
         # The shape of a virtual dataset may depend on other files.
-        return dataset.get_create_plist().get_layout() != h5d.VIRTUAL and dataset.rank in ARRAYS
+        return inside.get_create_plist().get_layout() != h5d.VIRTUAL and inside.rank in ARRAYS
     return False
 
 
+def _kind_of(inside: Any) -> str:
+    """Return what an object is, in words: the shape and the type of a dataset."""
+    from h5py import h5d, h5g
+
+    with suppress(*_LIBRARY_ERRORS):
+        if isinstance(inside, h5g.GroupID):
+            return "group"
+        if isinstance(inside, h5d.DatasetID) and inside.get_create_plist().get_layout() == h5d.VIRTUAL:
+            return "virtual"
+        if isinstance(inside, h5d.DatasetID):
+            sizes = " x ".join(map(str, inside.shape or (1,)))
+            return f"{sizes} {_TYPES.get(inside.get_type().get_class(), inside.dtype.name)}"
+    return "link" if inside is None else "type"
+
+
 def _array(file: File, handle: Any, name: str) -> Array:
-    """Open a dataset of one or two dimensions in the root group; for errors see `open_arrays`."""
-    if "/" in name:  # The library would follow it as a path.
-        raise UnsupportedError(file.path, f"'{printable(name)}' is not a name of a dataset", expected="no slash")
-    dataset = _opened(file, handle, name)
-    header = None if file.path.is_local else handle.id.links.get_info(name.encode()).u
+    """Open a dataset of one or two dimensions; for errors see `open_arrays`."""
+    dataset = opened(file, handle, name)
+    owner, last = _owner(file, handle, name)
+    header = None if file.path.is_local else owner.links.get_info(last.encode()).u
     dtype, shape, where, _, _ = storage_of(file, dataset, name=name, ranks=ARRAYS, header=header)
     if math.prod(shape[1:]) * dtype.itemsize > LARGEST_CHUNK:
         raise UnsafeError(
@@ -513,8 +472,9 @@ def _array(file: File, handle: Any, name: str) -> Array:
             expected=f"at most {LARGEST_CHUNK:,} bytes",
             found=f"{math.prod(shape[1:]) * dtype.itemsize:,}",
         )
-    _check_chunks(file, where, shape)
-    return Array(name, shape, Table(file, box_of(shape), dtype, where), where if isinstance(where, int) else None)
+    check_chunks(file, where, shape)
+    table = Table(file, box_of(shape), dtype, where, name)
+    return Array(name, shape, table, where if isinstance(where, int) else None)
 
 
 def dtype_of(file: File, kind: Any, name: str = "data") -> np.dtype[np.integer[Any]]:
@@ -577,7 +537,7 @@ def filters_of(file: File, properties: Any, itemsize: int, dataset: str = "data"
                 file.path,
                 f"'{dataset}' is stored with the filter {name}",
                 expected="deflate, shuffle, fletcher32",
-                remedy=_REPACK,
+                remedy="Write it again with h5py and compression='gzip'" if number == _LZF else _REPACK,
             )
         if numbers.count(number) > 1:
             raise UnsafeError(file.path, f"'{dataset}' is stored with the same filter twice", remedy=_REPACK)

@@ -1,19 +1,20 @@
 """JSON lines: one JSON object per line, which holds a text or a list of token IDs.
 
-    file      bytes                                content
-    records   {"text": "..."} \\n                   a document of text; options give the path of the field
-         or   {"messages": [{...}, ...]} \\n        a chat, which a chat template renders; also conversations
-         or   {"prompt": "...",                  a document, of which the completion counts in the loss; texts, or
-               "completion": "..."} \\n             lists of messages
-         or   {"input_ids": [1, 2, 3]} \\n          a sequence of token IDs, 0..2^32-1
-              "labels": [-100, 2, 3]           of each ID: the ID, or -100 if it does not count in the loss
-              "completion_mask": [0, 1, 1]     of each ID: 1 if it counts; also assistant_masks, and loss_mask by option
-              "attention_mask": [1, 1, 0]      of each ID: 0 for padding at the ends, which is left out
-              "position_ids": [0, 1, 0]        of each ID of a packed row: from 0 in each of its documents
-              "seq_lengths": [2, 1]            the length of each document of a packed row
-    start     EF BB BF, or nothing                 UTF-8 byte order mark; not part of the first record
-    line end  0A, or 0D 0A                         the last line may lack it; nothing else ends a line
-    X.jsonl.gz, X.jsonl.zst                        the same, compressed; several members or frames are one text
+    bytes                                        content
+    {"text": "..."} \\n                           a document of text; options give the path of the field
+    {"messages": [{...}, ...]} \\n                a chat, which a chat template renders; also conversations
+    {"prompt": "...", "completion": "..."} \\n    a document of which the completion counts in the loss; texts, or
+                                                 lists of messages
+    {"input_ids": [1, 2, 3]} \\n                  a sequence of token IDs, 0..2^32-1
+    EF BB BF at the start, or nothing            UTF-8 byte order mark; not part of the first record
+    0A, or 0D 0A                                 the end of a line; the last line may lack it; nothing else ends a line
+
+    field            beside 3 IDs  value of each ID
+    labels           [-100, 2, 3]  the ID, or -100 if it does not count in the loss
+    completion_mask  [0, 1, 1]     1 if it counts; also assistant_masks, and loss_mask by option
+    attention_mask   [1, 1, 0]     0 for padding at the ends, which is left out
+    position_ids     [0, 1, 0]     in a packed row: from 0 in each of its documents
+    seq_lengths      [2, 1]        in a packed row: the length of each document
 
 - A directory of *.jsonl(.gz, .zst), in natural order, is one dataset; without any, one of *.json.gz or *.json.zst.
   Several files given together are one dataset too.
@@ -22,6 +23,7 @@
 - Labels and masks of a record must count the same IDs; the option `loss_mask` chooses one of them, or `all`.
 - Written lines have json.dumps' spacing: `{"input_ids": [1, 2, 3]}`, `{"text": "..."}`, LF, no byte order mark, and
   non-ASCII characters as they are. If the name ends in .gz or .zst, they are compressed.
+- Several gzip members or zstd frames in a file are one text.
 
 The raw index `X.idx` of `X.jsonl`, which Modalities reads, is a pickled list with one (offset, length) per document.
 

@@ -315,7 +315,8 @@ CODES: Mapping[str, Code] = {
     "TF207": Code(
         "a block ends with a partial sample",
         "A block is whole samples of 8,192 tokens. This one ends within a sample: it was cut at a token border, or "
-        "its samples have another length (--from-opt seq_len=N).",
+        "its samples have another length (--from-opt seq_len=N). convert reads all tokens that are there, with a note; "
+        "a check is to find what a copy lost, so here it is an error.",
     ),
     "TF208": Code(
         "a block that is not the last is short",

@@ -1,0 +1,145 @@
+"""One file of Cerebras samples: its dataset `data`, and what its headers and attributes state."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, NamedTuple
+
+from tokfmt.errors import CorruptError, UnsupportedError
+from tokfmt.files.file import File
+from tokfmt.files.place import Place
+from tokfmt.formats.hdf5_arrays.container import (
+    Attribute,
+    attribute_of,
+    box_of,
+    check_chunks,
+    opened,
+    root_names,
+    shape_of,
+    storage_of,
+    within,
+)
+from tokfmt.formats.hdf5_arrays.table import Table
+
+
+class WriterAttributes(NamedTuple):
+    """The attributes that tokfmt writes on `data` of each file.
+
+    Attributes:
+        stride: overlap, disjoint, corpus, or `core.rows.ROWS`.
+        eos_id: The separator; None for rows without one.
+        pad_id: Padding ID of the last sample.
+        first_token: Position of the file's first token in the stream.
+        stream_tokens: Tokens of the whole stream, with separators and without padding.
+        first_mask: 1 if the file's first token counts, which is not a label in the file; None if the mask is 0 on
+            padding only.
+    """
+
+    stride: str
+    eos_id: int | None
+    pad_id: int | None
+    first_token: int
+    stream_tokens: int
+    first_mask: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Hdf5File:
+    """One opened file: the rows of `data`, and the facts of its headers.
+
+    Attributes:
+        path: The file.
+        shape: Shape of `data` as declared, of rank 3 or 1.
+        table: Rows of `data`.
+        names: Names in the root group, up to 64.
+        n_examples: Root attribute as stored, an int, float or str; None if missing.
+        facts: The attributes of `WriterAttributes` that `data` has, unchecked.
+        chunk: Shape of a chunk; None if contiguous.
+        filters: Filter numbers in the order of writing.
+    """
+
+    path: Place
+    shape: tuple[int, ...]
+    table: Table
+    names: frozenset[str]
+    n_examples: Attribute
+    facts: Mapping[str, Attribute]
+    chunk: tuple[int, ...] | None
+    filters: tuple[int, ...]
+
+    @property
+    def rank(self) -> int:
+        return len(self.shape)
+
+    @property
+    def foreign(self) -> str:
+        """Name of the kind of samples if tokfmt does not read it; "" for GPT samples, packed sequences and corpora."""
+        if self.rank == 1 or self.shape[1] == 3:
+            return ""
+        if self.shape[1] == 5:
+            return "multimodal samples" if "img_path" in self.names else ""
+        if self.shape[1] == 2 and "labels" in self.names:
+            return "masked language model samples (MLM)"
+        known = {4: "packed masked language model samples (VSL MLM)", 6: "preference samples (DPO)"}
+        return known.get(self.shape[1], f"samples of {self.shape[1]:,} fields")
+
+
+def open_hdf5(path: Place, *, few: bool = False) -> Hdf5File:
+    """Open one file. With `few`, chunks are looked up when their rows are read, not all at once.
+
+    Raises:
+        FormatError: It is not a regular HDF5 file, or its dataset `data` is unsafe, damaged or of an unknown kind.
+    """
+    return within(path, partial(_stored, few=few))
+
+
+def _stored(file: File, handle: Any, *, few: bool) -> Hdf5File:
+    dataset = open_data(file, handle)
+    # the library asks for the nodes of an index one after the other, which takes a request each from a store
+    header = handle.id.links.get_info(b"data").u if few or not file.path.is_local else None
+    kind, shape, where, chunk, filters = storage_of(file, dataset, header=header)
+    check_chunks(file, where, shape, few=few)
+    return header_of(file, handle, dataset, Table(file, box_of(shape), kind, where), chunk, filters)
+
+
+def header_of(
+    file: File,
+    handle: Any,
+    dataset: Any,
+    table: Table,
+    chunk: tuple[int, ...] | None = None,
+    filters: tuple[int, ...] = (),
+) -> Hdf5File:
+    """Return an opened file: the facts of its headers with an existing table, chunk shape and filters."""
+    return Hdf5File(
+        file.path,
+        shape_of(file, dataset),
+        table,
+        frozenset(root_names(handle)),
+        attribute_of(handle.id, "n_examples"),
+        {name: value for name in WriterAttributes._fields if (value := attribute_of(dataset, name)) is not None},
+        chunk,
+        filters,
+    )
+
+
+def open_data(file: File, handle: Any) -> Any:
+    """Open the dataset `data` with the library.
+
+    Raises:
+        FormatError: The file has none, or a soft or external link of that name, which is not followed.
+    """
+    names = set(root_names(handle))
+    if b"data" not in handle.id:
+        if "data_0" in names:
+            raise UnsupportedError(
+                file.path,
+                "holds samples of mixed shapes (data_0, data_1, ...), not one dataset",
+                remedy="tokfmt reads files with one dataset 'data'",
+            )
+        listed = ", ".join(sorted(names)[:8]) or "nothing"
+        remedy = "--from array reads datasets of other names" if names else "Copy the file again, or write it again"
+        raise CorruptError(file.path, "holds no dataset 'data'", found=listed, remedy=remedy)
+    return opened(file, handle, "data")
