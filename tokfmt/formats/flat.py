@@ -459,8 +459,8 @@ class FlatWriter(TokenWriter):
 
     def notes(self, source: TokenReader) -> Iterator[str]:
         """See `TokenWriter.notes`."""
-        for loss in lost_empties(source) if self.empties and getattr(source, "bare", 1) else ():
-            yield f"{loss.what}: {self.empties}"
+        if self.empties and getattr(source, "bare", 1) != 0:
+            yield from (f"{loss.what}: {self.empties}" for loss in lost_empties(source))
 
     @classmethod
     def traits(cls, options: Any) -> WriterTraits:  # noqa: ARG003 - the same for all
