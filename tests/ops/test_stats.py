@@ -93,6 +93,10 @@ def test_many_regions(large):
     assert found.duplicates.tokens >= 3 << 20
 
 
+def test_nothing_is_shown_where_no_sequences_are_equal():
+    assert list(tokfmt.show(PACK, "dup", limit=0).shown) == []
+
+
 @pytest.mark.usefixtures("kept_workers")
 def test_schedule_changes_nothing(large, tmp_path):
     tokfmt.convert(large, tmp_path / "x.pbin", executor="threads")

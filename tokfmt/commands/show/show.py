@@ -175,7 +175,7 @@ def show(
         from tokfmt.commands.stats import groups_in  # imports what no other selection needs
 
         groups = groups_in(request, handle, watched)
-        equal = dict(zip(groups.first.tolist(), np.split(groups.members, groups.offsets[1:-1]), strict=True))
+        equal = dict(zip(groups.first.tolist(), np.split(groups.members, groups.offsets[1:])[:-1], strict=True))
         source = source._replace(notes=(*source.notes, *_about(groups)))
         numbers, limit = lambda _: iter(equal), SEARCHED if limit is None else limit
     if isinstance(reader, RecordReader) and reader.info.is_text and tokenizer is None:
