@@ -3,6 +3,7 @@
 import pickle
 import shutil
 import struct
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -211,6 +212,9 @@ def test_a_long_stream_is_one_dataset_however_it_is_asked(tmp_path):
     for number in (-1, 63, 64, 65, 1_000):
         assert opened()[number].tolist() == opened().select([number])[0].tolist() == whole[number].tolist()
         assert len(opened()[number : number + 2]) == len(whole[number : number + 2])
+    shared = opened()
+    with ThreadPoolExecutor(4) as pool:
+        assert set(pool.map(lambda _: len(shared), range(8))) == {len(whole)}
     for outside in (len(whole), -len(whole) - 1):
         with pytest.raises(IndexError, match="there is no sequence"):
             opened()[outside]
