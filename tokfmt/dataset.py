@@ -554,8 +554,8 @@ _SCANNING = threading.RLock()  # of all datasets, as one that holds a lock could
 class StreamDataset(Dataset):
     """A Dataset of a long stream, of which the first sequences are known when it is opened.
 
-    `ds[i]` and `ds[a:b]` of these read no more. Anything else, such as `len(ds)`, scans the stream once, and is then as
-    of any other Dataset.
+    `ds[i]`, `ds[a:b]` and an iterator read no more for these. Anything else, such as `len(ds)`, scans the stream once,
+    and is then as of any other Dataset.
     """
 
     def __init__(
@@ -595,6 +595,12 @@ class StreamDataset(Dataset):
                 del self._whole
                 self._first.close()
         return known[name]
+
+    def __iter__(self) -> Iterator[Tokens]:
+        first = self._ready if "_whole" in vars(self) else 0
+        yield from self._ragged(0, first)
+        for batch in batches(self.reader, first, len(self)):
+            yield from batch
 
     def _is_known(self, last: int) -> bool:
         return "_whole" in vars(self) and last <= self._ready
