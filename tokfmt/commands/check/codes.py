@@ -17,7 +17,7 @@
     TF62x   llmc              formats/llmc.py
     TF64x   nanogpt           formats/nanogpt.py               TF92x   any dataset  --tokenizer
     TF66x   parquet           formats/arrow/check.py           TF93x   any dataset  --against
-    TF68x   arrow, parquet    formats/arrow/check.py           TF94x   any dataset  its content
+    TF68x   arrow             formats/arrow/check.py           TF94x   any dataset  its content
 
 `Format.codes` returns the codes of a format. Each entry has the text that `check --explain` prints. The inspection of a
 format (`Format.inspect`) yields its findings. The findings TF91x to TF94x are made in `commands/check/cross_checks.py`.

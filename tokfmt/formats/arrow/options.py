@@ -66,7 +66,7 @@ class Variant(Protocol):
 
     Attributes:
         name: Name of the format.
-        hundred: Base of the numbers of its findings: 660 means TF661 to TF667.
+        hundred: Base of the numbers of its findings: 660 means TF661 to TF669.
         Container: Class of an open file.
     """
 
