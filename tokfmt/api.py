@@ -122,7 +122,7 @@ def open(  # noqa: A001 - the verb that users expect
 
             whole = partial(_whole_stream, wanted, handle, snapshot(find_one(wanted)))
             is_stated = any(manifest.content for manifest in source.manifests)  # It is compared before a token is read.
-            return whole() if is_stated else StreamDataset(reader, whole, source.format.name)
+            return whole() if is_stated else StreamDataset(reader, whole, source.format.name, tokenizer=handle)
         if source.format.is_computed:
             from tokfmt.recipe_dataset import dataset_of_recipe
 

@@ -61,7 +61,9 @@ class Dataset:
 
         (tokfmt.open("a.pbin").select(slice(1000)) + tokfmt.open("b.zarr")).shuffle(7).save("mixed.pbin")
 
-    A Dataset is also a source of Arrow tables: `pyarrow.table(dataset)`, `polars.DataFrame(dataset)`.
+    A Dataset is also a source of Arrow tables: `pyarrow.table(dataset)`, `polars.DataFrame(dataset)`. For
+    pandas, `pyarrow.table(dataset).to_pandas()` has a row for each sequence, and `pandas.DataFrame(dataset)` has a
+    column for each position.
 
     Attributes:
         format: Name of the format, such as `modalities`.
@@ -543,6 +545,10 @@ def sequence_numbers(index: object) -> list[int]:
     raise TypeError(f"an index is a number, a slice, or a list or an array of numbers, not {found}")
 
 
+_AFTER_SCAN = frozenset({"_reader", "_again", "inferred", "notes", "origin"})
+"""Attributes of a `Dataset` that a `StreamDataset` does not have before its stream was scanned."""
+
+
 class StreamDataset(Dataset):
     """A Dataset of a long stream, of which the first sequences are known when it is opened.
 
@@ -550,27 +556,35 @@ class StreamDataset(Dataset):
     of any other Dataset.
     """
 
-    def __init__(self, first: TokenReader, whole: Callable[[], Dataset], format_name: str) -> None:
+    def __init__(
+        self,
+        first: TokenReader,
+        whole: Callable[[], Dataset],
+        format_name: str,
+        *,
+        tokenizer: TokenizerHandle | None = None,
+    ) -> None:
         """Hold the reader of the first sequences.
 
         Args:
             first: The reader.
             whole: Opens the whole stream. Picklable.
             format_name: Name of the format.
+            tokenizer: The tokenizer that the dataset was opened with.
         """
-        self._first, self._whole, self.format = first, whole, format_name
+        self._first, self._whole, self.format, self._tokenizer = first, whole, format_name, tokenizer
         self._one, self._ready, self._closed = sequence_reader(first), first.info.sequences, False
 
     def __getattr__(self, name: str) -> Any:
-        """Scan the stream, as it is not known yet what is asked for, and return what it is.
+        """Return an attribute of `Dataset` that is known after a scan of the stream.
 
         Raises:
             SourceChangedError: The file is not the one that was opened.
             ValueError: The dataset is closed.
         """
         known = vars(self)
-        if name.startswith("__") or "_whole" not in known:
-            raise AttributeError(name)
+        if name not in _AFTER_SCAN or "_whole" not in known:
+            raise AttributeError(f"a dataset has no attribute {name!r}")
         if self._closed:
             raise ValueError(_CLOSED)
         known.update(vars(self._whole()))

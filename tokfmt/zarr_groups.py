@@ -1,8 +1,8 @@
 """Groups and arrays of zarr as sources and destinations: `tokfmt.open(group)` and `tokfmt.convert(path, group)`.
 
-    in a local store or a zip   the group is opened by its path, with every check of the format flat-tokens
-    in any other store          zarr reads the chunks (memory, fsspec, obstore); boundaries and IDs are checked here
-    an array of unsigned IDs    one stream, which `eos` divides into sequences
+    in a local store or a zip   the group or array is opened by its path, with every check of flat-tokens or of array
+    a group in any other store  zarr reads the chunks (memory, fsspec, obstore); boundaries and IDs are checked here
+    an array in such a store    one stream, which `eos` divides into sequences; rows, if it has two dimensions
 
 A group as the destination of a conversion gets the arrays of a flat-tokens store. The conversion goes through a
 temporary directory, so the group is changed only after everything was read and written.
@@ -56,16 +56,15 @@ def _node(value: Any) -> Any:
 
 
 def local_path(value: Any) -> Path | None:
-    """Return the path of a group in a local store or of a whole zip; None for any other value of zarr."""
-    import zarr
+    """Return the path of a group or an array in a local store or of a whole zip; None for any other value of zarr."""
     from zarr.storage import LocalStore, ZipStore
 
     node = _node(value)
-    if not isinstance(node, zarr.Group):
+    if node.name.rpartition("/")[2] == TOKENS:  # `open_zarr` says what to open instead.
         return None
     store, inside = node.store_path.store, node.store_path.path
     if isinstance(store, LocalStore):
-        return Path(store.root) / inside
+        return Path(store.root) / str(inside)
     return Path(store.path) if isinstance(store, ZipStore) and not inside else None
 
 
@@ -79,7 +78,7 @@ def open_zarr(value: Any, *, eos: EosChoice = None, bos: EosChoice = None, optio
         options: Read options of flat-tokens: `split` chooses a group.
 
     Raises:
-        OptionError: If the value is neither a flat-tokens group nor a one-dimensional array of unsigned integers.
+        OptionError: If the value is neither a flat-tokens group nor an array of integers of one or two dimensions.
         CorruptError: If the arrays of a group contradict each other.
     """
     import zarr
@@ -97,10 +96,13 @@ def open_zarr(value: Any, *, eos: EosChoice = None, bos: EosChoice = None, optio
 def _of_array(array: Any, eos: EosChoice, bos: EosChoice) -> Dataset:
     if array.name.rpartition("/")[2] == TOKENS:
         raise OptionError(f"{_name(array)}: holds IDs with start bits. Open the group that holds the array")
-    if array.ndim != 1 or array.dtype.kind != "u":
+    if array.ndim not in (1, 2) or array.dtype.kind not in "iu":
         found = f"{array.ndim} dimensions of {array.dtype}"
-        raise OptionError(f"{_name(array)}: is not an array of token IDs (expected 1 dimension of uint, found {found})")
+        expected = "expected integers in 1 or 2 dimensions"
+        raise OptionError(f"{_name(array)}: is not an array of token IDs ({expected}, found {found})")
     stream = PlainArray(array)
+    if array.ndim == 2:
+        return Dataset(stream, "zarr")
     if isinstance(eos, int):
         dataset = from_reader(stream, eos)
         return Dataset(ContentReader(led(dataset, bos) if isinstance(bos, int) else dataset), "zarr")
@@ -125,25 +127,35 @@ def _name(node: Any) -> str:
 
 
 class PlainArray(TokenReader):
-    """Read a one-dimensional array of unsigned integers as one stream of token IDs."""
+    """Read an array of integers: of one dimension as one stream of token IDs, of two as rows."""
 
     def __init__(self, array: Any) -> None:
-        self._array, total = array, int(array.shape[0])
+        self._array, (rows, *width) = array, (int(n) for n in array.shape)
+        self._width = width[0] if width else 1
+        total = rows * self._width
         self.info = Info(
-            layout=Layout.STREAM,
-            dtype=np.dtype(array.dtype).newbyteorder("="),
-            sequences=int(total > 0),
+            layout=Layout.SAMPLES if width else Layout.STREAM,
+            dtype=np.dtype(f"u{array.dtype.itemsize}"),
+            sequences=rows if width else int(total > 0),
             tokens=total,
-            separators=Separators.BETWEEN,
+            sample_length=self._width if width else None,
+            separators=Separators.NONE if width else Separators.BETWEEN,
         )
 
     def tokens(self, start: int, stop: int) -> Tokens:
         check_interval(start, stop, self.info.tokens)
-        return np.asarray(self._array[start:stop], self.info.dtype)
+        first = start // max(1, self._width)
+        rows = np.asarray(self._array[first : -(-stop // max(1, self._width))]).reshape(-1)
+        ids = rows[start - first * self._width : stop - first * self._width]
+        if len(ids) and int(ids.min()) < 0:
+            found = int(ids[ids < 0][0])
+            raise CorruptError(_name(self._array), "has a negative ID", expected="0 or more", found=found)
+        return ids.astype(self.info.dtype)
 
     def offsets(self, first: int, last: int) -> Offsets:
         check_interval(first, last, self.info.sequences, "sequences")
-        return np.array([0, self.info.tokens], np.int64)[first : last + 1]
+        length = self.info.sample_length or self.info.tokens
+        return np.arange(first, last + 1, dtype=np.int64) * length
 
     def close(self) -> None:
         """Do nothing: the store is the caller's."""

@@ -14,7 +14,7 @@ from pathlib import Path
 from builder.generate import write_pages
 
 _PROBLEM = re.compile(r"warn|error|issue|not found|unrecognized", re.IGNORECASE)
-_SHORT, _LONG = 20, 28  # characters of code that a line never ends in, and of a word of code that it may end in
+_LONG = 20  # characters of code, and of a word of code, from which on a line may end in it
 _NONE = re.compile(r"\b(0|no) (issues|warnings|errors)", re.IGNORECASE)
 
 
@@ -29,7 +29,7 @@ def unbroken(html: str) -> str:
 
     def code(found: re.Match[str]) -> str:
         text = found[1].replace("<wbr>", "")
-        if len(text) <= _SHORT and "&#124;" not in text:
+        if len(text) <= _LONG and "&#124;" not in text:
             return found[0]
         parts = re.split(r"( |/(?=...)|,|::|&#124;|\|)", text)
         return f"<code>{''.join(f'{part}<wbr>' if k % 2 else word(part) for k, part in enumerate(parts))}</code>"

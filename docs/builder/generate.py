@@ -142,7 +142,8 @@ def cell(text: object) -> str:
         r"`([^`]*\|[^`]*)`", lambda found: f"<code>{escape(found[1]).replace('|', '&#124;<wbr>')}</code>", words
     )
     parts = re.split(r"(<code>.*?</code>|`[^`]*`)", words)
-    plain = (re.sub(r"[|\[*_]", r"\\\g<0>", part).replace("<", "&lt;") for part in parts[::2])
+    # a brace would begin attributes of the cell
+    plain = (re.sub(r"[|\[*_]", r"\\\g<0>", part).replace("<", "&lt;").replace("{", "&#123;") for part in parts[::2])
     return "".join(one for pair in zip(plain, [*parts[1::2], ""], strict=True) for one in pair)
 
 
@@ -232,9 +233,9 @@ def prose(text: str) -> Iterator[str]:
         items = re.split(r"\n(?=- )", part)
         plain = items[0] if not items[0].startswith("- ") else ""
         if plain:
-            yield from (cell(plain).replace("\\|", "|"), "")
+            yield from (cell(with_code(plain)).replace("\\|", "|"), "")
         for item in items[1 if plain else 0 :]:
-            yield f"- {cell(item[2:])}".replace("\\|", "|")
+            yield f"- {cell(with_code(item[2:]))}".replace("\\|", "|")
         yield ""
 
 
@@ -252,7 +253,10 @@ def format_page(facts: Mapping[str, Any], codes: list[Mapping[str, Any]]) -> Ite
     kinds += [] if facts["read_only"] else [("write_options", "Write options (--to-opt)")]
     for key, heading in kinds:
         yield f"## {heading}"
-        options = [(f"`{o['name']}`", f"`{o['type']}`", f"`{o['default'] or 'none'}`", o["help"]) for o in facts[key]]
+        options = [
+            (f"`{o['name']}`", f"`{o['type']}`", f"`{o['default'] or 'none'}`", with_code(o["help"]))
+            for o in facts[key]
+        ]
         if options:
             yield from table(("option", "values", "default", "meaning"), options)
         else:
@@ -276,6 +280,7 @@ def findings_page(codes: list[Mapping[str, Any]]) -> Iterator[str]:
     )
     yield from (
         "`tokfmt check --explain CODE` prints the same. Codes are stable: a code never changes its meaning.",
+        "[Repair a dataset](inspect.md#repair-a-dataset) lists those that `--fix` repairs.",
         "",
     )
     for owner in dict.fromkeys(one["owner"] for one in codes):
@@ -319,7 +324,8 @@ def _keys(properties: Mapping[str, Any], above: str, whole: Mapping[str, Any]) -
         words = "/".join(kind) if isinstance(kind, list) else str(kind)
         if "enum" in inner:
             words = "/".join("null" if one is None else repr(one).replace("'", '"') for one in inner["enum"])
-        yield f"`{above}{key}`", words, given.get("description") or inner.get("description", "")
+        meaning = given.get("description") or inner.get("description", "")
+        yield f"`{above}{key}`", words.replace("/", "/\u200b"), with_code(meaning)
         below = _resolved(inner["items"], whole) if "items" in inner else inner
         if "properties" in below and above.count(".") < 2:
             yield from _keys(below["properties"], f"{above}{key}{'[]' if 'items' in inner else ''}.", whole)

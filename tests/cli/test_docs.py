@@ -206,6 +206,16 @@ def test_the_bytes_of_a_format_are_described_without_names_of_the_source():
         assert not re.findall(r"see `\w|`(?:core|ops|container|tokfmt)\.\w|`_\w|\bInfo\.", told), one.name
 
 
+def test_the_page_lists_every_repair():
+    text = (ROOT / "docs" / "inspect.md").read_text().partition("### Repair a dataset")[2].partition("##")[0]
+    rows = re.findall(r"^\| `([\w-]+)` \| ([TF\d, ]+) \| (.+) \|$", text, re.MULTILINE)
+    listed = {(name, code, how) for name, codes, how in rows for code in codes.split(", ")}
+    formats = [one for one in tokfmt.list_formats() if type(one).__module__.startswith("tokfmt.")]
+    assert listed == {
+        (one.name, code, repair.how) for one in formats for code, repair in {**one.repairs(), **one.patches()}.items()
+    }
+
+
 def test_the_readme_is_short_and_counts_the_formats():
     text = (ROOT / "README.md").read_text()
     assert len(text.splitlines()) <= 200

@@ -212,6 +212,38 @@ def test_arrays_of_a_folder(tmp_path, tokens, name):
         assert dataset[:].tolist() == [[*flat, *flat]]
 
 
+def test_sentences_of_paddlenlp(tmp_path):
+    """An index of sentences states documents, by either file, in a folder, and of sentences alone; all of it agrees."""
+    documents = [[[5, 6], [7]], [[8, 9, 10]], [[11], [12], [13, 2]]]
+    flat = [[token for sentence in document for token in sentence] for document in documents]
+    sentences = [sentence for document in documents for sentence in document]
+    lens = np.array([len(sentence) for sentence in sentences], "i4")
+    index = {"lens": lens, "sents": np.cumsum([0, *lens]), "docs": np.cumsum([0, *map(len, documents)])}
+    np.save(tmp_path / "x_ids.npy", np.concatenate(flat).astype("u2"))
+    np.savez(tmp_path / "x_idx.npz", **index)
+    for path in (tmp_path / "x_ids.npy", tmp_path / "x_idx.npz", tmp_path):
+        with tokfmt.open(path, eos="none") as dataset:
+            assert dataset[:].tolist() == flat
+            assert dataset.info.inner[0].sequences == 6
+    with tokfmt.open(tmp_path, eos="none", options={"unit": "sequences"}) as dataset:
+        assert dataset[:].tolist() == sentences
+    np.savez(tmp_path / "x_idx.npz", lens=lens)
+    with tokfmt.open(tmp_path, eos="none") as dataset:
+        assert dataset[:].tolist() == sentences
+        assert not dataset.info.inner
+    wrong = {
+        "negative length": {"lens": -lens},
+        "tokens of all sentences in lens: expected 10, found 6": {"lens": lens[:3]},
+        "tokens up to the last end in sents": {"sents": index["sents"][:-1]},
+        "sentences up to the last end in docs: expected 6, found 3": {"docs": np.array([0, 3])},
+        "dimensions of docs: expected 1, found 2": {"docs": np.zeros((2, 2), int)},
+    }
+    for reason, change in wrong.items():
+        np.savez(tmp_path / "x_idx.npz", **{**index, **change})
+        with pytest.raises(TokfmtError, match=reason):
+            tokfmt.open(tmp_path)
+
+
 def damaged(path):
     """Flip a bit of the last array of an archive."""
     raw = bytearray(path.read_bytes())

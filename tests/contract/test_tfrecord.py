@@ -248,3 +248,15 @@ def test_rows_of_a_recipe(tmp_path):
         expected = [one["input_ids"].tolist() for one in mixed]
     tokfmt.convert(tmp_path / "x.toml", tmp_path / "rows.tfrecord")
     assert read(tmp_path / "rows.tfrecord") == expected
+
+
+@pytest.mark.parametrize(("name", "suffix"), [("tfrecord", ".tfrecord"), ("arrayrecord", ".array_record")])
+def test_names_state_how_many_files_there_are(tmp_path, name, suffix):
+    """Upstream's readers and tokfmt then miss one that was lost."""
+    (tmp_path / "x.jsonl").write_text('{"input_ids": [1, 2, 3]}\n' * 5)
+    tokfmt.convert(tmp_path / "x.jsonl", tmp_path / "out", to_format=name, to_options={"shard_size": 6}, eos="none")
+    names = [f"data-{number:05d}-of-00003{suffix}" for number in range(3)]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == names
+    (tmp_path / "out" / names[1]).unlink()
+    with pytest.raises(TokfmtError, match=f"{names[1]}"):
+        tokfmt.open(tmp_path / "out", eos="none", ignore_manifest=True)

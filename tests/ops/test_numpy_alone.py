@@ -1,6 +1,7 @@
 """Where only numpy is installed (`pip install --no-deps tokfmt`: images for training pin everything else)."""
 
 import json
+import shutil
 import subprocess
 import sys
 import sysconfig
@@ -136,18 +137,30 @@ def test_a_missing_tokenizer_library_is_named(monkeypatch):
         tokfmt.stats(FIXTURES / "text" / "corpus.jsonl", tokenizer=str(FIXTURES / "tokenizer"))
 
 
+def test_a_lost_tokenizer_of_a_manifest_needs_no_package(tmp_path):
+    path = tmp_path / "x.pbin"
+    shutil.copytree(FIXTURES / "tokenizer", tmp_path / "tokenizer")
+    tokfmt.convert(FIXTURES / "text" / "corpus.jsonl", path, tokenizer=str(tmp_path / "tokenizer"))
+    shutil.rmtree(tmp_path / "tokenizer")
+    code = "import sys; sys.modules['huggingface_hub'] = None\nfrom tokfmt.__main__ import main\n"
+    done = subprocess.run(
+        [sys.executable, "-c", f"{code}main(['show', {str(path)!r}, '0', '--text'])"], capture_output=True, text=True
+    )
+    assert "the manifest names" in done.stderr and "needs the package" not in done.stderr
+
+
 @pytest.mark.parametrize(
     ("receipt", "command"),
     [
         ("uv-receipt.toml", "uv tool install tokfmt -w h5py -w isal"),
         ("pipx_metadata.json", "pipx inject tokfmt h5py isal"),
-        ("pyvenv.cfg", "pip install 'tokfmt[hdf5]'"),
+        ("pyvenv.cfg", "pip install h5py isal"),
     ],
 )
 def test_a_missing_package_is_added_to_the_tool_that_tokfmt_is(receipt, command, tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
     (tmp_path / receipt).touch()
-    said = str(MissingDependencyError("h5py isal", "hdf5", "hdf5"))
+    said = str(MissingDependencyError("h5py isal", "hdf5"))
     assert said == f"hdf5 needs the packages h5py, isal: {command}"
 
 

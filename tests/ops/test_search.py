@@ -75,7 +75,7 @@ def test_runs_of_ids(sequences, ids, each, backwards, data):
     for view in views(sequences):
         looked = []
         query = TokenQuery(tuple(ids))
-        hits = find(view, query, first=first, last=last, each=each, backwards=backwards, progress=looked.append)
+        hits = find(view, query, Search(each=each, backwards=backwards, progress=looked.append), first=first, last=last)
         assert list(hits) == wanted
         offsets = view.offsets(first, last)
         assert sum(looked) >= offsets[-1] - offsets[0]
@@ -89,7 +89,7 @@ def test_lengths(sequences, low, high, backwards):
     ]
     wanted = expected(hits, 0, len(sequences), each=False, backwards=backwards)
     for view in views(sequences):
-        assert list(find(view, LengthQuery(low, high), backwards=backwards)) == wanted
+        assert list(find(view, LengthQuery(low, high), Search(backwards=backwards))) == wanted
 
 
 @quick
@@ -104,7 +104,7 @@ def test_any_of_several_ids(sequences, ids, each, backwards, data):
         ]
         wanted = expected(all_hits, first, last, each=each, backwards=backwards)
         for view in views(sequences):
-            hits = find(view, parse_query(words), first=first, last=last, each=each, backwards=backwards)
+            hits = find(view, parse_query(words), Search(each=each, backwards=backwards), first=first, last=last)
             assert list(hits) == wanted
 
 
@@ -124,7 +124,7 @@ def test_equal_sequences_and_sequences_by_number(sequences, backwards, data):
         all_hits = [Hit(i, at, at + len(s)) for i, at, s in bounds(sequences) if holds(i, s)]
         wanted = expected(all_hits, first, last, each=True, backwards=backwards)
         for view in views(sequences):
-            hits = find(view, parse_query(query), first=first, last=last, backwards=backwards)
+            hits = find(view, parse_query(query), Search(backwards=backwards), first=first, last=last)
             assert list(hits) == wanted, query
 
 
@@ -138,7 +138,7 @@ def test_first_and_last_tokens(sequences, token, is_last, backwards):
     wanted = expected(all_hits, 0, len(sequences), each=False, backwards=backwards)
     query = parse_query(f"{'last' if is_last else 'first'}:{token},1,{2**40}")
     for view in views(sequences):
-        assert list(find(view, query, backwards=backwards)) == wanted
+        assert list(find(view, query, Search(backwards=backwards))) == wanted
 
 
 class Samples(MemoryReader):
@@ -188,7 +188,7 @@ def test_padding_and_masked_positions(data, labeled, least, backwards):
         unused["masked"] = [sum(not mask or label == -100 for mask, label in row) for row in pairs]
     for kind, counts in unused.items():
         wanted = [Hit(k, 6 * k, 6 * k + 6) for k in range(count) if counts[k] >= least]
-        hits = find(reader, parse_query(f"{kind}>={least}"), backwards=backwards)
+        hits = find(reader, parse_query(f"{kind}>={least}"), Search(backwards=backwards))
         assert list(hits) == (wanted[::-1] if backwards else wanted)
 
 
@@ -238,7 +238,7 @@ def naive(sequences, pattern):
 def test_text(sequences, pattern, each, backwards):
     reader = MemoryReader(Ragged.of(sequences, np.dtype(np.uint8)))
     query = parse_query(f"text:{pattern}")
-    found = list(find(reader, query, decoder=DECODER, each=each, backwards=backwards))
+    found = list(find(reader, query, Search(each=each, backwards=backwards), decoder=DECODER))
     wanted = expected(list(naive(sequences, pattern)), 0, len(sequences), each=each, backwards=backwards)
     if backwards and pattern in (
         "aab?",
@@ -262,11 +262,11 @@ def test_text_among_wide_ids():
     for dtype, odd in ((np.uint32, 2**32 - 1), (np.uint64, 2**63)):
         reader = MemoryReader(Ragged.of([[0, odd, 1], [odd, 0, 1]], np.dtype(dtype)))
         assert list(find(reader, parse_query("text:ab"), decoder=DECODER)) == [Hit(1, 4, 6)]
-        assert list(find(reader, parse_query(f"text:{odd}"), decoder=DECODER, each=True)) == [
+        assert list(find(reader, parse_query(f"text:{odd}"), Search(each=True), decoder=DECODER)) == [
             Hit(0, 1, 2),
             Hit(1, 3, 4),
         ]
-        assert list(find(reader, parse_query(f"token:{odd}"), each=True)) == [Hit(0, 1, 2), Hit(1, 3, 4)]
+        assert list(find(reader, parse_query(f"token:{odd}"), Search(each=True))) == [Hit(0, 1, 2), Hit(1, 3, 4)]
 
 
 class Counted(MemoryReader):
@@ -283,7 +283,7 @@ def test_reads_no_more_than_it_must():
     reader = Counted(Ragged.of([[1] * 1000, [2]]))
     assert list(find(reader, parse_query("len==1"))) == [Hit(1, 1000, 1001)]
     assert reader.read == 0
-    assert list(find(reader, parse_query("token:1"), each=True)) == [Hit(0, 0, 1)]
+    assert list(find(reader, parse_query("token:1"), Search(each=True))) == [Hit(0, 0, 1)]
     assert reader.read <= 1001
     assert next(find(reader, parse_query("text:b"), decoder=DECODER)) == Hit(0, 0, 1)
     assert reader.read <= 2002
@@ -402,7 +402,7 @@ def test_sequences_longer_than_a_window(query):
     wanted = [k * size + start for k in range(2 if query == "same:0" else 3) for start in starts[query]]
     decoder = byte_level([b"z", b"a", b"b", b"c"]) if query.startswith("text") else None
     for backwards in (False, True):
-        found = [hit.start for hit in find(reader, parse_query(query), decoder=decoder, backwards=backwards)]
+        found = [hit.start for hit in find(reader, parse_query(query), Search(backwards=backwards), decoder=decoder)]
         assert found == (wanted[::-1] if backwards else wanted)
 
 
@@ -426,7 +426,7 @@ def test_text_of_a_long_sequence(pattern):
     starts = [match.start() for match in re.finditer(pattern, text)]
     reader, query, decoder = MemoryReader(Ragged.of([ids])), parse_query(f"text:{pattern}"), byte_level(words)
     for backwards in (False, True):
-        found = [hit.start for hit in find(reader, query, decoder=decoder, backwards=backwards)]
+        found = [hit.start for hit in find(reader, query, Search(backwards=backwards), decoder=decoder)]
         assert found == (starts[::-1] if backwards else starts)
 
 
@@ -436,7 +436,7 @@ def test_stops_between_windows(query):
     ids[:: 1 << 16] = 1
     reader, asked = MemoryReader(Ragged(ids, np.arange(5) << 20)), []
     decoder = DECODER if query.startswith("text") else None
-    hits = find(reader, parse_query(query), decoder=decoder, stopped=lambda: len(asked.append(1) or asked) > 2)
+    hits = find(reader, parse_query(query), Search(stopped=lambda: len(asked.append(1) or asked) > 2), decoder=decoder)
     assert 0 < len(list(hits)) < 64
 
 

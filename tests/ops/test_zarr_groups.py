@@ -89,6 +89,20 @@ def test_an_array_is_a_stream(group):
     with tokfmt.open(array) as dataset:
         assert [one.tolist() for one in dataset] == [[5, 6, 0, 7, 0, 8, 9]]
         assert "--eos ID" in dataset.notes[0]
+    rows = group.create_array("rows", data=np.arange(12).reshape(4, 3), chunks=(3, 2))
+    assert documents(rows) == [[0, 1, 2], [3, 4, 5], [6, 7, 8], [9, 10, 11]]
+    with tokfmt.open(rows) as dataset:
+        assert dataset.reader.tokens(2, 8).tolist() == [2, 3, 4, 5, 6, 7]
+
+
+def test_an_array_of_a_local_store_is_the_dataset_at_its_path(tmp_path):
+    group = zarr.open_group(tmp_path / "x.zarr", mode="w")
+    array = group.create_array("ids", data=np.array([5, 6, 0, 7, 0]))
+    group.create_array("ends", data=np.array([-1]))
+    with tokfmt.open(array, eos=0) as dataset:
+        assert (dataset.format, dataset[:].tolist()) == ("array", [[5, 6], [7]])
+    with tokfmt.open(group, options={"member": "ids"}, eos="none") as dataset:
+        assert dataset[:].tolist() == [[5, 6, 0, 7, 0]]
 
 
 def test_a_zip_is_opened_by_its_path(tmp_path):
@@ -100,9 +114,12 @@ def test_a_zip_is_opened_by_its_path(tmp_path):
 def test_what_is_wrong_is_said(group):
     with pytest.raises(OptionError, match="has no encoded_tokens"):
         tokfmt.open(group)
-    signed = group.create_array("signed", shape=(3,), dtype="int64")
-    with pytest.raises(OptionError, match="expected 1 dimension of uint, found 1 dimensions of int64"):
-        tokfmt.open(signed)
+    floats = group.create_array("floats", shape=(3,), dtype="float64")
+    with pytest.raises(OptionError, match="expected integers in 1 or 2 dimensions, found 1 dimensions of float64"):
+        tokfmt.open(floats)
+    signed = group.create_array("signed", data=np.array([5, -7]))
+    with pytest.raises(CorruptError, match="has a negative ID: expected 0 or more, found -7"):
+        documents(signed, eos="none")
     tokfmt.convert(PACK, group)
     with pytest.raises(OptionError, match="Open the group"):
         tokfmt.open(group["encoded_tokens"])

@@ -3,6 +3,7 @@
 No test asks a server of another machine.
 """
 
+import functools
 import os
 import time
 
@@ -136,6 +137,7 @@ def use(monkeypatch):
     close_stores()
 
 
+@functools.cache
 def noise(count, seed=0):
     """So many bytes that do not repeat."""
     return np.random.default_rng(seed).bytes(count)

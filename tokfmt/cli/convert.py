@@ -146,7 +146,11 @@ def command(context: click.Context, /, sources: tuple[str, ...], destination: st
     if given.pop("status"):
         _status(context, sources, destination, finishing=finishing, quiet=quiet)
         return
-    run = _finish(context, sources, given) if finishing else _convert(context, sources)
+    if not sources and not finishing:
+        context.fail(missing(context, "DST"))
+    from tokfmt.api import convert
+
+    run = _finish(context, sources, given) if finishing else partial(convert, sources)
     began = time.monotonic()
     with Watcher(quiet=quiet) as watcher:
         done = run(destination, progress=watcher, **given)
@@ -161,14 +165,6 @@ def command(context: click.Context, /, sources: tuple[str, ...], destination: st
         for line in table_of_prepared(done.prepared).lines() if done.prepared else ():
             click.echo(line)
         click.echo(_summary(done, time.monotonic() - began), err=True)
-
-
-def _convert(context: click.Context, sources: tuple[str, ...]) -> Callable[..., Any]:
-    from tokfmt.api import convert
-
-    if not sources:
-        context.fail(missing(context, "DST"))
-    return partial(convert, sources)
 
 
 def _status(

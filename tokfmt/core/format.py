@@ -94,14 +94,12 @@ class Probe(NamedTuple):
         known = self.head[offset : offset + length]
         return known if len(known) == length else self.file.read(offset, length)
 
-    def announce(self, offset: int, most: int = MOST_AT_ONCE) -> None:
+    def announce(self, offset: int) -> None:
         """Announce that the file will be read from a byte offset to its end, as an index is; see `File.prefetch`.
 
-        Args:
-            offset: The byte offset. If it is not within the file, nothing is announced.
-            most: Bytes above which the index is read in parts.
+        Nothing is announced if the offset is not within the file, or if an index of that size is read in parts.
         """
-        if self.file is not None and 0 < self.size - offset <= most and offset >= 0:
+        if self.file is not None and 0 < self.size - offset <= MOST_AT_ONCE and offset >= 0:
             self.file.prefetch([(offset, self.size)], keep=True)
 
     def entry(self, name: str) -> Probe | None:
@@ -685,7 +683,10 @@ class Format(ABC):
         return {}
 
     def repairs(self) -> Mapping[str, Repair]:
-        """Return the repair for each code that a rewrite fixes: read with the repair's options, then write again."""
+        """Return the repair for each code that a rewrite fixes: read with the repair's options, then write again.
+
+        `docs/inspect.md` has a table of the repairs of all formats of tokfmt. A format has repairs, or patches.
+        """
         return {}
 
     def repaired_with(self, path: Place, options: Any) -> Mapping[str, object]:

@@ -54,7 +54,7 @@ def kind_of(pieces: Sequence[bytes], eos_id: int) -> str:
         return "zeros"
     for dtype, name in (("<i8", "int64"), (">i8", "big-endian int64"), ("<i4", "int32"), (">i4", "big-endian int32")):
         ids = np.frombuffer(data, dtype)
-        if _in_range(ids):
+        if int(ids.min()) >= 0 and int(ids.max()) < LARGEST:
             what = _not_tokens(ids, eos_id)
             if what or name != "int32":
                 return what or name
@@ -83,10 +83,6 @@ def byte_swapped(ids: Numbers) -> bool:
     low, high = int((ids & 255).max(initial=0)), int(ids.max(initial=0)) >> 8
     # np.unique imports numpy.ma when it is first called, which takes half the time of a small conversion.
     return low < _LIMITED <= high and len(np.unique(ids)) >= _DISTINCT
-
-
-def _in_range(ids: Numbers) -> bool:
-    return int(ids.min()) >= 0 and int(ids.max()) < LARGEST
 
 
 def _not_tokens(ids: Numbers, eos_id: int) -> str:

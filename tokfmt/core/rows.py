@@ -12,7 +12,6 @@ and rows that are documents, look like consecutive windows.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 ROWS = "rows"
@@ -31,18 +30,3 @@ class Continuation(NamedTuple):
     how: str
     why: str
     joins: str = ""
-
-
-def continuation(asked: str | None, stated: str | None, shown: Callable[[], Continuation]) -> Continuation:
-    """Decide whether and how rows continue each other.
-
-    Args:
-        asked: The option that the user gave; None if not given.
-        stated: What the file or its manifest states; None if it does not state it.
-        shown: Looks for evidence, and returns `ROWS` if it finds none. Called only if the others are None.
-    """
-    if asked is not None:
-        return Continuation(asked, "as given")
-    if stated is not None:
-        return Continuation(stated, "as the file or its manifest states")
-    return shown()

@@ -6,6 +6,9 @@
     X.h5                            datasets of integers, contiguous, or in chunks (deflate, shuffle, fletcher32)
     X.zarr                          a store of zarr v2 or v3, or a zip of one: an array of integers, or a group of
                                     arrays and groups, in chunks (blosc, zstd, lz4, gzip, zlib, delta, crc32c), shards
+    X_ids.npy and X_idx.npz         PaddleNLP: the tokens; and lens, the length of each sentence, sents, 0 and the sums
+                                    of lens, docs, 0 and the sentences up to the end of each document (without it,
+                                    each sentence is one)
     FOLDER/*.npy, FOLDER/*.h5       one stream in natural order of the names, unless one of the next rows applies
     tokens.npy and cu_seqlens.npy   (N,) and (D + 1,): 0, and the ends of D documents; also input_ids.npy, and
                                     offsets.npy or lengths.npy (D,). Other arrays beside them are not read
@@ -32,7 +35,8 @@
 - Nothing states the separator. `--eos ID` splits a stream, after the ID or, with `side=before`, before it.
 - `bare=DTYPE` reads any file as bare integers, with `order=big`, `header=BYTES` to leave out, and `row=N`.
 - An array of objects is a pickle, which runs code; tokfmt never loads it. NumPy's own reader ignores trailing bytes.
-Source: numpy 2.4.6, build-nanogpt 6104ab1, KempnerForge 5666d0d1, tatm 5a2a4f9f, Model-Optimizer 66aca27d, run.
+Source: numpy 2.4.6, zarr 3.1.6, h5py 3.16.0, build-nanogpt 6104ab1, KempnerForge 5666d0d1, tatm 5a2a4f9f,
+Model-Optimizer 66aca27d, run; PaddleNLP 0813679d, read.
 """
 
 from __future__ import annotations
@@ -51,7 +55,7 @@ from tokfmt.core.annotation import Part, bounded_entries, shown
 from tokfmt.core.findings import Audit, Code, Finding, Problem, fatal
 from tokfmt.core.format import Confidence, Hints, Probe, Target, TokenWriter, WriterTraits
 from tokfmt.core.ragged import Offsets, offsets_of
-from tokfmt.core.reader import Separators, TokenReader, windows
+from tokfmt.core.reader import Inner, Separators, TokenReader, windows
 from tokfmt.errors import CorruptError, OptionError, UnsafeError, UnsupportedError, missing_package
 from tokfmt.files.fields import Field, Section
 from tokfmt.files.file import File, everything_in, names_in, natural_key, open_file
@@ -95,6 +99,7 @@ _INTEGERS = re.compile(rb'"(dtype|data_type)"\s*:\s*"([<>|][iu][1248]|u?int(8|16
 _ZARR_KEY = re.compile(r"(.+/)?(\.z(array|attrs|group|metadata)|zarr\.json|(c[./])?\d+([./]\d+)?)")
 _LOOKED_AT = 1 << 20  # IDs whose rows are compared with their neighbors
 _FEW_ROWS, _FEW_ZEROS = 8, 8  # that many say enough: neighbors with one token in common, zeros that fill a file
+_SENTENCES = ("_ids.npy", "_idx.npz")  # endings of the two files of PaddleNLP
 _LOOKED_INTO = 64  # arrays of an .npz that are not read, whose headers are looked at
 _TEXT = 1 << 20  # bytes of a description, at most
 
@@ -117,6 +122,9 @@ class ReadOptions:
     side: Literal["after", "before"] = option("after", "the separator of a stream is after documents, or before them")
     bounds: Literal["starts", "ends"] | None = option(
         None, "values of cu_seqlens or offsets are only starts, or only ends, of documents; auto: 0 and the ends"
+    )
+    unit: Literal["documents", "sequences"] = option(
+        "documents", "sequences are documents, or, of PaddleNLP, the sentences of documents"
     )
     holes: Literal["refuse", "fill"] = option("refuse", "missing chunks of zarr are an error, or their fill value")
     fill: Literal["drop", "keep"] | None = option(None, "zeros at the end of files of tatm; auto: dropped if 8 or more")
@@ -426,12 +434,23 @@ class ArrayFormat(FlatFormat):
             there = ((file, file.relative(path)) for file in everything_in(path))
             return [file for file, key in there if key is not None and _ZARR_KEY.fullmatch(key.as_posix())]
         beside = {"pair": [_pair_in(names_in(path))[1]], "index": [INDEX, "metadata.json"], "tatm": [TATM]}
-        described = (path / name for name in beside.get(_kind_of(names_in(path)), ()))
-        return [*self.members(path), *(place for place in described if place.is_file())]
+        described = [path / name for name in beside.get(_kind_of(names_in(path)), ())]
+        members = self.members(path)
+        described += [place for member in members for place in self.companions(member)]
+        return [*members, *(place for place in described if place.is_file())]
 
     def companions(self, path: Place) -> Sequence[Place]:
-        """See `Format.companions`. Only a .bin has one, the .json of Model-Optimizer."""
+        """See `Format.companions`. A .bin has the .json of Model-Optimizer, and X_ids.npy the index of PaddleNLP."""
+        if path.name.endswith(_SENTENCES[0]):
+            return [path.with_name(path.name.removesuffix(_SENTENCES[0]) + _SENTENCES[1])]
         return [path.with_name(f"{path.name}.json")] if path.suffix == ".bin" else []
+
+    def canonical(self, path: AnyPlace) -> AnyPlace:
+        """See `Format.canonical`. The index of PaddleNLP stands for its tokens, if they are there."""
+        if not path.name.endswith(_SENTENCES[1]):
+            return path
+        tokens = path.with_name(path.name.removesuffix(_SENTENCES[1]) + _SENTENCES[0])
+        return tokens if tokens.is_file() else path
 
     # Reading
 
@@ -464,7 +483,10 @@ class ArrayFormat(FlatFormat):
         beside = file.path.with_name(f"{file.path.name}.json")
         if not file.read(0, min(file.size, 6)).startswith(MAGIC) and beside.is_file():
             return _described(file, json_object(open_file(beside), _TEXT), options)
-        return _array(file, options)
+        layout = _array(file, options)
+        beside = file.path.with_name(file.path.name.removesuffix(_SENTENCES[0]) + _SENTENCES[1])
+        has_index = file.path.name.endswith(_SENTENCES[0]) and layout.sample_length is None and beside.is_file()
+        return _of_sentences(layout, open_file(beside), options) if has_index else layout
 
     def _pair(self, path: Place, options: ReadOptions, hints: Hints) -> FileLayout:
         """Return the layout of an array of tokens and one of boundaries."""
@@ -789,14 +811,18 @@ def _zarr(store: Store, options: ReadOptions) -> FileLayout:
     if chosen not in arrays:
         what, found = f"{printable(chosen)} does not hold token IDs", _kind_of_array(stated[chosen], version)
         raise UnsupportedError(store.root, what, expected="integers of one or two dimensions", found=found)
-    tokens = ZarrArray(store, chosen, version, ranks=(1, 2), fill=options.holes == "fill")
+    fill = options.holes == "fill"
+    tokens = ZarrArray(store, chosen, version, ranks=(1, 2), stated=stated[chosen], fill=fill)
     read, problems = [tokens], _holes(tokens)
     if ends and len(tokens.layout.shape) == 1:
-        index = ZarrArray(store, ends, version, fill=options.holes == "fill")
+        index = ZarrArray(store, ends, version, stated=stated[ends], fill=fill)
         index.check_memory()
-        bounded_entries(index.path, index.length, _cells(store, tokens).file)
         read, problems = [tokens, index], [*problems, *_holes(index)]
-    extents = [_cells(store, array) for array in read]
+    file = open_file(tokens.layout.where if store.root.is_dir() else store.root)
+    extents = [_cells(file, array) for array in read]
+    file.close()
+    for entries in extents[1:]:
+        bounded_entries(read[1].path, entries.tokens, extents[0].file)
     is_whole = len(read) > 1 and not _holes(read[1])
     layout = _named(
         chosen, extents[0], tokens.layout.shape, ends, extents[1] if is_whole else None,
@@ -832,12 +858,9 @@ def _holes(array: ZarrArray) -> list[Problem]:
     return []
 
 
-def _cells(store: Store, array: ZarrArray) -> Extent:
-    """Return the integers of a zarr array."""
-    file = open_file(array.layout.where if store.root.is_dir() else store.root)
-    cells = Cells(array.path, file.identity, array)
-    file.close()
-    return Extent(cells, 0, array.length, array.layout.dtype.newbyteorder("="))
+def _cells(file: File, array: ZarrArray) -> Extent:
+    """Return the integers of a zarr array; `file` shows whether the store changed."""
+    return Extent(Cells(array.path, file.identity, array), 0, array.length, array.layout.dtype.newbyteorder("="))
 
 
 def _slow(array: ZarrArray) -> list[str]:
@@ -976,6 +999,47 @@ def _boundaries(name: str, index: Extent, tokens: int, options: ReadOptions) -> 
         return starts, []
     error = CorruptError(index.file.path, wrong, expected=expected, found=found, remedy=remedy)
     return offsets_of([tokens]), [fatal("TF793", error)]
+
+
+def _of_sentences(layout: FileLayout, index: File, options: ReadOptions) -> FileLayout:
+    """Return the layout of tokens whose documents an index of PaddleNLP states; without `lens` in it, the given one."""
+    store = Zipped(index.path)
+    if "lens" not in (arrays := _arrays(store)):
+        return layout
+    tokens, problems = layout.extents[0].tokens, [*layout.problems]
+
+    def values(name: str) -> Offsets:
+        extent, shape, wrong = _member(index, store, name)
+        if len(shape) != 1:
+            raise CorruptError(index.path, f"dimensions of {name}", expected=1, found=len(shape))
+        bounded_entries(index.path, extent.tokens, layout.extents[0].file)
+        problems.extend(wrong)
+        return extent.file.array(extent.begin, extent.tokens, extent.dtype).astype(np.int64)
+
+    lengths = values("lens")
+    ends = offsets_of(np.maximum(lengths, 0))
+    docs = values("docs") if "docs" in arrays else np.arange(len(ends))
+    wrong, expected, found = "", 0, 0
+    if len(lengths) and int(lengths.min()) < 0:
+        wrong, expected, found = "has a negative length in lens", 0, int(lengths.min())
+    elif int(ends[-1]) != tokens:
+        wrong, expected, found = "tokens of all sentences in lens", tokens, int(ends[-1])
+    elif "sents" in arrays and not np.array_equal(sents := values("sents"), ends):
+        wrong, expected, found = "tokens up to the last end in sents", tokens, int(sents[-1]) if len(sents) else 0
+    elif not len(docs) or docs[0] or int(docs[-1]) != len(lengths) or (np.diff(docs) < 0).any():
+        wrong, expected, found = "sentences up to the last end in docs", len(lengths), int(docs[-1]) if len(docs) else 0
+    if wrong:
+        problems.append(fatal("TF793", CorruptError(index.path, wrong, expected=expected, found=found)))
+    docs = np.arange(len(ends)) if options.unit == "sequences" else docs
+    several = not wrong and len(lengths) > len(docs) - 1
+    return replace(
+        layout,
+        starts=offsets_of([tokens]) if wrong else ends[docs],
+        separators=Separators.TRAILING,
+        problems=problems,
+        inner=(Inner(index.path, store.origin("docs.npy").start, len(lengths), len(docs) - 1),) if several else (),
+        extras={**layout.extras, "boundaries": index.path.name},
+    )
 
 
 def _dtype(path: Place, name: object) -> np.dtype[Any]:

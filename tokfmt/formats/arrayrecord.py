@@ -242,7 +242,7 @@ class Writer(ExampleWriter):
     )
 
     def name(self, number: int) -> str:
-        return f"data_{number:05d}.array_record"
+        return f"data-{number:05d}-of-{self.files:05d}.array_record"
 
     def write_file(self, out: IO[bytes], sequences: Iterator[NDArray[np.integer[Any]]]) -> None:
         file, group = Output(out), self.options.group_size

@@ -27,7 +27,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tokfmt.core.findings import Audit, Finding
-from tokfmt.core.format import Format, Hints, Receipt, Region, Target, TokenWriter, WriterTraits
+from tokfmt.core.format import REGION, Format, Hints, Receipt, Region, Target, TokenWriter, WriterTraits
 from tokfmt.core.inspection import Inspection, Unreadable
 from tokfmt.core.output import whole
 from tokfmt.core.ragged import Ragged
@@ -233,10 +233,12 @@ class RecordFilesWriter(TokenWriter):
     Attributes:
         limit: The largest ID that the format can store.
         suffixes: Suffixes of a destination that is one file; any other destination is a folder.
+        files: Number of files, known when one is written.
     """
 
     limit: ClassVar[int] = 2**32 - 1
     suffixes: ClassVar[tuple[str, ...]] = ()
+    files: int = 0
 
     def __init__(self, path: Path, options: Any, target: Target) -> None:
         """Make a writer of `path`; `options.shard_size` is the number of tokens per file of a folder."""
@@ -273,6 +275,7 @@ class RecordFilesWriter(TokenWriter):
             stop = int(source.offsets(last, last)[0])
             found.append(Region(len(found), range(first, last), range(start, stop)))
             first = last
+        self.files = max(1, len(found))
         return found
 
     def create(self, source: TokenReader) -> None:  # noqa: ARG002 - the same for all
@@ -282,6 +285,8 @@ class RecordFilesWriter(TokenWriter):
 
     def write(self, region: Region, source: TokenReader) -> Receipt:
         top, at = -1, region.tokens.start
+        if not self.files:  # Another process cut the regions of this task.
+            self.regions(source, REGION)
 
         def sequences() -> Iterator[NDArray[np.integer[Any]]]:
             nonlocal top, at
@@ -296,6 +301,7 @@ class RecordFilesWriter(TokenWriter):
         return Receipt(region.index, top, written, [len(region.sequences), len(region.tokens)])
 
     def commit(self, source: TokenReader, receipts: Sequence[Receipt]) -> None:  # noqa: ARG002 - the receipts have all
+        self.files = max(1, len(receipts))
         indexes = self.indexes([tuple(receipt.details) for receipt in receipts])
         if not receipts and not indexes:
             with whole(self.file(0), self.drafts, stays=True) as out:

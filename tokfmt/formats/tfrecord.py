@@ -14,6 +14,7 @@
   are their loss mask. Other features are not read.
 - Records without a protobuf message are bare integers, whose dtype nothing states: `bare=int32`.
 - A folder holds X.tfrecord or X.tfrecord-00000-of-00002. One X is a dataset; `prefix=X` reads one of several.
+  tokfmt writes data-00000-of-00002.tfrecord.
 - GPT-Neo takes the number of records from the name, X_NUMBER_RECORDS.tfrecords. Grain compares no checksum.
 Source: tfrecord 1.14.6 and grain 0.2.18, run; gpt-neo 23485e3c, mesh-transformer-jax f8315e30, maxtext e591f30c, read.
 """
@@ -206,7 +207,7 @@ class Writer(ExampleWriter):
     suffixes = (".tfrecord", ".tfrecords")
 
     def name(self, number: int) -> str:
-        return f"data_{number:05d}.tfrecord"
+        return f"data-{number:05d}-of-{self.files:05d}.tfrecord"
 
     def write_file(self, out: IO[bytes], sequences: Iterator[NDArray[np.integer[Any]]]) -> None:
         packed = zlib.compressobj(6, wbits=31) if self.options.compression == "gzip" else None

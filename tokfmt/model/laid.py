@@ -138,29 +138,23 @@ class Laid(Axis):
     def offsets(self, first: int, last: int) -> Offsets:
         """Return the position of each sequence `first <= i < last`, and the end of the last, int64."""
         check_interval(first, last, self.count, "sequences")
-        offsets = self._offsets(first, last)
-        self._refuse_empty(first, offsets)
-        return offsets
+        return self._offsets(first, last)
 
-    def _offsets(self, first: int, last: int) -> Offsets:
+    def _offsets(self, first: int, last: int, stop: int | None = None) -> Offsets:
+        """Return what `offsets` does; with `stop`, only of the sequences that begin in front of that position."""
+        offsets: Offsets
         if self._even:
-            even: Offsets = self.dataset.spans.cuts(first, last) - self._shifts(first, last + 1)
-            return even
-        begin = first - first % STEP
-        offsets: Offsets = offsets_of(self._sizes(begin, last)) + self.bases[begin // STEP]
-        return offsets[first - begin :]
-
-    def _shifts(self, first: int, last: int) -> Offsets:
-        """Return the slot of the beginning of each sequence less its position, if positions follow from the index."""
-        shifts: Offsets = self._from - self._added * np.arange(first, last)
-        return shifts
-
-    def _refuse_empty(self, first: int, offsets: Offsets) -> None:
-        """Raise UnendedError if one of some sequences is empty, and positions presume that none is."""
+            offsets = self.dataset.spans.cuts(first, last) - self._from + self._added * np.arange(first, last + 1)
+        else:
+            begin = first - first % STEP
+            offsets = (offsets_of(self._sizes(begin, last)) + self.bases[begin // STEP])[first - begin :]
+        if stop is not None:
+            offsets = offsets[: int(np.searchsorted(offsets[:-1], stop - 1, "right")) + 1]
         if self._even and (self._seamless or self.target.kind == "index"):
             empty = np.flatnonzero(np.diff(offsets) == self._added)
             if len(empty):
                 raise self._unended(first + int(empty[0]))
+        return offsets
 
     def _sequences(self, start: int, stop: int) -> tuple[int, Offsets]:
         """Return the first sequence of a non-empty interval, the offset of each one in it, and the end of the last.
@@ -170,13 +164,11 @@ class Laid(Axis):
             stop: Position after the last; more than `length` for the sequences without a position at the end as well.
         """
         first = self.sequence_at(start) if start else 0
-        last = self.count if stop > self.length else min(self.count, first + min(STEP, stop - start))
-        offsets = self._offsets(first, last)
-        if stop <= self.length:
-            if offsets[-1] < stop:
-                offsets = self._offsets(first, self.sequence_at(stop - 1) + 1)
-            offsets = offsets[: int(np.searchsorted(offsets[:-1], stop - 1, "right")) + 1]
-        self._refuse_empty(first, offsets)
+        if stop > self.length:
+            return first, self._offsets(first, self.count)
+        offsets = self._offsets(first, min(self.count, first + min(STEP, stop - start)), stop)
+        if offsets[-1] < stop:
+            offsets = self._offsets(first, self.sequence_at(stop - 1) + 1, stop)
         return first, offsets
 
     def _start(self, number: int) -> int:
@@ -310,7 +302,10 @@ class Laid(Axis):
                 window = axis.tokens(a, b)
                 pieces.append(window[window != separator])
         else:
-            cuts = offsets + self._shifts(first, last + 2) if self._even else dataset.spans.cuts(first, last + 1)
+            if self._even:
+                cuts = offsets + self._from - self._added * np.arange(first, last + 2)
+            else:
+                cuts = dataset.spans.cuts(first, last + 1)
             starts, stops = cuts[:-1], cuts[1:]
             begin = int(starts[0]) + start - int(offsets[0])
             end = int(starts[-1]) + stop - int(offsets[-2]) if stop < self.length else int(stops[-1])

@@ -299,9 +299,9 @@ class Scan(NamedTuple):
     first: int
 
 
-def scan(source: TokenReader, eos_id: int | None, workers: Workers, size: int = REGION) -> Scan:
+def scan(source: TokenReader, eos_id: int | None, workers: Workers) -> Scan:
     """Find the largest token ID and the separators inside sequences, in parallel."""
-    intervals = list(windows(0, source.info.tokens, size))
+    intervals = list(windows(0, source.info.tokens, REGION))
     parts = list(workers.map(_scan, (source, eos_id), intervals))
     firsts = [part.first for part in parts if part.first >= 0]
     return Scan(

@@ -237,9 +237,9 @@ class _OfRecords(_Temporary):
         return int(first) if first < last else None
 
 
-def tokenized(records: RecordReader, handle: TokenizerHandle | None, jobs: int = 1) -> TokenReader:
+def tokenized(records: RecordReader, handle: TokenizerHandle | None) -> TokenReader:
     """Return a token axis of records, in a temporary directory that is removed when the axis is closed."""
-    return ingested(records, encoder_of(records, handle), jobs)
+    return ingested(records, encoder_of(records, handle))
 
 
 def encoder_of(records: RecordReader, handle: TokenizerHandle | None) -> Encoder | None:
@@ -273,17 +273,12 @@ def note_on_chats(chats: Iterable[ShardReader]) -> str:
     return f"{messages}; {trained if masked else 'without a loss mask'}"
 
 
-def ingested(
-    records: RecordReader,
-    encoder: Encoder | None,
-    jobs: int = 1,
-    progress: Callable[[Shard], None] = lambda shard: None,
-) -> ShardReader:
+def ingested(records: RecordReader, encoder: Encoder | None, jobs: int = 1) -> ShardReader:
     """Return a token axis of records like `tokenized`, with an encoder; None if the records hold token IDs."""
     home = Scratch()
     try:
         with make_executor("threads", jobs) as executor:
-            shards = ingest(records, encoder, Workers(executor, jobs, home.path), progress=progress)
+            shards = ingest(records, encoder, Workers(executor, jobs, home.path))
         if records.files:
             return _OfRecords(shards, home, records)
         return _Temporary(shards, home)

@@ -189,7 +189,7 @@ def located_tokenizer(path: Place, manifest: Manifest | None = None) -> LocatedT
         for place, digest in digests.items():
             if digest == wanted:
                 return LocatedTokenizer(place)
-    with suppress(TokenizerError):
+    with suppress(TokenizerError, ModuleNotFoundError):  # without huggingface-hub
         return LocatedTokenizer(snapshot(name, local=True))
     named = f"the manifest names {printable(name)} with digest {made['digest'][:8]}"
     if digests:

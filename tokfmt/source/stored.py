@@ -473,9 +473,11 @@ def decided(
     if by_manifest is not None and by_manifest.eos_id is not None:
         stated = Statement(by_manifest.eos_id, stored=by_manifest.is_stored)
     if not reads_ends or info.separators is not Separators.TRAILING or not info.sequences:
-        if info.separators.alone and reads_ends:
-            _refuse_contradiction(stored, choice, stated, path)
-        return _stated_separator(by_request, tokenizer_eos, info), None
+        if info.separators.alone and reads_ends and isinstance(choice, int) and stated is not None:
+            refuse_other(stored, choice, stated, printable(path))
+        by_tokenizer = Separator(tokenizer_eos, "" if tokenizer_eos is None else "tokenizer")
+        by_file = Separator(info.eos_id, info.eos_from or "format") if info.eos_id is not None else None
+        return by_request or by_file or by_tokenizer, None
     dataset = from_reader(stored, path=path)
     runs = few_runs(dataset.spans, info, max_sequences) if few else None
     ends = sample_ends(dataset.axis, dataset.spans, runs)
@@ -512,20 +514,6 @@ def _located(error: OptionError | ConversionError, path: Place) -> OptionError |
     """Return the error with the path of the dataset in front."""
     problem = f"{printable(path)}: {error}"
     return OptionError(problem, name=error.name) if isinstance(error, OptionError) else ConversionError(problem)
-
-
-def _refuse_contradiction(stored: TokenReader, choice: EosChoice, stated: Statement | None, path: Place) -> None:
-    """Refuse to split a stream at another separator than the one that its manifest states."""
-    if stored.info.separators.alone and isinstance(choice, int) and stated is not None:
-        refuse_other(stored, choice, stated, printable(path))
-
-
-def _stated_separator(stated: Separator | None, tokenizer_eos: int | None, info: Info) -> Separator:
-    if stated is not None:
-        return stated
-    if info.eos_id is not None:
-        return Separator(info.eos_id, info.eos_from or "format")
-    return Separator(tokenizer_eos, "" if tokenizer_eos is None else "tokenizer")
 
 
 def _undivided(info: Info, separator: Separator) -> list[str]:

@@ -74,20 +74,19 @@ class _AsTheyAre(urllib.request.HTTPErrorProcessor):
         return response
 
 
-def ask(address: str, headers: Mapping[str, str], *, method: str = "GET", body: bytes | None = None) -> Answer:
+def ask(address: str, headers: Mapping[str, str], *, method: str = "GET") -> Answer:
     """Send a request. No redirect is followed.
 
     Args:
         address: An address of http or https.
         headers: The headers.
         method: The method.
-        body: The body of the request; None without one.
 
     Raises:
         RefusedError: If there is no answer, or the server may answer later; see `failures.may_pass`.
     """
     plain, credentials = _without_user(address)
-    request = urllib.request.Request(plain, body, {**credentials, **headers}, method=method)  # noqa: S310 -- http or https
+    request = urllib.request.Request(plain, None, {**credentials, **headers}, method=method)  # noqa: S310 -- http or https
     opener = urllib.request.build_opener(_AsTheyAre)
     opener.addheaders = [("User-Agent", "tokfmt")]
     try:

@@ -428,30 +428,12 @@ def _growing(length: int) -> Iterator[tuple[int, int]]:
 # with the order ignored
 
 
-def multisets(
-    a: Side, b: Side, limit: int, workers: Workers, progress: Callable[[int], None]
-) -> tuple[Surplus, Surplus]:
+def surpluses(a: Fingerprints, b: Fingerprints, limit: int) -> tuple[Surplus, Surplus]:
     """Compare two datasets as multisets of sequences.
 
-    This holds 16 bytes per sequence of either side: in memory up to half of the machine's, otherwise in a file in
-    $TMPDIR.
-
-    Args:
-        a: The first dataset.
-        b: The second dataset.
-        limit: The maximum number of examples per side.
-        workers: The workers.
-        progress: Called with the number of tokens that were hashed since the last call.
-
     Returns:
-        The surplus of A over B, and of B over A.
+        The surplus of A over B and of B over A, with the numbers of up to `limit` sequences each.
     """
-    prints = [side.fingerprints(0, workers, progress) for side in (a, b)]
-    return surpluses(prints[0], prints[1], limit)
-
-
-def surpluses(a: Fingerprints, b: Fingerprints, limit: int) -> tuple[Surplus, Surplus]:
-    """Return the surplus of A over B and of B over A, with the numbers of up to `limit` sequences each."""
     counts, examples = [0, 0], [np.empty(0, np.int64), np.empty(0, np.int64)]
     for part in range(_PARTS):
         mine = [_of_part(side, part) for side in (a, b)]

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from tokfmt.commands.compare.alignment import Difference, Kind, Surplus, align, first_unlike, multisets
+from tokfmt.commands.compare.alignment import Difference, Kind, Surplus, align, first_unlike, surpluses
 from tokfmt.commands.compare.fingerprint import AxisSide, Read, Side, Utf8, hands, read_records
 from tokfmt.core.format import Encoder, Format
 from tokfmt.core.losses import READS, WRITES
@@ -446,7 +446,9 @@ def _excerpt(both: OpenedPair, side: Side, sequence: int, position: int, channel
 def _unordered(both: OpenedPair, limit: int, workers: Workers, progress: Progress) -> DiffReport:
     a, b = _datasets(both)
     progress.phase("hashing", a.tokens + b.tokens, both.unit)
-    more_a, more_b = multisets(both.a, both.b, limit, workers, progress.advance)
+    # 16 bytes per sequence of either side: in memory up to half of the machine's, else in a file in $TMPDIR
+    prints_a, prints_b = (side.fingerprints(0, workers, progress.advance) for side in (both.a, both.b))
+    more_a, more_b = surpluses(prints_a, prints_b, limit)
     counts: dict[Kind, int] = {"only_in_a": more_a.count, "only_in_b": more_b.count}
     return DiffReport(
         identical=not any(counts.values()),

@@ -190,11 +190,18 @@ def _check_shared(request: Request, url: Url, inputs: Inputs, destination: Desti
     if records_of(inputs.read):
         return
     if request.overwrite:
-        _refuse_overwrite(url)
+        raise OptionError(
+            f"{printable(url)}: --task does not go with --overwrite in a store, because the old dataset would be gone "
+            "while tasks run. Choose another destination, or delete the old dataset"
+        )
     if destination.writer(Path(url.name), destination.portions[0], destination.target(request)).finishes_files:
         return
     if request.task:
-        _refuse_one_file(url)
+        raise OptionError(
+            f"{printable(url)}: --task does not go with one file or a pair in a store, because all tasks would write "
+            "into the same file. Write a folder of several files: --to mds, --to flat-tokens, or --to-opt shard_size=N "
+            "where a format has it, such as megatron. Or leave out --task; --resume continues a run"
+        )
     _refuse_unshared(url, request.spool, "each writes a part of one file")
 
 
@@ -214,32 +221,6 @@ def _refuse_unshared(destination: Url, spool: Path | None, why: str) -> None:
             f"{printable(destination)}: --executor dask:ADDRESS needs a directory that all tasks see, because {why}. "
             "Name it with --spool DIR"
         )
-
-
-def _refuse_overwrite(destination: Url) -> None:
-    """Refuse tasks that replace a dataset in a store, which stays readable until all of them are complete.
-
-    Raises:
-        OptionError: Always.
-    """
-    raise OptionError(
-        f"{printable(destination)}: --task does not go with --overwrite in a store, because the old dataset would be "
-        "gone while tasks run. Choose another destination, or delete the old dataset"
-    )
-
-
-def _refuse_one_file(destination: Url) -> None:
-    """Refuse tasks that write into the same file.
-
-    Raises:
-        OptionError: Always.
-    """
-    folder = "Write a folder of several files: --to mds, --to flat-tokens"
-    raise OptionError(
-        f"{printable(destination)}: --task does not go with one file or a pair in a store, because all tasks "
-        f"would write into the same file. {folder}, or --to-opt shard_size=N where a format has it, such as "
-        "megatron. Or leave out --task; --resume continues a run"
-    )
 
 
 def check_parts(asked: Request, request: Request, inputs: Inputs, destination: Destination) -> None:

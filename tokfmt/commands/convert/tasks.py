@@ -79,6 +79,7 @@ SUFFIXES = {
     "jsonl": ".jsonl",
 }
 """Formats of which a folder of files is one dataset, and the suffix of a file."""
+_LISTED = 20  # Tasks that an error names.
 _SUMS = ("separators", "leads")
 
 
@@ -325,9 +326,9 @@ def is_ended(entries: Sequence[tuple[str, int, Any]]) -> bool:
     return any(kind == "task" for kind, _, _ in entries)
 
 
-def _numbered(numbers: Sequence[int], limit: int = 20) -> str:
-    more = f" and {len(numbers) - limit} more" if len(numbers) > limit else ""
-    return ", ".join(map(str, numbers[:limit])) + more
+def _numbered(numbers: Sequence[int]) -> str:
+    more = f" and {len(numbers) - _LISTED} more" if len(numbers) > _LISTED else ""
+    return ", ".join(map(str, numbers[:_LISTED])) + more
 
 
 # Parts of a folder in a store

@@ -24,7 +24,7 @@ import itertools
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import accumulate
+from itertools import accumulate, chain
 from typing import Any
 
 import numpy as np
@@ -44,9 +44,7 @@ from tokfmt.commands.search.query import (
     TextQuery,
     TokenQuery,
     UnusedQuery,
-    never,
     stretches,
-    unwatched,
 )
 from tokfmt.core import reader as token_axis
 from tokfmt.core.loss_mask import counted_of, of_rows, padding_of
@@ -58,6 +56,7 @@ from tokfmt.model.readers import stored_reader
 from tokfmt.model.select import Concat, Slice
 from tokfmt.text.decoding import ByteLevelDecoder, TextDecoder, VocabularyDecoder
 
+_ALL = Search()
 MANY = 1 << 16
 """Sequences whose offsets are read at once."""
 
@@ -65,36 +64,14 @@ MANY = 1 << 16
 def find(
     reader: TokenReader,
     query: Query,
+    search: Search = _ALL,
     *,
     decoder: object = None,
     first: int = 0,
     last: int | None = None,
-    each: bool = False,
-    backwards: bool = False,
-    stopped: Callable[[], bool] | None = None,
-    progress: Callable[[int], None] | None = None,
 ) -> Iterator[Hit]:
-    """Search the sequences `first <= i < last`, and yield each hit when it is found, in order.
-
-    Args:
-        reader: The dataset.
-        query: The query; see `commands.search.query`.
-        decoder: A `text.decoding.TextDecoder`, which a query for text needs.
-        first: The first sequence.
-        last: The sequence after the last one; None for the end.
-        each: See `Search`.
-        backwards: See `Search`.
-        stopped: See `Search`.
-        progress: See `Search`.
-
-    Raises:
-        OptionError: If the query is for text, and there is no decoder, or names a sequence that does not exist.
-        IndexError: If the interval is not within the dataset.
-        FormatError: If a file does not hold what its header states.
-    """
-    search = Search(each, backwards, stopped or never, progress or unwatched)
-    groups = find_many(reader, query, search, decoder=decoder, first=first, last=last)
-    return (hit for hits in groups for hit in hits)
+    """Search as `find_many` does, and yield each hit when it is found."""
+    return chain.from_iterable(find_many(reader, query, search, decoder=decoder, first=first, last=last))
 
 
 def find_many(
@@ -106,20 +83,20 @@ def find_many(
     first: int = 0,
     last: int | None = None,
 ) -> Iterator[Hits]:
-    """Search as `find` does, and yield the hits of each window as columns, to keep or count millions of them.
+    """Search the sequences `first <= i < last`, and yield the hits of each window as columns, in order.
 
     Args:
-        reader: As for `find`.
-        query: As for `find`.
+        reader: The dataset.
+        query: The query; see `commands.search.query`.
         search: The options of the search.
-        decoder: As for `find`.
-        first: As for `find`.
-        last: As for `find`.
+        decoder: A `text.decoding.TextDecoder`, which a query for text needs.
+        first: The first sequence.
+        last: The sequence after the last one; None for the end.
 
     Raises:
-        OptionError: As for `find`.
-        IndexError: As for `find`.
-        FormatError: As for `find`.
+        OptionError: If the query is for text, and there is no decoder, or names a sequence that does not exist.
+        IndexError: If the interval is not within the dataset.
+        FormatError: If a file does not hold what its header states.
     """
     last = reader.info.sequences if last is None else last
     check_interval(first, last, reader.info.sequences, "sequences")

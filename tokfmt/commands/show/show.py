@@ -196,7 +196,7 @@ def show(
             return _sequences(reader, chosen, decoding, together=_TOGETHER, equal=equal)
         total, unit = (info.sequences, "sequences") if query.whole else (info.tokens, "tokens")
         watched.phase("searching", total, unit)
-        hits = find(reader, query, decoder=decoder, each=True, progress=watched.advance)
+        hits = find(reader, query, Search(each=True, progress=watched.advance), decoder=decoder)
         return _sequences(reader, ((hit.sequence, None if query.whole else hit) for hit in hits), decoding)
 
     def again(error: UnendedError) -> Iterator[Shown]:

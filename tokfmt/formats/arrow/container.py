@@ -656,7 +656,7 @@ class ArrowContainer:
             if (total := sum(m.head + m.body for m in parts)) > _BODY:
                 raise UnsafeError(self.path, f"{self.unit} {group.number:,} is too large", expected=_BODY, found=total)
             file = held(self.file, [(m.begin, m.head + m.body) for m in parts])
-            for message in parts:
+            for message in parts[1:]:  # The schema has none.
                 self._check_buffers(message, file)
             stream = bytearray(total + 8)
             at = 0

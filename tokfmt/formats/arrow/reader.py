@@ -130,8 +130,12 @@ def spelled(array: Any) -> Any:
 def lists(array: Any) -> tuple[Any, Offsets]:
     """Return the values of an array of lists, joined, and their offsets; NULL counts as an empty list."""
     array = spelled(array)
-    lengths = arrow().compute.list_value_length(array).fill_null(0)
-    return spelled(array.flatten()).cast(item_type(array.type)), offsets_of(lengths.to_numpy(zero_copy_only=False))
+    lengths = arrow().compute.list_value_length(array)
+    if array.null_count:
+        lengths = lengths.fill_null(0)
+    values, kind = spelled(array.flatten()), item_type(array.type)
+    values = values if values.type == kind else values.cast(kind)
+    return values, offsets_of(lengths.to_numpy(zero_copy_only=False))
 
 
 def _raise(problem: Problem) -> None:
@@ -530,6 +534,8 @@ class ColumnReader(TokenReader):
         base, start, state = int(self._firsts[number]), int(self._starts[number]), self._state
         if first == last == 0:
             return np.array([start])
+        if self._firsts[number + 1] - base == 1:  # Nothing has to be decoded to know where its one sequence is.
+            return self._starts[number + first : number + last + 1]
         held = any(piece.first <= base + first < piece.span(rows=True)[1] for piece in state.of(number))
         near = not first or held or state.walk(number, base + first, rows=True) is not None
         if number not in self._known and first < last and near:
@@ -553,6 +559,8 @@ class ColumnReader(TokenReader):
         while self._firsts[number] == self._firsts[number + 1]:  # a group without rows
             number -= 1
         first, last = int(self._firsts[number]), int(self._firsts[number + 1])
+        if last - first == 1:
+            return first
         if number in self._known:
             return _last_at(self._known[number], int(self._starts[number]), first, position)
         at = first

@@ -89,7 +89,8 @@ class FlatTokensWriter(TokenWriter):
             starts = np.zeros(size, np.dtype("<i8"))
             starts[: b - a] = source.offsets(a, b - 1)
             if self.options.zarr_format == 2:  # delta: a filter of v2; in v3 only zarr-python has it
-                starts[1:] -= starts[:-1].copy()
+                changing = min(b - a + 1, size)  # behind the last start all are 0, and so are their differences
+                starts[1:changing] -= starts[: changing - 1].copy()
             self._put(self._chunk(STARTS, a // size), self.encode(starts))
         top = max((receipt.max_id for receipt in receipts), default=0)
         for path, content in self._metadata(info.tokens, entries, top):

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from tokfmt.core.findings import loss_in
 from tokfmt.core.format import Hints
 from tokfmt.core.reader import Damage, Info, Layout, Separators, TokenReader, windows
-from tokfmt.core.rows import ROWS, Continuation, continuation
+from tokfmt.core.rows import ROWS, Continuation
 from tokfmt.errors import CorruptError, Loss, TruncatedError, UnsupportedError
 from tokfmt.files.place import Place
 from tokfmt.formats.hdf5.beginning import FIRST, SampledRows, is_long, row_bytes, spread_samples
@@ -463,10 +463,9 @@ def _stride(opening: Opening, rows: Rows | SampledRows, scan: Scan, groups: NDAr
     Raises:
         UnsupportedError: The samples show no stride, or they were shuffled.
     """
-    asked = None if opening.options.stride == "auto" else opening.options.stride
-    shown = continuation(asked, None, lambda: judge(rows, scan, groups))
-    if asked is not None:
-        return asked
+    if opening.options.stride != "auto":
+        return opening.options.stride
+    shown = judge(rows, scan, groups)
     if shown.how == "shuffled" and "order" not in opening.hints.allow_loss:
         raise UnsupportedError(
             opening.place,

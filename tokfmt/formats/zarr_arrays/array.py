@@ -241,7 +241,12 @@ def arrays_in(store: Store, zarr_format: int) -> dict[str, Json]:
 
 
 def read_layout(
-    store: Store, key: str, zarr_format: int, dtypes: Sequence[str] = INTEGERS, ranks: Sequence[int] = (1,)
+    store: Store,
+    key: str,
+    zarr_format: int,
+    dtypes: Sequence[str] = INTEGERS,
+    ranks: Sequence[int] = (1,),
+    stated: Json | None = None,
 ) -> Layout:
     """Read and check the metadata of an array.
 
@@ -251,12 +256,13 @@ def read_layout(
         zarr_format: 2 or 3.
         dtypes: Names of the dtypes that it may have, in either byte order.
         ranks: Numbers of dimensions that it may have: 1, or 2.
+        stated: The metadata, if they were read already.
 
     Raises:
         FormatError: The metadata are missing, or differ from the specification.
     """
     name = metadata_key(key, zarr_format)
-    raw, where = json_of(store, name), store.root / name
+    raw, where = json_of(store, name) if stated is None else stated, store.root / name
     if raw is None:
         raise CorruptError(where, "is missing: the array has no metadata", remedy="Copy the store again")
     if raw.get("zarr_format") != zarr_format:
@@ -529,6 +535,7 @@ class Array:
         zarr_format: 2 or 3.
         dtypes: See `read_layout`.
         ranks: See `read_layout`.
+        stated: See `read_layout`.
         fill: Read an absent chunk as the fill value.
         length: Number of items that count, if the shape of one dimension has room for more.
 
@@ -547,11 +554,12 @@ class Array:
         zarr_format: int,
         dtypes: Sequence[str] = INTEGERS,
         ranks: Sequence[int] = (1,),
+        stated: Json | None = None,
         *,
         fill: bool,
         length: int | None = None,
     ) -> None:
-        layout = read_layout(store, key, zarr_format, dtypes, ranks)
+        layout = read_layout(store, key, zarr_format, dtypes, ranks, stated)
         if length is not None:
             layout = replace(layout, shape=(min(length, layout.length),))
         self.layout, self.key, self._store = layout, key, store
