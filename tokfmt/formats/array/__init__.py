@@ -164,21 +164,12 @@ class ArrayFormat(FlatFormat):
     }
 
     def writer(self, path: Path, options: WriteOptions, target: Target) -> TokenWriter:
+        if target.rows is not None:
+            return RowWriter(path, options, target, target.rows)
         return (PairWriter if options.boundaries == "cu_seqlens" else Writer)(path, options, target)
 
     def writer_traits(self, options: WriteOptions) -> WriterTraits:
         return (PairWriter if options.boundaries == "cu_seqlens" else Writer).traits(options)
-
-    def row_writer(
-        self,
-        path: Path,
-        options: WriteOptions,
-        target: Target,
-        seq_len: int,
-        shifted: bool,  # noqa: ARG002 - labels are not stored, as they follow from the rows
-    ) -> RowWriter:
-        """See `Format.row_writer`."""
-        return RowWriter(path, options, target, seq_len)
 
     def row_traits(self, options: WriteOptions, seq_len: int) -> WriterTraits:
         """See `Format.row_traits`."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tokfmt.core.format import Target, WriterTraits
+from tokfmt.core.format import SampleRows, Target, WriterTraits
 from tokfmt.core.reader import Separators, TokenReader, windows
 from tokfmt.formats.array.options import WriteOptions
 from tokfmt.formats.flat import Cut, FlatWriter, Pieces
@@ -35,9 +35,9 @@ class RowWriter(Writer):
 
     separators, names = Separators.NONE, "shard_00000.npy"
 
-    def __init__(self, path: Path, options: WriteOptions, target: Target, seq_len: int) -> None:
+    def __init__(self, path: Path, options: WriteOptions, target: Target, rows: SampleRows) -> None:
         super().__init__(path, options, target)
-        self.seq_len = seq_len
+        self.seq_len = rows.seq_len
 
     def file_tokens(self) -> int | None:
         return None
